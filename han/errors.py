@@ -1,0 +1,39 @@
+"""The one hierarchy of han's errors."""
+
+from __future__ import annotations
+
+
+class HanError(Exception):
+    """Base of every error that han raises by itself."""
+
+
+class ConfigError(HanError, ValueError):
+    """A configuration is wrong: names the file or key, the value and what is known."""
+
+
+class ArgumentError(HanError, ValueError):
+    """An argument of a call is wrong: raised before anything moves."""
+
+
+class ArgumentTypeError(ArgumentError, TypeError):
+    """An argument of a call is of the wrong kind (an object, a device array, a string)."""
+
+
+class SharedMemoryError(HanError, OSError):
+    """Shared memory cannot be reserved: names the size, the place and the remedy."""
+
+
+class PeerError(HanError, RuntimeError):
+    """A peer raised inside a collective, or died."""
+
+
+class CollectiveTimeoutError(HanError, TimeoutError):
+    """A collective did not finish within ``HAN_TIMEOUT``: says who waits for whom."""
+
+
+class RevokedError(HanError, RuntimeError):
+    """The communicator had an error in an earlier collective and cannot be used any more."""
+
+
+class MismatchError(HanError, ValueError):
+    """The ranks of one collective call do not agree (``HAN_CHECK=1``)."""

@@ -1,0 +1,26 @@
+"""Build the C core; everything else is in pyproject.toml."""
+
+import os
+from glob import glob
+
+from setuptools import Extension, setup
+
+setup(
+    ext_modules=[
+        Extension(
+            "han._native",
+            sources=sorted(glob("han/native/*.c")),
+            depends=sorted(glob("han/native/*.h")),
+            include_dirs=["han/native"],
+            extra_compile_args=[
+                "-std=c11",
+                "-O3",
+                "-Wall",
+                "-Wextra",
+                "-fvisibility=hidden",
+                *os.environ.get("HAN_CFLAGS", "").split(),
+            ],
+            extra_link_args=["-ldl", *os.environ.get("HAN_CFLAGS", "").split()],
+        )
+    ]
+)
