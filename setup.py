@@ -3,6 +3,7 @@
 import os
 from glob import glob
 
+import numpy
 from setuptools import Extension, setup
 
 setup(
@@ -11,7 +12,7 @@ setup(
             "han._native",
             sources=sorted(glob("han/native/*.c")),
             depends=sorted(glob("han/native/*.h")),
-            include_dirs=["han/native"],
+            include_dirs=["han/native", numpy.get_include()],
             extra_compile_args=[
                 "-std=c11",
                 "-O3",

@@ -1,0 +1,40 @@
+"""Fast hierarchical collective communication for Python programs on MPI.
+
+    from mpi4py import MPI
+    import han
+
+    comm = han.Comm(MPI.COMM_WORLD)
+    comm.Allreduce(send, recv, op=MPI.SUM)
+"""
+
+from han.comm import Comm
+from han.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    CollectiveTimeoutError,
+    ConfigError,
+    HanError,
+    MismatchError,
+    PeerError,
+    RevokedError,
+    SharedMemoryError,
+)
+from han.rc import rc
+from han.request import Request
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ArgumentError",
+    "ArgumentTypeError",
+    "CollectiveTimeoutError",
+    "Comm",
+    "ConfigError",
+    "HanError",
+    "MismatchError",
+    "PeerError",
+    "Request",
+    "RevokedError",
+    "SharedMemoryError",
+    "rc",
+]

@@ -1,0 +1,51 @@
+"""Sizes in bytes, as people write them."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+UNITS = {
+    "B": 1,
+    "kB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "KiB": 2**10,
+    "MiB": 2**20,
+    "GiB": 2**30,
+}
+LARGEST = 2**63 - 1
+EXAMPLES = "64KiB, 4MiB, 1GiB, 64kB, 512B or a whole number of bytes"
+
+_SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*", re.ASCII)
+_FACTORS = {unit.lower(): factor for unit, factor in UNITS.items()} | {"": 1}
+
+
+def parse_size(text: object) -> int:
+    """Return the bytes that ``text`` says: a whole number, or a number and a unit.
+
+    ``KiB``, ``MiB``, ``GiB`` are powers of 1024, ``kB``, ``MB``, ``GB`` powers of 1000, in
+    any case of letters. Raises ValueError, which quotes ``text``, for anything else.
+    """
+    size = _exact_size(text)
+    if size is None or size.denominator != 1:
+        raise ValueError(f"{text!r} is not a size in bytes; write {EXAMPLES}")
+    if not 0 <= size <= LARGEST:
+        raise ValueError(f"{text!r} is not a size between 0 and {LARGEST} bytes; write {EXAMPLES}")
+    return int(size)
+
+
+def _exact_size(text: object) -> Fraction | None:
+    if isinstance(text, int) and not isinstance(text, bool):
+        return Fraction(text)
+    match = _SIZE.fullmatch(text) if isinstance(text, str) else None
+    factor = _FACTORS.get(match[2].lower()) if match else None
+    return Fraction(match[1]) * factor if match and factor else None
+
+
+def format_size(size: int) -> str:
+    """Return ``size`` in the largest binary unit that says it exactly: ``"64KiB"``, ``"1000B"``."""
+    for unit in ("GiB", "MiB", "KiB"):
+        if size and size % UNITS[unit] == 0:
+            return f"{size // UNITS[unit]}{unit}"
+    return f"{size}B"

@@ -1,0 +1,231 @@
+"""``han.Comm``: an mpi4py communicator whose collectives are han's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mpi4py import MPI
+
+from han import message
+from han.errors import ArgumentTypeError, ConfigError, RevokedError
+from han.request import Request
+from han.state import State
+
+if TYPE_CHECKING:
+    from han.explain import Explanation
+    from han.tasks.graph import TaskGraph
+
+_keyval: list[int] = []  # MPI's key for a communicator's State, made when first needed
+
+
+def _key() -> int:
+    if not _keyval:
+        _keyval.append(MPI.Comm.Create_keyval(delete_fn=_delete))
+    return _keyval[0]
+
+
+def _delete(comm: MPI.Comm, keyval: int, state: State) -> None:
+    if not MPI.Is_finalized():
+        state.close(free=comm not in (MPI.COMM_WORLD, MPI.COMM_SELF))
+
+
+class Comm(MPI.Intracomm):
+    """An intra-communicator with hierarchical, pipelined collectives.
+
+    Making one is collective over `comm`, which it stands for (it is no duplicate); making it
+    twice finds the first one's state. `config` is a YAML file, the name of a ready
+    configuration or a mapping; None asks ``HAN_CONFIG``, then takes two levels, node and
+    network. Methods that han does not accelerate are mpi4py's own.
+
+    Raises ConfigError and SharedMemoryError, on all ranks alike.
+    """
+
+    _state: State | None = None
+
+    def __new__(cls, comm: MPI.Comm | None = None, config: Any = None) -> Comm:
+        if comm is not None and not isinstance(comm, MPI.Intracomm):
+            raise ArgumentTypeError(
+                f"han.Comm takes an MPI.Intracomm, not {type(comm).__name__}"
+            )
+        self = super().__new__(cls, comm)
+        self._state = _attach(MPI.Intracomm(comm), config) if comm else None
+        return self
+
+    # ---- what every method needs ------------------------------------------------------------
+
+    @property
+    def _han(self) -> State:
+        if self._state is None:
+            raise RevokedError("this han.Comm is MPI.COMM_NULL: it was freed, or never made")
+        return self._state
+
+    # ---- blocking ---------------------------------------------------------------------------
+
+    def Barrier(self) -> None:
+        """Wait until all ranks have called it."""
+        state = self._state or self._han
+        if not state.calls.barrier():
+            state.run(message.barrier)
+
+    def Bcast(self, buf: Any, root: int = 0) -> None:
+        """Broadcast `buf` from `root` to all ranks."""
+        state = self._state or self._han
+        if not state.calls.bcast(buf, root):
+            state.run(message.bcast, buf, root)
+
+    def Reduce(self, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM, root: int = 0) -> None:
+        """Reduce to `root`; `recvbuf` counts there only."""
+        state = self._state or self._han
+        if not state.calls.reduce(sendbuf, recvbuf, op, root, state.rank == root):
+            state.run(message.reduce, sendbuf, recvbuf, op, root)
+
+    def Allreduce(self, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM) -> None:
+        """Reduce to all ranks."""
+        state = self._state or self._han
+        if not state.calls.allreduce(sendbuf, recvbuf, op):
+            state.run(message.allreduce, sendbuf, recvbuf, op)
+
+    # ---- nonblocking ------------------------------------------------------------------------
+
+    def Ibarrier(self) -> Request:  # type: ignore[override]
+        """Start a barrier."""
+        return self._han.start(message.barrier)
+
+    def Ibcast(self, buf: Any, root: int = 0) -> Request:  # type: ignore[override]
+        """Start a broadcast."""
+        return self._han.start(message.bcast, buf, root)
+
+    def Ireduce(  # type: ignore[override]
+        self, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM, root: int = 0
+    ) -> Request:
+        """Start a reduce."""
+        return self._han.start(message.reduce, sendbuf, recvbuf, op, root)
+
+    def Iallreduce(  # type: ignore[override]
+        self, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM
+    ) -> Request:
+        """Start an allreduce."""
+        return self._han.start(message.allreduce, sendbuf, recvbuf, op)
+
+    # ---- persistent -------------------------------------------------------------------------
+
+    def Barrier_init(self, info: MPI.Info = MPI.INFO_NULL) -> Request:  # type: ignore[override]
+        """Make a barrier that can be started again and again."""
+        return self._han.init(message.barrier)
+
+    def Bcast_init(  # type: ignore[override]
+        self, buf: Any, root: int = 0, info: MPI.Info = MPI.INFO_NULL
+    ) -> Request:
+        """Make a broadcast that can be started again and again."""
+        return self._han.init(message.bcast, buf, root)
+
+    def Reduce_init(  # type: ignore[override]
+        self,
+        sendbuf: Any,
+        recvbuf: Any,
+        op: MPI.Op = MPI.SUM,
+        root: int = 0,
+        info: MPI.Info = MPI.INFO_NULL,
+    ) -> Request:
+        """Make a reduce that can be started again and again."""
+        return self._han.init(message.reduce, sendbuf, recvbuf, op, root)
+
+    def Allreduce_init(  # type: ignore[override]
+        self,
+        sendbuf: Any,
+        recvbuf: Any,
+        op: MPI.Op = MPI.SUM,
+        info: MPI.Info = MPI.INFO_NULL,
+    ) -> Request:
+        """Make an allreduce that can be started again and again."""
+        return self._han.init(message.allreduce, sendbuf, recvbuf, op)
+
+    # ---- communicators ----------------------------------------------------------------------
+
+    def _child(self, comm: MPI.Comm) -> Comm:
+        """Make a han.Comm of a new communicator, with this one's configuration."""
+        if comm == MPI.COMM_NULL:
+            return Comm()
+        return type(self)(MPI.Intracomm(comm), _Inherited(self._han))
+
+    def Split(self, color: int = 0, key: int = 0) -> Comm:
+        """Split into a han.Comm for each color."""
+        return self._child(super().Split(color, key))
+
+    def Split_type(
+        self, split_type: int, key: int = 0, info: MPI.Info = MPI.INFO_NULL
+    ) -> Comm:
+        """Split by kind of place into han.Comms."""
+        return self._child(super().Split_type(split_type, key, info))
+
+    def Dup(self, info: MPI.Info | None = None) -> Comm:
+        """Duplicate."""
+        return self._child(super().Dup(info))
+
+    def Clone(self) -> Comm:
+        """Duplicate, without attributes' copies."""
+        return self._child(super().Clone())
+
+    def Create(self, group: MPI.Group) -> Comm:
+        """Make a han.Comm of a group; collective over this communicator."""
+        return self._child(super().Create(group))
+
+    def Create_group(self, group: MPI.Group, tag: int = 0) -> Comm:
+        """Make a han.Comm of a group; collective over the group."""
+        return self._child(super().Create_group(group, tag))
+
+    def Free(self) -> None:
+        """Free the communicator and everything that han holds for it."""
+        super().Free()
+        self._state = None
+
+    # ---- looking in -------------------------------------------------------------------------
+
+    def explain(
+        self, collective: str, nbytes: int = 0, op: MPI.Op = MPI.SUM, dtype: Any = "f8", root: int = 0
+    ) -> Explanation:
+        """Tell what a call would run and why; not collective.
+
+        Returns an object that prints as text and has the choice, the rule and the TaskGraph.
+        """
+        from han.explain import explain
+
+        return explain(self._han, collective, nbytes, op, dtype, root)
+
+    def plan(
+        self, collective: str, nbytes: int = 0, op: MPI.Op = MPI.SUM, dtype: Any = "f8", root: int = 0
+    ) -> TaskGraph:
+        """Return the TaskGraph (a networkx.DiGraph) of a call; not collective."""
+        return self.explain(collective, nbytes, op, dtype, root).graph
+
+
+class _Inherited:
+    """A parent's configuration, to be taken as it is."""
+
+    def __init__(self, parent: State) -> None:
+        self.parent = parent
+
+
+def _attach(comm: MPI.Intracomm, config: Any) -> State:
+    """Find the communicator's State, or make it."""
+    found: State | None = comm.Get_attr(_key())
+    inherited = config.parent if isinstance(config, _Inherited) else None
+    if found is not None:
+        if config is not None and inherited is None and not _same(found, config):
+            raise ConfigError(
+                "this communicator already has a han.Comm with another configuration; "
+                "duplicate it first: han.Comm(comm.Dup(), config=...)"
+            )
+        return found
+    if inherited is not None:
+        state = State(comm, inherited.config, inherited.oversubscribed)
+    else:
+        state = State(comm, config)
+    comm.Set_attr(_key(), state)
+    return state
+
+
+def _same(state: State, config: Any) -> bool:
+    from han.config import load_config
+
+    return bool(load_config(config).fingerprint() == state.config.fingerprint())

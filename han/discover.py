@@ -1,0 +1,157 @@
+"""Finding out where ranks stand: MPI, sysfs and the configuration's scopes."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mpi4py import MPI
+
+from han.errors import ConfigError
+from han.topology import Topology
+
+if TYPE_CHECKING:
+    from han.config import Config, Level
+
+CPUS = Path("/sys/devices/system/cpu")
+PHYSICAL = ("shared_memory", "numa", "l3", "socket")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What one rank knows of its place."""
+
+    memory: int  # the lowest rank that it shares memory with
+    host: str
+    cpus: frozenset[int]
+    places: dict[str, frozenset[str]]  # for numa, l3, socket: those that its processors span
+
+
+def discover(comm: MPI.Intracomm, config: Config) -> tuple[Topology, bool]:
+    """Return the topology that the configuration describes, and whether any node has more
+    ranks than processors they may use; collective.
+    """  # noqa: D205
+    wanted = {level.scope for level in config.levels if isinstance(level.scope, str)}
+    facts = comm.allgather(_look(comm, wanted & {"numa", "l3", "socket"}))
+    return arrange(config.levels, facts), _oversubscribed(facts)
+
+
+def _look(comm: MPI.Intracomm, wanted: set[str]) -> Facts:
+    node = comm.Split_type(MPI.COMM_TYPE_SHARED, key=comm.Get_rank())
+    memory = node.bcast(comm.Get_rank(), root=0)
+    node.Free()
+    cpus = frozenset(os.sched_getaffinity(0))
+    places = {name: frozenset(_place(cpu, name) for cpu in cpus) for name in wanted}
+    return Facts(memory, MPI.Get_processor_name(), cpus, places)
+
+
+def _place(cpu: int, name: str) -> str:
+    """Name the socket, NUMA node or last-level cache of a processor, as sysfs numbers it."""
+    folder = CPUS / f"cpu{cpu}"
+    if name == "numa":
+        return next((n.name for n in sorted(folder.glob("node[0-9]*"))), "node0")
+    file = folder / (
+        "topology/physical_package_id" if name == "socket" else "cache/index3/shared_cpu_list"
+    )
+    try:
+        return file.read_text().strip()
+    except OSError:
+        return "unknown"
+
+
+def arrange(levels: Sequence[Level], facts: Sequence[Facts]) -> Topology:
+    """Place ranks into the domains of the levels, outermost first: inner ones divide them."""
+    outer: list[tuple[object, ...]] = [()] * len(facts)
+    domains: list[tuple[int, ...]] = []
+    for level in reversed(levels):
+        keys = _keys(level, facts, outer)
+        outer = [(*o, k) for o, k in zip(outer, keys, strict=True)]
+        first: dict[object, int] = {}
+        domains.insert(0, tuple(first.setdefault(o, len(first)) for o in outer))
+    return Topology(
+        tuple(level.name for level in levels),
+        tuple(level.symbol or level.name[0] for level in levels),
+        tuple(domains),
+        _memory(levels, facts, domains),
+    )
+
+
+def _memory(
+    levels: Sequence[Level], facts: Sequence[Facts], domains: Sequence[tuple[int, ...]]
+) -> tuple[int, ...]:
+    """Who shares memory with whom. Where groups are given rather than found, the innermost
+    ones stand for nodes: ranks in different ones talk through messages.
+    """  # noqa: D205
+    physical = any(level.scope in PHYSICAL for level in levels)
+    given = any(not isinstance(level.scope, str) for level in levels)
+    ids: dict[object, int] = {}
+    keys = [
+        (fact.memory, domain if given and not physical else None)
+        for fact, domain in zip(facts, domains[0], strict=True)
+    ]
+    return tuple(ids.setdefault(k, len(ids)) for k in keys)
+
+
+def _keys(
+    level: Level, facts: Sequence[Facts], outer: Sequence[tuple[object, ...]]
+) -> list[object]:
+    scope = level.scope
+    if scope == "all":
+        return [None] * len(facts)
+    if scope == "shared_memory":
+        return [fact.memory for fact in facts]
+    if isinstance(scope, str):
+        return [(fact.memory, tuple(sorted(fact.places[scope]))) for fact in facts]
+    if hasattr(scope, "size"):
+        return _by_size(scope.size, outer)
+    if hasattr(scope, "hosts"):
+        group = {host: name for name, hosts in scope.hosts.items() for host in hosts}
+        return [group.get(fact.host, (fact.host,)) for fact in facts]
+    return [_by_pattern(scope.regex, fact.host) for fact in facts]
+
+
+def _by_size(size: int, outer: Sequence[tuple[object, ...]]) -> list[object]:
+    count: dict[object, int] = {}
+    keys: list[object] = []
+    for o in outer:
+        keys.append(count.get(o, 0) // size)
+        count[o] = count.get(o, 0) + 1
+    return keys
+
+
+def _by_pattern(pattern: str, host: str) -> object:
+    match = re.search(pattern, host)
+    if match is None:
+        return (host,)
+    return match.group(1) if match.re.groups else match.group(0)
+
+
+def _oversubscribed(facts: Sequence[Facts]) -> bool:
+    for memory in {fact.memory for fact in facts}:
+        here = [fact.cpus for fact in facts if fact.memory == memory]
+        if len(here) > len(frozenset().union(*here)):
+            return True
+    return False
+
+
+def check_agreement(comm: MPI.Intracomm, fingerprint: str, problem: str | None) -> None:
+    """Compare the ranks' configurations; raise ConfigError on all of them when they differ."""
+    rows = comm.allgather((fingerprint, problem))
+    problems = [f"rank {r}: {p}" for r, (_, p) in enumerate(rows) if p]
+    if problems:
+        raise ConfigError("the configuration cannot be used: " + "; ".join(problems))
+    ranks: dict[str, list[int]] = {}
+    for r, (f, _) in enumerate(rows):
+        ranks.setdefault(f, []).append(r)
+    if len(ranks) > 1:
+        groups = sorted(ranks.values(), key=len, reverse=True)
+        odd = ", ".join(str(r) for g in groups[1:] for r in g)
+        raise ConfigError(
+            f"the configuration differs between ranks: rank(s) {odd} have another one than "
+            f"rank(s) {', '.join(map(str, groups[0]))}; give all ranks the same file and HAN_* "
+            "variables"
+        )

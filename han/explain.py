@@ -1,0 +1,104 @@
+"""``Comm.explain``: what a call would run, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from mpi4py import MPI
+
+from han._units import format_size
+from han.dtypes import kernel, numpy_name, op_name
+from han.errors import ArgumentError
+from han.tasks.graph import TaskGraph, summarise
+from han.tasks.lower import Plan, active_levels, make_plan
+from han.tasks.signature import COLLECTIVES, Signature
+from han.tuning.rules import Decision
+
+if TYPE_CHECKING:
+    from han.state import State
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What a call would run: prints as text."""
+
+    plan: Plan
+    decision: Decision
+
+    @property
+    def graph(self) -> TaskGraph:
+        """The graph of tasks."""
+        return self.plan.graph
+
+    @property
+    def rule(self) -> str:
+        """The rule that decided."""
+        return self.decision.choice.rule
+
+    def stages(self) -> list[str]:
+        """The stages, HAN's composite tasks: ``["ib", "sbib", ..., "sb"]``."""
+        return self.graph.stage_names()
+
+    def __str__(self) -> str:
+        topology, choice = self.plan.topology, self.decision.choice
+        segment = "whole" if choice.segment is None else format_size(choice.segment)
+        segments = 1 + max((t.segment for t in self.graph), default=0)
+        active = active_levels(topology)
+        lines = [
+            self.plan.signature.describe(),
+            f"  rule      {choice.rule}",
+            *(f"  passed    {rule}: {reason}" for rule, reason in self.decision.passed),
+            f"  topology  {topology.size} ranks, {topology.nodes} x up to {topology.ppn}",
+        ]
+        for k in range(topology.depth):
+            what = choice.levels[k].describe() if k in active else "(one member: nothing to do)"
+            lines.append(f"  level     {topology.names[k]} ({topology.symbols[k]}): {what}")
+        lines += [
+            f"  segments  {segments} of {segment}, {choice.schedule}",
+            f"  stages    {summarise(self.stages()) or '(none: a copy)'}",
+        ]
+        return "\n".join(lines)
+
+
+def explain(
+    state: State, collective: str, nbytes: int, op: MPI.Op, dtype: Any, root: int
+) -> Explanation:
+    """Explain a call; raises ArgumentError for what cannot be called."""
+    signature = make_signature(collective, nbytes, op, dtype, root)
+    if signature.rooted and not 0 <= root < state.size:
+        raise ArgumentError(f"root {root} is not in 0..{state.size - 1}")
+    decision = state.rules().decide(signature)
+    plan = make_plan(state.topology, signature, decision.choice, state.config.memory)
+    return Explanation(plan, decision)
+
+
+def make_signature(
+    collective: str, nbytes: int, op: MPI.Op = MPI.SUM, dtype: Any = "f8", root: int = 0
+) -> Signature:
+    """Make the Signature of a call on NumPy data."""
+    if collective not in COLLECTIVES:
+        raise ArgumentError(
+            f"collective {collective!r} is not known; known: {', '.join(COLLECTIVES)}"
+        )
+    if nbytes < 0:
+        raise ArgumentError(f"nbytes {nbytes} is negative")
+    if collective == "barrier":
+        return Signature(collective)
+    if collective == "bcast":
+        return Signature(collective, nbytes, root=root)
+    element = np.dtype(dtype)
+    if nbytes % element.itemsize:
+        raise ArgumentError(f"{nbytes} bytes are no whole number of {element.name}")
+    name = op_name(op)
+    return Signature(
+        collective,
+        nbytes // element.itemsize,
+        element.itemsize,
+        name or "user-defined",
+        numpy_name(element),
+        commutative=bool(name) or op.Is_commutative(),
+        native=kernel(name, numpy_name(element)) is not None,
+        root=root if collective == "reduce" else 0,
+    )

@@ -1,0 +1,79 @@
+"""How the shared memory of one channel is laid out: pure arithmetic, the same on all ranks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+LINE = 64
+PAGE = 4096
+CONTROL = 128  # bytes of a rank's control record (native/engine.h: han_control)
+FLAGS = 8  # flags a rank, one cache line each
+SMALL = PAGE + LINE  # a rank's small slot: a flag's line and a page of data
+INLINE = LINE - 8  # data that fits beside the flag
+SMALL_BANKS = 8
+CELL_BANKS = 2
+AREA_MIN = 64 * 1024  # bytes of cells that a rank has at least, in one bank
+AREA_MAX = 512 * 1024  # and at most
+
+
+def _pages(nbytes: int) -> int:
+    return -(-nbytes // PAGE) * PAGE
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Layout of a channel of `ranks` ranks within about `memory` bytes.
+
+    Areas, in order: control records, flags, small slots (8 banks), cells (2 banks).
+    """
+
+    ranks: int
+    memory: int
+
+    @property
+    def flags(self) -> int:
+        """Offset of the flags."""
+        return _pages(self.ranks * CONTROL)
+
+    @property
+    def small(self) -> int:
+        """Offset of the small slots."""
+        return self.flags + _pages(self.ranks * FLAGS * LINE)
+
+    @property
+    def small_bank(self) -> int:
+        """Bytes of one bank of small slots."""
+        return self.ranks * SMALL
+
+    @property
+    def cells(self) -> int:
+        """Offset of the cells."""
+        return self.small + _pages(SMALL_BANKS * self.small_bank)
+
+    @property
+    def area(self) -> int:
+        """Bytes of cells that each rank has in one bank."""
+        each = self.memory // (CELL_BANKS * self.ranks)
+        return max(AREA_MIN, min(AREA_MAX, each // PAGE * PAGE))
+
+    @property
+    def cells_bank(self) -> int:
+        """Bytes of one bank of cells."""
+        return self.ranks * self.area
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole channel."""
+        return self.cells + CELL_BANKS * self.cells_bank
+
+    def flag_at(self, slot: int, flag: int) -> int:
+        """Offset of a rank's flag in the flags area."""
+        return (slot * FLAGS + flag) * LINE
+
+    def small_at(self, slot: int) -> int:
+        """Offset of a rank's slot in a bank of small slots."""
+        return slot * SMALL
+
+    def area_at(self, slot: int) -> int:
+        """Offset of a rank's cells in a bank of cells."""
+        return slot * self.area

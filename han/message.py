@@ -1,0 +1,235 @@
+"""From a call's arguments to one record: nothing further down looks at a user's buffer."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from han.buffers import Buffer, parse
+from han.dtypes import PAIRS, WIDE, is_pair, kernel, op_name, ops_of
+from han.errors import ArgumentError, ArgumentTypeError
+from han.tasks.signature import Signature
+
+Hook = Callable[[], None]
+
+
+@dataclass(frozen=True)
+class Message:
+    """A call's :class:`Signature` and this rank's buffers.
+
+    `send` and `recv` are addresses; `begin` packs before a run, `end` unpacks after it.
+    `numbers` are those of the native kernel, else `op` and `datatype` go to the MPI library.
+    `quick` holds what the look-up of plain arrays needs: bytes and NumPy's type number.
+    """
+
+    signature: Signature
+    send: int = 0
+    recv: int = 0
+    keep: tuple[object, ...] = ()
+    begin: Hook | None = None
+    end: Hook | None = None
+    op: MPI.Op | None = None
+    datatype: MPI.Datatype | None = None
+    numbers: tuple[int, int] | None = None
+    quick: tuple[int, int] | None = None
+
+
+def barrier(comm: MPI.Comm) -> Message:
+    """Make the message of a barrier."""
+    return Message(Signature("barrier"), quick=(0, 0))
+
+
+def bcast(comm: MPI.Comm, buf: object, root: object) -> Message:
+    """Make the message of a broadcast."""
+    root = _root(comm, root)
+    buffer = parse(_no_in_place(buf, "buf"), "buf")
+    at_root = comm.Get_rank() == root
+    if not at_root:
+        _writable(buffer)
+    nbytes = buffer.count * buffer.size
+    signature = Signature("bcast", nbytes, root=root)
+    quick = None if buffer.dtype_number is None or buffer.readonly else (nbytes, 0)
+    plain = Message(signature, buffer.address, buffer.address, (buffer.owner,), quick=quick)
+    if buffer.dense:
+        return plain
+    packed = np.empty(nbytes, np.uint8)
+    at = packed.ctypes.data
+    return replace(
+        plain,
+        send=at,
+        recv=at,
+        keep=(buffer.owner, packed),
+        begin=_packer(buffer, packed, comm) if at_root else None,
+        end=None if at_root else _unpacker(buffer, packed, comm),
+        quick=None,
+    )
+
+
+def allreduce(comm: MPI.Comm, sendbuf: object, recvbuf: object, op: object) -> Message:
+    """Make the message of an allreduce."""
+    recv = _writable(parse(_no_in_place(recvbuf, "recvbuf"), "recvbuf"))
+    send = recv if sendbuf is MPI.IN_PLACE else parse(sendbuf, "sendbuf")
+    return _reduction(comm, "allreduce", send, recv, op, 0)
+
+
+def reduce(
+    comm: MPI.Comm, sendbuf: object, recvbuf: object, op: object, root: object
+) -> Message:
+    """Make the message of a reduce; `recvbuf` counts at the root only."""
+    root = _root(comm, root)
+    if comm.Get_rank() != root:
+        if sendbuf is MPI.IN_PLACE:
+            raise ArgumentError(f"sendbuf: MPI.IN_PLACE is for the root ({root}) only")
+        return _reduction(comm, "reduce", parse(sendbuf, "sendbuf"), None, op, root)
+    recv = _writable(parse(_no_in_place(recvbuf, "recvbuf"), "recvbuf"))
+    send = recv if sendbuf is MPI.IN_PLACE else parse(sendbuf, "sendbuf")
+    return _reduction(comm, "reduce", send, recv, op, root)
+
+
+def _reduction(
+    comm: MPI.Comm, collective: str, send: Buffer, recv: Buffer | None, op: object, root: int
+) -> Message:
+    operation = _op(op)
+    if recv is not None and recv is not send:
+        _match(send, recv)
+    name = op_name(operation)
+    numbers = _combinable(send, operation, name)
+    signature = Signature(
+        collective,
+        send.count,
+        send.extent,
+        name or f"user-defined {MPI._handleof(operation):x}",
+        send.name or _derived_name(send),
+        commutative=bool(name) or operation.Is_commutative(),
+        native=numbers is not None,
+        root=root,
+    )
+    quick = None
+    if send.dtype_number is not None and (recv is None or recv.dtype_number is not None):
+        quick = (send.span, send.dtype_number)
+    message = Message(
+        signature,
+        send.address,
+        0 if recv is None else recv.address,
+        (send.owner, recv and recv.owner, operation, send.datatype),
+        op=operation,
+        datatype=send.datatype,
+        numbers=numbers,
+        quick=quick,
+    )
+    return message if recv is None or recv.size == recv.extent else _staged(message, recv, comm)
+
+
+def _derived_name(buffer: Buffer) -> str:
+    return f"{buffer.size} of {buffer.extent} bytes"
+
+
+def _staged(message: Message, recv: Buffer, comm: MPI.Comm) -> Message:
+    """Receive elements with gaps beside the user's memory, and fill in only what is theirs."""
+    stage = np.empty(max(recv.span, 1), np.uint8)
+    packed = np.empty(recv.count * recv.size, np.uint8)
+    staged = replace(recv, address=stage.ctypes.data, owner=stage)
+    pack, unpack = _packer(staged, packed, comm), _unpacker(recv, packed, comm)
+
+    def end() -> None:
+        pack()
+        unpack()
+
+    keep = (*message.keep, stage, packed)
+    return replace(message, recv=stage.ctypes.data, keep=keep, end=end, quick=None)
+
+
+def _packer(buffer: Buffer, packed: np.ndarray[Any, Any], comm: MPI.Comm) -> Hook:
+    memory = MPI.memory.fromaddress(buffer.address, buffer.span)
+    return lambda: None if not buffer.count else _ignore(
+        buffer.datatype.Pack(memory, packed, 0, comm)
+    )
+
+
+def _unpacker(buffer: Buffer, packed: np.ndarray[Any, Any], comm: MPI.Comm) -> Hook:
+    memory = MPI.memory.fromaddress(buffer.address, buffer.span)
+    return lambda: None if not buffer.count else _ignore(
+        buffer.datatype.Unpack(packed, 0, memory, comm)
+    )
+
+
+def _ignore(position: int) -> None:
+    """Drop the position that Pack and Unpack return."""
+
+
+def _root(comm: MPI.Comm, root: object) -> int:
+    try:
+        number = operator.index(root)  # type: ignore[arg-type]
+    except TypeError:
+        raise ArgumentTypeError(f"root: {root!r} is not a rank") from None
+    if not 0 <= number < comm.Get_size():
+        raise ArgumentError(f"root {number} is not in 0..{comm.Get_size() - 1}")
+    return number
+
+
+def _no_in_place(buf: object, what: str) -> object:
+    if buf is MPI.IN_PLACE:
+        raise ArgumentError(f"{what}: MPI.IN_PLACE does not go here")
+    return buf
+
+
+def _writable(buffer: Buffer) -> Buffer:
+    if buffer.readonly:
+        raise ArgumentError(f"{buffer.what} is read-only, and the result goes into it")
+    return buffer
+
+
+def _op(op: object) -> MPI.Op:
+    if not isinstance(op, MPI.Op):
+        raise ArgumentTypeError(f"op: {op!r} is not an MPI.Op")
+    if op in (MPI.OP_NULL, MPI.REPLACE, MPI.NO_OP):
+        raise ArgumentError("op: MPI.OP_NULL, REPLACE and NO_OP do not reduce")
+    return op
+
+
+def _match(send: Buffer, recv: Buffer) -> None:
+    """Refuse buffers of different types or sizes, and overlapping ones."""
+    same_type = send.name == recv.name if send.name or recv.name else (
+        (send.size, send.extent) == (recv.size, recv.extent)
+    )
+    if not same_type:
+        raise ArgumentError(
+            f"sendbuf is {send.describe()}, recvbuf is {recv.describe()}: "
+            "the element types must be the same"
+        )
+    if send.count != recv.count:
+        raise ArgumentError(
+            f"recvbuf holds {recv.span} bytes ({recv.describe()}), {send.span} expected "
+            f"({send.describe()})"
+        )
+    if send.address < recv.address + recv.span and recv.address < send.address + send.span:
+        raise ArgumentError(
+            "sendbuf and recvbuf overlap; pass MPI.IN_PLACE as sendbuf to reduce in place"
+        )
+
+
+def _combinable(buffer: Buffer, op: MPI.Op, name: str) -> tuple[int, int] | None:
+    """Return the native kernel's numbers; None: the MPI library's; or raise ArgumentError."""
+    if not name:  # the user's own operation decides what it takes
+        if buffer.datatype == MPI.DATATYPE_NULL:
+            raise ArgumentError(f"{buffer.what}: MPI has no type for {buffer.name}")
+        return None
+    if name in PAIRS:
+        if not is_pair(buffer.datatype):
+            raise ArgumentError(
+                f"op MPI.{name.upper()} takes pairs (MPI.DOUBLE_INT, MPI.TWOINT ...), "
+                f"not {buffer.describe()}"
+            )
+        return None
+    numbers = kernel(name, buffer.name)
+    if numbers is None and name not in WIDE.get(buffer.name, ()):
+        known = ", ".join(f"MPI.{op.upper()}" for op in ops_of(buffer.name)) or "none"
+        raise ArgumentError(
+            f"op MPI.{name.upper()} is not defined on {buffer.describe()}; defined there: {known}"
+        )
+    return numbers

@@ -1,0 +1,137 @@
+/* An engine runs plans one after the other over the channels (shared memory) and the
+ * communicator of one group of ranks. It knows neither Python nor mpi.h. */
+#ifndef HAN_ENGINE_H
+#define HAN_ENGINE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels.h"
+#include "mpi_table.h"
+#include "program.h"
+
+#define HAN_LINE 64
+#define HAN_EPOCH_SHIFT 24 /* a run may post 2^24 - 1 values to one flag */
+#define HAN_EPOCH_TAGS 8   /* runs whose messages cannot be taken for each other's */
+#define HAN_MAX_STREAMS 32 /* also: tags a run */
+#define HAN_SMALL_BANKS 8
+#define HAN_CELL_BANKS 2
+
+/* What each rank tells the others on its node, one record of two lines a rank. */
+typedef struct {
+    _Atomic uint64_t done;    /* runs finished */
+    _Atomic uint64_t entered; /* runs begun */
+    _Atomic uint64_t signature;
+    int64_t pid;
+    uint64_t pid_start; /* with the pid: that very process */
+    uint64_t pid_namespace;
+    uint64_t rank; /* in the communicator */
+    uint64_t pad[9];
+} han_control;
+
+_Static_assert(sizeof(han_control) == 2 * HAN_LINE, "as in han/channel.py");
+
+typedef struct {
+    uint8_t *memory;
+    uint32_t size, me; /* ranks that share it, and which of them this is */
+    uint64_t control, flags, small, cells; /* offsets of the areas */
+    uint64_t small_bank, cells_bank;       /* bytes of one bank */
+    uint64_t known; /* runs that every rank is known to have finished */
+} han_channel;
+
+typedef struct {
+    uint32_t spins;       /* fruitless rounds before yielding */
+    uint32_t sleep_ns;    /* 0: only yield; else sleep that long when still nothing moves */
+    double timeout;       /* seconds without any progress; 0: for ever */
+} han_wait_policy;
+
+typedef struct han_plan {
+    const han_instr *code;
+    uint32_t n_streams, n_requests, n_comms;
+    han_stream streams[HAN_MAX_STREAMS];
+    uint64_t *requests;
+    const han_handle *comms;
+    uint8_t *scratch;
+    uint64_t scratch_size;
+    uint8_t banks[HAN_MAX_CHANNELS]; /* banks of the region this rank writes; 0: writes nothing */
+    bool sync;                       /* finishing means that every rank has entered */
+    bool quick;                      /* no MPI and no callback: may run under the GIL for a moment */
+    uint64_t signature;
+    han_reduce_fn reduce; /* NULL: MPI_Reduce_local with op and dtype */
+    han_reduce2_fn reduce2;
+    size_t element;
+    han_handle op, dtype;
+    bool commutative;
+    uint8_t *operand; /* a spare operand for MPI_Reduce_local, plan's own */
+    size_t operand_size;
+} han_plan;
+
+enum han_status {
+    HAN_OK,      /* the run has finished */
+    HAN_MOVED,   /* not finished, something moved */
+    HAN_BLOCKED, /* not finished, nothing moved */
+    HAN_E_MPI,
+    HAN_E_TIMEOUT,
+    HAN_E_DEAD,
+    HAN_E_NOTICE,
+    HAN_E_INTERRUPT,
+    HAN_E_FAILED, /* an earlier run of this engine failed */
+};
+
+typedef struct han_run {
+    struct han_run *next;
+    han_plan *plan;
+    const void *send;
+    void *recv;
+    bool queued;
+    enum han_status status; /* HAN_OK once finished */
+} han_run;
+
+typedef struct han_event {
+    uint64_t epoch, begin, end; /* nanoseconds, CLOCK_MONOTONIC */
+    uint32_t stream, task;
+} han_event;
+
+typedef struct han_engine {
+    const han_mpi *mpi;
+    han_handle comm;
+    uint32_t n_channels, tag_base;
+    han_channel channels[HAN_MAX_CHANNELS];
+    han_wait_policy wait;
+    bool (*interrupted)(void *); /* asked now and then while waiting; may be NULL */
+    uint64_t epoch;
+    /* the run at the head of the queue */
+    han_run *head, *tail;
+    bool started;
+    uint32_t pc[HAN_MAX_STREAMS];
+    uint8_t *bases[HAN_MAX_BASES];
+    /* what went wrong, for the report */
+    enum han_status failed;
+    int mpi_error, dead_rank;
+    atomic_flag busy; /* a thread is stepping this engine */
+    struct han_engine *next_active;
+    bool active;
+    /* tracing: off while events is NULL */
+    han_event *events;
+    size_t n_events, max_events;
+    uint32_t traced_task[HAN_MAX_STREAMS];
+    uint64_t traced_begin[HAN_MAX_STREAMS];
+} han_engine;
+
+/* Put a run at the end of the queue; it starts when those before it have finished. */
+void han_enqueue(han_engine *, han_run *);
+/* Step the queue until `run` has finished, or an error, or (block false) nothing moves. */
+enum han_status han_progress(han_engine *, han_run *, bool block);
+/* Run quickly for at most `rounds` rounds, without waiting, yielding or MPI. */
+enum han_status han_try(han_engine *, han_run *, int rounds);
+/* Step once every other engine that has runs under way (their owners may be waiting). */
+void han_progress_others(const han_engine *);
+/* Forget an engine: cancels what is under way. */
+void han_engine_stop(han_engine *);
+
+enum han_status han_step(han_engine *); /* executor.c: one round over the streams of the head */
+uint64_t han_now_ns(void);
+
+#endif

@@ -1,0 +1,210 @@
+/* One round over the streams of the run at the head of an engine's queue. */
+#include <string.h>
+
+#include "engine.h"
+
+/* Data operations a stream may do before the others get their turn: none starves the network. */
+enum { TURN = 4 };
+
+static inline _Atomic uint64_t *flag_at(uint8_t *p) { return (_Atomic uint64_t *)(void *)p; }
+
+static inline uint8_t *at(const han_engine *e, const han_instr *i, int ref) {
+    return e->bases[i->base[ref]] + i->off[ref];
+}
+
+static inline uint64_t flag_value(const han_engine *e, uint64_t k) {
+    return (e->epoch << HAN_EPOCH_SHIFT) + k;
+}
+
+static inline void copy(uint8_t *dst, const uint8_t *src, size_t n) {
+    if (dst != src && n) han_copy(dst, src, n);
+}
+
+/* dst = a op b through MPI_Reduce_local, which computes inout = in op inout. */
+static int reduce_by_mpi(const han_engine *e, han_plan *p, uint8_t *dst, const uint8_t *a,
+                         const uint8_t *b, size_t n) {
+    size_t bytes = n * p->element;
+    if (dst == a && dst != b) {
+        if (p->commutative) return han_reduce_local(e->mpi, b, dst, (int)n, p->dtype, p->op);
+        memcpy(p->operand, b, bytes);
+        int rc = han_reduce_local(e->mpi, a, p->operand, (int)n, p->dtype, p->op);
+        memcpy(dst, p->operand, bytes);
+        return rc;
+    }
+    copy(dst, b, bytes);
+    return han_reduce_local(e->mpi, a, dst, (int)n, p->dtype, p->op);
+}
+
+static int reduce(const han_engine *e, han_plan *p, const han_instr *i) {
+    uint8_t *dst = at(e, i, 0);
+    const uint8_t *a = at(e, i, 1), *b = at(e, i, 2);
+    if (!i->n) return 0;
+    if (i->code == HAN_REDUCE2 && p->reduce2) {
+        p->reduce2(dst, at(e, i, 3), a, b, i->n);
+        return 0;
+    }
+    int rc = 0;
+    if (p->reduce)
+        p->reduce(dst, a, b, i->n);
+    else
+        rc = reduce_by_mpi(e, p, dst, a, b, i->n);
+    if (i->code == HAN_REDUCE2) copy(at(e, i, 3), dst, i->n * p->element);
+    return rc;
+}
+
+static int collective(const han_engine *e, han_plan *p, const han_instr *i) {
+    bool bytes = (HAN_COLL_KIND(i) & ~HAN_C_BLOCKING) == HAN_C_BCAST;
+    han_coll_args args = {
+        .send = i->base[1] ? at(e, i, 1) : NULL,
+        .recv = i->base[0] ? at(e, i, 0) : NULL,
+        .count = (int)i->n,
+        .root = i->peer,
+        .dtype = bytes ? e->mpi->byte : p->dtype,
+        .op = p->op,
+        .comm = p->comms[HAN_COLL_COMM(i)],
+    };
+    if (args.send && args.send == args.recv) args.send = e->mpi->in_place;
+    return han_collective(e->mpi, HAN_COLL_KIND(i), &args, &p->requests[i->slot]);
+}
+
+static int tag_of(const han_engine *e, const han_instr *i) {
+    uint32_t turn = (uint32_t)(e->epoch % HAN_EPOCH_TAGS) * HAN_MAX_STREAMS;
+    return (int)(e->tag_base + turn + i->stream);
+}
+
+/* Carry out one instruction: HAN_OK when done, HAN_BLOCKED when it cannot be yet. */
+static enum han_status execute(han_engine *e, han_plan *p, const han_instr *i) {
+    int rc = 0, flag = 1;
+    switch (i->code) {
+    case HAN_COPY: copy(at(e, i, 0), at(e, i, 1), i->n); return HAN_OK;
+    case HAN_REDUCE:
+    case HAN_REDUCE2: rc = reduce(e, p, i); break;
+    case HAN_POST:
+        atomic_store_explicit(flag_at(at(e, i, 0)), flag_value(e, i->n), memory_order_release);
+        return HAN_OK;
+    case HAN_WAIT:
+        return atomic_load_explicit(flag_at(at(e, i, 0)), memory_order_acquire) >=
+                       flag_value(e, i->n)
+                   ? HAN_OK
+                   : HAN_BLOCKED;
+    case HAN_ISEND:
+        rc = han_isend(e->mpi, at(e, i, 1), (int)i->n, i->peer, tag_of(e, i), e->comm,
+                       &p->requests[i->slot]);
+        break;
+    case HAN_IRECV:
+        rc = han_irecv(e->mpi, at(e, i, 0), (int)i->n, i->peer, tag_of(e, i), e->comm,
+                       &p->requests[i->slot]);
+        break;
+    case HAN_TEST: rc = han_test(e->mpi, &p->requests[i->slot], &flag); break;
+    case HAN_AWAIT: flag = e->pc[i->peer] >= i->n; break;
+    case HAN_COLL: rc = collective(e, p, i); break;
+    default: break;
+    }
+    if (rc) {
+        e->mpi_error = rc;
+        return HAN_E_MPI;
+    }
+    return flag ? HAN_OK : HAN_BLOCKED;
+}
+
+static void trace(han_engine *e, uint32_t s, const han_instr *i, bool last) {
+    if (e->traced_task[s] != i->task + 1) {
+        e->traced_task[s] = i->task + 1;
+        e->traced_begin[s] = han_now_ns();
+    }
+    if (!last) return;
+    e->traced_task[s] = 0;
+    if (e->n_events == e->max_events) return;
+    e->events[e->n_events++] =
+        (han_event){e->epoch, e->traced_begin[s], han_now_ns(), s, i->task};
+}
+
+static enum han_status step_stream(han_engine *e, han_plan *p, uint32_t s) {
+    enum han_status result = HAN_BLOCKED;
+    for (int turn = TURN; e->pc[s] < p->streams[s].stop && turn;) {
+        const han_instr *i = &p->code[e->pc[s]];
+        if (e->events) trace(e, s, i, false);
+        enum han_status status = execute(e, p, i);
+        if (status > HAN_BLOCKED) return status;
+        if (status == HAN_BLOCKED) return result;
+        result = HAN_MOVED;
+        turn -= i->code <= HAN_REDUCE2;
+        e->pc[s]++;
+        if (e->events)
+            trace(e, s, i, e->pc[s] == p->streams[s].stop || p->code[e->pc[s]].task != i->task);
+    }
+    return e->pc[s] < p->streams[s].stop ? result : (result == HAN_MOVED ? HAN_MOVED : HAN_OK);
+}
+
+/* A bank may be written again once every rank has finished the run that used it last. */
+static bool banks_free(han_engine *e, const han_plan *p) {
+    for (uint32_t c = 0; c < e->n_channels; c++) {
+        han_channel *ch = &e->channels[c];
+        uint64_t banks = p->banks[c];
+        if (!banks || e->epoch + 1 <= banks + ch->known) continue;
+        uint64_t least = UINT64_MAX;
+        const han_control *control = (const han_control *)(void *)(ch->memory + ch->control);
+        for (uint32_t r = 0; r < ch->size; r++) {
+            if (r == ch->me) continue;
+            uint64_t done = atomic_load_explicit(&control[r].done, memory_order_acquire);
+            if (done < least) least = done;
+        }
+        ch->known = least;
+        if (e->epoch + 1 > banks && e->epoch + 1 - banks > least) return false;
+    }
+    return true;
+}
+
+static void begin(han_engine *e, const han_run *run) {
+    const han_plan *p = run->plan;
+    e->bases[HAN_B_SEND] = (uint8_t *)(uintptr_t)run->send;
+    e->bases[HAN_B_RECV] = run->recv;
+    e->bases[HAN_B_SCRATCH] = p->scratch;
+    for (uint32_t c = 0; c < e->n_channels; c++) {
+        han_channel *ch = &e->channels[c];
+        uint8_t **base = &e->bases[HAN_B_CHANNEL + HAN_B_PER_CHANNEL * c];
+        base[HAN_B_SMALL] = ch->memory + ch->small + e->epoch % HAN_SMALL_BANKS * ch->small_bank;
+        base[HAN_B_CELLS] = ch->memory + ch->cells + e->epoch % HAN_CELL_BANKS * ch->cells_bank;
+        base[HAN_B_FLAGS] = ch->memory + ch->flags;
+        han_control *mine = (han_control *)(void *)(ch->memory + ch->control) + ch->me;
+        atomic_store_explicit(&mine->signature, p->signature, memory_order_relaxed);
+        atomic_store_explicit(&mine->entered, e->epoch + 1, memory_order_release);
+    }
+    for (uint32_t s = 0; s < p->n_streams; s++) e->pc[s] = p->streams[s].start;
+    e->started = true;
+}
+
+static void finish(han_engine *e) {
+    han_run *run = e->head;
+    for (uint32_t c = 0; c < e->n_channels; c++) {
+        han_channel *ch = &e->channels[c];
+        han_control *mine = (han_control *)(void *)(ch->memory + ch->control) + ch->me;
+        atomic_store_explicit(&mine->done, e->epoch + 1, memory_order_release);
+        if (run->plan->sync && ch->known < e->epoch) ch->known = e->epoch;
+    }
+    e->epoch++;
+    e->started = false;
+    e->head = run->next;
+    if (!e->head) e->tail = NULL;
+    run->queued = false;
+    atomic_thread_fence(memory_order_release);
+    run->status = HAN_OK;
+}
+
+enum han_status han_step(han_engine *e) {
+    han_plan *p = e->head->plan;
+    if (!e->started) begin(e, e->head);
+    if (!banks_free(e, p)) return HAN_BLOCKED;
+    bool moved = false, all = true;
+    for (uint32_t s = 0; s < p->n_streams; s++) {
+        enum han_status status = step_stream(e, p, s);
+        if (status > HAN_BLOCKED) return status;
+        moved |= status == HAN_MOVED;
+        all &= e->pc[s] == p->streams[s].stop;
+    }
+    if (all) {
+        finish(e);
+        return HAN_MOVED;
+    }
+    return moved ? HAN_MOVED : HAN_BLOCKED;
+}

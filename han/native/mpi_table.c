@@ -1,0 +1,118 @@
+#define _GNU_SOURCE
+#include "mpi_table.h"
+
+#include <dlfcn.h>
+
+#include "program.h"
+
+static const char *const NAMES[HAN_F_COUNT] = {
+    "MPI_Isend",      "MPI_Irecv",    "MPI_Test",  "MPI_Iprobe",     "MPI_Cancel",
+    "MPI_Wait",       "MPI_Ibcast",   "MPI_Ireduce", "MPI_Iallreduce", "MPI_Ibarrier",
+    "MPI_Bcast",      "MPI_Reduce",   "MPI_Allreduce", "MPI_Barrier",  "MPI_Reduce_local",
+};
+
+const char *han_mpi_load(han_mpi *mpi, const char *library) {
+    /* mpi4py loads libmpi RTLD_LOCAL, so its own module is the handle to search. */
+    void *handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
+    const char *missing = NULL;
+    for (int f = 0; f < HAN_F_COUNT; f++) {
+        void *p = dlsym(RTLD_DEFAULT, NAMES[f]);
+        if (!p && handle) p = dlsym(handle, NAMES[f]);
+        if (!p && !missing) missing = NAMES[f];
+        *(void **)&mpi->fn[f] = p;
+    }
+    if (handle) dlclose(handle); /* the module itself keeps the library loaded */
+    return missing;
+}
+
+/* MPI_STATUS_IGNORE's value differs between libraries; any status fits in this. */
+typedef struct {
+    _Alignas(16) char bytes[128];
+} any_status;
+
+/* One set of typed calls a handle type; the macros below pick by mpi->wide. */
+#define DEFINE_CALLS(H, S)                                                                      \
+    static int isend_##S(const han_mpi *m, const void *b, int n, int peer, int tag,             \
+                         han_handle comm, uint64_t *req) {                                      \
+        return ((int (*)(const void *, int, H, int, int, H, H *))m->fn[HAN_F_ISEND])(           \
+            b, n, (H)m->byte, peer, tag, (H)comm, (H *)req);                                    \
+    }                                                                                           \
+    static int irecv_##S(const han_mpi *m, void *b, int n, int peer, int tag, han_handle comm,  \
+                         uint64_t *req) {                                                       \
+        return ((int (*)(void *, int, H, int, int, H, H *))m->fn[HAN_F_IRECV])(                 \
+            b, n, (H)m->byte, peer, tag, (H)comm, (H *)req);                                    \
+    }                                                                                           \
+    static int test_##S(const han_mpi *m, uint64_t *req, int *flag) {                           \
+        any_status status;                                                                      \
+        return ((int (*)(H *, int *, void *))m->fn[HAN_F_TEST])((H *)req, flag, &status);       \
+    }                                                                                           \
+    static int cancel_##S(const han_mpi *m, uint64_t *req) {                                    \
+        any_status status;                                                                      \
+        int rc = ((int (*)(H *))m->fn[HAN_F_CANCEL])((H *)req);                                 \
+        return rc ? rc : ((int (*)(H *, void *))m->fn[HAN_F_WAIT])((H *)req, &status);          \
+    }                                                                                           \
+    static int iprobe_##S(const han_mpi *m, int source, int tag, han_handle comm, int *flag) {  \
+        any_status status;                                                                      \
+        return ((int (*)(int, int, H, int *, void *))m->fn[HAN_F_IPROBE])(source, tag, (H)comm, \
+                                                                          flag, &status);       \
+    }                                                                                           \
+    static int reduce_local_##S(const han_mpi *m, const void *in, void *inout, int n,           \
+                                han_handle dtype, han_handle op) {                              \
+        return ((int (*)(const void *, void *, int, H, H))m->fn[HAN_F_REDUCE_LOCAL])(           \
+            in, inout, n, (H)dtype, (H)op);                                                     \
+    }                                                                                           \
+    static int coll_##S(const han_mpi *m, unsigned kind, const han_coll_args *a,                \
+                        uint64_t *req) {                                                        \
+        H t = (H)a->dtype, o = (H)a->op, c = (H)a->comm;                                        \
+        H *r = (H *)req;                                                                        \
+        switch (kind) {                                                                         \
+        case HAN_C_BCAST:                                                                       \
+            return ((int (*)(void *, int, H, int, H, H *))m->fn[HAN_F_IBCAST])(                 \
+                a->recv, a->count, t, a->root, c, r);                                           \
+        case HAN_C_REDUCE:                                                                      \
+            return ((int (*)(const void *, void *, int, H, H, int, H, H *))m->fn[HAN_F_IREDUCE])( \
+                a->send, a->recv, a->count, t, o, a->root, c, r);                               \
+        case HAN_C_ALLREDUCE:                                                                   \
+            return ((int (*)(const void *, void *, int, H, H, H, H *))m->fn[HAN_F_IALLREDUCE])( \
+                a->send, a->recv, a->count, t, o, c, r);                                        \
+        case HAN_C_BARRIER: return ((int (*)(H, H *))m->fn[HAN_F_IBARRIER])(c, r);              \
+        case HAN_C_BCAST | HAN_C_BLOCKING:                                                      \
+            return ((int (*)(void *, int, H, int, H))m->fn[HAN_F_BCAST])(a->recv, a->count, t,  \
+                                                                         a->root, c);           \
+        case HAN_C_REDUCE | HAN_C_BLOCKING:                                                     \
+            return ((int (*)(const void *, void *, int, H, H, int, H))m->fn[HAN_F_REDUCE])(     \
+                a->send, a->recv, a->count, t, o, a->root, c);                                  \
+        case HAN_C_ALLREDUCE | HAN_C_BLOCKING:                                                  \
+            return ((int (*)(const void *, void *, int, H, H, H))m->fn[HAN_F_ALLREDUCE])(       \
+                a->send, a->recv, a->count, t, o, c);                                           \
+        default: return ((int (*)(H))m->fn[HAN_F_BARRIER])(c);                                  \
+        }                                                                                       \
+    }
+
+typedef int narrow_handle;
+typedef void *wide_handle;
+DEFINE_CALLS(narrow_handle, narrow)
+DEFINE_CALLS(wide_handle, wide)
+
+#define CALL(NAME, ...) (m->wide ? NAME##_wide(__VA_ARGS__) : NAME##_narrow(__VA_ARGS__))
+
+int han_isend(const han_mpi *m, const void *b, int n, int peer, int tag, han_handle comm,
+              uint64_t *req) {
+    return CALL(isend, m, b, n, peer, tag, comm, req);
+}
+int han_irecv(const han_mpi *m, void *b, int n, int peer, int tag, han_handle comm,
+              uint64_t *req) {
+    return CALL(irecv, m, b, n, peer, tag, comm, req);
+}
+int han_test(const han_mpi *m, uint64_t *req, int *flag) { return CALL(test, m, req, flag); }
+int han_cancel(const han_mpi *m, uint64_t *req) { return CALL(cancel, m, req); }
+int han_iprobe(const han_mpi *m, int source, int tag, han_handle comm, int *flag) {
+    return CALL(iprobe, m, source, tag, comm, flag);
+}
+int han_collective(const han_mpi *m, unsigned kind, const han_coll_args *a, uint64_t *req) {
+    return CALL(coll, m, kind, a, req);
+}
+int han_reduce_local(const han_mpi *m, const void *in, void *inout, int n, han_handle dtype,
+                     han_handle op) {
+    return CALL(reduce_local, m, in, inout, n, dtype, op);
+}

@@ -1,0 +1,269 @@
+/* The quick way of a blocking call: plain arrays of a shape that was seen before go from the
+ * method of han.Comm to the executor through one look-up, without an allocation. Whatever is
+ * not plain, new or wrong is answered with False and takes the long way (han/message.py). */
+#include "binding.h"
+
+#define NPY_NO_DEPRECATED_API NPY_1_7_API_VERSION
+#include <numpy/arrayobject.h>
+
+enum { SLOTS = 512, MOST = SLOTS / 2 };
+
+typedef struct {
+    uint64_t nbytes;
+    PyObject *op; /* compared by identity, and owned */
+    int32_t collective, root, dtype;
+    PlanObject *plan; /* NULL: an empty slot */
+} entry;
+
+typedef struct {
+    PyObject_HEAD
+    EngineObject *engine;
+    PyObject *in_place;
+    uint32_t used;
+    entry slots[SLOTS];
+} CallsObject;
+
+static entry *find(CallsObject *self, const entry *key) {
+    uint64_t h = key->nbytes * 0x9e3779b97f4a7c15u ^ (uint64_t)(uintptr_t)key->op;
+    h ^= (uint64_t)(uint32_t)key->collective << 40 ^ (uint64_t)(uint32_t)key->root << 20 ^
+         (uint64_t)(uint32_t)key->dtype;
+    h *= 0xff51afd7ed558ccdu;
+    for (uint32_t k = (uint32_t)(h >> 40) % SLOTS;; k = (k + 1) % SLOTS) {
+        entry *s = &self->slots[k];
+        if (!s->plan || (s->nbytes == key->nbytes && s->op == key->op && s->root == key->root &&
+                         s->collective == key->collective && s->dtype == key->dtype))
+            return s;
+    }
+}
+
+typedef struct {
+    uint8_t *data;
+    uint64_t nbytes;
+    int dtype;
+} array;
+
+/* A contiguous array of numbers in native byte order, and nothing else. */
+static bool plain(PyObject *o, array *out) {
+    if (!PyArray_CheckExact(o)) return false;
+    PyArrayObject *a = (PyArrayObject *)o;
+    int type = PyArray_TYPE(a);
+    if (!(PyTypeNum_ISNUMBER(type) || type == NPY_BOOL) || !PyArray_ISNOTSWAPPED(a)) return false;
+    if (!PyArray_IS_C_CONTIGUOUS(a) && !PyArray_IS_F_CONTIGUOUS(a)) return false;
+    out->data = PyArray_DATA(a);
+    out->nbytes = (uint64_t)PyArray_NBYTES(a);
+    out->dtype = type;
+    return true;
+}
+
+static bool plain_writable(PyObject *o, array *out) {
+    return plain(o, out) && PyArray_ISWRITEABLE((PyArrayObject *)o);
+}
+
+static bool alike(const array *a, const array *b) {
+    bool apart = a->data + a->nbytes <= b->data || b->data + b->nbytes <= a->data;
+    return a->nbytes == b->nbytes && a->dtype == b->dtype && apart;
+}
+
+static PyObject *run(CallsObject *self, const entry *key, const void *send, void *recv) {
+    entry *hit = find(self, key);
+    if (!hit->plan) Py_RETURN_FALSE;
+    if (han_py_run(self->engine, hit->plan, send, recv)) return NULL;
+    Py_RETURN_TRUE;
+}
+
+static int few(Py_ssize_t n, Py_ssize_t expected) {
+    if (n == expected) return 0;
+    PyErr_Format(PyExc_TypeError, "%zd arguments, %zd expected", n, expected);
+    return -1;
+}
+
+static bool root_of(PyObject *o, entry *key) {
+    if (!PyLong_CheckExact(o)) return false;
+    long root = PyLong_AsLong(o);
+    if (root == -1 && PyErr_Occurred()) PyErr_Clear();
+    key->root = (int32_t)root;
+    return root >= 0 && root < INT32_MAX;
+}
+
+static PyObject *calls_bcast(CallsObject *self, PyObject *const *args, Py_ssize_t n) {
+    array buf;
+    entry key = {.collective = HAN_C_BCAST};
+    if (few(n, 2)) return NULL;
+    /* The root only reads: an array that it may not write is welcome, but takes the long way. */
+    if (!plain_writable(args[0], &buf) || !root_of(args[1], &key)) Py_RETURN_FALSE;
+    key.nbytes = buf.nbytes;
+    return run(self, &key, buf.data, buf.data);
+}
+
+static PyObject *calls_allreduce(CallsObject *self, PyObject *const *args, Py_ssize_t n) {
+    array send, recv;
+    entry key = {.collective = HAN_C_ALLREDUCE};
+    if (few(n, 3)) return NULL;
+    if (!plain_writable(args[1], &recv)) Py_RETURN_FALSE;
+    if (args[0] == self->in_place)
+        send = recv;
+    else if (!plain(args[0], &send) || !alike(&send, &recv))
+        Py_RETURN_FALSE;
+    key.nbytes = recv.nbytes;
+    key.dtype = recv.dtype;
+    key.op = args[2];
+    return run(self, &key, send.data, recv.data);
+}
+
+static PyObject *calls_reduce(CallsObject *self, PyObject *const *args, Py_ssize_t n) {
+    array send, recv = {0};
+    entry key = {.collective = HAN_C_REDUCE};
+    if (few(n, 5)) return NULL; /* send, recv, op, root, whether this rank is the root */
+    if (!root_of(args[3], &key)) Py_RETURN_FALSE;
+    if (args[4] == Py_True) {
+        if (!plain_writable(args[1], &recv)) Py_RETURN_FALSE;
+        if (args[0] == self->in_place)
+            send = recv;
+        else if (!plain(args[0], &send) || !alike(&send, &recv))
+            Py_RETURN_FALSE;
+    } else if (!plain(args[0], &send)) {
+        Py_RETURN_FALSE;
+    }
+    key.nbytes = send.nbytes;
+    key.dtype = send.dtype;
+    key.op = args[2];
+    return run(self, &key, send.data, recv.data);
+}
+
+static PyObject *calls_barrier(CallsObject *self, PyObject *unused) {
+    (void)unused;
+    entry key = {.collective = HAN_C_BARRIER};
+    return run(self, &key, NULL, NULL);
+}
+
+static PyObject *calls_clear(CallsObject *self, PyObject *unused) {
+    (void)unused;
+    for (int k = 0; k < SLOTS; k++) {
+        entry old = self->slots[k];
+        self->slots[k] = (entry){0};
+        Py_XDECREF(old.op);
+        Py_XDECREF(old.plan);
+    }
+    self->used = 0;
+    Py_RETURN_NONE;
+}
+
+/* add(plan, collective, nbytes, dtype number, op or None, root) */
+static PyObject *calls_add(CallsObject *self, PyObject *args) {
+    entry key = {0};
+    PyObject *plan, *op;
+    unsigned long long nbytes;
+    if (!PyArg_ParseTuple(args, "O!iKiOi", &PlanType, &plan, &key.collective, &nbytes, &key.dtype,
+                          &op, &key.root))
+        return NULL;
+    key.nbytes = nbytes;
+    key.op = op == Py_None ? NULL : op;
+    if (self->used == MOST) Py_XDECREF(calls_clear(self, NULL));
+    entry *slot = find(self, &key);
+    if (slot->plan) Py_RETURN_NONE;
+    Py_XINCREF(key.op);
+    Py_INCREF(plan);
+    key.plan = (PlanObject *)plan;
+    *slot = key;
+    self->used++;
+    Py_RETURN_NONE;
+}
+
+static int calls_init(CallsObject *self, PyObject *args, PyObject *kwargs) {
+    PyObject *engine, *in_place;
+    static char *names[] = {"engine", "in_place", NULL};
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O", names, &EngineType, &engine, &in_place))
+        return -1;
+    Py_INCREF(engine);
+    Py_INCREF(in_place);
+    self->engine = (EngineObject *)engine;
+    self->in_place = in_place;
+    return 0;
+}
+
+static int calls_traverse(CallsObject *self, visitproc visit, void *arg) {
+    Py_VISIT(self->engine);
+    for (int k = 0; k < SLOTS; k++) Py_VISIT(self->slots[k].op);
+    return 0;
+}
+
+static int calls_tp_clear(CallsObject *self) {
+    Py_XDECREF(calls_clear(self, NULL));
+    Py_CLEAR(self->engine);
+    return 0;
+}
+
+static void calls_dealloc(CallsObject *self) {
+    PyObject_GC_UnTrack(self);
+    (void)calls_tp_clear(self);
+    Py_XDECREF(self->in_place);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+#define QUICK(f) (PyCFunction)(void (*)(void))(f), METH_FASTCALL
+static PyMethodDef calls_methods[] = {
+    {"bcast", QUICK(calls_bcast), "bcast(buf, root): whether it could be run."},
+    {"reduce", QUICK(calls_reduce), "reduce(send, recv, op, root, at_root): likewise."},
+    {"allreduce", QUICK(calls_allreduce), "allreduce(send, recv, op): likewise."},
+    {"barrier", (PyCFunction)calls_barrier, METH_NOARGS, "barrier(): likewise."},
+    {"add", (PyCFunction)calls_add, METH_VARARGS,
+     "add(plan, collective, nbytes, dtype number, op or None, root): remember a plan."},
+    {"clear", (PyCFunction)calls_clear, METH_NOARGS, "Forget all plans."},
+    {NULL, NULL, 0, NULL},
+};
+
+PyTypeObject CallsType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "han._native.Calls",
+    .tp_basicsize = sizeof(CallsObject),
+    .tp_dealloc = (destructor)calls_dealloc,
+    .tp_traverse = (traverseproc)calls_traverse,
+    .tp_clear = (inquiry)calls_tp_clear,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .tp_doc = "Plans of blocking calls by what was called.",
+    .tp_methods = calls_methods,
+    .tp_init = (initproc)calls_init,
+    .tp_new = PyType_GenericNew,
+};
+
+static PyObject *module_isa(PyObject *self, PyObject *unused) {
+    (void)self, (void)unused;
+    return PyUnicode_FromString(han_kernels_isa());
+}
+
+static PyObject *module_has_kernel(PyObject *self, PyObject *args) {
+    (void)self;
+    int op, dtype;
+    if (!PyArg_ParseTuple(args, "ii", &op, &dtype)) return NULL;
+    bool known = op >= 0 && op < HAN_OPS && dtype >= 0 && dtype < HAN_DTYPES;
+    return PyBool_FromLong(known && han_reduce_kernel((enum han_op)op, (enum han_dtype)dtype));
+}
+
+static PyMethodDef module_methods[] = {
+    {"isa", module_isa, METH_NOARGS, "The instruction set the reduction kernels use here."},
+    {"has_kernel", module_has_kernel, METH_VARARGS,
+     "has_kernel(op, dtype): whether MPI defines that pair and han has it natively."},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef module = {
+    PyModuleDef_HEAD_INIT, .m_name = "han._native", .m_doc = "han's executor.", .m_size = -1,
+    .m_methods = module_methods,
+};
+
+static int add_type(PyObject *m, const char *name, PyTypeObject *type) {
+    return PyType_Ready(type) || PyModule_AddObjectRef(m, name, (PyObject *)type) ? -1 : 0;
+}
+
+PyMODINIT_FUNC PyInit__native(void) {
+    import_array();
+    PyObject *m = PyModule_Create(&module);
+    if (!m || add_type(m, "Engine", &EngineType) || add_type(m, "Plan", &PlanType) ||
+        add_type(m, "Request", &RequestType) || add_type(m, "Calls", &CallsType) ||
+        PyModule_AddIntConstant(m, "MAX_STREAMS", HAN_MAX_STREAMS) ||
+        PyModule_AddIntConstant(m, "EPOCH_TAGS", HAN_EPOCH_TAGS) ||
+        PyModule_AddIntConstant(m, "MAX_CHANNELS", HAN_MAX_CHANNELS) ||
+        PyModule_AddIntConstant(m, "SMALL_BANKS", HAN_SMALL_BANKS) ||
+        PyModule_AddIntConstant(m, "CELL_BANKS", HAN_CELL_BANKS))
+        return NULL;
+    return m;
+}

@@ -1,0 +1,123 @@
+"""Programs: what one rank does, as streams of primitive operations.
+
+The records are those of ``han/native/program.h``; a :class:`Program` is plain data that
+the C executor runs as it is, and that can be examined without MPI.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+
+
+class Code(IntEnum):
+    """Operation codes (``enum han_code``)."""
+
+    COPY = 0
+    REDUCE = 1
+    REDUCE2 = 2
+    POST = 3
+    WAIT = 4
+    ISEND = 5
+    IRECV = 6
+    TEST = 7
+    AWAIT = 8
+    COLL = 9
+
+
+class Coll(IntEnum):
+    """Kinds of the MPI library's collectives (``enum han_coll``)."""
+
+    BCAST = 0
+    REDUCE = 1
+    ALLREDUCE = 2
+    BARRIER = 3
+    BLOCKING = 16
+
+
+class Base(IntEnum):
+    """What an address is relative to; channels follow, three bases each."""
+
+    NONE = 0
+    SEND = 1
+    RECV = 2
+    SCRATCH = 3
+    CHANNEL = 4
+
+
+class Area(IntEnum):
+    """The bases of one channel."""
+
+    SMALL = 0
+    CELLS = 1
+    FLAGS = 2
+
+
+INSTRUCTION = np.dtype(
+    [
+        ("code", "u2"),
+        ("stream", "u2"),
+        ("peer", "i4"),
+        ("base", "u2", 4),
+        ("off", "u8", 4),
+        ("n", "u8"),
+        ("slot", "u4"),
+        ("task", "u4"),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Ref:
+    """An address: a base and a byte offset."""
+
+    base: int
+    offset: int = 0
+
+    def __add__(self, nbytes: int) -> Ref:
+        return Ref(self.base, self.offset + nbytes)
+
+
+def channel_ref(channel: int, area: Area, offset: int = 0) -> Ref:
+    """Address `offset` in an area of a level's channel."""
+    return Ref(Base.CHANNEL + len(Area) * channel + area, offset)
+
+
+@dataclass(frozen=True)
+class StreamInfo:
+    """Where a stream's operations stand in the code, and what it carries."""
+
+    name: str
+    kind: str
+    level: int
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class Program:
+    """What one rank does.
+
+    ``banks[c]`` says which region of channel c this rank writes (how many banks that has, 0
+    for none); ``sync`` that finishing implies that every rank has entered; ``comms`` lists the
+    members of the communicators that ``COLL`` operations use.
+    """
+
+    rank: int
+    code: npt.NDArray[np.void]
+    streams: tuple[StreamInfo, ...]
+    tasks: tuple[str, ...]
+    requests: int
+    scratch: int
+    operand: int
+    banks: tuple[int, ...]
+    sync: bool
+    comms: tuple[tuple[int, ...], ...]
+
+    @property
+    def talks_mpi(self) -> bool:
+        """Whether any operation calls the MPI library (other than for a reduction)."""
+        return bool(np.isin(self.code["code"], [Code.ISEND, Code.IRECV, Code.COLL]).any())

@@ -1,0 +1,75 @@
+"""What a program sets before it makes its first ``han.Comm``, in the manner of ``mpi4py.rc``.
+
+Each setting but ``trace`` mirrors an environment variable. A setting that the program leaves at
+None is decided by the environment, then the configuration file, then the default.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from han._suggest import unknown
+from han.errors import ConfigError
+
+SETTINGS = {
+    "config": "a configuration file, or the name of a ready one (HAN_CONFIG)",
+    "timeout": "seconds until a collective that does not finish raises; 0 = never (HAN_TIMEOUT)",
+    "check": "whether the ranks compare their arguments in every call (HAN_CHECK)",
+    "wait": "how a rank waits: auto, spin, yield or sleep (HAN_WAIT)",
+    "spin": "polls before a waiting rank yields (HAN_SPIN)",
+    "memory": "shared memory of one channel, such as 16MiB (HAN_MEMORY)",
+    "trace": "where to write the times of the tasks",
+}
+VARIABLES = {name: f"HAN_{name.upper()}" for name in SETTINGS if name != "trace"}
+
+
+class UnknownSettingError(ConfigError, AttributeError):
+    """``han.rc`` has no such setting."""
+
+
+class Settings:
+    """The settings of ``SETTINGS``, each None until the program sets it; no others."""
+
+    __slots__ = tuple(SETTINGS)
+
+    config: Any
+    timeout: float | str | None
+    check: bool | str | None
+    wait: str | None
+    spin: int | str | None
+    memory: int | str | None
+    trace: Any
+
+    def __init__(self) -> None:
+        for name in SETTINGS:
+            setattr(self, name, None)
+
+    def __call__(self, **settings: Any) -> None:
+        """Set several settings, or none of them when one is unknown."""
+        for name in settings:
+            _require_known(name)
+        for name, value in settings.items():
+            setattr(self, name, value)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        _require_known(name)
+        super().__setattr__(name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        raise UnknownSettingError(_unknown(name))
+
+    def __repr__(self) -> str:
+        values = ((name, getattr(self, name)) for name in SETTINGS)
+        return f"han.rc({', '.join(f'{name}={v!r}' for name, v in values if v is not None)})"
+
+
+def _require_known(name: str) -> None:
+    if name not in SETTINGS:
+        raise UnknownSettingError(_unknown(name))
+
+
+def _unknown(name: str) -> str:
+    return f"han.rc.{name}: {unknown('setting', name, SETTINGS)}"
+
+
+rc = Settings()

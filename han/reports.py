@@ -1,0 +1,131 @@
+"""What to say when a collective does not end well: who waits for whom, in which task."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+from mpi4py import MPI
+
+from han.channel import Channel
+from han.errors import CollectiveTimeoutError, HanError, PeerError, RevokedError
+from han.notices import peer_error
+from han.plans import Prepared, identity
+from han.program import Code
+
+if TYPE_CHECKING:
+    from han.state import State
+
+
+class Status(IntEnum):
+    """``enum han_status`` from the first error on."""
+
+    MPI = 3
+    TIMEOUT = 4
+    DEAD = 5
+    NOTICE = 6
+    INTERRUPT = 7
+    FAILED = 8
+
+
+VERBS = {
+    Code.WAIT: "the shared flag of",
+    Code.ISEND: "to send to",
+    Code.IRECV: "a message from",
+    Code.TEST: "the message to or from",
+    Code.COLL: "MPI's collective with root",
+}
+
+
+class Reporter:
+    """An engine's ``on_error``: raises what fits, after telling the other ranks."""
+
+    def __init__(self, state: weakref.ref[State], channels: Sequence[Channel]) -> None:
+        self.state = state
+        self.channels = tuple(channels)
+        self.engine: weakref.ref[Any] | None = None
+        self._known: dict[int, Prepared] = {}
+
+    def know(self, prepared: Prepared) -> None:
+        """Remember what a plan's number stands for."""
+        self._known[identity(prepared.plan.signature)] = prepared
+
+    def __call__(self, status: int, detail: int) -> bool:
+        """Raise the error; return True when a notice turned out not to concern this call."""
+        state = self.state()
+        if state is None:
+            raise RevokedError("the communicator has been freed")
+        if state.failed is not None and status != Status.INTERRUPT:
+            raise RevokedError(f"this communicator cannot be used any more: {state.failed}")
+        if status == Status.NOTICE:
+            notices = state.notices.receive()
+            if not notices:
+                return True
+            error: Exception = peer_error(notices)
+            state.notices.revoke(f"{type(error).__name__}: {error}")
+        else:
+            error = self._error(Status(status), detail, state)
+            state.notices.revoke(f"{type(error).__name__}: {error}")
+        state.failed = f"{type(error).__name__}: {error}"
+        raise error
+
+    def _error(self, status: Status, detail: int, state: State) -> Exception:
+        if status == Status.MPI:
+            return MPI.Exception(detail)
+        if status == Status.DEAD:
+            return PeerError(
+                f"rank {detail} died (its process is gone) while rank {state.rank} waited in "
+                f"{self._story(state)}"
+            )
+        if status == Status.TIMEOUT:
+            return CollectiveTimeoutError(
+                f"rank {state.rank} waited for {state.config.wait.timeout:g} s in "
+                f"{self._story(state)}{self._others(state)} (the limit is HAN_TIMEOUT; 0: none)"
+            )
+        if status == Status.INTERRUPT:
+            return HanError(f"rank {state.rank} was interrupted in {self._story(state)}")
+        return RevokedError("an earlier collective on this communicator failed")
+
+    def _story(self, state: State) -> str:
+        """``allreduce of 8 B: sr(0) for the shared flag of rank 3``."""
+        engine = self.engine() if self.engine is not None else None
+        if engine is None:
+            return "a collective"
+        number, rows = engine.blocked()
+        prepared = self._known.get(number)
+        if prepared is None:
+            return "a collective"
+        waits = [
+            f"{_task(prepared, task)} for {VERBS[Code(code)]} rank {peer}"
+            for code, peer, task in rows
+            if Code(code) in VERBS
+        ]
+        where = ", ".join(waits) or "begin, for the readers of an earlier collective"
+        return f"{prepared.plan.signature.describe()}: {where}"
+
+    def _others(self, state: State) -> str:
+        """What the ranks that share memory are seen to be doing."""
+        engine = self.engine() if self.engine is not None else None
+        if engine is None:
+            return ""
+        epoch, (number, _) = engine.epoch, engine.blocked()
+        seen = {p.rank: p for c in self.channels for p in c.peers() if p.rank != state.rank}
+        late = [str(r) for r, p in sorted(seen.items()) if p.entered <= epoch]
+        other = [
+            f"rank {r} is in {self._describe(p.signature)}"
+            for r, p in sorted(seen.items())
+            if p.entered == epoch + 1 and p.signature != number
+        ]
+        parts = [f"rank(s) {', '.join(late)} have not entered this call"] if late else []
+        return "".join(f"; {part}" for part in parts + other)
+
+    def _describe(self, number: int) -> str:
+        prepared = self._known.get(number)
+        return "another call" if prepared is None else prepared.plan.signature.describe()
+
+
+def _task(prepared: Prepared, index: int) -> str:
+    tasks = prepared.program.tasks
+    return tasks[index] if index < len(tasks) else "?"

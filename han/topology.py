@@ -1,0 +1,188 @@
+"""Where ranks stand: plain data, one domain a rank and level, innermost level first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from han.errors import ConfigError
+
+
+def _number(ids: Sequence[object]) -> tuple[int, ...]:
+    """Rename domain identities to 0, 1, ... in the order of their first ranks."""
+    names: dict[object, int] = {}
+    return tuple(names.setdefault(i, len(names)) for i in ids)
+
+
+@dataclass(frozen=True)
+class Group:
+    """The ranks that talk at one level below one parent, as one member sees them.
+
+    `root` and `me` are positions in `ranks`; `slots` are the members' places in the channel
+    that all ranks of the domain share.
+    """
+
+    level: int
+    ranks: tuple[int, ...]
+    slots: tuple[int, ...]
+    root: int
+    me: int
+
+    @property
+    def size(self) -> int:
+        """Number of members."""
+        return len(self.ranks)
+
+    @property
+    def leads(self) -> bool:
+        """Whether this rank is the group's root."""
+        return self.me == self.root
+
+
+@dataclass(frozen=True)
+class Topology:
+    """The machine as han sees it.
+
+    ``domains[k][r]`` is the domain of rank r at level k; the domains of a level are unions of
+    those of the level below, and the outermost level has one domain. ``memory[r]`` names the
+    memory that rank r shares. ``homes`` are the domains that own the channels: the same, but
+    for a topology made by :meth:`ordered`.
+    """
+
+    names: tuple[str, ...]
+    symbols: tuple[str, ...]
+    domains: tuple[tuple[int, ...], ...]
+    memory: tuple[int, ...]
+    homes: tuple[tuple[int, ...], ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "domains", tuple(_number(d) for d in self.domains))
+        object.__setattr__(self, "memory", _number(self.memory))
+        if not self.homes:
+            object.__setattr__(self, "homes", self.domains)
+        self._check()
+
+    def _check(self) -> None:
+        for inner, outer, name in zip(
+            self.domains, self.domains[1:], self.names[1:], strict=False
+        ):
+            if len(set(zip(inner, outer, strict=True))) != len(set(inner)):
+                raise ConfigError(
+                    f"level {name!r}: its groups cut through groups of the level below; "
+                    "each level must be made of whole groups of the level inside it"
+                )
+        if len(set(self.domains[-1])) > 1:
+            raise ConfigError(
+                f"level {self.names[-1]!r}: the outermost level must hold all ranks "
+                f"(scope: all), it has {len(set(self.domains[-1]))} groups"
+            )
+
+    @property
+    def size(self) -> int:
+        """Number of ranks."""
+        return len(self.memory)
+
+    @property
+    def depth(self) -> int:
+        """Number of levels."""
+        return len(self.names)
+
+    @cached_property
+    def _ranks(self) -> tuple[dict[int, tuple[int, ...]], ...]:
+        return tuple(_members(d) for d in self.domains)
+
+    @cached_property
+    def _home_ranks(self) -> tuple[dict[int, tuple[int, ...]], ...]:
+        return tuple(_members(d) for d in self.homes)
+
+    @cached_property
+    def nodes(self) -> int:
+        """Number of members of the outermost level's group: the nodes, on two levels."""
+        return len(self._ranks[-2]) if self.depth > 1 else 1
+
+    @cached_property
+    def ppn(self) -> int:
+        """Ranks of the fullest domain just below the outermost level."""
+        inner = self._ranks[-2] if self.depth > 1 else self._ranks[0]
+        return max(len(ranks) for ranks in inner.values())
+
+    def domain(self, level: int, rank: int) -> tuple[int, ...]:
+        """All ranks of `rank`'s domain at `level`, ascending."""
+        return self._ranks[level][self.domains[level][rank]]
+
+    def home(self, level: int, rank: int) -> tuple[int, ...]:
+        """All ranks that share `rank`'s channel at `level`, ascending."""
+        return self._home_ranks[level][self.homes[level][rank]]
+
+    @cached_property
+    def shared(self) -> tuple[bool, ...]:
+        """For each level, whether the members of every domain share memory."""
+        return tuple(
+            all(len({self.memory[r] for r in ranks}) == 1 for ranks in level.values())
+            for level in self._home_ranks
+        )
+
+    def leader(self, level: int, rank: int, root: int) -> int:
+        """Who speaks for `rank`'s domain at `level`: the root if it is in it, else the lowest."""
+        domain = self.domains[level]
+        return root if domain[root] == domain[rank] else self.domain(level, rank)[0]
+
+    def group(self, level: int, rank: int, root: int) -> Group | None:
+        """The group in which `rank` talks at `level`; None if another rank speaks for it."""
+        if level and self.leader(level - 1, rank, root) != rank:
+            return None
+        ranks = self._talkers(level, rank, root)
+        home = {r: k for k, r in enumerate(self.home(level, rank))}
+        return Group(
+            level=level,
+            ranks=ranks,
+            slots=tuple(home[r] for r in ranks),
+            root=ranks.index(self.leader(level, rank, root)),
+            me=ranks.index(rank),
+        )
+
+    def _talkers(self, level: int, rank: int, root: int) -> tuple[int, ...]:
+        ranks = self.domain(level, rank)
+        if not level:
+            return ranks
+        inner = self.domains[level - 1]
+        first: dict[int, int] = {}
+        for r in ranks:
+            first.setdefault(inner[r], r)
+        return tuple(self.leader(level - 1, r, root) for r in first.values())
+
+    def ordered(self) -> Topology:
+        """Split domains into runs of consecutive ranks, as reductions that do not commute need.
+
+        A group's result then covers consecutive operands; ranks keep their channels.
+        """
+        runs = tuple(_runs(d) for d in self.domains)
+        return self if runs == self.domains else replace(self, domains=runs, homes=self.homes)
+
+
+def _members(domains: Sequence[int]) -> dict[int, tuple[int, ...]]:
+    ranks: dict[int, list[int]] = {}
+    for rank, domain in enumerate(domains):
+        ranks.setdefault(domain, []).append(rank)
+    return {domain: tuple(members) for domain, members in ranks.items()}
+
+
+def _runs(domains: Sequence[int]) -> tuple[int, ...]:
+    runs, previous = [-1], None
+    for domain in domains:
+        runs.append(runs[-1] + (domain != previous))
+        previous = domain
+    return tuple(runs[1:])
+
+
+def virtual(size: int, *sizes: int) -> Topology:
+    """Make a topology of consecutive ranks for planning without a machine.
+
+    `sizes` are the ranks per domain of every level but the outermost, innermost first; all
+    ranks share one memory.
+    """
+    names = [f"level{k}" for k in range(len(sizes))] + ["network"]
+    symbols = "snabcdefgh"[: len(sizes)] + "i"
+    domains = [tuple(r // k for r in range(size)) for k in sizes] + [(0,) * size]
+    return Topology(tuple(names), tuple(symbols), tuple(domains), (0,) * size)

@@ -1,0 +1,1 @@
+"""What carries out a task on a level: one file each, listed in :mod:`han.submodules.registry`."""

@@ -1,0 +1,245 @@
+"""``adapt``: event-driven point-to-point trees.
+
+Receives are posted ahead, every piece goes on as soon as it is there, and sends complete in
+the background: a stream only waits for what it needs next. Source: HAN, section III (ADAPT).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from han.program import Ref
+from han.submodules.base import Algorithm, Parameter, Question, order_kept
+from han.submodules.pieces import Piece, cut
+from han.submodules.trees import Place, place
+from han.tasks.graph import Task
+from han.tasks.lower import Context, Stream
+
+SEGMENT = 32 * 1024
+WINDOW = 8
+MOST = 1 << 30  # bytes of a message: counts stay far from 2^31
+
+# name: (shape of submodules/trees.py, radix unless chosen)
+SHAPE = {
+    "linear": ("flat", 1),
+    "chain": ("chain", 1),
+    "binary": ("kary", 2),
+    "binomial": ("knomial", 2),
+    "knomial": ("knomial", 4),
+}
+
+
+class Adapt:
+    """Event-driven point-to-point trees."""
+
+    name = "adapt"
+    about = "event-driven point-to-point trees, internally segmented (HAN's ADAPT)"
+    algorithms = {
+        "linear": Algorithm("the root talks to everyone", ordered="always"),
+        "chain": Algorithm("`radix` chains of neighbours from the root"),
+        "binary": Algorithm("binary tree", ordered="never"),
+        "binomial": Algorithm("binomial tree"),
+        "knomial": Algorithm("k-nomial tree of base `radix`"),
+    }
+    parameters = {
+        "radix": Parameter("int", "base of the tree (knomial), number of chains (chain)", 1, 64),
+        "segment": Parameter("size", "bytes of one message", 1, MOST),
+        "window": Parameter("int", "receives posted ahead, and sends in flight, a peer", 1, 256),
+    }
+
+    def supports(self, question: Question) -> str | None:
+        """Return None, or the reason why it cannot serve."""
+        choice = question.choice
+        if choice.algorithm == "knomial" and choice.get("radix", 4) < 2:
+            return "a k-nomial tree needs a radix of at least 2"
+        if question.signature.element > MOST:
+            return f"elements of more than {MOST} bytes"
+        return order_kept(question, self.algorithms[choice.algorithm])
+
+    def lower(self, context: Context) -> None:
+        """Emit this rank's operations."""
+        if context.tasks[0].kind == "bcast":
+            _bcast(context)
+        elif context.choice.algorithm == "linear" and not context.builder.signature.commutative:
+            _ordered_linear(context)
+        else:
+            _reduce(context)
+
+
+def _tree(context: Context) -> Place:
+    shape, radix = SHAPE[context.choice.algorithm]
+    return place(context.group, shape, context.choice.get("radix", radix))
+
+
+def _pieces(context: Context) -> list[Piece]:
+    return cut(context.tasks, context.choice.get("segment", SEGMENT), context.element)
+
+
+@dataclass
+class Sends:
+    """Sends in flight: a bounded queue of requests, tested in order."""
+
+    stream: Stream
+    window: int
+    flying: deque[tuple[int, Task | None]] = field(default_factory=deque)
+    free: list[int] = field(default_factory=list)
+
+    def send(self, src: Ref, nbytes: int, rank: int, ends: Task | None = None) -> None:
+        """Send; when it has gone, the task `ends` is over."""
+        if len(self.flying) >= self.window:
+            self._settle()
+        request = self.free.pop() if self.free else self.stream.builder.request()
+        self.stream.isend(src, nbytes, rank, request)
+        self.flying.append((request, ends))
+
+    def _settle(self) -> None:
+        request, ends = self.flying.popleft()
+        self.stream.test(request)
+        self.free.append(request)
+        if ends is not None:
+            self.stream.end(ends)
+
+    def drain(self) -> None:
+        """Wait for all of them."""
+        while self.flying:
+            self._settle()
+
+
+def _bcast(context: Context) -> None:
+    stream, group = context.stream, context.group
+    tree, pieces = _tree(context), _pieces(context)
+    window = context.choice.get("window", WINDOW)
+    sends = Sends(stream, window * max(1, len(tree.children)))
+    posted = [stream.builder.request() for _ in range(min(window, len(pieces)))]
+
+    def post(piece: Piece) -> None:
+        if piece.first:
+            stream.begin(piece.task)  # what is there now may still be on its way out
+        at = context.result + piece.start
+        request = posted[piece.index % len(posted)]
+        stream.irecv(at, piece.nbytes, group.ranks[_sure(tree.parent)], request)
+
+    if tree.parent is not None:
+        for piece in pieces[: len(posted)]:
+            post(piece)
+    for k, piece in enumerate(pieces):
+        stream.label(piece.task)
+        if tree.parent is not None:
+            stream.test(posted[k % len(posted)])
+        elif piece.first:
+            stream.begin(piece.task)
+        for child in tree.children:
+            at = context.source + piece.start
+            sends.send(at, piece.nbytes, group.ranks[child])
+        if piece.last:
+            stream.end(piece.task)
+        if tree.parent is not None and k + len(posted) < len(pieces):
+            post(pieces[k + len(posted)])
+    sends.drain()
+    stream.end(pieces[-1].task)
+
+
+def _sure(parent: int | None) -> int:
+    assert parent is not None
+    return parent
+
+
+def _reduce(context: Context) -> None:
+    """Reduce towards the root: a rank combines what its children send into what it sends on."""
+    stream, group = context.stream, context.group
+    tree, pieces = _tree(context), _pieces(context)
+    window = min(context.choice.get("window", WINDOW), len(pieces))
+    sends = Sends(stream, window)
+    inbox = _Inbox.of(context, tree.children, pieces, window)
+    stream.label(pieces[0].task)
+    for piece in pieces[:window]:
+        inbox.post(piece)
+    for k, piece in enumerate(pieces):
+        if piece.first:
+            stream.begin(piece.task)
+        dst, own = _place_of_result(context, tree, piece, inbox)
+        for j, child in enumerate(tree.children):
+            arrived = inbox.take(piece, child)
+            stream.reduce(dst, dst if j else own, arrived, piece.nbytes)
+        if k + window < len(pieces):
+            inbox.post(pieces[k + window])
+        if tree.parent is not None:
+            at = dst if tree.children else own
+            parent = group.ranks[tree.parent]
+            sends.send(at, piece.nbytes, parent, piece.task if piece.last else None)
+        elif piece.last:
+            stream.end(piece.task)
+    sends.drain()
+
+
+def _place_of_result(
+    context: Context, tree: Place, piece: Piece, inbox: _Inbox
+) -> tuple[Ref, Ref]:
+    """Where a rank combines, and its own operand: never over memory that it only reads."""
+    own = context.source + piece.start
+    if tree.parent is None or not tree.children:
+        return context.result + piece.start, own
+    return inbox.accumulator + piece.start, own
+
+
+@dataclass(frozen=True)
+class _Inbox:
+    """Room and requests for pieces on their way from the children."""
+
+    context: Context
+    window: int
+    size: int
+    room: dict[int, Ref]
+    requests: dict[int, list[int]]
+    accumulator: Ref
+
+    @classmethod
+    def of(
+        cls, context: Context, children: tuple[int, ...], pieces: list[Piece], window: int
+    ) -> _Inbox:
+        builder = context.builder
+        size = -(-max(p.nbytes for p in pieces) // 64) * 64
+        room = {c: builder.scratch(window * size) for c in children}
+        requests = {c: [builder.request() for _ in range(window)] for c in children}
+        return cls(context, window, size, room, requests, builder.accumulator())
+
+    def post(self, piece: Piece) -> None:
+        """Post the receives of a piece."""
+        ranks = self.context.group.ranks
+        turn = piece.index % self.window
+        for child, room in self.room.items():
+            request = self.requests[child][turn]
+            self.context.stream.irecv(room + turn * self.size, piece.nbytes, ranks[child], request)
+
+    def take(self, piece: Piece, child: int) -> Ref:
+        """Wait for a child's piece; where it is."""
+        turn = piece.index % self.window
+        self.context.stream.test(self.requests[child][turn])
+        return self.room[child] + turn * self.size
+
+
+def _ordered_linear(context: Context) -> None:
+    """Reduce at the root in the order of ranks, wherever the root stands among them."""
+    stream, group = context.stream, context.group
+    pieces = _pieces(context)
+    if not group.leads:
+        _reduce(context)
+        return
+    others = tuple(m for m in range(group.size) if m != group.me)
+    inbox = _Inbox.of(context, others, pieces, 1)
+    left = context.builder.scratch(inbox.size)
+    for piece in pieces:
+        if piece.first:
+            stream.begin(piece.task)
+        inbox.post(piece)
+        arrived = [inbox.take(piece, m) for m in others]
+        arrived.insert(group.me, context.source + piece.start)
+        dst = context.result + piece.start
+        total = arrived[0]
+        for m, operand in enumerate(arrived[1:], start=1):
+            target = dst if m >= group.me else left  # our own operand may lie under dst
+            stream.reduce(target, total, operand, piece.nbytes)
+            total = target
+        if piece.last:
+            stream.end(piece.task)

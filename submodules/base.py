@@ -1,0 +1,75 @@
+"""The contract of a submodule."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from han.tasks.lower import Context
+from han.tasks.signature import Signature
+from han.topology import Topology
+from han.tuning.choice import LevelChoice
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of an algorithm: ``size`` (bytes), ``int`` or ``bool``, and its range."""
+
+    kind: str
+    about: str
+    minimum: int = 0
+    maximum: int = 1 << 40
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """A row of a submodule's table.
+
+    `kinds` are the task kinds it carries out; ``("allreduce",)`` fuses a level's reduce and
+    broadcast. `ordered` says when operands keep their order: ``always``, ``rooted at 0``
+    (only towards the first member) or ``never``.
+    """
+
+    about: str
+    kinds: tuple[str, ...] = ("reduce", "bcast")
+    ordered: str = "rooted at 0"
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of :meth:`Submodule.supports`."""
+
+    topology: Topology
+    level: int
+    signature: Signature
+    choice: LevelChoice
+    lockstep: bool = False
+
+
+class Submodule(Protocol):
+    """Carries out the tasks of one stream on one level."""
+
+    name: str
+    about: str
+    algorithms: Mapping[str, Algorithm]
+    parameters: Mapping[str, Parameter]
+
+    def supports(self, question: Question) -> str | None:
+        """Return None, or the reason why it cannot serve."""
+
+    def lower(self, context: Context) -> None:
+        """Emit this rank's operations for the context's tasks."""
+
+
+def order_kept(question: Question, algorithm: Algorithm) -> str | None:
+    """Return the reason why `algorithm` would mix up operands that do not commute, or None."""
+    signature = question.signature
+    if not signature.reduces or signature.commutative or algorithm.ordered == "always":
+        return None
+    name = question.choice.algorithm
+    if algorithm.ordered == "never":
+        return f"{name} does not keep the order of operands, which {signature.op} needs"
+    if signature.collective == "reduce" and signature.root != 0:
+        return f"{name} keeps the order of operands only towards rank 0, not {signature.root}"
+    return None

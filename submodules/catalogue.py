@@ -1,0 +1,26 @@
+"""The registry as plain data: what a configuration may name."""
+
+from __future__ import annotations
+
+from typing import Literal, cast
+
+from han._catalogue import Catalogue, ParameterInfo, SubmoduleInfo
+from han.submodules.registry import registered
+
+
+def catalogue() -> Catalogue:
+    """List submodules with their algorithms and parameters."""
+    return Catalogue(
+        {
+            name: SubmoduleInfo(
+                tuple(part.algorithms),
+                {
+                    key: ParameterInfo(
+                        cast(Literal["size", "int", "bool", "name"], p.kind), p.minimum, p.maximum
+                    )
+                    for key, p in part.parameters.items()
+                },
+            )
+            for name, part in registered().items()
+        }
+    )

@@ -1,0 +1,75 @@
+"""``libnbc``: the MPI library's own nonblocking collectives, one per segment.
+
+Source: HAN, section III (Libnbc).
+"""
+
+from __future__ import annotations
+
+from han.program import Coll, Ref
+from han.submodules.base import Algorithm, Parameter, Question
+from han.tasks.lower import NOWHERE, Context
+
+KIND = {"bcast": Coll.BCAST, "reduce": Coll.REDUCE, "allreduce": Coll.ALLREDUCE}
+MOST = (1 << 31) - 1
+
+
+def native_reason(question: Question) -> str | None:
+    """Return the reason why the MPI library itself cannot reduce this, or None."""
+    signature = question.signature
+    if signature.reduces and signature.dtype == "float16":
+        return "float16 is no type of the MPI standard"
+    if signature.count > MOST:
+        return f"{signature.count} elements in one call, at most {MOST}"
+    return None
+
+
+class Libnbc:
+    """MPI's nonblocking collectives."""
+
+    name = "libnbc"
+    about = "the MPI library's nonblocking collectives, one per segment"
+    algorithms = {
+        "default": Algorithm("Ireduce and Ibcast", ordered="always"),
+        "allreduce": Algorithm("Iallreduce in place of both", ("allreduce",), "always"),
+    }
+    parameters = {"window": Parameter("int", "collectives in flight", 1, 64)}
+
+    def supports(self, question: Question) -> str | None:
+        """Return None, or the reason why it cannot serve."""
+        return native_reason(question)
+
+    def lower(self, context: Context) -> None:
+        """Emit this rank's operations: start each segment's collective, wait in order."""
+        window = context.choice.get("window", 4)
+        stream = context.stream
+        requests = [context.builder.request() for _ in range(min(window, len(context.tasks)))]
+        for k, task in enumerate(context.tasks):
+            if k >= len(requests):
+                stream.test(requests[k % len(requests)])
+                stream.end(context.tasks[k - len(requests)])
+            stream.begin(task)
+            start(context, k, requests[k % len(requests)], blocking=False)
+        for k in range(len(context.tasks) - len(requests), len(context.tasks)):
+            stream.test(requests[k % len(requests)])
+            stream.end(context.tasks[k])
+
+
+def start(context: Context, index: int, request: int, blocking: bool) -> None:
+    """Emit one segment's collective."""
+    task, group, builder = context.tasks[index], context.group, context.builder
+    kind = KIND[task.kind]
+    if not builder.signature.nbytes and task.kind != "bcast":
+        kind = Coll.BARRIER
+    count = task.nbytes if kind == Coll.BCAST else task.nbytes // context.element
+    source = NOWHERE if kind == Coll.BCAST else context.source + task.start
+    result = context.result + task.start
+    if kind == Coll.REDUCE and not group.leads:
+        result = NOWHERE
+    builder.operand = max(builder.operand, task.nbytes)
+    comm = builder.comm(group.ranks)
+    flags = Coll.BLOCKING if blocking else 0
+    context.stream.coll(kind | flags, result, source, count, group.root, comm, request)
+    builder.wrote(result)
+
+
+__all__ = ["Libnbc", "Ref", "native_reason", "start"]

@@ -1,0 +1,33 @@
+"""``mpi``: the MPI library's blocking collectives: the baseline, and the fallback."""
+
+from __future__ import annotations
+
+from han.submodules.base import Algorithm, Parameter, Question
+from han.submodules.libnbc import native_reason, start
+from han.tasks.lower import Context
+
+
+class Mpi:
+    """MPI's blocking collectives."""
+
+    name = "mpi"
+    about = "the MPI library's blocking collectives: the baseline"
+    algorithms = {
+        "default": Algorithm("Reduce and Bcast", ordered="always"),
+        "allreduce": Algorithm("Allreduce in place of both", ("allreduce",), "always"),
+    }
+    parameters: dict[str, Parameter] = {}
+
+    def supports(self, question: Question) -> str | None:
+        """Return None, or the reason why it cannot serve."""
+        if question.topology.depth > 1 and not question.lockstep:
+            return "blocking collectives on several levels need schedule: lockstep"
+        return native_reason(question)
+
+    def lower(self, context: Context) -> None:
+        """Emit this rank's operations."""
+        request = context.builder.request()
+        for k, task in enumerate(context.tasks):
+            context.stream.begin(task)
+            start(context, k, request, blocking=True)
+            context.stream.end(task)

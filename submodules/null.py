@@ -1,0 +1,28 @@
+"""``null``: does nothing. What is left is the overhead of everything else."""
+
+from __future__ import annotations
+
+from han.submodules.base import Algorithm, Parameter, Question
+from han.tasks.lower import Context
+
+
+class Null:
+    """Nothing: results are wrong by design."""
+
+    name = "null"
+    about = "does nothing: measures overhead, results are wrong by design"
+    algorithms = {
+        "default": Algorithm("nothing", ordered="always"),
+        "allreduce": Algorithm("nothing, at one go", ("allreduce",), "always"),
+    }
+    parameters: dict[str, Parameter] = {}
+
+    def supports(self, question: Question) -> str | None:
+        """Return None: nothing can always be done."""
+        return None
+
+    def lower(self, context: Context) -> None:
+        """Emit nothing."""
+        for task in context.tasks:
+            context.stream.begin(task)
+            context.stream.end(task)

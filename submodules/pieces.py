@@ -1,0 +1,40 @@
+"""Cutting a stream's tasks into the pieces that an algorithm moves at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from han.tasks.graph import Task
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Bytes [start, stop) of the message; `first` and `last` of its task or not."""
+
+    index: int
+    task: Task
+    start: int
+    stop: int
+    first: bool
+    last: bool
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        return self.stop - self.start
+
+
+def cut(tasks: tuple[Task, ...], size: int, element: int, index: int = 0) -> list[Piece]:
+    """Cut tasks into pieces of at most `size` bytes (whole elements), numbered from `index`.
+
+    An empty task is one empty piece: it still synchronises.
+    """
+    step = max(element, size // element * element)
+    pieces = []
+    for task in tasks:
+        starts = range(task.start, task.stop, step) or [task.start]
+        for start in starts:
+            stop = min(start + step, task.stop)
+            first, last = start == task.start, stop == task.stop
+            pieces.append(Piece(index + len(pieces), task, start, stop, first, last))
+    return pieces

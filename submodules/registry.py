@@ -1,0 +1,39 @@
+"""The one table of submodules. Adding one is a file and a row here.
+
+Third parties add theirs as entry points of the group ``han.submodules``.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import entry_points
+
+from han.submodules.adapt import Adapt
+from han.submodules.base import Submodule
+from han.submodules.exchange import Exchange
+from han.submodules.libnbc import Libnbc
+from han.submodules.mpi import Mpi
+from han.submodules.null import Null
+from han.submodules.sm import Sm
+from han.tuning.choice import LevelChoice
+
+SUBMODULES: dict[str, Submodule] = {s.name: s for s in (Sm(), Adapt(), Exchange(), Libnbc(), Mpi(), Null())}
+
+
+@cache
+def registered() -> dict[str, Submodule]:
+    """Every submodule by name: han's own, then those of installed packages."""
+    found = dict(SUBMODULES)
+    for entry in entry_points(group="han.submodules"):
+        found.setdefault(entry.name, entry.load()())
+    return found
+
+
+def submodule(name: str) -> Submodule:
+    """Return the submodule of that name."""
+    return SUBMODULES.get(name) or registered()[name]
+
+
+def fuses(choice: LevelChoice) -> bool:
+    """Whether the chosen algorithm carries out a level's reduce and broadcast as one task."""
+    return submodule(choice.submodule).algorithms[choice.algorithm].kinds == ("allreduce",)

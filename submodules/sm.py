@@ -1,0 +1,377 @@
+"""``sm``: release/gather through shared cells.
+
+Each rank has monotonic flags on cache lines of its own and a ring of cells. A reduction
+gathers (children fill their cells, parents combine), a broadcast releases (the root fills its
+cells, the others copy out). Tiny messages travel in the line of the flag. Nothing is waited
+for at the end: the executor's two banks let the next collective begin at once.
+
+Source: Jain et al., sections II and III (trees, read-parent's-flag, pipelining, inlining,
+data-copy optimisation).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from han.geometry import INLINE, LINE, PAGE
+from han.program import Ref
+from han.submodules.base import Algorithm, Parameter, Question, order_kept
+from han.submodules.pieces import Piece, cut
+from han.submodules.trees import Place, place
+from han.tasks.lower import Context
+
+GATHERED, TAKEN, RELEASED, READ, COPIED, COMBINED = range(6)  # flags of a rank
+CHUNK = 64 * 1024
+CELLS = 4
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Where pieces go: a rank's flag and its cell for a piece."""
+
+    context: Context
+    cells: int
+    chunk: int
+    small: bool
+
+    @classmethod
+    def of(cls, context: Context) -> Cells:
+        """Fit the asked number of cells and their size into what the channel has."""
+        builder, group = context.builder, context.group
+        element = builder.signature.element
+        area = builder.geometry(group.level).area
+        cells = context.choice.get("cells", CELLS)
+        chunk = min(context.choice.get("chunk", CHUNK), area // cells)
+        chunk = max(element, chunk // LINE * LINE // element * element)
+        inline = context.choice.get("inline", 1)
+        small = bool(inline) and builder.signature.nbytes <= PAGE
+        small = small and all(t.nbytes == builder.signature.nbytes for t in context.tasks)
+        return cls(context, cells, chunk, small)
+
+    def pieces(self) -> list[Piece]:
+        """The stream's tasks in chunks."""
+        context = self.context
+        pieces = cut(context.tasks, self.chunk, context.element, context.stream.sequence)
+        context.stream.sequence += len(pieces)
+        return pieces
+
+    def flag(self, member: int, kind: int) -> Ref:
+        """A member's flag for one purpose; of a small message, the line its data is in."""
+        group, builder = self.context.group, self.context.builder
+        if self.small:
+            return builder.small(group.level, group.slots[member])
+        return builder.flag(group.level, group.slots[member], kind)
+
+    def value(self, piece: Piece, kind: int) -> int:
+        """What the flag says when `piece` is there. In a small slot a release follows a gather."""
+        if self.small:
+            return 2 if kind == RELEASED else 1
+        return piece.index + 1
+
+    def cell(self, member: int, piece: Piece) -> Ref:
+        """The cell of `member` that `piece` passes through."""
+        group, builder = self.context.group, self.context.builder
+        if self.small:
+            line = builder.small(group.level, group.slots[member])
+            return line + (8 if piece.nbytes <= INLINE else LINE)
+        return builder.cells(group.level, group.slots[member]) + (
+            piece.index % self.cells * self.chunk
+        )
+
+    def recycled(self) -> bool:
+        """Whether the stream has more pieces than cells, so that readers must say when done."""
+        context = self.context
+        tasks = context.builder.tasks_of(context.stream)
+        return not self.small and len(cut(tasks, self.chunk, context.element)) > self.cells
+
+    def reused(self, piece: Piece) -> int:
+        """How many pieces must have left before `piece` may enter its cell; 0: none."""
+        return 0 if self.small else max(0, piece.index - self.cells + 1)
+
+
+class Sm:
+    """Release/gather through shared cells."""
+
+    name = "sm"
+    about = "release/gather through cells in shared memory (Jain)"
+    algorithms = {
+        "flat": Algorithm("all members are the root's children", ordered="always"),
+        "kary": Algorithm("k-ary tree of flags", ordered="never"),
+        "knomial": Algorithm("k-nomial tree of flags"),
+        "direct": Algorithm(
+            "every member combines everybody's data by itself: one hop", ("allreduce",), "always"
+        ),
+        "split": Algorithm(
+            "every member combines its share, then copies the others'", ("allreduce",), "always"
+        ),
+    }
+    parameters = {
+        "radix": Parameter("int", "children a member has (kary), base (knomial)", 2, 64),
+        "cells": Parameter("int", "cells of a rank's ring", 2, 8),
+        "chunk": Parameter("size", "bytes of one cell", 64, 1 << 20),
+        "inline": Parameter("bool", "send up to a page beside the flag"),
+    }
+
+    def supports(self, question: Question) -> str | None:
+        """Return None, or the reason why it cannot serve."""
+        topology, choice = question.topology, question.choice
+        if not topology.shared[question.level]:
+            return "members of a group do not share memory"
+        if question.signature.element > PAGE:
+            size = question.signature.element
+            return f"elements of {size} bytes do not fit into a cell of {PAGE}"
+        if choice.algorithm == "direct" and question.signature.nbytes > PAGE:
+            return f"direct serves up to {PAGE} bytes, not {question.signature.nbytes}"
+        return order_kept(question, self.algorithms[choice.algorithm])
+
+    def lower(self, context: Context) -> None:
+        """Emit this rank's operations."""
+        kind, algorithm = context.tasks[0].kind, context.choice.algorithm
+        if kind == "allreduce":
+            (_direct if algorithm == "direct" else _split)(context)
+        elif kind == "reduce":
+            _gather(context)
+        else:
+            _release(context)
+
+
+def _tree(context: Context) -> Place:
+    choice = context.choice
+    return place(context.group, choice.algorithm, choice.get("radix", 4))
+
+
+def _gather(context: Context) -> None:
+    """Reduce towards the group's root: children fill cells, parents combine."""
+    stream, group, cells = context.stream, context.group, Cells.of(context)
+    tree = _tree(context)
+    pieces = cells.pieces()
+    recycled = cells.recycled()
+    for piece in pieces:
+        if piece.first:
+            stream.begin(piece.task)
+        own = context.source + piece.start
+        if tree.parent is None:
+            _combine_at_root(context, cells, piece, tree.children)
+        else:
+            if cells.reused(piece):
+                parent = group.ranks[tree.parent]
+                stream.wait(cells.flag(tree.parent, TAKEN), cells.reused(piece), parent)
+            cell = cells.cell(group.me, piece)
+            _combine(context, cells, piece, cell, own, tree.children)
+            stream.post(cells.flag(group.me, GATHERED), cells.value(piece, GATHERED))
+        if tree.children and recycled:
+            stream.post(cells.flag(group.me, TAKEN), piece.index + 1)
+        if piece.last:
+            stream.end(piece.task)
+
+
+def _combine(
+    context: Context, cells: Cells, piece: Piece, dst: Ref, own: Ref, members: tuple[int, ...]
+) -> None:
+    """``dst = own op member op member ...``, as they come in."""
+    stream, group = context.stream, context.group
+    if not members:
+        stream.copy(dst, own, piece.nbytes)
+    for k, m in enumerate(members):
+        stream.wait(cells.flag(m, GATHERED), cells.value(piece, GATHERED), group.ranks[m])
+        stream.reduce(dst, dst if k else own, cells.cell(m, piece), piece.nbytes)
+
+
+def _combine_at_root(
+    context: Context, cells: Cells, piece: Piece, children: tuple[int, ...]
+) -> None:
+    """Combine into the result; where order counts, with what stands before the root first."""
+    stream, group, builder = context.stream, context.group, context.builder
+    dst, own = context.result + piece.start, context.source + piece.start
+    before = [c for c in children if c < group.me]
+    if builder.signature.commutative or not before:
+        _combine(context, cells, piece, dst, own, children)
+        return
+    after = tuple(c for c in children if c > group.me)
+    left = cells.cell(before[0], piece)
+    for c in before:
+        stream.wait(cells.flag(c, GATHERED), cells.value(piece, GATHERED), group.ranks[c])
+    if len(before) > 1:  # not into dst, which may be where our own operand is
+        spare = builder.cells(group.level, group.slots[group.me])
+        for k, c in enumerate(before[1:]):
+            a = spare if k else left
+            stream.reduce(spare, a, cells.cell(c, piece), piece.nbytes)
+        left = spare
+    stream.reduce(dst, left, own, piece.nbytes)
+    if after:
+        _combine(context, cells, piece, dst, dst, after)
+
+
+def _release(context: Context) -> None:
+    """Broadcast from the group's root: it fills its cells, all others copy out of them."""
+    stream, group, cells = context.stream, context.group, Cells.of(context)
+    tree = _tree(context)
+    pieces = cells.pieces()
+    recycled = cells.recycled()
+    others = [m for m in range(group.size) if m != group.root]
+    for piece in pieces:
+        if piece.first:
+            stream.begin(piece.task)
+        data = context.source + piece.start
+        if tree.parent is None:
+            for m in others if cells.reused(piece) else ():
+                stream.wait(cells.flag(m, READ), cells.reused(piece), group.ranks[m])
+            stream.copy(cells.cell(group.me, piece), data, piece.nbytes)
+            stream.post(cells.flag(group.me, RELEASED), cells.value(piece, RELEASED))
+        else:
+            _take(context, cells, piece, tree)
+            if recycled:
+                stream.post(cells.flag(group.me, READ), piece.index + 1)
+        if piece.last:
+            stream.end(piece.task)
+
+
+def _take(context: Context, cells: Cells, piece: Piece, tree: Place) -> None:
+    """Copy a piece out once the parent's flag says so, and pass the word on first."""
+    stream, group = context.stream, context.group
+    assert tree.parent is not None
+    value = cells.value(piece, RELEASED)
+    stream.wait(cells.flag(tree.parent, RELEASED), value, group.ranks[tree.parent])
+    source = cells.cell(group.root, piece)
+    if tree.children and cells.small:  # the data travels in the flag's line
+        stream.copy(cells.cell(group.me, piece), cells.cell(tree.parent, piece), piece.nbytes)
+        source = cells.cell(tree.parent, piece)
+    elif cells.small:
+        source = cells.cell(tree.parent, piece)
+    if tree.children:
+        stream.post(cells.flag(group.me, RELEASED), value)
+    stream.copy(context.result + piece.start, source, piece.nbytes)
+
+
+def _direct(context: Context) -> None:
+    """Allreduce of a small message: everyone shows its data and combines all, in rank order.
+
+    One hop rather than a gather's and a release's two; all ranks combine in the same order,
+    so that they agree to the last bit.
+    """
+    stream, group, builder = context.stream, context.group, context.builder
+    (task,) = context.tasks
+    slots = [builder.small(group.level, s) for s in group.slots]
+    nbytes = task.nbytes
+    data = [s + (8 if nbytes <= INLINE else LINE) for s in slots]
+    stream.begin(task)
+    stream.copy(data[group.me], context.source, nbytes)
+    stream.post(slots[group.me], 1)
+    dst = context.result
+    for m in range(group.size):
+        if m != group.me:
+            stream.wait(slots[m], 1, group.ranks[m])
+        if m:
+            stream.reduce(dst, dst if m > 1 else data[0], data[m], nbytes)
+    stream.end(task)
+
+
+def _split(context: Context) -> None:
+    """Allreduce of a large message: copy in, combine one's share, copy out; two cells each.
+
+    The copy of piece j + 1 goes in before piece j is combined. A rank that shows piece j + 1
+    has copied out piece j - 1, so two cells need no further flags.
+    """
+    stream, group = context.stream, context.group
+    shares = _Shares.of(context)
+    pieces = cut(context.tasks, shares.chunk, context.element, stream.sequence)
+    stream.sequence += len(pieces)
+    for piece, following in zip(pieces, [*pieces[1:], None], strict=True):
+        if piece.first:
+            stream.begin(piece.task)
+        if piece is pieces[0]:
+            shares.copy_in(piece)
+        if following is not None and following.task is piece.task:
+            shares.copy_in(following)
+        elif following is not None:
+            stream.begin(following.task)
+            shares.copy_in(following)
+        shares.combine(piece)
+        for m in _others(group.me, group.size):
+            shares.copy_out(piece, m)
+        if piece.last:
+            stream.end(piece.task)
+
+
+def _others(me: int, size: int) -> list[int]:
+    """Everyone else, the next one first: not all start at the same place."""
+    return [(me + k) % size for k in range(1, size)]
+
+
+@dataclass(frozen=True)
+class _Shares:
+    """Pieces split into one share a member: cells for what goes in and for what comes out."""
+
+    context: Context
+    chunk: int
+
+    @classmethod
+    def of(cls, context: Context) -> _Shares:
+        """Fit two cells in and two shares out into a rank's area."""
+        builder, size = context.builder, context.group.size
+        element = builder.signature.element
+        area = builder.geometry(context.group.level).area
+        spare = 2 * max(LINE, element) + 8 * LINE
+        most = (area - spare) // 2 * size // (size + 1)
+        chunk = min(context.choice.get("chunk", 2 * CHUNK), most)
+        return cls(context, max(element, chunk // LINE * LINE // element * element))
+
+    def bounds(self, piece: Piece, member: int) -> tuple[int, int]:
+        """The bytes of a piece that `member` combines, cut at cache lines where they fit."""
+        size = self.context.group.size
+        element = self.context.element
+        unit = element if LINE % element else LINE
+        units = -(-piece.nbytes // unit)
+        start, stop = (min(piece.nbytes, units * k // size * unit) for k in (member, member + 1))
+        return start, stop
+
+    def _cell(self, member: int, piece: Piece, out: bool) -> Ref:
+        group, builder = self.context.group, self.context.builder
+        cells = builder.cells(group.level, group.slots[member])
+        unit = max(LINE, builder.signature.element)
+        share = -(-(self.chunk // group.size + unit) // LINE) * LINE
+        in_size = -(-self.chunk // LINE) * LINE
+        parity = piece.index % 2
+        return cells + (2 * in_size + parity * share if out else parity * in_size)
+
+    def copy_in(self, piece: Piece) -> None:
+        """Show what the others combine."""
+        group, stream = self.context.group, self.context.stream
+        cell = self._cell(group.me, piece, out=False)
+        start, stop = self.bounds(piece, group.me)
+        source = self.context.source + piece.start
+        stream.copy(cell, source, start)
+        stream.copy(cell + stop, source + stop, piece.nbytes - stop)
+        flag = self.context.builder.flag(group.level, group.slots[group.me], COPIED)
+        stream.post(flag, piece.index + 1)
+
+    def combine(self, piece: Piece) -> None:
+        """Combine this rank's share in rank order, into the result and a cell at once."""
+        context, group, stream = self.context, self.context.group, self.context.stream
+        start, stop = self.bounds(piece, group.me)
+        own = context.source + piece.start + start
+        shown = [self._cell(m, piece, out=False) + start for m in range(group.size)]
+        shown[group.me] = own
+        cell = self._cell(group.me, piece, out=True)
+        result = context.result + piece.start + start
+        nbytes = stop - start
+        for m in range(group.size):
+            if m != group.me:
+                flag = context.builder.flag(group.level, group.slots[m], COPIED)
+                stream.wait(flag, piece.index + 1, group.ranks[m])
+            a = cell if m > 1 else shown[0]
+            if m == group.size - 1:  # the result may lie over our own operand: write it last
+                stream.reduce(result, a, shown[m], nbytes, also=cell)
+            elif m:
+                stream.reduce(cell, a, shown[m], nbytes)
+        flag = context.builder.flag(group.level, group.slots[group.me], COMBINED)
+        stream.post(flag, piece.index + 1)
+
+    def copy_out(self, piece: Piece, member: int) -> None:
+        """Take another member's share."""
+        context, group, stream = self.context, self.context.group, self.context.stream
+        start, stop = self.bounds(piece, member)
+        flag = context.builder.flag(group.level, group.slots[member], COMBINED)
+        stream.wait(flag, piece.index + 1, group.ranks[member])
+        target = context.result + piece.start + start
+        stream.copy(target, self._cell(member, piece, out=True), stop - start)

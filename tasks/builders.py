@@ -1,0 +1,49 @@
+"""The builder of each collective: a Choice becomes a TaskGraph that names no transport."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from han.tasks.graph import TaskGraph
+from han.tasks.signature import Signature
+from han.tasks.tree import chain_of_steps, down, up
+
+Steps = list[tuple[str, int]]
+
+
+def _bcast(levels: Sequence[int], fused: bool) -> Steps:
+    return down(levels)
+
+
+def _reduce(levels: Sequence[int], fused: bool) -> Steps:
+    return up(levels)
+
+
+def _allreduce(levels: Sequence[int], fused: bool) -> Steps:
+    if not fused:
+        return up(levels) + down(levels)
+    *inner, top = levels
+    return [*up(inner), ("allreduce", top), *down(inner)]
+
+
+BUILDERS: dict[str, Callable[[Sequence[int], bool], Steps]] = {
+    "bcast": _bcast,  # ib(0), sbib(1) ... sb(u-1)
+    "reduce": _reduce,  # sr(0), irsr(1) ... ir(u-1)
+    "allreduce": _allreduce,  # sr, irsr, ibirsr, sbibirsr ...; fused: the top level at one go
+    "barrier": _allreduce,  # the same without data
+}
+
+
+def build(
+    signature: Signature,
+    levels: Sequence[int],
+    symbols: Sequence[str],
+    segment: int | None,
+    fused: bool,
+) -> TaskGraph:
+    """Build the graph of a collective over `levels` (those with more than one member).
+
+    `fused` lets the outermost level allreduce in one task rather than reduce and broadcast.
+    """
+    steps = BUILDERS[signature.collective](levels, fused) if levels else []
+    return chain_of_steps(steps, symbols, signature, segment)

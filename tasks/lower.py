@@ -1,0 +1,406 @@
+"""Lowering: a TaskGraph and a Choice become the Program of one rank.
+
+Nothing here needs MPI, and a rank lowers only its own operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from han.geometry import Geometry
+from han.program import INSTRUCTION, Area, Base, Code, Program, Ref, StreamInfo, channel_ref
+from han.tasks.builders import build
+from han.tasks.graph import Task, TaskGraph
+from han.tasks.signature import Signature
+from han.topology import Group, Topology
+from han.tuning.choice import Choice, LevelChoice
+
+KINDS = {"reduce": 0, "bcast": 1, "allreduce": 2}
+NOWHERE = Ref(Base.NONE)
+_Row = tuple[int, int, int, tuple[int, ...], tuple[int, ...], int, int, int]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the planner decides for all ranks: the graph, where it runs and how."""
+
+    topology: Topology
+    signature: Signature
+    choice: Choice
+    graph: TaskGraph
+    geometries: tuple[Geometry | None, ...]  # of this rank's channels, by level
+
+    @property
+    def lockstep(self) -> bool:
+        """Whether ranks go stage by stage."""
+        return self.choice.schedule == "lockstep"
+
+
+def make_plan(topology: Topology, signature: Signature, choice: Choice, memory: int) -> Plan:
+    """Build the graph that `choice` asks for; channels hold about `memory` bytes."""
+    from han.submodules.registry import fuses
+
+    if signature.reduces and not signature.commutative:
+        topology = topology.ordered()
+    levels = active_levels(topology)
+    fused = bool(levels) and fuses(choice.levels[levels[-1]])
+    graph = build(signature, levels, topology.symbols, choice.segment, fused)
+    return Plan(topology, signature, choice, graph, geometries(topology, memory))
+
+
+def geometries(topology: Topology, memory: int) -> tuple[Geometry | None, ...]:
+    """The channel layout of each level whose groups share memory, for the largest domain."""
+    largest = [
+        max(topology.homes[k].count(d) for d in set(topology.homes[k]))
+        for k in range(topology.depth)
+    ]
+    return tuple(
+        Geometry(n, memory) if shared else None
+        for n, shared in zip(largest, topology.shared, strict=True)
+    )
+
+
+def active_levels(topology: Topology) -> list[int]:
+    """Levels at which any group has more than one member."""
+    below = [topology.size] + [len(set(d)) for d in topology.domains]
+    return [k for k in range(topology.depth) if below[k + 1] < below[k]]
+
+
+@dataclass
+class Stream:
+    """The operations of one (task kind, level) on this rank, as they are emitted."""
+
+    index: int
+    kind: str
+    level: int
+    name: str
+    builder: Builder
+    rows: list[_Row] = field(default_factory=list)
+    task: int = 0
+    done: dict[Task, int] = field(default_factory=dict)
+    awaited: dict[int, int] = field(default_factory=dict)
+    sequence: int = 0  # pieces so far: flags count on over the tasks of a stream
+
+    @property
+    def tag(self) -> int:
+        """The stream's part of a message tag, the same on all ranks."""
+        return self.level * len(KINDS) + KINDS[self.kind]
+
+    def _emit(
+        self, code: Code, refs: Sequence[Ref] = (), n: int = 0, peer: int = 0, slot: int = 0
+    ) -> None:
+        padded = [*refs, NOWHERE, NOWHERE, NOWHERE, NOWHERE][:4]
+        self.rows.append(
+            (
+                code,
+                self.tag,
+                peer,
+                tuple(r.base for r in padded),
+                tuple(r.offset for r in padded),
+                n,
+                slot,
+                self.task,
+            )
+        )
+
+    def copy(self, dst: Ref, src: Ref, nbytes: int) -> None:
+        """Copy, unless there is nothing to do."""
+        if nbytes and dst != src:
+            self._emit(Code.COPY, (dst, src), nbytes)
+            self.builder.wrote(dst)
+
+    def reduce(self, dst: Ref, a: Ref, b: Ref, nbytes: int, also: Ref | None = None) -> None:
+        """``dst = a op b``, and the same to `also`."""
+        if not nbytes:
+            return
+        code = Code.REDUCE if also is None else Code.REDUCE2
+        refs = (dst, a, b) if also is None else (dst, a, b, also)
+        self._emit(code, refs, nbytes // self.builder.signature.element)
+        for ref in (dst, *refs[3:]):
+            self.builder.wrote(ref)
+        self.builder.operand = max(self.builder.operand, nbytes)
+
+    def post(self, flag: Ref, k: int) -> None:
+        """Store-release ``epoch + k`` to a flag of this rank."""
+        self._emit(Code.POST, (flag,), k)
+        self.builder.wrote(flag)
+
+    def wait(self, flag: Ref, k: int, rank: int) -> None:
+        """Load-acquire `rank`'s flag until it reaches ``epoch + k``."""
+        self._emit(Code.WAIT, (flag,), k, rank)
+
+    def isend(self, src: Ref, nbytes: int, rank: int, request: int) -> None:
+        """Start sending to `rank`."""
+        self._emit(Code.ISEND, (NOWHERE, src), nbytes, rank, request)
+
+    def irecv(self, dst: Ref, nbytes: int, rank: int, request: int) -> None:
+        """Start receiving from `rank`."""
+        self._emit(Code.IRECV, (dst,), nbytes, rank, request)
+
+    def test(self, request: int) -> None:
+        """Go on when the request is complete."""
+        self._emit(Code.TEST, slot=request)
+
+    def coll(
+        self, kind: int, dst: Ref, src: Ref, n: int, root: int, comm: int, request: int
+    ) -> None:
+        """Start the MPI library's collective on communicator number `comm`."""
+        self._emit(Code.COLL, (dst, src, Ref(0, kind), Ref(0, comm)), n, root, request)
+
+    def label(self, task: Task) -> None:
+        """What follows belongs to `task`, in traces and reports."""
+        self.task = self.builder.task_index(task)
+
+    def begin(self, task: Task) -> None:
+        """Begin `task`: wait for what its data comes from."""
+        self.label(task)
+        for source in self.builder.prerequisites(task):
+            self.after(source)
+
+    def after(self, task: Task) -> None:
+        """Wait until another stream of this rank has done `task`."""
+        stream = self.builder.streams.get(task.stream)
+        position = None if stream is None or stream is self else stream.done.get(task)
+        if stream is None or not position or self.awaited.get(stream.index, 0) >= position:
+            return
+        self.awaited[stream.index] = position
+        self._emit(Code.AWAIT, n=position, peer=stream.index)
+
+    def end(self, task: Task) -> None:
+        """Mark `task` as done on this rank."""
+        self.done[task] = len(self.rows)
+
+
+class Builder:
+    """Collects the streams of one rank and hands out what they need."""
+
+    def __init__(self, plan: Plan, rank: int) -> None:
+        self.plan = plan
+        self.signature = plan.signature
+        self.rank = rank
+        self.streams: dict[tuple[str, int], Stream] = {}
+        self.operand = 0
+        self.acc = Ref(Base.RECV)
+        self._tasks: dict[Task, int] = {}
+        self._banks = [0] * plan.topology.depth
+        self._comms: list[tuple[int, ...]] = []
+        self._requests = 0
+        self._scratch = 0
+        self._of_stream = {k: tuple(ts) for k, ts in plan.graph.streams().items()}
+        self._stages = {t: s for s, ts in enumerate(plan.graph.stages()) for t in ts}
+
+    # ---- what submodules ask for ----------------------------------------------------------
+
+    def geometry(self, level: int) -> Geometry:
+        """The layout of a level's channel."""
+        geometry = self.plan.geometries[level]
+        assert geometry is not None, "supports() lets only levels with shared memory pass"
+        return geometry
+
+    def channel(self, level: int) -> int:
+        """The number of a level's channel among those that exist."""
+        return sum(g is not None for g in self.plan.geometries[:level])
+
+    def flag(self, level: int, slot: int, flag: int) -> Ref:
+        """A member's flag."""
+        offset = self.geometry(level).flag_at(slot, flag)
+        return channel_ref(self.channel(level), Area.FLAGS, offset)
+
+    def small(self, level: int, slot: int) -> Ref:
+        """A member's small slot: a flag and a page of data."""
+        return channel_ref(self.channel(level), Area.SMALL, self.geometry(level).small_at(slot))
+
+    def cells(self, level: int, slot: int) -> Ref:
+        """A member's cells."""
+        return channel_ref(self.channel(level), Area.CELLS, self.geometry(level).area_at(slot))
+
+    def request(self) -> int:
+        """A new request."""
+        self._requests += 1
+        return self._requests - 1
+
+    def scratch(self, nbytes: int) -> Ref:
+        """Private memory for the length of a run."""
+        ref = Ref(Base.SCRATCH, self._scratch)
+        self._scratch += -(-nbytes // 64) * 64
+        return ref
+
+    def accumulator(self) -> Ref:
+        """Where this rank may combine what it sends on: never the user's send buffer."""
+        if self.acc.base == Base.SEND:
+            self.acc = _accumulator(self.plan, self)
+        return self.acc
+
+    def comm(self, ranks: tuple[int, ...]) -> int:
+        """The number of a communicator of these ranks."""
+        if ranks not in self._comms:
+            self._comms.append(ranks)
+        return self._comms.index(ranks)
+
+    # ---- what streams tell ----------------------------------------------------------------
+
+    def wrote(self, ref: Ref) -> None:
+        """Remember which regions of channels this rank writes: their banks must be free."""
+        channel, area = divmod(ref.base - Base.CHANNEL, len(Area))
+        if ref.base >= Base.CHANNEL and area != Area.FLAGS:
+            from han.geometry import CELL_BANKS, SMALL_BANKS
+
+            banks = SMALL_BANKS if area == Area.SMALL else CELL_BANKS
+            before = self._banks[channel]
+            self._banks[channel] = min(before or banks, banks)
+
+    def task_index(self, task: Task) -> int:
+        """Number a task for traces and reports."""
+        return self._tasks.setdefault(task, len(self._tasks))
+
+    def tasks_of(self, stream: Stream) -> tuple[Task, ...]:
+        """All tasks of a stream, whatever part of it is being lowered."""
+        return self._of_stream[stream.kind, stream.level]
+
+    def prerequisites(self, task: Task) -> list[Task]:
+        """What must be done on this rank before `task`: its data, or the stage before."""
+        if not self.plan.lockstep:
+            return self.plan.graph.sources(task)
+        stage = self._stages[task]
+        return [t for t, s in self._stages.items() if s == stage - 1 and t.stream != task.stream]
+
+    # ---- the result -----------------------------------------------------------------------
+
+    def stream(self, kind: str, level: int) -> Stream:
+        """The stream of a task kind on a level, made when first asked for."""
+        if (kind, level) not in self.streams:
+            name = f"{kind}@{self.plan.topology.names[level]}"
+            self.streams[kind, level] = Stream(len(self.streams), kind, level, name, self)
+        return self.streams[kind, level]
+
+    def program(self) -> Program:
+        """Join the streams."""
+        infos, rows, start = [], [], 0
+        starts = []
+        for s in self.streams.values():
+            starts.append(start)
+            infos.append(StreamInfo(s.name, s.kind, s.level, start, start + len(s.rows)))
+            rows.extend(s.rows)
+            start += len(s.rows)
+        code = np.array(rows, dtype=INSTRUCTION)
+        awaits = code["code"] == Code.AWAIT  # positions become indices into the joint code
+        if awaits.any():
+            code["n"][awaits] += np.array(starts, dtype="u8")[code["peer"][awaits]]
+        shared = [b for b, g in zip(self._banks, self.plan.geometries, strict=True) if g]
+        channels = self._banks[: len(shared)]
+        return Program(
+            rank=self.rank,
+            code=code,
+            streams=tuple(infos),
+            tasks=tuple(str(t) for t in self._tasks),
+            requests=self._requests,
+            scratch=self._scratch,
+            operand=self.operand,
+            banks=tuple(channels),
+            sync=self.signature.collective in ("allreduce", "barrier"),
+            comms=tuple(self._comms),
+        )
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a submodule gets to lower the tasks of one stream."""
+
+    tasks: tuple[Task, ...]
+    group: Group
+    stream: Stream
+    choice: LevelChoice
+    source: Ref  # where this rank's operand, or what it broadcasts, is
+    result: Ref  # where the result goes, if this rank gets one
+
+    @property
+    def builder(self) -> Builder:
+        """Where cells, flags, requests and scratch come from."""
+        return self.stream.builder
+
+    @property
+    def element(self) -> int:
+        """Bytes of an element: no piece cuts one."""
+        return self.stream.builder.signature.element
+
+
+def lower(plan: Plan, rank: int) -> Program:
+    """Lower the plan for one rank."""
+    builder = Builder(plan, rank)
+    groups = _groups(plan, rank)
+    where = _operands(plan, builder, groups)
+    for tasks in _batches(plan):
+        kind, level = tasks[0].stream
+        group = groups[level]
+        if group is not None and group.size > 1:
+            _lower_batch(plan, builder, tasks, group, where[level])
+    _deliver(plan, builder, groups)
+    return builder.program()
+
+
+def _groups(plan: Plan, rank: int) -> dict[int, Group | None]:
+    return {
+        k: plan.topology.group(k, rank, plan.signature.root) for k in range(plan.topology.depth)
+    }
+
+
+def _operands(plan: Plan, builder: Builder, groups: Mapping[int, Group | None]) -> dict[int, Ref]:
+    """Where this rank's operand at each level is: its own data, or what it has reduced.
+
+    A leader reduces into its receive buffer where it has one (Jain, section III-E), so that
+    nothing is copied only to cross a level.
+    """
+    if plan.signature.collective == "bcast":
+        return dict.fromkeys(groups, Ref(Base.RECV))
+    where, here = {}, Ref(Base.SEND)
+    for level, group in groups.items():
+        where[level] = here
+        if group is None or not group.leads:
+            break
+        if group.size > 1 and here.base == Base.SEND:
+            here = _accumulator(plan, builder)
+    builder.acc = here
+    return where
+
+
+def _accumulator(plan: Plan, builder: Builder) -> Ref:
+    if plan.signature.collective != "reduce" or plan.signature.root == builder.rank:
+        return Ref(Base.RECV)
+    return builder.scratch(plan.signature.nbytes)
+
+
+def _batches(plan: Plan) -> list[list[Task]]:
+    """Lockstep lowers task by task in the order of stages, else a whole stream at a time."""
+    if plan.lockstep:
+        return [[t] for stage in plan.graph.stages() for t in stage]
+    return list(plan.graph.streams().values())
+
+
+def _lower_batch(
+    plan: Plan, builder: Builder, tasks: Sequence[Task], group: Group, operand: Ref
+) -> None:
+    from han.submodules.registry import submodule
+
+    kind, level = tasks[0].stream
+    choice = plan.choice.levels[level]
+    result = Ref(Base.RECV)
+    source = result if kind == "bcast" else operand
+    if kind == "reduce":
+        result = builder.acc
+    context = Context(tuple(tasks), group, builder.stream(kind, level), choice, source, result)
+    submodule(choice.submodule).lower(context)
+
+
+def _deliver(plan: Plan, builder: Builder, groups: Mapping[int, Group | None]) -> None:
+    """A result that never left its owner (a single rank) is copied to where it is wanted."""
+    signature = plan.signature
+    if not signature.reduces or any(g is not None and g.size > 1 for g in groups.values()):
+        return
+    stream = builder.stream("reduce", 0)
+    stream.copy(Ref(Base.RECV), Ref(Base.SEND), signature.nbytes)
+
+
+__all__ = ["Builder", "Context", "Plan", "Stream", "lower", "make_plan"]

@@ -1,0 +1,143 @@
+"""The emulated cluster: nodes are apart, links are slow, and nothing stays behind."""
+
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import emulate
+import pytest
+from emulate import Cluster, EmulationError
+
+pytestmark = pytest.mark.cluster
+
+HERE = Path(__file__).parent
+# One rank prints: launchers may mix the lines of several.
+SLEEP = [
+    "python",
+    "-c",
+    "from mpi4py import MPI; import time; MPI.COMM_WORLD.rank or print('up', flush=True);"
+    "time.sleep(60)",
+]
+
+
+def leftovers(pid: int | str = "") -> list[str]:
+    """List what clusters owned by `pid` left: namespaces, links, directories."""
+    mark = f"han-emulate-{pid}"
+    spaces = emulate._ip("netns list").split()
+    files = [path.name for path in Path(tempfile.gettempdir()).iterdir()]
+    return [name for name in spaces + files if name.startswith(mark)]
+
+
+def links() -> set[str]:
+    return {line.split(":")[1] for line in emulate._ip("-o link").splitlines()}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _machine():
+    if not Path(sys.executable).with_name("mpiexec").exists():
+        pytest.skip(f"no mpiexec beside {sys.executable}")
+    if reason := emulate.check():
+        pytest.skip(reason)
+
+
+@pytest.fixture
+def cluster():
+    before = links()
+    with Cluster(nodes=2) as cluster:
+        yield cluster
+    assert not [name for name in leftovers() if name.startswith(cluster.tag)]
+    assert links() <= before
+
+
+def test_nodes_are_apart_and_links_are_limited(cluster):
+    done = cluster.run(["python", str(HERE / "pingpong.py")], ppn=[2, 1], timeout=60)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["hosts"] == ["node0", "node0", "node1"]
+    assert report["shared"] == [2, 2, 1]
+    first, second, other = report["shm"]
+    assert first == second != other
+    assert report["between"]["message"] >= 8  # ms; 1 MiB at 1 Gbit/s takes 8.4
+    assert report["within"]["message"] < report["between"]["message"]
+
+
+def test_memory_does_not_go_through_the_network_within_a_node(cluster):
+    program = """
+from mpi4py import MPI
+def received():
+    lines = open("/proc/net/dev").read().split("\\n")[2:-1]
+    return sum(int(line.split(":")[1].split()[0]) for line in lines)
+comm, data = MPI.COMM_WORLD, bytearray(1 << 20)
+node = comm.Split_type(MPI.COMM_TYPE_SHARED)
+comm.Barrier()
+before = received()
+for _ in range(8):
+    node.Bcast(data)
+node.Barrier()
+most = comm.reduce(received() - before, MPI.MAX)
+if comm.rank == 0:
+    print(most, flush=True)
+"""
+    done = cluster.run(["python", "-c", program], ppn=2, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 1 << 20  # bytes, of 8 MiB
+
+
+def test_environment_status_and_output_come_through(cluster):
+    # One rank fails: where several nodes do at once, Intel MPI's mpiexec may answer 255.
+    program = """
+import os, sys
+from mpi4py import MPI
+if MPI.COMM_WORLD.rank == 1:
+    print(os.environ["WORD"], flush=True)
+    sys.exit(7)
+"""
+    done = cluster.run(["python", "-c", program], env={"WORD": "two words"}, timeout=60)
+    assert done.returncode == 7
+    assert "two words" in done.stdout
+
+
+def test_a_program_that_outlives_its_limit_is_ended(cluster):
+    with pytest.raises(subprocess.TimeoutExpired) as caught:
+        cluster.run(SLEEP, timeout=4)
+    assert "up" in caught.value.stdout
+    assert caught.value.timeout == 4
+    for node in (*cluster.nodes, emulate.HUB):
+        assert emulate._ip(f"netns pids {cluster.namespace(node)}") == ""
+
+
+def test_a_terminated_run_leaves_nothing():
+    command = [sys.executable, emulate.__file__, "run", "--nodes", "2", "--timeout", "60", "--"]
+    with subprocess.Popen([*command, *SLEEP], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline().strip() == "up"  # ends with the run at the latest
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=30) == 128 + signal.SIGTERM
+    assert leftovers(process.pid) == []
+
+
+def test_a_cluster_without_owner_is_stale_until_removed():
+    command = [sys.executable, emulate.__file__, "up", "--nodes", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    (node,) = done.stdout.split()
+    tag = node.removesuffix("-node0")
+    assert tag in emulate.stale()
+    emulate.remove(tag)
+    assert tag not in emulate.stale()
+    assert [name for name in leftovers() if name.startswith(tag)] == []
+
+
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        ({"ppn": [1]}, "for each of 2 nodes"),
+        ({"ppn": 0}, "from 1"),
+        ({"mpi": "lam"}, "known: mpich, openmpi, impi"),
+        ({"python": "/nowhere/python"}, "no mpiexec beside /nowhere/python"),
+    ],
+)
+def test_wrong_requests_say_what_is_known(request_, message):
+    with pytest.raises(EmulationError, match=message):
+        Cluster(nodes=2).run(["python"], **request_)

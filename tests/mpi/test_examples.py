@@ -1,0 +1,168 @@
+"""The examples, run by MPI's own calls and by han's: the same results on any number of ranks."""
+
+import itertools
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+from mpi4py import MPI
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
+
+import asp
+import train_digits
+from _common import CommKind, Stopwatch, open_comm
+
+CONFIG = Path(__file__).resolve().parents[2] / "configs" / "virtual-2x2.yaml"
+KINDS = [CommKind.MPI, CommKind.HAN]
+
+on_ranks = pytest.mark.mpi(ranks=[1, 3, 4], timeout=120, unit="s")
+on_three = pytest.mark.mpi(ranks=3, timeout=120, unit="s")
+with_each = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.value)
+
+
+def config_for(kind):
+    return CONFIG if kind is CommKind.HAN else None
+
+
+def open_kind(kind):
+    return open_comm(kind, config_for(kind))
+
+
+def distances(comm, graph):
+    return asp.solve(comm, graph, Stopwatch("total", "compute", "communicate"))
+
+
+@on_ranks
+@with_each
+def test_training_learns_the_same_as_one_rank(mpi_ranks, kind):
+    settings = train_digits.Settings()
+    outcome = train_digits.train(open_kind(kind), settings)
+    alone = train_digits.train(MPI.COMM_SELF, settings)
+    assert outcome.accuracy > 0.95
+    assert outcome.same_on_all_ranks
+    assert outcome.allreduce == "persistent"
+    assert outcome.steps == alone.steps
+    assert outcome.accuracy == pytest.approx(alone.accuracy, abs=0.01)
+    tolerance = train_digits.TOLERANCE[settings.dtype]
+    np.testing.assert_allclose(outcome.weights, alone.weights, rtol=0, atol=tolerance)
+
+
+@on_three
+@with_each
+def test_training_in_float32_with_batches_smaller_than_the_ranks(mpi_ranks, kind):
+    settings = train_digits.Settings(
+        epochs=1, batch=2, hidden=8, rate=0.01, dtype=train_digits.DType.FLOAT32
+    )
+    outcome = train_digits.train(open_kind(kind), settings)
+    assert outcome.weights.dtype == np.float32
+    assert outcome.same_on_all_ranks
+    assert outcome.accuracy > 0.8
+
+
+@on_ranks
+def test_training_over_han_agrees_with_mpi(mpi_ranks):
+    settings = train_digits.Settings(epochs=5)
+    ours, theirs = (train_digits.train(open_kind(kind), settings) for kind in KINDS)
+    assert train_digits.compare(ours, theirs, settings)["agrees_with_mpi"]
+
+
+@on_three
+def test_different_weights_are_found_on_all_ranks(mpi_ranks, monkeypatch, capsys):
+    comm = MPI.COMM_WORLD
+    right = train_digits.descend
+
+    def descend(comm, network, weights, *rest):
+        result = right(comm, network, weights, *rest)
+        weights[-1] += comm.rank == 1
+        return result
+
+    monkeypatch.setattr(train_digits, "descend", descend)
+    with pytest.raises(typer.Exit) as leaving:
+        train_digits.main(kind=CommKind.MPI, epochs=1, hidden=8)
+    assert leaving.value.exit_code == 1
+    assert ("different weights" in capsys.readouterr().err) == (comm.rank == 0)
+
+
+@on_three
+def test_check_finds_weights_that_differ_from_those_of_mpi(mpi_ranks):
+    settings = train_digits.Settings(epochs=1, hidden=8)
+    outcome = train_digits.train(MPI.COMM_WORLD, settings)
+    assert train_digits.compare(outcome, outcome, settings)["agrees_with_mpi"]
+    other = train_digits.train(MPI.COMM_WORLD, train_digits.Settings(epochs=1, hidden=8, rate=0.2))
+    assert not train_digits.compare(outcome, other, settings)["agrees_with_mpi"]
+
+
+@on_three
+def test_blocking_sums_stand_in_for_persistent_ones(mpi_ranks, monkeypatch):
+    settings = train_digits.Settings(epochs=1, hidden=8)
+    persistent = train_digits.train(MPI.COMM_WORLD, settings)
+    monkeypatch.setattr(train_digits, "prepare_sum", train_digits.BlockingSum)
+    blocking = train_digits.train(MPI.COMM_WORLD, settings)
+    assert blocking.allreduce.startswith("blocking")
+    assert train_digits.compare(blocking, persistent, settings)["agrees_with_mpi"]
+
+
+@on_ranks
+@with_each
+def test_shortest_paths_are_those_of_scipy(mpi_ranks, kind):
+    comm = open_kind(kind)
+    for n, dtype in itertools.product((1, 2, 101), asp.DType):
+        graph = asp.random_graph(n, 3, seed=n, dtype=dtype)
+        assert asp.is_right(comm, graph, distances(comm, graph))
+
+
+@on_ranks
+def test_shortest_paths_over_han_are_bitwise_those_over_mpi(mpi_ranks):
+    graph = asp.random_graph(130, 4, seed=7, dtype=asp.DType.FLOAT64)
+    ours, theirs = (distances(open_kind(kind), graph) for kind in KINDS)
+    np.testing.assert_array_equal(ours, theirs)
+
+
+@on_three
+@with_each
+def test_asp_reads_a_graph_and_prints_json(mpi_ranks, kind, tmp_path, capsys):
+    path = tmp_path / "edges.txt"
+    path.write_text("# u v w\n0 1 0\n0 1 5\n1 2 3\n4 0 2\n2 2 9\n")
+    asp.main(kind=kind, config=config_for(kind), edges=path, as_json=True)
+    printed = capsys.readouterr().out
+    if MPI.COMM_WORLD.rank > 0:
+        assert not printed
+        return
+    record = json.loads(printed)
+    assert record["agrees_with_scipy"]
+    assert (record["vertices"], record["edges"]) == (5, 4)
+    assert (record["connected_pairs"], record["longest_distance"]) == (6, 5)
+
+
+@on_three
+def test_wrong_paths_are_found_on_all_ranks(mpi_ranks, monkeypatch, capsys):
+    right = asp.relax
+
+    def relax(rows, row, k, scratch):
+        right(rows, row, k, scratch)
+        if MPI.COMM_WORLD.rank == 1:
+            rows[0, 0] = 1
+
+    monkeypatch.setattr(asp, "relax", relax)
+    with pytest.raises(typer.Exit) as leaving:
+        asp.main(kind=CommKind.MPI, n=20)
+    assert leaving.value.exit_code == 1
+    assert ("SciPy" in capsys.readouterr().err) == (MPI.COMM_WORLD.rank == 0)
+
+
+@on_three
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [("0 1 -5", "negative"), ("0 1 2.5", "float64"), ("0 1.5 2", "whole"), ("0 1", "u v w")],
+    ids=["negative", "fraction", "vertex", "columns"],
+)
+def test_a_wrong_edge_list_is_refused_on_all_ranks(mpi_ranks, line, reason, tmp_path, capsys):
+    path = tmp_path / "edges.txt"
+    path.write_text(line)
+    with pytest.raises(typer.Exit):
+        asp.main(kind=CommKind.MPI, edges=path)
+    assert (reason in capsys.readouterr().err) == (MPI.COMM_WORLD.rank == 0)

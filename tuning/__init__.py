@@ -1,0 +1,1 @@
+"""Choosing how a collective runs: rules, built-in heuristics."""

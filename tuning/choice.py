@@ -1,0 +1,48 @@
+"""A Choice: everything that decides which Program a call becomes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+Value = int | bool | str
+
+
+@dataclass(frozen=True)
+class LevelChoice:
+    """The submodule of one level, its algorithm and the algorithm's parameters."""
+
+    submodule: str
+    algorithm: str
+    parameters: tuple[tuple[str, Value], ...] = ()
+
+    def get(self, name: str, default: int) -> int:
+        """An integer parameter, or `default`."""
+        return int(dict(self.parameters).get(name, default))
+
+    def describe(self) -> str:
+        """``adapt chain (segment 32 KiB)``."""
+        from han._units import format_size
+
+        sizes = ("segment", "chunk")
+        shown = [f"{k} {format_size(int(v)) if k in sizes else v}" for k, v in self.parameters]
+        text = f"{self.submodule} {self.algorithm}"
+        return text + (f" ({', '.join(shown)})" if shown else "")
+
+
+def level_choice(submodule: str, algorithm: str, **parameters: Value) -> LevelChoice:
+    """Spell a :class:`LevelChoice`."""
+    return LevelChoice(submodule, algorithm, tuple(sorted(parameters.items())))
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Composition, segment size, schedule and a :class:`LevelChoice` a level, innermost first.
+
+    `segment` is in bytes, None for the whole message; `rule` names the rule that decided.
+    """
+
+    levels: tuple[LevelChoice, ...]
+    segment: int | None = None
+    schedule: str = "dataflow"
+    composition: str = "tree"
+    rule: str = field(default="", compare=False)

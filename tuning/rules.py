@@ -1,0 +1,128 @@
+"""The one structure that decides: the user's rules, then built-in heuristics; first match wins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from han.errors import ConfigError
+from han.submodules.base import Question
+from han.submodules.registry import fuses, submodule
+from han.tasks.lower import active_levels
+from han.tasks.signature import Signature
+from han.topology import Topology
+from han.tuning.choice import Choice, LevelChoice
+from han.tuning.heuristics import Machine, choose
+
+if TYPE_CHECKING:
+    from han.config import Config, Rule
+
+KINDS = {
+    "bcast": ("bcast",),
+    "reduce": ("reduce",),
+    "allreduce": ("reduce", "bcast"),
+    "barrier": ("reduce", "bcast"),
+}
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A Choice, and what was passed over on the way to it (rule, reason)."""
+
+    choice: Choice
+    passed: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class RuleTable:
+    """Rules in order; a rule that matches but cannot serve is passed over, saying why."""
+
+    config: Config | None
+    topology: Topology
+    machine: Machine
+
+    def decide(self, signature: Signature) -> Decision:
+        """Choose for a call. The same on all ranks, as everything that it looks at is."""
+        passed: list[tuple[str, str]] = []
+        for choice in self._candidates(signature):
+            reason = self.objection(signature, choice)
+            if reason is None:
+                return Decision(choice, tuple(passed))
+            passed.append((choice.rule, reason))
+        reasons = "; ".join(f"{rule}: {reason}" for rule, reason in passed)
+        raise ConfigError(f"no rule can serve {signature.describe()}: {reasons}")
+
+    def _candidates(self, signature: Signature) -> Iterator[Choice]:
+        default = choose(signature, self.topology, self.machine)
+        rules = self.config.rules if self.config is not None else ()
+        for index, rule in enumerate(rules):
+            if rule.when.matches(
+                signature.collective,
+                nbytes=signature.nbytes,
+                nodes=self.topology.nodes,
+                ppn=self.topology.ppn,
+                commutative=signature.commutative,
+            ):
+                yield self._apply(rule, index, default)
+        yield default
+
+    def _apply(self, rule: Rule, index: int, default: Choice) -> Choice:
+        """Lay a user's rule over the built-in choice."""
+        assert self.config is not None
+        use = rule.use
+        levels = [
+            _overlay(choice, use.levels, name)
+            for choice, name in zip(default.levels, self.topology.names, strict=True)
+        ]
+        segment = default.segment if use.segment is None else use.segment
+        return replace(
+            default,
+            levels=tuple(levels),
+            segment=None if isinstance(segment, str) else segment,
+            schedule=use.schedule or default.schedule,
+            rule=f"rules[{index}] of {self.config.place('rules', index)}",
+        )
+
+    def objection(self, signature: Signature, choice: Choice) -> str | None:
+        """Return the reason why `choice` cannot serve, or None."""
+        topology = self.topology
+        if signature.reduces and not signature.commutative:
+            topology = topology.ordered()
+        active = active_levels(topology)
+        for level in active:
+            question = Question(
+                topology, level, signature, choice.levels[level], choice.schedule == "lockstep"
+            )
+            reason = _unfit(question, outermost=level == active[-1])
+            if reason is not None:
+                return f"{topology.names[level]}: {choice.levels[level].submodule}: {reason}"
+        return None
+
+
+def _overlay(choice: LevelChoice, uses: Mapping[str, object], name: str) -> LevelChoice:
+    use = uses.get(name)
+    if use is None:
+        return choice
+    chosen: str = use.submodule  # type: ignore[attr-defined]
+    algorithm: str | None = use.algorithm  # type: ignore[attr-defined]
+    parameters = dict(use.parameters)  # type: ignore[attr-defined]
+    if algorithm is None:
+        same = chosen == choice.submodule
+        algorithm = choice.algorithm if same else next(iter(submodule(chosen).algorithms))
+        parameters = {**(dict(choice.parameters) if same else {}), **parameters}
+    return LevelChoice(chosen, algorithm, tuple(sorted(parameters.items())))
+
+
+def _unfit(question: Question, outermost: bool) -> str | None:
+    choice = question.choice
+    part = submodule(choice.submodule)
+    algorithm = part.algorithms[choice.algorithm]
+    if fuses(choice):
+        if question.signature.collective not in ("allreduce", "barrier"):
+            return f"{choice.algorithm} serves allreduce and barrier only"
+        if not outermost:
+            return f"{choice.algorithm} serves the outermost level only"
+    elif not set(KINDS[question.signature.collective]) <= set(algorithm.kinds):
+        return f"{choice.algorithm} serves {', '.join(algorithm.kinds)} only"
+    return part.supports(question)
