@@ -1,10 +1,10 @@
 """Fast hierarchical collective communication for Python programs on MPI.
 
-    from mpi4py import MPI
-    import han
+from mpi4py import MPI
+import han
 
-    comm = han.Comm(MPI.COMM_WORLD)
-    comm.Allreduce(send, recv, op=MPI.SUM)
+comm = han.Comm(MPI.COMM_WORLD)
+comm.Allreduce(send, recv, op=MPI.SUM)
 """
 
 from han.comm import Comm

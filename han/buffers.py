@@ -93,7 +93,10 @@ def parse(spec: object, what: str) -> Buffer:
 def _unpack(spec: Any, what: str) -> tuple[Any, int | None, int, MPI.Datatype | None]:
     if not isinstance(spec, (list, tuple)):
         return spec, None, 0, None
-    data, count, displacement, datatype = None, None, 0, None
+    data: Any = None
+    count: Any = None
+    displacement: Any = 0
+    datatype: Any = None
     match list(spec):
         case [data]:
             pass
@@ -243,9 +246,7 @@ def _array_memory(array: np.ndarray[Any, np.dtype[Any]], what: str) -> Memory:
     return Memory(address, array.nbytes, dtype, not array.flags.writeable, plain)
 
 
-def _count(
-    memory: Memory, count: int | None, displacement: int, extent: int, what: str
-) -> int:
+def _count(memory: Memory, count: int | None, displacement: int, extent: int, what: str) -> int:
     room = memory.nbytes - displacement * extent
     if displacement < 0 or room < 0:
         raise ArgumentError(

@@ -44,9 +44,7 @@ class Comm(MPI.Intracomm):
 
     def __new__(cls, comm: MPI.Comm | None = None, config: Any = None) -> Comm:
         if comm is not None and not isinstance(comm, MPI.Intracomm):
-            raise ArgumentTypeError(
-                f"han.Comm takes an MPI.Intracomm, not {type(comm).__name__}"
-            )
+            raise ArgumentTypeError(f"han.Comm takes an MPI.Intracomm, not {type(comm).__name__}")
         self = super().__new__(cls, comm)
         self._state = _attach(MPI.Intracomm(comm), config) if comm else None
         return self
@@ -87,39 +85,33 @@ class Comm(MPI.Intracomm):
 
     # ---- nonblocking ------------------------------------------------------------------------
 
-    def Ibarrier(self) -> Request:  # type: ignore[override]
+    def Ibarrier(self) -> Request:
         """Start a barrier."""
         return self._han.start(message.barrier)
 
-    def Ibcast(self, buf: Any, root: int = 0) -> Request:  # type: ignore[override]
+    def Ibcast(self, buf: Any, root: int = 0) -> Request:
         """Start a broadcast."""
         return self._han.start(message.bcast, buf, root)
 
-    def Ireduce(  # type: ignore[override]
-        self, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM, root: int = 0
-    ) -> Request:
+    def Ireduce(self, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM, root: int = 0) -> Request:
         """Start a reduce."""
         return self._han.start(message.reduce, sendbuf, recvbuf, op, root)
 
-    def Iallreduce(  # type: ignore[override]
-        self, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM
-    ) -> Request:
+    def Iallreduce(self, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM) -> Request:
         """Start an allreduce."""
         return self._han.start(message.allreduce, sendbuf, recvbuf, op)
 
     # ---- persistent -------------------------------------------------------------------------
 
-    def Barrier_init(self, info: MPI.Info = MPI.INFO_NULL) -> Request:  # type: ignore[override]
+    def Barrier_init(self, info: MPI.Info = MPI.INFO_NULL) -> Request:
         """Make a barrier that can be started again and again."""
         return self._han.init(message.barrier)
 
-    def Bcast_init(  # type: ignore[override]
-        self, buf: Any, root: int = 0, info: MPI.Info = MPI.INFO_NULL
-    ) -> Request:
+    def Bcast_init(self, buf: Any, root: int = 0, info: MPI.Info = MPI.INFO_NULL) -> Request:
         """Make a broadcast that can be started again and again."""
         return self._han.init(message.bcast, buf, root)
 
-    def Reduce_init(  # type: ignore[override]
+    def Reduce_init(
         self,
         sendbuf: Any,
         recvbuf: Any,
@@ -130,7 +122,7 @@ class Comm(MPI.Intracomm):
         """Make a reduce that can be started again and again."""
         return self._han.init(message.reduce, sendbuf, recvbuf, op, root)
 
-    def Allreduce_init(  # type: ignore[override]
+    def Allreduce_init(
         self,
         sendbuf: Any,
         recvbuf: Any,
@@ -152,9 +144,7 @@ class Comm(MPI.Intracomm):
         """Split into a han.Comm for each color."""
         return self._child(super().Split(color, key))
 
-    def Split_type(
-        self, split_type: int, key: int = 0, info: MPI.Info = MPI.INFO_NULL
-    ) -> Comm:
+    def Split_type(self, split_type: int, key: int = 0, info: MPI.Info = MPI.INFO_NULL) -> Comm:
         """Split by kind of place into han.Comms."""
         return self._child(super().Split_type(split_type, key, info))
 
@@ -182,7 +172,12 @@ class Comm(MPI.Intracomm):
     # ---- looking in -------------------------------------------------------------------------
 
     def explain(
-        self, collective: str, nbytes: int = 0, op: MPI.Op = MPI.SUM, dtype: Any = "f8", root: int = 0
+        self,
+        collective: str,
+        nbytes: int = 0,
+        op: MPI.Op = MPI.SUM,
+        dtype: Any = "f8",
+        root: int = 0,
     ) -> Explanation:
         """Tell what a call would run and why; not collective.
 
@@ -193,7 +188,12 @@ class Comm(MPI.Intracomm):
         return explain(self._han, collective, nbytes, op, dtype, root)
 
     def plan(
-        self, collective: str, nbytes: int = 0, op: MPI.Op = MPI.SUM, dtype: Any = "f8", root: int = 0
+        self,
+        collective: str,
+        nbytes: int = 0,
+        op: MPI.Op = MPI.SUM,
+        dtype: Any = "f8",
+        root: int = 0,
     ) -> TaskGraph:
         """Return the TaskGraph (a networkx.DiGraph) of a call; not collective."""
         return self.explain(collective, nbytes, op, dtype, root).graph
@@ -208,7 +208,7 @@ class _Inherited:
 
 def _attach(comm: MPI.Intracomm, config: Any) -> State:
     """Find the communicator's State, or make it."""
-    found: State | None = comm.Get_attr(_key())
+    found: State | None = comm.Get_attr(_key())  # type: ignore[assignment]
     inherited = config.parent if isinstance(config, _Inherited) else None
     if found is not None:
         if config is not None and inherited is None and not _same(found, config):

@@ -34,13 +34,13 @@ class Facts:
 def discover(comm: MPI.Intracomm, config: Config) -> tuple[Topology, bool]:
     """Return the topology that the configuration describes, and whether any node has more
     ranks than processors they may use; collective.
-    """  # noqa: D205
-    wanted = {level.scope for level in config.levels if isinstance(level.scope, str)}
-    facts = comm.allgather(_look(comm, wanted & {"numa", "l3", "socket"}))
+    """
+    scopes = {level.scope for level in config.levels if isinstance(level.scope, str)}
+    facts = comm.allgather(_look(comm, [s for s in scopes if s in ("numa", "l3", "socket")]))
     return arrange(config.levels, facts), _oversubscribed(facts)
 
 
-def _look(comm: MPI.Intracomm, wanted: set[str]) -> Facts:
+def _look(comm: MPI.Intracomm, wanted: Sequence[str]) -> Facts:
     node = comm.Split_type(MPI.COMM_TYPE_SHARED, key=comm.Get_rank())
     memory = node.bcast(comm.Get_rank(), root=0)
     node.Free()
@@ -85,7 +85,7 @@ def _memory(
 ) -> tuple[int, ...]:
     """Who shares memory with whom. Where groups are given rather than found, the innermost
     ones stand for nodes: ranks in different ones talk through messages.
-    """  # noqa: D205
+    """
     physical = any(level.scope in PHYSICAL for level in levels)
     given = any(not isinstance(level.scope, str) for level in levels)
     ids: dict[object, int] = {}

@@ -56,7 +56,7 @@ def numpy_name(dtype: np.dtype[np.generic]) -> str:
     """Name a NumPy type by its size rather than its C spelling: ``longlong`` is ``int64``."""
     if dtype.char in "gG":
         return "longdouble" if dtype.char == "g" else "clongdouble"
-    return dtype.name
+    return str(dtype.name)
 
 
 def mpi_type(dtype: np.dtype[np.generic]) -> MPI.Datatype:

@@ -77,9 +77,7 @@ def allreduce(comm: MPI.Comm, sendbuf: object, recvbuf: object, op: object) -> M
     return _reduction(comm, "allreduce", send, recv, op, 0)
 
 
-def reduce(
-    comm: MPI.Comm, sendbuf: object, recvbuf: object, op: object, root: object
-) -> Message:
+def reduce(comm: MPI.Comm, sendbuf: object, recvbuf: object, op: object, root: object) -> Message:
     """Make the message of a reduce; `recvbuf` counts at the root only."""
     root = _root(comm, root)
     if comm.Get_rank() != root:
@@ -146,15 +144,15 @@ def _staged(message: Message, recv: Buffer, comm: MPI.Comm) -> Message:
 
 def _packer(buffer: Buffer, packed: np.ndarray[Any, Any], comm: MPI.Comm) -> Hook:
     memory = MPI.memory.fromaddress(buffer.address, buffer.span)
-    return lambda: None if not buffer.count else _ignore(
-        buffer.datatype.Pack(memory, packed, 0, comm)
+    return lambda: (
+        None if not buffer.count else _ignore(buffer.datatype.Pack(memory, packed, 0, comm))
     )
 
 
 def _unpacker(buffer: Buffer, packed: np.ndarray[Any, Any], comm: MPI.Comm) -> Hook:
     memory = MPI.memory.fromaddress(buffer.address, buffer.span)
-    return lambda: None if not buffer.count else _ignore(
-        buffer.datatype.Unpack(packed, 0, memory, comm)
+    return lambda: (
+        None if not buffer.count else _ignore(buffer.datatype.Unpack(packed, 0, memory, comm))
     )
 
 
@@ -194,8 +192,10 @@ def _op(op: object) -> MPI.Op:
 
 def _match(send: Buffer, recv: Buffer) -> None:
     """Refuse buffers of different types or sizes, and overlapping ones."""
-    same_type = send.name == recv.name if send.name or recv.name else (
-        (send.size, send.extent) == (recv.size, recv.extent)
+    same_type = (
+        send.name == recv.name
+        if send.name or recv.name
+        else ((send.size, send.extent) == (recv.size, recv.extent))
     )
     if not same_type:
         raise ArgumentError(

@@ -9,6 +9,13 @@ from mpi4py import MPI
 
 from han.errors import PeerError
 
+
+def tag_limit(comm: MPI.Comm) -> int:
+    """Return the largest message tag."""
+    limit: int = comm.Get_attr(MPI.TAG_UB)  # type: ignore[assignment]
+    return limit
+
+
 LATEST = 1 << 62  # an epoch that concerns every call to come
 
 
@@ -26,7 +33,7 @@ class Notices:
 
     def __init__(self, comm: MPI.Intracomm) -> None:
         self.comm = comm
-        self.tag = int(comm.Get_attr(MPI.TAG_UB))
+        self.tag = tag_limit(comm)
         self._mine: set[int] = set()
         self._sent: list[tuple[MPI.Request, bytes]] = []
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from han import _native
 from han.message import Message
 from han.program import Program
 from han.tasks.lower import Plan

@@ -15,7 +15,7 @@ from han.channel import Channel, open_channels
 from han.discover import check_agreement, discover
 from han.errors import ConfigError, HanError, RevokedError
 from han.message import Message
-from han.notices import Notices
+from han.notices import Notices, tag_limit
 from han.plans import Prepared, native_plan
 from han.program import INSTRUCTION, Coll, Program
 from han.reports import Reporter
@@ -64,7 +64,7 @@ class State:
         return loaded
 
     def _engine(self, channels: list[Channel]) -> Any:
-        tags = int(self.comm.Get_attr(MPI.TAG_UB)) // ENGINE_TAGS - 1
+        tags = tag_limit(self.comm) // ENGINE_TAGS - 1
         base = (self.engines % tags + 1) * ENGINE_TAGS
         self.engines += 1
         library = (
@@ -198,9 +198,7 @@ class State:
             self.calls.clear()
         return prepared
 
-    def _build(
-        self, message: Message, engine: Any, memory: int, own_scratch: bool
-    ) -> Prepared:
+    def _build(self, message: Message, engine: Any, memory: int, own_scratch: bool) -> Prepared:
         from han.tasks.lower import lower, make_plan
 
         decision = self.rules().decide(message.signature)
@@ -210,8 +208,7 @@ class State:
         scratch = self._scratch(program.scratch, own_scratch)
         native = native_plan(engine, program, message, comms, scratch)
         prepared = Prepared(native, program, plan, decision)
-        engine_reports = engine.on_error
-        engine_reports.know(prepared)
+        engine.on_error.know(prepared)
         return prepared
 
     def rules(self) -> Any:

@@ -64,9 +64,7 @@ class Topology:
         self._check()
 
     def _check(self) -> None:
-        for inner, outer, name in zip(
-            self.domains, self.domains[1:], self.names[1:], strict=False
-        ):
+        for inner, outer, name in zip(self.domains, self.domains[1:], self.names[1:], strict=False):
             if len(set(zip(inner, outer, strict=True))) != len(set(inner)):
                 raise ConfigError(
                     f"level {name!r}: its groups cut through groups of the level below; "

@@ -173,9 +173,7 @@ def _reduce(context: Context) -> None:
     sends.drain()
 
 
-def _place_of_result(
-    context: Context, tree: Place, piece: Piece, inbox: _Inbox
-) -> tuple[Ref, Ref]:
+def _place_of_result(context: Context, tree: Place, piece: Piece, inbox: _Inbox) -> tuple[Ref, Ref]:
     """Where a rank combines, and its own operand: never over memory that it only reads."""
     own = context.source + piece.start
     if tree.parent is None or not tree.children:

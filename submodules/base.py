@@ -50,10 +50,21 @@ class Question:
 class Submodule(Protocol):
     """Carries out the tasks of one stream on one level."""
 
-    name: str
-    about: str
-    algorithms: Mapping[str, Algorithm]
-    parameters: Mapping[str, Parameter]
+    @property
+    def name(self) -> str:
+        """What configurations call it."""
+
+    @property
+    def about(self) -> str:
+        """One line for people."""
+
+    @property
+    def algorithms(self) -> Mapping[str, Algorithm]:
+        """Algorithms by name; the first is the default."""
+
+    @property
+    def parameters(self) -> Mapping[str, Parameter]:
+        """Parameters by name."""
 
     def supports(self, question: Question) -> str | None:
         """Return None, or the reason why it cannot serve."""

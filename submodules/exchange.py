@@ -46,9 +46,7 @@ class Exchange:
 class _Doubling:
     """One task's exchange; `mine` moves from the operand to the result on the first step."""
 
-    def __init__(
-        self, context: Context, task: Task, room: Ref, requests: tuple[int, int]
-    ) -> None:
+    def __init__(self, context: Context, task: Task, room: Ref, requests: tuple[int, int]) -> None:
         self.context, self.stream = context, context.stream
         self.nbytes, self.room, self.requests = task.nbytes, room, requests
         self.mine = context.source + task.start

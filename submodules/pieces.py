@@ -30,7 +30,7 @@ def cut(tasks: tuple[Task, ...], size: int, element: int, index: int = 0) -> lis
     An empty task is one empty piece: it still synchronises.
     """
     step = max(element, size // element * element)
-    pieces = []
+    pieces: list[Piece] = []
     for task in tasks:
         starts = range(task.start, task.stop, step) or [task.start]
         for start in starts:

@@ -17,7 +17,8 @@ from han.submodules.null import Null
 from han.submodules.sm import Sm
 from han.tuning.choice import LevelChoice
 
-SUBMODULES: dict[str, Submodule] = {s.name: s for s in (Sm(), Adapt(), Exchange(), Libnbc(), Mpi(), Null())}
+BUILT_IN: tuple[Submodule, ...] = (Sm(), Adapt(), Exchange(), Libnbc(), Mpi(), Null())
+SUBMODULES = {part.name: part for part in BUILT_IN}
 
 
 @cache

@@ -60,9 +60,11 @@ def _shared(
             return level_choice("sm", "split", chunk=2 * chunk)
     if ranks <= 4 or (signature.reduces and not signature.commutative):
         return level_choice("sm", "flat", chunk=chunk)
-    return level_choice("sm", "knomial", radix=4, chunk=chunk) if signature.root == 0 or (
-        signature.commutative
-    ) else level_choice("sm", "flat", chunk=chunk)
+    return (
+        level_choice("sm", "knomial", radix=4, chunk=chunk)
+        if signature.root == 0 or (signature.commutative)
+        else level_choice("sm", "flat", chunk=chunk)
+    )
 
 
 def _network(signature: Signature, topology: Topology, outermost: bool) -> LevelChoice:
