@@ -13,7 +13,7 @@ INLINE = LINE - 8  # data that fits beside the flag
 SMALL_BANKS = 8
 CELL_BANKS = 2
 AREA_MIN = 64 * 1024  # bytes of cells that a rank has at least, in one bank
-AREA_MAX = 512 * 1024  # and at most
+AREA_MAX = 4 * 1024 * 1024  # and at most
 
 
 def _pages(nbytes: int) -> int:

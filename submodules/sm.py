@@ -108,7 +108,7 @@ class Sm:
     parameters = {
         "radix": Parameter("int", "children a member has (kary), base (knomial)", 2, 64),
         "cells": Parameter("int", "cells of a rank's ring", 2, 8),
-        "chunk": Parameter("size", "bytes of one cell", 64, 1 << 20),
+        "chunk": Parameter("size", "bytes of one cell", 64, 4 << 20),
         "inline": Parameter("bool", "send up to a page beside the flag"),
     }
 

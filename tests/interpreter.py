@@ -1,0 +1,315 @@
+"""Run the Programs of all ranks in one process, in random interleavings: no MPI, no C.
+
+Memory is NumPy bytes, filled with rubbish before a run. Messages move early or late, sends
+complete early or only when they have been received, so that what works by luck fails here.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from han.geometry import CELL_BANKS, SMALL_BANKS
+from han.program import Area, Base, Code, Coll, Program
+from han.tasks.lower import Plan, lower
+
+Bytes = np.ndarray
+Combine = Callable[[Bytes, Bytes], Bytes]
+SHIFT = 24  # flags hold (run << SHIFT) + k (native/engine.h)
+TAG_RUNS = 8
+MASK = (1 << 64) - 1
+
+
+class Deadlock(AssertionError):
+    """No rank can move."""
+
+
+@dataclass
+class Run:
+    """One collective: the plan, each rank's buffers and how two operands combine."""
+
+    plan: Plan
+    send: list[Bytes]
+    recv: list[Bytes]
+    combine: Combine | None = None
+    programs: list[Program] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.programs = [lower(self.plan, r) for r in range(self.plan.topology.size)]
+
+
+@dataclass
+class Transfer:
+    """A message: the sender's side or the receiver's, until both are there."""
+
+    memory: Bytes
+    rank: int
+    slot: int
+    data: Bytes | None = None  # taken when it was sent
+
+
+@dataclass
+class Shared:
+    """The channel of one domain, and what each of its ranks has finished."""
+
+    small: Bytes
+    cells: Bytes
+    flags: Bytes
+    ranks: tuple[int, ...]
+
+
+class Interpreter:
+    """Runs a list of collectives back to back on all ranks."""
+
+    def __init__(self, runs: Sequence[Run], seed: int = 0) -> None:
+        self.runs, self.random = runs, random.Random(seed)
+        self.topology = runs[0].plan.topology
+        self.size = self.topology.size
+        self.turn = [0] * self.size  # the run that each rank is in
+        self.pc: list[list[int]] = [[] for _ in range(self.size)]
+        self.done: list[set[int]] = [set() for _ in range(self.size)]  # complete requests
+        self.sends: dict[tuple[int, int, int], deque[Transfer]] = defaultdict(deque)
+        self.receives: dict[tuple[int, int, int], deque[Transfer]] = defaultdict(deque)
+        self.calls: dict[tuple[object, ...], dict[int, tuple[object, ...]]] = defaultdict(dict)
+        self.called: dict[tuple[int, tuple[int, ...]], int] = defaultdict(int)
+        self.inside: set[tuple[int, int]] = set()  # (rank, stream) in a blocking collective
+        self.channels = self._channels()
+        self.scratch: list[Bytes] = [np.empty(0, np.uint8)] * self.size
+        for rank in range(self.size):
+            self._enter(rank)
+
+    # ---- memory -----------------------------------------------------------------------------
+
+    def _channels(self) -> dict[int, list[Shared]]:
+        """Every rank's channels, in the order in which programs number them."""
+        made: dict[tuple[int, int], Shared] = {}
+        found: dict[int, list[Shared]] = {r: [] for r in range(self.size)}
+        for level, geometry in enumerate(self.runs[0].plan.geometries):
+            if geometry is None:
+                continue
+            for rank in range(self.size):
+                key = level, self.topology.homes[level][rank]
+                if key not in made:
+                    made[key] = Shared(
+                        rubbish(SMALL_BANKS * geometry.small_bank),
+                        rubbish(CELL_BANKS * geometry.cells_bank),
+                        np.zeros(geometry.small - geometry.flags, np.uint8),
+                        self.topology.home(level, rank),
+                    )
+                    made[key].small.view(np.uint64)[:: 8] = 0  # flags begin each line
+                found[rank].append(made[key])
+        self.geometries = [g for g in self.runs[0].plan.geometries if g]
+        return found
+
+    def at(self, rank: int, base: int, offset: int, nbytes: int) -> Bytes:
+        """Resolve an address of `nbytes`; it must lie inside of its memory."""
+        memory, start, stop = self._memory(rank, base)
+        assert start + offset + nbytes <= stop, f"rank {rank}: {nbytes} bytes beyond base {base}"
+        return memory[start + offset : start + offset + nbytes]
+
+    def _memory(self, rank: int, base: int) -> tuple[Bytes, int, int]:
+        run = self.runs[self.turn[rank]]
+        own = {Base.SEND: run.send[rank], Base.RECV: run.recv[rank]}.get(base)
+        if base == Base.SCRATCH:
+            own = self.scratch[rank]
+        if own is not None:
+            return own, 0, own.size
+        channel, area = divmod(base - Base.CHANNEL, len(Area))
+        shared, geometry = self.channels[rank][channel], self.geometries[channel]
+        if area == Area.FLAGS:
+            return shared.flags, 0, shared.flags.size
+        memory, banks, size = (
+            (shared.small, SMALL_BANKS, geometry.small_bank)
+            if area == Area.SMALL
+            else (shared.cells, CELL_BANKS, geometry.cells_bank)
+        )
+        start = self.turn[rank] % banks * size
+        return memory, start, start + size
+
+    # ---- going on ---------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Run to the end; raises Deadlock where no rank can move."""
+        ready = self._movable()
+        while ready:
+            k = self.random.randrange(len(ready))
+            ready[k], ready[-1] = ready[-1], ready[k]
+            what = ready.pop()
+            moved = self._deliver(*what) if len(what) == 3 else self._burst(*what)
+            if moved:
+                ready = self._movable()
+        if any(turn < len(self.runs) for turn in self.turn):
+            raise Deadlock("\n".join(self._stuck()))
+        left = [*self.sends.values(), *self.receives.values()]
+        assert not any(left), "messages are left over"
+
+    def _movable(self) -> list[tuple[int, ...]]:
+        streams = [(r, s) for r in range(self.size) for s in range(len(self.pc[r]))]
+        return [*streams, *(k for k, q in self.sends.items() if q and self.receives[k])]
+
+    def _burst(self, rank: int, stream: int) -> bool:
+        """Let a stream do up to a few operations; whether it did any."""
+        moved = False
+        for _ in range(self.random.randrange(1, 8)):
+            program = self.runs[self.turn[rank]].programs[rank]
+            if not self._banks_free(rank, program):
+                return moved
+            if self.pc[rank][stream] < program.streams[stream].stop:
+                row = program.code[self.pc[rank][stream]]
+                if not self._execute(rank, stream, program, row):
+                    return moved
+                self.pc[rank][stream] += 1
+                moved = True
+            if all(p == s.stop for p, s in zip(self.pc[rank], program.streams, strict=True)):
+                self.turn[rank] += 1
+                self._enter(rank)
+                return True
+        return moved
+
+    def _enter(self, rank: int) -> None:
+        """Begin the rank's next run; a run without operations is over at once."""
+        self.done[rank] = set()
+        self.pc[rank] = []
+        while self.turn[rank] < len(self.runs):
+            program = self.runs[self.turn[rank]].programs[rank]
+            self.scratch[rank] = rubbish(program.scratch)
+            self.pc[rank] = [s.start for s in program.streams]
+            if len(program.code):
+                return
+            self.pc[rank] = []
+            self.turn[rank] += 1
+
+    def _banks_free(self, rank: int, program: Program) -> bool:
+        """Whether all have finished the run that used the banks last (executor.c)."""
+        return all(
+            not banks or all(self.turn[r] >= self.turn[rank] + 1 - banks for r in shared.ranks)
+            for banks, shared in zip(program.banks, self.channels[rank], strict=True)
+        )
+
+    def _stuck(self) -> Iterator[str]:
+        for rank in range(self.size):
+            for stream, pc in enumerate(self.pc[rank]):
+                program = self.runs[self.turn[rank]].programs[rank]
+                info = program.streams[stream]
+                if pc < info.stop:
+                    row = program.code[pc]
+                    task = program.tasks[row["task"]] if program.tasks else ""
+                    yield (
+                        f"rank {rank} run {self.turn[rank]} {info.name} {task}: "
+                        f"{Code(row['code']).name} n={row['n']} peer={row['peer']}"
+                    )
+
+    # ---- operations -------------------------------------------------------------------------
+
+    def _execute(self, rank: int, stream: int, program: Program, row: np.void) -> bool:
+        code, n, slot = Code(int(row["code"])), int(row["n"]), int(row["slot"])
+        run = self.runs[self.turn[rank]]
+        element = run.plan.signature.element
+        refs = [(int(b), int(o)) for b, o in zip(row["base"], row["off"], strict=True)]
+        match code:
+            case Code.COPY:
+                self.at(rank, *refs[0], n)[:] = self.at(rank, *refs[1], n).copy()
+            case Code.REDUCE | Code.REDUCE2:
+                a, b = (self.at(rank, *ref, n * element) for ref in refs[1:3])
+                assert run.combine is not None
+                result = run.combine(a, b)
+                for ref in (refs[0], refs[3])[: 1 + (code == Code.REDUCE2)]:
+                    self.at(rank, *ref, n * element)[:] = result
+            case Code.POST:
+                value = (self.turn[rank] << SHIFT) + n
+                flag = self.at(rank, *refs[0], 8).view(np.uint64)
+                assert flag[0] < value, "flags never go back"
+                flag[0] = value
+            case Code.WAIT:
+                flag = self.at(rank, *refs[0], 8).view(np.uint64)
+                return bool(flag[0] >= (self.turn[rank] << SHIFT) + n)
+            case Code.TEST:
+                return slot in self.done[rank]
+            case Code.AWAIT:
+                return self.pc[rank][int(row["peer"])] >= n
+            case Code.ISEND | Code.IRECV:
+                self._post(code, rank, int(row["peer"]), int(row["stream"]), slot,
+                           self.at(rank, *refs[code == Code.ISEND], n))  # fmt: skip
+            case Code.COLL:
+                return self._collective(rank, stream, program, row, refs, n)
+        return True
+
+    def _post(
+        self, code: Code, rank: int, peer: int, stream: int, slot: int, memory: Bytes
+    ) -> None:
+        self.done[rank].discard(slot)
+        tag = self.turn[rank] % TAG_RUNS * 32 + stream
+        transfer = Transfer(memory, rank, slot)
+        if code == Code.IRECV:
+            self.receives[peer, rank, tag].append(transfer)
+            return
+        if self.random.random() < 0.5:  # eager
+            transfer.data = memory.copy()
+            self.done[rank].add(slot)
+        self.sends[rank, peer, tag].append(transfer)
+
+    def _deliver(self, source: int, target: int, tag: int) -> bool:
+        send = self.sends[source, target, tag].popleft()
+        receive = self.receives[source, target, tag].popleft()
+        data = send.memory if send.data is None else send.data
+        assert data.size == receive.memory.size, "a message of another size than expected"
+        receive.memory[:] = data
+        if send.data is None:
+            self.done[source].add(send.slot)
+        self.done[target].add(receive.slot)
+        return True
+
+    def _collective(
+        self, rank: int, stream: int, program: Program, row: np.void,
+        refs: list[tuple[int, int]], n: int,
+    ) -> bool:  # fmt: skip
+        """Complete on all members when the last one has come; blocking ones wait for that."""
+        slot, kind, blocking = int(row["slot"]), refs[2][1] % 16, refs[2][1] >= Coll.BLOCKING
+        if (rank, stream) in self.inside:
+            if slot in self.done[rank]:
+                self.inside.discard((rank, stream))
+                return True
+            return False
+        members = program.comms[refs[3][1]]
+        nbytes = n if kind == Coll.BCAST else n * self.runs[self.turn[rank]].plan.signature.element
+        index = self.called[rank, members]
+        self.called[rank, members] += 1
+        memory = [None if b == Base.NONE else self.at(rank, b, o, nbytes) for b, o in refs[:2]]
+        self.done[rank].discard(slot)
+        here = self.calls[members, index]
+        here[rank] = (kind, int(row["peer"]), nbytes, slot, *memory)
+        if len(here) == len(members):
+            self._complete(members, here, self.runs[self.turn[rank]])
+        if blocking:
+            self.inside.add((rank, stream))
+            return self._collective(rank, stream, program, row, refs, n)
+        return True
+
+    def _complete(
+        self, members: tuple[int, ...], here: dict[int, tuple[object, ...]], run: Run
+    ) -> None:
+        assert len({call[:3] for call in here.values()}) == 1, "the members do not agree"
+        kind, root = here[members[0]][:2]
+        targets = [here[r][4] for r in members]
+        if kind == Coll.BCAST:
+            for target in targets:
+                target[:] = targets[root]
+        elif kind != Coll.BARRIER:
+            operands = [here[r][4] if here[r][5] is None else here[r][5] for r in members]
+            total = operands[0].copy()
+            for operand in operands[1:]:
+                total = run.combine(total, operand)
+            for k, target in enumerate(targets):
+                if kind == Coll.ALLREDUCE or k == root:
+                    target[:] = total
+        for r in members:
+            self.done[r].add(here[r][3])
+
+
+def rubbish(nbytes: int) -> Bytes:
+    """Memory that nobody has written yet."""
+    return np.full(nbytes, 0xA5, np.uint8)

@@ -1,0 +1,219 @@
+"""Write the Programs of all ranks of several machines into one file, for test_executor.c.
+
+    python dump_programs.py FILE
+
+Only the planner runs: nothing here starts MPI. The file holds 64-bit little-endian numbers,
+names of 64 bytes and instructions; ``programs.c`` reads it in the order written here.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import BinaryIO
+
+import mpi4py
+
+mpi4py.rc.initialize = False
+mpi4py.rc.finalize = False
+
+from han.geometry import Geometry
+from han.program import Program
+from han.tasks.lower import geometries, lower, make_plan
+from han.tasks.signature import Signature
+from han.topology import Topology, virtual
+from han.tuning.choice import Choice, LevelChoice, level_choice
+
+MAGIC = 0x31474F5250
+MEMORY = 64 * 1024  # small channels: the rings of cells go round often
+CHANNELS = 8  # HAN_MAX_CHANNELS
+COLLECTIVES = {"bcast": 0, "reduce": 1, "allreduce": 2, "barrier": 3}  # enum han_coll
+OPS = {"": 0, "sum": 0, "max": 2}  # enum han_op
+DTYPES = {"": 4, "int64": 4, "float64": 11}  # enum han_dtype
+SMALL, MEDIUM, LARGE = 1, 450, 20011  # elements of 8 bytes: a line, a page, several rings
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call, as chosen; ranks may do it in place unless it is a bcast or barrier."""
+
+    signature: Signature
+    choice: Choice
+
+    @property
+    def name(self) -> str:
+        levels = " + ".join(level.describe() for level in self.choice.levels)
+        return f"{self.signature.describe()}: {levels}"
+
+
+@dataclass(frozen=True)
+class World:
+    """A machine, and what is run on it."""
+
+    name: str
+    topology: Topology
+    cases: tuple[Case, ...]
+
+
+# ---- calls ------------------------------------------------------------------------------------
+
+
+def call(collective: str, count: int = 0, root: int = 0, op: str = "sum") -> Signature:
+    """Make a signature; sums are of float64, maxima of int64."""
+    if collective == "barrier":
+        return Signature("barrier")
+    if collective == "bcast":
+        return Signature("bcast", 8 * count, root=root)
+    dtype = "float64" if op == "sum" else "int64"
+    return Signature(collective, count, 8, op, dtype, root=root)
+
+
+def everything(ranks: int, counts: tuple[int, ...]) -> Iterator[Signature]:
+    """Every collective, several sizes, the first and the last rank as the root."""
+    yield call("barrier")
+    for count, op in product(counts, ("sum", "max")):
+        yield call("allreduce", count, op=op)
+    for collective, count, root in product(("bcast", "reduce"), counts, (0, ranks - 1)):
+        yield call(collective, count, root)
+
+
+def shared_cases(ranks: int, levels: int = 1) -> Iterator[Case]:
+    """Everything through cells: each tree, in large and in small chunks and segments."""
+
+    def choice(part: LevelChoice, segment: int | None, schedule: str = "dataflow") -> Choice:
+        return Choice((part,) * levels, segment, schedule)
+
+    counts = (0, SMALL, MEDIUM, LARGE)
+    trees = [("flat", 4), ("kary", 2), ("knomial", 2), ("knomial", 3)]
+    for (tree, radix), signature in product(trees, everything(ranks, counts)):
+        yield Case(signature, choice(level_choice("sm", tree, radix=radix), None))
+    for chunk, cells, segment in ((512, 2, 24_000), (4096, 3, 4096), (8192, 8, 100_000)):
+        part = level_choice("sm", "knomial", radix=2, chunk=chunk, cells=cells)
+        for signature in everything(ranks, (MEDIUM, LARGE)):
+            yield Case(signature, choice(part, segment))
+    part = level_choice("sm", "flat", inline=0, chunk=4096)
+    for signature in everything(ranks, (SMALL, LARGE)):
+        yield Case(signature, choice(part, 30_000, "lockstep"))
+    if levels == 1:
+        yield from fused_cases(choice)
+
+
+def fused_cases(choice) -> Iterator[Case]:
+    """Allreduces that are one task: ``direct`` and ``split``."""
+    yield Case(call("barrier"), choice(level_choice("sm", "direct"), None))
+    for count, op in product((0, SMALL, 7, MEDIUM), ("sum", "max")):
+        yield Case(call("allreduce", count, op=op), choice(level_choice("sm", "direct"), None))
+    parts = [level_choice("sm", "split"), level_choice("sm", "split", chunk=1024)]
+    for part, count, segment in product(parts, (SMALL, MEDIUM, LARGE), (None, 17_000)):
+        yield Case(call("allreduce", count), choice(part, segment))
+
+
+def message_cases(ranks: int) -> Iterator[Case]:
+    """Everything through cells inside nodes and messages between them."""
+    inner = level_choice("sm", "knomial", radix=2, chunk=2048, cells=3)
+    outer = [
+        level_choice("adapt", "chain", segment=2048, window=2),
+        level_choice("adapt", "chain", radix=2, segment=10_000),
+        level_choice("adapt", "binomial", segment=4096, window=3),
+        level_choice("adapt", "binary", segment=1 << 20),
+        level_choice("adapt", "linear", segment=8192, window=1),
+    ]
+    for part, signature in product(outer, everything(ranks, (0, SMALL, LARGE))):
+        yield Case(signature, Choice((inner, part), 20_000))
+    for signature in everything(ranks, (MEDIUM, LARGE)):
+        yield Case(signature, Choice((inner, outer[2]), 50_000, "lockstep"))
+    doubling = level_choice("exchange", "recursive_doubling")
+    yield Case(call("barrier"), Choice((inner, doubling), None))
+    for count, op, segment in product((0, SMALL, MEDIUM, LARGE), ("sum", "max"), (None, 30_000)):
+        yield Case(call("allreduce", count, op=op), Choice((inner, doubling), segment))
+
+
+# ---- machines ---------------------------------------------------------------------------------
+
+
+def nodes(*domains: int) -> Topology:
+    """Two levels; ranks of different domains share no memory."""
+    return Topology(("node", "network"), ("s", "i"), (domains, (0,) * len(domains)), domains)
+
+
+def worlds() -> Iterator[World]:
+    """All that is written."""
+    for n in (2, 3, 5):
+        yield World(f"{n} ranks on one node", virtual(n), tuple(shared_cases(n)))
+    cases = tuple(shared_cases(4, levels=2))
+    yield World("2 sockets of 2 ranks", virtual(4, 2), cases)
+    for domains in ((0, 0, 1, 1), (0, 1, 0, 2, 1), (0, 1, 2)):
+        name = f"{len(domains)} ranks on nodes {domains}"
+        yield World(name, nodes(*domains), tuple(message_cases(len(domains))))
+
+
+# ---- the file ---------------------------------------------------------------------------------
+
+
+def put(file: BinaryIO, *numbers: int) -> None:
+    """Write numbers."""
+    file.write(struct.pack(f"<{len(numbers)}Q", *numbers))
+
+
+def put_name(file: BinaryIO, name: str) -> None:
+    """Write a name, cut or filled up."""
+    file.write(name.encode("ascii")[:63].ljust(64, b"\0"))
+
+
+def put_program(file: BinaryIO, program: Program) -> None:
+    """Write one rank's program."""
+    banks = [*program.banks, *[0] * CHANNELS][:CHANNELS]
+    put(file, program.requests, program.scratch, int(program.sync), *banks)
+    put(file, len(program.streams))
+    for stream in program.streams:
+        put(file, stream.start, stream.stop)
+    put(file, len(program.code))
+    file.write(program.code.tobytes())
+
+
+def put_case(file: BinaryIO, topology: Topology, case: Case) -> None:
+    """Write a call and the programs of all ranks."""
+    signature = case.signature
+    put_name(file, case.name)
+    put(file, COLLECTIVES[signature.collective], OPS[signature.op], DTYPES[signature.dtype])
+    put(file, signature.nbytes, signature.root)
+    plan = make_plan(topology, signature, case.choice, MEMORY)
+    for rank in range(topology.size):
+        put_program(file, lower(plan, rank))
+
+
+def put_channels(file: BinaryIO, topology: Topology) -> None:
+    """Write, for each channel and rank, whose memory it is and where things are in it."""
+    present = [
+        (level, geometry)
+        for level, geometry in enumerate(geometries(topology, MEMORY))
+        if geometry is not None
+    ]
+    put(file, len(present))
+    for (level, largest), rank in product(present, range(topology.size)):
+        ranks = topology.home(level, rank)
+        g = Geometry(len(ranks), largest.area * 2 * len(ranks))
+        put(file, ranks[0], len(ranks), ranks.index(rank), g.size)
+        put(file, g.flags, g.small, g.cells, g.small_bank, g.cells_bank)
+
+
+def main(path: str) -> None:
+    """Write everything."""
+    with Path(path).open("wb") as file:
+        machines = list(worlds())
+        put(file, MAGIC, len(machines))
+        for world in machines:
+            put_name(file, world.name)
+            put(file, world.topology.size)
+            put_channels(file, world.topology)
+            put(file, len(world.cases))
+            for case in world.cases:
+                put_case(file, world.topology, case)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

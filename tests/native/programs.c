@@ -1,0 +1,103 @@
+#include "programs.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static const uint64_t MAGIC = 0x31474f5250;
+
+static void *room(size_t n, size_t size)
+{
+    void *p = calloc(n + 1, size);
+    if (!p)
+        abort();
+    return p;
+}
+
+static void read_bytes(FILE *f, void *into, size_t n)
+{
+    if (n && fread(into, 1, n, f) != n) {
+        printf("FAILED: the file of programs is too short\n");
+        exit(1);
+    }
+}
+
+static uint64_t number(FILE *f)
+{
+    uint64_t n;
+    read_bytes(f, &n, sizeof n);
+    return n;
+}
+
+static uint64_t at_most(uint64_t n, uint64_t most)
+{
+    if (n > most) {
+        printf("FAILED: the file of programs holds %llu where at most %llu can be\n",
+               (unsigned long long)n, (unsigned long long)most);
+        exit(1);
+    }
+    return n;
+}
+
+static void read_program(FILE *f, program *p)
+{
+    p->requests = number(f);
+    p->scratch = number(f);
+    p->sync = number(f);
+    read_bytes(f, p->banks, sizeof p->banks);
+    p->n_streams = at_most(number(f), HAN_MAX_STREAMS);
+    for (uint64_t s = 0; s < p->n_streams; s++) {
+        p->streams[s].start = (uint32_t)number(f);
+        p->streams[s].stop = (uint32_t)number(f);
+    }
+    p->n_code = number(f);
+    han_instr *code = room(p->n_code, sizeof *code);
+    read_bytes(f, code, p->n_code * sizeof *code);
+    p->code = code;
+}
+
+static void read_case(FILE *f, const world *w, test_case *c)
+{
+    read_bytes(f, c->name, sizeof c->name);
+    read_bytes(f, &c->collective, 5 * sizeof(uint64_t));
+    for (uint64_t r = 0; r < w->ranks; r++)
+        read_program(f, &c->programs[r]);
+}
+
+static void read_world(FILE *f, world *w)
+{
+    read_bytes(f, w->name, sizeof w->name);
+    w->ranks = at_most(number(f), MAX_RANKS);
+    w->n_channels = at_most(number(f), HAN_MAX_CHANNELS);
+    for (uint64_t c = 0; c < w->n_channels; c++)
+        read_bytes(f, w->places[c], w->ranks * sizeof(place));
+    w->n_cases = number(f);
+    w->cases = room(w->n_cases, sizeof *w->cases);
+    for (uint64_t c = 0; c < w->n_cases; c++)
+        read_case(f, w, &w->cases[c]);
+}
+
+world *programs_read(const char *path, uint64_t *n_worlds)
+{
+    FILE *f = fopen(path, "rb");
+    if (!f || number(f) != MAGIC) {
+        printf("FAILED: %s is no file of programs\n", path);
+        exit(1);
+    }
+    *n_worlds = number(f);
+    world *worlds = room(*n_worlds, sizeof *worlds);
+    for (uint64_t w = 0; w < *n_worlds; w++)
+        read_world(f, &worlds[w]);
+    fclose(f);
+    return worlds;
+}
+
+void programs_free(world *worlds, uint64_t n_worlds)
+{
+    for (uint64_t w = 0; w < n_worlds; w++) {
+        for (uint64_t c = 0; c < worlds[w].n_cases; c++)
+            for (uint64_t r = 0; r < worlds[w].ranks; r++)
+                free((void *)(uintptr_t)worlds[w].cases[c].programs[r].code);
+        free(worlds[w].cases);
+    }
+    free(worlds);
+}

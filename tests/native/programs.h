@@ -1,0 +1,40 @@
+/* The file that dump_programs.py writes, in memory. */
+#ifndef PROGRAMS_H
+#define PROGRAMS_H
+
+#include <stdint.h>
+
+#include "engine.h"
+
+enum { MAX_RANKS = 8 };
+
+typedef struct {
+    uint64_t requests, scratch, sync, banks[HAN_MAX_CHANNELS];
+    uint64_t n_streams, n_code;
+    han_stream streams[HAN_MAX_STREAMS];
+    const han_instr *code;
+} program;
+
+typedef struct {
+    char name[64];
+    uint64_t collective, op, dtype, nbytes, root;
+    program programs[MAX_RANKS];
+} test_case;
+
+typedef struct {
+    uint64_t owner, size, me, bytes; /* whose memory it is, who is in it, bytes of it all */
+    uint64_t flags, small, cells, small_bank, cells_bank;
+} place;
+
+typedef struct {
+    char name[64];
+    uint64_t ranks, n_channels, n_cases;
+    place places[HAN_MAX_CHANNELS][MAX_RANKS];
+    test_case *cases;
+} world;
+
+/* Both exit with a message when something is wrong. */
+world *programs_read(const char *path, uint64_t *n_worlds);
+void programs_free(world *, uint64_t n_worlds);
+
+#endif

@@ -1,0 +1,124 @@
+"""What hypothesis draws: topologies, choices and the data of a call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import strategies as st
+
+from han.submodules.registry import registered
+from han.tasks.signature import Signature
+from han.topology import Topology
+from han.tuning.choice import Choice, LevelChoice
+from han.tuning.heuristics import Machine, choose
+from han.tuning.rules import RuleTable
+
+KiB = 1024
+SYMBOLS = "snxyz"
+PARTS = tuple(
+    (name, algorithm)
+    for name, part in registered().items()
+    if name != "null"
+    for algorithm in part.algorithms
+)
+VALUES = {
+    "radix": st.integers(2, 5),
+    "cells": st.integers(2, 5),
+    "chunk": st.sampled_from([64, 256, 1000, 4 * KiB, 64 * KiB]),
+    "segment": st.sampled_from([8, 100, 1000, 4 * KiB, 64 * KiB]),
+    "window": st.integers(1, 6),
+    "inline": st.booleans(),
+}
+
+
+def topology_of(domains: list[list[int]], shared_to: int) -> Topology:
+    """Make a topology; the groups of level `shared_to` share memory (-1: nobody does)."""
+    size, depth = len(domains[0]), len(domains)
+    memory = tuple(range(size)) if shared_to < 0 else tuple(domains[shared_to])
+    names = (*(f"level{k}" for k in range(depth - 1)), "network")
+    symbols = (*SYMBOLS[: depth - 1], "i")
+    return Topology(names, symbols, tuple(tuple(d) for d in domains), memory)
+
+
+@st.composite
+def topologies(draw: st.DrawFn, sizes: st.SearchStrategy[int]) -> Topology:
+    """Draw nested groups, uneven and interleaved, of 1 to 4 levels."""
+    size = draw(sizes)
+    depth = draw(st.integers(1, 4))
+    domains = [[0] * size]
+    for _ in range(depth - 1):
+        width = draw(st.integers(1, 4))
+        own = draw(st.lists(st.integers(0, width - 1), min_size=size, max_size=size))
+        if draw(st.booleans()):
+            own.sort()
+        ids: dict[tuple[int, int], int] = {}
+        outer = domains[0]
+        domains.insert(0, [ids.setdefault(k, len(ids)) for k in zip(outer, own, strict=True)])
+    return topology_of(domains, draw(st.integers(-1, depth - 1)))
+
+
+@st.composite
+def level_choices(draw: st.DrawFn) -> LevelChoice:
+    """Draw a submodule, an algorithm and some parameters."""
+    name, algorithm = draw(st.sampled_from(PARTS))
+    known = sorted(registered()[name].parameters)
+    given = draw(st.sets(st.sampled_from(known))) if known else set()
+    parameters = tuple((key, draw(VALUES[key])) for key in sorted(given) if key in VALUES)
+    return LevelChoice(name, algorithm, parameters)
+
+
+@st.composite
+def choices(draw: st.DrawFn, topology: Topology, signature: Signature) -> Choice:
+    """Draw a choice that serves: what a level objects to is left as built in."""
+    table = RuleTable(None, topology, Machine(draw(st.booleans())))
+    segment = draw(st.sampled_from([None, 8, 100, 1000, 4 * KiB, 100 * KiB]))
+    choice = replace(
+        choose(signature, topology, table.machine),
+        segment=segment,
+        schedule=draw(st.sampled_from(["dataflow", "lockstep"])),
+    )
+    for level in range(topology.depth):
+        levels = list(choice.levels)
+        levels[level] = draw(level_choices())
+        other = replace(choice, levels=tuple(levels))
+        if table.objection(signature, other) is None:
+            choice = other
+    return choice
+
+
+def add(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Add 64-bit whole numbers that lie in bytes."""
+    return (a.view(np.uint64) + b.view(np.uint64)).view(np.uint8)
+
+
+def multiply(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Multiply 2 x 2 matrices of 64-bit whole numbers: exact, and not commutative."""
+    x, y = (m.view(np.uint64).reshape(-1, 2, 2) for m in (a, b))
+    return np.ascontiguousarray(x @ y).reshape(-1).view(np.uint8)
+
+
+OPERATIONS: dict[str, tuple[int, Callable[[np.ndarray, np.ndarray], np.ndarray]]] = {
+    "sum": (8, add),
+    "matrix product": (32, multiply),
+}
+
+
+@st.composite
+def signatures(draw: st.DrawFn, size: int, most: int = 6000) -> Signature:
+    """Draw a call of at most about `most` bytes."""
+    collective = draw(st.sampled_from(["bcast", "reduce", "allreduce", "barrier"]))
+    root = draw(st.integers(0, size - 1))
+    nbytes = draw(st.one_of(st.sampled_from([0, 8, 56, 64, 4096, 4104]), st.integers(0, most)))
+    if collective == "barrier":
+        return Signature(collective)
+    if collective == "bcast":
+        return Signature(collective, nbytes, root=root)
+    op = draw(st.sampled_from(list(OPERATIONS)))
+    element = OPERATIONS[op][0]
+    commutes = op == "sum"
+    return Signature(
+        collective, nbytes // element, element, op, "uint64", commutes, commutes,
+        root if collective == "reduce" else 0,
+    )  # fmt: skip

@@ -1,0 +1,321 @@
+"""The pure planner: topologies, graphs, trees, pieces, lowering; and what Programs compute."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from interpreter import Deadlock, Interpreter, Run
+from strategies import OPERATIONS, choices, signatures, topologies, topology_of
+
+from han.errors import ConfigError
+from han.program import Area, Base, Code
+from han.submodules.pieces import cut
+from han.submodules.trees import SHAPES, place
+from han.tasks.builders import build
+from han.tasks.lower import active_levels, lower, make_plan
+from han.tasks.signature import Signature
+from han.tasks.tree import segments
+from han.topology import Group, Topology, virtual
+from han.tuning.choice import Choice, level_choice
+
+MEMORY = 1 << 20
+quick = settings(deadline=None, max_examples=100, derandomize=True, database=None)
+thorough = settings(
+    quick, max_examples=400, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+any_topology = topologies(st.integers(1, 16))
+
+
+# ---- topologies ---------------------------------------------------------------------------------
+
+
+@quick
+@given(any_topology, st.data())
+def test_every_rank_talks_up_to_the_level_where_another_speaks_for_it(topology, data):
+    root = data.draw(st.integers(0, topology.size - 1))
+    for level in range(topology.depth):
+        talkers = Counter()
+        for rank in range(topology.size):
+            group = topology.group(level, rank, root)
+            if group is None:
+                assert topology.leader(level - 1, rank, root) != rank
+                continue
+            talkers[rank] += 1
+            assert group.ranks[group.me] == rank
+            assert set(group.ranks) <= set(topology.domain(level, rank))
+            assert [topology.home(level, rank)[s] for s in group.slots] == list(group.ranks)
+            peers = {topology.group(level, r, root).ranks for r in group.ranks}
+            assert peers == {group.ranks}
+            assert group.ranks[group.root] == topology.leader(level, rank, root)
+        below = topology.domains[level - 1] if level else range(topology.size)
+        assert len(talkers) == len(set(below))
+    assert root in topology.group(topology.depth - 1, root, root).ranks
+
+
+@quick
+@given(any_topology, st.data())
+def test_the_root_leads_every_group_that_it_is_in(topology, data):
+    root = data.draw(st.integers(0, topology.size - 1))
+    assert all(topology.leader(k, root, root) == root for k in range(topology.depth))
+    for level in range(topology.depth):
+        for rank in range(topology.size):
+            leader = topology.leader(level, rank, root)
+            assert leader in topology.domain(level, rank)
+
+
+@quick
+@given(any_topology)
+def test_ordered_topologies_have_groups_of_consecutive_ranks(topology):
+    ordered = topology.ordered()
+    assert ordered.homes == topology.homes
+    assert ordered.shared == topology.shared
+    for level in range(ordered.depth):
+        for rank in range(ordered.size):
+            domain = ordered.domain(level, rank)
+            assert domain == tuple(range(domain[0], domain[-1] + 1))
+            assert set(domain) <= set(topology.domain(level, rank))
+    assert ordered.ordered() == ordered
+
+
+def test_groups_that_cut_through_inner_ones_are_refused():
+    with pytest.raises(ConfigError, match="cut through"):
+        Topology(("a", "b", "c"), ("a", "b", "c"), ((0, 0), (0, 1), (0, 0)), (0, 0))
+    with pytest.raises(ConfigError, match="must hold all ranks"):
+        Topology(("a",), ("a",), ((0, 1),), (0, 0))
+
+
+@quick
+@given(any_topology)
+def test_active_levels_are_those_with_company(topology):
+    active = active_levels(topology)
+    for level in range(topology.depth):
+        sizes = [g.size for r in range(topology.size) if (g := topology.group(level, r, 0))]
+        assert (level in active) == (max(sizes) > 1)
+
+
+# ---- graphs -------------------------------------------------------------------------------------
+
+
+def stage_names(collective, segment_count, levels=(0, 1), symbols="si", fused=False):
+    signature = Signature(collective, segment_count, 8)
+    return build(signature, levels, symbols, 8, fused).stage_names()
+
+
+@pytest.mark.parametrize("u", [1, 2, 3, 4, 7])
+def test_stages_are_the_composite_tasks_of_the_paper(u):
+    assert stage_names("bcast", u) == ["ib", *["sbib"] * (u - 1), "sb"]
+    assert stage_names("reduce", u) == ["sr", *["irsr"] * (u - 1), "ir"]
+    if u >= 4:
+        begin, end = ["sr", "irsr", "ibirsr"], ["sbibir", "sbib", "sb"]
+        assert stage_names("allreduce", u) == [*begin, *["sbibirsr"] * (u - 3), *end]
+
+
+def test_stages_of_short_messages_and_of_one_and_three_levels():
+    assert stage_names("allreduce", 1) == ["sr", "ir", "ib", "sb"]
+    assert stage_names("allreduce", 2) == ["sr", "irsr", "ibir", "sbib", "sb"]
+    assert stage_names("allreduce", 3) == ["sr", "irsr", "ibirsr", "sbibir", "sbib", "sb"]
+    assert stage_names("allreduce", 3, fused=True) == ["sr", "iasr", "sbiasr", "sbia", "sb"]
+    assert stage_names("bcast", 2, (1,)) == ["ib", "ib"]
+    assert stage_names("bcast", 2, (0, 1, 2), "sni") == ["ib", "nbib", "sbnb", "sb"]
+    assert stage_names("barrier", 0) == ["sr", "ir", "ib", "sb"]
+    assert stage_names("bcast", 3, ()) == []
+
+
+@quick
+@given(st.integers(0, 300), st.integers(1, 40), st.one_of(st.none(), st.integers(1, 500)))
+def test_segments_and_pieces_cover_the_message_in_whole_elements(count, element, size):
+    signature = Signature("allreduce", count, element)
+    parts = segments(signature, size)
+    assert [a for a, _ in parts] == [0, *(b for _, b in parts[:-1])]
+    assert parts[-1][1] == signature.nbytes
+    assert all(b % element == 0 for _, b in parts)
+    tasks = build(signature, (0,), "i", size, True).streams()["allreduce", 0]
+    pieces = cut(tuple(tasks), 64, element)
+    assert [p.index for p in pieces] == list(range(len(pieces)))
+    assert [p.start for p in pieces] == [0, *(p.stop for p in pieces[:-1])]
+    assert pieces[-1].stop == signature.nbytes
+    assert all(p.nbytes % element == 0 and p.nbytes <= max(64, element) for p in pieces)
+    assert sum(p.first for p in pieces) == sum(p.last for p in pieces) == len(tasks)
+
+
+# ---- trees --------------------------------------------------------------------------------------
+
+
+def places(n, root, shape, radix):
+    groups = [Group(0, tuple(range(n)), tuple(range(n)), root, me) for me in range(n)]
+    return [place(g, shape, radix) for g in groups]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("radix", [1, 2, 3, 4, 5, 8, 16])
+def test_trees_reach_every_member_exactly_once(shape, radix):
+    if shape == "knomial" and radix == 1:
+        pytest.skip("a k-nomial tree needs a radix of at least 2")
+    for n in range(1, 41):
+        for root in {0, n // 2, n - 1}:
+            tree = places(n, root, shape, radix)
+            children = [c for p in tree for c in p.children]
+            assert sorted(children) == sorted(set(range(n)) - {root})
+            assert all(tree[c].parent == v for v, p in enumerate(tree) for c in p.children)
+            assert tree[root].parent is None
+            assert all(depth(tree, v) <= n for v in range(n))
+
+
+def depth(tree, v):
+    steps = 0
+    while (parent := tree[v].parent) is not None:
+        v, steps = parent, steps + 1
+        assert steps <= len(tree), "a circle"
+    return steps
+
+
+@pytest.mark.parametrize("shape", [name for name, shape in SHAPES.items() if shape.keeps_order])
+@pytest.mark.parametrize("radix", [2, 3, 4, 5])
+def test_trees_that_keep_order_combine_consecutive_members(shape, radix):
+    for n in range(1, 41):
+        tree = places(n, 0, shape, radix)
+
+        def combined(v, tree=tree):
+            return [v, *(x for c in tree[v].children for x in combined(c))]
+
+        assert combined(0) == list(range(n))
+
+
+# ---- lowering -----------------------------------------------------------------------------------
+
+
+@st.composite
+def plans(draw, most=6000):
+    topology = draw(any_topology)
+    signature = draw(signatures(topology.size, most))
+    return make_plan(topology, signature, draw(choices(topology, signature)), MEMORY)
+
+
+@quick
+@given(plans())
+def test_sends_and_receives_pair_up(plan):
+    sent, received = defaultdict(list), defaultdict(list)
+    for rank in range(plan.topology.size):
+        for row in lower(plan, rank).code:
+            peer, tag = int(row["peer"]), int(row["stream"])
+            if row["code"] == Code.ISEND:
+                sent[rank, peer, tag].append(int(row["n"]))
+            elif row["code"] == Code.IRECV:
+                received[peer, rank, tag].append(int(row["n"]))
+    assert sent == received
+
+
+@quick
+@given(plans())
+def test_ranks_write_only_into_their_own_part_of_a_channel(plan):
+    levels = [k for k, g in enumerate(plan.geometries) if g]
+    element = plan.signature.element
+    for rank in range(plan.topology.size):
+        program = lower(plan, rank)
+        for row in program.code:
+            code = row["code"]
+            if code not in (Code.COPY, Code.REDUCE, Code.REDUCE2, Code.POST, Code.IRECV):
+                continue
+            size = int(row["n"]) * (element if code in (Code.REDUCE, Code.REDUCE2) else 1)
+            targets = (0, 3) if code == Code.REDUCE2 else (0,)
+            for k in targets:
+                base, offset = int(row["base"][k]), int(row["off"][k])
+                if base < Base.CHANNEL:
+                    continue
+                channel, area = divmod(base - Base.CHANNEL, len(Area))
+                geometry = plan.geometries[levels[channel]]
+                slot = plan.topology.home(levels[channel], rank).index(rank)
+                start, room = {
+                    Area.FLAGS: (geometry.flag_at(slot, 0), geometry.flag_at(1, 0)),
+                    Area.SMALL: (geometry.small_at(slot), geometry.small_at(1)),
+                    Area.CELLS: (geometry.area_at(slot), geometry.area),
+                }[Area(area)]
+                size = 8 if code == Code.POST else size
+                assert start <= offset
+                assert offset + size <= start + room
+                assert area == Area.FLAGS or program.banks[channel] > 0
+
+
+# ---- what programs compute ----------------------------------------------------------------------
+
+
+def data_of(signature, rank):
+    generator = np.random.default_rng(rank)
+    return generator.integers(0, 256, signature.nbytes, np.uint8)
+
+
+def make_run(plan, in_place):
+    """Return a run and, for each rank, what it must receive (None: nothing)."""
+    signature, size = plan.signature, plan.topology.size
+    send = [data_of(signature, r) for r in range(size)]
+    recv = [np.full(signature.nbytes, 0x5A, np.uint8) for _ in range(size)]
+    if signature.collective == "barrier":
+        return Run(plan, send, recv), [None] * size
+    if signature.collective == "bcast":
+        recv[signature.root] = send[signature.root].copy()
+        return Run(plan, send, recv), [send[signature.root]] * size
+    combine = OPERATIONS[signature.op][1]
+    total = send[0]
+    for operand in send[1:]:
+        total = combine(total, operand)
+    wanted = [
+        total if signature.collective == "allreduce" or r == signature.root else None
+        for r in range(size)
+    ]
+    if in_place:
+        send = [s if w is None else s.copy() for s, w in zip(send, wanted, strict=True)]
+        recv = [v if w is None else s for v, s, w in zip(recv, send, wanted, strict=True)]
+    return Run(plan, send, recv, combine), wanted
+
+
+def check(runs, seed):
+    before = [[s.copy() for s in run.send] for run, _ in runs]
+    Interpreter([run for run, _ in runs], seed).run()
+    for (run, wanted), sent in zip(runs, before, strict=True):
+        for rank, expected in enumerate(wanted):
+            if expected is not None:
+                np.testing.assert_array_equal(run.recv[rank], expected, f"rank {rank}")
+            if run.recv[rank] is not run.send[rank]:
+                np.testing.assert_array_equal(run.send[rank], sent[rank], f"send of {rank}")
+
+
+@thorough
+@given(plans(), st.booleans(), st.integers(0, 1 << 30))
+def test_programs_compute_the_collective_in_any_interleaving(plan, in_place, seed):
+    check([make_run(plan, in_place)], seed)
+
+
+@settings(thorough, max_examples=60)
+@given(st.data(), st.integers(0, 1 << 30))
+def test_collectives_run_back_to_back(data, seed):
+    topology = data.draw(topologies(st.integers(2, 8)))
+    runs = []
+    for _ in range(data.draw(st.integers(2, 6))):
+        signature = data.draw(signatures(topology.size, 2000))
+        plan = make_plan(topology, signature, data.draw(choices(topology, signature)), MEMORY)
+        runs.append(make_run(plan, data.draw(st.booleans())))
+    runs += runs[:1] * 0 + [make_run(r.plan, False) for r, _ in runs for _ in range(2)]
+    check(runs, seed)
+
+
+def test_the_interpreter_finds_a_deadlock():
+    topology = topology_of([[0, 0]], 0)
+    choice = Choice((level_choice("sm", "flat"),))
+    plan = make_plan(topology, Signature("bcast", 5000), choice, MEMORY)
+    run, _ = make_run(plan, False)
+    code = run.programs[0].code
+    code["code"][code["code"] == Code.POST] = Code.COPY  # the root never says that it is there
+    code["n"][code["code"] == Code.COPY] = 0
+    with pytest.raises(Deadlock, match="rank 1 .*WAIT"):
+        Interpreter([run]).run()
+
+
+def test_a_rank_lowers_only_its_own_operations():
+    topology = virtual(4096, 16)
+    choice = Choice((level_choice("sm", "knomial"), level_choice("adapt", "binomial")), 1 << 16)
+    plan = make_plan(topology, Signature("bcast", 1 << 20), choice, 1 << 24)
+    assert max(len(lower(plan, r).code) for r in (0, 1, 17, 2048, 4095)) < 2000
