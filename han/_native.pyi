@@ -5,7 +5,6 @@ MAX_STREAMS: int
 EPOCH_TAGS: int
 MAX_CHANNELS: int
 SMALL_BANKS: int
-CELL_BANKS: int
 
 def isa() -> str: ...
 def has_kernel(op: int, dtype: int) -> bool: ...
@@ -31,7 +30,8 @@ class Engine:
         code: bytes,
         streams: tuple[tuple[int, int], ...],
         requests: int,
-        banks: bytes,
+        footprint: tuple[int, ...],
+        writes: bytes,
         sync: bool,
         quick: bool,
         signature: int,

@@ -51,7 +51,7 @@ class Channel:
         g = self.geometry
         return (
             self.memory, len(self.ranks), self.me, 0, g.flags, g.small, g.cells, g.small_bank,
-            g.cells_bank,
+            g.ring,
         )  # fmt: skip
 
     def introduce(self) -> None:
@@ -91,7 +91,7 @@ def open_channels(comm: MPI.Intracomm, topology: Topology, memory: int) -> list[
         if geometry is None:
             continue
         ranks = topology.home(level, rank)
-        geometry = Geometry(len(ranks), geometry.area * 2 * len(ranks))
+        geometry = Geometry(len(ranks), geometry.ring * len(ranks))
         try:
             mapped = _join(comm, ranks, geometry.size)
         except OSError as error:

@@ -43,6 +43,7 @@ class Comm(MPI.Intracomm):
     _state: State | None = None
 
     def __new__(cls, comm: MPI.Comm | None = None, config: Any = None) -> Comm:
+        """Stand for `comm`; None makes a null communicator."""
         if comm is not None and not isinstance(comm, MPI.Intracomm):
             raise ArgumentTypeError(f"han.Comm takes an MPI.Intracomm, not {type(comm).__name__}")
         self = super().__new__(cls, comm)
@@ -85,33 +86,33 @@ class Comm(MPI.Intracomm):
 
     # ---- nonblocking ------------------------------------------------------------------------
 
-    def Ibarrier(self) -> Request:
+    def Ibarrier(self) -> Request:  # type: ignore[override]
         """Start a barrier."""
         return self._han.start(message.barrier)
 
-    def Ibcast(self, buf: Any, root: int = 0) -> Request:
+    def Ibcast(self, buf: Any, root: int = 0) -> Request:  # type: ignore[override]
         """Start a broadcast."""
         return self._han.start(message.bcast, buf, root)
 
-    def Ireduce(self, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM, root: int = 0) -> Request:
+    def Ireduce(self, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM, root: int = 0) -> Request:  # type: ignore[override]
         """Start a reduce."""
         return self._han.start(message.reduce, sendbuf, recvbuf, op, root)
 
-    def Iallreduce(self, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM) -> Request:
+    def Iallreduce(self, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM) -> Request:  # type: ignore[override]
         """Start an allreduce."""
         return self._han.start(message.allreduce, sendbuf, recvbuf, op)
 
     # ---- persistent -------------------------------------------------------------------------
 
-    def Barrier_init(self, info: MPI.Info = MPI.INFO_NULL) -> Request:
+    def Barrier_init(self, info: MPI.Info = MPI.INFO_NULL) -> Request:  # type: ignore[override]
         """Make a barrier that can be started again and again."""
         return self._han.init(message.barrier)
 
-    def Bcast_init(self, buf: Any, root: int = 0, info: MPI.Info = MPI.INFO_NULL) -> Request:
+    def Bcast_init(self, buf: Any, root: int = 0, info: MPI.Info = MPI.INFO_NULL) -> Request:  # type: ignore[override]
         """Make a broadcast that can be started again and again."""
         return self._han.init(message.bcast, buf, root)
 
-    def Reduce_init(
+    def Reduce_init(  # type: ignore[override]
         self,
         sendbuf: Any,
         recvbuf: Any,
@@ -122,7 +123,7 @@ class Comm(MPI.Intracomm):
         """Make a reduce that can be started again and again."""
         return self._han.init(message.reduce, sendbuf, recvbuf, op, root)
 
-    def Allreduce_init(
+    def Allreduce_init(  # type: ignore[override]
         self,
         sendbuf: Any,
         recvbuf: Any,

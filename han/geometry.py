@@ -11,9 +11,8 @@ FLAGS = 8  # flags a rank, one cache line each
 SMALL = PAGE + LINE  # a rank's small slot: a flag's line and a page of data
 INLINE = LINE - 8  # data that fits beside the flag
 SMALL_BANKS = 8
-CELL_BANKS = 2
-AREA_MIN = 64 * 1024  # bytes of cells that a rank has at least, in one bank
-AREA_MAX = 4 * 1024 * 1024  # and at most
+RING_MIN = 128 * 1024  # bytes of cells that a rank has at least
+RING_MAX = 4 * 1024 * 1024  # and at most
 
 
 def _pages(nbytes: int) -> int:
@@ -24,7 +23,9 @@ def _pages(nbytes: int) -> int:
 class Geometry:
     """Layout of a channel of `ranks` ranks within about `memory` bytes.
 
-    Areas, in order: control records, flags, small slots (8 banks), cells (2 banks).
+    Areas, in order: control records, flags, small slots (8 banks), a ring of cells a rank.
+    Every run takes the next part of the rings, so that it seldom has to wait for readers of
+    an earlier one, and writes lines that have long left the readers' caches.
     """
 
     ranks: int
@@ -51,20 +52,19 @@ class Geometry:
         return self.small + _pages(SMALL_BANKS * self.small_bank)
 
     @property
-    def area(self) -> int:
-        """Bytes of cells that each rank has in one bank."""
-        each = self.memory // (CELL_BANKS * self.ranks)
-        return max(AREA_MIN, min(AREA_MAX, each // PAGE * PAGE))
+    def ring(self) -> int:
+        """Bytes of cells that each rank has."""
+        return max(RING_MIN, min(RING_MAX, self.memory // self.ranks // PAGE * PAGE))
 
     @property
-    def cells_bank(self) -> int:
-        """Bytes of one bank of cells."""
-        return self.ranks * self.area
+    def area(self) -> int:
+        """Bytes of a rank's ring that one run may use: half, so that the next one can begin."""
+        return self.ring // 2
 
     @property
     def size(self) -> int:
         """Bytes of the whole channel."""
-        return self.cells + CELL_BANKS * self.cells_bank
+        return self.cells + self.ranks * self.ring
 
     def flag_at(self, slot: int, flag: int) -> int:
         """Offset of a rank's flag in the flags area."""
@@ -75,5 +75,5 @@ class Geometry:
         return slot * SMALL
 
     def area_at(self, slot: int) -> int:
-        """Offset of a rank's cells in a bank of cells."""
-        return slot * self.area
+        """Offset of a rank's cells from where the run's part of the first ring begins."""
+        return slot * self.ring

@@ -101,8 +101,9 @@ class StreamInfo:
 class Program:
     """What one rank does.
 
-    ``banks[c]`` says which region of channel c this rank writes (how many banks that has, 0
-    for none); ``sync`` that finishing implies that every rank has entered; ``comms`` lists the
+    ``footprint[c]`` is what the run takes of every rank's ring in channel c, the same on all
+    ranks; ``writes[c]`` which areas of it this rank writes (1: small slots, 2: cells); ``sync``
+    says that finishing implies that every rank has entered; ``comms`` lists the
     members of the communicators that ``COLL`` operations use.
     """
 
@@ -113,7 +114,8 @@ class Program:
     requests: int
     scratch: int
     operand: int
-    banks: tuple[int, ...]
+    footprint: tuple[int, ...]
+    writes: tuple[int, ...]
     sync: bool
     comms: tuple[tuple[int, ...], ...]
 

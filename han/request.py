@@ -55,7 +55,8 @@ class Request(_native.Request):
     @classmethod
     def Testall(cls, requests: Sequence[Any]) -> bool:
         """Make progress on all requests; return whether all are complete."""
-        return all([request.Test() for request in requests])
+        done = [request.Test() for request in requests]  # each gets its step
+        return all(done)
 
     @classmethod
     def Waitany(cls, requests: Sequence[Any]) -> int:

@@ -171,7 +171,7 @@ class State:
         """Make a plan that does nothing: a call that failed takes its turn all the same."""
         empty = Program(
             self.rank, np.zeros(0, INSTRUCTION), (), (), 0, 0, 0,
-            (0,) * len(self.channels), False, (),
+            (0,) * len(self.channels), (0,) * len(self.channels), False, (),
         )  # fmt: skip
         return native_plan(self.engine, empty, Message(Signature("barrier")), (), None)
 

@@ -14,7 +14,7 @@ from han.submodules.base import Algorithm, Parameter, Question, order_kept
 from han.submodules.pieces import Piece, cut
 from han.submodules.trees import Place, place
 from han.tasks.graph import Task
-from han.tasks.lower import Context, Stream
+from han.tasks.lower import Context, Plan, Stream
 
 SEGMENT = 32 * 1024
 WINDOW = 8
@@ -56,6 +56,10 @@ class Adapt:
         if question.signature.element > MOST:
             return f"elements of more than {MOST} bytes"
         return order_kept(question, self.algorithms[choice.algorithm])
+
+    def footprint(self, plan: Plan, level: int) -> int:
+        """Return 0: no cells."""
+        return 0
 
     def lower(self, context: Context) -> None:
         """Emit this rank's operations."""

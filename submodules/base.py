@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from han.tasks.lower import Context
+from han.tasks.lower import Context, Plan
 from han.tasks.signature import Signature
 from han.topology import Topology
 from han.tuning.choice import LevelChoice
@@ -68,6 +68,9 @@ class Submodule(Protocol):
 
     def supports(self, question: Question) -> str | None:
         """Return None, or the reason why it cannot serve."""
+
+    def footprint(self, plan: Plan, level: int) -> int:
+        """Return how many bytes of each rank's ring of cells a run takes, alike on all ranks."""
 
     def lower(self, context: Context) -> None:
         """Emit this rank's operations for the context's tasks."""

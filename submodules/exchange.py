@@ -11,7 +11,7 @@ from __future__ import annotations
 from han.program import Ref
 from han.submodules.base import Algorithm, Parameter, Question, order_kept
 from han.tasks.graph import Task
-from han.tasks.lower import Context
+from han.tasks.lower import Context, Plan
 
 MOST = 1 << 30
 
@@ -31,6 +31,10 @@ class Exchange:
         if question.signature.nbytes > MOST:
             return f"whole messages of more than {MOST} bytes"
         return order_kept(question, self.algorithms[question.choice.algorithm])
+
+    def footprint(self, plan: Plan, level: int) -> int:
+        """Return 0: no cells."""
+        return 0
 
     def lower(self, context: Context) -> None:
         """Emit this rank's operations."""

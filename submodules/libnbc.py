@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from han.program import Coll, Ref
 from han.submodules.base import Algorithm, Parameter, Question
-from han.tasks.lower import NOWHERE, Context
+from han.tasks.lower import Context, NOWHERE, Plan
 
 KIND = {"bcast": Coll.BCAST, "reduce": Coll.REDUCE, "allreduce": Coll.ALLREDUCE}
 MOST = (1 << 31) - 1
@@ -37,6 +37,10 @@ class Libnbc:
     def supports(self, question: Question) -> str | None:
         """Return None, or the reason why it cannot serve."""
         return native_reason(question)
+
+    def footprint(self, plan: Plan, level: int) -> int:
+        """Return 0: no cells."""
+        return 0
 
     def lower(self, context: Context) -> None:
         """Emit this rank's operations: start each segment's collective, wait in order."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from han.submodules.base import Algorithm, Parameter, Question
 from han.submodules.libnbc import native_reason, start
-from han.tasks.lower import Context
+from han.tasks.lower import Context, Plan
 
 
 class Mpi:
@@ -23,6 +23,10 @@ class Mpi:
         if question.topology.depth > 1 and not question.lockstep:
             return "blocking collectives on several levels need schedule: lockstep"
         return native_reason(question)
+
+    def footprint(self, plan: Plan, level: int) -> int:
+        """Return 0: no cells."""
+        return 0
 
     def lower(self, context: Context) -> None:
         """Emit this rank's operations."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from han.submodules.base import Algorithm, Parameter, Question
-from han.tasks.lower import Context
+from han.tasks.lower import Context, Plan
 
 
 class Null:
@@ -20,6 +20,10 @@ class Null:
     def supports(self, question: Question) -> str | None:
         """Return None: nothing can always be done."""
         return None
+
+    def footprint(self, plan: Plan, level: int) -> int:
+        """Return 0: no cells."""
+        return 0
 
     def lower(self, context: Context) -> None:
         """Emit nothing."""

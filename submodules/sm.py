@@ -16,42 +16,34 @@ from dataclasses import dataclass
 from han.geometry import INLINE, LINE, PAGE
 from han.program import Ref
 from han.submodules.base import Algorithm, Parameter, Question, order_kept
+from han.submodules.cells import Ring, Shares, footprint, is_small
 from han.submodules.pieces import Piece, cut
 from han.submodules.trees import Place, place
-from han.tasks.lower import Context
+from han.tasks.lower import Context, Plan
 
 GATHERED, TAKEN, RELEASED, READ, COPIED, COMBINED = range(6)  # flags of a rank
-CHUNK = 64 * 1024
-CELLS = 4
 
 
 @dataclass(frozen=True)
 class Cells:
-    """Where pieces go: a rank's flag and its cell for a piece."""
+    """Flags and cells of a gather's or a release's members, as one of them addresses them."""
 
     context: Context
-    cells: int
-    chunk: int
+    ring: Ring
     small: bool
 
     @classmethod
     def of(cls, context: Context) -> Cells:
-        """Fit the asked number of cells and their size into what the channel has."""
-        builder, group = context.builder, context.group
-        element = builder.signature.element
-        area = builder.geometry(group.level).area
-        cells = context.choice.get("cells", CELLS)
-        chunk = min(context.choice.get("chunk", CHUNK), area // cells)
-        chunk = max(element, chunk // LINE * LINE // element * element)
-        inline = context.choice.get("inline", 1)
-        small = bool(inline) and builder.signature.nbytes <= PAGE
-        small = small and all(t.nbytes == builder.signature.nbytes for t in context.tasks)
-        return cls(context, cells, chunk, small)
+        """Look at the cells of the context's stream."""
+        plan, level = context.builder.plan, context.group.level
+        tasks = context.builder.tasks_of(context.stream)
+        return cls(context, Ring.of(plan, level, tasks), is_small(plan, level))
 
     def pieces(self) -> list[Piece]:
         """The stream's tasks in chunks."""
         context = self.context
-        pieces = cut(context.tasks, self.chunk, context.element, context.stream.sequence)
+        chunk = PAGE if self.small else self.ring.chunk
+        pieces = cut(context.tasks, chunk, context.element, context.stream.sequence)
         context.stream.sequence += len(pieces)
         return pieces
 
@@ -74,19 +66,16 @@ class Cells:
         if self.small:
             line = builder.small(group.level, group.slots[member])
             return line + (8 if piece.nbytes <= INLINE else LINE)
-        return builder.cells(group.level, group.slots[member]) + (
-            piece.index % self.cells * self.chunk
-        )
+        return builder.cells(group.level, group.slots[member]) + self.ring.cell(piece.index)
 
+    @property
     def recycled(self) -> bool:
-        """Whether the stream has more pieces than cells, so that readers must say when done."""
-        context = self.context
-        tasks = context.builder.tasks_of(context.stream)
-        return not self.small and len(cut(tasks, self.chunk, context.element)) > self.cells
+        """Whether cells are used twice, so that readers must say when they are done."""
+        return not self.small and self.ring.recycled
 
     def reused(self, piece: Piece) -> int:
         """How many pieces must have left before `piece` may enter its cell; 0: none."""
-        return 0 if self.small else max(0, piece.index - self.cells + 1)
+        return 0 if self.small else max(0, piece.index - self.ring.cells + 1)
 
 
 class Sm:
@@ -124,6 +113,10 @@ class Sm:
             return f"direct serves up to {PAGE} bytes, not {question.signature.nbytes}"
         return order_kept(question, self.algorithms[choice.algorithm])
 
+    def footprint(self, plan: Plan, level: int) -> int:
+        """Return how many bytes of each rank's ring of cells a run takes."""
+        return footprint(plan, level)
+
     def lower(self, context: Context) -> None:
         """Emit this rank's operations."""
         kind, algorithm = context.tasks[0].kind, context.choice.algorithm
@@ -145,7 +138,7 @@ def _gather(context: Context) -> None:
     stream, group, cells = context.stream, context.group, Cells.of(context)
     tree = _tree(context)
     pieces = cells.pieces()
-    recycled = cells.recycled()
+    recycled = cells.recycled
     for piece in pieces:
         if piece.first:
             stream.begin(piece.task)
@@ -192,7 +185,7 @@ def _combine_at_root(
     for c in before:
         stream.wait(cells.flag(c, GATHERED), cells.value(piece, GATHERED), group.ranks[c])
     if len(before) > 1:  # not into dst, which may be where our own operand is
-        spare = builder.cells(group.level, group.slots[group.me])
+        spare = builder.scratch(piece.nbytes)
         for k, c in enumerate(before[1:]):
             a = spare if k else left
             stream.reduce(spare, a, cells.cell(c, piece), piece.nbytes)
@@ -207,7 +200,7 @@ def _release(context: Context) -> None:
     stream, group, cells = context.stream, context.group, Cells.of(context)
     tree = _tree(context)
     pieces = cells.pieces()
-    recycled = cells.recycled()
+    recycled = cells.recycled
     others = [m for m in range(group.size) if m != group.root]
     for piece in pieces:
         if piece.first:
@@ -274,7 +267,7 @@ def _split(context: Context) -> None:
     """
     stream, group = context.stream, context.group
     shares = _Shares.of(context)
-    pieces = cut(context.tasks, shares.chunk, context.element, stream.sequence)
+    pieces = cut(context.tasks, shares.layout.chunk, context.element, stream.sequence)
     stream.sequence += len(pieces)
     for piece, following in zip(pieces, [*pieces[1:], None], strict=True):
         if piece.first:
@@ -303,18 +296,13 @@ class _Shares:
     """Pieces split into one share a member: cells for what goes in and for what comes out."""
 
     context: Context
-    chunk: int
+    layout: Shares
 
     @classmethod
     def of(cls, context: Context) -> _Shares:
-        """Fit two cells in and two shares out into a rank's area."""
-        builder, size = context.builder, context.group.size
-        element = builder.signature.element
-        area = builder.geometry(context.group.level).area
-        spare = 2 * max(LINE, element) + 8 * LINE
-        most = (area - spare) // 2 * size // (size + 1)
-        chunk = min(context.choice.get("chunk", 2 * CHUNK), most)
-        return cls(context, max(element, chunk // LINE * LINE // element * element))
+        """Look at the cells of the context's stream."""
+        tasks = context.builder.tasks_of(context.stream)
+        return cls(context, Shares.of(context.builder.plan, context.group.level, tasks))
 
     def bounds(self, piece: Piece, member: int) -> tuple[int, int]:
         """The bytes of a piece that `member` combines, cut at cache lines where they fit."""
@@ -328,11 +316,7 @@ class _Shares:
     def _cell(self, member: int, piece: Piece, out: bool) -> Ref:
         group, builder = self.context.group, self.context.builder
         cells = builder.cells(group.level, group.slots[member])
-        unit = max(LINE, builder.signature.element)
-        share = -(-(self.chunk // group.size + unit) // LINE) * LINE
-        in_size = -(-self.chunk // LINE) * LINE
-        parity = piece.index % 2
-        return cells + (2 * in_size + parity * share if out else parity * in_size)
+        return cells + self.layout.cell(piece.index, out)
 
     def copy_in(self, piece: Piece) -> None:
         """Show what the others combine."""

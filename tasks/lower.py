@@ -33,6 +33,16 @@ class Plan:
     graph: TaskGraph
     geometries: tuple[Geometry | None, ...]  # of this rank's channels, by level
 
+    def footprint(self) -> tuple[int, ...]:
+        """What a run takes of every rank's ring of cells, by channel."""
+        from han.submodules.registry import submodule
+
+        return tuple(
+            submodule(choice.submodule).footprint(self, level)
+            for level, choice in enumerate(self.choice.levels)
+            if self.geometries[level] is not None
+        )
+
     @property
     def lockstep(self) -> bool:
         """Whether ranks go stage by stage."""
@@ -185,7 +195,7 @@ class Builder:
         self.operand = 0
         self.acc = Ref(Base.RECV)
         self._tasks: dict[Task, int] = {}
-        self._banks = [0] * plan.topology.depth
+        self._writes = [0] * plan.topology.depth
         self._comms: list[tuple[int, ...]] = []
         self._requests = 0
         self._scratch = 0
@@ -243,14 +253,10 @@ class Builder:
     # ---- what streams tell ----------------------------------------------------------------
 
     def wrote(self, ref: Ref) -> None:
-        """Remember which regions of channels this rank writes: their banks must be free."""
+        """Remember which areas of channels this rank writes: they must be free."""
         channel, area = divmod(ref.base - Base.CHANNEL, len(Area))
         if ref.base >= Base.CHANNEL and area != Area.FLAGS:
-            from han.geometry import CELL_BANKS, SMALL_BANKS
-
-            banks = SMALL_BANKS if area == Area.SMALL else CELL_BANKS
-            before = self._banks[channel]
-            self._banks[channel] = min(before or banks, banks)
+            self._writes[channel] |= 1 << area
 
     def task_index(self, task: Task) -> int:
         """Number a task for traces and reports."""
@@ -289,8 +295,7 @@ class Builder:
         awaits = code["code"] == Code.AWAIT  # positions become indices into the joint code
         if awaits.any():
             code["n"][awaits] += np.array(starts, dtype="u8")[code["peer"][awaits]]
-        shared = [b for b, g in zip(self._banks, self.plan.geometries, strict=True) if g]
-        channels = self._banks[: len(shared)]
+        footprint = self.plan.footprint()
         return Program(
             rank=self.rank,
             code=code,
@@ -299,7 +304,8 @@ class Builder:
             requests=self._requests,
             scratch=self._scratch,
             operand=self.operand,
-            banks=tuple(channels),
+            footprint=footprint,
+            writes=tuple(self._writes[: len(footprint)]),
             sync=self.signature.collective in ("allreduce", "barrier"),
             comms=tuple(self._comms),
         )
@@ -333,7 +339,7 @@ def lower(plan: Plan, rank: int) -> Program:
     groups = _groups(plan, rank)
     where = _operands(plan, builder, groups)
     for tasks in _batches(plan):
-        kind, level = tasks[0].stream
+        _, level = tasks[0].stream
         group = groups[level]
         if group is not None and group.size > 1:
             _lower_batch(plan, builder, tasks, group, where[level])

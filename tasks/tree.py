@@ -6,6 +6,7 @@ Source: Luo et al., HAN, section III-A and III-B.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from han.tasks.graph import LETTERS, Task, TaskGraph
 from han.tasks.signature import Signature
@@ -35,7 +36,7 @@ def chain_of_steps(
             for kind, level in steps
         ]
         graph.add_nodes_from(tasks)
-        for first, second in zip(tasks, tasks[1:], strict=False):
+        for first, second in pairwise(tasks):
             graph.after(first, second, "data")
         for first, second in zip(before, tasks, strict=False):
             graph.after(first, second, "order")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from han.tasks.lower import active_levels
 from han.tasks.signature import Signature
 from han.topology import Topology
 from han.tuning.choice import Choice, LevelChoice, level_choice
@@ -16,6 +17,9 @@ DIRECT_RANKS = 8  # beyond, reading everyone's data costs more than a second hop
 DIRECT_BYTES = 4 * KiB
 DOUBLING_BYTES = 64 * KiB  # between nodes: below, steps cost more than bytes
 CHAIN_BYTES = 256 * KiB  # from here on, enough segments to fill a chain
+SEGMENT = 128 * KiB  # of the pipeline over the levels
+SHARED_CHUNK = 512 * KiB  # large: few hand-overs, and lines that have left the caches
+FLAT_RANKS = 4  # up to here one parent serves all others quickly enough
 
 
 @dataclass(frozen=True)
@@ -29,45 +33,42 @@ def choose(signature: Signature, topology: Topology, machine: Machine) -> Choice
     """Make the built-in choice for a call."""
     ordered = signature.reduces and not signature.commutative
     effective = topology.ordered() if ordered else topology
-    outermost = _outermost(effective)
+    active = active_levels(effective)
+    outermost = max(active, default=0)
+    segment = None
+    if len(active) > 1 and signature.nbytes >= CHAIN_BYTES:
+        segment = SEGMENT
     levels = []
     for level in range(topology.depth):
         if topology.shared[level]:
-            levels.append(_shared(signature, effective, level, level == outermost, machine))
+            levels.append(_shared(signature, effective, level, level == outermost, segment))
         else:
-            levels.append(_network(signature, effective, level == outermost))
-    segment = None
-    if outermost and signature.nbytes >= CHAIN_BYTES:
-        segment = 128 * KiB
+            levels.append(_network(signature, level == outermost))
     return Choice(tuple(levels), segment, rule="built-in")
 
 
-def _outermost(topology: Topology) -> int:
-    from han.tasks.lower import active_levels
-
-    return max(active_levels(topology), default=0)
-
-
 def _shared(
-    signature: Signature, topology: Topology, level: int, outermost: bool, machine: Machine
+    signature: Signature, topology: Topology, level: int, outermost: bool, segment: int | None
 ) -> LevelChoice:
     ranks = max(len(topology.home(level, r)) for r in range(topology.size))
-    chunk = (128 if machine.oversubscribed else 64) * KiB
     if signature.collective in ("allreduce", "barrier") and outermost:
         if signature.nbytes <= DIRECT_BYTES and ranks <= DIRECT_RANKS:
             return level_choice("sm", "direct")
         if signature.nbytes > DIRECT_BYTES:
-            return level_choice("sm", "split", chunk=2 * chunk)
-    if ranks <= 4 or (signature.reduces and not signature.commutative):
-        return level_choice("sm", "flat", chunk=chunk)
-    return (
-        level_choice("sm", "knomial", radix=4, chunk=chunk)
-        if signature.root == 0 or (signature.commutative)
-        else level_choice("sm", "flat", chunk=chunk)
-    )
+            return level_choice("sm", "split", chunk=SHARED_CHUNK)
+    chunk = _quarter(min(signature.nbytes, segment or signature.nbytes))
+    ordered = signature.reduces and not signature.commutative
+    if ranks <= FLAT_RANKS or (ordered and signature.root):
+        return level_choice("sm", "flat", chunk=chunk, cells=8)
+    return level_choice("sm", "knomial", radix=4, chunk=chunk, cells=8)
 
 
-def _network(signature: Signature, topology: Topology, outermost: bool) -> LevelChoice:
+def _quarter(nbytes: int) -> int:
+    """A power of two near a quarter of the bytes: four pieces overlap well enough."""
+    return min(256 * KiB, max(16 * KiB, 1 << (nbytes // 4).bit_length()))
+
+
+def _network(signature: Signature, outermost: bool) -> LevelChoice:
     both = signature.collective in ("allreduce", "barrier")
     if both and outermost and signature.nbytes <= DOUBLING_BYTES:
         return level_choice("exchange", "recursive_doubling")

@@ -77,8 +77,8 @@ static void deactivate(han_engine *e) {
 
 void han_enqueue(han_engine *e, han_run *run) {
     run->next = NULL;
-    run->queued = true;
-    run->status = HAN_BLOCKED;
+    atomic_store_explicit(&run->queued, true, memory_order_relaxed);
+    atomic_store_explicit(&run->status, HAN_BLOCKED, memory_order_relaxed);
     while (!try_lock(&e->busy)) sched_yield();
     if (e->tail)
         e->tail->next = run;

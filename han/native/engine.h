@@ -17,7 +17,7 @@
 #define HAN_EPOCH_TAGS 8   /* runs whose messages cannot be taken for each other's */
 #define HAN_MAX_STREAMS 32 /* also: tags a run */
 #define HAN_SMALL_BANKS 8
-#define HAN_CELL_BANKS 2
+#define HAN_TAKEN 64 /* runs remembered by a ring; a power of two */
 
 /* What each rank tells the others on its node, one record of two lines a rank. */
 typedef struct {
@@ -37,8 +37,17 @@ typedef struct {
     uint8_t *memory;
     uint32_t size, me; /* ranks that share it, and which of them this is */
     uint64_t control, flags, small, cells; /* offsets of the areas */
-    uint64_t small_bank, cells_bank;       /* bytes of one bank */
-    uint64_t known; /* runs that every rank is known to have finished */
+    uint64_t small_bank; /* bytes of one bank of small slots */
+    uint64_t ring;       /* bytes of each rank's ring of cells */
+    uint64_t known;      /* runs that every rank is known to have finished */
+    /* The rings are handed out to runs one part after the other, alike on all ranks. `head`
+     * counts the bytes ever taken; `taken` remembers where recent runs began. A run may write
+     * its part once `needed` runs are finished: those that have had any of it before. */
+    uint64_t head, needed;
+    uint32_t oldest, newest;
+    struct {
+        uint64_t start, epoch;
+    } taken[HAN_TAKEN];
 } han_channel;
 
 typedef struct {
@@ -46,6 +55,8 @@ typedef struct {
     uint32_t sleep_ns;    /* 0: only yield; else sleep that long when still nothing moves */
     double timeout;       /* seconds without any progress; 0: for ever */
 } han_wait_policy;
+
+enum { HAN_W_SMALL = 1, HAN_W_CELLS = 2 };
 
 typedef struct han_plan {
     const han_instr *code;
@@ -55,7 +66,8 @@ typedef struct han_plan {
     const han_handle *comms;
     uint8_t *scratch;
     uint64_t scratch_size;
-    uint8_t banks[HAN_MAX_CHANNELS]; /* banks of the region this rank writes; 0: writes nothing */
+    uint64_t footprint[HAN_MAX_CHANNELS]; /* bytes of each rank's ring, alike on all ranks */
+    uint8_t writes[HAN_MAX_CHANNELS];     /* what this rank writes: HAN_W_SMALL, HAN_W_CELLS */
     bool sync;                       /* finishing means that every rank has entered */
     bool quick;                      /* no MPI and no callback: may run under the GIL for a moment */
     uint64_t signature;
@@ -85,8 +97,8 @@ typedef struct han_run {
     han_plan *plan;
     const void *send;
     void *recv;
-    bool queued;
-    enum han_status status; /* HAN_OK once finished */
+    _Atomic bool queued;
+    _Atomic int status; /* HAN_OK once finished, whichever thread did it */
 } han_run;
 
 typedef struct han_event {

@@ -136,21 +136,52 @@ static enum han_status step_stream(han_engine *e, han_plan *p, uint32_t s) {
     return e->pc[s] < p->streams[s].stop ? result : (result == HAN_MOVED ? HAN_MOVED : HAN_OK);
 }
 
-/* A bank may be written again once every rank has finished the run that used it last. */
-static bool banks_free(han_engine *e, const han_plan *p) {
+/* Take the next part of the rings for a run; where it begins in each of them. */
+static uint64_t take(han_channel *ch, uint64_t epoch, uint64_t bytes) {
+    if (!bytes) return 0;
+    uint64_t start = ch->head;
+    if (start % ch->ring + bytes > ch->ring) start += ch->ring - start % ch->ring;
+    ch->head = start + bytes;
+    while (ch->oldest != ch->newest) {
+        uint32_t k = ch->oldest % HAN_TAKEN;
+        bool room = ch->newest - ch->oldest < HAN_TAKEN;
+        if (room && ch->taken[k].start + ch->ring >= ch->head) break;
+        ch->needed = ch->taken[k].epoch + 1;
+        ch->oldest++;
+    }
+    uint32_t k = ch->newest++ % HAN_TAKEN;
+    ch->taken[k].start = start;
+    ch->taken[k].epoch = epoch;
+    return start % ch->ring;
+}
+
+/* How many runs must be finished everywhere before this one may write. */
+static uint64_t needed(const han_engine *e, const han_channel *ch, uint8_t writes) {
+    uint64_t n = 0;
+    if (writes & HAN_W_SMALL && e->epoch >= HAN_SMALL_BANKS) n = e->epoch + 1 - HAN_SMALL_BANKS;
+    if (writes & HAN_W_CELLS && ch->needed > n) n = ch->needed;
+    return n;
+}
+
+static uint64_t least_done(const han_channel *ch) {
+    const han_control *control = (const han_control *)(void *)(ch->memory + ch->control);
+    uint64_t least = UINT64_MAX;
+    for (uint32_t r = 0; r < ch->size; r++) {
+        if (r == ch->me) continue;
+        uint64_t done = atomic_load_explicit(&control[r].done, memory_order_acquire);
+        if (done < least) least = done;
+    }
+    return least;
+}
+
+/* Shared memory is written again only once the readers of what was there are done with it. */
+static bool room_free(han_engine *e, const han_plan *p) {
     for (uint32_t c = 0; c < e->n_channels; c++) {
         han_channel *ch = &e->channels[c];
-        uint64_t banks = p->banks[c];
-        if (!banks || e->epoch + 1 <= banks + ch->known) continue;
-        uint64_t least = UINT64_MAX;
-        const han_control *control = (const han_control *)(void *)(ch->memory + ch->control);
-        for (uint32_t r = 0; r < ch->size; r++) {
-            if (r == ch->me) continue;
-            uint64_t done = atomic_load_explicit(&control[r].done, memory_order_acquire);
-            if (done < least) least = done;
-        }
-        ch->known = least;
-        if (e->epoch + 1 > banks && e->epoch + 1 - banks > least) return false;
+        uint64_t n = needed(e, ch, p->writes[c]);
+        if (n <= ch->known) continue;
+        ch->known = least_done(ch);
+        if (n > ch->known) return false;
     }
     return true;
 }
@@ -164,7 +195,7 @@ static void begin(han_engine *e, const han_run *run) {
         han_channel *ch = &e->channels[c];
         uint8_t **base = &e->bases[HAN_B_CHANNEL + HAN_B_PER_CHANNEL * c];
         base[HAN_B_SMALL] = ch->memory + ch->small + e->epoch % HAN_SMALL_BANKS * ch->small_bank;
-        base[HAN_B_CELLS] = ch->memory + ch->cells + e->epoch % HAN_CELL_BANKS * ch->cells_bank;
+        base[HAN_B_CELLS] = ch->memory + ch->cells + take(ch, e->epoch, p->footprint[c]);
         base[HAN_B_FLAGS] = ch->memory + ch->flags;
         han_control *mine = (han_control *)(void *)(ch->memory + ch->control) + ch->me;
         atomic_store_explicit(&mine->signature, p->signature, memory_order_relaxed);
@@ -186,15 +217,14 @@ static void finish(han_engine *e) {
     e->started = false;
     e->head = run->next;
     if (!e->head) e->tail = NULL;
-    run->queued = false;
-    atomic_thread_fence(memory_order_release);
-    run->status = HAN_OK;
+    atomic_store_explicit(&run->queued, false, memory_order_relaxed);
+    atomic_store_explicit(&run->status, HAN_OK, memory_order_release);
 }
 
 enum han_status han_step(han_engine *e) {
     han_plan *p = e->head->plan;
     if (!e->started) begin(e, e->head);
-    if (!banks_free(e, p)) return HAN_BLOCKED;
+    if (!room_free(e, p)) return HAN_BLOCKED;
     bool moved = false, all = true;
     for (uint32_t s = 0; s < p->n_streams; s++) {
         enum han_status status = step_stream(e, p, s);

@@ -27,7 +27,7 @@ enum han_base {
     HAN_B_SEND,
     HAN_B_RECV,
     HAN_B_SCRATCH,
-    HAN_B_CHANNEL, /* three a channel follow: small slots, cells (current banks), flags */
+    HAN_B_CHANNEL, /* three a channel follow: small slots (current bank), cells (this run's part), flags */
     HAN_B_SMALL = 0,
     HAN_B_CELLS = 1,
     HAN_B_FLAGS = 2,

@@ -116,27 +116,31 @@ static int fill_comms(PlanObject *self, PyObject *comms) {
 }
 
 static int fill_plan(PlanObject *self, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"code",   "streams", "requests",    "banks",   "sync",
+    static char *names[] = {"code",   "streams", "requests",    "footprint", "writes", "sync",
                             "quick",  "signature", "kernel",  "element", "op",
                             "dtype",  "commutative", "operand", "comms",   "scratch",
                             "keep",   NULL};
     han_plan *p = &self->plan;
-    Py_buffer code, banks;
-    PyObject *streams, *comms, *scratch, *keep;
+    Py_buffer code, writes;
+    PyObject *streams, *footprint, *comms, *scratch, *keep;
     unsigned long long signature, mpi_op, mpi_dtype; /* handles: no overflow check */
     int sync, quick, commutative, op, dtype;
     Py_ssize_t requests, element, operand;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*O!ny*ppK(ii)nKKpnO!OO", names, &code,
-                                     &PyTuple_Type, &streams, &requests, &banks, &sync, &quick,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*O!nO!y*ppK(ii)nKKpnO!OO", names, &code,
+                                     &PyTuple_Type, &streams, &requests, &PyTuple_Type,
+                                     &footprint, &writes, &sync, &quick,
                                      &signature, &op, &dtype, &element, &mpi_op, &mpi_dtype,
                                      &commutative, &operand, &PyTuple_Type, &comms, &scratch,
                                      &keep))
         return -1;
     self->code = copy_of(code.buf, (size_t)code.len);
-    memcpy(p->banks, banks.buf,
-           (size_t)banks.len < sizeof p->banks ? (size_t)banks.len : sizeof p->banks);
+    memcpy(p->writes, writes.buf,
+           (size_t)writes.len < sizeof p->writes ? (size_t)writes.len : sizeof p->writes);
+    for (Py_ssize_t c = 0; c < PyTuple_GET_SIZE(footprint) && c < HAN_MAX_CHANNELS; c++)
+        p->footprint[c] = PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(footprint, c));
     PyBuffer_Release(&code);
-    PyBuffer_Release(&banks);
+    PyBuffer_Release(&writes);
+    if (PyErr_Occurred()) return -1;
     p->code = self->code;
     p->n_requests = (uint32_t)requests;
     p->requests = calloc((size_t)requests + 1, sizeof *p->requests);
@@ -187,7 +191,7 @@ static int add_channel(EngineObject *self, PyObject *spec) {
     Py_buffer *view = &self->views[e->n_channels];
     PyObject *buffer;
     if (!PyArg_ParseTuple(spec, "OIIKKKKKK", &buffer, &c->size, &c->me, &c->control, &c->flags,
-                          &c->small, &c->cells, &c->small_bank, &c->cells_bank))
+                          &c->small, &c->cells, &c->small_bank, &c->ring))
         return -1;
     if (PyObject_GetBuffer(buffer, view, PyBUF_WRITABLE)) return -1;
     c->memory = view->buf;

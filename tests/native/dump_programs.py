@@ -95,6 +95,9 @@ def shared_cases(ranks: int, levels: int = 1) -> Iterator[Case]:
         part = level_choice("sm", "knomial", radix=2, chunk=chunk, cells=cells)
         for signature in everything(ranks, (MEDIUM, LARGE)):
             yield Case(signature, choice(part, segment))
+    for tree, schedule in product(("flat", "knomial"), ("dataflow", "lockstep")):
+        for signature in everything(ranks, (MEDIUM,)):  # segments of a message that is one page
+            yield Case(signature, choice(level_choice("sm", tree), 1000, schedule))
     part = level_choice("sm", "flat", inline=0, chunk=4096)
     for signature in everything(ranks, (SMALL, LARGE)):
         yield Case(signature, choice(part, 30_000, "lockstep"))
@@ -166,8 +169,9 @@ def put_name(file: BinaryIO, name: str) -> None:
 
 def put_program(file: BinaryIO, program: Program) -> None:
     """Write one rank's program."""
-    banks = [*program.banks, *[0] * CHANNELS][:CHANNELS]
-    put(file, program.requests, program.scratch, int(program.sync), *banks)
+    put(file, program.requests, program.scratch, int(program.sync))
+    for numbers in (program.footprint, program.writes):
+        put(file, *[*numbers, *[0] * CHANNELS][:CHANNELS])
     put(file, len(program.streams))
     for stream in program.streams:
         put(file, stream.start, stream.stop)
@@ -196,9 +200,9 @@ def put_channels(file: BinaryIO, topology: Topology) -> None:
     put(file, len(present))
     for (level, largest), rank in product(present, range(topology.size)):
         ranks = topology.home(level, rank)
-        g = Geometry(len(ranks), largest.area * 2 * len(ranks))
+        g = Geometry(len(ranks), largest.ring * len(ranks))
         put(file, ranks[0], len(ranks), ranks.index(rank), g.size)
-        put(file, g.flags, g.small, g.cells, g.small_bank, g.cells_bank)
+        put(file, g.flags, g.small, g.cells, g.small_bank, g.ring)
 
 
 def main(path: str) -> None:

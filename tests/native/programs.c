@@ -43,7 +43,8 @@ static void read_program(FILE *f, program *p)
     p->requests = number(f);
     p->scratch = number(f);
     p->sync = number(f);
-    read_bytes(f, p->banks, sizeof p->banks);
+    read_bytes(f, p->footprint, sizeof p->footprint);
+    read_bytes(f, p->writes, sizeof p->writes);
     p->n_streams = at_most(number(f), HAN_MAX_STREAMS);
     for (uint64_t s = 0; s < p->n_streams; s++) {
         p->streams[s].start = (uint32_t)number(f);
@@ -58,7 +59,11 @@ static void read_program(FILE *f, program *p)
 static void read_case(FILE *f, const world *w, test_case *c)
 {
     read_bytes(f, c->name, sizeof c->name);
-    read_bytes(f, &c->collective, 5 * sizeof(uint64_t));
+    c->collective = number(f);
+    c->op = number(f);
+    c->dtype = number(f);
+    c->nbytes = number(f);
+    c->root = number(f);
     for (uint64_t r = 0; r < w->ranks; r++)
         read_program(f, &c->programs[r]);
 }

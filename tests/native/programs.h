@@ -9,7 +9,7 @@
 enum { MAX_RANKS = 8 };
 
 typedef struct {
-    uint64_t requests, scratch, sync, banks[HAN_MAX_CHANNELS];
+    uint64_t requests, scratch, sync, footprint[HAN_MAX_CHANNELS], writes[HAN_MAX_CHANNELS];
     uint64_t n_streams, n_code;
     han_stream streams[HAN_MAX_STREAMS];
     const han_instr *code;
@@ -23,7 +23,7 @@ typedef struct {
 
 typedef struct {
     uint64_t owner, size, me, bytes; /* whose memory it is, who is in it, bytes of it all */
-    uint64_t flags, small, cells, small_bank, cells_bank;
+    uint64_t flags, small, cells, small_bank, ring;
 } place;
 
 typedef struct {

@@ -1,0 +1,144 @@
+"""Where a measurement ran: what a reader needs to know to believe it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import mpi4py
+from mpi4py import MPI
+
+from han.comm import Comm
+
+# they change how a library waits or what it moves data with, and so what is compared
+TELLING = re.compile(
+    r"OMPI_MCA_(mpi_yield_when_idle|pml|btl.*|coll.*|mtl|smsc)|I_MPI_(THREAD_YIELD|WAIT_MODE|FABRICS"
+    r"|ADJUST_.*|SPIN_COUNT)|UCX_TLS|UCX_NET_DEVICES|FI_PROVIDER|MPIR_CVAR_.*|HAN_.*"
+)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The machine, the MPI library and the ranks of a run."""
+
+    cpu: str
+    cores: int
+    allowed: str  # processors that rank 0 may use
+    library: str
+    library_version: str
+    mpi4py: str
+    python: str
+    ranks: int
+    nodes: int
+    topology: str = ""
+    config: str = ""
+    wait: str = ""
+    oversubscribed: bool = False
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    def record(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return asdict(self)
+
+    def lines(self) -> list[str]:
+        """Return lines for the head of a table."""
+        crowded = ", more ranks than processors" if self.oversubscribed else ""
+        lines = [
+            f"machine   {self.cpu}, {self.cores} cores, CPUs {self.allowed} allowed",
+            f"library   {self.library} ({self.library_version}), mpi4py {self.mpi4py}",
+            f"ranks     {self.ranks} on {self.nodes} node{'s'[: self.nodes > 1]}{crowded}",
+        ]
+        if self.config:
+            lines.append(f"han       {self.topology}; {self.config}; wait {self.wait}")
+        if self.settings:
+            lines.append("settings  " + " ".join(f"{k}={v}" for k, v in self.settings.items()))
+        return lines
+
+
+def look(comm: MPI.Intracomm, han: Comm | None) -> Machine:
+    """Describe the run; collective over `comm`, `han` is the communicator of han's side."""
+    hosts = comm.allgather(MPI.Get_processor_name())
+    machine = Machine(
+        cpu=cpu_model(),
+        cores=os.cpu_count() or 1,
+        allowed=spans(os.sched_getaffinity(0)),
+        library=library_name(),
+        library_version=library_text(),
+        mpi4py=mpi4py.__version__,
+        python=platform.python_version(),
+        ranks=comm.size,
+        nodes=len(set(hosts)),
+        settings=settings(os.environ),
+    )
+    if han is None:
+        return machine
+    return replace(
+        machine,
+        topology=_topology(han),
+        config=f"config {han._han.config.source}",
+        wait=describe_wait(han),
+        oversubscribed=han._han.oversubscribed,
+    )
+
+
+def settings(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment variables that change what is compared."""
+    return {k: v for k, v in sorted(environ.items()) if TELLING.fullmatch(k)}
+
+
+def _topology(comm: Comm) -> str:
+    topology = comm._han.topology
+    counts = [topology.size] + [len(set(domains)) for domains in topology.domains]
+    levels = [
+        f"{counts[k + 1]} {name}{'s'[: counts[k + 1] > 1]}"
+        for k, name in reversed(list(enumerate(topology.names)))
+    ]
+    return f"{' > '.join(levels)} > {topology.size} ranks"
+
+
+def describe_wait(comm: Comm) -> str:
+    """Say how han waits on a communicator."""
+    wait, crowded = comm._han.config.wait, comm._han.oversubscribed
+    how = (
+        "more ranks than processors: yields early" if crowded else f"{wait.spin} polls, then yields"
+    )
+    if wait.policy != "auto":
+        return str(wait.policy)
+    return f"auto ({how})"
+
+
+def library_name() -> str:
+    """Return the MPI library's name and version: ``"Open MPI 5.0.11"``."""
+    name, version = MPI.get_vendor()
+    return f"{name} {'.'.join(str(v) for v in version)}"
+
+
+def library_text() -> str:
+    """Return the first line of what the MPI library says of itself."""
+    return " ".join(MPI.Get_library_version().strip("\0").split("\n")[0].split())
+
+
+def cpu_model() -> str:
+    """Return the processor's name."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        text = ""
+    names = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+    return names[1].strip() if names else platform.processor() or platform.machine()
+
+
+def spans(numbers: Iterable[int]) -> str:
+    """Write numbers as spans: ``"0-3,8"``."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ",".join(str(r[0]) if len(r) == 1 else f"{r[0]}-{r[-1]}" for r in runs)

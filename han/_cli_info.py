@@ -1,0 +1,199 @@
+"""What ``han info`` and ``han explain`` collect and print."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import mpi4py
+import numpy as np
+from mpi4py import MPI
+
+import han
+from han import _native
+from han._bench_machine import cpu_model, describe_wait, library_name, library_text, settings, spans
+from han._units import format_size
+from han.comm import Comm
+from han.config import load_config, validate_names
+from han.discover import Facts, arrange
+from han.explain import Explanation, make_signature
+from han.submodules.base import Question
+from han.submodules.catalogue import catalogue
+from han.submodules.registry import registered
+from han.tasks.lower import active_levels, make_plan
+from han.tasks.signature import Signature
+from han.topology import Topology
+from han.tuning.choice import LevelChoice
+from han.tuning.heuristics import Machine
+from han.tuning.rules import RuleTable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PROBE = Signature("allreduce", 128, 8, "sum", "float64")  # what the submodules are asked about
+SHOWN_GROUPS = 4
+THREADS = {
+    MPI.THREAD_SINGLE: "single", MPI.THREAD_FUNNELED: "funneled",
+    MPI.THREAD_SERIALIZED: "serialized", MPI.THREAD_MULTIPLE: "multiple",
+}  # fmt: skip
+
+
+def collect(comm: Comm) -> dict[str, Any]:
+    """Return what there is to know of han on a communicator; collective."""
+    state = comm._han
+    nodes = comm.allgather(MPI.Get_processor_name())
+    return {
+        "han": han.__version__,
+        "kernels": _native.isa(),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "mpi4py": mpi4py.__version__,
+        "library": library_name(),
+        "library_version": library_text(),
+        "standard": ".".join(map(str, MPI.Get_version())),
+        "threads": THREADS[MPI.Query_thread()],
+        "cpu": cpu_model(),
+        "allowed_cpus": spans(os.sched_getaffinity(0)),
+        "ranks": comm.size,
+        "nodes": len(set(nodes)),
+        "config": state.config.source,
+        "memory": state.config.memory,
+        "check": state.config.check,
+        "wait": describe_wait(comm),
+        "timeout": state.config.wait.timeout,
+        "settings": settings(os.environ),
+        "levels": [_level(state.topology, k) for k in range(state.topology.depth)],
+        "submodules": _submodules(state.topology),
+    }
+
+
+def _level(topology: Topology, level: int) -> dict[str, Any]:
+    groups = {ranks: None for r in range(topology.size) for ranks in [topology.domain(level, r)]}
+    return {
+        "name": topology.names[level],
+        "symbol": topology.symbols[level],
+        "shares_memory": topology.shared[level],
+        "used": level in active_levels(topology),
+        "groups": [spans(ranks) for ranks in groups],
+    }
+
+
+def _submodules(topology: Topology) -> dict[str, dict[str, Any]]:
+    return {
+        name: {
+            "about": part.about,
+            "algorithms": list(part.algorithms),
+            "levels": {
+                topology.names[k]: _usable(topology, k, name) for k in range(topology.depth)
+            },
+        }
+        for name, part in registered().items()
+    }
+
+
+def _usable(topology: Topology, level: int, name: str) -> dict[str, Any]:
+    """Ask a submodule, algorithm by algorithm, whether it can serve a level."""
+    part = registered()[name]
+    answers = {
+        algorithm: part.supports(Question(topology, level, PROBE, LevelChoice(name, algorithm)))
+        for algorithm in part.algorithms
+    }
+    usable = [algorithm for algorithm, reason in answers.items() if reason is None]
+    reasons = dict.fromkeys(reason for reason in answers.values() if reason is not None)
+    return {"algorithms": usable, "reasons": list(reasons)}
+
+
+def as_json(record: Mapping[str, Any]) -> str:
+    """Return the record as JSON."""
+    return json.dumps(record, indent=1)
+
+
+def as_text(record: Mapping[str, Any]) -> str:
+    """Return the record for people."""
+    timeout = f"{record['timeout']:g} s" if record["timeout"] else "never"
+    lines = [
+        f"han        {record['han']}, kernels {record['kernels']}",
+        f"python     {record['python']}, NumPy {record['numpy']}, mpi4py {record['mpi4py']}",
+        f"library    {record['library']} ({record['library_version']}), MPI {record['standard']}, "
+        f"threads {record['threads']}",
+        f"machine    {record['cpu']}, CPUs {record['allowed_cpus']} allowed",
+        f"ranks      {record['ranks']} on {record['nodes']} node(s)",
+        f"config     {record['config']}; {format_size(record['memory'])} shared memory a channel; "
+        f"checked calls {'on' if record['check'] else 'off'}",
+        f"wait       {record['wait']}; timeout {timeout}",
+        *(f"setting    {name}={value}" for name, value in record["settings"].items()),
+        "levels     (innermost first)",
+        *(f"  {_level_line(level)}" for level in record["levels"]),
+        f"submodules (asked about an {PROBE.describe()})",
+    ]
+    for name, part in record["submodules"].items():
+        lines.append(f"  {name:<10} {part['about']}")
+        lines += [f"    {level:<10} {_usable_line(use)}" for level, use in part["levels"].items()]
+    return "\n".join(lines)
+
+
+def _level_line(level: Mapping[str, Any]) -> str:
+    groups = level["groups"]
+    shown = " ".join(f"[{group}]" for group in groups[:SHOWN_GROUPS])
+    more = f" and {len(groups) - SHOWN_GROUPS} more" if len(groups) > SHOWN_GROUPS else ""
+    how = "shared memory" if level["shares_memory"] else "messages"
+    idle = "" if level["used"] else ", nothing to do: groups of one"
+    return f"{level['name']} ({level['symbol']}): ranks {shown}{more}; {how}{idle}"
+
+
+def _usable_line(use: Mapping[str, Any]) -> str:
+    parts = [f"yes: {', '.join(use['algorithms'])}"] if use["algorithms"] else []
+    return "; ".join([*parts, *(f"no: {reason}" for reason in use["reasons"])])
+
+
+# ---- explain ------------------------------------------------------------------------------------
+
+
+def imagine(
+    ranks: int, ppn: int, config: str | None, call: tuple[str, int, MPI.Op, str, int]
+) -> Explanation:
+    """Explain a call on `ranks` ranks, `ppn` on a node, that need not run anywhere."""
+    collective, nbytes, op, dtype, root = call
+    signature = make_signature(collective, nbytes, op, dtype, root)
+    if not 0 <= root < ranks:
+        raise han.ArgumentError(f"root {root} is not in 0..{ranks - 1}")
+    loaded = validate_names(load_config(config), catalogue())
+    topology = arrange(loaded.levels, [_facts(r, ppn) for r in range(ranks)])
+    decision = RuleTable(loaded, topology, Machine()).decide(signature)
+    return Explanation(make_plan(topology, signature, decision.choice, loaded.memory), decision)
+
+
+def _facts(rank: int, ppn: int) -> Facts:
+    """Place a rank on a node of `ppn` ranks with one socket, cache and NUMA domain."""
+    node = rank // ppn
+    places = {name: frozenset(["0"]) for name in ("numa", "l3", "socket")}
+    return Facts(node * ppn, f"node{node}", frozenset([rank % ppn]), places)
+
+
+def explanation_json(found: Explanation) -> str:
+    """Return an explanation as JSON."""
+    plan, choice = found.plan, found.decision.choice
+    record = {
+        "call": asdict(plan.signature),
+        "rule": found.rule,
+        "passed": [list(one) for one in found.decision.passed],
+        "segment": choice.segment,
+        "schedule": choice.schedule,
+        "composition": choice.composition,
+        "levels": {
+            name: {**asdict(level), "parameters": dict(level.parameters)}
+            for name, level in zip(plan.topology.names, choice.levels, strict=True)
+        },
+        "stages": found.stages(),
+        "tasks": [{"label": str(task), **asdict(task)} for task in found.graph],
+        "edges": _edges(found),
+    }
+    return json.dumps(record, indent=1)
+
+
+def _edges(found: Explanation) -> Sequence[Sequence[str]]:
+    return [[str(a), str(b), str(why)] for a, b, why in found.graph.edges(data="why")]

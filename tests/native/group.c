@@ -1,0 +1,102 @@
+#include "group.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void *aligned(size_t bytes)
+{
+    size_t rounded = (bytes + HAN_LINE) / HAN_LINE * HAN_LINE;
+    void *p = aligned_alloc(HAN_LINE, rounded);
+    if (!p)
+        abort();
+    return memset(p, 0, rounded);
+}
+
+static void open_channel(group *g, const place *places, uint64_t c, uint64_t rank)
+{
+    const place *p = &places[rank];
+    uint8_t **memory = &g->memory[c][p->owner];
+    if (!*memory)
+        *memory = aligned(p->bytes);
+    g->engines[rank].channels[c] = (han_channel){
+        .memory = *memory, .size = (uint32_t)p->size, .me = (uint32_t)p->me, .flags = p->flags,
+        .small = p->small, .cells = p->cells, .small_bank = p->small_bank,
+        .ring = p->ring};
+    han_control *mine = (han_control *)(void *)*memory + p->me;
+    mine->pid = getpid();
+    mine->rank = rank;
+}
+
+group *group_open(const world *w, bool messages, han_wait_policy wait)
+{
+    group *g = aligned(sizeof *g);
+    g->ranks = w->ranks;
+    g->n_channels = w->n_channels;
+    if (messages) {
+        g->box = mailbox_new((int)w->ranks);
+        mailbox_table(&g->mpi);
+    }
+    for (uint64_t r = 0; r < w->ranks; r++) {
+        han_engine *e = &g->engines[r];
+        e->mpi = messages ? &g->mpi : NULL;
+        e->comm = messages ? mailbox_comm(g->box, (int)r) : 0;
+        e->n_channels = (uint32_t)w->n_channels;
+        e->wait = wait;
+        e->dead_rank = -1;
+        atomic_flag_clear(&e->busy);
+        for (uint64_t c = 0; c < w->n_channels; c++)
+            open_channel(g, w->places[c], c, r);
+    }
+    return g;
+}
+
+void group_close(group *g)
+{
+    for (uint64_t r = 0; r < g->ranks; r++)
+        han_engine_stop(&g->engines[r]);
+    for (uint64_t c = 0; c < g->n_channels; c++)
+        for (uint64_t r = 0; r < g->ranks; r++)
+            free(g->memory[c][r]);
+    if (g->box)
+        mailbox_free(g->box);
+    free(g);
+}
+
+world group_of(uint64_t ranks)
+{
+    world w = {.ranks = ranks, .n_channels = 1};
+    for (uint64_t r = 0; r < ranks; r++)
+        w.places[0][r] = (place){.size = ranks, .me = r, .bytes = 65536, .flags = 4096,
+                                 .small = 8192, .cells = 16384, .small_bank = 64,
+                                 .ring = 4096};
+    return w;
+}
+
+han_control *group_control(group *g, uint64_t rank)
+{
+    return (han_control *)(void *)g->memory[0][0] + rank;
+}
+
+void plan_open(han_plan *p, const test_case *c, uint64_t rank)
+{
+    const program *from = &c->programs[rank];
+    *p = (han_plan){.code = from->code, .n_streams = (uint32_t)from->n_streams,
+                    .n_requests = (uint32_t)from->requests, .scratch_size = from->scratch,
+                    .sync = from->sync, .signature = (uint64_t)(uintptr_t)c->name,
+                    .element = 8, .commutative = true};
+    memcpy(p->streams, from->streams, sizeof p->streams);
+    for (int b = 0; b < HAN_MAX_CHANNELS; b++)
+        p->writes[b] = (uint8_t)from->writes[b];
+    memcpy(p->footprint, from->footprint, sizeof p->footprint);
+    p->requests = aligned(from->requests * sizeof *p->requests);
+    p->scratch = aligned(from->scratch);
+    p->reduce = han_reduce_kernel((enum han_op)c->op, (enum han_dtype)c->dtype);
+    p->reduce2 = han_reduce2_kernel((enum han_op)c->op, (enum han_dtype)c->dtype);
+}
+
+void plan_close(han_plan *p)
+{
+    free(p->requests);
+    free(p->scratch);
+}

@@ -1,0 +1,29 @@
+/* Ranks inside one process: an engine each over memory that they share. */
+#ifndef GROUP_H
+#define GROUP_H
+
+#include "mailbox.h"
+#include "programs.h"
+
+typedef struct {
+    uint64_t ranks, n_channels;
+    uint8_t *memory[HAN_MAX_CHANNELS][MAX_RANKS]; /* by channel and owner */
+    han_engine engines[MAX_RANKS];
+    han_mpi mpi;
+    mailbox *box;
+} group;
+
+/* Set up what `w` describes; with `messages`, engines also have a mailbox for an MPI. */
+group *group_open(const world *w, bool messages, han_wait_policy wait);
+void group_close(group *);
+
+/* One level of `ranks` ranks that share memory. */
+world group_of(uint64_t ranks);
+
+/* A rank's control record in its first channel. */
+han_control *group_control(group *, uint64_t rank);
+
+void plan_open(han_plan *, const test_case *, uint64_t rank);
+void plan_close(han_plan *);
+
+#endif

@@ -1,0 +1,225 @@
+/* Threads stand in for ranks and run Programs of the planner back to back, in random order, with
+ * random delays and some in flight; every result is checked.
+ *
+ *     test_executor FILE [ROUNDS]
+ */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "group.h"
+
+enum { IN_FLIGHT = 3, GUARD = 8, LARGEST = 20011 + 2 * GUARD };
+
+static const int64_t UNTOUCHED = 0x5a5a5a5a5a5a5a5a;
+
+/* What a rank needs for one call. */
+typedef struct {
+    const test_case *call;
+    han_plan plan;
+    han_run run;
+    uint64_t step;
+    bool in_place;
+    int64_t send[LARGEST], recv[LARGEST]; /* doubles where the type is float64 */
+} slot;
+
+typedef struct {
+    const world *world;
+    group *group;
+    uint64_t rank, rounds, seed, luck;
+} runner;
+
+/* ---- chance, and data ---- */
+
+static uint64_t mix(uint64_t x)
+{
+    x = (x ^ x >> 31) * 0x9e3779b97f4a7c15u;
+    x = (x ^ x >> 29) * 0xbf58476d1ce4e5b9u;
+    return x ^ x >> 32;
+}
+
+/* The same number on all ranks. */
+static uint64_t common(const runner *r, uint64_t step, uint64_t what)
+{
+    return mix(r->seed + step * 64 + what);
+}
+
+static uint64_t chance(runner *r) { return r->luck = mix(r->luck + 1); }
+
+static void dawdle(runner *r)
+{
+    uint64_t dice = chance(r) % 32;
+    if (dice == 0) {
+        struct timespec t = {0, (long)(chance(r) % 300000)};
+        nanosleep(&t, NULL);
+    } else if (dice < 8) {
+        sched_yield();
+    }
+}
+
+static int64_t value(uint64_t step, uint64_t rank, uint64_t i)
+{
+    return (int64_t)((step * 7 + rank * 1001 + i * 3) % 4093) - 2000;
+}
+
+static bool is_double(const test_case *c) { return c->dtype == HAN_F64; }
+
+static int64_t encode(const test_case *c, int64_t v)
+{
+    double d = (double)v;
+    if (is_double(c))
+        memcpy(&v, &d, sizeof v);
+    return v;
+}
+
+static int64_t expected(const runner *r, const slot *s, uint64_t i)
+{
+    const test_case *c = s->call;
+    int64_t total = value(s->step, 0, i);
+    if (c->collective == HAN_C_BCAST)
+        return value(s->step, c->root, i);
+    for (uint64_t k = 1; k < r->world->ranks; k++) {
+        int64_t v = value(s->step, k, i);
+        total = c->op == HAN_SUM ? total + v : total > v ? total : v;
+    }
+    return encode(c, total);
+}
+
+/* ---- one call ---- */
+
+static bool gets_result(const runner *r, const test_case *c)
+{
+    return c->collective != HAN_C_BARRIER && (c->collective != HAN_C_REDUCE || c->root == r->rank);
+}
+
+static bool in_place(const runner *r, const slot *s)
+{
+    if (s->call->collective == HAN_C_BCAST)
+        return true;
+    return s->in_place && gets_result(r, s->call);
+}
+
+static void prepare(runner *r, slot *s)
+{
+    const test_case *c = s->call;
+    uint64_t n = c->nbytes / 8;
+    for (uint64_t i = 0; i < n + 2 * GUARD; i++)
+        s->send[i] = s->recv[i] = UNTOUCHED;
+    int64_t *operand = in_place(r, s) ? s->recv : s->send;
+    bool speaks = c->collective != HAN_C_BCAST || c->root == r->rank;
+    for (uint64_t i = 0; speaks && i < n; i++)
+        operand[GUARD + i] = encode(c, value(s->step, r->rank, i));
+    plan_open(&s->plan, c, r->rank);
+    void *recv = gets_result(r, c) ? s->recv + GUARD : NULL;
+    s->run = (han_run){.plan = &s->plan, .send = operand + GUARD, .recv = recv};
+}
+
+static void complain(const runner *r, const slot *s, const char *what, uint64_t i)
+{
+    printf("FAILED: %s: rank %llu, step %llu, '%s', %s, element %llu of %llu\n", r->world->name,
+           (unsigned long long)r->rank, (unsigned long long)s->step, s->call->name, what,
+           (unsigned long long)i, (unsigned long long)s->call->nbytes / 8);
+    exit(1);
+}
+
+static void check(const runner *r, slot *s)
+{
+    uint64_t n = s->call->nbytes / 8;
+    bool wanted = gets_result(r, s->call), apart = !in_place(r, s);
+    for (uint64_t i = 0; i < n; i++) {
+        if (s->recv[GUARD + i] != (wanted ? expected(r, s, i) : UNTOUCHED))
+            complain(r, s, "wrong result", i);
+        if (apart && s->call->collective != HAN_C_BARRIER &&
+            s->send[GUARD + i] != encode(s->call, value(s->step, r->rank, i)))
+            complain(r, s, "the send buffer was written to", i);
+    }
+    for (uint64_t i = 0; i < GUARD; i++)
+        if (s->recv[i] != UNTOUCHED || s->recv[GUARD + n + i] != UNTOUCHED)
+            complain(r, s, "written outside of the receive buffer", i);
+    plan_close(&s->plan);
+}
+
+static void finish(runner *r, slot *s)
+{
+    han_engine *e = &r->group->engines[r->rank];
+    enum han_status status = HAN_BLOCKED;
+    for (uint64_t k = chance(r) % 4; k; k--) {
+        status = chance(r) % 2 ? han_progress(e, &s->run, false) : han_try(e, &s->run, 50);
+        dawdle(r);
+    }
+    status = han_progress(e, &s->run, true);
+    if (status != HAN_OK) {
+        printf("status %d, blocked at", (int)status);
+        for (uint32_t k = 0; k < s->plan.n_streams; k++)
+            printf(" %u/%u", e->pc[k] - s->plan.streams[k].start,
+                   s->plan.streams[k].stop - s->plan.streams[k].start);
+        complain(r, s, " of its streams", 0);
+    }
+    check(r, s);
+}
+
+/* ---- many calls ---- */
+
+static void *run_rank(void *argument)
+{
+    runner *r = argument;
+    slot *slots = calloc(IN_FLIGHT, sizeof *slots);
+    if (!slots)
+        abort();
+    for (uint64_t step = 0; step < r->rounds;) {
+        uint64_t flying = 1 + common(r, step, 0) % IN_FLIGHT;
+        for (uint64_t k = 0; k < flying; k++, step++) {
+            slots[k].call = &r->world->cases[common(r, step, 1) % r->world->n_cases];
+            slots[k].step = step;
+            slots[k].in_place = common(r, step, 2 + r->rank) % 2;
+            prepare(r, &slots[k]);
+            dawdle(r);
+            han_enqueue(&r->group->engines[r->rank], &slots[k].run);
+        }
+        for (uint64_t k = 0; k < flying; k++)
+            finish(r, &slots[k]);
+    }
+    free(slots);
+    return NULL;
+}
+
+static void run_world(const world *w, uint64_t rounds, han_wait_policy wait)
+{
+    bool messages = strstr(w->name, "nodes") != NULL;
+    group *g = group_open(w, messages, wait);
+    runner runners[MAX_RANKS];
+    pthread_t threads[MAX_RANKS];
+    for (uint64_t r = 0; r < w->ranks; r++) {
+        runners[r] = (runner){.world = w, .group = g, .rank = r, .rounds = rounds,
+                              .seed = 4711 + wait.spins, .luck = r};
+        if (pthread_create(&threads[r], NULL, run_rank, &runners[r]))
+            abort();
+    }
+    for (uint64_t r = 0; r < w->ranks; r++)
+        pthread_join(threads[r], NULL);
+    if (messages && mailbox_pending(g->box)) {
+        printf("FAILED: %s: messages are left over\n", w->name);
+        exit(1);
+    }
+    printf("%s: %llu calls of %llu kinds, %s\n", w->name, (unsigned long long)rounds,
+           (unsigned long long)w->n_cases, wait.spins ? "spinning" : "yielding");
+    group_close(g);
+}
+
+int main(int argc, char **argv)
+{
+    uint64_t n, rounds = argc > 2 ? strtoull(argv[2], NULL, 10) : 1000;
+    if (argc < 2)
+        return 2;
+    world *worlds = programs_read(argv[1], &n);
+    for (uint64_t w = 0; w < n; w++) {
+        run_world(&worlds[w], rounds, (han_wait_policy){.spins = 0, .timeout = 30});
+        run_world(&worlds[w], rounds, (han_wait_policy){.spins = 200, .timeout = 30});
+    }
+    programs_free(worlds, n);
+    return 0;
+}
