@@ -14,6 +14,7 @@ from han import _native
 from han.channel import Channel, open_channels
 from han.discover import check_agreement, discover
 from han.errors import ConfigError, HanError, RevokedError
+from han.geometry import PAGE
 from han.message import Message
 from han.notices import Notices, tag_limit
 from han.plans import Prepared, native_plan
@@ -116,7 +117,7 @@ class State:
         message, problem = self._parse(parse, arguments)
         self._agree(message, problem)
         assert message is not None
-        memory = min(self.config.memory, 8 * self.size * max(message.signature.nbytes, 1))
+        memory = self._persistent_memory(message.signature.nbytes)
         channels = open_channels(self.comm, self.topology, memory)
         engine = self._engine(channels)
         prepared = self._build(message, engine, memory, own_scratch=True)
@@ -131,6 +132,11 @@ class State:
         request.closing = close
         self.persistent.add(request)
         return request
+
+    def _persistent_memory(self, nbytes: int) -> int:
+        """What channels of one plan need: rings longer than a core's caches, if any cells."""
+        each = 0 if nbytes <= PAGE else max(2 << 20, 4 * nbytes)
+        return min(self.config.memory, self.size * each)
 
     def _request(self, engine: Any, plan: Any, message: Message) -> Request:
         return Request(

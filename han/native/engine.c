@@ -54,7 +54,7 @@ static void lock_active(void) {
     while (!try_lock(&active.lock)) sched_yield();
 }
 
-static void activate(han_engine *e) {
+void han_activate(han_engine *e) {
     if (e->active) return;
     lock_active();
     e->next_active = active.first;
@@ -112,7 +112,7 @@ void han_progress_others(const han_engine *self) {
         return;
     if (!try_lock(&active.lock)) return;
     for (han_engine *e = active.first; e; e = e->next_active)
-        if (e != self && e->head) (void)step(e);
+        if (e != self) (void)step(e);
     unlock(&active.lock);
 }
 
@@ -232,10 +232,7 @@ enum han_status han_progress(han_engine *e, han_run *run, bool block) {
             return status;
         }
     }
-    if (e->head)
-        activate(e);
-    else
-        deactivate(e);
+    if (run->status != HAN_OK) han_activate(e);
     return run->status;
 }
 

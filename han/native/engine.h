@@ -120,7 +120,7 @@ typedef struct han_engine {
     uint32_t pc[HAN_MAX_STREAMS];
     uint8_t *bases[HAN_MAX_BASES];
     /* what went wrong, for the report */
-    enum han_status failed;
+    _Atomic int failed; /* an enum han_status */
     int mpi_error, dead_rank;
     atomic_flag busy; /* a thread is stepping this engine */
     struct han_engine *next_active;
@@ -140,6 +140,8 @@ enum han_status han_progress(han_engine *, han_run *, bool block);
 enum han_status han_try(han_engine *, han_run *, int rounds);
 /* Step once every other engine that has runs under way (their owners may be waiting). */
 void han_progress_others(const han_engine *);
+/* Let whoever waits give this engine a step now and then, until it is stopped. */
+void han_activate(han_engine *);
 /* Forget an engine: cancels what is under way. */
 void han_engine_stop(han_engine *);
 

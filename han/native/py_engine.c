@@ -45,7 +45,7 @@ int han_py_wait(EngineObject *self, han_run *run) {
         status = han_progress(&self->engine, run, true);
         Py_END_ALLOW_THREADS
         if (status == HAN_OK) return 0;
-        if (report(self, status == HAN_E_FAILED ? self->engine.failed : status)) return -1;
+        if (report(self, status == HAN_E_FAILED ? (enum han_status)self->engine.failed : status)) return -1;
     }
 }
 

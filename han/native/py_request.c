@@ -59,19 +59,24 @@ static int request_clear(RequestObject *self) {
 }
 
 static void request_dealloc(RequestObject *self) {
+    if (PyObject_CallFinalizerFromDealloc((PyObject *)self) < 0) return; /* kept after all */
     PyObject_GC_UnTrack(self);
     (void)request_clear(self);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
-/* The queue holds what was started: a request that its owner dropped still runs to its end. */
-static int remember(RequestObject *self) {
-    PyObject *pending = self->engine->pending;
+/* A request that its owner dropped still runs to its end: the engine keeps it until then. */
+static void request_finalize(PyObject *o) {
+    RequestObject *self = (RequestObject *)o;
+    if (!self->engine || !self->run.queued) return;
+    PyObject *type, *value, *tb, *pending = self->engine->pending;
+    PyErr_Fetch(&type, &value, &tb);
     for (Py_ssize_t k = PyList_GET_SIZE(pending); k-- > 0;) {
         RequestObject *r = (RequestObject *)PyList_GET_ITEM(pending, k);
-        if (!r->run.queued && PyList_SetSlice(pending, k, k + 1, NULL)) return -1;
+        if (!r->run.queued) (void)PyList_SetSlice(pending, k, k + 1, NULL);
     }
-    return PyList_Append(pending, (PyObject *)self);
+    (void)PyList_Append(pending, o);
+    PyErr_Restore(type, value, tb);
 }
 
 static int freed(const RequestObject *self) {
@@ -101,16 +106,14 @@ static PyObject *request_start(RequestObject *self, PyObject *unused) {
     }
     self->active = true;
     han_enqueue(e, &self->run);
+    /* An error shows in Wait or Test, where MPI shows it. */
     if (self->plan->plan.quick) {
-        (void)han_try(e, &self->run, 2);
-        if (self->run.status == HAN_OK) Py_RETURN_NONE;
+        (void)han_try(e, &self->run, 1);
+        if (self->run.status == HAN_OK || e->active) Py_RETURN_NONE;
     }
-    if (remember(self)) return NULL;
-    enum han_status status;
     Py_BEGIN_ALLOW_THREADS
-    status = han_progress(e, &self->run, false);
+    (void)han_progress(e, &self->run, false);
     Py_END_ALLOW_THREADS
-    (void)status; /* an error shows in Wait or Test, where MPI shows it */
     Py_RETURN_NONE;
 }
 
@@ -196,6 +199,7 @@ PyTypeObject RequestType = {
     .tp_doc = "A plan bound to buffers; started, waited for and tested like an MPI request.",
     .tp_methods = request_methods,
     .tp_getset = request_getset,
+    .tp_finalize = request_finalize,
     .tp_init = (initproc)request_init,
     .tp_new = PyType_GenericNew,
 };

@@ -1,5 +1,6 @@
 #include "group.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,6 +12,19 @@ static void *aligned(size_t bytes)
     if (!p)
         abort();
     return memset(p, 0, rounded);
+}
+
+/* When this process began, as /proc tells it: the 22nd field. */
+uint64_t group_process_start(void)
+{
+    unsigned long long start = 0;
+    FILE *f = fopen("/proc/self/stat", "r");
+    const char *format = "%*d %*s %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d "
+                         "%*d %*d %*d %llu";
+    if (!f || fscanf(f, format, &start) != 1)
+        abort();
+    fclose(f);
+    return start;
 }
 
 static void open_channel(group *g, const place *places, uint64_t c, uint64_t rank)
@@ -25,6 +39,7 @@ static void open_channel(group *g, const place *places, uint64_t c, uint64_t ran
         .ring = p->ring};
     han_control *mine = (han_control *)(void *)*memory + p->me;
     mine->pid = getpid();
+    mine->pid_start = group_process_start();
     mine->rank = rank;
 }
 

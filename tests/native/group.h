@@ -23,6 +23,8 @@ world group_of(uint64_t ranks);
 /* A rank's control record in its first channel. */
 han_control *group_control(group *, uint64_t rank);
 
+uint64_t group_process_start(void);
+
 void plan_open(han_plan *, const test_case *, uint64_t rank);
 void plan_close(han_plan *);
 

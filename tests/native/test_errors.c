@@ -1,0 +1,291 @@
+/* What an engine does when a collective does not end well: timeouts, the dead, interrupts, notices,
+ * errors of the message layer, and stopping with receives under way. */
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "group.h"
+
+static const han_wait_policy QUICK = {.spins = 5, .timeout = 0.3}, PATIENT = {.timeout = 20};
+
+static void require(bool holds, const char *what, int got)
+{
+    if (holds)
+        return;
+    printf("FAILED: %s (got %d)\n", what, got);
+    exit(1);
+}
+
+/* ---- small plans, written by hand ---- */
+
+static han_instr at_flag(enum han_code code, uint64_t rank, uint64_t n)
+{
+    han_instr i = {.code = (uint16_t)code, .peer = (int32_t)rank, .n = n};
+    i.base[0] = HAN_B_CHANNEL + HAN_B_FLAGS;
+    i.off[0] = rank * HAN_LINE;
+    return i;
+}
+
+static han_instr message(enum han_code code, int peer, uint64_t n, uint32_t slot)
+{
+    han_instr i = {.code = (uint16_t)code, .peer = peer, .n = n, .slot = slot};
+    i.base[0] = HAN_B_RECV;
+    i.base[1] = HAN_B_SEND;
+    return i;
+}
+
+typedef struct {
+    han_instr code[4];
+    uint64_t requests[2];
+    han_plan plan;
+    han_run run;
+} call;
+
+static void call_open(call *c, uint32_t n, const void *send, void *recv)
+{
+    c->plan = (han_plan){.code = c->code, .n_streams = 1, .streams = {{0, n}}, .n_requests = 2,
+                         .requests = c->requests, .element = 8};
+    c->run = (han_run){.plan = &c->plan, .send = send, .recv = recv};
+}
+
+static enum han_status run(han_engine *e, call *c)
+{
+    han_enqueue(e, &c->run);
+    return han_progress(e, &c->run, true);
+}
+
+/* A call that waits for rank 1's flag. */
+static void waiting_call(call *c)
+{
+    *c = (call){.code = {at_flag(HAN_WAIT, 1, 1)}};
+    call_open(c, 1, NULL, NULL);
+}
+
+static group *pair(bool messages, han_wait_policy wait)
+{
+    world w = group_of(2);
+    return group_open(&w, messages, wait);
+}
+
+/* ---- timeouts ---- */
+
+static void a_rank_that_does_not_come(void)
+{
+    group *g = pair(false, QUICK);
+    call first, second;
+    waiting_call(&first);
+    waiting_call(&second);
+    uint64_t begun = han_now_ns();
+    int status = run(&g->engines[0], &first);
+    double seconds = (double)(han_now_ns() - begun) * 1e-9;
+    require(status == HAN_E_TIMEOUT, "a rank that does not come is a timeout", status);
+    require(seconds > 0.29 && seconds < 10, "the timeout is kept", (int)seconds);
+    status = run(&g->engines[0], &second);
+    require(status == HAN_E_FAILED, "an engine that failed runs nothing more", status);
+    han_engine_stop(&g->engines[0]);
+    require(first.run.status == HAN_E_FAILED && !second.run.queued, "stopping empties the queue",
+            first.run.status);
+    group_close(g);
+}
+
+static void progress_puts_the_timeout_off(void)
+{
+    group *g = pair(false, QUICK);
+    call c = {.code = {at_flag(HAN_WAIT, 1, 1), at_flag(HAN_WAIT, 1, 2)}};
+    call_open(&c, 2, NULL, NULL);
+    han_enqueue(&g->engines[0], &c.run);
+    int status = han_progress(&g->engines[0], &c.run, false);
+    require(status == HAN_BLOCKED, "without blocking, nothing moved", status);
+    for (uint64_t k = 1; k <= 2; k++) {
+        call post = {.code = {at_flag(HAN_POST, 1, k)}};
+        call_open(&post, 1, NULL, NULL);
+        g->engines[1].epoch = 0; /* both posts belong to one call of rank 0 */
+        status = run(&g->engines[1], &post);
+        require(status == HAN_OK, "a post waits for nothing", status);
+    }
+    status = han_progress(&g->engines[0], &c.run, true);
+    require(status == HAN_OK && g->engines[0].epoch == 1, "what was waited for came", status);
+    group_close(g);
+}
+
+/* ---- the dead ---- */
+
+static pid_t a_child_that_has_ended(bool reap)
+{
+    pid_t child = fork();
+    if (!child)
+        _exit(0);
+    if (reap)
+        waitpid(child, NULL, 0);
+    return child;
+}
+
+static int wait_for_peer(han_control record)
+{
+    group *g = pair(false, PATIENT);
+    han_control *peer = group_control(g, 1);
+    peer->pid = record.pid;
+    peer->pid_start = record.pid_start;
+    peer->pid_namespace = record.pid_namespace;
+    peer->rank = 17;
+    if (record.pid_namespace)
+        g->engines[0].wait.timeout = 0.3;
+    call c;
+    waiting_call(&c);
+    int status = run(&g->engines[0], &c);
+    if (status == HAN_E_DEAD)
+        require(g->engines[0].dead_rank == 17, "the dead rank is named", g->engines[0].dead_rank);
+    group_close(g);
+    return status;
+}
+
+static void a_peer_that_died(void)
+{
+    pid_t zombie = a_child_that_has_ended(false), gone = a_child_that_has_ended(true);
+    uint64_t start = group_process_start();
+    int status = wait_for_peer((han_control){.pid = zombie});
+    require(status == HAN_E_DEAD, "a zombie is dead", status);
+    status = wait_for_peer((han_control){.pid = gone, .pid_start = start});
+    require(status == HAN_E_DEAD, "a process that is gone is dead", status);
+    status = wait_for_peer((han_control){.pid = getpid(), .pid_start = start + 1});
+    require(status == HAN_E_DEAD, "another process of the same number is not the peer", status);
+    status = wait_for_peer((han_control){.pid = gone, .pid_start = start, .pid_namespace = 3});
+    require(status == HAN_E_TIMEOUT, "numbers of another namespace say nothing", status);
+    waitpid(zombie, NULL, 0);
+}
+
+static void a_peer_that_is_finished_may_be_gone(void)
+{
+    group *g = pair(false, QUICK);
+    group_control(g, 1)->pid = a_child_that_has_ended(true);
+    atomic_store(&group_control(g, 1)->done, 1);
+    call c;
+    waiting_call(&c);
+    int status = run(&g->engines[0], &c);
+    require(status == HAN_E_TIMEOUT, "who has finished this call may have left", status);
+    group_close(g);
+}
+
+/* ---- what comes from outside ---- */
+
+static bool yes(void *engine)
+{
+    (void)engine;
+    return true;
+}
+
+static void an_interrupt(void)
+{
+    group *g = pair(false, PATIENT);
+    g->engines[0].interrupted = yes;
+    call c;
+    waiting_call(&c);
+    int status = run(&g->engines[0], &c);
+    require(status == HAN_E_INTERRUPT, "an interrupt ends the wait", status);
+    group_close(g);
+}
+
+static void a_notice_that_does_not_concern_us(void)
+{
+    group *g = pair(true, PATIENT);
+    call c, post = {.code = {at_flag(HAN_POST, 1, 1)}};
+    waiting_call(&c);
+    call_open(&post, 1, NULL, NULL);
+    mailbox_notify(g->box, 0);
+    int status = run(&g->engines[0], &c);
+    require(status == HAN_E_NOTICE && !g->engines[0].failed, "a notice is told", status);
+    mailbox_unnotify(g->box, 0);
+    require(run(&g->engines[1], &post) == HAN_OK, "the peer goes on", 0);
+    status = han_progress(&g->engines[0], &c.run, true);
+    require(status == HAN_OK, "after a notice one may go on waiting", status);
+    group_close(g);
+}
+
+static void an_error_of_the_message_layer(void)
+{
+    group *g = pair(true, PATIENT);
+    char byte = 0;
+    call c = {.code = {message(HAN_IRECV, 1, 1, 0), message(HAN_TEST, 0, 0, 0)}};
+    call_open(&c, 2, &byte, &byte);
+    mailbox_break(g->box, 0, 42);
+    int status = run(&g->engines[0], &c);
+    require(status == HAN_E_MPI && g->engines[0].mpi_error == 42, "its code is kept", status);
+    group_close(g);
+}
+
+static void a_message_that_is_too_long(void)
+{
+    group *g = pair(true, PATIENT);
+    char from[64] = {0}, into[16];
+    call send = {.code = {message(HAN_ISEND, 0, 64, 0), message(HAN_TEST, 0, 0, 0)}};
+    call recv = {.code = {message(HAN_IRECV, 1, 16, 1), message(HAN_TEST, 0, 0, 1)}};
+    call_open(&send, 2, from, NULL);
+    call_open(&recv, 2, NULL, into);
+    require(run(&g->engines[1], &send) == HAN_OK, "a small send is done at once", 0);
+    int status = run(&g->engines[0], &recv);
+    require(status == HAN_E_MPI, "truncation is an error", status);
+    group_close(g);
+}
+
+/* ---- stopping ---- */
+
+static void stopping_withdraws_receives(void)
+{
+    group *g = pair(true, QUICK);
+    char into[64] = "untouched", late[64] = "late";
+    call recv = {.code = {message(HAN_IRECV, 1, 32, 0), message(HAN_IRECV, 1, 32, 1),
+                          message(HAN_TEST, 0, 0, 0), message(HAN_TEST, 0, 0, 1)}};
+    call next, send = {.code = {message(HAN_ISEND, 0, 32, 0)}};
+    call_open(&recv, 4, NULL, into);
+    waiting_call(&next);
+    call_open(&send, 1, late, NULL);
+    han_enqueue(&g->engines[0], &recv.run);
+    han_enqueue(&g->engines[0], &next.run);
+    int status = han_progress(&g->engines[0], &recv.run, true);
+    require(status == HAN_E_TIMEOUT, "nobody sends", status);
+    require(mailbox_pending(g->box) == 2, "two receives are posted",
+            (int)mailbox_pending(g->box));
+    han_engine_stop(&g->engines[0]);
+    require(mailbox_pending(g->box) == 0, "stopping withdraws them", (int)mailbox_pending(g->box));
+    require(next.run.status == HAN_E_FAILED, "later calls fail too", next.run.status);
+    require(run(&g->engines[1], &send) == HAN_OK, "the late message goes out", 0);
+    require(!strcmp(into, "untouched"), "and reaches nobody's memory", 0);
+    han_engine_stop(&g->engines[0]); /* twice does no harm */
+    group_close(g);
+}
+
+static void stopping_takes_what_has_come(void)
+{
+    group *g = pair(true, QUICK);
+    char into[64] = "untouched", data[64] = "on time";
+    call recv = {.code = {message(HAN_IRECV, 1, 32, 0), at_flag(HAN_WAIT, 1, 1)}};
+    call send = {.code = {message(HAN_ISEND, 0, 32, 0)}};
+    call_open(&recv, 2, NULL, into);
+    call_open(&send, 1, data, NULL);
+    han_enqueue(&g->engines[0], &recv.run);
+    (void)han_progress(&g->engines[0], &recv.run, false);
+    require(run(&g->engines[1], &send) == HAN_OK, "the message goes out", 0);
+    han_engine_stop(&g->engines[0]);
+    require(!recv.requests[0], "its request is completed", 0);
+    require(!strcmp(into, "on time"), "it has arrived", 0);
+    group_close(g);
+}
+
+int main(void)
+{
+    a_rank_that_does_not_come();
+    progress_puts_the_timeout_off();
+    a_peer_that_died();
+    a_peer_that_is_finished_may_be_gone();
+    an_interrupt();
+    a_notice_that_does_not_concern_us();
+    an_error_of_the_message_layer();
+    a_message_that_is_too_long();
+    stopping_withdraws_receives();
+    stopping_takes_what_has_come();
+    printf("timeouts, deaths, interrupts, notices, errors and stopping\n");
+    return 0;
+}
