@@ -28,7 +28,7 @@ class Machine:
 
     cpu: str
     cores: int
-    allowed: str  # processors that rank 0 may use
+    allowed: str  # processors that the ranks may use
     library: str
     library_version: str
     mpi4py: str
@@ -49,9 +49,9 @@ class Machine:
         """Return lines for the head of a table."""
         crowded = ", more ranks than processors" if self.oversubscribed else ""
         lines = [
-            f"machine   {self.cpu}, {self.cores} cores, CPUs {self.allowed} allowed",
+            f"machine   {self.cpu}, {plural(self.cores, 'core')}, CPUs {self.allowed}",
             f"library   {self.library} ({self.library_version}), mpi4py {self.mpi4py}",
-            f"ranks     {self.ranks} on {self.nodes} node{'s'[: self.nodes > 1]}{crowded}",
+            f"ranks     {self.ranks} on {plural(self.nodes, 'node')}{crowded}",
         ]
         if self.config:
             lines.append(f"han       {self.topology}; {self.config}; wait {self.wait}")
@@ -66,7 +66,7 @@ def look(comm: MPI.Intracomm, han: Comm | None) -> Machine:
     machine = Machine(
         cpu=cpu_model(),
         cores=os.cpu_count() or 1,
-        allowed=spans(os.sched_getaffinity(0)),
+        allowed=allowed_cpus(comm),
         library=library_name(),
         library_version=library_text(),
         mpi4py=mpi4py.__version__,
@@ -94,10 +94,7 @@ def settings(environ: Mapping[str, str]) -> dict[str, str]:
 def _topology(comm: Comm) -> str:
     topology = comm._han.topology
     counts = [topology.size] + [len(set(domains)) for domains in topology.domains]
-    levels = [
-        f"{counts[k + 1]} {name}{'s'[: counts[k + 1] > 1]}"
-        for k, name in reversed(list(enumerate(topology.names)))
-    ]
+    levels = [plural(counts[k + 1], name) for k, name in reversed(list(enumerate(topology.names)))]
     return f"{' > '.join(levels)} > {topology.size} ranks"
 
 
@@ -112,6 +109,18 @@ def describe_wait(comm: Comm) -> str:
     return f"auto ({how})"
 
 
+def allowed_cpus(comm: MPI.Intracomm) -> str:
+    """Say which processors the ranks may use, all together; collective."""
+    masks = comm.allgather(frozenset(os.sched_getaffinity(0)))
+    alike = len(set(masks)) == 1
+    return f"{spans(frozenset().union(*masks))} allowed{'' if alike else ' (ranks are bound)'}"
+
+
+def plural(count: int, noun: str) -> str:
+    """Return ``"1 node"``, ``"2 nodes"``."""
+    return f"{count} {noun}{'s'[: count != 1]}"
+
+
 def library_name() -> str:
     """Return the MPI library's name and version: ``"Open MPI 5.0.11"``."""
     name, version = MPI.get_vendor()
@@ -119,8 +128,9 @@ def library_name() -> str:
 
 
 def library_text() -> str:
-    """Return the first line of what the MPI library says of itself."""
-    return " ".join(MPI.Get_library_version().strip("\0").split("\n")[0].split())
+    """Return the beginning of what the MPI library says of itself."""
+    first = re.split(r"[\n,]", MPI.Get_library_version().strip("\0"))[0]
+    return " ".join(first.split())
 
 
 def cpu_model() -> str:

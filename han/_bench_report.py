@@ -15,6 +15,7 @@ from han.errors import ArgumentError
 
 FORMAT = "han-bench"
 VERSION = 1
+COLUMN = 20  # holds a library's name and version
 SAME = ("ranks", "nodes", "mode", "dtype", "op")  # in runs that can be compared
 
 
@@ -101,7 +102,7 @@ def head(machine: Machine, settings: Settings, version: str) -> str:
 def table_head(collective: str, machine: Machine, settings: Settings) -> str:
     """Return the title and the column heads of one collective."""
     titles = {"han": "han", "mpi": machine.library}
-    columns = "".join(f"{titles[s]:>14} {'(min .. max)':<21}" for s in settings.sides)
+    columns = "".join(f"{titles[s]:>{COLUMN}} {'(min .. max)':<21}" for s in settings.sides)
     ratio = f"{'ratio':>6}" if settings.only is None else ""
     return f"\n# {collective}\n#{'size':>8}{columns}{ratio}"
 
@@ -115,7 +116,7 @@ def table_row(row: Row) -> str:
 
 def _times(times: Times) -> str:
     spread = f"({_us(times.low)} .. {_us(times.high)})"
-    return f"{_us(times.median):>14} {spread:<21}"
+    return f"{_us(times.median):>{COLUMN}} {spread:<21}"
 
 
 def _us(value: float) -> str:

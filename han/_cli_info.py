@@ -15,7 +15,16 @@ from mpi4py import MPI
 
 import han
 from han import _native
-from han._bench_machine import cpu_model, describe_wait, library_name, library_text, settings, spans
+from han._bench_machine import (
+    allowed_cpus,
+    cpu_model,
+    describe_wait,
+    library_name,
+    library_text,
+    plural,
+    settings,
+    spans,
+)
 from han._units import format_size
 from han.comm import Comm
 from han.config import load_config, validate_names
@@ -57,7 +66,7 @@ def collect(comm: Comm) -> dict[str, Any]:
         "standard": ".".join(map(str, MPI.Get_version())),
         "threads": THREADS[MPI.Query_thread()],
         "cpu": cpu_model(),
-        "allowed_cpus": spans(os.sched_getaffinity(0)),
+        "allowed_cpus": allowed_cpus(comm),
         "ranks": comm.size,
         "nodes": len(set(nodes)),
         "config": state.config.source,
@@ -67,7 +76,7 @@ def collect(comm: Comm) -> dict[str, Any]:
         "timeout": state.config.wait.timeout,
         "settings": settings(os.environ),
         "levels": [_level(state.topology, k) for k in range(state.topology.depth)],
-        "submodules": _submodules(state.topology),
+        "submodules": submodule_uses(state.topology),
     }
 
 
@@ -82,7 +91,8 @@ def _level(topology: Topology, level: int) -> dict[str, Any]:
     }
 
 
-def _submodules(topology: Topology) -> dict[str, dict[str, Any]]:
+def submodule_uses(topology: Topology) -> dict[str, dict[str, Any]]:
+    """Return every submodule, and for each level what of it can be used, or why not."""
     return {
         name: {
             "about": part.about,
@@ -120,8 +130,8 @@ def as_text(record: Mapping[str, Any]) -> str:
         f"python     {record['python']}, NumPy {record['numpy']}, mpi4py {record['mpi4py']}",
         f"library    {record['library']} ({record['library_version']}), MPI {record['standard']}, "
         f"threads {record['threads']}",
-        f"machine    {record['cpu']}, CPUs {record['allowed_cpus']} allowed",
-        f"ranks      {record['ranks']} on {record['nodes']} node(s)",
+        f"machine    {record['cpu']}, CPUs {record['allowed_cpus']}",
+        f"ranks      {record['ranks']} on {plural(record['nodes'], 'node')}",
         f"config     {record['config']}; {format_size(record['memory'])} shared memory a channel; "
         f"checked calls {'on' if record['check'] else 'off'}",
         f"wait       {record['wait']}; timeout {timeout}",

@@ -13,6 +13,8 @@ class Plan: ...
 
 class Engine:
     epoch: int
+    issued: int
+    held: int
     failed: bool
     on_error: Callable[[int, int], bool]
     def __init__(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import secrets
 from dataclasses import dataclass
 
 from mpi4py import MPI
 
-from han.errors import PeerError
+from han.errors import HanError, PeerError, RevokedError
 
 
 def tag_limit(comm: MPI.Comm) -> int:
@@ -16,60 +17,108 @@ def tag_limit(comm: MPI.Comm) -> int:
     return limit
 
 
-LATEST = 1 << 62  # an epoch that concerns every call to come
+LATEST = 1 << 62  # a call that concerns every call to come
+LONGEST = 2000  # characters of a text
 
 
 @dataclass(frozen=True)
 class Notice:
-    """What went wrong, where, and in which call (counted by the engine's epoch)."""
+    """What went wrong, where, and in which call.
 
-    epoch: int
+    Calls are counted alike on all ranks, as the engine's ``issued`` does. `rank` is whose error
+    it is, `sender` who says so: one who gives up because of another's error names that one.
+    """
+
+    call: int
     rank: int
+    sender: int
     text: str
 
 
 class Notices:
-    """Messages on a tag of their own, which every waiting rank probes for."""
+    """Messages on a tag of their own, which every waiting rank probes for.
+
+    They may come early, before this rank makes the call that they are about, and late, after
+    it; one that is about a call that failed here too is nobody's business. Making this is
+    collective: the ranks agree on a `token`, which tells their notices from those of a
+    communicator that was freed with some still on their way.
+    """
 
     def __init__(self, comm: MPI.Intracomm) -> None:
         self.comm = comm
+        self.rank = comm.Get_rank()
         self.tag = tag_limit(comm)
-        self._mine: set[int] = set()
+        self.token: int = comm.bcast(secrets.randbits(31) if self.rank == 0 else None)
+        self._mine: dict[int, int] = {}  # calls that failed here: peers yet to be heard about it
+        self._early: list[Notice] = []
         self._sent: list[tuple[MPI.Request, bytes]] = []
 
-    def tell(self, epoch: int, error: Exception) -> None:
-        """Tell everyone that this rank raised before anything moved in call `epoch`."""
-        self._mine.add(epoch)
-        self.receive()  # those of earlier calls that failed everywhere
-        self._send(epoch, f"{type(error).__name__}: {error}")
+    def tell(self, call: int, error: Exception) -> None:
+        """Tell everyone that this rank raised before anything moved in its call number `call`."""
+        if self.comm.Get_size() > 1:
+            self._mine[call] = self.comm.Get_size() - 1
+        self._fetch()  # those of calls that failed everywhere need not pile up
+        self._send(Notice(call, self.rank, self.rank, f"{type(error).__name__}: {error}"))
 
-    def revoke(self, text: str) -> None:
-        """Tell everyone that this rank has given the communicator up."""
-        self._send(LATEST, text)
+    def revoke(self, error: Exception, cause: int | None = None) -> None:
+        """Tell everyone that this rank gives the communicator up, for the error of rank `cause`."""
+        rank = self.rank if cause is None else cause
+        self._send(Notice(LATEST, rank, self.rank, f"{type(error).__name__}: {error}"))
 
-    def _send(self, epoch: int, text: str) -> None:
-        rank = self.comm.Get_rank()
-        data = json.dumps([epoch, rank, text[:2000]]).encode()
+    def _send(self, notice: Notice) -> None:
+        fields = [self.token, notice.call, notice.rank, notice.sender, notice.text[:LONGEST]]
+        data = json.dumps(fields).encode()
         self._sent = [s for s in self._sent if not s[0].Test()]
         for peer in range(self.comm.Get_size()):
-            if peer != rank:
+            if peer != self.rank:
                 request = self.comm.Isend([data, MPI.BYTE], peer, self.tag)
                 self._sent.append((request, data))
 
-    def receive(self) -> list[Notice]:
-        """Take what has arrived, less what concerns calls that failed here too."""
-        found = []
+    def receive(self, issued: int) -> list[Notice]:
+        """Take what has arrived about the first `issued` calls, less what also failed here."""
+        self._fetch()
+        found = [n for n in self._early if n.call == LATEST or n.call < issued]
+        self._early = [n for n in self._early if n not in found]
+        return found
+
+    @property
+    def held(self) -> int:
+        """The first call, counted from 1, that a notice is about which came early; 0: none."""
+        return min((n.call + 1 for n in self._early), default=0)
+
+    def _fetch(self) -> None:
+        """Empty the mailbox."""
         status = MPI.Status()
         while self.comm.Iprobe(MPI.ANY_SOURCE, self.tag, status):
             data = bytearray(status.Get_count(MPI.BYTE))
             self.comm.Recv([data, MPI.BYTE], status.Get_source(), self.tag)
-            notice = Notice(*json.loads(data))
-            if notice.epoch not in self._mine:
-                found.append(notice)
-        return found
+            token, *fields = json.loads(data)
+            if token == self.token:
+                self._early.append(Notice(*fields))
+        self._early = [n for n in self._early if not self._failed_here_too(n)]
+
+    def _failed_here_too(self, notice: Notice) -> bool:
+        left = self._mine.get(notice.call)
+        if left is None:
+            return False
+        self._mine[notice.call] = left - 1
+        if left == 1:  # that was everybody
+            del self._mine[notice.call]
+        return True
 
 
-def peer_error(notices: list[Notice]) -> PeerError:
-    """Make the error to raise for other ranks' notices, the first cause first."""
-    notices = sorted(notices, key=lambda n: (n.epoch == LATEST, n.rank))
-    return PeerError("; ".join(f"rank {n.rank} raised {n.text}" for n in notices))
+def first_cause(notices: list[Notice]) -> Notice:
+    """Return the notice that the others follow from."""
+    return min(notices, key=lambda n: (n.call, n.rank != n.sender, n.sender))
+
+
+def peer_error(notices: list[Notice], rank: int) -> HanError:
+    """Make the error that `rank` raises for other ranks' notices, the first cause first."""
+    if first_cause(notices).rank == rank:  # they gave up because of what went wrong here
+        text = "; ".join(f"rank {n.sender} raised {n.text}" for n in notices)
+        return RevokedError(
+            f"the other ranks gave this communicator up after an error of this rank: {text}"
+        )
+    own = [n for n in notices if n.rank == n.sender] or notices
+    own.sort(key=lambda n: (n.call, n.sender))
+    return PeerError("; ".join(f"rank {n.sender} raised {n.text}" for n in own))

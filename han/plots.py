@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from han._bench_machine import plural
 from han._units import format_size
 from han.errors import HanError
 
@@ -83,7 +84,8 @@ def _panels(series: Mapping[str, Mapping[tuple[str, int], Times]]) -> Panels:
 def title_of(run: Report) -> str:
     """Return a title that says where a run was measured."""
     machine = run.data["machine"]
-    return f"{machine['ranks']} ranks on {machine['nodes']} node(s), {run.data['settings']['mode']}"
+    where = plural(machine["nodes"], "node")
+    return f"{machine['ranks']} ranks on {where}, {run.data['settings']['mode']} calls"
 
 
 def comparison(panels: Panels, path: Path, title: str = "") -> None:
@@ -126,8 +128,9 @@ def _draw_ratios(axis: Any, series: Mapping[str, Series]) -> None:
         sizes = [n for n in sorted(points) if n in base]
         ratios = [points[n].median / base[n].median for n in sizes]
         axis.plot(sizes, ratios, "-" if name == "han" else "o-", ms=3, color=color)
-    axis.set_ylim(bottom=0)
-    axis.grid(True, alpha=0.3)
+    axis.set_yscale("log", base=2)
+    axis.yaxis.set_major_formatter("{x:g}")
+    axis.grid(True, which="major", alpha=0.3)
 
 
 def _size_axis(axis: Any, sizes: Sequence[int]) -> None:

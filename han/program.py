@@ -103,8 +103,9 @@ class Program:
 
     ``footprint[c]`` is what the run takes of every rank's ring in channel c, the same on all
     ranks; ``writes[c]`` which areas of it this rank writes (1: small slots, 2: cells); ``sync``
-    says that finishing implies that every rank has entered; ``comms`` lists the
-    members of the communicators that ``COLL`` operations use.
+    says that finishing implies that every rank has entered; ``comms`` lists the tags and members
+    of the communicators that ``COLL`` operations use, one a stream: MPI wants the collectives of
+    a communicator in the same order on all of its ranks.
     """
 
     rank: int
@@ -117,7 +118,7 @@ class Program:
     footprint: tuple[int, ...]
     writes: tuple[int, ...]
     sync: bool
-    comms: tuple[tuple[int, ...], ...]
+    comms: tuple[tuple[int, tuple[int, ...]], ...]
 
     @property
     def talks_mpi(self) -> bool:

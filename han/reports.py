@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections import OrderedDict
 from collections.abc import Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from mpi4py import MPI
 
 from han.channel import Channel
 from han.errors import CollectiveTimeoutError, HanError, PeerError, RevokedError
-from han.notices import peer_error
+from han.notices import first_cause, peer_error
 from han.plans import Prepared, identity
 from han.program import Code
 
@@ -30,6 +31,7 @@ class Status(IntEnum):
     FAILED = 8
 
 
+KNOWN = 512  # calls remembered, the oldest goes first
 VERBS = {
     Code.WAIT: "the shared flag of",
     Code.ISEND: "to send to",
@@ -46,11 +48,13 @@ class Reporter:
         self.state = state
         self.channels = tuple(channels)
         self.engine: weakref.ref[Any] | None = None
-        self._known: dict[int, Prepared] = {}
+        self._known: OrderedDict[int, Prepared] = OrderedDict()
 
     def know(self, prepared: Prepared) -> None:
         """Remember what a plan's number stands for."""
         self._known[identity(prepared.plan.signature)] = prepared
+        if len(self._known) > KNOWN:
+            self._known.popitem(last=False)
 
     def __call__(self, status: int, detail: int) -> bool:
         """Raise the error; return True when a notice turned out not to concern this call."""
@@ -60,14 +64,15 @@ class Reporter:
         if state.failed is not None and status != Status.INTERRUPT:
             raise RevokedError(f"this communicator cannot be used any more: {state.failed}")
         if status == Status.NOTICE:
-            notices = state.notices.receive()
-            if not notices:
+            heard = state.notices.receive(state.engine.issued)
+            state.engine.held = state.notices.held
+            if not heard:
                 return True
-            error: Exception = peer_error(notices)
-            state.notices.revoke(f"{type(error).__name__}: {error}")
+            error: Exception = peer_error(heard, state.rank)
+            state.notices.revoke(error, first_cause(heard).rank)
         else:
             error = self._error(Status(status), detail, state)
-            state.notices.revoke(f"{type(error).__name__}: {error}")
+            state.notices.revoke(error)
         state.failed = f"{type(error).__name__}: {error}"
         raise error
 

@@ -40,12 +40,12 @@ class State:
         self.oversubscribed = oversubscribed or crowded
         self.notices = Notices(self.comm)
         self.channels = open_channels(self.comm, self.topology, self.config.memory)
-        self.engines = 0
+        self.engines = self.notices.token  # tags of their own: not those of a freed state
         self.engine = self._engine(self.channels)
         self.calls = _native.Calls(self.engine, MPI.IN_PLACE)
         self.plans: OrderedDict[object, Prepared] = OrderedDict()
         self.scratch: np.ndarray[Any, Any] | None = None
-        self.subcomms: dict[tuple[int, ...], MPI.Intracomm] = {}
+        self.subcomms: dict[Any, dict[tuple[int, tuple[int, ...]], MPI.Intracomm]] = {}
         self.persistent: weakref.WeakSet[Request] = weakref.WeakSet()
         self.failed: str | None = None
 
@@ -126,6 +126,7 @@ class State:
 
         def close() -> None:
             engine.stop()
+            self._free_subcomms(engine)
             for channel in channels:
                 channel.close()
 
@@ -152,7 +153,7 @@ class State:
         if self.config.check:
             self._agree(message, problem)
         if problem is not None:
-            self.notices.tell(self.engine.epoch, problem)
+            self.notices.tell(self.engine.issued, problem)
             self._request(self.engine, self._skip(), Message(Signature("barrier"))).Start()
             raise problem
         assert message is not None
@@ -163,7 +164,7 @@ class State:
     ) -> tuple[Message | None, Exception | None]:
         try:
             return parse(self.comm, *arguments), None
-        except (HanError, MPI.Exception, ValueError, TypeError) as error:
+        except Exception as error:
             return None, error
 
     def _agree(self, message: Message | None, problem: Exception | None) -> None:
@@ -210,7 +211,7 @@ class State:
         decision = self.rules().decide(message.signature)
         plan = make_plan(self.topology, message.signature, decision.choice, memory)
         program = lower(plan, self.rank)
-        comms = tuple(self._subcomm(ranks) for ranks in program.comms)
+        comms = tuple(self._subcomm(engine, *key) for key in program.comms)
         scratch = self._scratch(program.scratch, own_scratch)
         native = native_plan(engine, program, message, comms, scratch)
         prepared = Prepared(native, program, plan, decision)
@@ -234,17 +235,26 @@ class State:
             self.scratch = np.empty(nbytes, np.uint8)
         return self.scratch
 
-    def _subcomm(self, ranks: tuple[int, ...]) -> MPI.Intracomm:
-        """Return a communicator of some ranks, for submodules that use MPI's collectives."""
-        if ranks not in self.subcomms:
+    def _subcomm(self, engine: Any, tag: int, ranks: tuple[int, ...]) -> MPI.Intracomm:
+        """Return a communicator of some ranks, for submodules that use MPI's collectives.
+
+        Each engine has its own, since what two of them start comes in no certain order.
+        """
+        mine: dict[tuple[int, tuple[int, ...]], MPI.Intracomm]
+        mine = self.subcomms.setdefault(engine, {})
+        if (tag, ranks) not in mine:
             group = self.comm.Get_group()
             members = group.Incl(ranks)
-            comm = self.comm.Create_group(members, tag=len(self.subcomms))
+            comm = self.comm.Create_group(members, tag)
             comm.Set_errhandler(MPI.ERRORS_RETURN)
-            self.subcomms[ranks] = comm
+            mine[tag, ranks] = comm
             members.Free()
             group.Free()
-        return self.subcomms[ranks]
+        return mine[tag, ranks]
+
+    def _free_subcomms(self, engine: Any) -> None:
+        for comm in self.subcomms.pop(engine, {}).values():
+            comm.Free()
 
     def _remember(self, message: Message, prepared: Prepared) -> None:
         """Let the next call with plain arrays of this shape go the quick way."""
@@ -260,6 +270,8 @@ class State:
 
     def close(self, free: bool = True) -> None:
         """Release everything; `free` the duplicate too (collective)."""
+        if not free:
+            self.subcomms.clear()
         for request in list(self.persistent):
             if request.closing is not None:
                 request.closing()
@@ -269,11 +281,10 @@ class State:
         self.engine.stop()
         for channel in self.channels:
             channel.close()
+        for engine in list(self.subcomms):
+            self._free_subcomms(engine)
         if free:
-            for comm in self.subcomms.values():
-                comm.Free()
             self.comm.Free()
-        self.subcomms.clear()
         self.failed = "it has been freed"
 
 

@@ -105,6 +105,14 @@ class Topology:
         inner = self._ranks[-2] if self.depth > 1 else self._ranks[0]
         return max(len(ranks) for ranks in inner.values())
 
+    def widest(self, level: int) -> int:
+        """Members of the largest group at `level`."""
+        if not level:
+            return max(map(len, self._ranks[0].values()))
+        pairs = set(zip(self.domains[level], self.domains[level - 1], strict=True))
+        outer = [o for o, _ in pairs]
+        return max(map(outer.count, set(outer)))
+
     def domain(self, level: int, rank: int) -> tuple[int, ...]:
         """All ranks of `rank`'s domain at `level`, ascending."""
         return self._ranks[level][self.domains[level][rank]]

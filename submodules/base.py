@@ -45,6 +45,13 @@ class Question:
     signature: Signature
     choice: LevelChoice
     lockstep: bool = False
+    segment: int | None = None
+
+    @property
+    def segmented(self) -> bool:
+        """Whether the message comes in more than one segment, hence in several tasks."""
+        signature = self.signature
+        return self.segment is not None and signature.nbytes > max(self.segment, signature.element)
 
 
 class Submodule(Protocol):

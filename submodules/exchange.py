@@ -1,12 +1,17 @@
 """``exchange``: allreduce between nodes by exchanging messages pairwise.
 
-Recursive doubling: log2(n) steps, each rank sends the whole message in every step; the ranks
-beyond a power of two hand their data to a neighbour first. Lower positions stay on the left
-of every combination, so the order of operands is kept. Source: Jocksch et al., section II
-(radix 2 throughout).
+Recursive doubling: log2(n) steps, each rank sends the whole message in every step; lower
+positions stay on the left of every combination, so the order of operands is kept.
+Halving: a reduce-scatter that sends half, a quarter ... of the message, then an allgather the
+same way back: every rank sends 2 (n - 1) / n of the message, which is the least. The ranks
+beyond a power of two hand their data to a neighbour first.
+
+Source: Jocksch et al., section II (radix 2 throughout); Thakur et al. (Rabenseifner).
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from han.program import Ref
 from han.submodules.base import Algorithm, Parameter, Question, order_kept
@@ -14,22 +19,26 @@ from han.tasks.graph import Task
 from han.tasks.lower import Context, Plan
 
 MOST = 1 << 30
+SEGMENT = 32 * 1024
 
 
 class Exchange:
     """Pairwise exchange."""
 
     name = "exchange"
-    about = "pairwise exchange of messages: an allreduce in log2(n) steps"
+    about = "pairwise exchange of messages: an allreduce in log2(n) steps, or with least bytes"
     algorithms = {
         "recursive_doubling": Algorithm("whole messages, log2(n) steps", ("allreduce",), "always"),
+        "halving": Algorithm(
+            "reduce-scatter and allgather, 2 log2(n) steps", ("allreduce",), "never"
+        ),
     }
-    parameters: dict[str, Parameter] = {}
+    parameters = {"segment": Parameter("size", "bytes of one message", 1, MOST)}
 
     def supports(self, question: Question) -> str | None:
         """Return None, or the reason why it cannot serve."""
-        if question.signature.nbytes > MOST:
-            return f"whole messages of more than {MOST} bytes"
+        if question.signature.element > MOST:
+            return f"elements of more than {MOST} bytes"
         return order_kept(question, self.algorithms[question.choice.algorithm])
 
     def footprint(self, plan: Plan, level: int) -> int:
@@ -38,62 +47,136 @@ class Exchange:
 
     def lower(self, context: Context) -> None:
         """Emit this rank's operations."""
+        halving = context.choice.algorithm == "halving"
         nbytes = max(t.nbytes for t in context.tasks)
         room = context.builder.scratch(nbytes)
-        requests = (context.builder.request(), context.builder.request())
+        wires: list[tuple[int, int]] = []
         for task in context.tasks:
             context.stream.begin(task)
-            _Doubling(context, task, room, requests).run()
+            exchange = _Exchange(context, task, room, wires)
+            exchange.fold_in_and_out(exchange.halve if halving else exchange.double)
             context.stream.end(task)
 
 
-class _Doubling:
+class _Exchange:
     """One task's exchange; `mine` moves from the operand to the result on the first step."""
 
-    def __init__(self, context: Context, task: Task, room: Ref, requests: tuple[int, int]) -> None:
-        self.context, self.stream = context, context.stream
-        self.nbytes, self.room, self.requests = task.nbytes, room, requests
+    def __init__(
+        self, context: Context, task: Task, room: Ref, wires: list[tuple[int, int]]
+    ) -> None:
+        self.context, self.stream, self.wires = context, context.stream, wires
+        self.nbytes, self.room = task.nbytes, room
         self.mine = context.source + task.start
         self.result = context.result + task.start
+        size = context.group.size
+        self.power = 1 << (size.bit_length() - 1)
+        self.extra = size - self.power  # the first 2 * extra members go together in pairs
 
-    def run(self) -> None:
-        """Fold the odd ones in, double, fold out."""
-        n, me = self.context.group.size, self.context.group.me
-        power = 1 << (n.bit_length() - 1)
-        extra = n - power  # the first 2 * extra members go together in pairs
-        if me < 2 * extra and me % 2:
-            self._send(self.mine, me - 1)
-            self._receive(self.result, me - 1)
+    def fold_in_and_out(self, exchange: Callable[[int], None]) -> None:
+        """Let every other one of the first members stand back while the rest exchange."""
+        me = self.context.group.me
+        paired = me < 2 * self.extra
+        if paired and me % 2:
+            self._transfer(me - 1, send=(self.mine, self.nbytes))
+            self._transfer(me - 1, recv=(self.result, self.nbytes))
             return
-        if me < 2 * extra:
-            self._receive(self.room, me + 1)
-            self._combine(me + 1)
-        virtual = me // 2 if me < 2 * extra else me - extra
+        if paired:
+            self._transfer(me + 1, recv=(self.room, self.nbytes), into=(0, self.mine))
+        exchange(me // 2 if paired else me - self.extra)
+        if paired:
+            self._transfer(me + 1, send=(self.mine, self.nbytes))
+
+    def double(self, me: int) -> None:
+        """Exchange everything with partners at distances 1, 2, 4 ..."""
         distance = 1
-        while distance < power:
-            peer = virtual ^ distance
-            self._exchange(2 * peer if peer < extra else peer + extra)
+        while distance < self.power:
+            peer, everything = self._member(me ^ distance), (self.mine, self.nbytes)
+            arriving = (self.room, self.nbytes)
+            self._transfer(peer, send=everything, recv=arriving, into=(0, self.mine), whole=True)
             distance *= 2
-        if me < 2 * extra:
-            self._send(self.mine, me + 1)
 
-    def _send(self, src: Ref, peer: int) -> None:
-        self.stream.isend(src, self.nbytes, self.context.group.ranks[peer], self.requests[0])
-        self.stream.test(self.requests[0])
+    def halve(self, me: int) -> None:
+        """Reduce-scatter by halves, then gather them back."""
+        low, high, steps = 0, self.power, []
+        while high - low > 1:
+            middle = (low + high) // 2
+            distance = middle - low
+            keep, give = (low, middle), (middle, high)
+            if me >= middle:
+                keep, give = give, keep
+            peer = self._member(me ^ distance)
+            start, nbytes = self._bytes(keep)
+            gives, given = self._bytes(give)
+            self._transfer(
+                peer,
+                send=(self.mine + gives, given),
+                recv=(self.room, nbytes),
+                into=(start, self.mine),
+            )
+            steps.append((peer, keep, give))
+            low, high = keep
+        for peer, keep, give in reversed(steps):
+            start, nbytes = self._bytes(keep)
+            takes, taken = self._bytes(give)
+            self._transfer(
+                peer, send=(self.result + start, nbytes), recv=(self.result + takes, taken)
+            )
 
-    def _receive(self, dst: Ref, peer: int) -> None:
-        self.stream.irecv(dst, self.nbytes, self.context.group.ranks[peer], self.requests[1])
-        self.stream.test(self.requests[1])
+    def _member(self, virtual: int) -> int:
+        return 2 * virtual if virtual < self.extra else virtual + self.extra
 
-    def _exchange(self, peer: int) -> None:
-        rank = self.context.group.ranks[peer]
-        self.stream.irecv(self.room, self.nbytes, rank, self.requests[1])
-        self.stream.isend(self.mine, self.nbytes, rank, self.requests[0])
-        self.stream.test(self.requests[1])
-        self.stream.test(self.requests[0])
-        self._combine(peer)
+    def _bytes(self, blocks: tuple[int, int]) -> tuple[int, int]:
+        """Where some of the message's blocks begin, and their size."""
+        count = self.nbytes // self.context.element
+        start, stop = (count * b // self.power * self.context.element for b in blocks)
+        return start, stop - start
 
-    def _combine(self, peer: int) -> None:
-        a, b = (self.mine, self.room) if peer > self.context.group.me else (self.room, self.mine)
-        self.stream.reduce(self.result, a, b, self.nbytes)
-        self.mine = self.result
+    def _wires(self, number: int) -> list[tuple[int, int]]:
+        """Requests for sending and receiving `number` pieces at once."""
+        builder = self.context.builder
+        while len(self.wires) < number:
+            self.wires.append((builder.request(), builder.request()))
+        return self.wires[:number]
+
+    def _cut(self, buffer: tuple[Ref, int] | None, whole: bool) -> list[tuple[int, int]]:
+        """Offsets and sizes of the messages that a part travels in."""
+        if buffer is None:
+            return []
+        most = MOST if whole else self.context.choice.get("segment", SEGMENT)
+        step = max(1, most // self.context.element) * self.context.element
+        nbytes = buffer[1]
+        return [(a, min(step, nbytes - a)) for a in range(0, nbytes, step)] or [(0, 0)]
+
+    def _transfer(
+        self,
+        peer: int,
+        send: tuple[Ref, int] | None = None,
+        recv: tuple[Ref, int] | None = None,
+        into: tuple[int, Ref] | None = None,
+        whole: bool = False,
+    ) -> None:
+        """Send and receive in pieces; combine what arrives into the result at ``into[0]``."""
+        stream, rank = self.stream, self.context.group.ranks[peer]
+        going, coming = self._cut(send, whole), self._cut(recv, whole)
+        wires = self._wires(max(len(going), len(coming)))
+        for (at, nbytes), (_, request) in zip(coming, wires, strict=False):
+            stream.irecv(recv[0] + at if recv else Ref(0), nbytes, rank, request)
+        for (at, nbytes), (request, _) in zip(going, wires, strict=False):
+            stream.isend(send[0] + at if send else Ref(0), nbytes, rank, request)
+        if whole and send is not None:  # what is being sent is about to be overwritten
+            stream.test(wires[0][0])
+        for (at, nbytes), (_, request) in zip(coming, wires, strict=False):
+            stream.test(request)
+            if into is not None and recv is not None:
+                self._combine(peer, into[0] + at, into[1], recv[0] + at, nbytes)
+        if not whole:
+            for _, (request, _) in zip(going, wires, strict=False):
+                stream.test(request)
+        if into is not None:
+            self.mine = self.result
+
+    def _combine(self, peer: int, at: int, mine: Ref, arrived: Ref, nbytes: int) -> None:
+        a, b = mine + at, arrived
+        if peer < self.context.group.me:
+            a, b = b, a
+        self.stream.reduce(self.result + at, a, b, nbytes)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from han.program import Coll, Ref
 from han.submodules.base import Algorithm, Parameter, Question
-from han.tasks.lower import Context, NOWHERE, Plan
+from han.tasks.lower import NOWHERE, Context, Plan
 
 KIND = {"bcast": Coll.BCAST, "reduce": Coll.REDUCE, "allreduce": Coll.ALLREDUCE}
 MOST = (1 << 31) - 1
@@ -70,7 +70,7 @@ def start(context: Context, index: int, request: int, blocking: bool) -> None:
     if kind == Coll.REDUCE and not group.leads:
         result = NOWHERE
     builder.operand = max(builder.operand, task.nbytes)
-    comm = builder.comm(group.ranks)
+    comm = builder.comm(context.stream, group.ranks)
     flags = Coll.BLOCKING if blocking else 0
     context.stream.coll(kind | flags, result, source, count, group.root, comm, request)
     builder.wrote(result)

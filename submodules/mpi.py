@@ -20,8 +20,8 @@ class Mpi:
 
     def supports(self, question: Question) -> str | None:
         """Return None, or the reason why it cannot serve."""
-        if question.topology.depth > 1 and not question.lockstep:
-            return "blocking collectives on several levels need schedule: lockstep"
+        if question.segmented:
+            return "blocking collectives take the message in one segment (segment: whole)"
         return native_reason(question)
 
     def footprint(self, plan: Plan, level: int) -> int:

@@ -111,6 +111,8 @@ class Sm:
             return f"elements of {size} bytes do not fit into a cell of {PAGE}"
         if choice.algorithm == "direct" and question.signature.nbytes > PAGE:
             return f"direct serves up to {PAGE} bytes, not {question.signature.nbytes}"
+        if choice.algorithm == "direct" and question.segmented:
+            return "direct takes the message in one segment"
         return order_kept(question, self.algorithms[choice.algorithm])
 
     def footprint(self, plan: Plan, level: int) -> int:

@@ -196,7 +196,7 @@ class Builder:
         self.acc = Ref(Base.RECV)
         self._tasks: dict[Task, int] = {}
         self._writes = [0] * plan.topology.depth
-        self._comms: list[tuple[int, ...]] = []
+        self._comms: list[tuple[int, tuple[int, ...]]] = []
         self._requests = 0
         self._scratch = 0
         self._of_stream = {k: tuple(ts) for k, ts in plan.graph.streams().items()}
@@ -244,11 +244,12 @@ class Builder:
             self.acc = _accumulator(self.plan, self)
         return self.acc
 
-    def comm(self, ranks: tuple[int, ...]) -> int:
-        """The number of a communicator of these ranks."""
-        if ranks not in self._comms:
-            self._comms.append(ranks)
-        return self._comms.index(ranks)
+    def comm(self, stream: Stream, ranks: tuple[int, ...]) -> int:
+        """The number of a communicator of these ranks: collectives of one stream are in order."""
+        key = stream.tag, ranks
+        if key not in self._comms:
+            self._comms.append(key)
+        return self._comms.index(key)
 
     # ---- what streams tell ----------------------------------------------------------------
 
@@ -267,11 +268,25 @@ class Builder:
         return self._of_stream[stream.kind, stream.level]
 
     def prerequisites(self, task: Task) -> list[Task]:
-        """What must be done on this rank before `task`: its data, or the stage before."""
-        if not self.plan.lockstep:
-            return self.plan.graph.sources(task)
+        """What must be done on this rank before `task`: its data, or all stages before.
+
+        Where this rank has no part in a task, what that one waits for counts.
+        """
+        if self.plan.lockstep:
+            return self._earlier(task)
+        found: list[Task] = []
+        for source in self.plan.graph.sources(task):
+            stream = self.streams.get(source.stream)
+            here = stream is not None and source in stream.done
+            found += [source] if here else self.prerequisites(source)
+        return found
+
+    def _earlier(self, task: Task) -> list[Task]:
+        """The last task of every other stream in the stages before `task`'s."""
         stage = self._stages[task]
-        return [t for t, s in self._stages.items() if s == stage - 1 and t.stream != task.stream]
+        others = (s.done for s in self.streams.values() if (s.kind, s.level) != task.stream)
+        last = (next((t for t in reversed(d) if self._stages[t] < stage), None) for d in others)
+        return [t for t in last if t is not None]
 
     # ---- the result -----------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from han.geometry import CELL_BANKS, SMALL_BANKS
+from han.geometry import SMALL_BANKS
 from han.program import Area, Base, Code, Coll, Program
 from han.tasks.lower import Plan, lower
 
@@ -54,12 +54,36 @@ class Transfer:
 
 @dataclass
 class Shared:
-    """The channel of one domain, and what each of its ranks has finished."""
+    """The channel of one domain."""
 
     small: Bytes
     cells: Bytes
     flags: Bytes
     ranks: tuple[int, ...]
+
+
+@dataclass
+class Ring:
+    """Which runs have taken which part of a channel's rings (executor.c: take)."""
+
+    size: int
+    head: int = 0
+    taken: list[tuple[int, int]] = field(default_factory=list)  # start, run
+    needed: int = 0  # runs that must be over before the last part may be written
+    start: int = 0
+
+    def take(self, run: int, nbytes: int) -> None:
+        """Take the next part for a run."""
+        start = self.head
+        if not nbytes:
+            return
+        if start % self.size + nbytes > self.size:
+            start += self.size - start % self.size
+        self.head = start + nbytes
+        while self.taken and self.taken[0][0] + self.size < self.head:
+            self.needed = self.taken.pop(0)[1] + 1
+        self.taken.append((start, run))
+        self.start = start % self.size
 
 
 class Interpreter:
@@ -75,9 +99,10 @@ class Interpreter:
         self.sends: dict[tuple[int, int, int], deque[Transfer]] = defaultdict(deque)
         self.receives: dict[tuple[int, int, int], deque[Transfer]] = defaultdict(deque)
         self.calls: dict[tuple[object, ...], dict[int, tuple[object, ...]]] = defaultdict(dict)
-        self.called: dict[tuple[int, tuple[int, ...]], int] = defaultdict(int)
+        self.called: dict[tuple[int, object], int] = defaultdict(int)
         self.inside: set[tuple[int, int]] = set()  # (rank, stream) in a blocking collective
         self.channels = self._channels()
+        self.rings = [[Ring(g.ring) for g in self.geometries] for _ in range(self.size)]
         self.scratch: list[Bytes] = [np.empty(0, np.uint8)] * self.size
         for rank in range(self.size):
             self._enter(rank)
@@ -96,7 +121,7 @@ class Interpreter:
                 if key not in made:
                     made[key] = Shared(
                         rubbish(SMALL_BANKS * geometry.small_bank),
-                        rubbish(CELL_BANKS * geometry.cells_bank),
+                        rubbish(len(self.topology.home(level, rank)) * geometry.ring),
                         np.zeros(geometry.small - geometry.flags, np.uint8),
                         self.topology.home(level, rank),
                     )
@@ -122,13 +147,10 @@ class Interpreter:
         shared, geometry = self.channels[rank][channel], self.geometries[channel]
         if area == Area.FLAGS:
             return shared.flags, 0, shared.flags.size
-        memory, banks, size = (
-            (shared.small, SMALL_BANKS, geometry.small_bank)
-            if area == Area.SMALL
-            else (shared.cells, CELL_BANKS, geometry.cells_bank)
-        )
-        start = self.turn[rank] % banks * size
-        return memory, start, start + size
+        if area == Area.CELLS:
+            return shared.cells, self.rings[rank][channel].start, shared.cells.size
+        start = self.turn[rank] % SMALL_BANKS * geometry.small_bank
+        return shared.small, start, start + geometry.small_bank
 
     # ---- going on ---------------------------------------------------------------------------
 
@@ -156,7 +178,7 @@ class Interpreter:
         moved = False
         for _ in range(self.random.randrange(1, 8)):
             program = self.runs[self.turn[rank]].programs[rank]
-            if not self._banks_free(rank, program):
+            if not self._room_free(rank, program):
                 return moved
             if self.pc[rank][stream] < program.streams[stream].stop:
                 row = program.code[self.pc[rank][stream]]
@@ -177,18 +199,24 @@ class Interpreter:
         while self.turn[rank] < len(self.runs):
             program = self.runs[self.turn[rank]].programs[rank]
             self.scratch[rank] = rubbish(program.scratch)
+            for ring, nbytes in zip(self.rings[rank], program.footprint, strict=True):
+                ring.take(self.turn[rank], nbytes)
             self.pc[rank] = [s.start for s in program.streams]
             if len(program.code):
                 return
             self.pc[rank] = []
             self.turn[rank] += 1
 
-    def _banks_free(self, rank: int, program: Program) -> bool:
-        """Whether all have finished the run that used the banks last (executor.c)."""
-        return all(
-            not banks or all(self.turn[r] >= self.turn[rank] + 1 - banks for r in shared.ranks)
-            for banks, shared in zip(program.banks, self.channels[rank], strict=True)
-        )
+    def _room_free(self, rank: int, program: Program) -> bool:
+        """Whether all have finished the runs that used this run's memory last (executor.c)."""
+        for writes, ring, shared in zip(
+            program.writes, self.rings[rank], self.channels[rank], strict=True
+        ):
+            small = self.turn[rank] + 1 - SMALL_BANKS if writes & 1 << Area.SMALL else 0
+            cells = ring.needed if writes & 1 << Area.CELLS else 0
+            if min(self.turn[r] for r in shared.ranks) < max(small, cells):
+                return False
+        return True
 
     def _stuck(self) -> Iterator[str]:
         for rank in range(self.size):
@@ -222,7 +250,7 @@ class Interpreter:
             case Code.POST:
                 value = (self.turn[rank] << SHIFT) + n
                 flag = self.at(rank, *refs[0], 8).view(np.uint64)
-                assert flag[0] < value, "flags never go back"
+                assert flag[0] < value, f"flags never go back: {flag[0]:x} {value:x}"
                 flag[0] = value
             case Code.WAIT:
                 flag = self.at(rank, *refs[0], 8).view(np.uint64)
@@ -274,13 +302,14 @@ class Interpreter:
                 self.inside.discard((rank, stream))
                 return True
             return False
-        members = program.comms[refs[3][1]]
+        comm = program.comms[refs[3][1]]
+        members = comm[1]
         nbytes = n if kind == Coll.BCAST else n * self.runs[self.turn[rank]].plan.signature.element
-        index = self.called[rank, members]
-        self.called[rank, members] += 1
+        index = self.called[rank, comm]
+        self.called[rank, comm] += 1
         memory = [None if b == Base.NONE else self.at(rank, b, o, nbytes) for b, o in refs[:2]]
         self.done[rank].discard(slot)
-        here = self.calls[members, index]
+        here = self.calls[comm, index]
         here[rank] = (kind, int(row["peer"]), nbytes, slot, *memory)
         if len(here) == len(members):
             self._complete(members, here, self.runs[self.turn[rank]])

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 from hypothesis import strategies as st
+from machines import topology_of
 
 from han.submodules.registry import registered
 from han.tasks.signature import Signature
@@ -16,7 +17,6 @@ from han.tuning.heuristics import Machine, choose
 from han.tuning.rules import RuleTable
 
 KiB = 1024
-SYMBOLS = "snxyz"
 PARTS = tuple(
     (name, algorithm)
     for name, part in registered().items()
@@ -31,15 +31,6 @@ VALUES = {
     "window": st.integers(1, 6),
     "inline": st.booleans(),
 }
-
-
-def topology_of(domains: list[list[int]], shared_to: int) -> Topology:
-    """Make a topology; the groups of level `shared_to` share memory (-1: nobody does)."""
-    size, depth = len(domains[0]), len(domains)
-    memory = tuple(range(size)) if shared_to < 0 else tuple(domains[shared_to])
-    names = (*(f"level{k}" for k in range(depth - 1)), "network")
-    symbols = (*SYMBOLS[: depth - 1], "i")
-    return Topology(names, symbols, tuple(tuple(d) for d in domains), memory)
 
 
 @st.composite
@@ -74,11 +65,12 @@ def choices(draw: st.DrawFn, topology: Topology, signature: Signature) -> Choice
     """Draw a choice that serves: what a level objects to is left as built in."""
     table = RuleTable(None, topology, Machine(draw(st.booleans())))
     segment = draw(st.sampled_from([None, 8, 100, 1000, 4 * KiB, 100 * KiB]))
+    built_in = choose(signature, topology, table.machine)
     choice = replace(
-        choose(signature, topology, table.machine),
-        segment=segment,
-        schedule=draw(st.sampled_from(["dataflow", "lockstep"])),
+        built_in, segment=segment, schedule=draw(st.sampled_from(["dataflow", "lockstep"]))
     )
+    if table.objection(signature, choice) is not None:
+        choice = built_in
     for level in range(topology.depth):
         levels = list(choice.levels)
         levels[level] = draw(level_choices())

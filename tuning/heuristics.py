@@ -15,11 +15,12 @@ from han.tuning.choice import Choice, LevelChoice, level_choice
 KiB = 1024
 DIRECT_RANKS = 8  # beyond, reading everyone's data costs more than a second hop
 DIRECT_BYTES = 4 * KiB
-DOUBLING_BYTES = 64 * KiB  # between nodes: below, steps cost more than bytes
-CHAIN_BYTES = 256 * KiB  # from here on, enough segments to fill a chain
-SEGMENT = 128 * KiB  # of the pipeline over the levels
 SHARED_CHUNK = 512 * KiB  # large: few hand-overs, and lines that have left the caches
 FLAT_RANKS = 4  # up to here one parent serves all others quickly enough
+DOUBLING_BYTES = 8 * KiB  # between nodes: below, steps cost more than bytes
+CHAIN_LINK = 8 * KiB  # a chain of n nodes wants (n - 1) pieces of this size under way
+MESSAGE = 32 * KiB  # between nodes: below every library's limit for eager messages over TCP
+SEGMENT = 128 * KiB  # of the pipeline over the levels
 
 
 @dataclass(frozen=True)
@@ -35,15 +36,13 @@ def choose(signature: Signature, topology: Topology, machine: Machine) -> Choice
     effective = topology.ordered() if ordered else topology
     active = active_levels(effective)
     outermost = max(active, default=0)
-    segment = None
-    if len(active) > 1 and signature.nbytes >= CHAIN_BYTES:
-        segment = SEGMENT
+    segment = _segment(signature, effective.nodes) if len(active) > 1 else None
     levels = []
     for level in range(topology.depth):
         if topology.shared[level]:
             levels.append(_shared(signature, effective, level, level == outermost, segment))
         else:
-            levels.append(_network(signature, level == outermost))
+            levels.append(_network(signature, effective, level, level == outermost))
     return Choice(tuple(levels), segment, rule="built-in")
 
 
@@ -68,12 +67,29 @@ def _quarter(nbytes: int) -> int:
     return min(256 * KiB, max(16 * KiB, 1 << (nbytes // 4).bit_length()))
 
 
-def _network(signature: Signature, outermost: bool) -> LevelChoice:
+def _segment(signature: Signature, nodes: int) -> int | None:
+    """The pipeline's segment: small enough to fill it, large enough to be worth a hand-over."""
+    if signature.nbytes < _chain_bytes(nodes):
+        return None
+    if signature.collective == "allreduce":
+        return None if signature.nbytes <= 2 * SEGMENT else max(SEGMENT, nodes * MESSAGE)
+    return min(SEGMENT, max(16 * KiB, 1 << (signature.nbytes // 8).bit_length()))
+
+
+def _chain_bytes(nodes: int) -> int:
+    return max(2, nodes - 1) * CHAIN_LINK
+
+
+def _network(signature: Signature, topology: Topology, level: int, outermost: bool) -> LevelChoice:
+    nodes = topology.widest(level)
     both = signature.collective in ("allreduce", "barrier")
     if both and outermost and signature.nbytes <= DOUBLING_BYTES:
         return level_choice("exchange", "recursive_doubling")
+    if both and outermost and signature.commutative:
+        return level_choice("exchange", "halving", segment=MESSAGE)
     if signature.reduces and not signature.commutative and signature.root:
-        return level_choice("adapt", "linear", segment=128 * KiB)
-    if signature.nbytes >= CHAIN_BYTES:
-        return level_choice("adapt", "chain", segment=32 * KiB, window=16)
-    return level_choice("adapt", "binomial", segment=64 * KiB)
+        return level_choice("adapt", "linear", segment=4 * MESSAGE)
+    if signature.nbytes >= _chain_bytes(nodes):
+        piece = min(MESSAGE, max(CHAIN_LINK, 1 << (signature.nbytes // 8).bit_length()))
+        return level_choice("adapt", "chain", segment=piece, window=16)
+    return level_choice("adapt", "binomial", segment=2 * MESSAGE)

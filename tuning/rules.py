@@ -92,7 +92,12 @@ class RuleTable:
         active = active_levels(topology)
         for level in active:
             question = Question(
-                topology, level, signature, choice.levels[level], choice.schedule == "lockstep"
+                topology,
+                level,
+                signature,
+                choice.levels[level],
+                choice.schedule == "lockstep",
+                choice.segment,
             )
             reason = _unfit(question, outermost=level == active[-1])
             if reason is not None:

@@ -28,6 +28,8 @@ typedef struct {
 
 extern PyTypeObject EngineType, PlanType, RequestType, CallsType;
 
+/* Let Python tell the error: 0 to go on waiting, -1 with an exception set. */
+int han_py_report(EngineObject *, enum han_status);
 /* Wait for a queued run without the GIL; raises as engine.on_error says. 0 or -1. */
 int han_py_wait(EngineObject *, han_run *);
 /* A whole blocking call. 0 or -1. */

@@ -85,6 +85,7 @@ void han_enqueue(han_engine *e, han_run *run) {
     else
         e->head = run;
     e->tail = run;
+    e->issued++;
     unlock(&e->busy);
 }
 
@@ -170,7 +171,7 @@ static enum han_status poke(han_engine *e) {
         }
     }
     han_progress_others(e);
-    return flag ? HAN_E_NOTICE : HAN_BLOCKED;
+    return flag || (e->held && e->issued >= e->held) ? HAN_E_NOTICE : HAN_BLOCKED;
 }
 
 static enum han_status look_around(han_engine *e, idler *w) {

@@ -113,7 +113,8 @@ typedef struct han_engine {
     han_channel channels[HAN_MAX_CHANNELS];
     han_wait_policy wait;
     bool (*interrupted)(void *); /* asked now and then while waiting; may be NULL */
-    uint64_t epoch;
+    uint64_t epoch, issued; /* runs finished, and runs ever put into the queue */
+    uint64_t held; /* a notice has come that concerns the run issued as this one, from 1; 0: none */
     /* the run at the head of the queue */
     han_run *head, *tail;
     bool started;

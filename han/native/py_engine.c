@@ -16,8 +16,7 @@ static bool interrupted(void *unused) {
     return raised;
 }
 
-/* Let Python tell the error: 0 to go on waiting, -1 with an exception set. */
-static int report(EngineObject *self, enum han_status status) {
+int han_py_report(EngineObject *self, enum han_status status) {
     PyObject *type = NULL, *value = NULL, *tb = NULL;
     han_engine *e = &self->engine;
     int detail = status == HAN_E_MPI ? e->mpi_error : e->dead_rank;
@@ -45,14 +44,14 @@ int han_py_wait(EngineObject *self, han_run *run) {
         status = han_progress(&self->engine, run, true);
         Py_END_ALLOW_THREADS
         if (status == HAN_OK) return 0;
-        if (report(self, status == HAN_E_FAILED ? (enum han_status)self->engine.failed : status)) return -1;
+        if (han_py_report(self, status == HAN_E_FAILED ? (enum han_status)self->engine.failed : status)) return -1;
     }
 }
 
 int han_py_run(EngineObject *self, PlanObject *plan, const void *send, void *recv) {
     han_run run = {.plan = &plan->plan, .send = send, .recv = recv};
     han_engine *e = &self->engine;
-    if (e->failed) return report(self, HAN_E_FAILED);
+    if (e->failed) return han_py_report(self, HAN_E_FAILED);
     Py_INCREF(plan); /* a signal handler may empty the cache that owns it */
     han_enqueue(e, &run);
     int rc = 0;
@@ -336,6 +335,24 @@ static PyObject *engine_get_epoch(EngineObject *self, void *unused) {
     return PyLong_FromUnsignedLongLong(self->engine.epoch);
 }
 
+static PyObject *engine_get_issued(EngineObject *self, void *unused) {
+    (void)unused;
+    return PyLong_FromUnsignedLongLong(self->engine.issued);
+}
+
+static PyObject *engine_get_held(EngineObject *self, void *unused) {
+    (void)unused;
+    return PyLong_FromUnsignedLongLong(self->engine.held);
+}
+
+static int engine_set_held(EngineObject *self, PyObject *value, void *unused) {
+    (void)unused;
+    unsigned long long held = value ? PyLong_AsUnsignedLongLong(value) : 0;
+    if (PyErr_Occurred()) return -1;
+    self->engine.held = held;
+    return 0;
+}
+
 static PyObject *engine_get_on_error(EngineObject *self, void *unused) {
     (void)unused;
     PyObject *o = self->on_error ? self->on_error : Py_None;
@@ -364,6 +381,9 @@ static PyMethodDef engine_methods[] = {
 
 static PyGetSetDef engine_getset[] = {
     {"epoch", (getter)engine_get_epoch, NULL, "Runs finished.", NULL},
+    {"issued", (getter)engine_get_issued, NULL, "Runs started or in the queue, and finished.", NULL},
+    {"held", (getter)engine_get_held, (setter)engine_set_held,
+     "The run that a notice that came early is about, counted from 1; 0: none.", NULL},
     {"on_error", (getter)engine_get_on_error, NULL, "What is called on errors.", NULL},
     {"failed", (getter)engine_get_failed, NULL, "Whether an error has stopped it.", NULL},
     {NULL, NULL, NULL, NULL, NULL},

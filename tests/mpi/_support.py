@@ -1,0 +1,234 @@
+"""What the tests under MPI share: communicators of any topology, calls, expected results."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from unittest import mock
+
+import numpy as np
+from mpi4py import MPI
+from machines import topology_of
+
+import han
+from han.dtypes import DTYPES, ops_of
+from han.topology import Topology
+
+WAIT = {"timeout": 30}  # seconds: a deadlock is an error that names the call, not a hang
+GUARD = 64  # bytes before and after a result that must stay as they are
+COLLECTIVES = ("bcast", "reduce", "allreduce", "barrier")
+
+
+# ---- communicators ------------------------------------------------------------------------------
+
+
+def levels_of(names: tuple[str, ...], symbols: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Describe levels of these names in a configuration; where ranks stand is given otherwise."""
+    inner = [
+        {"name": n, "symbol": s, "scope": {"size": 2 << k}}
+        for k, (n, s) in enumerate(zip(names[:-1], symbols[:-1], strict=True))
+    ]
+    return [*inner, {"name": names[-1], "symbol": symbols[-1], "scope": "all"}]
+
+
+def comm_on(
+    comm: MPI.Intracomm, topology: Topology, use: Mapping[str, Any] | None = None, **more: Any
+) -> han.Comm:
+    """Make a han.Comm of a duplicate of `comm` whose ranks stand as `topology` says.
+
+    `use` is what a rule for all calls decides; `more` goes into the configuration.
+    """
+    config: dict[str, Any] = {"wait": WAIT, **more}
+    config["levels"] = levels_of(topology.names, topology.symbols)
+    if use is not None:
+        config["rules"] = [{"use": dict(use)}]
+    with mock.patch("han.state.discover", lambda comm, config: (topology, True)):
+        return han.Comm(comm.Dup(), config)
+
+
+def comm_with(
+    comm: MPI.Intracomm, domains: list[list[int]], use: Mapping[str, Any] | None = None,
+    shared_to: int = 0,
+) -> han.Comm:  # fmt: skip
+    """Make a han.Comm on groups by number; those of level `shared_to` share memory."""
+    return comm_on(comm, topology_of(domains, shared_to), use)
+
+
+@contextlib.contextmanager
+def opened(comm: han.Comm) -> Iterator[han.Comm]:
+    """Free a communicator at the end, unless something went wrong: then ranks differ."""
+    yield comm
+    comm.Free()
+
+
+def interleaved(size: int) -> list[list[int]]:
+    """Nodes of 3 + 1 + 2 ranks, dealt out round robin: 0 1 2 0 2 0, then whole nodes again."""
+    pattern = [0, 1, 2, 0, 2, 0]
+    return [[3 * (r // 6) + pattern[r % 6] for r in range(size)], [0] * size]
+
+
+# ---- data ---------------------------------------------------------------------------------------
+
+
+def data_of(rank: int, dtype: str, count: int) -> np.ndarray:
+    """Return what a rank sends: all values of whole numbers, floats near one."""
+    generator = np.random.default_rng([rank, count])
+    kind = np.dtype(dtype)
+    if kind.kind == "b":
+        return generator.integers(0, 2, count).astype(bool)
+    if kind.kind in "iu":
+        return generator.integers(0, 256, count * kind.itemsize, np.uint8).view(kind)
+    values = generator.uniform(0.5, 1.5, count)
+    if kind.kind == "c":
+        values = values + 1j * generator.uniform(-1, 1, count)
+    return values.astype(kind)
+
+
+def mpi_op(name: str) -> MPI.Op:
+    return getattr(MPI, name.upper())
+
+
+NUMPY = {
+    "sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum,
+    "land": np.logical_and, "lor": np.logical_or, "lxor": np.logical_xor,
+    "band": np.bitwise_and, "bor": np.bitwise_or, "bxor": np.bitwise_xor,
+}  # fmt: skip
+
+
+def by_numpy(size: int, dtype: str, op: str, count: int) -> np.ndarray:
+    """Combine all ranks' data in NumPy."""
+    total = data_of(0, dtype, count)
+    for rank in range(1, size):
+        total = NUMPY[op](total, data_of(rank, dtype, count)).astype(dtype)
+    return total
+
+
+@dataclass
+class Reference:
+    """MPI's own results on a duplicate; NumPy's for types that MPI does not have."""
+
+    comm: MPI.Intracomm
+    known: dict[tuple[str, str, int], np.ndarray] = field(default_factory=dict)
+
+    def __call__(self, dtype: str, op: str, count: int) -> np.ndarray:
+        """Return what reducing :func:`data_of` gives; collective when first asked."""
+        key = dtype, op, count
+        if key not in self.known:
+            self.known[key] = self._make(*key)
+        return self.known[key]
+
+    def _make(self, dtype: str, op: str, count: int) -> np.ndarray:
+        if dtype == "float16" or not count:
+            return by_numpy(self.comm.size, dtype, op, count)
+        send = data_of(self.comm.rank, dtype, count)
+        recv = np.empty_like(send)
+        self.comm.Allreduce(send, recv, mpi_op(op))
+        return recv
+
+
+def guarded(like: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return memory for a result with guards around it, and the result's part of it."""
+    whole = np.full(like.nbytes + 2 * GUARD, 0x5A, np.uint8)
+    return whole, whole[GUARD : GUARD + like.nbytes].view(like.dtype)
+
+
+# ---- calls --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Call:
+    """One collective call, the same on all ranks."""
+
+    collective: str
+    count: int = 0
+    dtype: str = "int64"
+    op: str = "sum"
+    root: int = 0
+    in_place: bool = False
+
+    @property
+    def nbytes(self) -> int:
+        return self.count * np.dtype(self.dtype).itemsize
+
+
+class Checker:
+    """Makes calls on a han.Comm and compares what comes out; counts them."""
+
+    def __init__(self, comm: han.Comm, reference: Reference) -> None:
+        self.comm, self.reference = comm, reference
+        self.rank = comm.Get_rank()
+        self.digest = hashlib.blake2b()
+        self.calls = 0
+
+    def __call__(self, call: Call, about: object = "") -> None:
+        """Make the call and check the result, the guards and that operands are untouched."""
+        self.calls += 1
+        try:
+            getattr(self, "_" + call.collective)(call)
+        except AssertionError as error:
+            raise AssertionError(f"rank {self.rank}, {call}, {about}: {error}") from None
+
+    def agree(self) -> None:
+        """Compare the bits of all floating-point allreduces across ranks."""
+        digests = self.comm.allgather(self.digest.hexdigest())
+        assert len(set(digests)) == 1, "the ranks' results differ in their last bits"
+
+    def _barrier(self, call: Call) -> None:
+        self.comm.Barrier()
+
+    def _bcast(self, call: Call) -> None:
+        wanted = data_of(call.root, call.dtype, call.count)
+        whole, buffer = guarded(wanted)
+        if self.rank == call.root:
+            buffer[:] = wanted
+        self.comm.Bcast(buffer, call.root)
+        self._compare(call, wanted, whole, buffer)
+
+    def _reduce(self, call: Call) -> None:
+        if self.rank == call.root:
+            self._reduction(call, lambda *a: self.comm.Reduce(*a, root=call.root))
+            return
+        send = data_of(self.rank, call.dtype, call.count)
+        self.reference(call.dtype, call.op, call.count)
+        self.comm.Reduce(send, None, mpi_op(call.op), call.root)
+        self._untouched(call, send)
+
+    def _allreduce(self, call: Call) -> None:
+        result = self._reduction(call, self.comm.Allreduce)
+        if result.dtype.kind in "fc":
+            self.digest.update(result.tobytes())
+
+    def _reduction(self, call: Call, function: Any) -> np.ndarray:
+        wanted = self.reference(call.dtype, call.op, call.count)
+        send = data_of(self.rank, call.dtype, call.count)
+        whole, recv = guarded(send)
+        if call.in_place:
+            recv[:] = send
+            function(MPI.IN_PLACE, recv, mpi_op(call.op))
+        else:
+            function(send, recv, mpi_op(call.op))
+            self._untouched(call, send)
+        self._compare(call, wanted, whole, recv)
+        return recv
+
+    def _untouched(self, call: Call, send: np.ndarray) -> None:
+        assert send.tobytes() == data_of(self.rank, call.dtype, call.count).tobytes(), "sendbuf"
+
+    def _compare(
+        self, call: Call, wanted: np.ndarray, whole: np.ndarray, got: np.ndarray
+    ) -> None:
+        guards = np.concatenate([whole[:GUARD], whole[whole.size - GUARD :]])
+        assert np.all(guards == 0x5A), "written beyond the buffer"
+        if got.dtype.kind in "fc" and call.collective != "bcast":
+            eps = float(np.finfo(got.dtype).eps)
+            np.testing.assert_allclose(got, wanted, rtol=16 * eps * self.comm.size)
+        else:
+            np.testing.assert_array_equal(got, wanted)
+
+
+def all_pairs() -> list[tuple[str, str]]:
+    """Every (dtype, op) that is defined."""
+    return [(dtype, op) for dtype in DTYPES for op in ops_of(dtype)]

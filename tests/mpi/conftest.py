@@ -1,0 +1,6 @@
+"""Let the tests here import what those above share."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))

@@ -1,0 +1,449 @@
+"""Wrong arguments, on all ranks alike and on one rank only: the errors, and what comes after."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+import han
+
+FLAT = [{"name": "everyone", "symbol": "e", "scope": "all"}]
+TWO_BY_TWO = [
+    {"name": "node", "symbol": "s", "scope": {"size": 2}},
+    {"name": "network", "symbol": "i", "scope": "all"},
+]
+TOPOLOGIES = {"one level": FLAT, "two levels": TWO_BY_TWO}
+VARIANTS = ("{}", "I{}", "{}_init")
+SECONDS = 10  # an error is told within
+
+on_ranks = pytest.mark.mpi(ranks=[2, 4], timeout=120, unit="s")
+with_each = pytest.mark.parametrize("levels", TOPOLOGIES.values(), ids=TOPOLOGIES.keys())
+
+
+def new_comm(levels, **settings):
+    settings.setdefault("wait", {"timeout": 30})
+    return han.Comm(MPI.COMM_WORLD.Dup(), config={"levels": levels, **settings})
+
+
+def method(comm, variant: str, collective: str) -> Callable[..., Any]:
+    name = variant.format(collective if variant != "I{}" else collective.lower())
+    return getattr(comm, name)
+
+
+def check_works(comm):
+    """The communicator still does its work."""
+    send, recv = np.arange(100.0) + comm.rank, np.empty(100)
+    comm.Allreduce(send, recv)
+    np.testing.assert_array_equal(recv, comm.size * (np.arange(100.0) + (comm.size - 1) / 2))
+    data = np.full(5000, comm.rank)
+    comm.Bcast(data, root=comm.size - 1)
+    assert (data == comm.size - 1).all()
+
+
+# ---- what is wrong ----------------------------------------------------------------------------
+
+
+class OnGpu:
+    __cuda_array_interface__ = {"shape": (4,), "typestr": "<f8", "data": (64, False), "version": 3}
+
+
+class ByDlpack:
+    def __dlpack_device__(self):
+        return (2, 0)
+
+    def __dlpack__(self, **kwargs):
+        raise AssertionError("must not be asked for its memory")
+
+
+class Hostile:
+    @property
+    def __array_interface__(self):
+        raise KeyError("nothing here")
+
+    def __buffer__(self, flags):
+        raise RuntimeError("no")
+
+
+def read_only(n):
+    array = np.zeros(n)
+    array.flags.writeable = False
+    return array
+
+
+def overlapping():
+    memory = np.zeros(12)
+    return memory[:8], memory[4:]
+
+
+def same():
+    memory = np.zeros(8)
+    return memory, memory
+
+
+def f(n, dtype="f8"):
+    return np.zeros(n, dtype)
+
+
+@dataclass(frozen=True)
+class Bad:
+    """A call that every rank refuses, and what the message holds."""
+
+    collective: str
+    arguments: Callable[[], tuple[Any, ...]]
+    says: tuple[str, ...]
+    error: type[Exception] = han.ArgumentError
+
+
+KIND = han.ArgumentTypeError
+BAD = [
+    Bad("Allreduce", lambda: (f(16), f(12)), ("recvbuf holds 96 bytes", "128 expected", "16 x float64")),
+    Bad("Allreduce", lambda: (f(16), f(20)), ("recvbuf holds 160 bytes", "128 expected")),
+    Bad("Allreduce", lambda: (f(4), f(4, "f4")), ("float64", "float32", "must be the same")),
+    Bad("Allreduce", lambda: (f(4), f(4), MPI.BAND), ("MPI.BAND", "4 x float64", "MPI.SUM")),
+    Bad("Allreduce", lambda: (f(4, "c16"), f(4, "c16"), MPI.MAX), ("MPI.MAX", "complex128")),
+    Bad("Allreduce", lambda: (f(4), f(4), MPI.MINLOC), ("MPI.MINLOC", "pairs", "float64")),
+    Bad("Allreduce", lambda: (f(4), f(4), "sum"), ("op", "'sum'", "MPI.Op"), KIND),
+    Bad("Allreduce", lambda: (f(4), f(4), None), ("op", "None"), KIND),
+    Bad("Allreduce", lambda: (f(4), f(4), MPI.OP_NULL), ("OP_NULL",)),
+    Bad("Allreduce", lambda: (f(4), f(4), MPI.REPLACE), ("REPLACE",)),
+    Bad("Allreduce", lambda: (f(4), read_only(4)), ("recvbuf is read-only",)),
+    Bad("Allreduce", lambda: (f(4).tobytes(), bytes(32)), ("recvbuf is read-only",)),
+    Bad("Allreduce", overlapping, ("sendbuf and recvbuf overlap", "MPI.IN_PLACE")),
+    Bad("Allreduce", same, ("sendbuf and recvbuf overlap", "MPI.IN_PLACE")),
+    Bad("Allreduce", lambda: (f(4), MPI.IN_PLACE), ("recvbuf", "IN_PLACE")),
+    Bad("Allreduce", lambda: (None, f(4)), ("sendbuf", "None"), KIND),
+    Bad("Allreduce", lambda: (OnGpu(), f(4)), ("sendbuf", "OnGpu", "device memory", "copy"), KIND),
+    Bad("Allreduce", lambda: (f(4), ByDlpack()), ("recvbuf", "ByDlpack", "device", "2"), KIND),
+    Bad("Allreduce", lambda: (Hostile(), f(4)), (), Exception),
+    Bad("Allreduce", lambda: ("text", f(4)), ("sendbuf", "str"), KIND),
+    Bad("Allreduce", lambda: (object(), f(4)), ("sendbuf", "object has no buffer"), KIND),
+    Bad("Allreduce", lambda: (3.5, f(1)), ("sendbuf", "float has no buffer"), KIND),
+    Bad("Allreduce", lambda: (f(2, "U3"), f(2)), ("sendbuf", "strings", "<U3"), KIND),
+    Bad("Allreduce", lambda: (f(2, object), f(2)), ("sendbuf", "Python objects"), KIND),
+    Bad("Allreduce", lambda: (f((8, 8))[:, ::2], f(32)), ("sendbuf", "(8, 4)", "(64, 16)")),
+    Bad("Allreduce", lambda: (f(32), f((8, 8))[:, ::2]), ("recvbuf", "not contiguous")),
+    Bad("Allreduce", lambda: (f(4, ">f8"), f(4)), ("sendbuf", ">f8", "byte order")),
+    Bad("Allreduce", lambda: ([f(4), 8, MPI.DOUBLE], f(8)), ("sendbuf holds 32 bytes", "64 expected")),
+    Bad("Allreduce", lambda: ([f(4), -1, MPI.DOUBLE], f(8)), ("sendbuf", "-1", "negative")),
+    Bad("Allreduce", lambda: ([f(4), 1.5, MPI.DOUBLE], f(8)), ("sendbuf", "1.5"), KIND),
+    Bad("Allreduce", lambda: ([f(4), 4, "no such"], f(8)), ("sendbuf", "'no such'"), KIND),
+    Bad("Allreduce", lambda: ([f(4), 1, 2, 3, 4, 5], f(8)), ("sendbuf", "list of 6"), KIND),
+    Bad("Allreduce", lambda: ([f(4), MPI.DATATYPE_NULL], f(4)), ("sendbuf", "DATATYPE_NULL")),
+    Bad("Bcast", lambda: (f(4), 4), ("root 4", "0..")),
+    Bad("Bcast", lambda: (f(4), -1), ("root -1", "0..")),
+    Bad("Bcast", lambda: (f(4), 1 << 40), ("root 1099511627776",)),
+    Bad("Bcast", lambda: (f(4), 0.5), ("root", "0.5", "not a rank"), KIND),
+    Bad("Bcast", lambda: (f(4), "0"), ("root", "'0'", "not a rank"), KIND),
+    Bad("Bcast", lambda: (f(4), None), ("root", "None"), KIND),
+    Bad("Bcast", lambda: (MPI.IN_PLACE,), ("buf", "IN_PLACE")),
+    Bad("Bcast", lambda: (f((4, 4))[:, 1],), ("buf", "(4,)", "(32,)")),
+    Bad("Bcast", lambda: ("text",), ("buf", "str"), KIND),
+    Bad("Reduce", lambda: (f(4), f(4), MPI.SUM, 99), ("root 99", "0..")),
+    Bad("Reduce", lambda: (f(4), f(4), MPI.LXOR, 0), (), han.ArgumentError),
+    Bad("Reduce", lambda: (OnGpu(), f(4), MPI.SUM, 1), ("sendbuf", "device"), KIND),
+    Bad("Reduce", lambda: (f(4, "i4"), f(4, "i4"), min, 1), ("op", "min"), KIND),
+]
+
+
+def refuse(call, bad: Bad):
+    with pytest.raises(bad.error) as caught:
+        call(*bad.arguments())
+    for part in bad.says:
+        assert part in str(caught.value), caught.value
+
+
+# ---- on all ranks -----------------------------------------------------------------------------
+
+
+@on_ranks
+@with_each
+def test_all_ranks_refuse_and_go_on(mpi_ranks, levels):
+    comm = new_comm(levels)
+    for k, bad in enumerate(b for b in BAD for _ in (0,)):
+        for variant in VARIANTS:
+            if k % 7 == comm.rank:
+                time.sleep(0.002)  # ranks learn of each other's errors early and late
+            refuse(method(comm, variant, bad.collective), bad)
+            check_works(comm)
+    comm.Free()
+
+
+@on_ranks
+def test_errors_in_a_row_do_not_pile_up(mpi_ranks):
+    comm = new_comm(FLAT)
+    for _ in range(300):
+        refuse(comm.Allreduce, BAD[0])
+    check_works(comm)
+    comm.Barrier()
+    notices = comm._han.notices
+    notices.receive(comm._han.engine.issued)
+    assert len(notices._mine) <= 300
+    assert not notices._early
+    comm.Free()
+
+
+@on_ranks
+@with_each
+def test_an_error_is_not_taken_for_one_of_an_earlier_call(mpi_ranks, levels):
+    """The first rank leaves a reduction early and fails in the next call, as all ranks do; the
+    root, which still waits in the reduction, must not take that for an error of its peers.
+    """  # noqa: D205
+    comm = new_comm(levels)
+    last = comm.size - 1
+    for n in (1, 100, 3000):
+        send, recv = np.ones(n), np.zeros(n)
+        for _ in range(3):
+            if comm.rank == last - 1:
+                time.sleep(0.1)
+            comm.Reduce(send, recv, root=last)
+            refuse(comm.Allreduce, BAD[0])
+            assert comm.rank != last or (recv == comm.size).all()
+    check_works(comm)
+
+
+@on_ranks
+@with_each
+def test_errors_while_others_are_under_way(mpi_ranks, levels):
+    comm = new_comm(levels)
+    for n in (1, 50_000):
+        for delay in (0, 0.05):
+            send, recv = np.full(n, comm.rank + 1.0), np.zeros(n)
+            if comm.rank == 0:
+                time.sleep(delay)
+            request = comm.Iallreduce(send, recv)
+            if comm.rank == 1:
+                time.sleep(delay)
+            refuse(comm.Ibcast, BAD[-7])
+            other = comm.Ibarrier()
+            han.Request.Waitall([request, other])
+            assert (recv == comm.size * (comm.size + 1) / 2).all()
+    check_works(comm)
+
+
+@on_ranks
+def test_test_does_not_wait_when_it_hears_of_an_error_elsewhere(mpi_ranks):
+    """All ranks fail alike; then rank 1 enters the next call only after a message of rank 0's."""
+    comm = new_comm(FLAT)
+    world = MPI.COMM_WORLD
+    refuse(comm.Allreduce, BAD[0])
+    if comm.rank == 1:
+        world.recv(source=0)
+    request = comm.Ibarrier()
+    if comm.rank == 0:
+        time.sleep(0.2)
+        for _ in range(5):
+            request.Test()
+        world.send(None, dest=1)
+    request.Wait()
+    check_works(comm)
+
+
+@on_ranks
+def test_a_freed_communicator_leaves_nothing_to_the_next(mpi_ranks):
+    """MPI may give a new communicator the freed one's place, with notices still on their way."""
+    for _ in range(20):
+        comm = new_comm(FLAT)
+        refuse(comm.Allreduce, BAD[0])
+        comm.Free()
+        check_works(new_comm(FLAT))
+
+
+# ---- on one rank ------------------------------------------------------------------------------
+
+GOOD = {
+    "Allreduce": lambda: (f(16), f(16)),
+    "Bcast": lambda: (f(16), 0),
+    "Reduce": lambda: (f(16), f(16), MPI.SUM, 0),
+}
+# the collective, what one rank calls, a part of its error
+ODD = [
+    ("Allreduce", lambda: (f(16), f(12)), "128 expected"),
+    ("Allreduce", lambda: (f(16), f(16), "sum"), "'sum'"),
+    ("Allreduce", lambda: (OnGpu(), f(16)), "device memory"),
+    ("Bcast", lambda: (f((16, 2))[:, 0], 0), "not contiguous"),
+    ("Bcast", lambda: (f(16), 77), "root 77"),
+    ("Reduce", lambda: (f(16, ">f8"), f(16), MPI.SUM, 0), "byte order"),
+]
+
+
+def finish(answer):
+    """Complete what a call of any variant returned."""
+    if answer is not None:
+        if answer.persistent:
+            answer.Start()
+        answer.Wait()
+
+
+def call_oddly(comm, variant, odd, row):
+    """Let rank `odd` fail in its own call; return what each rank's error was, or None."""
+    collective, wrong, text = row
+    call = method(comm, variant, collective)
+    try:
+        finish(call(*(wrong if comm.rank == odd else GOOD[collective])()))
+    except han.ArgumentError as error:
+        assert comm.rank == odd
+        assert text in str(error)
+        return error
+    except (han.PeerError, han.RevokedError) as error:
+        return error
+    assert comm.rank != odd
+    return None
+
+
+def check_told(error, odd, text):
+    assert isinstance(error, han.PeerError), error
+    assert f"rank {odd} raised" in str(error)
+    assert "Argument" in str(error)
+    assert text in str(error)
+
+
+@on_ranks
+@with_each
+def test_one_rank_fails_and_the_others_hear_of_it(mpi_ranks, levels):
+    for k, row in enumerate(ODD):
+        for variant in ("{}", "I{}"):
+            comm, odd = new_comm(levels), (k + 1) % mpi_ranks
+            begun = time.monotonic()
+            error = call_oddly(comm, variant, odd, row)
+            if error is None:  # it had nothing to wait for: it hears of it when it waits
+                with pytest.raises(han.PeerError) as caught:
+                    comm.Barrier()
+                error = caught.value
+            if comm.rank != odd:
+                check_told(error, odd, row[2])
+            else:
+                with pytest.raises(han.RevokedError, match="after an error of this rank"):
+                    comm.Barrier()
+            assert time.monotonic() - begun < SECONDS
+            for again in (comm.Barrier, lambda c=comm: c.Allreduce(f(2), f(2)), comm.Ibarrier):
+                with pytest.raises(han.RevokedError, match=r"cannot be used any more.*rank"):
+                    again()
+            with pytest.raises(han.RevokedError):
+                comm.Barrier_init()
+            MPI.COMM_WORLD.Barrier()
+            comm.Free()
+
+
+@on_ranks
+@with_each
+def test_one_rank_fails_to_make_a_persistent_request(mpi_ranks, levels):
+    comm = new_comm(levels)
+    for k, row in enumerate(ODD):
+        odd = k % mpi_ranks
+        error = call_oddly(comm, "{}_init", odd, row)
+        if comm.rank != odd:
+            check_told(error, odd, row[2])
+        check_works(comm)  # all ranks know: nothing is lost
+    comm.Free()
+
+
+@on_ranks
+@with_each
+def test_several_ranks_fail_differently(mpi_ranks, levels):
+    comm = new_comm(levels)
+    wrong = [lambda: (f(16), f(12)), lambda: ("text", f(12))]
+    if comm.rank < 2:
+        with pytest.raises(han.ArgumentError):
+            comm.Allreduce(*wrong[comm.rank]())
+    else:
+        with pytest.raises(han.PeerError, match="rank [01] raised Argument"):
+            comm.Allreduce(f(16), f(16))
+    if comm.size > 2:
+        with pytest.raises((han.PeerError, han.RevokedError), match="rank [01] raised Argument"):
+            comm.Barrier()
+    else:
+        comm.Barrier()
+
+
+# ---- checked mode -----------------------------------------------------------------------------
+
+DIFFERENT = {
+    "count": (lambda c: c.Allreduce(f(8), f(8)), ("64B",)),
+    "dtype": (lambda c: c.Allreduce(f(16, "i8"), f(16, "i8")), ("int64",)),
+    "op": (lambda c: c.Allreduce(f(16), f(16), MPI.MAX), ("max",)),
+    "root": (lambda c: c.Bcast(f(16), 1), ("root 1",)),
+    "collective": (lambda c: c.Barrier(), ("barrier",)),
+    "reduce's root": (lambda c: c.Reduce(f(16), f(16), MPI.SUM, 1), ("root 1",)),
+}
+USUAL = {
+    "root": lambda c: c.Bcast(f(16), 0),
+    "reduce's root": lambda c: c.Reduce(f(16), f(16), MPI.SUM, 0),
+}
+
+
+@pytest.mark.mpi(ranks=[3, 4], timeout=120, unit="s")
+@pytest.mark.parametrize("asked", ["configuration", "environment"])
+@with_each
+def test_checked_mode_names_the_odd_rank(mpi_ranks, levels, asked, monkeypatch):
+    if asked == "environment":
+        monkeypatch.setenv("HAN_CHECK", "1")
+        monkeypatch.setenv("HAN_CONFIG", "virtual-2x2" if len(levels) == 2 else "flat")
+        comm = han.Comm(MPI.COMM_WORLD.Dup())
+    else:
+        comm = new_comm(levels, check=True)
+    for k, (what, (call, says)) in enumerate(DIFFERENT.items()):
+        odd = k % comm.size
+        usual = USUAL.get(what, lambda c: c.Allreduce(f(16), f(16)))
+        with pytest.raises(han.MismatchError) as caught:
+            (call if comm.rank == odd else usual)(comm)
+        for part in (f"rank {odd} calls", *says, "the others call"):
+            assert part in str(caught.value), caught.value
+        check_works(comm)
+    odd = comm.size - 1
+    error = call_oddly(comm, "{}", odd, ODD[0])
+    if comm.rank != odd:
+        check_told(error, odd, ODD[0][2])
+    check_works(comm)
+    comm.Free()
+
+
+# ---- configurations ---------------------------------------------------------------------------
+
+
+def rule(**level):
+    return {"levels": FLAT, "rules": [{"use": {"levels": {"everyone": level}}}]}
+
+
+@pytest.mark.mpi(ranks=3, timeout=60, unit="s")
+def test_configurations_that_differ_or_are_wrong_raise_on_all_ranks(mpi_ranks):
+    world = MPI.COMM_WORLD
+    cases = [
+        ({"levels": FLAT, "memory": "8MiB"}, ("differs between ranks", "rank(s) 1 ")),
+        (rule(submodule="smm"), ("rank 1:", "smm", "sm")),
+        (rule(submodule="sm", algorithm="no_such"), ("rank 1:", "no_such", "knomial")),
+        (rule(submodule="sm", radixx=4), ("rank 1:", "radixx")),
+        ({"levels": FLAT, "no_such_key": 1}, ("rank 1:", "no_such_key")),
+        ("no-such-config", ("rank 1:", "no-such-config")),
+        ("/no/such/file.yaml", ("rank 1:", "/no/such/file.yaml")),
+    ]
+    for wrong, says in cases:
+        with pytest.raises(han.ConfigError) as caught:
+            han.Comm(world, config=wrong if world.rank == 1 else {"levels": FLAT})
+        for part in says:
+            assert part in str(caught.value), caught.value
+    for wrong, says in cases[1:]:  # on all ranks alike
+        with pytest.raises(han.ConfigError) as caught:
+            han.Comm(world, config=wrong)
+        assert "rank 0:" in str(caught.value)
+        assert says[-1] in str(caught.value)
+    check_works(han.Comm(world, config={"levels": FLAT}))
+
+
+@pytest.mark.mpi(ranks=2, timeout=60, unit="s")
+def test_a_second_configuration_for_one_communicator_is_refused(mpi_ranks):
+    world = MPI.COMM_WORLD
+    comm = han.Comm(world, config={"levels": FLAT})
+    assert han.Comm(world)._han is comm._han
+    with pytest.raises(han.ConfigError, match="already has a han.Comm with another configuration"):
+        han.Comm(world, config={"levels": TWO_BY_TWO})
+    with pytest.raises(han.ArgumentTypeError, match=r"takes an MPI\.Intracomm, not int"):
+        han.Comm(3)
+    with pytest.raises(han.RevokedError, match="COMM_NULL"):
+        han.Comm().Barrier()
+    check_works(comm)

@@ -1,0 +1,110 @@
+"""Measuring on several ranks: what is called, compared and told; no time is judged."""
+
+import json
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+from typer.testing import CliRunner
+
+from han._bench_calls import Buffers, Mode, measurable, prepare
+from han.bench import Bench, Settings, WrongResultError
+from han.cli import app
+
+on_two = pytest.mark.mpi(ranks=2, timeout=120, unit="s")
+on_ranks = pytest.mark.mpi(ranks=[2, 3], timeout=120, unit="s")
+
+QUICK = Settings(rounds=2, iterations=2, seconds=0)
+CONFIG = {"levels": [{"name": "node", "scope": {"size": 2}}, {"name": "network", "scope": "all"}]}
+
+
+@on_ranks
+@pytest.mark.parametrize("mode", list(Mode), ids=lambda mode: mode.value)
+def test_every_collective_is_measured_on_both_sides(mpi_ranks, mode):
+    settings = Settings(mode, rounds=2, iterations=2, root=mpi_ranks - 1)
+    with Bench(MPI.COMM_WORLD, CONFIG, settings) as bench:
+        for collective in measurable():
+            rows = list(bench.rows(collective, [0, 8, 4096]))
+            assert [row.nbytes for row in rows] == (
+                [0] if collective == "barrier" else [0, 8, 4096]
+            )
+            for row in rows:
+                assert set(row.times) == {"han", "mpi"}
+                assert all(t.low <= t.median <= t.high for t in row.times.values())
+                assert all(t.calls == 2 for t in row.times.values())
+
+
+@on_ranks
+@pytest.mark.parametrize(
+    ("dtype", "op"), [("int32", "max"), ("complex64", "prod"), ("bool", "lxor")]
+)
+def test_types_and_operations(mpi_ranks, dtype, op):
+    settings = Settings(dtype=dtype, op=op, rounds=1, iterations=1)
+    with Bench(MPI.COMM_WORLD, None, settings) as bench:
+        for collective in ("reduce", "allreduce"):
+            assert [row.nbytes for row in bench.rows(collective, [64])] == [64]
+
+
+@on_two
+def test_batches_are_as_long_on_every_rank(mpi_ranks):
+    comm = MPI.COMM_WORLD
+    with Bench(comm, None, Settings(rounds=1, seconds=0)) as bench:
+        (row,) = bench.rows("bcast", [8])
+    assert len(set(comm.allgather(tuple(t.calls for t in row.times.values())))) == 1
+
+
+@on_two
+def test_a_wrong_result_is_found_on_all_ranks(mpi_ranks, monkeypatch):
+    bench = Bench(MPI.COMM_WORLD, None, QUICK)
+    right = Buffers.result
+
+    def result(self):
+        found = right(self)
+        if self.rank == 1 and not hasattr(self, "spoilt"):
+            self.spoilt = True
+            found[5] ^= 1
+        return found
+
+    monkeypatch.setattr(Buffers, "result", result)
+    with pytest.raises(WrongResultError, match="rank 1: 1 bytes differ, the first at offset 5"):
+        bench.measure(QUICK.case("allreduce", 64))
+
+
+@on_two
+def test_no_comparison_when_it_is_not_wanted(mpi_ranks, monkeypatch):
+    monkeypatch.setattr(Buffers, "result", None)
+    settings = Settings(rounds=1, iterations=1, check=False, only="han")
+    with Bench(MPI.COMM_WORLD, None, settings) as bench:
+        (row,) = bench.rows("bcast", [8])
+    assert list(row.times) == ["han"]
+
+
+@on_two
+def test_a_library_without_persistent_collectives_is_measured_blocking(mpi_ranks):
+    class Old(MPI.Intracomm):
+        def Allreduce_init(self, *_):
+            raise NotImplementedError
+
+    buffers = Buffers(QUICK.case("allreduce", 64), MPI.COMM_WORLD.rank, 2)
+    prepared = prepare(Old(MPI.COMM_WORLD), buffers, Mode.PERSISTENT)
+    prepared.call()
+    assert "no persistent allreduce" in prepared.note
+    np.testing.assert_array_less(1, buffers.recv)
+
+
+@on_two
+def test_rank_0_alone_prints(mpi_ranks):
+    arguments = ["bench", "allreduce", "--sizes", "8", "--rounds", "1", "--iterations", "1"]
+    done = CliRunner().invoke(app, [*arguments, "--json", "-"])
+    assert done.exit_code == 0, done.exception
+    if MPI.COMM_WORLD.rank:
+        assert done.stdout == ""
+    else:
+        assert json.loads(done.stdout)["machine"]["ranks"] == 2
+
+
+@on_two
+def test_info_shows_the_groups(mpi_ranks):
+    done = CliRunner().invoke(app, ["info", "--config", "virtual-2x2"])
+    assert done.exit_code == 0, done.exception
+    assert ("ranks [0-1]" in done.stdout) == (MPI.COMM_WORLD.rank == 0)

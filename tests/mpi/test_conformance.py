@@ -1,0 +1,147 @@
+"""Every submodule and algorithm, forced by a rule: sizes, types, operations, roots, in place."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from _support import COLLECTIVES, Call, Checker, Reference, all_pairs, by_numpy, comm_with, opened
+from mpi4py import MPI
+
+from han.submodules.registry import registered
+
+COUNTS = (0, 1, 2, 7, 8, 500, 513, 1000)
+LARGE = 38_003  # of 8 bytes: about 300 KB, no multiple of anything
+SMALL_PARTS = {"chunk": 4096, "cells": 3, "segment": 4096, "window": 2, "radix": 2}
+PARTS = [
+    (name, algorithm)
+    for name, part in registered().items()
+    if name != "null"
+    for algorithm in part.algorithms
+]
+
+
+def force(level, name, algorithm, **more):
+    """Return what a rule decides that forces an algorithm on a level, with small parts."""
+    known = registered()[name].parameters
+    parameters = {k: v for k, v in SMALL_PARTS.items() if k in known}
+    return {**more, "levels": {level: {"submodule": name, "algorithm": algorithm, **parameters}}}
+
+
+def sizes_and_roots(size):
+    """Calls of all sizes; every root for a small, a middle and a large message."""
+    roots = itertools.cycle(range(size))
+    for collective, count in itertools.product(COLLECTIVES, (*COUNTS, LARGE)):
+        in_places = (False, True) if collective in ("reduce", "allreduce") else (False,)
+        for in_place in in_places:
+            yield Call(collective, count, root=next(roots), in_place=in_place)
+    for collective, count in itertools.product(("bcast", "reduce"), (7, 1000, LARGE)):
+        for root in range(size):
+            yield Call(collective, count, root=root, in_place=root % 2 == 0)
+
+
+def types_and_operations(size):
+    """Calls of every operation on every type that it is defined on."""
+    choices = itertools.cycle(itertools.product((False, True), range(size)))
+    for dtype, op in all_pairs():
+        in_place, root = next(choices)
+        yield Call("allreduce", 130, dtype, op, 0, in_place)
+        if op in ("sum", "lxor"):
+            yield Call("reduce", 1030, dtype, op, root, in_place)
+
+
+def refusals(comm, calls):
+    """Tell for which collectives a forced algorithm is not used, and why."""
+    found = {}
+    for call in calls:
+        said = comm.explain(
+            call.collective, call.nbytes, getattr(MPI, call.op.upper()), call.dtype, call.root
+        )
+        if not said.rule.startswith("rules[0]"):
+            found.setdefault((call.collective, said.decision.passed[0][1]), call)
+    return found
+
+
+def run_parts(comm, domains, level, schedule, calls, shared_to=0):
+    """Run the calls by every algorithm on a level; return what was refused, by algorithm."""
+    reference, refused = Reference(comm.Dup()), {}
+    for name, algorithm in PARTS:
+        segment = "whole" if name == "mpi" or algorithm == "direct" else 20_000
+        use = force(level, name, algorithm, segment=segment, schedule=schedule)
+        with opened(comm_with(comm, domains, use, shared_to)) as han_comm:
+            check = Checker(han_comm, reference)
+            for call in calls:
+                check(call, (name, algorithm, level, schedule))
+            check.agree()
+            refused[name, algorithm] = refusals(han_comm, calls)
+            if comm.rank == 0:
+                for (collective, reason), call in refused[name, algorithm].items():
+                    print(f"{name} {algorithm} on {level}: {collective}: {reason} ({call.count})")
+    return refused
+
+
+def serves_something(refused, part, calls):
+    return len({c for c, _ in refused[part]}) < len({c.collective for c in calls}) or any(
+        call.count for call in refused[part].values()
+    )
+
+
+@pytest.mark.mpi(ranks=[2, 5], timeout=120, unit="s")
+def test_sizes_and_roots_inside_a_node(mpi_ranks):
+    comm = MPI.COMM_WORLD
+    calls = list(sizes_and_roots(comm.size))
+    refused = run_parts(comm, [[0] * comm.size] * 2, "level0", "dataflow", calls)
+    assert all(serves_something(refused, part, calls) for part in PARTS)
+
+
+@pytest.mark.mpi(ranks=[3, 7], timeout=120, unit="s")
+def test_sizes_and_roots_between_nodes_of_one_rank(mpi_ranks):
+    comm = MPI.COMM_WORLD
+    domains = [list(range(comm.size)), [0] * comm.size]
+    calls = list(sizes_and_roots(comm.size))
+    refused = run_parts(comm, domains, "network", "dataflow", calls, shared_to=0)
+    for part in PARTS:
+        assert serves_something(refused, part, calls) == (part[0] != "sm")
+
+
+@pytest.mark.mpi(ranks=[6], timeout=120, unit="s")
+@pytest.mark.parametrize("schedule", ["dataflow", "lockstep"])
+@pytest.mark.parametrize("level", ["level0", "network"])
+def test_sizes_and_roots_on_one_of_two_levels(mpi_ranks, level, schedule):
+    comm = MPI.COMM_WORLD
+    domains = [[0, 0, 0, 1, 2, 2], [0] * 6]
+    calls = list(sizes_and_roots(comm.size))[:: 3 if schedule == "dataflow" else 5]
+    run_parts(comm, domains, level, schedule, calls, shared_to=1 if schedule == "lockstep" else 0)
+
+
+@pytest.mark.mpi(ranks=[4], timeout=120, unit="s")
+@pytest.mark.parametrize("level", ["level0", "network"])
+def test_types_and_operations(mpi_ranks, level):
+    comm = MPI.COMM_WORLD
+    calls = list(types_and_operations(comm.size))
+    run_parts(comm, [[0, 0, 1, 1], [0] * 4], level, "dataflow", calls, shared_to=1)
+
+
+@pytest.mark.mpi(ranks=[1, 8, 9], timeout=120, unit="s")
+def test_built_in_choices(mpi_ranks):
+    comm = MPI.COMM_WORLD
+    calls = [*sizes_and_roots(comm.size), *types_and_operations(comm.size)]
+    for width in (3, comm.size):
+        domains = [[r // width for r in range(comm.size)], [0] * comm.size]
+        with opened(comm_with(comm, domains)) as han_comm:
+            check = Checker(han_comm, Reference(comm.Dup()))
+            for call in calls:
+                check(call, width)
+            check.agree()
+
+
+@pytest.mark.mpi(ranks=[3], timeout=60, unit="s")
+def test_mpi_and_numpy_agree_on_what_is_expected(mpi_ranks):
+    reference = Reference(MPI.COMM_WORLD.Dup())
+    for dtype, op in all_pairs():
+        ours, theirs = by_numpy(3, dtype, op, 13), reference(dtype, op, 13)
+        if np.dtype(dtype).kind in "fc":
+            np.testing.assert_allclose(ours, theirs, rtol=100 * np.finfo(dtype).eps)
+        else:
+            np.testing.assert_array_equal(ours, theirs, f"{dtype} {op}")

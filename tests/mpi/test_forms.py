@@ -1,0 +1,265 @@
+"""Nonblocking and persistent collectives, communicators made of others, threads."""
+
+from __future__ import annotations
+
+import gc
+import threading
+
+import numpy as np
+import pytest
+from _support import comm_with, interleaved, opened
+from mpi4py import MPI
+
+import han
+
+on_ranks = pytest.mark.mpi(ranks=[1, 3, 6], timeout=60, unit="s")
+on_four = pytest.mark.mpi(ranks=4, timeout=60, unit="s")
+WORLD = MPI.COMM_WORLD
+
+
+def open_interleaved(use=None, shared_to=0):
+    return comm_with(WORLD, interleaved(WORLD.size), use, shared_to)
+
+
+def total(size, k=0):
+    return size * (size - 1) // 2 + size * k
+
+
+# ---- nonblocking --------------------------------------------------------------------------------
+
+
+@on_ranks
+def test_several_outstanding_waited_for_out_of_order(mpi_ranks):
+    with opened(open_interleaved({"segment": 5000})) as comm:
+        size, rank = comm.Get_size(), comm.Get_rank()
+        for n in (1, 600, 20_000):
+            sends = [np.full(n, rank + k) for k in range(6)]
+            sums, firsts = np.empty((6, n), int), [np.full(n, rank * 10 + k) for k in range(6)]
+            requests = []
+            for k in range(6):
+                requests.append(comm.Iallreduce(sends[k], sums[k]))
+                requests.append(comm.Ibcast(firsts[k], root=k % size))
+                requests.append(comm.Ibarrier())
+            order = range(len(requests)) if rank % 2 else reversed(range(len(requests)))
+            for k in order:
+                requests[k].Wait()
+            assert [set(s) for s in sums.tolist()] == [{total(size, k)} for k in range(6)]
+            assert [set(f) for f in map(list, firsts)] == [{k % size * 10 + k} for k in range(6)]
+
+
+@on_ranks
+def test_mixed_with_blocking_calls_and_requests_of_mpi(mpi_ranks):
+    with opened(open_interleaved()) as comm:
+        size, rank = comm.Get_size(), comm.Get_rank()
+        for n in (3, 9000):
+            late, now, got = np.empty(n), np.empty(n), np.empty(n)
+            mine = np.full(n, float(rank))
+            reduced = np.empty(n) if rank == 0 else None
+            first = comm.Iallreduce(mine, late)
+            comm.Allreduce(mine, now)
+            requests = [
+                comm.Ireduce(mine, reduced, MPI.MAX, 0),
+                WORLD.Isend(mine, (rank + 1) % size, 5),
+                WORLD.Irecv(got, (rank - 1) % size, 5),
+                comm.Ibarrier(),
+            ]
+            assert han.Request.Waitall([*requests[::-1], first])
+            assert now[0] == late[-1] == total(size)
+            assert got[0] == (rank - 1) % size
+            assert rank or reduced[-1] == size - 1
+
+
+@on_ranks
+def test_loops_of_test_and_waitany(mpi_ranks):
+    with opened(open_interleaved()) as comm:
+        buffer = np.full(30_000, comm.Get_rank())
+        request = comm.Ibcast(buffer, root=comm.Get_size() - 1)
+        while not request.Test():
+            pass
+        assert set(buffer) == {comm.Get_size() - 1}
+        assert request.test() == (True, None)
+        requests = [comm.Ibarrier() for _ in range(3)]
+        assert sorted(han.Request.Waitany(requests) for _ in range(3)) == [0, 1, 2]
+        assert han.Request.Waitany(requests) == -1
+
+
+@on_ranks
+def test_requests_that_are_dropped_still_run(mpi_ranks):
+    with opened(open_interleaved()) as comm:
+        for k in range(20):
+            comm.Ibarrier()
+            comm.Ibcast(np.full(3000, k), root=k % comm.Get_size())
+            if k % 5 == 0:
+                gc.collect()
+        total_of = np.empty(1)
+        comm.Allreduce(np.ones(1), total_of)
+        assert total_of[0] == comm.Get_size()
+
+
+@on_ranks
+def test_two_communicators_with_crossed_waits(mpi_ranks):
+    with opened(open_interleaved()) as one, opened(open_interleaved()) as two:
+        size, rank = one.Get_size(), one.Get_rank()
+        for n in (4, 20_000):
+            mine, a, b = np.full(n, rank), np.empty(n, int), np.empty(n, int)
+            first, second = one.Iallreduce(mine, a), two.Iallreduce(mine, b)
+            for request in (first, second) if rank % 2 else (second, first):
+                request.Wait()
+            assert set(a) == set(b) == {total(size)}
+
+
+# ---- persistent ---------------------------------------------------------------------------------
+
+
+@on_ranks
+@pytest.mark.parametrize("part", ["built-in", "libnbc"])
+def test_persistent_ones_live_at_once_and_start_in_any_order(mpi_ranks, part):
+    use = None
+    if part == "libnbc":
+        use = {"segment": 4000, "levels": {"network": {"submodule": "libnbc"}}}
+    with opened(open_interleaved(use)) as comm:
+        size, rank = comm.Get_size(), comm.Get_rank()
+        mine, sums = np.zeros(700, int), np.empty(700, int)
+        data = np.zeros(5000, int)
+        most = np.empty(30, int) if rank == size - 1 else None
+        requests = [
+            comm.Allreduce_init(mine, sums),
+            comm.Bcast_init(data, root=size - 1),
+            comm.Reduce_init(mine[:30], most, MPI.MAX, size - 1),
+            comm.Barrier_init(),
+        ]
+        # MPI wants one order on all ranks; han's have channels of their own and do not mind
+        order = requests if rank % 2 == 0 or part == "libnbc" else requests[::-1]
+        for k in range(100):
+            mine[:] = rank + k
+            data[:] = k if rank == size - 1 else -1
+            han.Request.Startall(order)
+            if k % 2:
+                han.Request.Waitall(requests)
+            for request in requests:
+                request.Wait()
+            assert set(sums) == {total(size, k)}
+            assert set(data) == {k}
+            assert most is None or set(most) == {size - 1 + k}
+        for request in requests:
+            request.Free()
+        with pytest.raises(ValueError, match="freed"):
+            requests[0].Start()
+
+
+@on_ranks
+def test_persistent_ones_beside_blocking_and_nonblocking_calls(mpi_ranks):
+    with opened(open_interleaved()) as comm:
+        size, rank = comm.Get_size(), comm.Get_rank()
+        here, out = np.full(9000, float(rank)), np.empty(9000)
+        with comm.Allreduce_init(here, out) as request:
+            for k in range(20):
+                request.Start()
+                assert request.active
+                with pytest.raises(RuntimeError, match="active"):
+                    request.Start()
+                other = np.full(4, float(k))
+                comm.Bcast(other)
+                pending = comm.Ibarrier()
+                request.Wait()
+                pending.Wait()
+                assert out[0] == out[-1] == total(size)
+        comm.Bcast_init(np.zeros(3))  # never started, never freed
+
+
+# ---- communicators ------------------------------------------------------------------------------
+
+
+def works(comm):
+    """Check a han.Comm by a sum."""
+    assert isinstance(comm, han.Comm)
+    out = np.empty(3)
+    comm.Allreduce(np.ones(3), out)
+    return bool(np.all(out == comm.Get_size()))
+
+
+@on_four
+def test_communicators_made_of_a_han_comm_are_han_comms(mpi_ranks):
+    comm = han.Comm(WORLD)
+    rank = comm.Get_rank()
+    group = comm.Get_group().Incl([0, 2, 3])
+    made = [
+        comm.Dup(),
+        comm.Clone(),
+        comm.Split(rank % 2, -rank),
+        comm.Split_type(MPI.COMM_TYPE_SHARED),
+        comm.Create(group),
+        comm.Split(MPI.UNDEFINED if rank == 1 else 0),
+    ]
+    if rank != 1:
+        made.append(comm.Create_group(group))
+    for k, each in enumerate(made):
+        if rank == 1 and k in (4, 5):
+            assert each == MPI.COMM_NULL
+            with pytest.raises(han.RevokedError, match="COMM_NULL"):
+                each.Barrier()
+        else:
+            assert works(each)
+            each.Free()
+            assert each == MPI.COMM_NULL
+    assert works(comm)
+
+
+@on_four
+def test_making_it_twice_shares_the_state(mpi_ranks):
+    plain = WORLD.Dup()
+    one, two = han.Comm(plain), han.Comm(plain)
+    assert one._han is two._han
+    with pytest.raises(han.ConfigError, match="another configuration"):
+        han.Comm(plain, {"memory": "4MiB"})
+    assert works(two)
+    one.Free()
+
+
+@on_four
+def test_what_han_does_not_do_is_mpis(mpi_ranks):
+    comm = han.Comm(WORLD)
+    size, rank = comm.Get_size(), comm.Get_rank()
+    assert comm.allreduce([rank], MPI.SUM) == list(range(size))
+    assert comm.bcast({"a": rank}, root=2) == {"a": 2}
+    assert comm.reduce(rank, MPI.MAX, 0) == (size - 1 if rank == 0 else None)
+    assert comm.allgather(rank) == list(range(size))
+    out = np.empty(size, int)
+    comm.Allgather(np.array([rank]), out)
+    assert out.tolist() == list(range(size))
+    got = comm.sendrecv(rank, (rank + 1) % size, source=(rank - 1) % size)
+    assert got == (rank - 1) % size
+    assert comm == WORLD
+    assert comm.Get_rank() == WORLD.Get_rank()
+    assert comm.Get_topology() == MPI.UNDEFINED
+
+
+@on_four
+def test_threads_on_different_communicators(mpi_ranks):
+    if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
+        pytest.skip("MPI gives no THREAD_MULTIPLE")
+    comms = [open_interleaved(), open_interleaved(None, 1), open_interleaved()]
+    problems = []
+
+    def work(index, comm):
+        try:
+            size, rank = comm.Get_size(), comm.Get_rank()
+            for k in range(100):
+                n = (5, 3000, 20_000)[(k + index) % 3]
+                out, buffer = np.empty(n, int), np.full(n, k * (rank == k % size))
+                comm.Allreduce(np.full(n, rank + k), out)
+                request = comm.Ibcast(buffer, root=k % size)
+                request.Wait()
+                assert set(out) == {total(size, k)}
+                assert set(buffer) == {k}
+        except BaseException as error:
+            problems.append(repr(error))
+
+    threads = [threading.Thread(target=work, args=(k, c)) for k, c in enumerate(comms)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not problems
+    for comm in comms:
+        comm.Free()

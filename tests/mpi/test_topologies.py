@@ -1,0 +1,128 @@
+"""Uneven, interleaved and deep topologies; collectives back to back with ranks that dawdle."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+
+import numpy as np
+import pytest
+from _support import Call, Checker, Reference, comm_with, interleaved, opened
+from mpi4py import MPI
+
+COUNTS = (0, 1, 5, 300, 9001)
+RING = ["bcast", "allreduce", "reduce", "barrier", "allreduce", "bcast"]
+
+
+def deep(size, depth):
+    """Nest uneven groups of interleaved ranks: `depth` levels, the outermost holds all."""
+    levels = [[0] * size]
+    for k in range(depth - 1):
+        ids = {}
+        keys = [(outer, (r * 7 + k) % (k + 2)) for r, outer in enumerate(levels[0])]
+        levels.insert(0, [ids.setdefault(key, len(ids)) for key in keys])
+    return levels
+
+
+def lonely(size):
+    """Three levels; some ranks are alone on the middle one and not on the innermost."""
+    inner = [min(r // 2, 2) for r in range(size)]
+    middle = [0 if g == 0 or r == size - 1 else 1 for r, g in enumerate(inner)]
+    inner[-1] = 3
+    return [inner, middle, [0] * size]
+
+
+TOPOLOGIES = {
+    "3+1+2 interleaved": interleaved,
+    "one rank a node": lambda size: [list(range(size)), [0] * size],
+    "one node": lambda size: [[0] * size] * 2,
+    "three levels": lambda size: deep(size, 3),
+    "four levels": lambda size: deep(size, 4),
+    "alone on a level": lonely,
+}
+
+
+def calls_of(size):
+    for collective, count in itertools.product(("bcast", "reduce", "allreduce"), COUNTS):
+        for root in range(size if collective != "allreduce" else 2):
+            yield Call(collective, count, root=root, in_place=root % 2 == 1)
+    yield Call("barrier")
+
+
+@pytest.mark.mpi(ranks=[5, 6], timeout=120, unit="s")
+def test_every_root_on_every_topology(mpi_ranks):
+    comm = MPI.COMM_WORLD
+    reference, calls = Reference(comm.Dup()), list(calls_of(comm.size))
+    for (name, domains), schedule, shared_to in itertools.product(
+        TOPOLOGIES.items(), ("dataflow", "lockstep"), (0, 1)
+    ):
+        use = {"segment": 9000, "schedule": schedule}
+        with opened(comm_with(comm, domains(comm.size), use, shared_to)) as han_comm:
+            check = Checker(han_comm, reference)
+            for call in calls:
+                check(call, (name, schedule, shared_to))
+
+
+def random_calls(size, seed, n):
+    """Draw calls, the same on all ranks: all collectives, roots and sizes mixed."""
+    draw = random.Random(seed)
+    for k in range(n):
+        count = draw.choice([0, 1, 6, 7, 8, 100, 512, 513, 1000, 5000, 40_000])
+        dtype = draw.choice(["int64", "uint8", "int32"])
+        root = draw.randrange(size)
+        in_place = draw.random() < 0.3
+        yield Call(RING[k % 6] if k % 2 else draw.choice(RING), count, dtype, "sum", root, in_place)
+
+
+def dawdle(rank, size, k):
+    """Make another rank late every few calls, by a while that others can get far ahead in."""
+    if k % 3 == 0 and (k // 3) % size == rank:
+        time.sleep(0.001 * (k % 4))
+
+
+@pytest.mark.mpi(ranks=[2, 4, 6], timeout=120, unit="s")
+def test_hundreds_of_calls_back_to_back_with_late_ranks(mpi_ranks):
+    comm = MPI.COMM_WORLD
+    reference = Reference(comm.Dup())
+    use = {"segment": 30_000}
+    for shared_to in (0, 1):
+        with opened(comm_with(comm, interleaved(comm.size), use, shared_to)) as han_comm:
+            check = Checker(han_comm, reference)
+            for k, call in enumerate(random_calls(comm.size, comm.size + shared_to, 400)):
+                dawdle(comm.rank, comm.size, k)
+                check(call, k)
+
+
+@pytest.mark.mpi(ranks=[3, 5], timeout=60, unit="s")
+def test_a_root_far_ahead_of_its_readers_overwrites_nothing(mpi_ranks):
+    comm = MPI.COMM_WORLD
+    with opened(comm_with(comm, [[0] * comm.size] * 2)) as han_comm:
+        for nbytes, k in itertools.product((8, 2000, 5000, 70_000), range(100)):
+            buffer = np.empty(nbytes, np.uint8)
+            root = 0 if k < 60 else k % comm.size
+            if comm.rank == root:
+                buffer[:] = k
+            elif k % 10 == comm.rank:
+                time.sleep(0.003)
+            han_comm.Bcast(buffer, root)
+            assert np.all(buffer == k), f"{nbytes} bytes, call {k}: {np.unique(buffer)}"
+            if comm.rank == root:
+                buffer[:] = 255  # the memory is ours again
+
+
+@pytest.mark.mpi(ranks=[4], timeout=60, unit="s")
+def test_messages_of_the_application_move_while_others_wait_in_a_collective(mpi_ranks):
+    """A rendezvous send that its receiver needs before it can come to the collective."""
+    comm = MPI.COMM_WORLD
+    data = np.full(1 << 20, 7.0)
+    for domains in ([[0] * 4] * 2, [[0, 0, 1, 1], [0] * 4]):
+        with opened(comm_with(comm, domains)) as han_comm:
+            request = comm.Isend(data, 1) if comm.rank == 0 else MPI.REQUEST_NULL
+            if comm.rank == 1:
+                time.sleep(0.02)
+                received = np.empty_like(data)
+                comm.Recv(received, 0)
+                assert received[-1] == 7.0
+            han_comm.Barrier()
+            request.Wait()

@@ -1,0 +1,301 @@
+"""The command line on one rank, the tables that it prints and the pictures that it draws."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from han import _bench_report as reports
+from han import plots
+from han._bench_calls import Buffers, Case, check_case, measurable
+from han._bench_machine import settings, spans
+from han._cli_info import submodule_uses
+from han.bench import Row, Settings, Times, parse_sizes
+from han.cli import app
+from han.errors import ArgumentError
+from han.tasks.signature import COLLECTIVES, Signature
+from han.tasks.tree import chain_of_steps
+from han.topology import Topology
+
+QUICK = ["--time", "0", "--rounds", "2", "--iterations", "2"]
+PNG = b"\x89PNG"
+
+
+def call(*arguments):
+    """Run a command that must succeed; return what it prints."""
+    done = CliRunner().invoke(app, [str(a) for a in arguments])
+    assert done.exit_code == 0, (done.output, done.exception)
+    return done.stdout
+
+
+def refuse(*arguments):
+    """Run a command that must raise; return what it says."""
+    done = CliRunner().invoke(app, [str(a) for a in arguments])
+    assert isinstance(done.exception, ArgumentError), (done.output, done.exception)
+    return str(done.exception)
+
+
+# ---- info and explain ---------------------------------------------------------------------------
+
+
+def test_info_tells_versions_levels_and_submodules():
+    text = call("info", "--config", "virtual-2x2")
+    for word in ("library", "node (s)", "network (i)", "virtual-2x2.yaml", "sm ", "kernels"):
+        assert word in text
+    assert "groups of one" in text
+
+
+def test_info_as_json_lists_levels_and_submodules():
+    found = json.loads(call("info", "--json"))
+    assert [level["name"] for level in found["levels"]] == ["node", "network"]
+    assert found["submodules"]["null"]["levels"]["node"]["algorithms"]
+
+
+def test_info_says_why_a_submodule_cannot_be_used():
+    domains, memory = ((0, 0, 1, 1), (0, 0, 0, 0)), (0, 0, 1, 1)
+    use = submodule_uses(Topology(("node", "network"), ("s", "i"), domains, memory))["sm"]["levels"]
+    assert "flat" in use["node"]["algorithms"]
+    assert use["network"] == {
+        "algorithms": [], "reasons": ["members of a group do not share memory"]
+    }  # fmt: skip
+
+
+def test_explain_plans_for_a_machine_that_is_not_here():
+    text = call("explain", "bcast", "1MiB", "--ranks", 8, "--ppn", 2)
+    assert "8 ranks, 4 x up to 2" in text
+    assert "sbib" in text
+
+
+def test_explain_takes_the_levels_of_a_configuration():
+    text = call("explain", "allreduce", "4MiB", "--ranks", 16, "--config", "four-levels-virtual")
+    assert "level     pair (p)" in text
+    assert "level     network (i)" in text
+
+
+def test_explain_as_json_has_tasks_and_edges():
+    found = json.loads(call("explain", "allreduce", "1MiB", "--ranks", 4, "--ppn", 2, "--json"))
+    labels = [task["label"] for task in found["tasks"]]
+    assert {"sr(0)", "ir(0)", "ib(0)", "sb(0)"} <= set(labels)
+    assert {why for _, _, why in found["edges"]} == {"data", "order"}
+    assert found["levels"]["node"]["submodule"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["explain", "alreduce", "8"], "did you mean 'allreduce'"),
+        (["explain", "bcast", "8 apples"], "is not a size"),
+        (["explain", "allreduce", "8", "--op", "summ"], "did you mean 'sum'"),
+        (["explain", "bcast", "8", "--root", "9", "--ranks", "2"], "root 9 is not in 0..1"),
+        (["explain", "bcast", "8", "--ppn", "2"], "--ppn goes with --ranks"),
+        (["bench", "alreduce"], "did you mean 'allreduce'"),
+        (["bench", "bcast", "--root", "3"], "root 3 is not in 0..0"),
+        (["bench", "allreduce", "--sizes", "12"], "not a whole number of float64"),
+        (["bench", "allreduce", "--sizes", "9:8"], "a range goes up"),
+        (["bench", "allreduce", "--sizes", "8:8MiB:1"], "a range goes up"),
+        (["bench", "allreduce", "--sizes", "many"], "8:8MiB"),
+        (["bench", "allreduce", "--dtype", "f9"], "is not a NumPy type"),
+        (["bench", "allreduce", "--op", "band"], "band is not defined on float64"),
+    ],
+)
+def test_mistakes_are_answered_with_the_way_out(arguments, said):
+    assert said in refuse(*arguments)
+
+
+@pytest.mark.parametrize("command", ["info", "explain", "bench", "compare"])
+def test_help_has_examples(command):
+    text = call(command, "--help")
+    assert "Examples:" in text
+    assert f"han {command}" in text
+
+
+# ---- bench --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["blocking", "nonblocking", "persistent"])
+def test_bench_measures_every_collective_on_one_rank(mode):
+    text = call("bench", "--sizes", "8,1KiB", "--mode", mode, *QUICK)
+    for collective in measurable():
+        assert f"# {collective}\n" in text
+    assert "1KiB" in text
+    assert f"{mode} calls" in text
+    assert "# machine" in text
+
+
+def test_bench_writes_json_that_compare_reads(tmp_path):
+    path, picture = tmp_path / "run.json", tmp_path / "run.png"
+    call(
+        "bench", "bcast", "allreduce", "--sizes", "8:32", *QUICK, "--json", path, "--plot", picture
+    )
+    assert picture.read_bytes().startswith(PNG)
+    data = json.loads(path.read_text())
+    assert [(r["collective"], r["nbytes"]) for r in data["rows"]] == [
+        (c, n) for c in ("bcast", "allreduce") for n in (8, 16, 32)
+    ]
+    assert data["machine"]["ranks"] == 1
+    merged = json.loads(call("compare", path, "--json"))
+    assert len(merged) == 6
+    assert "# allreduce" in call("compare", path, "--plot", picture)
+
+
+def test_bench_prints_nothing_but_json_to_standard_output():
+    data = json.loads(
+        call("bench", "reduce", "--sizes", "8", *QUICK, "--only", "han", "--json", "-")
+    )
+    assert "mpi" not in data["rows"][0]
+    assert data["rows"][0]["ratio"] is None
+
+
+def test_bench_of_the_library_alone():
+    assert "ratio" not in call("bench", "bcast", "--sizes", "8", *QUICK, "--only", "mpi")
+
+
+def test_sizes():
+    assert parse_sizes("8:64") == [8, 16, 32, 64]
+    assert parse_sizes("8:1KiB:4") == [8, 32, 128, 512]
+    assert parse_sizes("8,1KiB,8:16,0") == [8, 1024, 16, 0]
+
+
+def test_every_collective_can_be_measured():
+    assert set(COLLECTIVES) - set(measurable()) <= {
+        "gatherv", "scatterv", "allgatherv", "alltoallv", "reduce_scatter", "scan", "exscan",
+        "alltoallw",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8", "complex128", "bool"])
+def test_buffers_hold_small_whole_numbers(dtype):
+    op = "lor" if dtype == "bool" else "sum"
+    case = Case("allreduce", 64 * 16, dtype, op)
+    check_case(case, 3)
+    buffers = Buffers(case, 1, 3)
+    assert buffers.send.nbytes == case.nbytes
+    assert set(buffers.send.tolist()) <= {1, 2}
+    buffers.recv[...] = 1
+    buffers.reset()
+    assert not buffers.result().any()
+
+
+def test_only_the_root_has_the_buffer_that_only_it_needs():
+    case = Case("reduce", 64, root=1)
+    assert Buffers(case, 0, 2).arguments()[1] is None
+    assert Buffers(case, 1, 2).arguments()[1] is not None
+    assert Buffers(case, 1, 2).arguments()[-1] == 1
+
+
+# ---- reports ------------------------------------------------------------------------------------
+
+
+def times(median):
+    return Times(median, median / 2, median * 2, 10)
+
+
+def run_of(library, han, mpi, name="a.json", **about):
+    rows = [
+        Row("bcast", 8 << k, {"han": times(h), "mpi": times(m)}).record()
+        for k, (h, m) in enumerate(zip(han, mpi, strict=True))
+    ]
+    machine = {"library": library, "ranks": 2, "nodes": 1} | about
+    return reports.Report(
+        name, {"machine": machine, "settings": {"mode": "blocking"}, "rows": rows}
+    )
+
+
+def test_compare_takes_the_best_of_both_sides():
+    rows = reports.merge([run_of("A 1", [2, 4], [6, 3]), run_of("B 2", [3, 1], [4, 9])])
+    assert [r.best_han[0] for r in rows] == ["A 1", "B 2"]
+    assert [r.best_mpi[0] for r in rows] == ["B 2", "A 1"]
+    assert [r.ratio for r in rows] == [2, 3]
+    table = reports.merged_table(rows)
+    assert "4.00*" in table
+    assert "2.00  A 1" in table
+
+
+def test_compare_tells_two_runs_under_one_library_apart():
+    rows = reports.merge([run_of("A 1", [2], [6], "x.json"), run_of("A 1", [3], [4], "y.json")])
+    assert rows[0].best_mpi[0] == "A 1 (y.json)"
+
+
+def test_runs_that_differ_do_not_compare():
+    with pytest.raises(ArgumentError, match="differ in ranks"):
+        reports.merge([run_of("A 1", [2], [6]), run_of("B 1", [3], [4], "b.json", ranks=4)])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("{", "not JSON"), ("{}", "not written by"), (None, "cannot be read")]
+)
+def test_other_files_do_not_compare(tmp_path, text, said):
+    path = tmp_path / "x.json"
+    if text is not None:
+        path.write_text(text)
+    assert said in refuse("compare", path)
+
+
+def test_ratio_needs_both_sides():
+    assert Row("bcast", 8, {"han": times(2), "mpi": times(3)}).ratio == 1.5
+    assert Row("bcast", 8, {"han": times(2)}).ratio is None
+    assert Settings(only="han").sides == ("han",)
+    assert not Settings(only="mpi").compares
+
+
+def test_settings_that_change_waiting_are_told():
+    environ = {
+        "UCX_TLS": "tcp",
+        "HAN_WAIT": "spin",
+        "OMPI_MCA_mpi_yield_when_idle": "1",
+        "HOME": "/",
+    }
+    assert settings(environ) == {k: v for k, v in environ.items() if k != "HOME"}
+
+
+def test_spans():
+    assert spans([3, 0, 1, 2, 8]) == "0-3,8"
+    assert spans([]) == ""
+
+
+# ---- pictures -----------------------------------------------------------------------------------
+
+
+def graph_of(segments):
+    steps = [("reduce", 0), ("reduce", 1), ("bcast", 1), ("bcast", 0)]
+    return chain_of_steps(steps, "si", Signature("allreduce", 8 * segments, 1), 8)
+
+
+def test_a_short_graph_is_drawn_whole():
+    graph = graph_of(5)
+    places = plots.layout(graph)
+    assert set(places.column) == set(graph)
+    assert places.gap is None
+    assert len(set(places.row.values())) == 4
+    assert all(places.column[a] < places.column[b] for a, b in graph.edges)
+
+
+def test_the_middle_of_a_long_graph_is_left_out(tmp_path):
+    graph = graph_of(200)
+    places = plots.layout(graph)
+    assert len(places.stages) == plots.MOST_STAGES
+    assert places.hidden == 203 - plots.MOST_STAGES
+    assert places.gap not in places.column.values()
+    plots.task_graph(graph, tmp_path / "graph.png", "a title")
+    assert (tmp_path / "graph.png").read_bytes().startswith(PNG)
+
+
+def test_explain_draws(tmp_path):
+    path = tmp_path / "graph.png"
+    call("explain", "allreduce", "1MiB", "--ranks", 4, "--ppn", 2, "--plot", path)
+    assert path.read_bytes().startswith(PNG)
+
+
+def test_a_graph_without_tasks_is_drawn(tmp_path):
+    call("explain", "allreduce", "8", "--ranks", 1, "--plot", tmp_path / "none.png")
+
+
+def test_a_picture_of_no_known_kind_is_refused(tmp_path):
+    with pytest.raises(plots.PlotError, match=r"graph\.xyz"):
+        plots.task_graph(graph_of(2), tmp_path / "graph.xyz")
+
+
+def test_missing_matplotlib_is_told(tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
+    with pytest.raises(plots.PlotError, match=r"han\[plot\]"):
+        plots.task_graph(graph_of(2), tmp_path / "graph.png")
