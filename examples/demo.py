@@ -18,7 +18,7 @@ from mpi4py import MPI
 
 import han
 from han import plots
-from han._bench_machine import look
+from han._bench_machine import library_name, look
 from han._bench_report import head, report, table_head, table_row
 from han.bench import Bench, Settings
 
@@ -87,7 +87,7 @@ def main(
     comm = han.Comm(MPI.COMM_WORLD, config=CONFIG)
     if comm.rank == 0:
         out.mkdir(parents=True, exist_ok=True)
-    say(f"{comm.size} ranks as virtual nodes of two, {MPI.Get_library_version().splitlines()[0]}\n")
+    say(f"{comm.size} ranks as virtual nodes of two, {library_name()}\n")
     show(comm, "bcast", broadcast(comm))
     show(comm, "allreduce", sum_up(comm))
     if comm.rank == 0:

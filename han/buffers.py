@@ -30,8 +30,8 @@ class Memory:
 class Buffer:
     """One buffer argument.
 
-    `count` elements of `datatype`, `size` bytes each when packed, `extent` bytes apart;
-    `name` is the NumPy name of the element type, ``""`` for types of the user's making.
+    `count` elements of `datatype`, `size` bytes each when packed, `extent` bytes apart, the
+    first one `lower` bytes after `address`; `name` is the NumPy name of the element type, ``""`` for types of the user's making.
     """
 
     what: str
@@ -44,6 +44,7 @@ class Buffer:
     extent: int
     readonly: bool
     dtype_number: int | None
+    lower: int = 0
 
     @property
     def predefined(self) -> bool:
@@ -80,13 +81,14 @@ def parse(spec: object, what: str) -> Buffer:
     number = memory.dtype.num if memory.plain and data is spec else None
     if datatype is None:
         datatype, name = mpi_type(memory.dtype), numpy_name(memory.dtype)
-        size = extent = memory.dtype.itemsize
+        lower, size = 0, memory.dtype.itemsize
+        extent = size
     else:
-        name, size, extent = _type_facts(datatype, what)
-    count = _count(memory, count, displacement, extent, what)
+        name, size, lower, extent = _type_facts(datatype)
+    count = _count(memory, count, displacement, lower, extent, what)
     return Buffer(
         what, data, memory.address + displacement * extent, count, datatype, name, size, extent,
-        memory.readonly, number,
+        memory.readonly, number, lower,
     )  # fmt: skip
 
 
@@ -151,15 +153,11 @@ def _datatype(datatype: Any, what: str) -> MPI.Datatype | None:
         ) from None
 
 
-def _type_facts(datatype: MPI.Datatype, what: str) -> tuple[str, int, int]:
+def _type_facts(datatype: MPI.Datatype) -> tuple[str, int, int, int]:
+    """Return the name, bytes of data, lower bound and extent."""
     lower, extent = datatype.Get_extent()
-    if lower:
-        raise ArgumentError(
-            f"{what}: datatypes that do not begin at their address (lower bound {lower}) are "
-            "not supported; resize it with Create_resized"
-        )
     name = type_name(datatype) if datatype.is_predefined else ""
-    return name, datatype.Get_size(), extent
+    return name, datatype.Get_size(), lower, extent
 
 
 def _absolute(
@@ -167,8 +165,10 @@ def _absolute(
 ) -> Buffer:
     if datatype is None or count is None:
         raise ArgumentError(f"{what}: MPI.BOTTOM needs a count and a datatype")
-    name, size, extent = _type_facts(datatype, what)
-    return Buffer(what, None, displacement, count, datatype, name, size, extent, False, None)
+    name, size, lower, extent = _type_facts(datatype)
+    return Buffer(
+        what, None, displacement * extent, count, datatype, name, size, extent, False, None, lower
+    )
 
 
 def _memory_of(data: Any, what: str) -> Memory:
@@ -246,11 +246,14 @@ def _array_memory(array: np.ndarray[Any, np.dtype[Any]], what: str) -> Memory:
     return Memory(address, array.nbytes, dtype, not array.flags.writeable, plain)
 
 
-def _count(memory: Memory, count: int | None, displacement: int, extent: int, what: str) -> int:
-    room = memory.nbytes - displacement * extent
-    if displacement < 0 or room < 0:
+def _count(
+    memory: Memory, count: int | None, displacement: int, lower: int, extent: int, what: str
+) -> int:
+    start = displacement * extent + lower
+    room = memory.nbytes - start
+    if displacement < 0 or start < 0 or room < 0:
         raise ArgumentError(
-            f"{what}: displacement {displacement} is outside of the {memory.nbytes} bytes"
+            f"{what}: displacement {displacement} begins at byte {start} of {memory.nbytes}"
         )
     if count is None:
         if extent and room % extent:

@@ -14,6 +14,7 @@ from han.state import State
 if TYPE_CHECKING:
     from han.explain import Explanation
     from han.tasks.graph import TaskGraph
+    from han.trace import Trace
 
 _keyval: list[int] = []  # MPI's key for a communicator's State, made when first needed
 
@@ -187,6 +188,15 @@ class Comm(MPI.Intracomm):
         from han.explain import explain
 
         return explain(self._han, collective, nbytes, op, dtype, root)
+
+    def trace(self, events: int = 1 << 20) -> Trace:
+        """Record when each task of the blocking and nonblocking calls begins and ends here.
+
+        ``with comm.trace() as t: ...; t.times`` lists them; `events` bounds their number.
+        """
+        from han.trace import Trace
+
+        return Trace(self._han, events)
 
     def plan(
         self,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -93,6 +94,12 @@ def _reduction(
     comm: MPI.Comm, collective: str, send: Buffer, recv: Buffer | None, op: object, root: int
 ) -> Message:
     operation = _op(op)
+    for buffer in (send, recv):
+        if buffer is not None and buffer.lower:
+            raise ArgumentError(
+                f"{buffer.what}: elements that do not begin at their address (lower bound "
+                f"{buffer.lower}) cannot be reduced; resize the type with Create_resized"
+            )
     if recv is not None and recv is not send:
         _match(send, recv)
     name = op_name(operation)
@@ -143,21 +150,43 @@ def _staged(message: Message, recv: Buffer, comm: MPI.Comm) -> Message:
 
 
 def _packer(buffer: Buffer, packed: np.ndarray[Any, Any], comm: MPI.Comm) -> Hook:
-    memory = MPI.memory.fromaddress(buffer.address, buffer.span)
-    return lambda: (
-        None if not buffer.count else _ignore(buffer.datatype.Pack(memory, packed, 0, comm))
-    )
+    def pack() -> None:
+        with _described(buffer) as (memory, datatype):
+            datatype.Pack(memory, packed, 0, comm)
+
+    return pack if buffer.count else _nothing
 
 
 def _unpacker(buffer: Buffer, packed: np.ndarray[Any, Any], comm: MPI.Comm) -> Hook:
-    memory = MPI.memory.fromaddress(buffer.address, buffer.span)
-    return lambda: (
-        None if not buffer.count else _ignore(buffer.datatype.Unpack(packed, 0, memory, comm))
-    )
+    def unpack() -> None:
+        with _described(buffer) as (memory, datatype):
+            datatype.Unpack(packed, 0, memory, comm)
+
+    return unpack if buffer.count else _nothing
 
 
-def _ignore(position: int) -> None:
-    """Drop the position that Pack and Unpack return."""
+@contextlib.contextmanager
+def _described(buffer: Buffer) -> Iterator[tuple[MPI.buffer, MPI.Datatype]]:
+    """Give the memory that elements lie in, and the type that finds them from where it begins.
+
+    MPI.BOTTOM is no memory: what begins elsewhere than at its address is described anew.
+    """
+    at = buffer.address + buffer.lower
+    memory = MPI.memory.fromaddress(at, buffer.span)
+    if not buffer.lower:
+        yield memory, buffer.datatype
+        return
+    moved = buffer.datatype.Create_hindexed([buffer.count], [-buffer.lower])
+    sized = moved.Create_resized(0, buffer.span).Commit()
+    try:
+        yield memory, sized
+    finally:
+        sized.Free()
+        moved.Free()
+
+
+def _nothing() -> None:
+    """Do nothing."""
 
 
 def _root(comm: MPI.Comm, root: object) -> int:

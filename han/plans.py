@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from mpi4py import MPI
 
 from han.message import Message
 from han.program import Program
-from han.tasks.lower import Plan
 from han.tasks.signature import Signature
-from han.tuning.rules import Decision
+
+if TYPE_CHECKING:
+    from han.tasks.lower import Plan
+    from han.tuning.rules import Decision
 
 
 @dataclass(frozen=True)

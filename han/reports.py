@@ -56,6 +56,10 @@ class Reporter:
         if len(self._known) > KNOWN:
             self._known.popitem(last=False)
 
+    def known(self, number: int) -> Prepared | None:
+        """Return the plan that a number stands for."""
+        return self._known.get(number)
+
     def __call__(self, status: int, detail: int) -> bool:
         """Raise the error; return True when a notice turned out not to concern this call."""
         state = self.state()

@@ -102,7 +102,7 @@ typedef struct han_run {
 } han_run;
 
 typedef struct han_event {
-    uint64_t epoch, begin, end; /* nanoseconds, CLOCK_MONOTONIC */
+    uint64_t epoch, signature, begin, end; /* nanoseconds, CLOCK_MONOTONIC */
     uint32_t stream, task;
 } han_event;
 

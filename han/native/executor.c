@@ -116,7 +116,7 @@ static void trace(han_engine *e, uint32_t s, const han_instr *i, bool last) {
     e->traced_task[s] = 0;
     if (e->n_events == e->max_events) return;
     e->events[e->n_events++] =
-        (han_event){e->epoch, e->traced_begin[s], han_now_ns(), s, i->task};
+        (han_event){e->epoch, e->head->plan->signature, e->traced_begin[s], han_now_ns(), s, i->task};
 }
 
 static enum han_status step_stream(han_engine *e, han_plan *p, uint32_t s) {

@@ -59,7 +59,7 @@ def test_a_wrong_result_is_found_on_all_ranks(mpi_ranks, monkeypatch):
     right = Buffers.result
 
     def result(self):
-        found = right(self)
+        found = right(self).copy()
         if self.rank == 1 and not hasattr(self, "spoilt"):
             self.spoilt = True
             found[5] ^= 1

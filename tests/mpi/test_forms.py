@@ -13,6 +13,7 @@ from mpi4py import MPI
 import han
 
 on_ranks = pytest.mark.mpi(ranks=[1, 3, 6], timeout=60, unit="s")
+on_six = pytest.mark.mpi(ranks=6, timeout=60, unit="s")
 on_four = pytest.mark.mpi(ranks=4, timeout=60, unit="s")
 WORLD = MPI.COMM_WORLD
 
@@ -47,7 +48,7 @@ def test_several_outstanding_waited_for_out_of_order(mpi_ranks):
             assert [set(f) for f in map(list, firsts)] == [{k % size * 10 + k} for k in range(6)]
 
 
-@on_ranks
+@on_six
 def test_mixed_with_blocking_calls_and_requests_of_mpi(mpi_ranks):
     with opened(open_interleaved()) as comm:
         size, rank = comm.Get_size(), comm.Get_rank()
@@ -69,7 +70,7 @@ def test_mixed_with_blocking_calls_and_requests_of_mpi(mpi_ranks):
             assert rank or reduced[-1] == size - 1
 
 
-@on_ranks
+@on_six
 def test_loops_of_test_and_waitany(mpi_ranks):
     with opened(open_interleaved()) as comm:
         buffer = np.full(30_000, comm.Get_rank())
@@ -83,7 +84,7 @@ def test_loops_of_test_and_waitany(mpi_ranks):
         assert han.Request.Waitany(requests) == -1
 
 
-@on_ranks
+@on_six
 def test_requests_that_are_dropped_still_run(mpi_ranks):
     with opened(open_interleaved()) as comm:
         for k in range(20):
@@ -96,7 +97,7 @@ def test_requests_that_are_dropped_still_run(mpi_ranks):
         assert total_of[0] == comm.Get_size()
 
 
-@on_ranks
+@on_six
 def test_two_communicators_with_crossed_waits(mpi_ranks):
     with opened(open_interleaved()) as one, opened(open_interleaved()) as two:
         size, rank = one.Get_size(), one.Get_rank()
@@ -112,11 +113,17 @@ def test_two_communicators_with_crossed_waits(mpi_ranks):
 
 
 @on_ranks
-@pytest.mark.parametrize("part", ["built-in", "libnbc"])
-def test_persistent_ones_live_at_once_and_start_in_any_order(mpi_ranks, part):
-    use = None
-    if part == "libnbc":
-        use = {"segment": 4000, "levels": {"network": {"submodule": "libnbc"}}}
+def test_persistent_ones_live_at_once_and_start_in_any_order(mpi_ranks):
+    live_at_once(None, in_order=False)
+
+
+@on_six
+def test_persistent_ones_over_collectives_of_mpi(mpi_ranks):
+    use = {"segment": 4000, "levels": {"network": {"submodule": "libnbc"}}}
+    live_at_once(use, in_order=True)  # as MPI wants it
+
+
+def live_at_once(use, in_order):
     with opened(open_interleaved(use)) as comm:
         size, rank = comm.Get_size(), comm.Get_rank()
         mine, sums = np.zeros(700, int), np.empty(700, int)
@@ -128,8 +135,7 @@ def test_persistent_ones_live_at_once_and_start_in_any_order(mpi_ranks, part):
             comm.Reduce_init(mine[:30], most, MPI.MAX, size - 1),
             comm.Barrier_init(),
         ]
-        # MPI wants one order on all ranks; han's have channels of their own and do not mind
-        order = requests if rank % 2 == 0 or part == "libnbc" else requests[::-1]
+        order = requests if rank % 2 == 0 or in_order else requests[::-1]
         for k in range(100):
             mine[:] = rank + k
             data[:] = k if rank == size - 1 else -1
@@ -147,7 +153,7 @@ def test_persistent_ones_live_at_once_and_start_in_any_order(mpi_ranks, part):
             requests[0].Start()
 
 
-@on_ranks
+@on_six
 def test_persistent_ones_beside_blocking_and_nonblocking_calls(mpi_ranks):
     with opened(open_interleaved()) as comm:
         size, rank = comm.Get_size(), comm.Get_rank()

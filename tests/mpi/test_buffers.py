@@ -1,0 +1,289 @@
+"""Buffers in every spelling, elements of every kind, operations of the user's."""
+
+from __future__ import annotations
+
+import array
+import itertools
+
+import numpy as np
+import pytest
+from _support import comm_with, interleaved, opened
+from mpi4py import MPI
+
+on_ranks = pytest.mark.mpi(ranks=[1, 4], timeout=60, unit="s")
+on_six = pytest.mark.mpi(ranks=6, timeout=60, unit="s")
+WORLD = MPI.COMM_WORLD
+TOPOLOGIES = {
+    "interleaved": interleaved,
+    "one node": lambda n: [[0] * n] * 2,
+    "uneven": lambda n: [[min(1, r // max(1, n - 2)) for r in range(n)], [0] * n],
+    "one rank a node": lambda n: [list(range(n)), [0] * n],
+}
+
+
+def each_topology():
+    for name, domains in TOPOLOGIES.items():
+        with opened(comm_with(WORLD, domains(WORLD.size))) as comm:
+            yield name, comm
+
+
+def spellings(rank):
+    """Yield ways to pass six float64 (2, 2, ...) and a function that reads them back."""
+    def fresh(n=6):
+        return np.full(n, float(rank))
+
+    a = fresh()
+    yield "array", a, lambda: a
+    b = fresh().reshape(2, 3)
+    yield "2-d", b, lambda: b.ravel()
+    c = np.asfortranarray(fresh().reshape(2, 3))
+    yield "Fortran", c, lambda: c.ravel()
+    for k, spec in enumerate(
+        (
+            lambda x: [x],
+            lambda x: [x, MPI.DOUBLE],
+            lambda x: [x, "d"],
+            lambda x: (x, "f8"),
+            lambda x: [x, 6],
+            lambda x: [x, 6, MPI.DOUBLE],
+            lambda x: [x, (6, 0), MPI.DOUBLE],
+            lambda x: [x, (6, None), "d"],
+            lambda x: [x, 6, 0, MPI.DOUBLE],
+            lambda x: [x, None, MPI.DOUBLE],
+        )
+    ):
+        d = fresh()
+        yield f"spec {k}", spec(d), lambda d=d: d
+    e, f = fresh(10), fresh(10)
+    yield "displaced", [e, (6, 3), MPI.DOUBLE], lambda: e[3:9]
+    yield "displaced, apart", [f, 6, 3, "d"], lambda: f[3:9]
+    g = bytearray(fresh().tobytes())
+    yield "bytearray", [g, MPI.DOUBLE], lambda: np.frombuffer(g)
+    h = array.array("d", fresh())
+    yield "array.array", h, lambda: np.array(h)
+    i = fresh()
+    yield "memoryview", memoryview(i), lambda: i
+
+
+@on_ranks
+def test_every_spelling_of_a_buffer(mpi_ranks):
+    with opened(comm_with(WORLD, interleaved(WORLD.size))) as comm:
+        size, rank = comm.Get_size(), comm.Get_rank()
+        for root in range(size):
+            for name, spec, read in spellings(rank):
+                comm.Bcast(spec, root)
+                assert read().tolist() == [float(root)] * 6, name
+        for (name, spec, read), (other, target, result) in zip(
+            spellings(rank), itertools.islice(spellings(-1), 1, None), strict=False
+        ):
+            comm.Allreduce(spec, target)
+            assert result().tolist() == [size * (size - 1) / 2] * 6, (name, other)
+            assert read().tolist() == [float(rank)] * 6, name
+            comm.Allreduce(MPI.IN_PLACE, spec, MPI.MAX)
+            assert read().tolist() == [size - 1.0] * 6, name
+            comm.Reduce(spec, target if rank == size - 1 else None, MPI.SUM, size - 1)
+            if rank == size - 1:
+                assert result().tolist() == [size * (size - 1.0)] * 6, (name, other)
+
+
+@on_ranks
+def test_absolute_addresses_and_empty_buffers(mpi_ranks):
+    with opened(comm_with(WORLD, interleaved(WORLD.size))) as comm:
+        size, rank = comm.Get_size(), comm.Get_rank()
+        data = np.full(4, float(rank))
+        there = MPI.DOUBLE.Create_hindexed([4], [MPI.Get_address(data)]).Commit()
+        comm.Bcast([MPI.BOTTOM, 1, there], size - 1)
+        assert set(data) == {size - 1.0}
+        there.Free()
+        for empty in (np.empty(0), [np.ones(3), 0, MPI.DOUBLE], bytearray(), np.empty((0, 5))):
+            comm.Bcast(empty)
+        comm.Allreduce(np.empty(0), np.empty(0))
+        comm.Reduce(np.empty(0), np.empty(0) if rank == 0 else None)
+        comm.Allreduce(MPI.IN_PLACE, np.empty(0))
+        number = np.array(5.0 + rank)  # no dimensions
+        comm.Allreduce(MPI.IN_PLACE, number, MPI.MIN)
+        assert number == 5.0
+
+
+PAIRS = {
+    "FLOAT_INT": "f4", "DOUBLE_INT": "f8", "LONG_INT": "i8", "TWOINT": "i4",
+    "SHORT_INT": "i2", "LONG_DOUBLE_INT": "g",
+}  # fmt: skip
+
+
+@on_six
+def test_places_of_extremes_on_all_pair_types(mpi_ranks):
+    for topology, comm in each_topology():
+        size, rank = comm.Get_size(), comm.Get_rank()
+        for (name, value), op, n in itertools.product(
+            PAIRS.items(), (MPI.MINLOC, MPI.MAXLOC), (1, 700)
+        ):
+            datatype = getattr(MPI, name)
+            pair = np.dtype([("value", value), ("place", "i4")], align=True)
+            assert pair.itemsize == datatype.extent
+            send = np.zeros(n, pair)
+            send["value"] = (np.arange(n) + rank * 3) % size
+            send["place"] = rank
+            recv = np.zeros(n, pair)
+            comm.Allreduce([send, n, datatype], [recv, n, datatype], op)
+            extreme = 0 if op == MPI.MINLOC else size - 1
+            values = np.array([(np.arange(n) + r * 3) % size for r in range(size)])
+            hit = values == (values.min(0) if op == MPI.MINLOC else values.max(0))
+            assert recv["place"].tolist() == hit.argmax(0).tolist(), (topology, name, extreme)
+            root = n % size
+            comm.Reduce([send, n, datatype], [recv, n, datatype] if rank == root else None,
+                        op, root)  # fmt: skip
+            assert recv["place"].tolist() == hit.argmax(0).tolist()
+
+
+@on_six
+def test_long_doubles(mpi_ranks):
+    for topology, comm in each_topology():
+        size, rank = comm.Get_size(), comm.Get_rank()
+        for n in (1, 900):
+            send, recv = np.full(n, rank, "g"), np.empty(n, "g")
+            comm.Allreduce(send, recv)
+            assert set(recv) == {size * (size - 1) / 2}, topology
+            comm.Allreduce(send, recv, MPI.MAX)
+            assert set(recv) == {size - 1}
+            wide, out = np.full(n, 1 + rank * 1j, "G"), np.empty(n, "G")
+            comm.Allreduce(wide, out)
+            assert set(out) == {size + 1j * (size * (size - 1) / 2)}
+
+
+# ---- operations of the user's -------------------------------------------------------------------
+
+
+def multiply(a, b, datatype):
+    """b = a b, of 2 x 2 matrices: what stands before, times what stands after."""
+    x, y = (np.frombuffer(m, np.uint64).reshape(-1, 2, 2) for m in (a, b))
+    y[:] = x @ y
+
+
+def matrices(rank, n):
+    return np.random.default_rng([rank, n]).integers(0, 1 << 60, (n, 2, 2), np.uint64)
+
+
+def product(size, n):
+    result = matrices(0, n)
+    for rank in range(1, size):
+        result = result @ matrices(rank, n)
+    return result
+
+
+@on_six
+def test_matrix_products_keep_the_order_of_ranks(mpi_ranks):
+    matrix = MPI.UINT64_T.Create_contiguous(4).Commit()
+    op = MPI.Op.Create(multiply, commute=False)
+    for topology, comm in each_topology():
+        size, rank = comm.Get_size(), comm.Get_rank()
+        for n in (1, 40, 3000):
+            mine, out = matrices(rank, n), np.empty((n, 2, 2), np.uint64)
+            comm.Allreduce([mine, n, matrix], [out, n, matrix], op)
+            np.testing.assert_array_equal(out, product(size, n), f"{topology} {n}")
+            again = mine.copy()
+            comm.Allreduce(MPI.IN_PLACE, [again, n, matrix], op)
+            np.testing.assert_array_equal(again, out, f"{topology} {n} in place")
+            for root, in_place in itertools.product(range(size), (False, True)):
+                out[:] = mine if in_place else 0
+                send = MPI.IN_PLACE if in_place and rank == root else [mine, n, matrix]
+                comm.Reduce(send, [out, n, matrix] if rank == root else None, op, root)
+                if rank == root:
+                    np.testing.assert_array_equal(out, product(size, n), f"{topology} {n} {root}")
+                np.testing.assert_array_equal(mine, matrices(rank, n), "operand")
+    op.Free()
+    matrix.Free()
+
+
+def larger(a, b, datatype):
+    x, y = (np.frombuffer(m, np.int64) for m in (a, b))
+    np.maximum(x, y, out=y)
+
+
+@on_six
+def test_a_commutative_operation_of_the_users(mpi_ranks):
+    op = MPI.Op.Create(larger, commute=True)
+    for topology, comm in each_topology():
+        size, rank = comm.Get_size(), comm.Get_rank()
+        for n in (1, 5000):
+            mine, out = (np.arange(n) * 7 + rank * 5) % 11, np.empty(n, int)
+            wanted = np.max([(np.arange(n) * 7 + r * 5) % 11 for r in range(size)], axis=0)
+            comm.Allreduce(mine, out, op)
+            np.testing.assert_array_equal(out, wanted, topology)
+            for root in range(size):
+                comm.Reduce(mine, out if rank == root else None, op, root)
+                np.testing.assert_array_equal(out, wanted, topology)
+    op.Free()
+
+
+# ---- derived datatypes --------------------------------------------------------------------------
+
+
+def layouts(n):
+    """Yield datatypes that pick 2 n of 6 n int32, and where these are."""
+    places = np.arange(6 * n)
+    yield MPI.INT32_T.Create_vector(n, 2, 6), places.reshape(n, 6)[:, :2].ravel(), 1
+    yield MPI.INT32_T.Create_indexed([n, n], [n, 4 * n]), np.r_[n : 2 * n, 4 * n : 5 * n], 1
+    gap = MPI.INT32_T.Create_contiguous(2).Create_resized(0, 24)
+    yield gap, places.reshape(n, 6)[:, :2].ravel(), n
+    pair = MPI.Datatype.Create_struct([1, 1], [0, 12], [MPI.INT32_T, MPI.INT32_T])
+    yield pair.Create_resized(0, 24), places.reshape(n, 6)[:, [0, 3]].ravel(), n
+    yield MPI.INT32_T.Create_contiguous(2 * n), places[: 2 * n], 1
+
+
+@on_six
+def test_broadcasts_between_different_layouts(mpi_ranks):
+    with opened(comm_with(WORLD, interleaved(WORLD.size), {"segment": 4000})) as comm:
+        size, rank = comm.Get_size(), comm.Get_rank()
+        for n, root, turn in itertools.product((1, 50, 3000), range(size), (0, 1)):
+            for k, (datatype, where, count) in enumerate(layouts(n)):
+                datatype.Commit()
+                if k != (rank + turn) % 5:
+                    continue
+                data = np.full(6 * n, -1, np.int32)
+                request = comm.Bcast_init([data, count, datatype], root)
+                for start in (0, 5):
+                    values = np.arange(start, start + 2 * n)
+                    data[where] = values if rank == root else -1
+                    if start:
+                        request.Start()
+                        request.Wait()
+                    else:
+                        comm.Bcast([data, count, datatype], root)
+                    assert data[where].tolist() == values.tolist(), (n, root, k)
+                    assert np.all(np.delete(data, where) == -1), "gaps are the user's"
+                request.Free()
+                datatype.Free()
+
+
+def add_with_gaps(a, b, datatype):
+    """Add the first two of every six int32."""
+    x, y = (np.frombuffer(m, np.uint8) for m in (a, b))
+    for start in range(0, y.size, 24):
+        part = slice(start, start + 8)
+        y[part].view(np.int32)[:] += x[part].view(np.int32)
+
+
+@on_six
+def test_reductions_of_elements_with_gaps(mpi_ranks):
+    op = MPI.Op.Create(add_with_gaps, commute=True)
+    gap = MPI.INT32_T.Create_contiguous(2).Create_resized(0, 24).Commit()
+    for topology, comm in each_topology():
+        size, rank = comm.Get_size(), comm.Get_rank()
+        for n, in_place in itertools.product((1, 300), (False, True)):
+            send = np.full((n, 6), rank, np.int32)
+            recv = np.full((n, 6), -7, np.int32)
+            if in_place:
+                recv[:, :2] = rank
+            comm.Allreduce(MPI.IN_PLACE if in_place else [send, n, gap], [recv, n, gap], op)
+            assert np.all(recv[:, :2] == size * (size - 1) // 2), topology
+            assert np.all(recv[:, 2:] == -7), f"{topology}: gaps are the user's"
+            for root in range(size):
+                recv[:, :2] = rank
+                at_root = rank == root
+                source = MPI.IN_PLACE if in_place and at_root else [send, n, gap]
+                comm.Reduce(source, [recv, n, gap] if at_root else None, op, root)
+                assert not at_root or np.all(recv[:, :2] == size * (size - 1) // 2)
+                assert np.all(recv[:, 2:] == -7)
+    op.Free()
+    gap.Free()

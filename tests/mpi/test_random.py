@@ -1,0 +1,68 @@
+"""Random calls on random topologies by random algorithms, against MPI's own results."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from _support import Call, Checker, Reference, all_pairs, comm_on, opened
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from mpi4py import MPI
+from strategies import level_choices, topologies
+
+WORLD = MPI.COMM_WORLD
+reference = Reference(WORLD.Dup())
+alike = settings(  # every rank draws the same; no shrinking, since ranks may fail differently
+    derandomize=True,
+    database=None,
+    deadline=None,
+    max_examples=60,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@st.composite
+def calls(draw, size):
+    collective = draw(st.sampled_from(["bcast", "reduce", "allreduce", "barrier"]))
+    dtype, op = draw(st.sampled_from(all_pairs()))
+    count = draw(st.one_of(st.integers(0, 20), st.integers(0, 3000), st.integers(0, 50_000)))
+    root = draw(st.integers(0, size - 1)) if collective in ("bcast", "reduce") else 0
+    return Call(collective, count, dtype, op, root, draw(st.booleans()))
+
+
+@st.composite
+def uses(draw, names):
+    """Draw what a rule decides: what cannot serve a call is passed over."""
+    levels = {}
+    for name in names:
+        if draw(st.booleans()):
+            choice = draw(level_choices())
+            levels[name] = {
+                "submodule": choice.submodule,
+                "algorithm": choice.algorithm,
+                **dict(choice.parameters),
+            }
+    segment = draw(st.sampled_from(["whole", 1000, 4096, 30_000, 100_000]))
+    schedule = draw(st.sampled_from(["dataflow", "lockstep"]))
+    return {"segment": segment, "schedule": schedule, "levels": levels}
+
+
+@pytest.mark.mpi(ranks=[4, 7], timeout=120, unit="s")
+@alike
+@given(st.data())
+def test_random_calls(mpi_ranks, data):
+    topology = data.draw(topologies(st.just(WORLD.size)))
+    use = data.draw(uses(topology.names))
+    several = data.draw(st.lists(calls(WORLD.size), min_size=1, max_size=8))
+    memory = data.draw(st.sampled_from(["64KiB", "1MiB", "16MiB"]))
+    drawn = WORLD.allgather(repr((topology, use, several)))
+    assert len(set(drawn)) == 1, "the ranks draw different cases"
+    with opened(comm_on(WORLD, topology, use, memory=memory)) as comm:
+        check = Checker(comm, reference)
+        for call in several:
+            if call.nbytes > 400_000:
+                call = dataclasses.replace(call, count=call.count // 8)
+            check(call, (topology, use))
+        check.agree()

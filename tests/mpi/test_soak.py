@@ -1,0 +1,168 @@
+"""Ten thousand mixed collectives: nothing grows, and nothing is left behind."""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+import han
+
+CALLS = 10_000
+WARM_UP = 4_000
+LARGEST = 40_000  # elements
+GROWTH = 6 << 20  # bytes that resident memory may grow by after the warm-up
+NODES = [
+    {"name": "node", "symbol": "s", "scope": {"size": 2}},
+    {"name": "network", "symbol": "i", "scope": "all"},
+]
+
+
+def resident() -> int:
+    fields = Path("/proc/self/statm").read_text().split()
+    return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def channels_mapped() -> int:
+    """Mappings of channels: their files are unlinked."""
+    return sum("/han-" in line for line in Path("/proc/self/maps").read_text().splitlines())
+
+
+def mappings() -> int:
+    return len(Path("/proc/self/maps").read_text().splitlines())
+
+
+class Mix:
+    """The same random calls on all ranks."""
+
+    def __init__(self, comm: han.Comm) -> None:
+        self.comm = comm
+        self.dice = random.Random(42)
+        self.extra: list[han.Comm] = []
+        self.requests: list[han.Request] = []
+        self.send = np.ones(LARGEST)
+        self.recv = np.empty(LARGEST)
+
+    def step(self) -> None:
+        """One call, or a communicator or request made or freed."""
+        kind = self.dice.random()
+        comm = self.dice.choice([self.comm, *self.extra])
+        if kind < 0.006:
+            self.make_comm()
+        elif kind < 0.012:
+            self.make_request(comm)
+        elif kind < 0.1 and self.requests:
+            self.persistent(self.dice.choice(self.requests))
+        elif kind < 0.25:
+            self.nonblocking(comm)
+        else:
+            self.blocking(comm)
+
+    def size(self) -> int:
+        """Mostly small, of many different values."""
+        return self.dice.choice([1, 2, 8, self.dice.randrange(600), self.dice.randrange(LARGEST)])
+
+    def blocking(self, comm: han.Comm) -> None:
+        n, root = self.size(), self.dice.randrange(comm.size)
+        send, recv = self.send[:n], self.recv[:n]
+        match self.dice.randrange(5):
+            case 0:
+                comm.Barrier()
+            case 1:
+                recv[:] = comm.rank
+                comm.Bcast(recv, root)
+                assert (recv == root).all()
+            case 2:
+                comm.Reduce(send, recv, MPI.SUM, root)
+                assert comm.rank != root or (recv == comm.size).all()
+            case 3:
+                comm.Allreduce([send, n, MPI.DOUBLE], recv, MPI.MAX)
+                assert (recv == 1).all()
+            case 4:
+                comm.Allreduce(send, recv)
+                assert (recv == comm.size).all()
+
+    def nonblocking(self, comm: han.Comm) -> None:
+        n = self.size()
+        recv = np.empty(n)
+        requests = [comm.Iallreduce(self.send[:n], recv), comm.Ibarrier()]
+        if self.dice.random() < 0.3:
+            requests.reverse()
+        han.Request.Waitall(requests)
+        assert (recv == comm.size).all()
+
+    def persistent(self, request: han.Request) -> None:
+        for _ in range(self.dice.randrange(1, 5)):
+            request.Start()
+            request.Wait()
+
+    def make_request(self, comm: han.Comm) -> None:
+        n = self.size()
+        recv = np.empty(n)
+        self.requests.append(comm.Allreduce_init(self.send[:n], recv))
+        if len(self.requests) > 3:
+            self.requests.pop(self.dice.randrange(3)).Free()
+
+    def make_comm(self) -> None:
+        comm = self.comm
+        if self.dice.random() < 0.5:
+            self.extra.append(comm.Dup())
+        else:
+            self.extra.append(comm.Split(0, -comm.rank))
+        if len(self.extra) > 2:
+            self.free(self.extra.pop(0))
+
+    def free(self, comm: han.Comm) -> None:
+        """Free a communicator; the requests on it go first."""
+        engines = [r for r in self.requests if r in comm._han.persistent]
+        for request in engines:
+            self.requests.remove(request)
+            request.Free()
+        comm.Free()
+
+    def drop_all(self) -> None:
+        """Free what is there."""
+        while self.extra:
+            self.free(self.extra.pop())
+        while self.requests:
+            self.requests.pop().Free()
+
+
+def measure(mix: Mix) -> dict[str, int]:
+    mix.drop_all()
+    gc.collect()
+    MPI.COMM_WORLD.Barrier()
+    return {
+        "resident": resident(),
+        "descriptors": descriptors(),
+        "mappings": mappings(),
+        "channels": channels_mapped(),
+    }
+
+
+@pytest.mark.mpi(ranks=[2, 4], timeout=120, unit="s")
+@pytest.mark.parametrize("levels", [1, 2])
+def test_nothing_grows_over_ten_thousand_calls(mpi_ranks, levels):
+    config = {"levels": NODES[-levels:], "memory": "1MiB"}
+    mix = Mix(han.Comm(MPI.COMM_WORLD, config=config))
+    for _ in range(WARM_UP):
+        mix.step()
+    before = measure(mix)
+    for _ in range(CALLS - WARM_UP):
+        mix.step()
+    after = measure(mix)
+    print({k: after[k] - before[k] for k in before})
+    assert after["descriptors"] == before["descriptors"]
+    assert after["channels"] == before["channels"]
+    assert after["mappings"] - before["mappings"] <= 8  # the allocator's own come and go
+    assert after["resident"] - before["resident"] < GROWTH
+    assert not list(Path("/dev/shm").glob(f"han-{os.getuid()}-*"))
