@@ -13,7 +13,7 @@ from mpi4py import MPI
 from han import _native
 from han.channel import Channel, open_channels
 from han.discover import check_agreement, discover
-from han.errors import ConfigError, HanError, RevokedError
+from han.errors import ConfigError, RevokedError
 from han.geometry import PAGE
 from han.message import Message
 from han.notices import Notices, tag_limit

@@ -33,9 +33,7 @@ quick = settings(
     report_multiple_bugs=False,
     phases=[Phase.generate, *([Phase.shrink] if os.environ.get("HAN_TEST_SHRINK") else [])],
 )
-thorough = settings(
-    quick, max_examples=400, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
-)
+thorough = settings(quick, max_examples=400, suppress_health_check=list(HealthCheck))
 any_topology = topologies(st.integers(1, 16))
 
 
@@ -318,7 +316,7 @@ def test_the_interpreter_finds_a_deadlock():
     run, _ = make_run(plan, False)
     code = run.programs[0].code
     code["off"][code["code"] == Code.POST, 0] += 8  # the root says it where nobody looks
-    with pytest.raises(Deadlock, match="rank 1 .*WAIT"):
+    with pytest.raises(Deadlock, match=r"rank 1 .*WAIT"):
         Interpreter([run]).run()
 
 

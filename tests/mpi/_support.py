@@ -10,8 +10,8 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
-from mpi4py import MPI
 from machines import topology_of
+from mpi4py import MPI
 
 import han
 from han.dtypes import DTYPES, ops_of

@@ -193,7 +193,7 @@ def test_errors_in_a_row_do_not_pile_up(mpi_ranks):
 def test_an_error_is_not_taken_for_one_of_an_earlier_call(mpi_ranks, levels):
     """The first rank leaves a reduction early and fails in the next call, as all ranks do; the
     root, which still waits in the reduction, must not take that for an error of its peers.
-    """  # noqa: D205
+    """
     comm = new_comm(levels)
     last = comm.size - 1
     for n in (1, 100, 3000):

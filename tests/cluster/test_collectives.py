@@ -1,0 +1,40 @@
+"""han over the emulated network: right results, and the intra-node part behind the network."""
+
+import json
+import sys
+from pathlib import Path
+
+import emulate
+import pytest
+from emulate import Cluster
+
+pytestmark = pytest.mark.cluster
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    if not Path(sys.executable).with_name("mpiexec").exists():
+        pytest.skip(f"no mpiexec beside {sys.executable}")
+    if reason := emulate.check():
+        pytest.skip(reason)
+    with Cluster(nodes=3) as cluster:
+        yield cluster
+
+
+def run(cluster: Cluster, program: str, ppn: list[int]) -> dict:
+    command = ["python", str(HERE / program)]
+    done = cluster.run(command, ppn=ppn, timeout=120, env={"HAN_WAIT": "yield"})
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_collectives_on_uneven_nodes(cluster):
+    report = run(cluster, "check_collectives.py", [3, 1, 2])
+    assert report == {"checked": 3 * (3 + 2 * 6), "nodes": 3}
+
+
+def test_overlap_is_traced(cluster):
+    report = run(cluster, "overlap.py", [2, 2, 2])
+    assert len(report["rounds"]) == 9  # what it is depends on the machine: not asserted
