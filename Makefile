@@ -84,10 +84,9 @@ test: ## All tests: C, Python, MPI under each of HAN_TEST_MPI, emulated cluster
 	for part in native python mpi cluster; do $(MAKE) --no-print-directory test-$$part; done; \
 	echo "=== all tests: $$((SECONDS - from)) s"
 
-test-native: ## The C core by itself: plain, ASan and UBSan, TSan
+test-native: .venv-$(FIRST)/.installed ## The C core by itself: plain, ASan and UBSan, TSan
 	@$(call step,C tests,\
-		if [ -x tests/native/run.sh ]; then tests/native/run.sh; \
-		else echo "skipped: no tests/native/run.sh"; fi)
+		PYTHON="$(CURDIR)/.venv-$(FIRST)/bin/python" tests/native/run.sh)
 
 test-python: .venv-$(FIRST)/.installed ## Tests that need no mpiexec
 	@$(call step,Python tests,\
@@ -134,7 +133,8 @@ bench-mpich bench-openmpi bench-impi: bench-%: .venv-%/.installed
 	@$(BENCH_ONE)
 
 bench-cluster: .venv-$(FIRST)/.installed ## han on 4 emulated nodes of 2 ranks, 1 Gbit/s (root)
-	@$(call with,$(FIRST),python tests/cluster/emulate.py run --nodes 4 --ppn 2 --rate 1gbit -- \
+	@$(call with,$(FIRST),python tests/cluster/emulate.py run --nodes 4 --ppn 2 --rate 1gbit \
+		--env HAN_WAIT=yield -- \
 		python -m han bench $(BENCH) --sizes 64KiB:4MiB:4 --rounds 5)
 
 .PHONY: clean

@@ -95,7 +95,8 @@ def open_channels(comm: MPI.Intracomm, topology: Topology, memory: int) -> list[
         try:
             mapped = _join(comm, ranks, geometry.size)
         except OSError as error:
-            problem = problem or f"rank {rank} ({MPI.Get_processor_name()}): {error.strerror}"
+            text = f"rank {rank} ({MPI.Get_processor_name()}): {error.strerror}"
+            problem = problem or (error.errno, text)
             continue
         channel = Channel(ranks, ranks.index(rank), geometry, mapped)
         channel.introduce()
@@ -104,7 +105,9 @@ def open_channels(comm: MPI.Intracomm, topology: Topology, memory: int) -> list[
     if problems:
         for channel in channels:
             channel.close()
-        raise SharedMemoryError(errno.ENOSPC, "; ".join(problems))
+        failure = SharedMemoryError("; ".join(text for _, text in problems))
+        failure.errno = problems[0][0]
+        raise failure
     return channels
 
 
@@ -121,11 +124,11 @@ def _join(comm: MPI.Intracomm, ranks: tuple[int, ...], size: int) -> mmap.mmap:
     try:
         path, fd = _create(size)
     except OSError as error:
-        problem = _explain(error, size)
+        problem = (error.errno, _explain(error, size))
     for r in ranks[1:]:
         comm.send((path, size, problem), r, TAG_OPEN)
     if problem:
-        raise OSError(errno.ENOSPC, problem)
+        raise OSError(*problem)
     try:
         return mmap.mmap(fd, size)
     finally:
@@ -150,7 +153,7 @@ def _create(size: int) -> tuple[str, int]:
 def _open(comm: MPI.Intracomm, creator: int) -> mmap.mmap:
     path, size, problem = comm.recv(source=creator, tag=TAG_OPEN)
     if problem:
-        raise OSError(errno.ENOSPC, problem)
+        raise OSError(*problem)
     try:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:

@@ -89,19 +89,25 @@ class Comm(MPI.Intracomm):
 
     def Ibarrier(self) -> Request:  # type: ignore[override]
         """Start a barrier."""
-        return self._han.start(message.barrier)
+        state = self._han
+        return state.calls.ibarrier() or state.start(message.barrier)
 
     def Ibcast(self, buf: Any, root: int = 0) -> Request:  # type: ignore[override]
         """Start a broadcast."""
-        return self._han.start(message.bcast, buf, root)
+        state = self._han
+        return state.calls.ibcast(buf, root) or state.start(message.bcast, buf, root)
 
     def Ireduce(self, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM, root: int = 0) -> Request:  # type: ignore[override]
         """Start a reduce."""
-        return self._han.start(message.reduce, sendbuf, recvbuf, op, root)
+        state, at_root = self._han, self._han.rank == root
+        started = state.calls.ireduce(sendbuf, recvbuf, op, root, at_root)
+        return started or state.start(message.reduce, sendbuf, recvbuf, op, root)
 
     def Iallreduce(self, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM) -> Request:  # type: ignore[override]
         """Start an allreduce."""
-        return self._han.start(message.allreduce, sendbuf, recvbuf, op)
+        state = self._han
+        started = state.calls.iallreduce(sendbuf, recvbuf, op)
+        return started or state.start(message.allreduce, sendbuf, recvbuf, op)
 
     # ---- persistent -------------------------------------------------------------------------
 

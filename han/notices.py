@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from dataclasses import dataclass
+from typing import Any
 
 from mpi4py import MPI
 
@@ -12,9 +13,9 @@ from han.errors import HanError, PeerError, RevokedError
 
 
 def tag_limit(comm: MPI.Comm) -> int:
-    """Return the largest message tag."""
-    limit: int = comm.Get_attr(MPI.TAG_UB)  # type: ignore[assignment]
-    return limit
+    """Return the largest message tag. Open MPI tells it on MPI.COMM_WORLD and duplicates only."""
+    limit: Any = comm.Get_attr(MPI.TAG_UB) or MPI.COMM_WORLD.Get_attr(MPI.TAG_UB)
+    return int(limit)
 
 
 LATEST = 1 << 62  # a call that concerns every call to come
@@ -112,8 +113,11 @@ def first_cause(notices: list[Notice]) -> Notice:
     return min(notices, key=lambda n: (n.call, n.rank != n.sender, n.sender))
 
 
-def peer_error(notices: list[Notice], rank: int) -> HanError:
-    """Make the error that `rank` raises for other ranks' notices, the first cause first."""
+def peer_error(notices: list[Notice], rank: int, story: str) -> HanError:
+    """Make the error that `rank` raises for other ranks' notices, the first cause first.
+
+    `story` tells what it was waiting for.
+    """
     if first_cause(notices).rank == rank:  # they gave up because of what went wrong here
         text = "; ".join(f"rank {n.sender} raised {n.text}" for n in notices)
         return RevokedError(
@@ -121,4 +125,5 @@ def peer_error(notices: list[Notice], rank: int) -> HanError:
         )
     own = [n for n in notices if n.rank == n.sender] or notices
     own.sort(key=lambda n: (n.call, n.sender))
-    return PeerError("; ".join(f"rank {n.sender} raised {n.text}" for n in own))
+    text = "; ".join(f"rank {n.sender} raised {n.text}" for n in own)
+    return PeerError(f"{text}; rank {rank} was in {story}")

@@ -72,7 +72,7 @@ class Reporter:
             state.engine.held = state.notices.held
             if not heard:
                 return True
-            error: Exception = peer_error(heard, state.rank)
+            error: Exception = peer_error(heard, state.rank, self._story(state))
             state.notices.revoke(error, first_cause(heard).rank)
         else:
             error = self._error(Status(status), detail, state)

@@ -13,7 +13,7 @@ from mpi4py import MPI
 from han import _native
 from han.channel import Channel, open_channels
 from han.discover import check_agreement, discover
-from han.errors import ConfigError, RevokedError
+from han.errors import ConfigError, HanError, RevokedError
 from han.geometry import PAGE
 from han.message import Message
 from han.notices import Notices, tag_limit
@@ -35,14 +35,14 @@ class State:
         self.comm = comm.Dup()
         self.comm.Set_errhandler(MPI.ERRORS_RETURN)
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
-        self.config = self._configure(config)
-        self.topology, oversubscribed = discover(self.comm, self.config)
-        self.oversubscribed = oversubscribed or crowded
-        self.notices = Notices(self.comm)
-        self.channels = open_channels(self.comm, self.topology, self.config.memory)
+        try:
+            self._explore(config, crowded)
+        except HanError:  # on all ranks alike
+            self.comm.Free()
+            raise
         self.engines = self.notices.token  # tags of their own: not those of a freed state
         self.engine = self._engine(self.channels)
-        self.calls = _native.Calls(self.engine, MPI.IN_PLACE)
+        self.calls = _native.Calls(self.engine, MPI.IN_PLACE, Request)
         self.plans: OrderedDict[object, Prepared] = OrderedDict()
         self.scratch: np.ndarray[Any, Any] | None = None
         self.subcomms: dict[Any, dict[tuple[int, tuple[int, ...]], MPI.Intracomm]] = {}
@@ -50,6 +50,14 @@ class State:
         self.failed: str | None = None
 
     # ---- making -----------------------------------------------------------------------------
+
+    def _explore(self, config: Any, crowded: bool) -> None:
+        """Find out where the ranks stand, and make the shared memory."""
+        self.config = self._configure(config)
+        self.topology, oversubscribed = discover(self.comm, self.config)
+        self.oversubscribed = oversubscribed or crowded
+        self.notices = Notices(self.comm)
+        self.channels = open_channels(self.comm, self.topology, self.config.memory)
 
     def _configure(self, config: Any) -> Any:
         """Load the configuration; all ranks raise when one cannot, or when they differ."""
@@ -88,7 +96,7 @@ class State:
         """Turn the wait policy into (rounds to spin, nanoseconds to sleep, timeout)."""
         wait = self.config.wait
         crowded = self.oversubscribed and wait.policy == "auto"
-        spins = {"spin": (1 << 32) - 1, "yield": 0}.get(wait.policy, 20 if crowded else wait.spin)
+        spins = {"spin": (1 << 32) - 1, "yield": 0}.get(wait.policy, 1 if crowded else wait.spin)
         return spins, 50_000 if wait.policy == "sleep" else 0, float(wait.timeout)
 
     # ---- running ----------------------------------------------------------------------------
@@ -107,8 +115,10 @@ class State:
     def start(self, parse: Parse, *arguments: object) -> Request:
         """Start a nonblocking call."""
         message = self.message(parse, arguments)
-        request = self._request(self.engine, self.prepare(message).native, message)
+        prepared = self.prepare(message)
+        request = self._request(self.engine, prepared.native, message)
         request.Start()
+        self._remember(message, prepared)
         return request
 
     def init(self, parse: Parse, *arguments: object) -> Request:
@@ -137,7 +147,8 @@ class State:
     def _persistent_memory(self, nbytes: int) -> int:
         """What channels of one plan need: rings longer than a core's caches, if any cells."""
         each = 0 if nbytes <= PAGE else max(2 << 20, 4 * nbytes)
-        return min(self.config.memory, self.size * each)
+        most: int = self.config.memory
+        return min(most, self.size * each)
 
     def _request(self, engine: Any, plan: Any, message: Message) -> Request:
         return Request(

@@ -34,6 +34,8 @@ int han_py_report(EngineObject *, enum han_status);
 int han_py_wait(EngineObject *, han_run *);
 /* A whole blocking call. 0 or -1. */
 int han_py_run(EngineObject *, PlanObject *, const void *send, void *recv);
+/* Start a request: None, or NULL with an exception. */
+PyObject *han_py_start(PyObject *request);
 PyObject *han_py_plan(EngineObject *, PyObject *args, PyObject *kwargs);
 
 #endif

@@ -19,6 +19,7 @@ typedef struct {
     PyObject_HEAD
     EngineObject *engine;
     PyObject *in_place;
+    PyObject *request; /* the class of what nonblocking calls return */
     uint32_t used;
     entry slots[SLOTS];
 } CallsObject;
@@ -64,11 +65,37 @@ static bool alike(const array *a, const array *b) {
     return a->nbytes == b->nbytes && a->dtype == b->dtype && apart;
 }
 
-static PyObject *run(CallsObject *self, const entry *key, const void *send, void *recv) {
+/* How a call goes on once its plan is found: to its end, or as a request that keeps `keep`. */
+typedef PyObject *(*mode)(CallsObject *, PlanObject *, const void *send, void *recv,
+                          PyObject *const *keep, Py_ssize_t n);
+
+static PyObject *blocking(CallsObject *self, PlanObject *plan, const void *send, void *recv,
+                          PyObject *const *keep, Py_ssize_t n) {
+    (void)keep, (void)n;
+    if (han_py_run(self->engine, plan, send, recv)) return NULL;
+    Py_RETURN_TRUE;
+}
+
+static PyObject *nonblocking(CallsObject *self, PlanObject *plan, const void *send, void *recv,
+                             PyObject *const *keep, Py_ssize_t n) {
+    PyObject *kept = n ? PyTuple_Pack(n, keep[0], keep[n - 1]) : PyTuple_New(0);
+    if (!kept) return NULL;
+    PyObject *request = PyObject_CallFunction(
+        self->request, "OOKKN", self->engine, plan, (unsigned long long)(uintptr_t)send,
+        (unsigned long long)(uintptr_t)recv, kept);
+    if (!request) return NULL;
+    PyObject *started = han_py_start(request);
+    Py_XDECREF(started);
+    if (!started) Py_CLEAR(request);
+    return request;
+}
+
+/* NULL with an exception, False where the call must go the long way, else what `go` returns. */
+static PyObject *run(CallsObject *self, const entry *key, const void *send, void *recv, mode go,
+                     PyObject *const *keep, Py_ssize_t n) {
     entry *hit = find(self, key);
     if (!hit->plan) Py_RETURN_FALSE;
-    if (han_py_run(self->engine, hit->plan, send, recv)) return NULL;
-    Py_RETURN_TRUE;
+    return go(self, hit->plan, send, recv, keep, n);
 }
 
 static int few(Py_ssize_t n, Py_ssize_t expected) {
@@ -85,17 +112,17 @@ static bool root_of(PyObject *o, entry *key) {
     return root >= 0 && root < INT32_MAX;
 }
 
-static PyObject *calls_bcast(CallsObject *self, PyObject *const *args, Py_ssize_t n) {
+static PyObject *bcast(CallsObject *self, PyObject *const *args, Py_ssize_t n, mode go) {
     array buf;
     entry key = {.collective = HAN_C_BCAST};
     if (few(n, 2)) return NULL;
     /* The root only reads: an array that it may not write is welcome, but takes the long way. */
     if (!plain_writable(args[0], &buf) || !root_of(args[1], &key)) Py_RETURN_FALSE;
     key.nbytes = buf.nbytes;
-    return run(self, &key, buf.data, buf.data);
+    return run(self, &key, buf.data, buf.data, go, args, 1);
 }
 
-static PyObject *calls_allreduce(CallsObject *self, PyObject *const *args, Py_ssize_t n) {
+static PyObject *allreduce(CallsObject *self, PyObject *const *args, Py_ssize_t n, mode go) {
     array send, recv;
     entry key = {.collective = HAN_C_ALLREDUCE};
     if (few(n, 3)) return NULL;
@@ -107,10 +134,10 @@ static PyObject *calls_allreduce(CallsObject *self, PyObject *const *args, Py_ss
     key.nbytes = recv.nbytes;
     key.dtype = recv.dtype;
     key.op = args[2];
-    return run(self, &key, send.data, recv.data);
+    return run(self, &key, send.data, recv.data, go, args, 2);
 }
 
-static PyObject *calls_reduce(CallsObject *self, PyObject *const *args, Py_ssize_t n) {
+static PyObject *reduce(CallsObject *self, PyObject *const *args, Py_ssize_t n, mode go) {
     array send, recv = {0};
     entry key = {.collective = HAN_C_REDUCE};
     if (few(n, 5)) return NULL; /* send, recv, op, root, whether this rank is the root */
@@ -127,13 +154,34 @@ static PyObject *calls_reduce(CallsObject *self, PyObject *const *args, Py_ssize
     key.nbytes = send.nbytes;
     key.dtype = send.dtype;
     key.op = args[2];
-    return run(self, &key, send.data, recv.data);
+    return run(self, &key, send.data, recv.data, go, args, 2);
 }
+
+static PyObject *barrier(CallsObject *self, mode go) {
+    entry key = {.collective = HAN_C_BARRIER};
+    return run(self, &key, NULL, NULL, go, NULL, 0);
+}
+
+#define DEFINE_METHODS(NAME)                                                                  \
+    static PyObject *calls_##NAME(CallsObject *self, PyObject *const *args, Py_ssize_t n) {   \
+        return NAME(self, args, n, blocking);                                                 \
+    }                                                                                         \
+    static PyObject *calls_i##NAME(CallsObject *self, PyObject *const *args, Py_ssize_t n) {  \
+        return NAME(self, args, n, nonblocking);                                              \
+    }
+
+DEFINE_METHODS(bcast)
+DEFINE_METHODS(reduce)
+DEFINE_METHODS(allreduce)
 
 static PyObject *calls_barrier(CallsObject *self, PyObject *unused) {
     (void)unused;
-    entry key = {.collective = HAN_C_BARRIER};
-    return run(self, &key, NULL, NULL);
+    return barrier(self, blocking);
+}
+
+static PyObject *calls_ibarrier(CallsObject *self, PyObject *unused) {
+    (void)unused;
+    return barrier(self, nonblocking);
 }
 
 static PyObject *calls_clear(CallsObject *self, PyObject *unused) {
@@ -170,12 +218,15 @@ static PyObject *calls_add(CallsObject *self, PyObject *args) {
 }
 
 static int calls_init(CallsObject *self, PyObject *args, PyObject *kwargs) {
-    PyObject *engine, *in_place;
-    static char *names[] = {"engine", "in_place", NULL};
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O", names, &EngineType, &engine, &in_place))
+    PyObject *engine, *in_place, *request;
+    static char *names[] = {"engine", "in_place", "request", NULL};
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OO", names, &EngineType, &engine, &in_place,
+                                     &request))
         return -1;
     Py_INCREF(engine);
     Py_INCREF(in_place);
+    Py_INCREF(request);
+    self->request = request;
     self->engine = (EngineObject *)engine;
     self->in_place = in_place;
     return 0;
@@ -197,6 +248,7 @@ static void calls_dealloc(CallsObject *self) {
     PyObject_GC_UnTrack(self);
     (void)calls_tp_clear(self);
     Py_XDECREF(self->in_place);
+    Py_XDECREF(self->request);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
@@ -206,6 +258,10 @@ static PyMethodDef calls_methods[] = {
     {"reduce", QUICK(calls_reduce), "reduce(send, recv, op, root, at_root): likewise."},
     {"allreduce", QUICK(calls_allreduce), "allreduce(send, recv, op): likewise."},
     {"barrier", (PyCFunction)calls_barrier, METH_NOARGS, "barrier(): likewise."},
+    {"ibcast", QUICK(calls_ibcast), "ibcast(buf, root): the started request, or False."},
+    {"ireduce", QUICK(calls_ireduce), "ireduce(send, recv, op, root, at_root): likewise."},
+    {"iallreduce", QUICK(calls_iallreduce), "iallreduce(send, recv, op): likewise."},
+    {"ibarrier", (PyCFunction)calls_ibarrier, METH_NOARGS, "ibarrier(): likewise."},
     {"add", (PyCFunction)calls_add, METH_VARARGS,
      "add(plan, collective, nbytes, dtype number, op or None, root): remember a plan."},
     {"clear", (PyCFunction)calls_clear, METH_NOARGS, "Forget all plans."},

@@ -21,12 +21,12 @@ static PyObject *none_or(PyObject *o) {
 static int request_init(RequestObject *self, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"engine", "plan", "send", "recv", "keep", "begin", "end", NULL};
     PyObject *engine, *plan, *keep = Py_None, *begin = Py_None, *end = Py_None;
-    Py_ssize_t send, recv;
+    unsigned long long send, recv; /* addresses */
     if (self->active) {
         PyErr_SetString(PyExc_RuntimeError, "the request is active");
         return -1;
     }
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!nn|OOO", names, &EngineType, &engine,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!KK|OOO", names, &EngineType, &engine,
                                      &PlanType, &plan, &send, &recv, &keep, &begin, &end))
         return -1;
     Py_INCREF(engine);
@@ -36,8 +36,8 @@ static int request_init(RequestObject *self, PyObject *args, PyObject *kwargs) {
     self->keep = none_or(keep);
     self->begin = none_or(begin);
     self->end = none_or(end);
-    self->run = (han_run){.plan = &self->plan->plan, .send = (const void *)send,
-                          .recv = (void *)recv};
+    self->run = (han_run){.plan = &self->plan->plan, .send = (const void *)(uintptr_t)send,
+                          .recv = (void *)(uintptr_t)recv};
     return 0;
 }
 
@@ -115,6 +115,10 @@ static PyObject *request_start(RequestObject *self, PyObject *unused) {
     (void)han_progress(e, &self->run, false);
     Py_END_ALLOW_THREADS
     Py_RETURN_NONE;
+}
+
+PyObject *han_py_start(PyObject *request) {
+    return request_start((RequestObject *)request, NULL);
 }
 
 static int complete(RequestObject *self) {

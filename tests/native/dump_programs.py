@@ -21,12 +21,12 @@ import mpi4py
 mpi4py.rc.initialize = False
 mpi4py.rc.finalize = False
 
-from han.geometry import Geometry
-from han.program import Program
-from han.tasks.lower import geometries, lower, make_plan
-from han.tasks.signature import Signature
-from han.topology import Topology, virtual
-from han.tuning.choice import Choice, LevelChoice, level_choice
+from han.geometry import Geometry  # noqa: E402
+from han.program import Program  # noqa: E402
+from han.tasks.lower import geometries, lower, make_plan  # noqa: E402
+from han.tasks.signature import Signature  # noqa: E402
+from han.topology import Topology, virtual  # noqa: E402
+from han.tuning.choice import Choice, LevelChoice, level_choice  # noqa: E402
 
 MAGIC = 0x31474F5250
 MEMORY = 64 * 1024  # small channels: the rings of cells go round often

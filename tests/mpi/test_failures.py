@@ -1,0 +1,422 @@
+"""When a collective cannot end well: somebody does not come, dies, is interrupted, has no room."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from pathlib import Path
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+import han
+
+FLAT = [{"name": "everyone", "symbol": "e", "scope": "all"}]
+TWO_BY_TWO = [
+    {"name": "node", "symbol": "s", "scope": {"size": 2}},
+    {"name": "network", "symbol": "i", "scope": "all"},
+]
+SECONDS = 10  # any error is told within
+LARGE = 200_000  # elements: many pieces
+
+with_each = pytest.mark.parametrize("levels", [FLAT, TWO_BY_TWO], ids=["one level", "two levels"])
+
+
+def new_comm(levels, timeout=30.0, **settings):
+    return han.Comm(
+        MPI.COMM_WORLD.Dup(), config={"levels": levels, "wait": {"timeout": timeout}, **settings}
+    )
+
+
+def error_of(call):
+    """Return the error that a call ends in, as (name, text), and how long that took."""
+    begun = time.monotonic()
+    try:
+        call()
+    except (han.HanError, MPI.Exception, KeyboardInterrupt) as error:
+        return type(error).__name__, str(error), time.monotonic() - begun
+    return "", "", time.monotonic() - begun
+
+
+# ---- timeouts ---------------------------------------------------------------------------------
+
+CALLS = {
+    "small allreduce": lambda c: c.Allreduce(np.zeros(1), np.zeros(1)),
+    "large allreduce": lambda c: c.Allreduce(np.zeros(LARGE), np.zeros(LARGE)),
+    "nonblocking": lambda c: c.Iallreduce(np.zeros(8), np.zeros(8)).Wait(),
+    "bcast": lambda c: c.Bcast(np.zeros(LARGE), root=c.size - 1),
+    "barrier": lambda c: c.Barrier(),
+}
+
+
+@pytest.mark.mpi(ranks=[2, 4], timeout=90, unit="s")
+@with_each
+def test_a_rank_that_does_not_come_is_named(mpi_ranks, levels):
+    world = MPI.COMM_WORLD
+    for what, call in CALLS.items():
+        comm = new_comm(levels, timeout=0.5)
+        missing = comm.size - 1
+        comm.Barrier()
+        if comm.rank == missing:
+            time.sleep(1.2)
+        errors = world.allgather(error_of(lambda call=call, comm=comm: call(comm)))
+        others = [e for r, e in enumerate(errors) if r != missing]
+        timeouts = [text for name, text, _ in others if name == "CollectiveTimeoutError"]
+        assert timeouts, errors
+        assert {name for name, _, _ in others} <= {"CollectiveTimeoutError", "PeerError"}, errors
+        assert max(seconds for _, _, seconds in errors) < SECONDS
+        assert all("waited for 0.5 s in" in text and "HAN_TIMEOUT" in text for text in timeouts)
+        waited = [text.partition(" for 0.5 s in ")[2] or text for _, text, _ in others]
+        assert any(f" rank {missing}" in text for text in waited), (what, errors)
+        task = {"barrier": "barrier", "bcast": "bcast of 1600000B"}.get(what, "allreduce of")
+        assert all(task in text for text in timeouts), (what, timeouts)
+        if levels is FLAT:
+            assert any(f"rank(s) {missing} have not entered this call" in t for t in timeouts)
+        with contextlib.suppress(han.PeerError, han.RevokedError):
+            comm.Barrier()
+        with pytest.raises(han.RevokedError, match="CollectiveTimeoutError"):
+            comm.Barrier()
+
+
+@pytest.mark.mpi(ranks=3, timeout=60, unit="s")
+def test_another_size_is_named(mpi_ranks):
+    world = MPI.COMM_WORLD
+    comm = new_comm(FLAT, timeout=0.5)
+    n = 1000 if comm.rank == 1 else 8
+    errors = world.allgather(error_of(lambda: comm.Allreduce(np.zeros(n), np.zeros(n))))
+    assert all(name in ("CollectiveTimeoutError", "PeerError") for name, _, _ in errors), errors
+    texts = " ".join(text for _, text, _ in errors)
+    assert "rank 1 is in another call" in texts or "rank 0 is in another call" in texts, errors
+
+
+@pytest.mark.mpi(ranks=4, timeout=60, unit="s")
+def test_another_size_is_told_between_nodes(mpi_ranks):
+    comm = new_comm(TWO_BY_TWO, timeout=0.5)
+    n = 100_000 if comm.rank >= 2 else 8
+    name, text, seconds = error_of(lambda: comm.Allreduce(np.zeros(n), np.zeros(n)))
+    assert name in ("CollectiveTimeoutError", "PeerError", "Exception"), (name, text)
+    assert seconds < SECONDS
+
+
+@pytest.mark.mpi(ranks=2, timeout=60, unit="s")
+def test_timeout_of_the_environment(mpi_ranks, monkeypatch):
+    monkeypatch.setenv("HAN_TIMEOUT", "0.4")
+    comm = han.Comm(MPI.COMM_WORLD.Dup())
+    if comm.rank:
+        name, text, seconds = error_of(comm.Barrier)
+        assert name == "CollectiveTimeoutError"
+        assert "rank 1 waited for 0.4 s in barrier" in text
+        assert "rank(s) 0 have not entered this call" in text
+        assert 0.4 <= seconds < SECONDS
+    MPI.COMM_WORLD.Barrier()
+
+
+@pytest.mark.mpi(ranks=3, timeout=60, unit="s")
+@with_each
+def test_a_persistent_request_times_out(mpi_ranks, levels):
+    comm = new_comm(levels, timeout=0.5)
+    request = comm.Allreduce_init(np.ones(100), np.zeros(100))
+    request.Start()
+    request.Wait()
+    request.Start()  # nobody of the others does
+    if comm.rank == 0:
+        MPI.COMM_WORLD.Barrier()  # they have posted theirs: it completes
+    else:
+        MPI.COMM_WORLD.Barrier()
+    request.Wait()
+    if comm.rank == 0:
+        request.Start()
+        with pytest.raises(han.CollectiveTimeoutError, match="allreduce of 800"):
+            request.Wait()
+        with pytest.raises(han.RevokedError):
+            request.Start()
+    MPI.COMM_WORLD.Barrier()
+    request.Free()
+
+
+# ---- interrupts -------------------------------------------------------------------------------
+
+
+@pytest.mark.mpi(ranks=3, timeout=60, unit="s")
+@with_each
+def test_an_interrupt_reaches_a_rank_in_a_collective(mpi_ranks, levels):
+    world = MPI.COMM_WORLD
+    for call in CALLS.values():
+        comm = new_comm(levels)
+        comm.Barrier()
+        if comm.rank == 1:
+            threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+        if comm.rank == 2:  # does not come before the interrupt
+            time.sleep(0.6)
+        name, text, seconds = error_of(lambda call=call, comm=comm: call(comm))
+        if comm.rank == 1:
+            assert name == "KeyboardInterrupt"
+        elif name:  # a root has nothing to wait for
+            assert name == "PeerError"
+            assert "rank 1 raised HanError: rank 1 was interrupted in " in text
+        assert seconds < SECONDS
+        world.Barrier()
+        assert any(world.allgather(name == "PeerError"))
+        if name:
+            with pytest.raises(han.RevokedError):
+                comm.Barrier()
+        world.Barrier()
+
+
+# ---- no room ----------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def tiny_memory(kib):
+    """A file system of `kib` KiB for shared memory; the ranks share it."""
+    world = MPI.COMM_WORLD
+    place = Path(tempfile.mkdtemp()) if world.rank == 0 else None
+    place = world.bcast(place)
+    problem = None
+    if world.rank == 0:
+        command = ["mount", "-t", "tmpfs", "-o", f"size={kib}k", "tmpfs", str(place)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        problem = done.stderr.strip() if done.returncode else None
+    problem = world.bcast(problem)
+    if problem:
+        pytest.skip(f"cannot mount a small file system: {problem}")
+    try:
+        yield place
+    finally:
+        world.Barrier()
+        if world.rank == 0:
+            subprocess.run(["umount", str(place)], check=True)
+            place.rmdir()
+
+
+@pytest.mark.mpi(ranks=[2, 4], timeout=60, unit="s")
+@with_each
+def test_no_room_for_shared_memory(mpi_ranks, levels, monkeypatch):
+    world = MPI.COMM_WORLD
+    with tiny_memory(512) as place:
+        monkeypatch.setenv("HAN_SHM_DIR", str(place))
+        for _ in range(2):
+            with pytest.raises(han.SharedMemoryError) as caught:
+                new_comm(levels, memory="4MiB")
+            for part in ("no room for ", "KiB of shared memory", str(place), "KiB free",
+                         "remount", "HAN_MEMORY"):  # fmt: skip
+                assert part in str(caught.value), caught.value
+            assert caught.value.errno == errno.ENOSPC
+            world.Barrier()
+            assert not list(place.iterdir())
+        monkeypatch.setenv("HAN_SHM_DIR", str(place / "missing"))
+        with pytest.raises(han.SharedMemoryError, match=r"missing: No such file") as caught:
+            new_comm(levels)
+        assert caught.value.errno == errno.ENOENT
+    monkeypatch.delenv("HAN_SHM_DIR")
+    new_comm(levels).Barrier()
+
+
+@pytest.mark.mpi(ranks=2, timeout=60, unit="s")
+def test_no_room_for_a_persistent_request(mpi_ranks, monkeypatch):
+    with tiny_memory(2048) as place:
+        monkeypatch.setenv("HAN_SHM_DIR", str(place))
+        comm = new_comm(FLAT, memory="512KiB")
+        send, recv = np.ones(60_000), np.zeros(60_000)
+        requests = []
+        with pytest.raises(han.SharedMemoryError, match="no room"):
+            requests.extend(comm.Allreduce_init(send, recv) for _ in range(20))
+        assert requests
+        assert not list(place.iterdir())
+        for request in requests:
+            request.Start()
+            request.Wait()
+            assert (recv == 2).all()
+            request.Free()
+        comm.Allreduce(send, recv)
+        request = comm.Allreduce_init(send, recv)  # what was freed can be had again
+        request.Free()
+        comm.Free()
+
+
+# ---- what the application has under way -------------------------------------------------------
+
+
+@pytest.mark.mpi(ranks=[2, 3], timeout=60, unit="s")
+@with_each
+def test_a_pending_send_of_the_application_moves_on(mpi_ranks, levels):
+    """Rank 1 enters the collective only when it has rank 0's message, which moves in it."""
+    world = MPI.COMM_WORLD
+    comm = new_comm(levels)
+    data = np.arange(1 << 20, dtype="f8")
+    for call in (CALLS["small allreduce"], CALLS["large allreduce"], CALLS["barrier"],
+                 CALLS["nonblocking"]):  # fmt: skip
+        begun = time.monotonic()
+        if world.rank == 0:
+            request = world.Isend(data, dest=1)
+            call(comm)
+            request.Wait()
+        elif world.rank == 1:
+            time.sleep(0.1)
+            received = np.empty_like(data)
+            world.Recv(received, source=0)
+            call(comm)
+            np.testing.assert_array_equal(received, data)
+        else:
+            call(comm)
+        assert time.monotonic() - begun < SECONDS
+    comm.Free()
+
+
+# ---- whole jobs -------------------------------------------------------------------------------
+
+
+def job(folder, source, ranks, *options):
+    """Run a program under mpiexec in a session of its own; return its status, output, seconds.
+
+    Ends all of it after a while, and requires that no process and no memory is left behind.
+    """
+    script = folder / "job.py"
+    script.write_text(source)
+    token = f"HAN_JOB={uuid.uuid4()}"
+    environment = {**os.environ, "HAN_JOB": token.partition("=")[2], "HAN_FOLDER": str(folder)}
+    command = [shutil.which("mpiexec"), *options, "-n", str(ranks), sys.executable, str(script)]
+    begun = time.monotonic()
+    with open(folder / "output", "w+") as output:
+        process = subprocess.Popen(
+            command, stdout=output, stderr=output, env=environment, start_new_session=True
+        )
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            pytest.fail("the job did not end: " + (folder / "output").read_text()[-2000:])
+    seconds = time.monotonic() - begun
+    deadline = time.monotonic() + 5
+    while strays(token) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    left = strays(token)
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert not left
+    assert not list(Path("/dev/shm").glob(f"han-{os.getuid()}-*"))
+    return process.returncode, (folder / "output").read_text(), seconds
+
+
+def strays(token):
+    """Processes that have `token` in their environment."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if token.encode() in (path / "environ").read_bytes():
+                found.append(int(path.name))
+    return found
+
+
+PRELUDE = """
+import os, signal, sys, time
+from pathlib import Path
+import numpy as np
+from mpi4py import MPI
+import han
+
+folder = Path(os.environ["HAN_FOLDER"])
+rank = MPI.COMM_WORLD.rank
+
+def note(text):
+    with open(folder / f"rank{rank}", "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+"""
+
+KILLED = (
+    PRELUDE
+    + """
+comm = han.Comm(MPI.COMM_WORLD, config={"levels": LEVELS, "wait": {"timeout": 5}})
+send, recv = np.ones(1000), np.zeros(1000)
+for k in range(100):
+    comm.Allreduce(send, recv)
+request = comm.Allreduce_init(send, recv)
+signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # what Hydra sends to the survivors
+MPI.COMM_WORLD.Barrier()
+if rank == VICTIM:
+    os.kill(os.getpid(), signal.SIGKILL)
+begun = time.monotonic()
+try:
+    CALL
+except BaseException as error:
+    note(f"{time.monotonic() - begun:.3f} {type(error).__name__}: {error}")
+while len(list(folder.glob("rank*"))) < 2 and time.monotonic() < begun + 5:
+    time.sleep(0.01)  # the launcher may end the others when one is gone
+os._exit(3)
+"""
+)
+
+hydra = pytest.mark.skipif(
+    "MPICH" not in MPI.Get_library_version(), reason="only MPICH's launcher lets survivors live"
+)
+
+
+@hydra
+@pytest.mark.parametrize("call", ["comm.Allreduce(send, recv)", "request.Start(); request.Wait()"])
+def test_survivors_name_the_rank_that_was_killed(tmp_path, call):
+    for victim in (0, 2):
+        folder = tmp_path / str(victim)
+        folder.mkdir()
+        source = KILLED.replace("LEVELS", repr(FLAT)).replace("VICTIM", str(victim))
+        _, output, _ = job(folder, source.replace("CALL", call), 3, "-disable-auto-cleanup")
+        for rank in {0, 1, 2} - {victim}:
+            assert (folder / f"rank{rank}").exists(), output
+            seconds, _, error = (folder / f"rank{rank}").read_text().partition(" ")
+            assert float(seconds) < 3
+            assert error.startswith("PeerError: "), error
+            assert f"rank {victim} died (its process is gone)" in error
+            assert "in allreduce of 8000B" in error
+
+
+@pytest.mark.parametrize("levels", [FLAT, TWO_BY_TWO], ids=["one level", "two levels"])
+def test_a_job_with_a_killed_rank_ends(tmp_path, levels):
+    source = KILLED.replace("LEVELS", repr(levels)).replace("VICTIM", "1")
+    status, output, seconds = job(tmp_path, source.replace("CALL", "comm.Barrier()"), 3)
+    assert status, output
+    assert seconds < 20
+
+
+LEAVING = (
+    PRELUDE
+    + """
+comm = han.Comm(MPI.COMM_WORLD, config={"levels": LEVELS})
+send, recv = np.ones(5000), np.zeros(5000)
+parts = [comm.Dup(), comm.Split(rank % 2), han.Comm(MPI.COMM_SELF)]
+for part in (comm, *parts):
+    part.Allreduce(send, recv)
+    assert (recv == part.size).all()
+request = comm.Allreduce_init(send, recv)
+other = parts[0].Bcast_init(send)
+request.Start(); request.Wait()
+comm.Iallreduce(send, recv).Wait()
+done = comm.Ibarrier()
+done.Wait()
+try:
+    comm.Bcast(send, root=-1)
+except han.ArgumentError:
+    pass
+note("done")
+"""
+)
+
+
+@pytest.mark.parametrize("levels", [FLAT, TWO_BY_TWO], ids=["one level", "two levels"])
+def test_leaving_without_free_is_clean(tmp_path, levels):
+    status, output, seconds = job(tmp_path, LEAVING.replace("LEVELS", repr(levels)), 4)
+    assert not status, output
+    assert not output.strip()
+    assert [(tmp_path / f"rank{r}").read_text() for r in range(4)] == ["done"] * 4
+    assert seconds < 20
