@@ -31,7 +31,8 @@ class Buffer:
     """One buffer argument.
 
     `count` elements of `datatype`, `size` bytes each when packed, `extent` bytes apart, the
-    first one `lower` bytes after `address`; `name` is the NumPy name of the element type, ``""`` for types of the user's making.
+    first one `lower` bytes after `address`; `name` is the NumPy name of the element type,
+    ``""`` for types of the user's making.
     """
 
     what: str

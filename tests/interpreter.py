@@ -125,7 +125,7 @@ class Interpreter:
                         np.zeros(geometry.small - geometry.flags, np.uint8),
                         self.topology.home(level, rank),
                     )
-                    made[key].small.view(np.uint64)[:: 8] = 0  # flags begin each line
+                    made[key].small.view(np.uint64)[::8] = 0  # flags begin each line
                 found[rank].append(made[key])
         self.geometries = [g for g in self.runs[0].plan.geometries if g]
         return found

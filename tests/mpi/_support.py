@@ -225,9 +225,7 @@ class Checker:
     def _untouched(self, call: Call, send: np.ndarray) -> None:
         assert send.tobytes() == call.data(self.rank).tobytes(), "sendbuf"
 
-    def _compare(
-        self, call: Call, wanted: np.ndarray, whole: np.ndarray, got: np.ndarray
-    ) -> None:
+    def _compare(self, call: Call, wanted: np.ndarray, whole: np.ndarray, got: np.ndarray) -> None:
         guards = np.concatenate([whole[:GUARD], whole[whole.size - GUARD :]])
         assert np.all(guards == 0x5A), "written beyond the buffer"
         if got.dtype.kind in "fc" and call.collective != "bcast":

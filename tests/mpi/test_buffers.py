@@ -29,6 +29,7 @@ def each_topology():
 
 def spellings(rank):
     """Yield ways to pass six float64 (2, 2, ...) and a function that reads them back."""
+
     def fresh(n=6):
         return np.full(n, float(rank))
 

@@ -16,7 +16,8 @@ def test_ready_configurations(mpi_ranks):
         for count in (1, 700, 40_000):
             _run_all(world, with_config, count)
         text = str(with_config.explain("allreduce", 1 << 20))
-        assert "rule" in text and "stages" in text, name
+        assert "rule" in text, name
+        assert "stages" in text, name
         with_config.Free()
 
 
