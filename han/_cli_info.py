@@ -206,4 +206,5 @@ def explanation_json(found: Explanation) -> str:
 
 
 def _edges(found: Explanation) -> Sequence[Sequence[str]]:
-    return [[str(a), str(b), str(why)] for a, b, why in found.graph.edges(data="why")]
+    edges = found.graph.edges(data=True)
+    return [[str(a), str(b), str(edge["why"])] for a, b, edge in edges]

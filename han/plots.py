@@ -199,7 +199,8 @@ def task_graph(graph: TaskGraph, path: Path, title: str = "") -> None:
 
 
 def _draw_edges(axis: Any, graph: TaskGraph, places: Layout) -> None:
-    for first, second, why in graph.edges(data="why"):
+    for first, second, edge in graph.edges(data=True):
+        why = edge["why"]
         if first not in places.column or second not in places.column:
             continue
         data = why == "data"

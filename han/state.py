@@ -92,12 +92,16 @@ class State:
         reporter.engine = weakref.ref(engine)
         return engine
 
-    def _wait(self) -> tuple[int, int, float]:
-        """Turn the wait policy into (rounds to spin, nanoseconds to sleep, timeout)."""
+    def _wait(self) -> tuple[int, int, int, float]:
+        """Turn the wait policy into (rounds to spin: most and least, nanoseconds to sleep, timeout).
+
+        ``auto`` spins less while yielding shows that others want the processor.
+        """
         wait = self.config.wait
         crowded = self.oversubscribed and wait.policy == "auto"
         spins = {"spin": (1 << 32) - 1, "yield": 0}.get(wait.policy, 1 if crowded else wait.spin)
-        return spins, 50_000 if wait.policy == "sleep" else 0, float(wait.timeout)
+        least = min(1, spins) if wait.policy == "auto" else spins
+        return spins, least, 50_000 if wait.policy == "sleep" else 0, float(wait.timeout)
 
     # ---- running ----------------------------------------------------------------------------
 

@@ -67,7 +67,7 @@ class TaskGraph(nx.DiGraph):  # type: ignore[misc,type-arg,unused-ignore]
 
     def sources(self, task: Task) -> list[Task]:
         """The tasks whose data `task` needs."""
-        return [p for p, _, why in self.in_edges(task, data="why") if why == "data"]
+        return [p for p, _, edge in self.in_edges(task, data=True) if edge["why"] == "data"]
 
 
 def summarise(names: Iterable[str]) -> str:

@@ -20,6 +20,7 @@ enum {
 static const uint64_t SLOW_NS = 5000000;    /* signals, timeout */
 static const uint64_t DEAD_NS = 100000000;  /* dead peers */
 static const uint64_t SLEEPY_NS = 500000000; /* a wait this long no longer needs quick reactions */
+static const uint64_t ALONE_NS = 2000; /* a yield to nobody returns sooner */
 static const uint32_t SLEEPY_SLEEP_NS = 100000;
 
 uint64_t han_now_ns(void) {
@@ -194,17 +195,37 @@ static enum han_status look_around(han_engine *e, idler *w) {
     return e->dead_rank >= 0 ? HAN_E_DEAD : HAN_BLOCKED;
 }
 
-static enum han_status idle(han_engine *e, idler *w) {
-    if (++w->rounds < e->wait.spins) {
-        cpu_relax();
-        return w->rounds % POKE_SPINNING ? HAN_BLOCKED : poke(e);
+/* Yield, and learn from how long that takes: when somebody else ran meanwhile, spinning only
+ * keeps him from what we wait for. A local matter: it changes no message and no order. */
+static void yield(han_engine *e) {
+    if (e->wait.least_spins >= e->wait.spins) {
+        sched_yield();
+        return;
     }
+    uint64_t before = han_now_ns();
+    sched_yield();
+    if (han_now_ns() - before > ALONE_NS)
+        e->spins = e->spins / 2 > e->wait.least_spins ? e->spins / 2 : e->wait.least_spins;
+    else if (e->spins < e->wait.spins)
+        e->spins++;
+}
+
+static enum han_status spin(han_engine *e, idler *w) {
+    cpu_relax();
+    if (w->rounds % POKE_SPINNING) return HAN_BLOCKED;
+    enum han_status status = poke(e);
+    bool look = status == HAN_BLOCKED && w->rounds % (POKE_SPINNING * CLOCK_ROUNDS) == 0;
+    return look ? look_around(e, w) : status;
+}
+
+static enum han_status idle(han_engine *e, idler *w) {
+    if (++w->rounds < e->spins) return spin(e, w);
     uint32_t nap = e->wait.sleep_ns ? e->wait.sleep_ns : w->sleepy ? SLEEPY_SLEEP_NS : 0;
     if (nap && w->yields > CLOCK_ROUNDS) {
         struct timespec t = {0, (long)nap};
         nanosleep(&t, NULL);
     } else {
-        sched_yield();
+        yield(e);
     }
     w->yields++;
     enum han_status status = HAN_BLOCKED;

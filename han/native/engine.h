@@ -52,6 +52,7 @@ typedef struct {
 
 typedef struct {
     uint32_t spins;       /* fruitless rounds before yielding */
+    uint32_t least_spins; /* below `spins`: fall to this while others want the processor */
     uint32_t sleep_ns;    /* 0: only yield; else sleep that long when still nothing moves */
     double timeout;       /* seconds without any progress; 0: for ever */
 } han_wait_policy;
@@ -112,6 +113,7 @@ typedef struct han_engine {
     uint32_t n_channels, tag_base;
     han_channel channels[HAN_MAX_CHANNELS];
     han_wait_policy wait;
+    uint32_t spins; /* at present, between the policy's bounds */
     bool (*interrupted)(void *); /* asked now and then while waiting; may be NULL */
     uint64_t epoch, issued; /* runs finished, and runs ever put into the queue */
     uint64_t held; /* a notice has come that concerns the run issued as this one, from 1; 0: none */

@@ -56,7 +56,7 @@ int han_py_run(EngineObject *self, PlanObject *plan, const void *send, void *rec
     han_enqueue(e, &run);
     int rc = 0;
     if (plan->plan.quick && e->head == &run)
-        (void)han_try(e, &run, e->wait.spins < QUICK_ROUNDS ? (int)e->wait.spins : QUICK_ROUNDS);
+        (void)han_try(e, &run, e->spins < QUICK_ROUNDS ? (int)e->spins : QUICK_ROUNDS);
     if (run.status != HAN_OK) rc = han_py_wait(self, &run);
     Py_DECREF(plan);
     return rc;
@@ -222,10 +222,12 @@ static int engine_init(EngineObject *self, PyObject *args, PyObject *kwargs) {
     han_engine *e = &self->engine;
     PyObject *mpi, *channels;
     unsigned long long comm;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OKO!I(IId)O", names, &mpi, &comm,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OKO!I(IIId)O", names, &mpi, &comm,
                                      &PyTuple_Type, &channels, &e->tag_base, &e->wait.spins,
-                                     &e->wait.sleep_ns, &e->wait.timeout, &self->on_error))
+                                     &e->wait.least_spins, &e->wait.sleep_ns, &e->wait.timeout,
+                                     &self->on_error))
         return -1;
+    e->spins = e->wait.spins;
     Py_INCREF(self->on_error);
     if (mpi != Py_None && load_mpi(self, mpi)) return -1;
     e->comm = (han_handle)comm;

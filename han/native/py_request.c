@@ -135,7 +135,7 @@ static PyObject *request_wait(RequestObject *self, PyObject *unused) {
     if (!self->active) Py_RETURN_TRUE; /* as MPI: an inactive request is complete */
     han_engine *e = &self->engine->engine;
     if (self->run.status != HAN_OK && self->plan->plan.quick)
-        (void)han_try(e, &self->run, e->wait.spins < 256 ? (int)e->wait.spins : 256);
+        (void)han_try(e, &self->run, e->spins < 256 ? (int)e->spins : 256);
     if (self->run.status != HAN_OK && han_py_wait(self->engine, &self->run)) {
         self->active = false;
         return NULL;

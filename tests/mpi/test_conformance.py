@@ -95,7 +95,7 @@ def test_sizes_and_roots_inside_a_node(mpi_ranks):
     assert all(serves_something(refused, part, calls) for part in PARTS)
 
 
-@pytest.mark.mpi(ranks=[3, 7], timeout=120, unit="s")
+@pytest.mark.mpi(ranks=[3, 6], timeout=120, unit="s")
 def test_sizes_and_roots_between_nodes_of_one_rank(mpi_ranks):
     comm = MPI.COMM_WORLD
     domains = [list(range(comm.size)), [0] * comm.size]
