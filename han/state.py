@@ -93,7 +93,7 @@ class State:
         return engine
 
     def _wait(self) -> tuple[int, int, int, float]:
-        """Turn the wait policy into (rounds to spin: most and least, nanoseconds to sleep, timeout).
+        """Turn the wait policy into (most and least rounds to spin, nanoseconds to sleep, timeout).
 
         ``auto`` spins less while yielding shows that others want the processor.
         """
