@@ -33,7 +33,7 @@ from han.explain import Explanation, make_signature
 from han.submodules.base import Question
 from han.submodules.catalogue import catalogue
 from han.submodules.registry import registered
-from han.tasks.lower import active_levels, make_plan
+from han.tasks.plan import active_levels, make_plan
 from han.tasks.signature import Signature
 from han.topology import Topology
 from han.tuning.choice import LevelChoice

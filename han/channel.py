@@ -84,7 +84,7 @@ def open_channels(comm: MPI.Intracomm, topology: Topology, memory: int) -> list[
 
     Raises SharedMemoryError on all ranks alike when any of them cannot.
     """
-    from han.tasks.lower import geometries
+    from han.tasks.plan import geometries
 
     rank, channels, problem = comm.Get_rank(), [], None
     for level, geometry in enumerate(geometries(topology, memory)):

@@ -12,7 +12,7 @@ from han._units import format_size
 from han.dtypes import kernel, numpy_name, op_name
 from han.errors import ArgumentError
 from han.tasks.graph import TaskGraph, summarise
-from han.tasks.lower import Plan, active_levels, make_plan
+from han.tasks.plan import Plan, active_levels, make_plan
 from han.tasks.signature import COLLECTIVES, Signature
 from han.tuning.rules import Decision
 

@@ -14,7 +14,7 @@ from han.program import Program
 from han.tasks.signature import Signature
 
 if TYPE_CHECKING:
-    from han.tasks.lower import Plan
+    from han.tasks.plan import Plan
     from han.tuning.rules import Decision
 
 

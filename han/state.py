@@ -221,7 +221,8 @@ class State:
         return prepared
 
     def _build(self, message: Message, engine: Any, memory: int, own_scratch: bool) -> Prepared:
-        from han.tasks.lower import lower, make_plan
+        from han.tasks.lower import lower
+        from han.tasks.plan import make_plan
 
         decision = self.rules().decide(message.signature)
         plan = make_plan(self.topology, message.signature, decision.choice, memory)

@@ -14,7 +14,9 @@ from han.submodules.base import Algorithm, Parameter, Question, order_kept
 from han.submodules.pieces import Piece, cut
 from han.submodules.trees import Place, place
 from han.tasks.graph import Task
-from han.tasks.lower import Context, Plan, Stream
+from han.tasks.lower import Context
+from han.tasks.plan import Plan
+from han.tasks.stream import Stream
 
 SEGMENT = 32 * 1024
 WINDOW = 8

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from han.tasks.lower import Context, Plan
+from han.tasks.lower import Context
+from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 from han.topology import Topology
 from han.tuning.choice import LevelChoice

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from han.geometry import LINE, PAGE
 from han.submodules.pieces import cut
 from han.tasks.graph import Task
-from han.tasks.lower import Plan
+from han.tasks.plan import Plan
 
 KiB = 1024
 CHUNK = 128 * KiB

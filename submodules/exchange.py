@@ -16,7 +16,8 @@ from collections.abc import Callable
 from han.program import Ref
 from han.submodules.base import Algorithm, Parameter, Question, order_kept
 from han.tasks.graph import Task
-from han.tasks.lower import Context, Plan
+from han.tasks.lower import Context
+from han.tasks.plan import Plan
 
 MOST = 1 << 30
 SEGMENT = 32 * 1024

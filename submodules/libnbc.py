@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from han.program import Coll, Ref
 from han.submodules.base import Algorithm, Parameter, Question
-from han.tasks.lower import NOWHERE, Context, Plan
+from han.tasks.lower import Context
+from han.tasks.plan import Plan
+from han.tasks.stream import NOWHERE
 
 KIND = {"bcast": Coll.BCAST, "reduce": Coll.REDUCE, "allreduce": Coll.ALLREDUCE}
 MOST = (1 << 31) - 1

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from han.submodules.base import Algorithm, Parameter, Question
 from han.submodules.libnbc import native_reason, start
-from han.tasks.lower import Context, Plan
+from han.tasks.lower import Context
+from han.tasks.plan import Plan
 
 
 class Mpi:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from han.submodules.base import Algorithm, Parameter, Question
-from han.tasks.lower import Context, Plan
+from han.tasks.lower import Context
+from han.tasks.plan import Plan
 
 
 class Null:

@@ -19,7 +19,8 @@ from han.submodules.base import Algorithm, Parameter, Question, order_kept
 from han.submodules.cells import Ring, Shares, footprint, is_small
 from han.submodules.pieces import Piece, cut
 from han.submodules.trees import Place, place
-from han.tasks.lower import Context, Plan
+from han.tasks.lower import Context
+from han.tasks.plan import Plan
 
 GATHERED, TAKEN, RELEASED, READ, COPIED, COMBINED = range(6)  # flags of a rank
 

@@ -15,7 +15,8 @@ import numpy as np
 
 from han.geometry import SMALL_BANKS
 from han.program import Area, Base, Code, Coll, Program
-from han.tasks.lower import Plan, lower
+from han.tasks.lower import lower
+from han.tasks.plan import Plan
 
 Bytes = np.ndarray
 Combine = Callable[[Bytes, Bytes], Bytes]

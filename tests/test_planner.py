@@ -18,7 +18,8 @@ from han.program import Area, Base, Code
 from han.submodules.pieces import cut
 from han.submodules.trees import SHAPES, place
 from han.tasks.builders import build
-from han.tasks.lower import active_levels, lower, make_plan
+from han.tasks.lower import lower
+from han.tasks.plan import active_levels, make_plan
 from han.tasks.signature import Signature
 from han.tasks.tree import segments
 from han.topology import Group, Topology, virtual

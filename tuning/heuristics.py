@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from han.tasks.lower import active_levels
+from han.tasks.plan import active_levels
 from han.tasks.signature import Signature
 from han.topology import Topology
 from han.tuning.choice import Choice, LevelChoice, level_choice

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from han.errors import ConfigError
 from han.submodules.base import Question
 from han.submodules.registry import fuses, submodule
-from han.tasks.lower import active_levels
+from han.tasks.plan import active_levels
 from han.tasks.signature import Signature
 from han.topology import Topology
 from han.tuning.choice import Choice, LevelChoice

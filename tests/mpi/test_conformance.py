@@ -123,7 +123,7 @@ def test_types_and_operations(mpi_ranks, level):
     run_parts(comm, [[0, 0, 1, 1], [0] * 4], level, "dataflow", calls, shared_to=1)
 
 
-@pytest.mark.mpi(ranks=[1, 8, 9], timeout=120, unit="s")
+@pytest.mark.mpi(ranks=[1, 9], timeout=120, unit="s")
 def test_built_in_choices(mpi_ranks):
     comm = MPI.COMM_WORLD
     calls = [*sizes_and_roots(comm.size), *types_and_operations(comm.size)]

@@ -23,7 +23,8 @@ mpi4py.rc.finalize = False
 
 from han.geometry import Geometry  # noqa: E402
 from han.program import Program  # noqa: E402
-from han.tasks.lower import geometries, lower, make_plan  # noqa: E402
+from han.tasks.lower import lower  # noqa: E402
+from han.tasks.plan import geometries, make_plan  # noqa: E402
 from han.tasks.signature import Signature  # noqa: E402
 from han.topology import Topology, virtual  # noqa: E402
 from han.tuning.choice import Choice, LevelChoice, level_choice  # noqa: E402

@@ -1,0 +1,68 @@
+"""What the planner decides for all ranks at once; still no operation of any of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from han.geometry import Geometry
+from han.tasks.builders import build
+from han.tasks.graph import TaskGraph
+from han.tasks.signature import Signature
+from han.topology import Topology
+from han.tuning.choice import Choice
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the planner decides for all ranks: the graph, where it runs and how."""
+
+    topology: Topology
+    signature: Signature
+    choice: Choice
+    graph: TaskGraph
+    geometries: tuple[Geometry | None, ...]  # of this rank's channels, by level
+
+    def footprint(self) -> tuple[int, ...]:
+        """What a run takes of every rank's ring of cells, by channel."""
+        from han.submodules.registry import submodule
+
+        return tuple(
+            submodule(choice.submodule).footprint(self, level)
+            for level, choice in enumerate(self.choice.levels)
+            if self.geometries[level] is not None
+        )
+
+    @property
+    def lockstep(self) -> bool:
+        """Whether ranks go stage by stage."""
+        return self.choice.schedule == "lockstep"
+
+
+def make_plan(topology: Topology, signature: Signature, choice: Choice, memory: int) -> Plan:
+    """Build the graph that `choice` asks for; channels hold about `memory` bytes."""
+    from han.submodules.registry import fuses
+
+    if signature.reduces and not signature.commutative:
+        topology = topology.ordered()
+    levels = active_levels(topology)
+    fused = bool(levels) and fuses(choice.levels[levels[-1]])
+    graph = build(signature, levels, topology.symbols, choice.segment, fused)
+    return Plan(topology, signature, choice, graph, geometries(topology, memory))
+
+
+def geometries(topology: Topology, memory: int) -> tuple[Geometry | None, ...]:
+    """The channel layout of each level whose groups share memory, for the largest domain."""
+    largest = [
+        max(topology.homes[k].count(d) for d in set(topology.homes[k]))
+        for k in range(topology.depth)
+    ]
+    return tuple(
+        Geometry(n, memory) if shared else None
+        for n, shared in zip(largest, topology.shared, strict=True)
+    )
+
+
+def active_levels(topology: Topology) -> list[int]:
+    """Levels at which any group has more than one member."""
+    below = [topology.size] + [len(set(d)) for d in topology.domains]
+    return [k for k in range(topology.depth) if below[k + 1] < below[k]]

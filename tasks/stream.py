@@ -1,0 +1,271 @@
+"""The streams of one rank's Program while they are written, and what they are written with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from han.geometry import Geometry
+from han.program import INSTRUCTION, Area, Base, Code, Program, Ref, StreamInfo, channel_ref
+from han.tasks.graph import Task
+from han.tasks.plan import Plan
+
+KINDS = {"reduce": 0, "bcast": 1, "allreduce": 2}
+NOWHERE = Ref(Base.NONE)
+_Row = tuple[int, int, int, tuple[int, ...], tuple[int, ...], int, int, int]
+
+
+@dataclass
+class Stream:
+    """The operations of one (task kind, level) on this rank, as they are emitted."""
+
+    index: int
+    kind: str
+    level: int
+    name: str
+    builder: Builder
+    rows: list[_Row] = field(default_factory=list)
+    task: int = 0
+    done: dict[Task, int] = field(default_factory=dict)
+    awaited: dict[int, int] = field(default_factory=dict)
+    sequence: int = 0  # pieces so far: flags count on over the tasks of a stream
+
+    @property
+    def tag(self) -> int:
+        """The stream's part of a message tag, the same on all ranks."""
+        return self.level * len(KINDS) + KINDS[self.kind]
+
+    def _emit(
+        self, code: Code, refs: Sequence[Ref] = (), n: int = 0, peer: int = 0, slot: int = 0
+    ) -> None:
+        padded = [*refs, NOWHERE, NOWHERE, NOWHERE, NOWHERE][:4]
+        self.rows.append(
+            (
+                code,
+                self.tag,
+                peer,
+                tuple(r.base for r in padded),
+                tuple(r.offset for r in padded),
+                n,
+                slot,
+                self.task,
+            )
+        )
+
+    def copy(self, dst: Ref, src: Ref, nbytes: int) -> None:
+        """Copy, unless there is nothing to do."""
+        if nbytes and dst != src:
+            self._emit(Code.COPY, (dst, src), nbytes)
+            self.builder.wrote(dst)
+
+    def reduce(self, dst: Ref, a: Ref, b: Ref, nbytes: int, also: Ref | None = None) -> None:
+        """``dst = a op b``, and the same to `also`."""
+        if not nbytes:
+            return
+        code = Code.REDUCE if also is None else Code.REDUCE2
+        refs = (dst, a, b) if also is None else (dst, a, b, also)
+        self._emit(code, refs, nbytes // self.builder.signature.element)
+        for ref in (dst, *refs[3:]):
+            self.builder.wrote(ref)
+        self.builder.operand = max(self.builder.operand, nbytes)
+
+    def post(self, flag: Ref, k: int) -> None:
+        """Store-release ``epoch + k`` to a flag of this rank."""
+        self._emit(Code.POST, (flag,), k)
+        self.builder.wrote(flag)
+
+    def wait(self, flag: Ref, k: int, rank: int) -> None:
+        """Load-acquire `rank`'s flag until it reaches ``epoch + k``."""
+        self._emit(Code.WAIT, (flag,), k, rank)
+
+    def isend(self, src: Ref, nbytes: int, rank: int, request: int) -> None:
+        """Start sending to `rank`."""
+        self._emit(Code.ISEND, (NOWHERE, src), nbytes, rank, request)
+
+    def irecv(self, dst: Ref, nbytes: int, rank: int, request: int) -> None:
+        """Start receiving from `rank`."""
+        self._emit(Code.IRECV, (dst,), nbytes, rank, request)
+
+    def test(self, request: int) -> None:
+        """Go on when the request is complete."""
+        self._emit(Code.TEST, slot=request)
+
+    def coll(
+        self, kind: int, dst: Ref, src: Ref, n: int, root: int, comm: int, request: int
+    ) -> None:
+        """Start the MPI library's collective on communicator number `comm`."""
+        self._emit(Code.COLL, (dst, src, Ref(0, kind), Ref(0, comm)), n, root, request)
+
+    def label(self, task: Task) -> None:
+        """What follows belongs to `task`, in traces and reports."""
+        self.task = self.builder.task_index(task)
+
+    def begin(self, task: Task) -> None:
+        """Begin `task`: wait for what its data comes from."""
+        self.label(task)
+        for source in self.builder.prerequisites(task):
+            self.after(source)
+
+    def after(self, task: Task) -> None:
+        """Wait until another stream of this rank has done `task`."""
+        stream = self.builder.streams.get(task.stream)
+        position = None if stream is None or stream is self else stream.done.get(task)
+        if stream is None or not position or self.awaited.get(stream.index, 0) >= position:
+            return
+        self.awaited[stream.index] = position
+        self._emit(Code.AWAIT, n=position, peer=stream.index)
+
+    def end(self, task: Task) -> None:
+        """Mark `task` as done on this rank."""
+        self.done[task] = len(self.rows)
+
+
+class Builder:
+    """Collects the streams of one rank and hands out what they need."""
+
+    def __init__(self, plan: Plan, rank: int) -> None:
+        self.plan = plan
+        self.signature = plan.signature
+        self.rank = rank
+        self.streams: dict[tuple[str, int], Stream] = {}
+        self.operand = 0
+        self.acc = Ref(Base.SEND)  # where this rank combines, once it does
+        self._tasks: dict[Task, int] = {}
+        self._writes = [0] * plan.topology.depth
+        self._comms: list[tuple[int, tuple[int, ...]]] = []
+        self._requests = 0
+        self._scratch = 0
+        self._of_stream = {k: tuple(ts) for k, ts in plan.graph.streams().items()}
+        self._stages = {t: s for s, ts in enumerate(plan.graph.stages()) for t in ts}
+
+    # ---- what submodules ask for ----------------------------------------------------------
+
+    def geometry(self, level: int) -> Geometry:
+        """The layout of a level's channel."""
+        geometry = self.plan.geometries[level]
+        assert geometry is not None, "supports() lets only levels with shared memory pass"
+        return geometry
+
+    def channel(self, level: int) -> int:
+        """The number of a level's channel among those that exist."""
+        return sum(g is not None for g in self.plan.geometries[:level])
+
+    def flag(self, level: int, slot: int, flag: int) -> Ref:
+        """A member's flag."""
+        offset = self.geometry(level).flag_at(slot, flag)
+        return channel_ref(self.channel(level), Area.FLAGS, offset)
+
+    def small(self, level: int, slot: int) -> Ref:
+        """A member's small slot: a flag and a page of data."""
+        return channel_ref(self.channel(level), Area.SMALL, self.geometry(level).small_at(slot))
+
+    def cells(self, level: int, slot: int) -> Ref:
+        """A member's cells."""
+        return channel_ref(self.channel(level), Area.CELLS, self.geometry(level).area_at(slot))
+
+    def request(self) -> int:
+        """A new request."""
+        self._requests += 1
+        return self._requests - 1
+
+    def scratch(self, nbytes: int) -> Ref:
+        """Private memory for the length of a run."""
+        ref = Ref(Base.SCRATCH, self._scratch)
+        self._scratch += -(-nbytes // 64) * 64
+        return ref
+
+    def accumulator(self) -> Ref:
+        """Where this rank may combine what it sends on: never the user's send buffer."""
+        if self.acc.base == Base.SEND:
+            self.acc = self._room_to_combine()
+        return self.acc
+
+    def _room_to_combine(self) -> Ref:
+        """The receive buffer where this rank has one (Jain, section III-E), else scratch."""
+        signature = self.signature
+        if signature.collective != "reduce" or signature.root == self.rank:
+            return Ref(Base.RECV)
+        return self.scratch(signature.nbytes)
+
+    def comm(self, stream: Stream, ranks: tuple[int, ...]) -> int:
+        """The number of a communicator of these ranks: collectives of one stream are in order."""
+        key = stream.tag, ranks
+        if key not in self._comms:
+            self._comms.append(key)
+        return self._comms.index(key)
+
+    # ---- what streams tell ----------------------------------------------------------------
+
+    def wrote(self, ref: Ref) -> None:
+        """Remember which areas of channels this rank writes: they must be free."""
+        channel, area = divmod(ref.base - Base.CHANNEL, len(Area))
+        if ref.base >= Base.CHANNEL and area != Area.FLAGS:
+            self._writes[channel] |= 1 << area
+
+    def task_index(self, task: Task) -> int:
+        """Number a task for traces and reports."""
+        return self._tasks.setdefault(task, len(self._tasks))
+
+    def tasks_of(self, stream: Stream) -> tuple[Task, ...]:
+        """All tasks of a stream, whatever part of it is being lowered."""
+        return self._of_stream[stream.kind, stream.level]
+
+    def prerequisites(self, task: Task) -> list[Task]:
+        """What must be done on this rank before `task`: its data, or all stages before.
+
+        Where this rank has no part in a task, what that one waits for counts.
+        """
+        if self.plan.lockstep:
+            return self._earlier(task)
+        found: list[Task] = []
+        for source in self.plan.graph.sources(task):
+            stream = self.streams.get(source.stream)
+            here = stream is not None and source in stream.done
+            found += [source] if here else self.prerequisites(source)
+        return found
+
+    def _earlier(self, task: Task) -> list[Task]:
+        """The last task of every other stream in the stages before `task`'s."""
+        stage = self._stages[task]
+        others = (s.done for s in self.streams.values() if (s.kind, s.level) != task.stream)
+        last = (next((t for t in reversed(d) if self._stages[t] < stage), None) for d in others)
+        return [t for t in last if t is not None]
+
+    # ---- the result -----------------------------------------------------------------------
+
+    def stream(self, kind: str, level: int) -> Stream:
+        """The stream of a task kind on a level, made when first asked for."""
+        if (kind, level) not in self.streams:
+            name = f"{kind}@{self.plan.topology.names[level]}"
+            self.streams[kind, level] = Stream(len(self.streams), kind, level, name, self)
+        return self.streams[kind, level]
+
+    def program(self) -> Program:
+        """Join the streams."""
+        infos, rows, start = [], [], 0
+        starts = []
+        for s in self.streams.values():
+            starts.append(start)
+            infos.append(StreamInfo(s.name, s.kind, s.level, start, start + len(s.rows)))
+            rows.extend(s.rows)
+            start += len(s.rows)
+        code = np.array(rows, dtype=INSTRUCTION)
+        awaits = code["code"] == Code.AWAIT  # positions become indices into the joint code
+        if awaits.any():
+            code["n"][awaits] += np.array(starts, dtype="u8")[code["peer"][awaits]]
+        footprint = self.plan.footprint()
+        return Program(
+            rank=self.rank,
+            code=code,
+            streams=tuple(infos),
+            tasks=tuple(str(t) for t in self._tasks),
+            requests=self._requests,
+            scratch=self._scratch,
+            operand=self.operand,
+            footprint=footprint,
+            writes=tuple(self._writes[: len(footprint)]),
+            sync=self.signature.collective in ("allreduce", "barrier"),
+            comms=tuple(self._comms),
+        )
