@@ -94,8 +94,12 @@ test-python: .venv-$(FIRST)/.installed ## Tests that need no mpiexec
 
 test-mpi: $(LIBRARIES:%=test-mpi-%) ## Tests under mpiexec, with each MPI library
 
+# The examples and the measuring are the same program under every library: once is enough.
+ONCE = --ignore=tests/mpi/test_examples.py --ignore=tests/mpi/test_bench.py
+
 test-mpi-%: .venv-%/.installed
-	@$(call step,MPI tests under $*,$(call with,$*,pytest tests/mpi))
+	@$(call step,MPI tests under $*,$(call with,$*,\
+		pytest tests/mpi $(if $(filter $*,$(FIRST)),,$(ONCE))))
 
 test-cluster: $(LIBRARIES:%=.venv-%/.installed) ## Tests on emulated nodes (root on Linux)
 	@if [ "$$(id -u)" != 0 ]; then echo "=== cluster tests skipped: they need root"; else \
