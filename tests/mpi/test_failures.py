@@ -372,7 +372,7 @@ def test_survivors_name_the_rank_that_was_killed(tmp_path, call):
         for rank in {0, 1, 2} - {victim}:
             assert (folder / f"rank{rank}").exists(), output
             seconds, _, error = (folder / f"rank{rank}").read_text().partition(" ")
-            assert float(seconds) < 3
+            assert float(seconds) < 20  # not the timeout of the test: an error told at once
             assert error.startswith("PeerError: "), error
             assert f"rank {victim} died (its process is gone)" in error
             assert "in allreduce of 8000B" in error
