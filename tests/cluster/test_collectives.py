@@ -25,7 +25,7 @@ def cluster():
 
 def run(cluster: Cluster, program: str, ppn: list[int]) -> dict:
     command = ["python", str(HERE / program)]
-    done = cluster.run(command, ppn=ppn, timeout=120, env={"HAN_WAIT": "yield"})
+    done = cluster.run(command, ppn=ppn, timeout=120)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
