@@ -99,6 +99,10 @@ def test_another_size_is_named(mpi_ranks):
     assert "rank 1 is in another call" in texts or "rank 0 is in another call" in texts, errors
 
 
+@pytest.mark.skipif(
+    "Open MPI" in MPI.Get_library_version(),
+    reason="Open MPI 5 writes all of a large message over a shorter receive buffer's end",
+)
 @pytest.mark.mpi(ranks=4, timeout=60, unit="s")
 def test_another_size_is_told_between_nodes(mpi_ranks):
     comm = new_comm(TWO_BY_TWO, timeout=0.5)
