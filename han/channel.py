@@ -23,6 +23,7 @@ from han.geometry import CONTROL, Geometry
 from han.topology import Topology
 
 RECORD = struct.Struct("QQQqQQQ")  # native/engine.h: han_control
+ERRED = 64  # offset of that field: a line that is seldom written
 TAG_OPEN = 1  # of the setup messages, on han's own communicator
 
 
@@ -59,6 +60,10 @@ class Channel:
         start, namespace = _process_start(), os.stat("/proc/self/ns/pid").st_ino
         record = (0, 0, 0, os.getpid(), start, namespace, self.ranks[self.me])
         RECORD.pack_into(self.memory, self.me * CONTROL, *record)
+
+    def mark_error(self, call: int) -> None:
+        """Tell the ranks that share this memory that `call` raised here before anything moved."""
+        struct.pack_into("Q", self.memory, self.me * CONTROL + ERRED, call + 1)
 
     def peers(self) -> list[Peer]:
         """Read the control records of all ranks."""

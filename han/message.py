@@ -103,6 +103,7 @@ def _reduction(
     if recv is not None and recv is not send:
         _match(send, recv)
     name = op_name(operation)
+    _dense_enough(send)
     numbers = _combinable(send, operation, name)
     signature = Signature(
         collective,
@@ -239,6 +240,18 @@ def _match(send: Buffer, recv: Buffer) -> None:
     if send.address < recv.address + recv.span and recv.address < send.address + send.span:
         raise ArgumentError(
             "sendbuf and recvbuf overlap; pass MPI.IN_PLACE as sendbuf to reduce in place"
+        )
+
+
+def _dense_enough(buffer: Buffer) -> None:
+    """Refuse element types whose data lies outside of their extent: elements move by extent."""
+    if buffer.predefined:
+        return
+    lower, extent = buffer.datatype.Get_true_extent()
+    if lower < 0 or lower + extent > buffer.extent:
+        raise ArgumentError(
+            f"{buffer.what}: the datatype's data spans bytes {lower} to {lower + extent}, beyond "
+            f"its extent of {buffer.extent}; such types cannot be reduced"
         )
 
 

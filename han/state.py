@@ -168,6 +168,8 @@ class State:
         if self.config.check:
             self._agree(message, problem)
         if problem is not None:
+            for channel in self.channels:
+                channel.mark_error(self.engine.issued)
             self.notices.tell(self.engine.issued, problem)
             self._request(self.engine, self._skip(), Message(Signature("barrier"))).Start()
             raise problem

@@ -38,6 +38,9 @@ class Exchange:
 
     def supports(self, question: Question) -> str | None:
         """Return None, or the reason why it cannot serve."""
+        whole = question.choice.algorithm == "recursive_doubling"
+        if whole and question.signature.nbytes > MOST:
+            return f"whole messages of more than {MOST} bytes"
         if question.signature.element > MOST:
             return f"elements of more than {MOST} bytes"
         return order_kept(question, self.algorithms[question.choice.algorithm])

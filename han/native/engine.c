@@ -58,6 +58,10 @@ static void lock_active(void) {
 void han_activate(han_engine *e) {
     if (e->active) return;
     lock_active();
+    if (e->active) { /* another thread was quicker */
+        unlock(&active.lock);
+        return;
+    }
     e->next_active = active.first;
     active.first = e;
     e->active = true;
@@ -99,7 +103,7 @@ static enum han_status step_locked(han_engine *e) {
     if (e->failed) return HAN_E_FAILED;
     if (!e->head) return HAN_BLOCKED;
     enum han_status status = han_step(e);
-    return status > HAN_BLOCKED ? fail(e, status) : status;
+    return status > HAN_BLOCKED && status != HAN_E_NOTICE ? fail(e, status) : status;
 }
 
 static enum han_status step(han_engine *e) {

@@ -28,7 +28,9 @@ typedef struct {
     uint64_t pid_start; /* with the pid: that very process */
     uint64_t pid_namespace;
     uint64_t rank; /* in the communicator */
-    uint64_t pad[9];
+    uint64_t unused;
+    _Atomic uint64_t erred; /* 1 + the last call that raised here before anything moved */
+    uint64_t pad[7];
 } han_control;
 
 _Static_assert(sizeof(han_control) == 2 * HAN_LINE, "as in han/channel.py");

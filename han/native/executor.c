@@ -186,11 +186,14 @@ static bool room_free(han_engine *e, const han_plan *p) {
     return true;
 }
 
+/* What operations on no bytes point to where there is no buffer: addresses are added to. */
+static uint8_t nowhere[3][HAN_LINE];
+
 static void begin(han_engine *e, const han_run *run) {
     const han_plan *p = run->plan;
-    e->bases[HAN_B_SEND] = (uint8_t *)(uintptr_t)run->send;
-    e->bases[HAN_B_RECV] = run->recv;
-    e->bases[HAN_B_SCRATCH] = p->scratch;
+    e->bases[HAN_B_SEND] = run->send ? (uint8_t *)(uintptr_t)run->send : nowhere[0];
+    e->bases[HAN_B_RECV] = run->recv ? run->recv : nowhere[1];
+    e->bases[HAN_B_SCRATCH] = p->scratch ? p->scratch : nowhere[2];
     for (uint32_t c = 0; c < e->n_channels; c++) {
         han_channel *ch = &e->channels[c];
         uint8_t **base = &e->bases[HAN_B_CHANNEL + HAN_B_PER_CHANNEL * c];
@@ -221,6 +224,21 @@ static void finish(han_engine *e) {
     atomic_store_explicit(&run->status, HAN_OK, memory_order_release);
 }
 
+/* Has a peer raised in an earlier call that did not raise here? Its ring is out of step then, and
+ * what came from it since cannot be trusted. Its mark is older than anything it posted later. */
+static bool out_of_step(const han_engine *e) {
+    for (uint32_t c = 0; c < e->n_channels; c++) {
+        const han_channel *ch = &e->channels[c];
+        const han_control *all = (const han_control *)(void *)(ch->memory + ch->control);
+        uint64_t mine = atomic_load_explicit(&all[ch->me].erred, memory_order_relaxed);
+        for (uint32_t r = 0; r < ch->size; r++) {
+            uint64_t erred = atomic_load_explicit(&all[r].erred, memory_order_relaxed);
+            if (erred && erred != mine && erred <= e->epoch) return true;
+        }
+    }
+    return false;
+}
+
 enum han_status han_step(han_engine *e) {
     han_plan *p = e->head->plan;
     if (!e->started) begin(e, e->head);
@@ -233,6 +251,7 @@ enum han_status han_step(han_engine *e) {
         all &= e->pc[s] == p->streams[s].stop;
     }
     if (all) {
+        if (out_of_step(e)) return HAN_E_NOTICE;
         finish(e);
         return HAN_MOVED;
     }

@@ -289,7 +289,13 @@ def job(folder, source, ranks, *before):
     script = folder / "job.py"
     script.write_text(source)
     token = f"HAN_JOB={uuid.uuid4()}"
-    environment = {**os.environ, "HAN_JOB": token.partition("=")[2], "HAN_FOLDER": str(folder)}
+    shared = Path(tempfile.mkdtemp(dir="/dev/shm"))  # of this job alone
+    environment = {
+        **os.environ,
+        "HAN_JOB": token.partition("=")[2],
+        "HAN_FOLDER": str(folder),
+        "HAN_SHM_DIR": str(shared),
+    }
     command = [shutil.which("mpiexec"), "-n", str(ranks), *before, sys.executable, str(script)]
     begun = time.monotonic()
     with open(folder / "output", "w+") as output:
@@ -309,8 +315,10 @@ def job(folder, source, ranks, *before):
     left = strays(token)
     for pid in left:
         os.kill(pid, signal.SIGKILL)
+    remains = [path.name for path in shared.iterdir()]
+    shutil.rmtree(shared)
     assert not left
-    assert not list(Path("/dev/shm").glob(f"han-{os.getuid()}-*"))
+    assert not remains
     return process.returncode, (folder / "output").read_text(), seconds
 
 

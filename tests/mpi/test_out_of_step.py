@@ -1,0 +1,25 @@
+"""A rank that catches its own error and goes on must not make its peers return wrong data."""
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+import han
+
+
+@pytest.mark.mpi(ranks=[2], timeout=60, unit="s")
+def test_peers_of_a_rank_that_goes_on_raise(mpi_ranks):
+    comm = han.Comm(MPI.COMM_WORLD.Dup(), config={"wait": {"timeout": 20}})
+    data = np.zeros(8192)
+    for _ in range(3):
+        comm.Bcast(data, 0)
+        comm.Bcast(data, 1)
+    if comm.rank == 1:
+        data.flags.writeable = False
+        with pytest.raises(han.ArgumentError):
+            comm.Bcast(data, 0)
+        comm.Bcast(np.full(8192, 99.0), 1)
+    else:
+        comm.Bcast(data, 0)
+        with pytest.raises(han.PeerError, match="rank 1 raised ArgumentError"):
+            comm.Bcast(data, 1)
