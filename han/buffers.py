@@ -17,8 +17,9 @@ CPU = 1  # DLPack's device type
 
 @dataclass(frozen=True)
 class Memory:
-    """An object's memory: address, bytes, element type."""
+    """An object's memory: address, bytes, element type; while `owner` lives it stays there."""
 
+    owner: object
     address: int
     nbytes: int
     dtype: np.dtype[Any]
@@ -73,11 +74,14 @@ def parse(spec: object, what: str) -> Buffer:
 
     Takes an array or any buffer, ``[data, type]``, ``[data, count]``, ``[data, count, type]``,
     ``[data, (count, displacement), type]`` and ``[data, count, displacement, type]``; the type
-    an ``MPI.Datatype`` or a type code. Raises ArgumentError.
+    an ``MPI.Datatype`` or a type code. With a type and no elements data may be None. Raises
+    ArgumentError.
     """
     data, count, displacement, datatype = _unpack(spec, what)
     if data is MPI.BOTTOM:
         return _absolute(count, displacement, datatype, what)
+    if data is None and datatype is not None:
+        return _empty(count, displacement, datatype, what)
     memory = _memory_of(data, what)
     number = memory.dtype.num if memory.plain and data is spec else None
     if datatype is None:
@@ -87,9 +91,10 @@ def parse(spec: object, what: str) -> Buffer:
     else:
         name, size, lower, extent = _type_facts(datatype)
     count = _count(memory, count, displacement, lower, extent, what)
+    address = memory.address + displacement * extent
     return Buffer(
-        what, data, memory.address + displacement * extent, count, datatype, name, size, extent,
-        memory.readonly, number, lower,
+        what, memory.owner, address, count, datatype, name, size, extent, memory.readonly, number,
+        lower,
     )  # fmt: skip
 
 
@@ -172,6 +177,15 @@ def _absolute(
     )
 
 
+def _empty(count: int | None, displacement: int, datatype: MPI.Datatype, what: str) -> Buffer:
+    """Take None for a buffer without elements."""
+    if count:
+        raise ArgumentError(f"{what}: None holds no elements, {count} expected")
+    if displacement:
+        raise ArgumentError(f"{what}: None holds no elements, displacement is {displacement}")
+    return _absolute(0, 0, datatype, what)
+
+
 def _memory_of(data: Any, what: str) -> Memory:
     _refuse(data, what)
     if isinstance(data, np.ndarray):
@@ -189,7 +203,7 @@ def _memory_of(data: Any, what: str) -> Memory:
             f"{what}: elements of format {view.format!r} have no MPI type"
         ) from None
     raw = MPI.memory.frombuffer(data, readonly=view.readonly)
-    return Memory(raw.address, view.nbytes, dtype, view.readonly, False)
+    return Memory(view, raw.address, view.nbytes, dtype, view.readonly, False)
 
 
 def _refuse(data: Any, what: str) -> None:
@@ -244,7 +258,7 @@ def _array_memory(array: np.ndarray[Any, np.dtype[Any]], what: str) -> Memory:
         )
     address = int(array.__array_interface__["data"][0])
     plain = type(array) is np.ndarray and dtype.kind in "biufc"
-    return Memory(address, array.nbytes, dtype, not array.flags.writeable, plain)
+    return Memory(array, address, array.nbytes, dtype, not array.flags.writeable, plain)
 
 
 def _count(

@@ -15,16 +15,14 @@ import secrets
 import struct
 from dataclasses import dataclass
 
-from mpi4py import MPI
-
 from han._units import format_size
-from han.errors import SharedMemoryError
+from han.errors import SetupError, SharedMemoryError
 from han.geometry import CONTROL, Geometry
+from han.meeting import Meeting
 from han.topology import Topology
 
 RECORD = struct.Struct("QQQqQQQ")  # native/engine.h: han_control
 ERRED = 64  # offset of that field: a line that is seldom written
-TAG_OPEN = 1  # of the setup messages, on han's own communicator
 
 
 @dataclass(frozen=True)
@@ -84,35 +82,62 @@ def _process_start() -> int:
         return int(stat.read().rpartition(")")[2].split()[19])
 
 
-def open_channels(comm: MPI.Intracomm, topology: Topology, memory: int) -> list[Channel]:
+@dataclass(frozen=True)
+class _Wanted:
+    """The channel of one level's domain, before it is made."""
+
+    level: int
+    ranks: tuple[int, ...]
+    geometry: Geometry
+
+    @classmethod
+    def all_of(cls, topology: Topology, rank: int, memory: int) -> list[_Wanted]:
+        """List the channels that `rank` takes part in."""
+        from han.tasks.plan import geometries
+
+        wanted = []
+        for level, geometry in enumerate(geometries(topology, memory)):
+            if geometry is not None:
+                ranks = topology.home(level, rank)
+                fit = Geometry(len(ranks), geometry.ring * len(ranks))
+                wanted.append(cls(level, ranks, fit))
+        return wanted
+
+
+def open_channels(meeting: Meeting, topology: Topology, memory: int) -> list[Channel]:
     """Make the channels of all levels that share memory; collective.
 
     Raises SharedMemoryError on all ranks alike when any of them cannot.
     """
-    from han.tasks.plan import geometries
+    rank, step = meeting.rank, "the making of shared memory"
+    wanted = _Wanted.all_of(topology, rank, memory)
+    made: dict[int, str] = {}
+    channels: list[Channel] = []
 
-    rank, channels, problem = comm.Get_rank(), [], None
-    for level, geometry in enumerate(geometries(topology, memory)):
-        if geometry is None:
-            continue
-        ranks = topology.home(level, rank)
-        geometry = Geometry(len(ranks), geometry.ring * len(ranks))
-        try:
-            mapped = _join(comm, ranks, geometry.size)
-        except OSError as error:
-            text = f"rank {rank} ({MPI.Get_processor_name()}): {error.strerror}"
-            problem = problem or (error.errno, text)
-            continue
-        channel = Channel(ranks, ranks.index(rank), geometry, mapped)
-        channel.introduce()
-        channels.append(channel)
-    problems = [p for p in comm.allgather(problem) if p]
-    if problems:
+    def create() -> dict[int, str]:
+        for w in wanted:
+            if w.ranks[0] == rank:
+                made[w.level] = _create(w.geometry.size)
+        return made
+
+    def attach() -> None:
+        for w in wanted:
+            mapped = _map(paths[w.ranks[0]][w.level], w.geometry.size)
+            channels.append(Channel(w.ranks, w.ranks.index(rank), w.geometry, mapped))
+            channels[-1].introduce()
+
+    try:
+        paths = meeting.share(create, step)
+        meeting.share(attach, step)
+    except SetupError as error:
         for channel in channels:
             channel.close()
-        failure = SharedMemoryError("; ".join(text for _, text in problems))
-        failure.errno = problems[0][0]
-        raise failure
+        failure = SharedMemoryError(str(error))
+        failure.errno = error.problems[0][1]
+        raise failure from None
+    finally:
+        for path in made.values():
+            os.unlink(path)
     return channels
 
 
@@ -121,52 +146,28 @@ def directory() -> str:
     return os.environ.get("HAN_SHM_DIR", "/dev/shm")
 
 
-def _join(comm: MPI.Intracomm, ranks: tuple[int, ...], size: int) -> mmap.mmap:
-    """Create (the first rank) or open (the others) one file and map it."""
-    if comm.Get_rank() != ranks[0]:
-        return _open(comm, ranks[0])
-    path, problem, fd = "", None, -1
+def _create(size: int) -> str:
+    path = os.path.join(directory(), f"han-{os.getuid()}-{secrets.token_hex(8)}")
     try:
-        path, fd = _create(size)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_fallocate(fd, 0, size)
+        except BaseException:
+            os.unlink(path)
+            raise
+        finally:
+            os.close(fd)
     except OSError as error:
-        problem = (error.errno, _explain(error, size))
-    for r in ranks[1:]:
-        comm.send((path, size, problem), r, TAG_OPEN)
-    if problem:
-        raise OSError(*problem)
+        raise OSError(error.errno, _explain(error, size)) from None
+    return path
+
+
+def _map(path: str, size: int) -> mmap.mmap:
+    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
         return mmap.mmap(fd, size)
     finally:
-        for r in ranks[1:]:
-            comm.recv(source=r, tag=TAG_OPEN)
         os.close(fd)
-        os.unlink(path)
-
-
-def _create(size: int) -> tuple[str, int]:
-    path = os.path.join(directory(), f"han-{os.getuid()}-{secrets.token_hex(8)}")
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        os.posix_fallocate(fd, 0, size)
-    except OSError:
-        os.close(fd)
-        os.unlink(path)
-        raise
-    return path, fd
-
-
-def _open(comm: MPI.Intracomm, creator: int) -> mmap.mmap:
-    path, size, problem = comm.recv(source=creator, tag=TAG_OPEN)
-    if problem:
-        raise OSError(*problem)
-    try:
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        try:
-            return mmap.mmap(fd, size)
-        finally:
-            os.close(fd)
-    finally:
-        comm.send(None, creator, TAG_OPEN)
 
 
 def _explain(error: OSError, size: int) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 
 from han.errors import MismatchError, PeerError
 from han.tasks.signature import Signature
@@ -21,16 +20,10 @@ def compare(said: Sequence[Signature | str], problem: Exception | None) -> None:
     errors = [f"rank {r} raised {s}" for r, s in enumerate(said) if isinstance(s, str)]
     if errors:
         raise PeerError("; ".join(errors))
-    calls = [_comparable(s) for s in said if isinstance(s, Signature)]
+    calls = [s for s in said if isinstance(s, Signature)]
     usual, _ = Counter(calls).most_common(1)[0]
     odd = [f"rank {r} calls {c.describe()}" for r, c in enumerate(calls) if c != usual]
     if odd:
         raise MismatchError(
             f"the ranks do not agree: {'; '.join(odd)}; the others call {usual.describe()}"
         )
-
-
-def _comparable(signature: Signature) -> Signature:
-    """Leave out what may differ between ranks: the handle of a user's operation."""
-    op = "user-defined" if signature.op.startswith("user-defined") else signature.op
-    return replace(signature, op=op)

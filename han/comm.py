@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from mpi4py import MPI
@@ -9,7 +10,7 @@ from mpi4py import MPI
 from han import message
 from han.errors import ArgumentTypeError, ConfigError, RevokedError
 from han.request import Request
-from han.state import State
+from han.state import AGREED, State
 
 if TYPE_CHECKING:
     from han.explain import Explanation
@@ -42,6 +43,7 @@ class Comm(MPI.Intracomm):
     """
 
     _state: State | None = None
+    _origin: tuple[object, Any] = (None, None)
 
     def __new__(cls, comm: MPI.Comm | None = None, config: Any = None) -> Comm:
         """Stand for `comm`; None makes a null communicator."""
@@ -55,8 +57,10 @@ class Comm(MPI.Intracomm):
 
     @property
     def _han(self) -> State:
-        if self._state is None:
+        if self._state is None and self == MPI.COMM_NULL:
             raise RevokedError("this han.Comm is MPI.COMM_NULL: it was freed, or never made")
+        if self._state is None:  # made by Idup or another method of MPI's
+            self._state = _attach(MPI.Intracomm(self), self._origin[1])
         return self._state
 
     # ---- blocking ---------------------------------------------------------------------------
@@ -142,40 +146,78 @@ class Comm(MPI.Intracomm):
 
     # ---- communicators ----------------------------------------------------------------------
 
+    def _children(self, step: str, make: Callable[[], MPI.Comm]) -> Comm:
+        """Make a communicator, together with all ranks, and a han.Comm of it."""
+        state = self._han
+        state.gather(step)
+        return self._child(make())
+
     def _child(self, comm: MPI.Comm) -> Comm:
         """Make a han.Comm of a new communicator, with this one's configuration."""
         if comm == MPI.COMM_NULL:
             return Comm()
-        return type(self)(MPI.Intracomm(comm), _Inherited(self._han))
+        plain = MPI.Intracomm(comm)
+        try:
+            return type(self)(plain, _Inherited(self._han))
+        except AGREED:
+            plain.Free()
+            raise
 
     def Split(self, color: int = 0, key: int = 0) -> Comm:
         """Split into a han.Comm for each color."""
-        return self._child(super().Split(color, key))
+        return self._children("Split", lambda: MPI.Intracomm(self).Split(color, key))
 
     def Split_type(self, split_type: int, key: int = 0, info: MPI.Info = MPI.INFO_NULL) -> Comm:
         """Split by kind of place into han.Comms."""
-        return self._child(super().Split_type(split_type, key, info))
+        plain = MPI.Intracomm(self)
+        return self._children("Split_type", lambda: plain.Split_type(split_type, key, info))
 
     def Dup(self, info: MPI.Info | None = None) -> Comm:
         """Duplicate."""
-        return self._child(super().Dup(info))
+        return self._children("Dup", lambda: MPI.Intracomm(self).Dup(info))
+
+    def Dup_with_info(self, info: MPI.Info) -> Comm:
+        """Duplicate, with hints."""
+        return self._children("Dup_with_info", lambda: MPI.Intracomm(self).Dup_with_info(info))
 
     def Clone(self) -> Comm:
         """Duplicate, without attributes' copies."""
-        return self._child(super().Clone())
+        return self._children("Clone", lambda: MPI.Intracomm(self).Clone())
+
+    def Idup(self, info: MPI.Info | None = None) -> tuple[Comm, MPI.Request]:
+        """Start to duplicate; what han needs is made in the first call on the new han.Comm."""
+        return self._later(*MPI.Intracomm(self).Idup(info))
+
+    def Idup_with_info(self, info: MPI.Info) -> tuple[Comm, MPI.Request]:
+        """Start to duplicate, with hints; see :meth:`Idup`."""
+        return self._later(*MPI.Intracomm(self).Idup_with_info(info))
+
+    def _later(self, comm: MPI.Intracomm, request: MPI.Request) -> tuple[Comm, MPI.Request]:
+        """Wrap a communicator that is still being made; it keeps what the request is about."""
+        child = super().__new__(type(self), comm)
+        child._state, child._origin = None, (comm, _Inherited(self._han))
+        return child, request
 
     def Create(self, group: MPI.Group) -> Comm:
         """Make a han.Comm of a group; collective over this communicator."""
-        return self._child(super().Create(group))
+        return self._children("Create", lambda: MPI.Intracomm(self).Create(group))
 
     def Create_group(self, group: MPI.Group, tag: int = 0) -> Comm:
         """Make a han.Comm of a group; collective over the group."""
-        return self._child(super().Create_group(group, tag))
+        own = self.Get_group()
+        ranks = MPI.Group.Translate_ranks(group, None, own)
+        own.Free()
+        self._han.gather("Create_group", ranks)
+        return self._child(MPI.Intracomm(self).Create_group(group, tag))
 
     def Free(self) -> None:
-        """Free the communicator and everything that han holds for it."""
-        super().Free()
-        self._state = None
+        """Free the communicator and everything that han holds for it, once it is finished."""
+        try:
+            if self._state is not None:
+                self._state.drain()
+        finally:
+            super().Free()
+            self._state = None
 
     # ---- looking in -------------------------------------------------------------------------
 

@@ -43,6 +43,7 @@ from han._config_settings import with_settings
 from han._config_source import read_document, ready_configs
 from han._units import format_size, parse_size
 from han.rc import VARIABLES, rc
+from han.topology import MAX_LEVELS
 
 __all__ = [
     "COLLECTIVES",
@@ -92,6 +93,8 @@ class Config(Model):
     def _give_symbols(cls, levels: tuple[Level, ...]) -> tuple[Level, ...]:
         if not levels:
             raise ValueError("needs at least one level")
+        if len(levels) > MAX_LEVELS:
+            raise ValueError(f"{len(levels)} levels, at most {MAX_LEVELS}")
         return checks.with_symbols(levels)
 
     @model_validator(mode="after")

@@ -16,8 +16,10 @@ from han.topology import Topology
 
 if TYPE_CHECKING:
     from han.config import Config, Level
+    from han.meeting import Meeting
 
 CPUS = Path("/sys/devices/system/cpu")
+STEP = "the making of a han.Comm"
 PHYSICAL = ("shared_memory", "numa", "l3", "socket")
 
 
@@ -31,19 +33,27 @@ class Facts:
     places: dict[str, frozenset[str]]  # for numa, l3, socket: those that its processors span
 
 
-def discover(comm: MPI.Intracomm, config: Config) -> tuple[Topology, bool]:
+def discover(meeting: Meeting, config: Config) -> tuple[Topology, bool]:
     """Return the topology that the configuration describes, and whether any node has more
     ranks than processors they may use; collective.
     """
     scopes = {level.scope for level in config.levels if isinstance(level.scope, str)}
-    facts = comm.allgather(_look(comm, [s for s in scopes if s in ("numa", "l3", "socket")]))
+    wanted = [s for s in scopes if s in ("numa", "l3", "socket")]
+    meeting.barrier(STEP)
+    memory = _memory_of(meeting.comm)
+    facts = meeting.share(lambda: _look(memory, wanted), STEP)
     return arrange(config.levels, facts), _oversubscribed(facts)
 
 
-def _look(comm: MPI.Intracomm, wanted: Sequence[str]) -> Facts:
+def _memory_of(comm: MPI.Intracomm) -> int:
+    """Return the lowest rank that this one shares memory with."""
     node = comm.Split_type(MPI.COMM_TYPE_SHARED, key=comm.Get_rank())
-    memory = node.bcast(comm.Get_rank(), root=0)
+    lowest: int = node.bcast(comm.Get_rank(), root=0)
     node.Free()
+    return lowest
+
+
+def _look(memory: int, wanted: Sequence[str]) -> Facts:
     cpus = frozenset(os.sched_getaffinity(0))
     places = {name: frozenset(_place(cpu, name) for cpu in cpus) for name in wanted}
     return Facts(memory, MPI.Get_processor_name(), cpus, places)
@@ -138,9 +148,9 @@ def _oversubscribed(facts: Sequence[Facts]) -> bool:
     return False
 
 
-def check_agreement(comm: MPI.Intracomm, fingerprint: str, problem: str | None) -> None:
+def check_agreement(meeting: Meeting, fingerprint: str, problem: str | None) -> None:
     """Compare the ranks' configurations; raise ConfigError on all of them when they differ."""
-    rows = comm.allgather((fingerprint, problem))
+    rows = meeting.allgather((fingerprint, problem), STEP)
     problems = [f"rank {r}: {p}" for r, (_, p) in enumerate(rows) if p]
     if problems:
         raise ConfigError("the configuration cannot be used: " + "; ".join(problems))

@@ -23,6 +23,17 @@ class SharedMemoryError(HanError, OSError):
     """Shared memory cannot be reserved: names the size, the place and the remedy."""
 
 
+class SetupError(HanError, RuntimeError):
+    """A step that prepares communication failed on some rank; raised on all ranks alike.
+
+    `problems` holds (rank, errno or None, text) of each.
+    """
+
+    def __init__(self, step: str, problems: list[tuple[int, int | None, str]]) -> None:
+        super().__init__(f"{step}: " + "; ".join(f"rank {r} raised {t}" for r, _, t in problems))
+        self.problems = problems
+
+
 class PeerError(HanError, RuntimeError):
     """A peer raised inside a collective, or died."""
 

@@ -25,7 +25,7 @@ class Message:
 
     `send` and `recv` are addresses; `begin` packs before a run, `end` unpacks after it.
     `numbers` are those of the native kernel, else `op` and `datatype` go to the MPI library.
-    `quick` holds what the look-up of plain arrays needs: bytes and NumPy's type number.
+    `plain` holds what the look-up of plain arrays needs: bytes and NumPy's type number.
     """
 
     signature: Signature
@@ -37,12 +37,12 @@ class Message:
     op: MPI.Op | None = None
     datatype: MPI.Datatype | None = None
     numbers: tuple[int, int] | None = None
-    quick: tuple[int, int] | None = None
+    plain: tuple[int, int] | None = None
 
 
 def barrier(comm: MPI.Comm) -> Message:
     """Make the message of a barrier."""
-    return Message(Signature("barrier"), quick=(0, 0))
+    return Message(Signature("barrier"), plain=(0, 0))
 
 
 def bcast(comm: MPI.Comm, buf: object, root: object) -> Message:
@@ -54,20 +54,20 @@ def bcast(comm: MPI.Comm, buf: object, root: object) -> Message:
         _writable(buffer)
     nbytes = buffer.count * buffer.size
     signature = Signature("bcast", nbytes, root=root)
-    quick = None if buffer.dtype_number is None or buffer.readonly else (nbytes, 0)
-    plain = Message(signature, buffer.address, buffer.address, (buffer.owner,), quick=quick)
+    plain = None if buffer.dtype_number is None or buffer.readonly else (nbytes, 0)
+    message = Message(signature, buffer.address, buffer.address, (buffer.owner,), plain=plain)
     if buffer.dense:
-        return plain
+        return message
     packed = np.empty(nbytes, np.uint8)
     at = packed.ctypes.data
     return replace(
-        plain,
+        message,
         send=at,
         recv=at,
         keep=(buffer.owner, packed),
         begin=_packer(buffer, packed, comm) if at_root else None,
         end=None if at_root else _unpacker(buffer, packed, comm),
-        quick=None,
+        plain=None,
     )
 
 
@@ -109,15 +109,15 @@ def _reduction(
         collective,
         send.count,
         send.extent,
-        name or f"user-defined {MPI._handleof(operation):x}",
+        name or "user-defined",
         send.name or _derived_name(send),
         commutative=bool(name) or operation.Is_commutative(),
         native=numbers is not None,
         root=root,
     )
-    quick = None
+    plain = None
     if send.dtype_number is not None and (recv is None or recv.dtype_number is not None):
-        quick = (send.span, send.dtype_number)
+        plain = (send.span, send.dtype_number)
     message = Message(
         signature,
         send.address,
@@ -126,7 +126,7 @@ def _reduction(
         op=operation,
         datatype=send.datatype,
         numbers=numbers,
-        quick=quick,
+        plain=plain,
     )
     return message if recv is None or recv.size == recv.extent else _staged(message, recv, comm)
 
@@ -147,7 +147,7 @@ def _staged(message: Message, recv: Buffer, comm: MPI.Comm) -> Message:
         unpack()
 
     keep = (*message.keep, stage, packed)
-    return replace(message, recv=stage.ctypes.data, keep=keep, end=end, quick=None)
+    return replace(message, recv=stage.ctypes.data, keep=keep, end=end, plain=None)
 
 
 def _packer(buffer: Buffer, packed: np.ndarray[Any, Any], comm: MPI.Comm) -> Hook:

@@ -10,6 +10,7 @@ from typing import Any
 from mpi4py import MPI
 
 from han.errors import HanError, PeerError, RevokedError
+from han.meeting import Meeting
 
 
 def tag_limit(comm: MPI.Comm) -> int:
@@ -45,23 +46,23 @@ class Notices:
     communicator that was freed with some still on their way.
     """
 
-    def __init__(self, comm: MPI.Intracomm) -> None:
-        self.comm = comm
-        self.rank = comm.Get_rank()
-        self.tag = tag_limit(comm)
-        self.token: int = comm.bcast(secrets.randbits(31) if self.rank == 0 else None)
+    def __init__(self, meeting: Meeting) -> None:
+        self.comm = meeting.comm
+        self.rank = meeting.rank
+        self.tag = tag_limit(self.comm)
+        self.token = meeting.allgather(secrets.randbits(31), "the making of a han.Comm")[0]
         self._mine: dict[int, int] = {}  # calls that failed here: peers yet to be heard about it
         self._early: list[Notice] = []
         self._sent: list[tuple[MPI.Request, bytes]] = []
 
-    def tell(self, call: int, error: Exception) -> None:
+    def tell(self, call: int, error: BaseException) -> None:
         """Tell everyone that this rank raised before anything moved in its call number `call`."""
         if self.comm.Get_size() > 1:
             self._mine[call] = self.comm.Get_size() - 1
         self._fetch()  # those of calls that failed everywhere need not pile up
         self._send(Notice(call, self.rank, self.rank, f"{type(error).__name__}: {error}"))
 
-    def revoke(self, error: Exception, cause: int | None = None) -> None:
+    def revoke(self, error: BaseException, cause: int | None = None) -> None:
         """Tell everyone that this rank gives the communicator up, for the error of rank `cause`."""
         rank = self.rank if cause is None else cause
         self._send(Notice(LATEST, rank, self.rank, f"{type(error).__name__}: {error}"))

@@ -12,7 +12,6 @@ from mpi4py import MPI
 
 from han.channel import Channel
 from han.errors import CollectiveTimeoutError, HanError, PeerError, RevokedError
-from han.notices import first_cause, peer_error
 from han.plans import Prepared, identity
 from han.program import Code
 
@@ -68,17 +67,9 @@ class Reporter:
         if state.failed is not None and status != Status.INTERRUPT:
             raise RevokedError(f"this communicator cannot be used any more: {state.failed}")
         if status == Status.NOTICE:
-            heard = state.notices.receive(state.engine.issued)
-            state.engine.held = state.notices.held
-            if not heard:
-                return True
-            error: Exception = peer_error(heard, state.rank, self._story(state))
-            state.notices.revoke(error, first_cause(heard).rank)
-        else:
-            error = self._error(Status(status), detail, state)
-            state.notices.revoke(error)
-        state.failed = f"{type(error).__name__}: {error}"
-        raise error
+            state.listen(state.engine.issued, self._story(state))
+            return True
+        raise state.give_up(self._error(Status(status), detail, state))
 
     def _error(self, status: Status, detail: int, state: State) -> Exception:
         if status == Status.MPI:
@@ -100,8 +91,8 @@ class Reporter:
     def _story(self, state: State) -> str:
         """``allreduce of 8 B: sr(0) for the shared flag of rank 3``."""
         engine = self.engine() if self.engine is not None else None
-        if engine is None:
-            return "a collective"
+        if engine is None or state.step:
+            return state.step or "a collective"
         number, rows = engine.blocked()
         prepared = self._known.get(number)
         if prepared is None:

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import weakref
-from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import numpy as np
 from mpi4py import MPI
 
 from han import _native
 from han.channel import Channel, open_channels
 from han.discover import check_agreement, discover
-from han.errors import ConfigError, HanError, RevokedError
+from han.errors import ConfigError, HanError, RevokedError, SetupError, SharedMemoryError
 from han.geometry import PAGE
+from han.meeting import Meeting, duplicate
 from han.message import Message
-from han.notices import Notices, tag_limit
-from han.plans import Prepared, native_plan
-from han.program import INSTRUCTION, Coll, Program
+from han.notices import Notices, first_cause, peer_error, tag_limit
+from han.plans import Plans, Prepared, empty_plan
+from han.program import Coll
 from han.reports import Reporter
 from han.request import Request
-from han.tasks.signature import Signature
 
-PLANS = 512  # kept at most, the least recently used goes first
 ENGINE_TAGS = _native.MAX_STREAMS * _native.EPOCH_TAGS
+SETUP_LIMIT = 600.0  # seconds, until the configuration is known
+AGREED = (ConfigError, SharedMemoryError, SetupError)  # raised by all ranks at the same step
 Parse = Callable[..., Message]
 
 
@@ -32,50 +32,44 @@ class State:
     """Everything that the collectives of one communicator share. Making one is collective."""
 
     def __init__(self, comm: MPI.Intracomm, config: Any, crowded: bool = False) -> None:
-        self.comm = comm.Dup()
-        self.comm.Set_errhandler(MPI.ERRORS_RETURN)
+        self.failed: str | None = None
+        self.step = ""  # of set-up, while one is under way
+        self.engines: weakref.WeakSet[Any] = weakref.WeakSet()
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
+        loaded, problem = _load(config)
+        limit = SETUP_LIMIT if loaded is None else loaded.wait.timeout
+        self.comm = duplicate(comm, limit)
+        self.meeting = Meeting(self.comm, limit)
         try:
-            self._explore(config, crowded)
-        except HanError:  # on all ranks alike
+            check_agreement(self.meeting, loaded.fingerprint() if loaded else "", problem)
+            self.config = loaded
+            self._explore(crowded)
+            self.meeting.share(self._make, "the making of a han.Comm")
+        except AGREED:
             self.comm.Free()
             raise
-        self.engines = self.notices.token  # tags of their own: not those of a freed state
-        self.engine = self._engine(self.channels)
-        self.calls = _native.Calls(self.engine, MPI.IN_PLACE, Request)
-        self.plans: OrderedDict[object, Prepared] = OrderedDict()
-        self.scratch: np.ndarray[Any, Any] | None = None
-        self.subcomms: dict[Any, dict[tuple[int, tuple[int, ...]], MPI.Intracomm]] = {}
-        self.persistent: weakref.WeakSet[Request] = weakref.WeakSet()
-        self.failed: str | None = None
+        self.meeting.look = self._look
 
     # ---- making -----------------------------------------------------------------------------
 
-    def _explore(self, config: Any, crowded: bool) -> None:
+    def _explore(self, crowded: bool) -> None:
         """Find out where the ranks stand, and make the shared memory."""
-        self.config = self._configure(config)
-        self.topology, oversubscribed = discover(self.comm, self.config)
+        self.topology, oversubscribed = discover(self.meeting, self.config)
         self.oversubscribed = oversubscribed or crowded
-        self.notices = Notices(self.comm)
-        self.channels = open_channels(self.comm, self.topology, self.config.memory)
+        self.notices = Notices(self.meeting)
+        self.engines_made = self.notices.token  # so tags are not those of a freed state
+        self.channels = open_channels(self.meeting, self.topology, self.config.memory)
 
-    def _configure(self, config: Any) -> Any:
-        """Load the configuration; all ranks raise when one cannot, or when they differ."""
-        from han.config import load_config, validate_names
-        from han.submodules.catalogue import catalogue
-
-        loaded, problem = None, None
-        try:
-            loaded = validate_names(load_config(config), catalogue())
-        except (ConfigError, OSError) as error:
-            problem = str(error)
-        check_agreement(self.comm, loaded.fingerprint() if loaded else "", problem)
-        return loaded
+    def _make(self) -> None:
+        """Make what needs no other rank."""
+        self.engine = self._engine(self.channels)
+        self.calls = _native.Calls(self.engine, MPI.IN_PLACE, Request)
+        self.plans = Plans(self)
 
     def _engine(self, channels: list[Channel]) -> Any:
         tags = tag_limit(self.comm) // ENGINE_TAGS - 1
-        base = (self.engines % tags + 1) * ENGINE_TAGS
-        self.engines += 1
+        base = (self.engines_made % tags + 1) * ENGINE_TAGS
+        self.engines_made += 1
         library = (
             MPI.__file__, int(MPI._sizeof(MPI.COMM_WORLD) > 4), MPI.ANY_SOURCE, self.notices.tag,
             int(MPI.IN_PLACE), MPI._handleof(MPI.BYTE),
@@ -90,6 +84,7 @@ class State:
             on_error=reporter,
         )
         reporter.engine = weakref.ref(engine)
+        self.engines.add(engine)
         return engine
 
     def _wait(self) -> tuple[int, int, int, float]:
@@ -103,49 +98,72 @@ class State:
         least = min(1, spins) if wait.policy == "auto" else spins
         return spins, least, 50_000 if wait.policy == "sleep" else 0, float(wait.timeout)
 
+    def rules(self) -> Any:
+        """Return the table that chooses."""
+        from han.tuning.heuristics import Machine
+        from han.tuning.rules import RuleTable
+
+        return RuleTable(self.config, self.topology, Machine(self.oversubscribed))
+
     # ---- running ----------------------------------------------------------------------------
 
     def run(self, parse: Parse, *arguments: object) -> None:
         """Run a blocking call whose shape is new, or whose arguments are not plain arrays."""
-        message = self.message(parse, arguments)
-        prepared = self.prepare(message)
-        if message.begin is not None:
-            message.begin()
-        self.engine.run(prepared.native, message.send, message.recv)
+        agreed = self._checked(parse, arguments)
+        with self._turn():
+            message = agreed or parse(self.comm, *arguments)
+            prepared = self.plans.find(message, blocking=True)
+            if message.begin is not None:
+                message.begin()
+        self.engine.run(prepared.native, message.send, message.recv, message.keep)
         if message.end is not None:
             message.end()
         self._remember(message, prepared)
 
     def start(self, parse: Parse, *arguments: object) -> Request:
         """Start a nonblocking call."""
-        message = self.message(parse, arguments)
-        prepared = self.prepare(message)
-        request = self._request(self.engine, prepared.native, message)
-        request.Start()
+        agreed = self._checked(parse, arguments)
+        with self._turn():
+            message = agreed or parse(self.comm, *arguments)
+            prepared = self.plans.find(message, blocking=False)
+            request = self._request(self.engine, prepared.native, message)
+            request.Start()
         self._remember(message, prepared)
         return request
 
     def init(self, parse: Parse, *arguments: object) -> Request:
         """Make a persistent request, with channels of its own: it may be live beside others."""
-        self._live()
-        message, problem = self._parse(parse, arguments)
-        self._agree(message, problem)
-        assert message is not None
-        memory = self._persistent_memory(message.signature.nbytes)
-        channels = open_channels(self.comm, self.topology, memory)
-        engine = self._engine(channels)
-        prepared = self._build(message, engine, memory, own_scratch=True)
-        request = self._request(engine, prepared.native, message)
-        request.persistent = True
+        self.live()
+        message = self._compared(parse, arguments)
+        with self._together("the making of a persistent request"):
+            memory = self._persistent_memory(message.signature.nbytes)
+            channels = open_channels(self.meeting, self.topology, memory)
+            engine = self._engine(channels)
+            prepared = self.plans.make(message, engine, memory, own_scratch=True)
+            return self._persistent(engine, channels, prepared, message)
+
+    def _persistent(
+        self, engine: Any, channels: list[Channel], prepared: Prepared, message: Message
+    ) -> Request:
+        begin = message.begin
 
         def close() -> None:
             engine.stop()
-            self._free_subcomms(engine)
+            self.plans.forget(engine)
             for channel in channels:
                 channel.close()
 
+        def begin_or_give_up() -> None:
+            assert begin is not None
+            with self._together("the start of a persistent request"):
+                begin()
+
+        request = Request(
+            engine, prepared.native, message.send, message.recv, message.keep,
+            None if begin is None else begin_or_give_up, message.end,
+        )  # fmt: skip
+        request.persistent = True
         request.closing = close
-        self.persistent.add(request)
         return request
 
     def _persistent_memory(self, nbytes: int) -> int:
@@ -159,155 +177,150 @@ class State:
             engine, plan, message.send, message.recv, message.keep, message.begin, message.end
         )
 
-    # ---- arguments --------------------------------------------------------------------------
+    def _remember(self, message: Message, prepared: Prepared) -> None:
+        """Let the next call with plain arrays of this shape go through the look-up in C."""
+        signature = message.signature
+        if message.plain is None or self.config.check or self.plans.apart:
+            return
+        kind = Coll[signature.collective.upper()]
+        op = message.op if signature.reduces else None
+        nbytes, number = message.plain
+        self.calls.add(prepared.native, kind, nbytes, number, op, signature.root)
 
-    def message(self, parse: Parse, arguments: tuple[object, ...]) -> Message:
-        """Normalise a call's arguments; a mistake is told to the other ranks, then raised."""
-        self._live()
-        message, problem = self._parse(parse, arguments)
-        if self.config.check:
-            self._agree(message, problem)
-        if problem is not None:
-            for channel in self.channels:
-                channel.mark_error(self.engine.issued)
-            self.notices.tell(self.engine.issued, problem)
-            self._request(self.engine, self._skip(), Message(Signature("barrier"))).Start()
-            raise problem
-        assert message is not None
-        return message
+    # ---- checked mode -----------------------------------------------------------------------
 
-    def _parse(
-        self, parse: Parse, arguments: tuple[object, ...]
-    ) -> tuple[Message | None, Exception | None]:
-        try:
-            return parse(self.comm, *arguments), None
-        except Exception as error:
-            return None, error
+    def _checked(self, parse: Parse, arguments: tuple[object, ...]) -> Message | None:
+        """In checked mode, return the message once all ranks are found to agree on it."""
+        self.live()
+        return self._compared(parse, arguments) if self.config.check else None
 
-    def _agree(self, message: Message | None, problem: Exception | None) -> None:
+    def _compared(self, parse: Parse, arguments: tuple[object, ...]) -> Message:
         """Compare the call across ranks; raise on all of them when they do not agree."""
         from han.checks import compare
 
-        said = message.signature if message is not None else f"{type(problem).__name__}: {problem}"
-        compare(self.comm.allgather(said), problem)
+        name = getattr(parse, "__name__", "call")
+        message, problem = None, None
+        with self._together(f"the comparison of {name}"):
+            try:
+                message = parse(self.comm, *arguments)
+            except Exception as error:
+                problem = error
+            said = message.signature if message else f"{type(problem).__name__}: {problem}"
+            everyone = self.meeting.allgather(said, self.step)
+        compare(everyone, problem)
+        assert message is not None
+        return message
 
-    def _skip(self) -> Any:
-        """Make a plan that does nothing: a call that failed takes its turn all the same."""
-        empty = Program(
-            self.rank, np.zeros(0, INSTRUCTION), (), (), 0, 0, 0,
-            (0,) * len(self.channels), (0,) * len(self.channels), False, (),
-        )  # fmt: skip
-        return native_plan(self.engine, empty, Message(Signature("barrier")), (), None)
+    # ---- when something goes wrong ------------------------------------------------------------
 
-    def _live(self) -> None:
+    def live(self) -> None:
+        """Raise RevokedError after an error that the ranks could not stay together in."""
         if self.failed is not None:
             raise RevokedError(
                 f"this communicator cannot be used any more: {self.failed}; "
                 "make a new han.Comm from a communicator of the ranks that are left"
             )
 
-    # ---- plans ------------------------------------------------------------------------------
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Prepare a call: an error is told to the other ranks, and the call counted as one."""
+        issued = self.engine.issued
+        try:
+            yield
+        except BaseException as error:
+            if self.failed is None and self.engine.issued == issued:
+                self._miss(issued, error)
+            raise
 
-    def prepare(self, message: Message) -> Prepared:
-        """Find the plan of a call's shape, or make it."""
-        key = (message.signature, None if message.numbers else _handles(message))
-        prepared = self.plans.get(key)
-        if prepared is not None:
-            self.plans.move_to_end(key)
-            return prepared
-        prepared = self._build(message, self.engine, self.config.memory, own_scratch=False)
-        self.plans[key] = prepared
-        if len(self.plans) > PLANS:
-            self.plans.popitem(last=False)
-            self.calls.clear()
-        return prepared
+    def _miss(self, call: int, error: BaseException) -> None:
+        """Let a call that raised before anything moved take its turn all the same."""
+        try:
+            for channel in self.channels:
+                channel.mark_error(call)
+            self.notices.tell(call, error)
+            nothing = empty_plan(self.engine, self.rank)
+            Request(self.engine, nothing, 0, 0).Start()
+        except BaseException:  # no memory, or interrupted again
+            self.give_up(error)
 
-    def _build(self, message: Message, engine: Any, memory: int, own_scratch: bool) -> Prepared:
-        from han.tasks.lower import lower
-        from han.tasks.plan import make_plan
+    @contextlib.contextmanager
+    def _together(self, step: str) -> Iterator[None]:
+        """Take a step with all ranks: whoever cannot end it gives the communicator up."""
+        before, self.step = self.step, step
+        try:
+            yield
+        except AGREED:
+            raise
+        except BaseException as error:
+            if self.failed is None:
+                self.give_up(error)
+            raise
+        finally:
+            self.step = before
 
-        decision = self.rules().decide(message.signature)
-        plan = make_plan(self.topology, message.signature, decision.choice, memory)
-        program = lower(plan, self.rank)
-        comms = tuple(self._subcomm(engine, *key) for key in program.comms)
-        scratch = self._scratch(program.scratch, own_scratch)
-        native = native_plan(engine, program, message, comms, scratch)
-        prepared = Prepared(native, program, plan, decision)
-        engine.on_error.know(prepared)
-        return prepared
-
-    def rules(self) -> Any:
-        """Return the table that chooses."""
-        from han.tuning.heuristics import Machine
-        from han.tuning.rules import RuleTable
-
-        return RuleTable(self.config, self.topology, Machine(self.oversubscribed))
-
-    def _scratch(self, nbytes: int, own: bool) -> np.ndarray[Any, Any] | None:
-        """Private memory: calls that run one after the other share it."""
-        if not nbytes:
-            return None
-        if own:
-            return np.empty(nbytes, np.uint8)
-        if self.scratch is None or self.scratch.nbytes < nbytes:
-            self.scratch = np.empty(nbytes, np.uint8)
-        return self.scratch
-
-    def _subcomm(self, engine: Any, tag: int, ranks: tuple[int, ...]) -> MPI.Intracomm:
-        """Return a communicator of some ranks, for submodules that use MPI's collectives.
-
-        Each engine has its own, since what two of them start comes in no certain order.
-        """
-        mine: dict[tuple[int, tuple[int, ...]], MPI.Intracomm]
-        mine = self.subcomms.setdefault(engine, {})
-        if (tag, ranks) not in mine:
-            group = self.comm.Get_group()
-            members = group.Incl(ranks)
-            comm = self.comm.Create_group(members, tag)
-            comm.Set_errhandler(MPI.ERRORS_RETURN)
-            mine[tag, ranks] = comm
-            members.Free()
-            group.Free()
-        return mine[tag, ranks]
-
-    def _free_subcomms(self, engine: Any) -> None:
-        for comm in self.subcomms.pop(engine, {}).values():
-            comm.Free()
-
-    def _remember(self, message: Message, prepared: Prepared) -> None:
-        """Let the next call with plain arrays of this shape go the quick way."""
-        signature = message.signature
-        if message.quick is None or self.config.check:
+    def gather(self, step: str, ranks: Sequence[int] | None = None) -> None:
+        """Wait until all ranks, or those given, have come to `step`; other collectives go on."""
+        if self.failed is not None:
             return
-        kind = Coll[signature.collective.upper()]
-        op = message.op if signature.reduces else None
-        nbytes, number = message.quick
-        self.calls.add(prepared.native, kind, nbytes, number, op, signature.root)
+        with self._together(step):
+            if ranks is None:
+                self.meeting.barrier(step)
+            elif self.rank in ranks:
+                self.meeting.gather(ranks, step)
+
+    def _look(self, step: str) -> None:
+        """Look around from set-up: at what other ranks report, and whether they are alive."""
+        self.listen(self.engine.issued + 1, step)
+        self.engine.look(0.0)
+
+    def listen(self, calls: int, story: str) -> None:
+        """Raise for errors that other ranks report of the first `calls` calls."""
+        heard = self.notices.receive(calls)
+        self.engine.held = self.notices.held
+        if heard:
+            error = peer_error(heard, self.rank, story)
+            raise self.give_up(error, first_cause(heard).rank)
+
+    def give_up(self, error: BaseException, cause: int | None = None) -> BaseException:
+        """Revoke the communicator here and tell the other ranks; return `error`."""
+        if self.failed is None:
+            self.failed = f"{type(error).__name__}: {error}"
+            with contextlib.suppress(MPI.Exception):
+                self.notices.revoke(error, cause)
+            for engine in list(self.engines):
+                engine.fail()
+            self.calls.clear()
+        return error
 
     # ---- the end ----------------------------------------------------------------------------
 
+    def drain(self) -> None:
+        """Wait for everything that was started."""
+        for engine in list(self.engines):
+            if self.failed is None and engine.issued > engine.epoch:
+                engine.run(empty_plan(engine, self.rank), 0, 0, None)
+
     def close(self, free: bool = True) -> None:
-        """Release everything; `free` the duplicate too (collective)."""
-        if not free:
-            self.subcomms.clear()
-        for request in list(self.persistent):
-            if request.closing is not None:
-                request.closing()
-                request.closing = None
+        """Release everything; `free` the communicators too (collective)."""
+        with contextlib.suppress(HanError, MPI.Exception):
+            self.drain()
+        self.failed = self.failed or "it has been freed"
         self.calls.clear()
-        self.plans.clear()
-        self.engine.stop()
+        for engine in list(self.engines):
+            engine.stop()
         for channel in self.channels:
             channel.close()
-        for engine in list(self.subcomms):
-            self._free_subcomms(engine)
+        self.plans.clear(free)
         if free:
             self.comm.Free()
-        self.failed = "it has been freed"
 
 
-def _handles(message: Message) -> tuple[int, int]:
-    assert message.op is not None or not message.signature.reduces
-    if message.op is None or message.datatype is None:
-        return 0, 0
-    return MPI._handleof(message.op), MPI._handleof(message.datatype)
+def _load(config: Any) -> tuple[Any, str | None]:
+    """Load the configuration, or return what is wrong with it."""
+    from han.config import load_config, validate_names
+    from han.submodules.catalogue import catalogue
+
+    try:
+        return validate_names(load_config(config), catalogue()), None
+    except (ConfigError, OSError) as error:
+        return None, str(error)

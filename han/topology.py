@@ -8,6 +8,8 @@ from functools import cached_property
 
 from han.errors import ConfigError
 
+MAX_LEVELS = 8  # each may need a channel (native/program.h: HAN_MAX_CHANNELS) and tags of its own
+
 
 def _number(ids: Sequence[object]) -> tuple[int, ...]:
     """Rename domain identities to 0, 1, ... in the order of their first ranks."""
@@ -64,6 +66,8 @@ class Topology:
         self._check()
 
     def _check(self) -> None:
+        if self.depth > MAX_LEVELS:
+            raise ConfigError(f"{self.depth} levels, at most {MAX_LEVELS}")
         for inner, outer, name in zip(self.domains, self.domains[1:], self.names[1:], strict=False):
             if len(set(zip(inner, outer, strict=True))) != len(set(inner)):
                 raise ConfigError(

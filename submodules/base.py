@@ -39,7 +39,10 @@ class Algorithm:
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked of :meth:`Submodule.supports`."""
+    """What is asked of :meth:`Submodule.supports`.
+
+    `blocking` is False for nonblocking and persistent calls, whose Start must not wait.
+    """
 
     topology: Topology
     level: int
@@ -47,6 +50,7 @@ class Question:
     choice: LevelChoice
     lockstep: bool = False
     segment: int | None = None
+    blocking: bool = True
 
     @property
     def segmented(self) -> bool:

@@ -1,4 +1,4 @@
-"""How the cells of ``sm`` are laid out in a rank's part of a channel: the same on all ranks."""
+"""How flags and cells of ``sm`` lie in a rank's part of a channel: the same on all ranks."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from han.tasks.plan import Plan
 KiB = 1024
 CHUNK = 128 * KiB
 CELLS = 4
+GATHERED, TAKEN, RELEASED, READ, COPIED, COMBINED = range(6)  # flags of a rank
 
 
 def _lines(nbytes: int) -> int:

@@ -21,6 +21,8 @@ class Mpi:
 
     def supports(self, question: Question) -> str | None:
         """Return None, or the reason why it cannot serve."""
+        if not question.blocking:
+            return "blocking collectives cannot serve a nonblocking or persistent call"
         if question.segmented:
             return "blocking collectives take the message in one segment (segment: whole)"
         return native_reason(question)

@@ -3,7 +3,8 @@
 Each rank has monotonic flags on cache lines of its own and a ring of cells. A reduction
 gathers (children fill their cells, parents combine), a broadcast releases (the root fills its
 cells, the others copy out). Tiny messages travel in the line of the flag. Nothing is waited
-for at the end: the executor's two banks let the next collective begin at once.
+for at the end: every run takes the next part of the rings (small messages: the next bank of
+slots), so that the next collective begins at once.
 
 Source: Jain et al., sections II and III (trees, read-parent's-flag, pipelining, inlining,
 data-copy optimisation).
@@ -16,13 +17,12 @@ from dataclasses import dataclass
 from han.geometry import INLINE, LINE, PAGE
 from han.program import Ref
 from han.submodules.base import Algorithm, Parameter, Question, order_kept
-from han.submodules.cells import Ring, Shares, footprint, is_small
+from han.submodules.cells import GATHERED, READ, RELEASED, TAKEN, Ring, footprint, is_small
 from han.submodules.pieces import Piece, cut
+from han.submodules.sm_allreduce import direct, split
 from han.submodules.trees import Place, place
 from han.tasks.lower import Context
 from han.tasks.plan import Plan
-
-GATHERED, TAKEN, RELEASED, READ, COPIED, COMBINED = range(6)  # flags of a rank
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class Sm:
         """Emit this rank's operations."""
         kind, algorithm = context.tasks[0].kind, context.choice.algorithm
         if kind == "allreduce":
-            (_direct if algorithm == "direct" else _split)(context)
+            (direct if algorithm == "direct" else split)(context)
         elif kind == "reduce":
             _gather(context)
         else:
@@ -237,128 +237,3 @@ def _take(context: Context, cells: Cells, piece: Piece, tree: Place) -> None:
     if tree.children:
         stream.post(cells.flag(group.me, RELEASED), value)
     stream.copy(context.result + piece.start, source, piece.nbytes)
-
-
-def _direct(context: Context) -> None:
-    """Allreduce of a small message: everyone shows its data and combines all, in rank order.
-
-    One hop rather than a gather's and a release's two; all ranks combine in the same order,
-    so that they agree to the last bit.
-    """
-    stream, group, builder = context.stream, context.group, context.builder
-    (task,) = context.tasks
-    slots = [builder.small(group.level, s) for s in group.slots]
-    nbytes = task.nbytes
-    data = [s + (8 if nbytes <= INLINE else LINE) for s in slots]
-    stream.begin(task)
-    stream.copy(data[group.me], context.source, nbytes)
-    stream.post(slots[group.me], 1)
-    dst = context.result
-    for m in range(group.size):
-        if m != group.me:
-            stream.wait(slots[m], 1, group.ranks[m])
-        if m:
-            stream.reduce(dst, dst if m > 1 else data[0], data[m], nbytes)
-    stream.end(task)
-
-
-def _split(context: Context) -> None:
-    """Allreduce of a large message: copy in, combine one's share, copy out; two cells each.
-
-    The copy of piece j + 1 goes in before piece j is combined. A rank that shows piece j + 1
-    has copied out piece j - 1, so two cells need no further flags.
-    """
-    stream, group = context.stream, context.group
-    shares = _Shares.of(context)
-    pieces = cut(context.tasks, shares.layout.chunk, context.element, stream.sequence)
-    stream.sequence += len(pieces)
-    for piece, following in zip(pieces, [*pieces[1:], None], strict=True):
-        if piece.first:
-            stream.begin(piece.task)
-        if piece is pieces[0]:
-            shares.copy_in(piece)
-        if following is not None and following.task is piece.task:
-            shares.copy_in(following)
-        elif following is not None:
-            stream.begin(following.task)
-            shares.copy_in(following)
-        shares.combine(piece)
-        for m in _others(group.me, group.size):
-            shares.copy_out(piece, m)
-        if piece.last:
-            stream.end(piece.task)
-
-
-def _others(me: int, size: int) -> list[int]:
-    """Everyone else, the next one first: not all start at the same place."""
-    return [(me + k) % size for k in range(1, size)]
-
-
-@dataclass(frozen=True)
-class _Shares:
-    """Pieces split into one share a member: cells for what goes in and for what comes out."""
-
-    context: Context
-    layout: Shares
-
-    @classmethod
-    def of(cls, context: Context) -> _Shares:
-        """Look at the cells of the context's stream."""
-        tasks = context.builder.tasks_of(context.stream)
-        return cls(context, Shares.of(context.builder.plan, context.group.level, tasks))
-
-    def bounds(self, piece: Piece, member: int) -> tuple[int, int]:
-        """The bytes of a piece that `member` combines, cut at cache lines where they fit."""
-        size = self.context.group.size
-        element = self.context.element
-        unit = element if LINE % element else LINE
-        units = -(-piece.nbytes // unit)
-        start, stop = (min(piece.nbytes, units * k // size * unit) for k in (member, member + 1))
-        return start, stop
-
-    def _cell(self, member: int, piece: Piece, out: bool) -> Ref:
-        group, builder = self.context.group, self.context.builder
-        cells = builder.cells(group.level, group.slots[member])
-        return cells + self.layout.cell(piece.index, out)
-
-    def copy_in(self, piece: Piece) -> None:
-        """Show what the others combine."""
-        group, stream = self.context.group, self.context.stream
-        cell = self._cell(group.me, piece, out=False)
-        start, stop = self.bounds(piece, group.me)
-        source = self.context.source + piece.start
-        stream.copy(cell, source, start)
-        stream.copy(cell + stop, source + stop, piece.nbytes - stop)
-        flag = self.context.builder.flag(group.level, group.slots[group.me], COPIED)
-        stream.post(flag, piece.index + 1)
-
-    def combine(self, piece: Piece) -> None:
-        """Combine this rank's share in rank order, into the result and a cell at once."""
-        context, group, stream = self.context, self.context.group, self.context.stream
-        start, stop = self.bounds(piece, group.me)
-        own = context.source + piece.start + start
-        shown = [self._cell(m, piece, out=False) + start for m in range(group.size)]
-        shown[group.me] = own
-        cell = self._cell(group.me, piece, out=True)
-        result = context.result + piece.start + start
-        nbytes = stop - start
-        for m in range(group.size):
-            if m != group.me:
-                flag = context.builder.flag(group.level, group.slots[m], COPIED)
-                stream.wait(flag, piece.index + 1, group.ranks[m])
-            a = cell if m > 1 else shown[0]
-            if m == group.size - 1:  # the result may lie over our own operand: write it last
-                stream.reduce(result, a, shown[m], nbytes, also=cell)
-            elif m:
-                stream.reduce(cell, a, shown[m], nbytes)
-        flag = context.builder.flag(group.level, group.slots[group.me], COMBINED)
-        stream.post(flag, piece.index + 1)
-
-    def copy_out(self, piece: Piece, member: int) -> None:
-        """Take another member's share."""
-        context, group, stream = self.context, self.context.group, self.context.stream
-        start, stop = self.bounds(piece, member)
-        flag = context.builder.flag(group.level, group.slots[member], COMBINED)
-        stream.wait(flag, piece.index + 1, group.ranks[member])
-        target = context.result + piece.start + start
-        stream.copy(target, self._cell(member, piece, out=True), stop - start)

@@ -241,13 +241,20 @@ class Interpreter:
         refs = [(int(b), int(o)) for b, o in zip(row["base"], row["off"], strict=True)]
         match code:
             case Code.COPY:
-                self.at(rank, *refs[0], n)[:] = self.at(rank, *refs[1], n).copy()
+                target, source = (self.at(rank, *ref, n) for ref in refs[:2])
+                assert same(target, source) or apart(target, source), "a copy onto itself"
+                target[:] = source.copy()
             case Code.REDUCE | Code.REDUCE2:
                 a, b = (self.at(rank, *ref, n * element) for ref in refs[1:3])
                 assert run.combine is not None
+                twice = code == Code.REDUCE2
+                targets = [
+                    self.at(rank, *ref, n * element) for ref in refs[: 4 if twice else 1 : 3]
+                ]
+                check_overlap(a, b, *targets)
                 result = run.combine(a, b)
-                for ref in (refs[0], refs[3])[: 1 + (code == Code.REDUCE2)]:
-                    self.at(rank, *ref, n * element)[:] = result
+                for target in targets:
+                    target[:] = result
             case Code.POST:
                 value = (self.turn[rank] << SHIFT) + n
                 flag = self.at(rank, *refs[0], 8).view(np.uint64)
@@ -338,6 +345,24 @@ class Interpreter:
                     target[:] = total
         for r in members:
             self.done[r].add(here[r][3])
+
+
+def same(x: Bytes, y: Bytes) -> bool:
+    """Whether two operands of one size are the same memory."""
+    return x.ctypes.data == y.ctypes.data
+
+
+def apart(x: Bytes, y: Bytes) -> bool:
+    """Whether two operands share no byte."""
+    return not np.may_share_memory(x, y)
+
+
+def check_overlap(a: Bytes, b: Bytes, dst: Bytes, dst2: Bytes | None = None) -> None:
+    """Refuse what the kernels' contract refuses (native/kernels.h)."""
+    for operand in (a, b):
+        assert same(dst, operand) or apart(dst, operand), "dst overlaps an operand in part"
+    if dst2 is not None:
+        assert all(apart(dst2, other) for other in (dst, a, b)), "dst2 overlaps something"
 
 
 def rubbish(nbytes: int) -> Bytes:

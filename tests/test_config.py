@@ -265,6 +265,11 @@ def test_scopes_with_groups_are_read():
     assert row.scope == RegexScope(regex=r"(row\d+)-")
 
 
+def levels_of(depth):
+    inner = [{"name": f"a{k}", "scope": {"size": 2 << k}} for k in range(depth - 1)]
+    return [*inner, {"name": "network", "scope": "all"}]
+
+
 LEVELS = [
     ([], "levels = []: needs at least one level"),
     ([{"scope": "all"}], "levels[0].name: is missing"),
@@ -313,7 +318,13 @@ LEVELS = [
         ],
         "levels[1].symbol = 'i': is taken by another level",
     ),
+    (levels_of(9), "9 levels, at most 8"),
+    (levels_of(11), "11 levels, at most 8"),
 ]
+
+
+def test_eight_levels_are_welcome():
+    assert len(load({"levels": levels_of(8)}).levels) == 8
 
 
 @pytest.mark.parametrize(("levels", "expected"), LEVELS)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter, defaultdict
+from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -13,19 +15,28 @@ from interpreter import Deadlock, Interpreter, Run
 from machines import topology_of
 from strategies import OPERATIONS, choices, signatures, topologies
 
+from han.config import load_config
 from han.errors import ConfigError
 from han.program import Area, Base, Code
 from han.submodules.pieces import cut
 from han.submodules.trees import SHAPES, place
 from han.tasks.builders import build
 from han.tasks.lower import lower
-from han.tasks.plan import active_levels, make_plan
+from han.tasks.plan import active_levels, geometries, make_plan
 from han.tasks.signature import Signature
+from han.tasks.stream import KINDS, Stream
 from han.tasks.tree import segments
 from han.topology import Group, Topology, virtual
 from han.tuning.choice import Choice, level_choice
+from han.tuning.heuristics import Machine
+from han.tuning.rules import RuleTable
 
 MEMORY = 1 << 20
+MAX_STREAMS = 32  # native/engine.h: HAN_MAX_STREAMS
+MPI_RULE = {
+    "levels": [{"name": "network", "scope": "all"}],
+    "rules": [{"use": {"levels": {"network": {"submodule": "mpi"}}}}],
+}
 quick = settings(
     deadline=None,
     max_examples=100,
@@ -318,6 +329,83 @@ def test_the_interpreter_finds_a_deadlock():
     code = run.programs[0].code
     code["off"][code["code"] == Code.POST, 0] += 8  # the root says it where nobody looks
     with pytest.raises(Deadlock, match=r"rank 1 .*WAIT"):
+        Interpreter([run]).run()
+
+
+WIDE = 10016  # bytes of an element that no cell holds
+
+
+@pytest.mark.parametrize("size", [1, 3, 4])
+@pytest.mark.parametrize("op", OPERATIONS)
+@pytest.mark.parametrize(
+    "nodes", [[[0, 0, 0, 0]], [[0, 0, 1, 1], [0] * 4], [[0, 1, 0, 1], [0] * 4]]
+)
+@pytest.mark.parametrize("shared_to", [0, -1])
+def test_elements_larger_than_a_cell_are_reduced_in_messages(size, op, nodes, shared_to):
+    topology = topology_of([level[:size] for level in nodes], shared_to)
+    table = RuleTable(None, topology, Machine())
+    for count, collective in product((1, 40), ("reduce", "allreduce")):
+        for root in range(size if collective == "reduce" else 1):
+            commutes = op == "sum"
+            signature = Signature(collective, count, WIDE, op, "", commutes, False, root)
+            choice = table.decide(signature).choice
+            assert {part.submodule for part in choice.levels} <= {"adapt", "exchange"}
+            for in_place in (False, True):
+                check([make_run(make_plan(topology, signature, choice, MEMORY), in_place)], root)
+
+
+def test_blocking_collectives_serve_blocking_calls_only():
+    topology, signature = topology_of([[0, 0]], 0), Signature("bcast", 5000)
+    table = RuleTable(None, topology, Machine())
+    choice = Choice((level_choice("mpi", "default"),))
+    assert table.objection(signature, choice) is None
+    reason = "blocking collectives cannot serve a nonblocking or persistent call"
+    assert table.objection(signature, choice, blocking=False) == f"network: mpi: {reason}"
+    with_mpi = replace(table, config=load_config(MPI_RULE, {}))
+    assert with_mpi.decide(signature).choice.levels[0].submodule == "mpi"
+    decision = with_mpi.decide(signature, blocking=False)
+    assert decision.choice.levels[0].submodule == "sm"
+    assert [why for _, why in decision.passed] == [f"network: mpi: {reason}"]
+
+
+@pytest.mark.parametrize("depth", [8, 9])
+def test_a_topology_has_at_most_eight_levels(depth):
+    domains = [[0, 0]] * depth
+    names = tuple(f"level{k}" for k in range(depth))
+    if depth == 9:
+        with pytest.raises(ConfigError, match="9 levels, at most 8"):
+            Topology(names, tuple("abcdefghi"), tuple(map(tuple, domains)), (0, 0))
+        return
+    topology = Topology(names, tuple("abcdefgh"), tuple(map(tuple, domains)), (0, 0))
+    tags = {Stream(0, kind, k, "", None).tag for kind in KINDS for k in range(depth)}
+    assert len(tags) == depth * len(KINDS)
+    assert max(tags) < MAX_STREAMS
+    assert len(geometries(topology, MEMORY)) == depth
+
+
+@pytest.mark.parametrize("size", [2, 3, 5])
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("op", OPERATIONS)
+def test_split_keeps_to_what_the_kernels_ask(size, in_place, op):
+    element, _ = OPERATIONS[op]
+    signature = Signature("allreduce", 9000 // element, element, op, "", op == "sum", True)
+    choice = Choice((level_choice("sm", "split", chunk=4096),))
+    plan = make_plan(topology_of([[0] * size], 0), signature, choice, MEMORY)
+    assert any(Code.REDUCE2 in lower(plan, r).code["code"] for r in range(size))
+    check([make_run(plan, in_place)], size)
+
+
+@pytest.mark.parametrize(("target", "shift"), [(3, 0), (3, 8), (0, 8)])
+def test_the_interpreter_refuses_operands_that_overlap(target, shift):
+    choice = Choice((level_choice("sm", "split"),))
+    signature = Signature("allreduce", 1000, 8, "sum", "uint64")
+    plan = make_plan(topology_of([[0, 0]], 0), signature, choice, MEMORY)
+    run, _ = make_run(plan, False)
+    code = run.programs[0].code
+    for row in np.flatnonzero(code["code"] == Code.REDUCE2):
+        code["base"][row, target] = code["base"][row, 1]
+        code["off"][row, target] = code["off"][row, 1] + shift
+    with pytest.raises(AssertionError, match="overlaps"):
         Interpreter([run]).run()
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from han.geometry import PAGE
 from han.tasks.plan import active_levels
 from han.tasks.signature import Signature
 from han.topology import Topology
@@ -39,11 +40,16 @@ def choose(signature: Signature, topology: Topology, machine: Machine) -> Choice
     segment = _segment(signature, effective.nodes) if len(active) > 1 else None
     levels = []
     for level in range(topology.depth):
-        if topology.shared[level]:
+        if topology.shared[level] and _fits_cells(signature):
             levels.append(_shared(signature, effective, level, level == outermost, segment))
         else:
             levels.append(_network(signature, effective, level, level == outermost))
     return Choice(tuple(levels), segment, rule="built-in")
+
+
+def _fits_cells(signature: Signature) -> bool:
+    """Whether cells hold whole elements: larger ones travel in messages, also within a node."""
+    return signature.element <= PAGE
 
 
 def _shared(

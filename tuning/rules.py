@@ -42,11 +42,11 @@ class RuleTable:
     topology: Topology
     machine: Machine
 
-    def decide(self, signature: Signature) -> Decision:
+    def decide(self, signature: Signature, *, blocking: bool = True) -> Decision:
         """Choose for a call. The same on all ranks, as everything that it looks at is."""
         passed: list[tuple[str, str]] = []
         for choice in self._candidates(signature):
-            reason = self.objection(signature, choice)
+            reason = self.objection(signature, choice, blocking=blocking)
             if reason is None:
                 return Decision(choice, tuple(passed))
             passed.append((choice.rule, reason))
@@ -84,7 +84,9 @@ class RuleTable:
             rule=f"rules[{index}] of {self.config.place('rules', index)}",
         )
 
-    def objection(self, signature: Signature, choice: Choice) -> str | None:
+    def objection(
+        self, signature: Signature, choice: Choice, *, blocking: bool = True
+    ) -> str | None:
         """Return the reason why `choice` cannot serve, or None."""
         topology = self.topology
         if signature.reduces and not signature.commutative:
@@ -98,6 +100,7 @@ class RuleTable:
                 choice.levels[level],
                 choice.schedule == "lockstep",
                 choice.segment,
+                blocking,
             )
             reason = _unfit(question, outermost=level == active[-1])
             if reason is not None:

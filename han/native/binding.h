@@ -13,7 +13,6 @@ typedef struct {
     han_mpi mpi;
     PyObject *on_error; /* called with (status, detail); raises, or returns to go on waiting */
     PyObject *weakrefs;
-    PyObject *pending;  /* requests in the queue, kept alive */
     Py_buffer views[HAN_MAX_CHANNELS];
 } EngineObject;
 
@@ -30,10 +29,17 @@ extern PyTypeObject EngineType, PlanType, RequestType, CallsType;
 
 /* Let Python tell the error: 0 to go on waiting, -1 with an exception set. */
 int han_py_report(EngineObject *, enum han_status);
-/* Wait for a queued run without the GIL; raises as engine.on_error says. 0 or -1. */
+/* Put a run into the queue. 0 or -1. */
+int han_py_enqueue(EngineObject *, han_run *);
+/* Run a brief plan for a moment without letting Python's lock go. */
+enum han_status han_py_try(EngineObject *, const han_run *);
+/* Wait for a queued run without the lock; raises as engine.on_error says. 0 or -1. */
 int han_py_wait(EngineObject *, han_run *);
-/* A whole blocking call. 0 or -1. */
-int han_py_run(EngineObject *, PlanObject *, const void *send, void *recv);
+/* A whole blocking call. `kept` own its buffers. 0 or -1. */
+int han_py_run(EngineObject *, PlanObject *, const void *send, void *recv, PyObject *const *kept,
+               Py_ssize_t n);
+/* Never let these go. */
+void han_py_keep(PyObject *const *kept, Py_ssize_t n);
 /* Start a request: None, or NULL with an exception. */
 PyObject *han_py_start(PyObject *request);
 PyObject *han_py_plan(EngineObject *, PyObject *args, PyObject *kwargs);

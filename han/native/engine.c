@@ -1,44 +1,14 @@
-/* The queue of an engine and how it waits. */
+/* The queue of an engine, and the list of engines that whoever waits gives a step. */
 #define _GNU_SOURCE
 #include "engine.h"
 
-#include <ctype.h>
-#include <errno.h>
 #include <sched.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
-enum {
-    POKE_SPINNING = 512, /* fruitless rounds between two looks at the MPI library */
-    POKE_YIELDING = 8,
-    CLOCK_ROUNDS = 64, /* yields between two looks at the clock */
-};
-
-static const uint64_t SLOW_NS = 5000000;    /* signals, timeout */
-static const uint64_t DEAD_NS = 100000000;  /* dead peers */
-static const uint64_t SLEEPY_NS = 500000000; /* a wait this long no longer needs quick reactions */
-static const uint64_t ALONE_NS = 2000; /* a yield to nobody returns sooner */
-static const uint32_t SLEEPY_SLEEP_NS = 100000;
-
-uint64_t han_now_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-static inline void cpu_relax(void) {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("isb" ::: "memory");
-#endif
-}
+enum { SETTLE_NS = 50000000 }; /* how long an engine that stops waits for its messages */
 
 /* Engines with runs under way, of any thread: whoever waits gives each of them a step, since a
- * peer may wait for one of theirs. Held briefly, never while waiting. */
+ * peer may wait for one of theirs. The lock is held for a few instructions, never over a step:
+ * an engine that is being stepped is pinned, and stays in the list. */
 static struct {
     atomic_flag lock;
     _Atomic int count;
@@ -49,52 +19,69 @@ static bool try_lock(atomic_flag *lock) {
     return !atomic_flag_test_and_set_explicit(lock, memory_order_acquire);
 }
 
-static void unlock(atomic_flag *lock) { atomic_flag_clear_explicit(lock, memory_order_release); }
-
-static void lock_active(void) {
-    while (!try_lock(&active.lock)) sched_yield();
+static void lock(atomic_flag *l) {
+    while (!try_lock(l)) sched_yield();
 }
+
+static void unlock(atomic_flag *l) { atomic_flag_clear_explicit(l, memory_order_release); }
 
 void han_activate(han_engine *e) {
     if (e->active) return;
-    lock_active();
-    if (e->active) { /* another thread was quicker */
-        unlock(&active.lock);
-        return;
+    lock(&active.lock);
+    if (!e->active) { /* or another thread was quicker */
+        e->next_active = active.first;
+        active.first = e;
+        e->active = true;
+        atomic_fetch_add(&active.count, 1);
     }
-    e->next_active = active.first;
-    active.first = e;
-    e->active = true;
-    atomic_fetch_add(&active.count, 1);
     unlock(&active.lock);
 }
 
 static void deactivate(han_engine *e) {
     if (!e->active) return;
-    lock_active();
-    han_engine **link = &active.first;
-    while (*link != e) link = &(*link)->next_active;
-    *link = e->next_active;
-    e->active = false;
-    atomic_fetch_sub(&active.count, 1);
+    lock(&active.lock);
+    while (e->pins) {
+        unlock(&active.lock);
+        sched_yield();
+        lock(&active.lock);
+    }
+    if (e->active) {
+        han_engine **link = &active.first;
+        while (*link != e) link = &(*link)->next_active;
+        *link = e->next_active;
+        e->active = false;
+        atomic_fetch_sub(&active.count, 1);
+    }
     unlock(&active.lock);
 }
 
-void han_enqueue(han_engine *e, han_run *run) {
+static void append(han_engine *e, han_run *run) {
     run->next = NULL;
+    run->left = false;
     atomic_store_explicit(&run->queued, true, memory_order_relaxed);
     atomic_store_explicit(&run->status, HAN_BLOCKED, memory_order_relaxed);
-    while (!try_lock(&e->busy)) sched_yield();
     if (e->tail)
         e->tail->next = run;
     else
         e->head = run;
     e->tail = run;
     e->issued++;
+}
+
+bool han_try_enqueue(han_engine *e, han_run *run) {
+    if (!try_lock(&e->busy)) return false;
+    append(e, run);
+    unlock(&e->busy);
+    return true;
+}
+
+void han_enqueue(han_engine *e, han_run *run) {
+    lock(&e->busy);
+    append(e, run);
     unlock(&e->busy);
 }
 
-static enum han_status fail(han_engine *e, enum han_status status) {
+enum han_status han_fail(han_engine *e, enum han_status status) {
     e->failed = status;
     return status;
 }
@@ -103,194 +90,97 @@ static enum han_status step_locked(han_engine *e) {
     if (e->failed) return HAN_E_FAILED;
     if (!e->head) return HAN_BLOCKED;
     enum han_status status = han_step(e);
-    return status > HAN_BLOCKED && status != HAN_E_NOTICE ? fail(e, status) : status;
+    return status > HAN_BLOCKED && status != HAN_E_NOTICE ? han_fail(e, status) : status;
 }
 
-static enum han_status step(han_engine *e) {
+enum han_status han_engine_step(han_engine *e) {
     if (!try_lock(&e->busy)) return HAN_BLOCKED;
     enum han_status status = step_locked(e);
     unlock(&e->busy);
     return status;
 }
 
+enum han_status han_try(han_engine *e, const han_run *run, int rounds) {
+    while (rounds-- > 0 && run->status != HAN_OK) {
+        if (!try_lock(&e->busy)) return HAN_BLOCKED;
+        enum han_status status = HAN_BLOCKED;
+        bool turn = e->head == run;
+        if (turn) status = step_locked(e);
+        unlock(&e->busy);
+        if (!turn) break;
+        if (status > HAN_BLOCKED) return status;
+        if (status == HAN_BLOCKED) han_cpu_relax();
+    }
+    return run->status;
+}
+
 void han_progress_others(const han_engine *self) {
     if (atomic_load_explicit(&active.count, memory_order_relaxed) <= (self && self->active))
         return;
     if (!try_lock(&active.lock)) return;
-    for (han_engine *e = active.first; e; e = e->next_active)
-        if (e != self) (void)step(e);
+    for (han_engine *e = active.first; e; e = e->next_active) {
+        if (e == self) continue;
+        e->pins++;
+        unlock(&active.lock);
+        (void)han_engine_step(e);
+        lock(&active.lock);
+        e->pins--;
+    }
     unlock(&active.lock);
 }
 
-/* Is that process gone? A zombie is: whoever started it may not have reaped it yet. */
-static bool process_gone(int64_t pid, uint64_t start) {
-    if (kill((pid_t)pid, 0) && errno == ESRCH) return true;
-    char path[64], text[512];
-    snprintf(path, sizeof path, "/proc/%lld/stat", (long long)pid);
-    FILE *f = fopen(path, "r");
-    if (!f) return false;
-    size_t n = fread(text, 1, sizeof text - 1, f);
-    fclose(f);
-    text[n] = 0;
-    const char *p = strrchr(text, ')'); /* the name before it may hold anything */
-    if (!p || p[1] != ' ') return false;
-    char state = p[2];
-    p += 2;
-    for (int field = 3; field < 22 && p; field++) {
-        p = strchr(p, ' ');
-        if (p) p++;
-    }
-    bool other = p && isdigit((unsigned char)*p) && strtoull(p, NULL, 10) != start;
-    return state == 'Z' || state == 'X' || other;
+han_event *han_engine_trace(han_engine *e, han_event *events, size_t n) {
+    lock(&e->busy);
+    han_event *old = e->events;
+    e->events = events;
+    e->max_events = events ? n : 0;
+    e->n_events = 0;
+    unlock(&e->busy);
+    return old;
 }
 
-/* The rank of a peer that died before finishing the current run, or -1. */
-static int dead_peer(const han_engine *e) {
-    for (uint32_t c = 0; c < e->n_channels; c++) {
-        const han_channel *ch = &e->channels[c];
-        const han_control *all = (const han_control *)(void *)(ch->memory + ch->control);
-        for (uint32_t r = 0; r < ch->size; r++) {
-            const han_control *p = &all[r];
-            if (r == ch->me || p->pid_namespace != all[ch->me].pid_namespace) continue;
-            if (atomic_load_explicit(&p->done, memory_order_relaxed) > e->epoch) continue;
-            if (process_gone(p->pid, p->pid_start)) return (int)p->rank;
-        }
-    }
-    return -1;
-}
+/* ---- stopping ----------------------------------------------------------------------------- */
 
-typedef struct {
-    uint32_t rounds, yields;
-    uint64_t since, slow, dead; /* when nothing moved first, and next looks */
-    bool sleepy;
-} idler;
-
-/* Waiting drives MPI: an application's pending messages must move while we wait for a flag. */
-static enum han_status poke(han_engine *e) {
-    int flag = 0;
-    if (e->mpi) {
-        int rc = han_iprobe(e->mpi, e->mpi->any_source, e->mpi->notice_tag, e->comm, &flag);
-        if (rc) {
-            e->mpi_error = rc;
-            return HAN_E_MPI;
-        }
-    }
-    han_progress_others(e);
-    return flag || (e->held && e->issued >= e->held) ? HAN_E_NOTICE : HAN_BLOCKED;
-}
-
-static enum han_status look_around(han_engine *e, idler *w) {
-    uint64_t now = han_now_ns();
-    if (!w->since) {
-        w->since = now;
-        w->slow = now + SLOW_NS;
-        w->dead = now + DEAD_NS;
-        return HAN_BLOCKED;
-    }
-    if (now < w->slow) return HAN_BLOCKED;
-    w->slow = now + SLOW_NS;
-    w->sleepy = now - w->since > SLEEPY_NS;
-    if (e->interrupted && e->interrupted(e)) return HAN_E_INTERRUPT;
-    if (e->wait.timeout > 0 && (double)(now - w->since) > e->wait.timeout * 1e9)
-        return HAN_E_TIMEOUT;
-    if (now < w->dead) return HAN_BLOCKED;
-    w->dead = now + DEAD_NS;
-    e->dead_rank = dead_peer(e);
-    return e->dead_rank >= 0 ? HAN_E_DEAD : HAN_BLOCKED;
-}
-
-/* Yield, and learn from how long that takes: when somebody else ran meanwhile, spinning only
- * keeps him from what we wait for. A local matter: it changes no message and no order. */
-static void yield(han_engine *e) {
-    if (e->wait.least_spins >= e->wait.spins) {
-        sched_yield();
-        return;
-    }
-    uint64_t before = han_now_ns();
-    sched_yield();
-    if (han_now_ns() - before > ALONE_NS)
-        e->spins = e->spins / 2 > e->wait.least_spins ? e->spins / 2 : e->wait.least_spins;
-    else if (e->spins < e->wait.spins)
-        e->spins++;
-}
-
-static enum han_status spin(han_engine *e, idler *w) {
-    cpu_relax();
-    if (w->rounds % POKE_SPINNING) return HAN_BLOCKED;
-    enum han_status status = poke(e);
-    bool look = status == HAN_BLOCKED && w->rounds % (POKE_SPINNING * CLOCK_ROUNDS) == 0;
-    return look ? look_around(e, w) : status;
-}
-
-static enum han_status idle(han_engine *e, idler *w) {
-    if (++w->rounds < e->spins) return spin(e, w);
-    uint32_t nap = e->wait.sleep_ns ? e->wait.sleep_ns : w->sleepy ? SLEEPY_SLEEP_NS : 0;
-    if (nap && w->yields > CLOCK_ROUNDS) {
-        struct timespec t = {0, (long)nap};
-        nanosleep(&t, NULL);
-    } else {
-        yield(e);
-    }
-    w->yields++;
-    enum han_status status = HAN_BLOCKED;
-    if (nap || w->yields % POKE_YIELDING == 0) status = poke(e);
-    if (status == HAN_BLOCKED && (nap || w->yields % CLOCK_ROUNDS == 0)) status = look_around(e, w);
-    return status;
-}
-
-enum han_status han_progress(han_engine *e, han_run *run, bool block) {
-    idler w = {0};
-    while (run->status != HAN_OK) {
-        enum han_status status = step(e);
-        if (status == HAN_MOVED) {
-            w = (idler){0};
-            continue;
-        }
-        if (status == HAN_BLOCKED && !block) {
-            status = poke(e);
-            if (status == HAN_BLOCKED) break;
-        } else if (status == HAN_BLOCKED) {
-            status = idle(e, &w);
-        }
-        if (status > HAN_BLOCKED) {
-            /* Whether a notice concerns this engine is not for us to say. */
-            if (status != HAN_E_FAILED && status != HAN_E_NOTICE) fail(e, status);
-            return status;
-        }
-    }
-    if (run->status != HAN_OK) han_activate(e);
-    return run->status;
-}
-
-enum han_status han_try(han_engine *e, han_run *run, int rounds) {
-    while (rounds-- > 0 && run->status != HAN_OK) {
-        enum han_status status = step(e);
-        if (status > HAN_BLOCKED) return status;
-        if (status == HAN_BLOCKED) cpu_relax();
-    }
-    return run->status;
-}
-
-static void cancel_receives(han_engine *e, const han_plan *p) {
+/* Test every message and collective under way, and recall receives; whether all are over. */
+static bool over(han_engine *e, const han_plan *p, bool recall) {
+    bool all = true;
     for (uint32_t s = 0; s < p->n_streams; s++)
         for (uint32_t k = p->streams[s].start; k < e->pc[s]; k++) {
             const han_instr *i = &p->code[k];
+            bool coll = i->code == HAN_COLL && !(HAN_COLL_KIND(i) & HAN_C_BLOCKING);
             int flag = 1;
-            if (i->code != HAN_IRECV) continue;
-            /* Only what may still write into the user's memory; a sent message cannot be recalled. */
-            if (!han_test(e->mpi, &p->requests[i->slot], &flag) && !flag)
+            if (i->code != HAN_IRECV && i->code != HAN_ISEND && !coll) continue;
+            if (han_test(e->mpi, &p->requests[i->slot], &flag)) flag = 1; /* over, with an error */
+            if (!flag && recall && i->code == HAN_IRECV)
                 (void)han_cancel(e->mpi, &p->requests[i->slot]);
+            all = all && flag;
         }
+    return all;
+}
+
+/* Give what was sent a moment to go; a collective, or a message half received, has no recall. */
+static bool settle(han_engine *e, const han_plan *p) {
+    if (!e->mpi) return true;
+    if (han_mpi_finalized(e->mpi)) return false;
+    uint64_t until = han_now_ns() + SETTLE_NS;
+    for (bool recall = true; !over(e, p, recall); recall = false) {
+        if (han_now_ns() > until) return false;
+        sched_yield();
+    }
+    return true;
 }
 
 void han_engine_stop(han_engine *e) {
     deactivate(e);
-    if (e->started && e->head) cancel_receives(e, e->head->plan);
+    lock(&e->busy);
+    if (e->started && e->head && !settle(e, e->head->plan)) e->left = e->head->left = true;
     e->started = false;
-    for (han_run *run = e->head; run; run = run->next) {
-        run->queued = false;
-        run->status = HAN_E_FAILED;
+    if (!e->failed) e->failed = HAN_E_FAILED;
+    for (han_run *run = e->head, *next; run; run = next) {
+        next = run->next;
+        atomic_store_explicit(&run->status, HAN_E_FAILED, memory_order_relaxed);
+        atomic_store_explicit(&run->queued, false, memory_order_release); /* its owner may go now */
     }
     e->head = e->tail = NULL;
-    if (!e->failed) e->failed = HAN_E_FAILED;
+    unlock(&e->busy);
 }

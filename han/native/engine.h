@@ -72,7 +72,7 @@ typedef struct han_plan {
     uint64_t footprint[HAN_MAX_CHANNELS]; /* bytes of each rank's ring, alike on all ranks */
     uint8_t writes[HAN_MAX_CHANNELS];     /* what this rank writes: HAN_W_SMALL, HAN_W_CELLS */
     bool sync;                       /* finishing means that every rank has entered */
-    bool quick;                      /* no MPI and no callback: may run under the GIL for a moment */
+    bool brief; /* a few microseconds' work, no MPI, no callback: may run under Python's lock */
     uint64_t signature;
     han_reduce_fn reduce; /* NULL: MPI_Reduce_local with op and dtype */
     han_reduce2_fn reduce2;
@@ -100,6 +100,7 @@ typedef struct han_run {
     han_plan *plan;
     const void *send;
     void *recv;
+    bool left; /* failed, and the MPI library may still touch the memory of plan, send and recv */
     _Atomic bool queued;
     _Atomic int status; /* HAN_OK once finished, whichever thread did it */
 } han_run;
@@ -128,8 +129,10 @@ typedef struct han_engine {
     _Atomic int failed; /* an enum han_status */
     int mpi_error, dead_rank;
     atomic_flag busy; /* a thread is stepping this engine */
+    bool left;        /* stopped with messages under way: the channels must stay mapped */
     struct han_engine *next_active;
     bool active;
+    uint32_t pins; /* threads that step it from the list of active engines */
     /* tracing: off while events is NULL */
     han_event *events;
     size_t n_events, max_events;
@@ -137,20 +140,37 @@ typedef struct han_engine {
     uint64_t traced_begin[HAN_MAX_STREAMS];
 } han_engine;
 
+static inline void han_cpu_relax(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb" ::: "memory");
+#endif
+}
+
 /* Put a run at the end of the queue; it starts when those before it have finished. */
 void han_enqueue(han_engine *, han_run *);
+/* The same, unless another thread is stepping the engine: then false, without waiting. */
+bool han_try_enqueue(han_engine *, han_run *);
 /* Step the queue until `run` has finished, or an error, or (block false) nothing moves. */
 enum han_status han_progress(han_engine *, han_run *, bool block);
-/* Run quickly for at most `rounds` rounds, without waiting, yielding or MPI. */
-enum han_status han_try(han_engine *, han_run *, int rounds);
+/* Step `run`, if it is its turn, for at most `rounds` rounds, without waiting or yielding. */
+enum han_status han_try(han_engine *, const han_run *, int rounds);
 /* Step once every other engine that has runs under way (their owners may be waiting). */
 void han_progress_others(const han_engine *);
+/* For who waits elsewhere, `waited` seconds so far: the time limit, and peers that died. */
+enum han_status han_look(han_engine *, double waited);
+/* Record task events into these from now on (NULL: none); returns the earlier ones' memory. */
+han_event *han_engine_trace(han_engine *, han_event *events, size_t n);
 /* Let whoever waits give this engine a step now and then, until it is stopped. */
 void han_activate(han_engine *);
-/* Forget an engine: cancels what is under way. */
+/* Fail the engine and all its runs. Receives are recalled; `left` tells what could not be. */
 void han_engine_stop(han_engine *);
 
+enum han_status han_engine_step(han_engine *); /* one round, unless another thread is at it */
+enum han_status han_fail(han_engine *, enum han_status);
 enum han_status han_step(han_engine *); /* executor.c: one round over the streams of the head */
+bool han_inside_op(void);               /* executor.c: called from a user's reduction operation */
 uint64_t han_now_ns(void);
 
 #endif

@@ -20,19 +20,32 @@ static inline void copy(uint8_t *dst, const uint8_t *src, size_t n) {
     if (dst != src && n) han_copy(dst, src, n);
 }
 
+/* The operation may be the user's, and call back into Python: it must not wait for an engine. */
+static _Thread_local bool inside_op;
+
+bool han_inside_op(void) { return inside_op; }
+
+static int reduce_local(const han_engine *e, const han_plan *p, const uint8_t *in, uint8_t *inout,
+                        size_t n) {
+    inside_op = true;
+    int rc = han_reduce_local(e->mpi, in, inout, (int)n, p->dtype, p->op);
+    inside_op = false;
+    return rc;
+}
+
 /* dst = a op b through MPI_Reduce_local, which computes inout = in op inout. */
 static int reduce_by_mpi(const han_engine *e, han_plan *p, uint8_t *dst, const uint8_t *a,
                          const uint8_t *b, size_t n) {
     size_t bytes = n * p->element;
     if (dst == a && dst != b) {
-        if (p->commutative) return han_reduce_local(e->mpi, b, dst, (int)n, p->dtype, p->op);
+        if (p->commutative) return reduce_local(e, p, b, dst, n);
         memcpy(p->operand, b, bytes);
-        int rc = han_reduce_local(e->mpi, a, p->operand, (int)n, p->dtype, p->op);
+        int rc = reduce_local(e, p, a, p->operand, n);
         memcpy(dst, p->operand, bytes);
         return rc;
     }
     copy(dst, b, bytes);
-    return han_reduce_local(e->mpi, a, dst, (int)n, p->dtype, p->op);
+    return reduce_local(e, p, a, dst, n);
 }
 
 static int reduce(const han_engine *e, han_plan *p, const han_instr *i) {

@@ -7,7 +7,7 @@
 
 static const char *const NAMES[HAN_F_COUNT] = {
     "MPI_Isend",      "MPI_Irecv",    "MPI_Test",  "MPI_Iprobe",     "MPI_Cancel",
-    "MPI_Wait",       "MPI_Ibcast",   "MPI_Ireduce", "MPI_Iallreduce", "MPI_Ibarrier",
+    "MPI_Finalized",  "MPI_Ibcast",   "MPI_Ireduce", "MPI_Iallreduce", "MPI_Ibarrier",
     "MPI_Bcast",      "MPI_Reduce",   "MPI_Allreduce", "MPI_Barrier",  "MPI_Reduce_local",
 };
 
@@ -47,9 +47,7 @@ typedef struct {
         return ((int (*)(H *, int *, void *))m->fn[HAN_F_TEST])((H *)req, flag, &status);       \
     }                                                                                           \
     static int cancel_##S(const han_mpi *m, uint64_t *req) {                                    \
-        any_status status;                                                                      \
-        int rc = ((int (*)(H *))m->fn[HAN_F_CANCEL])((H *)req);                                 \
-        return rc ? rc : ((int (*)(H *, void *))m->fn[HAN_F_WAIT])((H *)req, &status);          \
+        return ((int (*)(H *))m->fn[HAN_F_CANCEL])((H *)req);                                   \
     }                                                                                           \
     static int iprobe_##S(const han_mpi *m, int source, int tag, han_handle comm, int *flag) {  \
         any_status status;                                                                      \
@@ -106,6 +104,10 @@ int han_irecv(const han_mpi *m, void *b, int n, int peer, int tag, han_handle co
 }
 int han_test(const han_mpi *m, uint64_t *req, int *flag) { return CALL(test, m, req, flag); }
 int han_cancel(const han_mpi *m, uint64_t *req) { return CALL(cancel, m, req); }
+bool han_mpi_finalized(const han_mpi *m) {
+    int flag = 0;
+    return ((int (*)(int *))m->fn[HAN_F_FINALIZED])(&flag) || flag;
+}
 int han_iprobe(const han_mpi *m, int source, int tag, han_handle comm, int *flag) {
     return CALL(iprobe, m, source, tag, comm, flag);
 }

@@ -2,6 +2,7 @@
 #ifndef HAN_MPI_TABLE_H
 #define HAN_MPI_TABLE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -14,7 +15,7 @@ enum han_mpi_fn {
     HAN_F_TEST,
     HAN_F_IPROBE,
     HAN_F_CANCEL,
-    HAN_F_WAIT,
+    HAN_F_FINALIZED,
     HAN_F_IBCAST,
     HAN_F_IREDUCE,
     HAN_F_IALLREDUCE,
@@ -53,7 +54,8 @@ int han_isend(const han_mpi *, const void *, int n, int peer, int tag, han_handl
               uint64_t *req);
 int han_irecv(const han_mpi *, void *, int n, int peer, int tag, han_handle comm, uint64_t *req);
 int han_test(const han_mpi *, uint64_t *req, int *flag);
-int han_cancel(const han_mpi *, uint64_t *req);
+int han_cancel(const han_mpi *, uint64_t *req); /* to be tested until it is over */
+bool han_mpi_finalized(const han_mpi *);
 int han_iprobe(const han_mpi *, int source, int tag, han_handle comm, int *flag);
 int han_collective(const han_mpi *, unsigned kind, const han_coll_args *, uint64_t *req);
 int han_reduce_local(const han_mpi *, const void *in, void *inout, int n, han_handle dtype,

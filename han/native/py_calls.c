@@ -71,8 +71,7 @@ typedef PyObject *(*mode)(CallsObject *, PlanObject *, const void *send, void *r
 
 static PyObject *blocking(CallsObject *self, PlanObject *plan, const void *send, void *recv,
                           PyObject *const *keep, Py_ssize_t n) {
-    (void)keep, (void)n;
-    if (han_py_run(self->engine, plan, send, recv)) return NULL;
+    if (han_py_run(self->engine, plan, send, recv, keep, n)) return NULL;
     Py_RETURN_TRUE;
 }
 
@@ -294,7 +293,16 @@ static PyObject *module_has_kernel(PyObject *self, PyObject *args) {
     return PyBool_FromLong(known && han_reduce_kernel((enum han_op)op, (enum han_dtype)dtype));
 }
 
+static PyObject *module_progress(PyObject *self, PyObject *unused) {
+    (void)self, (void)unused;
+    Py_BEGIN_ALLOW_THREADS
+    han_progress_others(NULL);
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef module_methods[] = {
+    {"progress", module_progress, METH_NOARGS, "Step every collective that is under way."},
     {"isa", module_isa, METH_NOARGS, "The instruction set the reduction kernels use here."},
     {"has_kernel", module_has_kernel, METH_VARARGS,
      "has_kernel(op, dtype): whether MPI defines that pair and han has it natively."},

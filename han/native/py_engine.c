@@ -1,10 +1,9 @@
-/* Engine and Plan as Python sees them. */
+/* Engine as Python sees it. */
 #include "binding.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-enum { QUICK_ROUNDS = 256 };
+enum { MOST_ROUNDS = 256 };
 
 /* ---- waiting ------------------------------------------------------------------------------ */
 
@@ -16,170 +15,90 @@ static bool interrupted(void *unused) {
     return raised;
 }
 
-int han_py_report(EngineObject *self, enum han_status status) {
-    PyObject *type = NULL, *value = NULL, *tb = NULL;
-    han_engine *e = &self->engine;
-    int detail = status == HAN_E_MPI ? e->mpi_error : e->dead_rank;
-    if (status == HAN_E_INTERRUPT) PyErr_Fetch(&type, &value, &tb);
-    PyObject *answer = PyObject_CallFunction(self->on_error, "ii", (int)status, detail);
-    if (status != HAN_E_NOTICE || !answer) {
-        han_engine_stop(e);
-    }
-    if (type) { /* the signal handler's own exception wins */
-        Py_XDECREF(answer);
-        PyErr_Restore(type, value, tb);
-        return -1;
-    }
-    if (!answer) return -1;
-    Py_DECREF(answer);
-    if (status == HAN_E_NOTICE) return 0;
-    PyErr_SetString(PyExc_SystemError, "han: on_error did not raise");
+/* A user's reduction runs inside an engine's step: it would wait for itself. */
+static int refuse_inside_op(void) {
+    if (!han_inside_op()) return 0;
+    PyErr_SetString(PyExc_RuntimeError,
+                    "a reduction operation must not call han: it runs inside a collective");
     return -1;
 }
 
+static void stop(EngineObject *self) {
+    Py_BEGIN_ALLOW_THREADS /* another thread may be in a step that needs Python */
+    han_engine_stop(&self->engine);
+    Py_END_ALLOW_THREADS
+}
+
+int han_py_report(EngineObject *self, enum han_status status) {
+    PyObject *type = NULL, *value = NULL, *tb = NULL;
+    han_engine *e = &self->engine;
+    if (status == HAN_E_FAILED) status = (enum han_status)e->failed;
+    int detail = status == HAN_E_MPI ? e->mpi_error : e->dead_rank;
+    if (status == HAN_E_INTERRUPT) PyErr_Fetch(&type, &value, &tb);
+    PyObject *answer = PyObject_CallFunction(self->on_error, "ii", (int)status, detail);
+    if (status == HAN_E_NOTICE && answer) {
+        Py_DECREF(answer);
+        return 0;
+    }
+    Py_XDECREF(answer);
+    PyObject *own[3];
+    PyErr_Fetch(&own[0], &own[1], &own[2]);
+    stop(self);
+    if (type) { /* the signal handler's own exception wins */
+        for (int k = 0; k < 3; k++) Py_XDECREF(own[k]);
+        PyErr_Restore(type, value, tb);
+    } else if (own[0]) {
+        PyErr_Restore(own[0], own[1], own[2]);
+    } else {
+        PyErr_SetString(PyExc_SystemError, "han: on_error did not raise");
+    }
+    return -1;
+}
+
+int han_py_enqueue(EngineObject *self, han_run *run) {
+    if (refuse_inside_op()) return -1;
+    if (self->engine.failed) return han_py_report(self, HAN_E_FAILED);
+    if (han_try_enqueue(&self->engine, run)) return 0;
+    Py_BEGIN_ALLOW_THREADS
+    han_enqueue(&self->engine, run);
+    Py_END_ALLOW_THREADS
+    return 0;
+}
+
+enum han_status han_py_try(EngineObject *self, const han_run *run) {
+    han_engine *e = &self->engine;
+    if (!run->plan->brief) return run->status;
+    return han_try(e, run, e->spins < MOST_ROUNDS ? (int)e->spins : MOST_ROUNDS);
+}
+
 int han_py_wait(EngineObject *self, han_run *run) {
+    if (refuse_inside_op()) return -1;
     for (;;) {
         enum han_status status;
         Py_BEGIN_ALLOW_THREADS
         status = han_progress(&self->engine, run, true);
         Py_END_ALLOW_THREADS
         if (status == HAN_OK) return 0;
-        if (han_py_report(self, status == HAN_E_FAILED ? (enum han_status)self->engine.failed : status)) return -1;
+        if (han_py_report(self, status)) return -1;
     }
 }
 
-int han_py_run(EngineObject *self, PlanObject *plan, const void *send, void *recv) {
+void han_py_keep(PyObject *const *kept, Py_ssize_t n) {
+    for (Py_ssize_t k = 0; k < n; k++) Py_XINCREF(kept[k]);
+}
+
+int han_py_run(EngineObject *self, PlanObject *plan, const void *send, void *recv,
+               PyObject *const *kept, Py_ssize_t n) {
     han_run run = {.plan = &plan->plan, .send = send, .recv = recv};
-    han_engine *e = &self->engine;
-    if (e->failed) return han_py_report(self, HAN_E_FAILED);
     Py_INCREF(plan); /* a signal handler may empty the cache that owns it */
-    han_enqueue(e, &run);
-    int rc = 0;
-    if (plan->plan.quick && e->head == &run)
-        (void)han_try(e, &run, e->spins < QUICK_ROUNDS ? (int)e->spins : QUICK_ROUNDS);
-    if (run.status != HAN_OK) rc = han_py_wait(self, &run);
-    Py_DECREF(plan);
+    int rc = han_py_enqueue(self, &run);
+    if (!rc) (void)han_py_try(self, &run);
+    if (!rc && run.status != HAN_OK) rc = han_py_wait(self, &run);
+    if (run.left)
+        han_py_keep(kept, n); /* for ever, and the plan too: MPI may still write there */
+    else
+        Py_DECREF(plan);
     return rc;
-}
-
-/* ---- Plan --------------------------------------------------------------------------------- */
-
-static void plan_dealloc(PlanObject *self) {
-    free(self->code);
-    free(self->comms);
-    free(self->plan.requests);
-    free(self->plan.operand);
-    if (self->scratch.obj) PyBuffer_Release(&self->scratch);
-    Py_XDECREF(self->keep);
-    Py_TYPE(self)->tp_free((PyObject *)self);
-}
-
-PyTypeObject PlanType = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "han._native.Plan",
-    .tp_basicsize = sizeof(PlanObject),
-    .tp_dealloc = (destructor)plan_dealloc,
-    .tp_flags = Py_TPFLAGS_DEFAULT,
-    .tp_doc = "A Program with its resources, ready to run. Made by Engine.plan.",
-};
-
-static void *copy_of(const void *data, size_t bytes) {
-    void *p = NULL;
-    if (posix_memalign(&p, HAN_LINE, bytes ? bytes : HAN_LINE)) return NULL;
-    if (bytes) memcpy(p, data, bytes);
-    return p;
-}
-
-static int fill_streams(han_plan *p, PyObject *streams) {
-    Py_ssize_t n = PyTuple_GET_SIZE(streams);
-    if (n > HAN_MAX_STREAMS) {
-        PyErr_Format(PyExc_ValueError, "%zd streams, at most %d", n, HAN_MAX_STREAMS);
-        return -1;
-    }
-    p->n_streams = (uint32_t)n;
-    for (Py_ssize_t s = 0; s < n; s++)
-        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(streams, s), "II", &p->streams[s].start,
-                              &p->streams[s].stop))
-            return -1;
-    return 0;
-}
-
-static int fill_comms(PlanObject *self, PyObject *comms) {
-    Py_ssize_t n = PyTuple_GET_SIZE(comms);
-    self->comms = calloc((size_t)n + 1, sizeof *self->comms);
-    if (!self->comms) return -1;
-    for (Py_ssize_t k = 0; k < n; k++)
-        self->comms[k] = (han_handle)PyLong_AsUnsignedLongLongMask(PyTuple_GET_ITEM(comms, k));
-    self->plan.comms = self->comms;
-    self->plan.n_comms = (uint32_t)n;
-    return PyErr_Occurred() ? -1 : 0;
-}
-
-static int fill_plan(PlanObject *self, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"code",   "streams", "requests",    "footprint", "writes", "sync",
-                            "quick",  "signature", "kernel",  "element", "op",
-                            "dtype",  "commutative", "operand", "comms",   "scratch",
-                            "keep",   NULL};
-    han_plan *p = &self->plan;
-    Py_buffer code, writes;
-    PyObject *streams, *footprint, *comms, *scratch, *keep;
-    unsigned long long signature, mpi_op, mpi_dtype; /* handles: no overflow check */
-    int sync, quick, commutative, op, dtype;
-    Py_ssize_t requests, element, operand;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*O!nO!y*ppK(ii)nKKpnO!OO", names, &code,
-                                     &PyTuple_Type, &streams, &requests, &PyTuple_Type,
-                                     &footprint, &writes, &sync, &quick,
-                                     &signature, &op, &dtype, &element, &mpi_op, &mpi_dtype,
-                                     &commutative, &operand, &PyTuple_Type, &comms, &scratch,
-                                     &keep))
-        return -1;
-    self->code = copy_of(code.buf, (size_t)code.len);
-    memcpy(p->writes, writes.buf,
-           (size_t)writes.len < sizeof p->writes ? (size_t)writes.len : sizeof p->writes);
-    for (Py_ssize_t c = 0; c < PyTuple_GET_SIZE(footprint) && c < HAN_MAX_CHANNELS; c++)
-        p->footprint[c] = PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(footprint, c));
-    PyBuffer_Release(&code);
-    PyBuffer_Release(&writes);
-    if (PyErr_Occurred()) return -1;
-    p->code = self->code;
-    p->n_requests = (uint32_t)requests;
-    p->requests = calloc((size_t)requests + 1, sizeof *p->requests);
-    p->operand_size = (size_t)operand;
-    p->operand = malloc((size_t)operand + HAN_LINE);
-    if (!self->code || !p->requests || !p->operand) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    p->sync = sync;
-    p->quick = quick;
-    p->commutative = commutative;
-    p->signature = signature;
-    p->element = (size_t)element;
-    p->op = (han_handle)mpi_op;
-    p->dtype = (han_handle)mpi_dtype;
-    if (op >= 0) {
-        p->reduce = han_reduce_kernel((enum han_op)op, (enum han_dtype)dtype);
-        p->reduce2 = han_reduce2_kernel((enum han_op)op, (enum han_dtype)dtype);
-    }
-    if (scratch != Py_None) {
-        if (PyObject_GetBuffer(scratch, &self->scratch, PyBUF_WRITABLE)) return -1;
-        p->scratch = self->scratch.buf;
-        p->scratch_size = (uint64_t)self->scratch.len;
-    }
-    Py_INCREF(keep);
-    self->keep = keep;
-    return fill_streams(p, streams) || fill_comms(self, comms) ? -1 : 0;
-}
-
-PyObject *han_py_plan(EngineObject *engine, PyObject *args, PyObject *kwargs) {
-    (void)engine;
-    PlanObject *self = PyObject_New(PlanObject, &PlanType);
-    if (!self) return NULL;
-    memset((char *)self + sizeof(PyObject), 0, sizeof *self - sizeof(PyObject));
-    if (fill_plan(self, args, kwargs)) {
-        Py_DECREF(self);
-        return NULL;
-    }
-    return (PyObject *)self;
 }
 
 /* ---- Engine ------------------------------------------------------------------------------- */
@@ -234,7 +153,6 @@ static int engine_init(EngineObject *self, PyObject *args, PyObject *kwargs) {
     e->interrupted = interrupted;
     e->dead_rank = -1;
     atomic_flag_clear(&e->busy);
-    self->pending = PyList_New(0);
     if (PyTuple_GET_SIZE(channels) > HAN_MAX_CHANNELS) {
         PyErr_Format(PyExc_ValueError, "%zd levels share memory, at most %d",
                      PyTuple_GET_SIZE(channels), HAN_MAX_CHANNELS);
@@ -242,45 +160,63 @@ static int engine_init(EngineObject *self, PyObject *args, PyObject *kwargs) {
     }
     for (Py_ssize_t c = 0; c < PyTuple_GET_SIZE(channels); c++)
         if (add_channel(self, PyTuple_GET_ITEM(channels, c))) return -1;
-    return self->pending ? 0 : -1;
+    return 0;
 }
 
 static int engine_traverse(EngineObject *self, visitproc visit, void *arg) {
     Py_VISIT(self->on_error);
-    Py_VISIT(self->pending);
     return 0;
 }
 
 static int engine_clear(EngineObject *self) {
-    han_engine_stop(&self->engine);
+    stop(self);
     Py_CLEAR(self->on_error);
-    Py_CLEAR(self->pending);
     return 0;
+}
+
+/* What was left with the MPI library may be in the channels: those stay mapped then. */
+static void unmap(EngineObject *self) {
+    if (self->engine.left) return;
+    for (uint32_t c = 0; c < self->engine.n_channels; c++) PyBuffer_Release(&self->views[c]);
+    self->engine.n_channels = 0;
 }
 
 static void engine_dealloc(EngineObject *self) {
     PyObject_GC_UnTrack(self);
     if (self->weakrefs) PyObject_ClearWeakRefs((PyObject *)self);
     (void)engine_clear(self);
-    for (uint32_t c = 0; c < self->engine.n_channels; c++) PyBuffer_Release(&self->views[c]);
+    unmap(self);
     free(self->engine.events);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
-static PyObject *engine_stop(EngineObject *self, PyObject *unused) {
+static PyObject *engine_fail(EngineObject *self, PyObject *unused) {
     (void)unused;
-    han_engine_stop(&self->engine);
-    if (PyList_SetSlice(self->pending, 0, PyList_GET_SIZE(self->pending), NULL)) return NULL;
-    for (uint32_t c = 0; c < self->engine.n_channels; c++) PyBuffer_Release(&self->views[c]);
-    self->engine.n_channels = 0;
+    if (refuse_inside_op()) return NULL;
+    stop(self);
+    Py_RETURN_NONE;
+}
+
+static PyObject *engine_stop(EngineObject *self, PyObject *unused) {
+    if (!engine_fail(self, unused)) return NULL;
+    unmap(self);
     Py_RETURN_NONE;
 }
 
 static PyObject *engine_run(EngineObject *self, PyObject *args) {
     PlanObject *plan;
     Py_ssize_t send, recv;
-    if (!PyArg_ParseTuple(args, "O!nn", &PlanType, &plan, &send, &recv)) return NULL;
-    if (han_py_run(self, plan, (const void *)send, (void *)recv)) return NULL;
+    PyObject *keep;
+    if (!PyArg_ParseTuple(args, "O!nnO", &PlanType, &plan, &send, &recv, &keep)) return NULL;
+    if (han_py_run(self, plan, (const void *)send, (void *)recv, &keep, 1)) return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *engine_look(EngineObject *self, PyObject *args) {
+    double waited;
+    if (!PyArg_ParseTuple(args, "d", &waited)) return NULL;
+    enum han_status status = han_look(&self->engine, waited);
+    if (status > HAN_BLOCKED && han_py_report(self, status)) return NULL;
     Py_RETURN_NONE;
 }
 
@@ -316,10 +252,12 @@ static PyObject *engine_blocked(EngineObject *self, PyObject *unused) {
 static PyObject *engine_trace(EngineObject *self, PyObject *args) {
     Py_ssize_t n;
     if (!PyArg_ParseTuple(args, "n", &n)) return NULL;
-    free(self->engine.events);
-    self->engine.events = n ? malloc((size_t)n * sizeof(han_event)) : NULL;
-    self->engine.max_events = self->engine.events ? (size_t)n : 0;
-    self->engine.n_events = 0;
+    han_event *events = n ? malloc((size_t)n * sizeof *events) : NULL, *old;
+    if (n && !events) return PyErr_NoMemory();
+    Py_BEGIN_ALLOW_THREADS
+    old = han_engine_trace(&self->engine, events, (size_t)n);
+    Py_END_ALLOW_THREADS
+    free(old);
     Py_RETURN_NONE;
 }
 
@@ -372,7 +310,10 @@ static PyMethodDef engine_methods[] = {
      "Make a Plan from a Program's records."},
     {"run", (PyCFunction)engine_run, METH_VARARGS,
      "run(plan, send, recv): run a plan on two addresses and wait for it."},
+    {"fail", (PyCFunction)engine_fail, METH_NOARGS, "Cancel what is under way; runs raise from now."},
     {"stop", (PyCFunction)engine_stop, METH_NOARGS, "Cancel what is under way and unmap."},
+    {"look", (PyCFunction)engine_look, METH_VARARGS,
+     "look(waited): raise if that is beyond the time limit, in seconds, or a peer has died."},
     {"blocked", (PyCFunction)engine_blocked, METH_NOARGS,
      "The current run's signature and where its streams stand: [(code, peer, task), ...]."},
     {"trace", (PyCFunction)engine_trace, METH_VARARGS,

@@ -50,6 +50,11 @@ static int request_traverse(RequestObject *self, visitproc visit, void *arg) {
 }
 
 static int request_clear(RequestObject *self) {
+    if (self->run.left) { /* MPI may still read or write there: kept for ever */
+        self->keep = NULL;
+        self->plan = NULL;
+        self->run.left = false;
+    }
     Py_CLEAR(self->keep);
     Py_CLEAR(self->begin);
     Py_CLEAR(self->end);
@@ -65,17 +70,42 @@ static void request_dealloc(RequestObject *self) {
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
-/* A request that its owner dropped still runs to its end: the engine keeps it until then. */
+static bool queued(const RequestObject *self) {
+    return atomic_load_explicit(&self->run.queued, memory_order_acquire);
+}
+
+/* Requests that were started and dropped. They run to their end all the same, since other ranks
+ * wait for it: until then nothing that they need may go. */
+static PyObject *orphans;
+
+/* Take those that have finished out of the list, then let them go: that may run anything. */
+static int forget_orphans(void) {
+    Py_ssize_t n = orphans ? PyList_GET_SIZE(orphans) : 0, left = 0;
+    if (!n) return 0;
+    PyObject *finished = PyList_New(0);
+    if (!finished) return -1;
+    for (Py_ssize_t k = 0; k < n; k++) {
+        PyObject *o = PyList_GET_ITEM(orphans, k);
+        if (queued((RequestObject *)o) || PyList_Append(finished, o)) {
+            PyList_SET_ITEM(orphans, k, PyList_GET_ITEM(orphans, left));
+            PyList_SET_ITEM(orphans, left++, o);
+        }
+    }
+    int rc = PyErr_Occurred() || PyList_SetSlice(orphans, left, n, NULL) ? -1 : 0;
+    Py_DECREF(finished);
+    return rc;
+}
+
 static void request_finalize(PyObject *o) {
     RequestObject *self = (RequestObject *)o;
-    if (!self->engine || !self->run.queued) return;
-    PyObject *type, *value, *tb, *pending = self->engine->pending;
+    if (!self->engine || !queued(self)) return;
+    PyObject *type, *value, *tb;
     PyErr_Fetch(&type, &value, &tb);
-    for (Py_ssize_t k = PyList_GET_SIZE(pending); k-- > 0;) {
-        RequestObject *r = (RequestObject *)PyList_GET_ITEM(pending, k);
-        if (!r->run.queued) (void)PyList_SetSlice(pending, k, k + 1, NULL);
+    if (!orphans) orphans = PyList_New(0);
+    if (!orphans || PyList_Append(orphans, o)) {
+        Py_INCREF(o); /* no memory for the list: never let it go */
+        PyErr_Clear();
     }
-    (void)PyList_Append(pending, o);
     PyErr_Restore(type, value, tb);
 }
 
@@ -87,27 +117,25 @@ static int freed(const RequestObject *self) {
 
 static PyObject *request_start(RequestObject *self, PyObject *unused) {
     (void)unused;
-    if (freed(self)) return NULL;
+    if (freed(self) || forget_orphans()) return NULL;
     if (self->active) {
         PyErr_SetString(PyExc_RuntimeError,
                         "Start: the request is active; call Wait (or Test until True) first");
         return NULL;
     }
-    EngineObject *engine = self->engine;
-    han_engine *e = &engine->engine;
+    han_engine *e = &self->engine->engine;
     if (e->failed) {
-        (void)han_py_run(engine, self->plan, NULL, NULL); /* tells why */
-        return NULL;
+        if (han_py_report(self->engine, HAN_E_FAILED)) return NULL;
     }
     if (self->begin) {
         PyObject *answer = PyObject_CallNoArgs(self->begin);
         if (!answer) return NULL;
         Py_DECREF(answer);
     }
+    if (han_py_enqueue(self->engine, &self->run)) return NULL;
     self->active = true;
-    han_enqueue(e, &self->run);
     /* An error shows in Wait or Test, where MPI shows it. */
-    if (self->plan->plan.quick) {
+    if (self->plan->plan.brief) {
         (void)han_try(e, &self->run, 1);
         if (self->run.status == HAN_OK || e->active) Py_RETURN_NONE;
     }
@@ -121,53 +149,86 @@ PyObject *han_py_start(PyObject *request) {
     return request_start((RequestObject *)request, NULL);
 }
 
-static int complete(RequestObject *self) {
+/* The end of a run: `status`, if given, becomes what MPI calls empty. True, or NULL. */
+static PyObject *complete(RequestObject *self, PyObject *status) {
+    bool ran = self->active;
     self->active = false;
-    if (!self->end) return 0;
-    PyObject *answer = PyObject_CallNoArgs(self->end);
-    Py_XDECREF(answer);
-    return answer ? 0 : -1;
-}
-
-static PyObject *request_wait(RequestObject *self, PyObject *unused) {
-    (void)unused;
-    if (freed(self)) return NULL;
-    if (!self->active) Py_RETURN_TRUE; /* as MPI: an inactive request is complete */
-    han_engine *e = &self->engine->engine;
-    if (self->run.status != HAN_OK && self->plan->plan.quick)
-        (void)han_try(e, &self->run, e->spins < 256 ? (int)e->spins : 256);
-    if (self->run.status != HAN_OK && han_py_wait(self->engine, &self->run)) {
-        self->active = false;
-        return NULL;
+    PyObject *answer = NULL;
+    if (ran && self->end) {
+        answer = PyObject_CallNoArgs(self->end);
+        if (!answer) return NULL;
+        Py_DECREF(answer);
     }
-    if (complete(self)) return NULL;
+    if (status) {
+        answer = PyObject_CallMethod((PyObject *)self, "_empty", "O", status);
+        if (!answer) return NULL;
+        Py_DECREF(answer);
+    }
     Py_RETURN_TRUE;
 }
 
-static PyObject *request_test(RequestObject *self, PyObject *unused) {
-    (void)unused;
-    if (freed(self)) return NULL;
-    if (!self->active) Py_RETURN_TRUE;
+static PyObject *failed(RequestObject *self) {
+    self->active = false;
+    return NULL;
+}
+
+/* The only argument of Wait and Test: NULL for none or None; -1 for what is wrong. */
+static int optional_status(PyObject *const *args, Py_ssize_t n, PyObject *names, PyObject **out) {
+    Py_ssize_t named = names ? PyTuple_GET_SIZE(names) : 0;
+    bool right = n + named <= 1 &&
+                 (!named || !PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "status"));
+    *out = n + named == 1 && args[0] != Py_None ? args[0] : NULL;
+    if (right) return 0;
+    PyErr_SetString(PyExc_TypeError, "expected no argument, or status");
+    return -1;
+}
+
+static PyObject *request_wait(RequestObject *self, PyObject *const *args, Py_ssize_t n,
+                              PyObject *names) {
+    PyObject *status;
+    if (freed(self) || optional_status(args, n, names, &status)) return NULL;
+    if (self->active && self->run.status != HAN_OK && han_py_try(self->engine, &self->run) != HAN_OK &&
+        han_py_wait(self->engine, &self->run))
+        return failed(self);
+    return complete(self, status); /* as MPI: an inactive request is complete */
+}
+
+/* Make progress: 1 when the run is over, 0 when not, -1 with an exception. */
+static int progress(RequestObject *self) {
     enum han_status status = HAN_OK;
-    if (self->run.status != HAN_OK) {
-        Py_BEGIN_ALLOW_THREADS
-        status = han_progress(&self->engine->engine, &self->run, false);
-        Py_END_ALLOW_THREADS
-    }
-    if (status == HAN_BLOCKED) Py_RETURN_FALSE;
-    if (status == HAN_E_NOTICE) { /* perhaps one that does not concern us */
-        if (!han_py_report(self->engine, status)) Py_RETURN_FALSE;
-        self->active = false;
-        return NULL;
-    }
-    if (status != HAN_OK) return request_wait(self, NULL); /* raises */
-    if (complete(self)) return NULL;
-    Py_RETURN_TRUE;
+    if (!self->active || self->run.status == HAN_OK) return 1;
+    Py_BEGIN_ALLOW_THREADS
+    status = han_progress(&self->engine->engine, &self->run, false);
+    Py_END_ALLOW_THREADS
+    if (status <= HAN_BLOCKED) return status == HAN_OK;
+    if (!han_py_report(self->engine, status)) return 0; /* a notice that does not concern us */
+    self->active = false;
+    return -1;
+}
+
+static PyObject *request_test(RequestObject *self, PyObject *const *args, Py_ssize_t n,
+                              PyObject *names) {
+    PyObject *status;
+    if (freed(self) || optional_status(args, n, names, &status)) return NULL;
+    int done = progress(self);
+    if (done <= 0) return done ? NULL : PyBool_FromLong(0);
+    return complete(self, status);
+}
+
+static PyObject *request_peek(RequestObject *self, PyObject *unused) {
+    (void)unused;
+    if (freed(self)) return NULL;
+    int done = progress(self);
+    return done < 0 ? NULL : PyBool_FromLong(done);
 }
 
 static PyObject *request_free(RequestObject *self, PyObject *unused) {
     (void)unused;
-    if (self->active && !request_wait(self, NULL)) return NULL;
+    if (self->active) {
+        PyObject *done = request_wait(self, NULL, 0, NULL);
+        if (!done) return NULL;
+        Py_DECREF(done);
+    }
     (void)request_clear(self);
     Py_RETURN_NONE;
 }
@@ -184,10 +245,14 @@ static PyObject *request_get_engine(RequestObject *self, void *unused) {
     return e;
 }
 
+#define WITH_STATUS(f) (PyCFunction)(void (*)(void))(f), METH_FASTCALL | METH_KEYWORDS
 static PyMethodDef request_methods[] = {
     {"Start", (PyCFunction)request_start, METH_NOARGS, "Begin; progress is made in Wait and Test."},
-    {"Wait", (PyCFunction)request_wait, METH_NOARGS, "Wait until complete."},
-    {"Test", (PyCFunction)request_test, METH_NOARGS, "Make progress; whether it is complete."},
+    {"Wait", WITH_STATUS(request_wait), "Wait(status=None): wait until complete."},
+    {"Test", WITH_STATUS(request_test),
+     "Test(status=None): make progress; whether it is complete, and with that inactive."},
+    {"_peek", (PyCFunction)request_peek, METH_NOARGS,
+     "Make progress; whether it is complete, without making it inactive."},
     {"_free", (PyCFunction)request_free, METH_NOARGS, "Complete it and let everything go."},
     {NULL, NULL, 0, NULL},
 };

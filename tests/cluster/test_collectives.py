@@ -4,9 +4,9 @@ import json
 import sys
 from pathlib import Path
 
-import emulate
 import pytest
-from emulate import Cluster
+from launch import Cluster
+from network import check
 
 pytestmark = pytest.mark.cluster
 
@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 def cluster():
     if not Path(sys.executable).with_name("mpiexec").exists():
         pytest.skip(f"no mpiexec beside {sys.executable}")
-    if reason := emulate.check():
+    if reason := check():
         pytest.skip(reason)
     with Cluster(nodes=3) as cluster:
         yield cluster

@@ -7,13 +7,15 @@ import sys
 import tempfile
 from pathlib import Path
 
-import emulate
 import pytest
-from emulate import Cluster, EmulationError
+from host import EmulationError, ip
+from launch import Cluster
+from network import HUB, check, remove, stale
 
 pytestmark = pytest.mark.cluster
 
 HERE = Path(__file__).parent
+EMULATE = str(HERE / "emulate.py")
 # One rank prints: launchers may mix the lines of several.
 SLEEP = [
     "python",
@@ -26,20 +28,20 @@ SLEEP = [
 def leftovers(pid: int | str = "") -> list[str]:
     """List what clusters owned by `pid` left: namespaces, links, directories."""
     mark = f"han-emulate-{pid}"
-    spaces = emulate._ip("netns list").split()
+    spaces = ip("netns list").split()
     files = [path.name for path in Path(tempfile.gettempdir()).iterdir()]
     return [name for name in spaces + files if name.startswith(mark)]
 
 
 def links() -> set[str]:
-    return {line.split(":")[1] for line in emulate._ip("-o link").splitlines()}
+    return {line.split(":")[1] for line in ip("-o link").splitlines()}
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _machine():
     if not Path(sys.executable).with_name("mpiexec").exists():
         pytest.skip(f"no mpiexec beside {sys.executable}")
-    if reason := emulate.check():
+    if reason := check():
         pytest.skip(reason)
 
 
@@ -105,12 +107,12 @@ def test_a_program_that_outlives_its_limit_is_ended(cluster):
         cluster.run(SLEEP, timeout=4)
     assert "up" in caught.value.stdout
     assert caught.value.timeout == 4
-    for node in (*cluster.nodes, emulate.HUB):
-        assert emulate._ip(f"netns pids {cluster.namespace(node)}") == ""
+    for node in (*cluster.nodes, HUB):
+        assert ip(f"netns pids {cluster.namespace(node)}") == ""
 
 
 def test_a_terminated_run_leaves_nothing():
-    command = [sys.executable, emulate.__file__, "run", "--nodes", "2", "--timeout", "60", "--"]
+    command = [sys.executable, EMULATE, "run", "--nodes", "2", "--timeout", "60", "--"]
     with subprocess.Popen([*command, *SLEEP], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline().strip() == "up"  # ends with the run at the latest
         process.send_signal(signal.SIGTERM)
@@ -119,13 +121,13 @@ def test_a_terminated_run_leaves_nothing():
 
 
 def test_a_cluster_without_owner_is_stale_until_removed():
-    command = [sys.executable, emulate.__file__, "up", "--nodes", "1"]
+    command = [sys.executable, EMULATE, "up", "--nodes", "1"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     (node,) = done.stdout.split()
     tag = node.removesuffix("-node0")
-    assert tag in emulate.stale()
-    emulate.remove(tag)
-    assert tag not in emulate.stale()
+    assert tag in stale()
+    remove(tag)
+    assert tag not in stale()
     assert [name for name in leftovers() if name.startswith(tag)] == []
 
 

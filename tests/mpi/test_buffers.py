@@ -10,6 +10,9 @@ import pytest
 from _support import comm_with, interleaved, opened
 from mpi4py import MPI
 
+from han import message
+from han.buffers import parse
+
 on_ranks = pytest.mark.mpi(ranks=[1, 4], timeout=60, unit="s")
 on_six = pytest.mark.mpi(ranks=6, timeout=60, unit="s")
 WORLD = MPI.COMM_WORLD
@@ -104,6 +107,56 @@ def test_absolute_addresses_and_empty_buffers(mpi_ranks):
         number = np.array(5.0 + rank)  # no dimensions
         comm.Allreduce(MPI.IN_PLACE, number, MPI.MIN)
         assert number == 5.0
+
+
+@on_ranks
+def test_none_is_a_buffer_without_elements(mpi_ranks):
+    with opened(comm_with(WORLD, interleaved(WORLD.size))) as comm:
+        gap = MPI.INT.Create_resized(0, 24).Commit()
+        for nothing in (
+            [None, 0, MPI.INT], [None, None, MPI.INT], [None, MPI.INT], [None, (0, 0), MPI.INT],
+            [None, (0, None), "i"], [None, 0, 0, MPI.INT], [None, 0, gap],
+        ):  # fmt: skip
+            comm.Bcast(nothing if comm.rank else [np.empty(3, "i"), 0, MPI.INT])
+            comm.Ibcast(nothing).Wait()
+            op = MPI.SUM if gap not in nothing else MPI.Op.Create(larger, commute=True)
+            comm.Allreduce(nothing, nothing, op)
+            comm.Allreduce(MPI.IN_PLACE, nothing, op)
+            comm.Reduce(nothing, nothing if comm.rank == 0 else None, op)
+        gap.Free()
+
+
+@pytest.mark.parametrize(
+    ("spec", "error", "message"),
+    [
+        (None, TypeError, "buf: None is no buffer here"),
+        ([None], TypeError, "buf: None is no buffer here"),
+        ([None, 0], TypeError, "buf: None is no buffer here"),
+        ([None, 3, MPI.INT], ValueError, "buf: None holds no elements, 3 expected"),
+        ([None, 0, 5, MPI.INT], ValueError, "buf: None holds no elements, displacement is 5"),
+    ],
+)
+def test_none_that_is_no_buffer(spec, error, message):
+    with pytest.raises(error, match=f"^{message}"):
+        parse(spec, "buf")
+
+
+@on_ranks
+def test_memory_stays_where_it_is_while_a_call_is_outstanding(mpi_ranks):
+    with opened(comm_with(WORLD, interleaved(WORLD.size))) as comm:
+        for kind, more in ((bytearray, b"x"), (lambda n: array.array("b", bytes(n)), [1])):
+            data = kind(1 << 20)
+            for wrap in (lambda x: x, lambda x: [x, MPI.BYTE], memoryview):
+                spec = wrap(data)
+                request = comm.Ibcast(spec)
+                del spec
+                with pytest.raises(BufferError):
+                    data.extend(more)
+                request.Wait()
+                request.Free()
+                data.extend(more)
+                comm.Bcast(wrap(data))
+                data.extend(more)
 
 
 PAIRS = {
@@ -201,6 +254,11 @@ def larger(a, b, datatype):
     np.maximum(x, y, out=y)
 
 
+def smaller(a, b, datatype):
+    x, y = (np.frombuffer(m, np.int64) for m in (a, b))
+    np.minimum(x, y, out=y)
+
+
 @on_six
 def test_a_commutative_operation_of_the_users(mpi_ranks):
     op = MPI.Op.Create(larger, commute=True)
@@ -215,6 +273,58 @@ def test_a_commutative_operation_of_the_users(mpi_ranks):
                 comm.Reduce(mine, out if rank == root else None, op, root)
                 np.testing.assert_array_equal(out, wanted, topology)
     op.Free()
+
+
+@on_ranks
+def test_users_operations_are_the_same_call_on_all_ranks(mpi_ranks):
+    extra = [MPI.Op.Create(larger) for _ in range(WORLD.rank)]  # handles differ between ranks
+    ops = [MPI.Op.Create(f, commute=True) for f in (larger, smaller)]
+    with opened(comm_with(WORLD, interleaved(WORLD.size))) as comm:
+        mine, out = np.full(5, comm.rank), np.empty(5, int)
+        for op, wanted in zip(ops * 2, [comm.size - 1, 0] * 2, strict=True):
+            comm.Allreduce(mine, out, op)
+            assert set(out) == {wanted}
+            said = comm.allgather(message.allreduce(comm, mine, out, op).signature)
+            assert len(set(said)) == 1
+            assert said[0].op == "user-defined"
+    for op in (*ops, *extra):
+        op.Free()
+
+
+def add_wide(a, b, datatype):
+    x, y = (np.frombuffer(m, np.int64) for m in (a, b))
+    y += x
+
+
+@pytest.mark.mpi(ranks=[1, 3, 4], timeout=60, unit="s")
+@pytest.mark.parametrize("levels", ["one node", "interleaved", "one level"])
+def test_elements_larger_than_a_page(mpi_ranks, levels):
+    domains = {**TOPOLOGIES, "one level": lambda n: [[0] * n]}[levels](WORLD.size)
+    with opened(comm_with(WORLD, domains)) as comm:
+        size, rank = comm.Get_size(), comm.Get_rank()
+        for each, function in ((1250, add_wide), (4 * 313, multiply)):  # 10000 and 10016 bytes
+            wide = MPI.INT64_T.Create_contiguous(each).Commit()
+            op = MPI.Op.Create(function, commute=function is add_wide)
+            for n in (1, 30):
+                mine = matrices(rank, n * each // 4 + 1).view(np.int64).ravel()[: n * each]
+                every = comm.allgather(mine.tobytes())
+                wanted = np.frombuffer(every[0], np.int64)
+                for later in every[1:]:
+                    right = np.frombuffer(later, np.int64).copy()
+                    function(wanted.tobytes(), right, wide)
+                    wanted = right
+                out = np.zeros_like(mine)
+                comm.Allreduce([mine, n, wide], [out, n, wide], op)
+                np.testing.assert_array_equal(out, wanted)
+                out[:] = mine
+                comm.Allreduce(MPI.IN_PLACE, [out, n, wide], op)
+                np.testing.assert_array_equal(out, wanted)
+                for root in range(size):
+                    out[:] = 0
+                    comm.Ireduce([mine, n, wide], [out, n, wide], op, root).Wait()
+                    np.testing.assert_array_equal(out, wanted if rank == root else 0)
+            op.Free()
+            wide.Free()
 
 
 # ---- derived datatypes --------------------------------------------------------------------------

@@ -81,7 +81,7 @@ def test_loops_of_test_and_waitany(mpi_ranks):
         assert request.test() == (True, None)
         requests = [comm.Ibarrier() for _ in range(3)]
         assert sorted(han.Request.Waitany(requests) for _ in range(3)) == [0, 1, 2]
-        assert han.Request.Waitany(requests) == -1
+        assert han.Request.Waitany(requests) == MPI.UNDEFINED
 
 
 @on_six

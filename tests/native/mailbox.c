@@ -195,12 +195,10 @@ static int mailbox_cancel(void **handle)
     return SUCCESS;
 }
 
-static int mailbox_wait(void **handle, void *status)
+static int mailbox_finalized(int *flag)
 {
-    int flag = 0, error = SUCCESS;
-    while (!flag)
-        error = mailbox_test(handle, &flag, status);
-    return error;
+    *flag = 0;
+    return SUCCESS;
 }
 
 static int mailbox_iprobe(int source, int tag, void *comm, int *flag, void *status)
@@ -243,5 +241,5 @@ void mailbox_table(han_mpi *mpi)
     mpi->fn[HAN_F_TEST] = (han_anyfn)mailbox_test;
     mpi->fn[HAN_F_IPROBE] = (han_anyfn)mailbox_iprobe;
     mpi->fn[HAN_F_CANCEL] = (han_anyfn)mailbox_cancel;
-    mpi->fn[HAN_F_WAIT] = (han_anyfn)mailbox_wait;
+    mpi->fn[HAN_F_FINALIZED] = (han_anyfn)mailbox_finalized;
 }

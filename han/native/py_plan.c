@@ -1,0 +1,123 @@
+/* Plan as Python sees it. */
+#include "binding.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void plan_dealloc(PlanObject *self) {
+    free(self->code);
+    free(self->comms);
+    free(self->plan.requests);
+    free(self->plan.operand);
+    if (self->scratch.obj) PyBuffer_Release(&self->scratch);
+    Py_XDECREF(self->keep);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+PyTypeObject PlanType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "han._native.Plan",
+    .tp_basicsize = sizeof(PlanObject),
+    .tp_dealloc = (destructor)plan_dealloc,
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_doc = "A Program with its resources, ready to run. Made by Engine.plan.",
+};
+
+static void *copy_of(const void *data, size_t bytes) {
+    void *p = NULL;
+    if (posix_memalign(&p, HAN_LINE, bytes ? bytes : HAN_LINE)) return NULL;
+    if (bytes) memcpy(p, data, bytes);
+    return p;
+}
+
+static int fill_streams(han_plan *p, PyObject *streams) {
+    Py_ssize_t n = PyTuple_GET_SIZE(streams);
+    if (n > HAN_MAX_STREAMS) {
+        PyErr_Format(PyExc_ValueError, "%zd streams, at most %d", n, HAN_MAX_STREAMS);
+        return -1;
+    }
+    p->n_streams = (uint32_t)n;
+    for (Py_ssize_t s = 0; s < n; s++)
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(streams, s), "II", &p->streams[s].start,
+                              &p->streams[s].stop))
+            return -1;
+    return 0;
+}
+
+static int fill_comms(PlanObject *self, PyObject *comms) {
+    Py_ssize_t n = PyTuple_GET_SIZE(comms);
+    self->comms = calloc((size_t)n + 1, sizeof *self->comms);
+    if (!self->comms) return -1;
+    for (Py_ssize_t k = 0; k < n; k++)
+        self->comms[k] = (han_handle)PyLong_AsUnsignedLongLongMask(PyTuple_GET_ITEM(comms, k));
+    self->plan.comms = self->comms;
+    self->plan.n_comms = (uint32_t)n;
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static int fill_plan(PlanObject *self, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"code",   "streams", "requests",    "footprint", "writes", "sync",
+                            "brief",  "signature", "kernel",  "element", "op",
+                            "dtype",  "commutative", "operand", "comms",   "scratch",
+                            "keep",   NULL};
+    han_plan *p = &self->plan;
+    Py_buffer code, writes;
+    PyObject *streams, *footprint, *comms, *scratch, *keep;
+    unsigned long long signature, mpi_op, mpi_dtype; /* handles: no overflow check */
+    int sync, brief, commutative, op, dtype;
+    Py_ssize_t requests, element, operand;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*O!nO!y*ppK(ii)nKKpnO!OO", names, &code,
+                                     &PyTuple_Type, &streams, &requests, &PyTuple_Type,
+                                     &footprint, &writes, &sync, &brief,
+                                     &signature, &op, &dtype, &element, &mpi_op, &mpi_dtype,
+                                     &commutative, &operand, &PyTuple_Type, &comms, &scratch,
+                                     &keep))
+        return -1;
+    self->code = copy_of(code.buf, (size_t)code.len);
+    memcpy(p->writes, writes.buf,
+           (size_t)writes.len < sizeof p->writes ? (size_t)writes.len : sizeof p->writes);
+    for (Py_ssize_t c = 0; c < PyTuple_GET_SIZE(footprint) && c < HAN_MAX_CHANNELS; c++)
+        p->footprint[c] = PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(footprint, c));
+    PyBuffer_Release(&code);
+    PyBuffer_Release(&writes);
+    if (PyErr_Occurred()) return -1;
+    p->code = self->code;
+    p->n_requests = (uint32_t)requests;
+    p->requests = calloc((size_t)requests + 1, sizeof *p->requests);
+    p->operand_size = (size_t)operand;
+    p->operand = malloc((size_t)operand + HAN_LINE);
+    if (!self->code || !p->requests || !p->operand) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    p->sync = sync;
+    p->brief = brief;
+    p->commutative = commutative;
+    p->signature = signature;
+    p->element = (size_t)element;
+    p->op = (han_handle)mpi_op;
+    p->dtype = (han_handle)mpi_dtype;
+    if (op >= 0) {
+        p->reduce = han_reduce_kernel((enum han_op)op, (enum han_dtype)dtype);
+        p->reduce2 = han_reduce2_kernel((enum han_op)op, (enum han_dtype)dtype);
+    }
+    if (scratch != Py_None) {
+        if (PyObject_GetBuffer(scratch, &self->scratch, PyBUF_WRITABLE)) return -1;
+        p->scratch = self->scratch.buf;
+        p->scratch_size = (uint64_t)self->scratch.len;
+    }
+    Py_INCREF(keep);
+    self->keep = keep;
+    return fill_streams(p, streams) || fill_comms(self, comms) ? -1 : 0;
+}
+
+PyObject *han_py_plan(EngineObject *engine, PyObject *args, PyObject *kwargs) {
+    (void)engine;
+    PlanObject *self = PyObject_New(PlanObject, &PlanType);
+    if (!self) return NULL;
+    memset((char *)self + sizeof(PyObject), 0, sizeof *self - sizeof(PyObject));
+    if (fill_plan(self, args, kwargs)) {
+        Py_DECREF(self);
+        return NULL;
+    }
+    return (PyObject *)self;
+}

@@ -1,0 +1,71 @@
+"""The machine that a cluster is emulated on: its namespaces, their processes, short commands."""
+
+import contextlib
+import os
+import re
+import shlex
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+TAG = re.compile(r"han-emulate-(?P<pid>\d+)-(?P<start>\d+)-\d+")
+COMMAND_S = 20.0  # limit of one `ip`, `tc` or `mpiexec --version`
+STOP_S = 10.0  # limit for the processes of a cluster to die
+
+
+class EmulationError(RuntimeError):
+    """This machine or this request cannot be emulated; the message says why."""
+
+
+def run(arguments: Sequence[str]) -> str:
+    """Run a short command away from the terminal's Ctrl-C; return its output."""
+    try:
+        done = subprocess.run(
+            arguments,
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_S,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise EmulationError(str(error)) from error
+    if done.returncode:
+        said = done.stderr.strip() or done.stdout.strip()
+        raise EmulationError(f"{shlex.join(arguments)}: status {done.returncode}: {said}")
+    return done.stdout
+
+
+def ip(line: str) -> str:
+    """Run `ip` with these arguments."""
+    return run(["ip", *line.split()])
+
+
+def namespaces(tag: str = "") -> list[str]:
+    """List our namespaces, of one cluster or of all."""
+    names = [line.split()[0] for line in ip("netns list").splitlines() if line]
+    return [n for n in names if (match := TAG.match(n)) and tag in ("", match[0])]
+
+
+def start_time(pid: int) -> int | None:
+    """Say when a process started, in clock ticks; None if there is no such process."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    return int(stat.rpartition(")")[2].split()[19])
+
+
+def stop(spaces: Sequence[str]) -> None:
+    """End every process in these namespaces: SIGTERM first, then SIGKILL."""
+    began = time.monotonic()
+    while pids := [int(p) for name in spaces for p in ip(f"netns pids {name}").split()]:
+        elapsed = time.monotonic() - began
+        if elapsed > STOP_S:
+            raise EmulationError(f"processes {pids} do not end")
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM if elapsed < 1 else signal.SIGKILL)
+        time.sleep(0.1)

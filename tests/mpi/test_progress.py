@@ -1,0 +1,360 @@
+"""Ranks that go different ways while collectives are outstanding: nobody waits for ever."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import time
+from functools import partial
+
+import numpy as np
+import pytest
+from _support import opened
+from mpi4py import MPI
+
+import han
+
+WORLD = MPI.COMM_WORLD
+FLAT = [{"name": "everyone", "symbol": "e", "scope": "all"}]
+TWO_LEVELS = [  # two nodes
+    {"name": "node", "symbol": "s", "scope": {"size": max(1, WORLD.size // 2)}},
+    {"name": "network", "symbol": "i", "scope": "all"},
+]
+LEVELS = (FLAT, TWO_LEVELS)
+MANY = 300_000  # elements of 8 bytes: does not end without the peers
+SECONDS = 10  # any error is told within, which is less than the time to wait
+
+on_ranks = pytest.mark.mpi(ranks=[2, 4], timeout=40, unit="s")
+
+
+def settings(levels, timeout=20.0, **more):
+    return {"levels": levels, "memory": "4MiB", "wait": {"timeout": timeout}, **more}
+
+
+def new_comm(levels, timeout=20.0, **more):
+    return han.Comm(WORLD.Dup(), config=settings(levels, timeout, **more))
+
+
+def comms(**more):
+    """Make a communicator on one level and one on two, in turn, and free them."""
+    for levels in LEVELS:
+        with opened(new_comm(levels, **more)) as comm:
+            yield comm
+
+
+def rules(levels, submodule, collective=None):
+    """Give the ranks on the outermost level a submodule, for one collective or for all."""
+    use = {"levels": {levels[-1]["name"]: {"submodule": submodule}}}
+    if submodule == "mpi":
+        use["segment"] = "whole"
+    return [
+        {"use": use} if collective is None else {"when": {"collective": collective}, "use": use}
+    ]
+
+
+class Outstanding:
+    """Collectives under way: a persistent one beside nonblocking ones."""
+
+    def __init__(self, comm, persistent=True):
+        self.comm = comm
+        self.mine = np.empty(MANY)
+        self.sums = np.empty((2, MANY))
+        self.data = np.empty(MANY)
+        self.lasting = comm.Allreduce_init(self.mine, self.sums[0]) if persistent else None
+        self.round = 0
+
+    def start(self):
+        """Start all of them, in the same order on all ranks."""
+        comm = self.comm
+        self.round += 1
+        self.sums[:] = -1
+        self.mine[:] = comm.rank + self.round
+        self.data[:] = self.round if comm.rank == comm.size - 1 else -1
+        self.requests = [
+            comm.Iallreduce(self.mine, self.sums[1]),
+            comm.Ibcast(self.data, root=comm.size - 1),
+        ]
+        if self.lasting is not None:
+            self.lasting.Start()
+            self.requests.append(self.lasting)
+
+    def wait(self):
+        """Complete them, in another order on every other rank, and check what came out."""
+        size = self.comm.size
+        for request in self.requests[:: 1 if self.comm.rank % 2 else -1]:
+            request.Wait()
+        total = size * (size - 1) // 2 + size * self.round
+        assert (self.sums[1] == total).all()
+        assert (self.data == self.round).all()
+        if self.lasting is not None:
+            assert (self.sums[0] == total).all()
+
+    def free(self):
+        if self.lasting is not None:
+            self.lasting.Free()
+
+
+def some_first(size):
+    """Who takes the step before the others: one rank, all but one, every other."""
+    return {0}, set(range(1, size)), set(range(0, size, 2))
+
+
+def cross(outstanding, early, step):
+    """Let the ranks in `early` take a step first and wait then; the others do the reverse."""
+    outstanding.start()
+    if outstanding.comm.rank in early:
+        made = step()
+        outstanding.wait()
+    else:
+        outstanding.wait()
+        made = step()
+    return made
+
+
+def check_works(comm):
+    """Do a sum on a han.Comm, and check that it is one."""
+    assert isinstance(comm, han.Comm)
+    total = np.empty(3)
+    comm.Allreduce(np.ones(3), total)
+    assert (total == comm.size).all()
+
+
+# ---- making things --------------------------------------------------------------------------
+
+
+def all_but_last(comm):
+    """Make a communicator of all ranks but the last, which does not call."""
+    if comm.rank == comm.size - 1:
+        return MPI.COMM_NULL
+    return comm.Create_group(comm.group.Excl([comm.size - 1]))
+
+
+MAKE = {
+    "Split": lambda comm: comm.Split(comm.rank % 2, -comm.rank),
+    "Split of some": lambda comm: comm.Split(0 if comm.rank else MPI.UNDEFINED),
+    "Split_type": lambda comm: comm.Split_type(MPI.COMM_TYPE_SHARED),
+    "Dup": lambda comm: comm.Dup(),
+    "Clone": lambda comm: comm.Clone(),
+    "Create": lambda comm: comm.Create(comm.group.Excl([0])),
+    "Create_group": all_but_last,
+}
+
+
+@on_ranks
+def test_making_communicators_lets_the_others_finish(mpi_ranks):
+    for comm in comms():
+        outstanding = Outstanding(comm)
+        for make in MAKE.values():
+            for early in some_first(comm.size):
+                made = cross(outstanding, early, partial(make, comm))
+                if made != MPI.COMM_NULL:
+                    check_works(made)
+                    made.Free()
+        outstanding.free()
+
+
+@on_ranks
+def test_making_a_han_comm_lets_the_others_finish(mpi_ranks):
+    for comm in comms():
+        outstanding = Outstanding(comm)
+        for early in some_first(comm.size):
+            plain = WORLD.Dup()
+            made = cross(outstanding, early, partial(han.Comm, plain, settings(FLAT)))
+            check_works(made)
+            made.Free()
+        outstanding.free()
+
+
+def two_persistent(comm, mine, total, data):
+    return [comm.Allreduce_init(mine, total), comm.Bcast_init(data, root=comm.size - 1)]
+
+
+@on_ranks
+def test_making_persistent_requests_lets_the_others_finish(mpi_ranks):
+    for comm in comms():
+        outstanding = Outstanding(comm)
+        for n in (1, 500, 50_000):
+            for early in some_first(comm.size):
+                mine, total = np.full(n, comm.rank), np.empty(n, int)
+                data = np.full(n, comm.rank)
+                make = partial(two_persistent, comm, mine, total, data)
+                made = cross(outstanding, early, make)
+                for _ in range(2):
+                    han.Request.Startall(made)
+                    han.Request.Waitall(made)
+                assert (total == comm.size * (comm.size - 1) // 2).all()
+                assert (data == comm.size - 1).all()
+                for request in made:
+                    request.Free()
+        outstanding.free()
+
+
+# ---- calls ----------------------------------------------------------------------------------
+
+
+def check_calls(comm, n):
+    """Make calls of shapes of size `n` and check what comes out."""
+    mine, total = np.full(n, comm.rank + 1), np.empty(n, int)
+    data = np.full(n, comm.rank)
+    comm.Bcast(data, root=n % comm.size)
+    assert (data == n % comm.size).all()
+    comm.Allreduce(mine, total)
+    assert (total == comm.size * (comm.size + 1) // 2).all()
+    request = comm.Iallreduce(mine[: n // 2 + 1], total[: n // 2 + 1], MPI.MAX)
+    request.Wait()
+    assert (total[: n // 2 + 1] == comm.size).all()
+    largest = np.empty(n, int)
+    comm.Reduce(mine, largest, MPI.MAX, root=0)
+    assert comm.rank or (largest == comm.size).all()
+    comm.Barrier()
+
+
+@on_ranks
+def test_checked_calls_let_the_others_finish(mpi_ranks):
+    for comm in comms(check=True):
+        outstanding = Outstanding(comm)
+        for n in (1, 700, 40_000):
+            for early in some_first(comm.size):
+                cross(outstanding, early, partial(check_calls, comm, n))
+        outstanding.free()
+
+
+@pytest.mark.mpi(ranks=[2, 4], timeout=60, unit="s")
+def test_first_calls_over_collectives_of_mpi_let_the_others_finish(mpi_ranks):
+    cases = itertools.product(
+        LEVELS, ("libnbc", "mpi"), ("bcast", "allreduce", None), some_first(WORLD.size)
+    )
+    for levels, submodule, collective, early in cases:
+        with opened(new_comm(levels, rules=rules(levels, submodule, collective))) as comm:
+            outstanding = Outstanding(comm, persistent=False)
+            for n in (300, 20_000):
+                cross(outstanding, early, partial(check_calls, comm, n))
+
+
+@on_ranks
+def test_persistent_ones_over_nonblocking_collectives_of_mpi(mpi_ranks):
+    """Every rank waits in another order, and makes its first calls before or after."""
+    for levels in LEVELS:
+        for early in some_first(WORLD.size):
+            with opened(new_comm(levels, rules=rules(levels, "libnbc"))) as comm:
+                outstanding = Outstanding(comm)
+                for n in (5, 30_000):
+                    cross(outstanding, early, partial(check_calls, comm, n))
+                outstanding.free()
+
+
+@on_ranks
+def test_nonblocking_calls_pass_a_rule_for_blocking_collectives_over(mpi_ranks):
+    """They come back although a peer only comes when it has heard that they did."""
+    for levels in LEVELS:
+        with opened(new_comm(levels, rules=rules(levels, "mpi"))) as comm:
+            for n in (1, 1000, 100_000):
+                mine, total = np.full(n, comm.rank), np.empty(n, int)
+                data = np.full(n, comm.rank)
+                if comm.rank == comm.size - 1:
+                    WORLD.recv(source=0)
+                requests = [
+                    comm.Iallreduce(mine, total),
+                    comm.Ibcast(data, root=comm.size - 1),
+                    comm.Ibarrier(),
+                ]
+                if comm.rank == 0:
+                    WORLD.send(None, dest=comm.size - 1)
+                for request in requests:
+                    request.Wait()
+                assert (total == comm.size * (comm.size - 1) // 2).all()
+                assert (data == comm.size - 1).all()
+                comm.Allreduce(mine, total, MPI.MAX)
+                assert (total == comm.size - 1).all()
+
+
+# ---- somebody does not come -----------------------------------------------------------------
+
+
+def error_of(call):
+    """Return the error that a call ends in, as (name, text), and how long that took."""
+    begun = time.monotonic()
+    try:
+        call()
+    except (han.HanError, MPI.Exception) as error:
+        return type(error).__name__, str(error), time.monotonic() - begun
+    return "", "", time.monotonic() - begun
+
+
+# what it is called in the error, the configuration, the call
+NEVER = {
+    "Split": ("split", {}, lambda comm: comm.Split(0)),
+    "Dup": ("dup", {}, lambda comm: comm.Dup()),
+    "Allreduce_init": (
+        "allreduce",
+        {},
+        lambda comm: comm.Allreduce_init(np.ones(9), np.zeros(9)),
+    ),
+    "a checked call": (
+        "allreduce",
+        {"check": True},
+        lambda comm: comm.Allreduce(np.ones(9), np.zeros(9)),
+    ),
+    "the first call over libnbc": (
+        "allreduce",
+        {"rules": "libnbc"},
+        lambda comm: comm.Allreduce(np.ones(9), np.zeros(9)),
+    ),
+}
+
+
+@on_ranks
+def test_a_rank_that_never_comes_to_a_step_is_told_in_time(mpi_ranks):
+    levels = LEVELS[WORLD.size // 4]
+    missing = WORLD.size // 2  # leads the last node
+    for what, (named, more, call) in NEVER.items():
+        more = {**more, **({"rules": rules(levels, more["rules"])} if "rules" in more else {})}
+        comm = new_comm(levels, timeout=0.5, **more)
+        error = ("", "", 0.0)
+        if comm.rank != missing:
+            error = error_of(partial(call, comm))
+        errors = WORLD.allgather(error)
+        del errors[missing]
+        assert {name for name, _, _ in errors} <= {"CollectiveTimeoutError", "PeerError"}, errors
+        assert any(name == "CollectiveTimeoutError" for name, _, _ in errors), (what, errors)
+        assert all(named in text.lower() for _, text, _ in errors), (what, errors)
+        assert max(seconds for _, _, seconds in errors) < SECONDS, (what, errors)
+        if comm.rank == missing:
+            with contextlib.suppress(han.PeerError, han.RevokedError):
+                comm.Barrier()
+        with pytest.raises(han.RevokedError):
+            comm.Barrier()
+        assert WORLD.allreduce(1) == WORLD.size
+
+
+def wrong_root(comm):
+    comm.Bcast(np.zeros(50), root=77)
+
+
+# who waits for everybody, the call
+FIRST = [
+    ("leaders", lambda comm: comm.Bcast(np.zeros(50), root=0)),
+    ("leaders", lambda comm: comm.Ibcast(np.zeros(50), root=0).Wait()),
+    ("all", lambda comm: comm.Allreduce(np.zeros(50), np.zeros(50))),
+    ("all", lambda comm: comm.Iallreduce(np.zeros(50), np.zeros(50)).Wait()),
+]
+
+
+@on_ranks
+def test_a_rank_that_errs_does_not_leave_the_others_in_a_first_call(mpi_ranks):
+    odd = WORLD.size // 2  # leads the last node
+    for levels, (concerned, first) in itertools.product(LEVELS, FIRST):
+        comm = new_comm(levels, rules=rules(levels, "libnbc"))
+        call = first
+        if comm.rank == odd:
+            time.sleep(0.05)  # the others are in their call, or nearly
+            call = wrong_root
+        errors = WORLD.allgather(error_of(partial(call, comm)))
+        assert errors.pop(odd)[0] == "ArgumentError"
+        if concerned == "leaders" and levels is TWO_LEVELS:
+            errors = errors[:1]  # whether the others have to wait is another matter
+        for name, text, seconds in errors:
+            assert name == "PeerError", errors
+            assert f"rank {odd} raised ArgumentError" in text, errors
+            assert "root 77" in text, errors
+            assert seconds < SECONDS, errors

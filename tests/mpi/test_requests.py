@@ -1,0 +1,480 @@
+"""``han.Request`` as MPI's requests are used: one by one, in lists, beside MPI's own."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from functools import partial
+
+import numpy as np
+import pytest
+from _support import opened
+from mpi4py import MPI
+
+import han
+
+WORLD = MPI.COMM_WORLD
+FLAT = [{"name": "everyone", "symbol": "e", "scope": "all"}]
+TWO_LEVELS = [  # two nodes
+    {"name": "node", "symbol": "s", "scope": {"size": max(1, WORLD.size // 2)}},
+    {"name": "network", "symbol": "i", "scope": "all"},
+]
+LEVELS = (FLAT, TWO_LEVELS)
+TAG = 5
+SECONDS = 10  # any error is told within
+
+on_ranks = pytest.mark.mpi(ranks=[2, 4], timeout=40, unit="s")
+
+
+def new_comm(levels=FLAT, timeout=20.0, **more):
+    wait = {"timeout": timeout}
+    return han.Comm(WORLD.Dup(), config={"levels": levels, "memory": "4MiB", "wait": wait, **more})
+
+
+def comms(**more):
+    """Make a communicator on one level and one on two, in turn, and free them."""
+    for levels in LEVELS:
+        with opened(new_comm(levels, **more)) as comm:
+            yield comm
+
+
+def used_status():
+    """Return a status that holds something of an earlier operation."""
+    status = MPI.Status()
+    status.Set_source(3)
+    status.Set_tag(77)
+    status.Set_error(MPI.ERR_OTHER)
+    status.Set_elements(MPI.BYTE, 12)
+    return status
+
+
+def is_empty(status):
+    """Tell whether a status is what MPI calls empty."""
+    return (
+        status.Get_source() == MPI.ANY_SOURCE
+        and status.Get_tag() == MPI.ANY_TAG
+        and status.Get_error() == MPI.SUCCESS
+        and status.Get_count(MPI.BYTE) == 0
+        and not status.Is_cancelled()
+    )
+
+
+def statuses_of(requests):
+    return [used_status() for _ in requests]
+
+
+class Mixed:
+    """han's requests and MPI's, of one exchange with the neighbours in a ring."""
+
+    HAN = (0, 3, 4)
+    RECEIVE = 1
+
+    def __init__(self, comm, n=1000):
+        self.comm, rank, size = comm, comm.rank, comm.size
+        self.left = (rank - 1) % size
+        self.mine, self.total, self.got = np.full(n, rank), np.empty(n, int), np.empty(n, int)
+        self.data = np.full(n, rank)
+        self.requests = [
+            comm.Iallreduce(self.mine, self.total),
+            WORLD.Irecv(self.got, self.left, TAG),
+            WORLD.Isend(self.mine, (rank + 1) % size, TAG),
+            comm.Ibcast(self.data, root=size - 1),
+            comm.Ibarrier(),
+        ]
+
+    def check(self):
+        """Check what all of them brought, once all are complete."""
+        size = self.comm.size
+        assert (self.total == size * (size - 1) // 2).all()
+        assert (self.got == self.left).all()
+        assert (self.data == size - 1).all()
+
+    def check_status(self, index, status):
+        if index in self.HAN:
+            assert is_empty(status), index
+        elif index == self.RECEIVE:
+            assert (status.Get_source(), status.Get_tag()) == (self.left, TAG)
+            assert status.Get_count(MPI.BYTE) == self.got.nbytes
+
+
+# ---- one request ----------------------------------------------------------------------------
+
+
+@on_ranks
+def test_one_request_fills_the_status_in(mpi_ranks):
+    for comm in comms():
+        total = np.empty(3000)
+        lasting = comm.Allreduce_init(np.ones(3000), total)
+        for start in (partial(comm.Iallreduce, np.ones(3000), total), lasting):
+            for complete in ("Wait", "Test", "wait", "test"):
+                total[:] = 0
+                request = start
+                if request is lasting:
+                    request.Start()
+                else:
+                    request = start()
+                status = used_status()
+                answer = getattr(request, complete)(status)
+                while answer in (False, (False, None)):
+                    answer = getattr(request, complete)(status)
+                wanted = {"Wait": True, "Test": True, "wait": None, "test": (True, None)}
+                assert answer == wanted[complete]
+                assert is_empty(status)
+                assert (total == comm.size).all()
+                for again in ("Wait", "Test", "Get_status"):  # inactive: complete, and empty
+                    status = used_status()
+                    assert getattr(request, again)(status) is True
+                    assert is_empty(status)
+        lasting.Free()
+
+
+@on_ranks
+def test_get_status_tells_and_leaves_the_request_active(mpi_ranks):
+    for comm in comms():
+        total = np.empty(3000)
+        with comm.Allreduce_init(np.ones(3000), total) as request:
+            if comm.rank == 1:
+                WORLD.recv(source=0)
+            request.Start()
+            if comm.rank == 0:
+                assert request.Get_status() is False
+                WORLD.send(None, dest=1)
+            status = used_status()
+            while not request.Get_status(status):
+                pass
+            assert is_empty(status)
+            assert request.active
+            with pytest.raises(RuntimeError, match="active"):
+                request.Start()
+            assert request.Get_status() is True
+            assert request.Test() is True
+            assert not request.active
+            assert (total == comm.size).all()
+
+
+@on_ranks
+def test_requests_are_waited_for_in_any_order(mpi_ranks):
+    for comm in comms():
+        size = comm.size
+        ones, sums, data = np.ones(5000), np.empty((3, 5000)), np.empty(5000)
+        lasting = comm.Allreduce_init(ones, sums[2])
+        orders = list(itertools.permutations(range(4)))
+        for k in range(len(orders)):
+            sums[:], data[:] = 0, comm.rank
+            requests = [
+                comm.Iallreduce(ones, sums[0]),
+                comm.Ibcast(data, root=k % size),
+                lasting,
+                comm.Iallreduce(ones, sums[1]),
+            ]
+            lasting.Start()
+            for index in orders[(k + 7 * comm.rank) % len(orders)]:
+                requests[index].Wait()
+                requests[index].Wait()
+            assert (sums == size).all()
+            assert (data == k % size).all()
+        lasting.Free()
+
+
+@on_ranks
+def test_a_collective_cannot_be_cancelled(mpi_ranks):
+    for comm in comms():
+        request = comm.Ibarrier()
+        with pytest.raises(Exception, match=r"(?i)cancel"):
+            request.Cancel()
+        with pytest.raises(Exception, match=r"(?i)cancel"):
+            request.cancel()
+        request.Wait()
+        with comm.Barrier_init() as request:
+            request.Start()
+            with pytest.raises(Exception, match=r"(?i)cancel"):
+                request.Cancel()
+            request.Wait()
+
+
+@on_ranks
+def test_mpis_own_functions_refuse_hans_requests(mpi_ranks):
+    for comm in comms():
+        request = comm.Ibarrier()
+        for function in (
+            MPI.Request.Waitall,
+            MPI.Request.Testall,
+            MPI.Request.Waitany,
+            MPI.Request.Waitsome,
+            MPI.Request.waitall,
+        ):
+            with pytest.raises(TypeError):
+                function([request])
+        request.Wait()
+
+
+# ---- lists ----------------------------------------------------------------------------------
+
+
+@on_ranks
+def test_waitall_and_testall_of_mixed_requests(mpi_ranks):
+    for comm in comms():
+        for n in (1, 50_000):
+            mixed = Mixed(comm, n)
+            statuses = statuses_of(mixed.requests)
+            assert han.Request.Waitall(mixed.requests, statuses) is True
+            mixed.check()
+            for index, status in enumerate(statuses):
+                mixed.check_status(index, status)
+
+            mixed = Mixed(comm, n)
+            statuses = statuses_of(mixed.requests)
+            while not han.Request.Testall(mixed.requests, statuses):
+                pass
+            mixed.check()
+            for index, status in enumerate(statuses):
+                mixed.check_status(index, status)
+            assert han.Request.Testall(mixed.requests) is True
+            assert han.Request.Waitall(mixed.requests) is True
+        assert han.Request.Waitall([]) is True
+        assert han.Request.Testall([]) is True
+
+
+@on_ranks
+def test_waitany_and_testany_give_each_request_once(mpi_ranks):
+    def testany(requests, status):
+        flag = False
+        while not flag:
+            index, flag = han.Request.Testany(requests, status)
+        return index
+
+    for comm in comms():
+        for n, any_of in itertools.product((1, 50_000), (han.Request.Waitany, testany)):
+            mixed = Mixed(comm, n)
+            requests = [*mixed.requests, MPI.REQUEST_NULL]
+            seen = []
+            for _ in mixed.requests:
+                status = used_status()
+                seen.append(any_of(requests, status))
+                mixed.check_status(seen[-1], status)
+            assert sorted(seen) == [0, 1, 2, 3, 4]
+            mixed.check()
+            for _ in range(2):
+                status = used_status()
+                assert any_of(requests, status) == MPI.UNDEFINED
+                assert is_empty(status)
+        assert han.Request.Waitany([]) == MPI.UNDEFINED
+        assert han.Request.Testany([]) == (MPI.UNDEFINED, True)
+
+
+@on_ranks
+def test_waitsome_and_testsome_give_each_request_once(mpi_ranks):
+    for comm in comms():
+        functions = (han.Request.Waitsome, han.Request.Testsome)
+        for n, some_of in itertools.product((1, 50_000), functions):
+            mixed = Mixed(comm, n)
+            requests = [MPI.REQUEST_NULL, *mixed.requests]
+            seen = []
+            while len(seen) < len(mixed.requests):
+                statuses = statuses_of(requests)
+                some = some_of(requests, statuses)
+                assert some or some_of == han.Request.Testsome
+                for index, status in zip(some, statuses, strict=False):
+                    mixed.check_status(index - 1, status)
+                seen += some
+            assert sorted(seen) == [1, 2, 3, 4, 5]
+            mixed.check()
+            assert some_of(requests) is None
+        assert han.Request.Waitsome([]) is None
+        assert han.Request.Testsome([]) is None
+
+
+@on_ranks
+def test_tests_of_lists_come_back_when_nothing_is_complete(mpi_ranks):
+    """The last rank only comes when it has heard that the others' tests came back."""
+    for comm in comms():
+        total, got = np.empty(9), np.empty(1)
+        last = comm.size - 1
+        if comm.rank == last:
+            for r in range(last):
+                WORLD.recv(source=r, tag=1)
+        requests = [comm.Iallreduce(np.ones(9), total), comm.Ibarrier()]
+        if comm.rank != last:
+            requests.append(WORLD.Irecv(got, last, TAG))
+            statuses = statuses_of(requests)
+            for _ in range(5):
+                assert han.Request.Testall(requests, statuses) is False
+                assert han.Request.Testany(requests) == (MPI.UNDEFINED, False)
+                assert han.Request.Testsome(requests, statuses) == []
+                assert han.Request.testall(requests) == (False, None)
+                assert han.Request.testany(requests) == (MPI.UNDEFINED, False, None)
+                assert han.Request.testsome(requests) == ([], [])
+                assert requests[0].test() == (False, None)
+            WORLD.send(None, dest=last, tag=1)
+        else:
+            for r in range(last):
+                WORLD.Send(np.ones(1), dest=r, tag=TAG)
+        han.Request.Waitall(requests)
+        assert (total == comm.size).all()
+
+
+@on_ranks
+def test_testall_completes_none_unless_all_are(mpi_ranks):
+    for comm in comms():
+        got, last = np.zeros(1), comm.size - 1
+        request = comm.Ibarrier()
+        while not request.Get_status():
+            pass
+        if comm.rank != last:
+            receive = WORLD.Irecv(got, last, TAG)
+            assert han.Request.Testall([request, receive]) is False
+            assert request.active
+            WORLD.send(None, dest=last, tag=1)
+            assert han.Request.Waitall([request, receive]) is True
+            assert got[0] == 1
+        else:
+            request.Wait()
+            for r in range(last):
+                WORLD.recv(source=r, tag=1)
+                WORLD.Send(np.ones(1), dest=r, tag=TAG)
+
+
+def exchange(comm):
+    """Return han's requests around those of messages that are Python objects, in a ring."""
+    rank, size = comm.rank, comm.size
+    return [
+        comm.Iallreduce(np.ones(9), np.empty(9)),
+        WORLD.irecv(source=(rank - 1) % size, tag=TAG),
+        comm.Ibarrier(),
+        WORLD.isend({"from": rank}, (rank + 1) % size, TAG),
+    ]
+
+
+@on_ranks
+def test_lower_case_forms_return_messages(mpi_ranks):
+    for comm in comms():
+        rank, size = comm.rank, comm.size
+        said = {"from": (rank - 1) % size}
+        wanted = {0: None, 1: said, 2: None, 3: None}
+
+        statuses = statuses_of(range(4))
+        assert han.Request.waitall(exchange(comm), statuses) == [None, said, None, None]
+        assert is_empty(statuses[0])
+        assert statuses[1].Get_source() == (rank - 1) % size
+        done, requests = False, exchange(comm)
+        while not done:
+            done, messages = han.Request.testall(requests)
+        assert messages == [None, said, None, None]
+
+        requests, status = exchange(comm), used_status()
+        found = dict(han.Request.waitany(requests, status) for _ in requests)
+        assert found == wanted
+        assert han.Request.waitany(requests) == (MPI.UNDEFINED, None)
+        requests, found = exchange(comm), {}
+        while len(found) < 4:
+            index, done, message = han.Request.testany(requests)
+            found.update({index: message} if done else {})
+        assert found == wanted
+        assert han.Request.testany(requests) == (MPI.UNDEFINED, True, None)
+
+        for some_of in (han.Request.waitsome, han.Request.testsome):
+            requests, found = exchange(comm), {}
+            while len(found) < 4:
+                indices, messages = some_of(requests)
+                found.update(zip(indices, messages, strict=True))
+            assert found == wanted
+            assert some_of(requests) == (None, None)
+
+
+@on_ranks
+def test_persistent_requests_in_lists_are_started_again(mpi_ranks):
+    def waitany(requests):
+        assert sorted(han.Request.Waitany(requests) for _ in requests) == [0, 1, 2, 3]
+        assert han.Request.Waitany(requests) == MPI.UNDEFINED
+
+    def waitsome(requests):
+        left = {0, 1, 2, 3}
+        while left:
+            left -= set(han.Request.Waitsome(requests))
+        assert han.Request.Waitsome(requests) is None
+
+    for comm in comms():
+        rank, size = comm.rank, comm.size
+        mine, total = np.empty(2000), np.empty(2000)
+        data, got = np.empty(7), np.empty(2000)
+        requests = [
+            comm.Allreduce_init(mine, total),
+            WORLD.Send_init(mine, (rank + 1) % size, TAG),
+            comm.Bcast_init(data, root=0),
+            WORLD.Recv_init(got, (rank - 1) % size, TAG),
+        ]
+        for k, complete in enumerate(4 * [han.Request.Waitall, waitany, waitsome]):
+            mine[:], data[:] = rank + k, k if rank == 0 else -1
+            han.Request.Startall(requests)
+            complete(requests)
+            assert (total == size * (size - 1) // 2 + size * k).all()
+            assert (data == k).all()
+            assert (got == (rank - 1) % size + k).all()
+            assert han.Request.Testall(requests) is True  # inactive ones are complete
+        for request in requests:
+            request.Free()
+        with pytest.raises(ValueError, match="freed"):
+            requests[0].Start()
+
+
+# ---- when a peer fails ----------------------------------------------------------------------
+
+WAITS = ("Waitall", "Waitany", "Waitsome", "waitall", "waitany", "waitsome")
+
+
+def error_of(call):
+    """Return the error that a call ends in, as (name, text), and how long that took."""
+    begun = time.monotonic()
+    try:
+        call()
+    except (han.HanError, MPI.Exception) as error:
+        return type(error).__name__, str(error), time.monotonic() - begun
+    return "", "", time.monotonic() - begun
+
+
+def never_complete(comm):
+    """Return han's requests and an Irecv that no message is for, and a way to be rid of it."""
+    request = WORLD.Irecv(np.empty(1), comm.rank, 99)
+
+    def forget():
+        request.Cancel()
+        request.Wait()
+
+    return [request, comm.Iallreduce(np.ones(9), np.empty(9)), comm.Ibarrier()], forget
+
+
+@on_ranks
+def test_waits_for_lists_end_when_a_peer_does_not_come(mpi_ranks):
+    levels, missing = LEVELS[WORLD.size // 4], WORLD.size - 1
+    for wait in WAITS:
+        comm = new_comm(levels, timeout=0.5)
+        error = "", "", 0.0
+        if comm.rank != missing:
+            requests, forget = never_complete(comm)
+            error = error_of(partial(getattr(han.Request, wait), requests))
+            forget()
+        errors = WORLD.allgather(error)[:missing]
+        assert {name for name, _, _ in errors} <= {"CollectiveTimeoutError", "PeerError"}, errors
+        assert any(name == "CollectiveTimeoutError" for name, _, _ in errors), (wait, errors)
+        assert max(seconds for _, _, seconds in errors) < SECONDS, (wait, errors)
+        if comm.rank != missing:
+            with pytest.raises(han.RevokedError):
+                comm.Barrier()
+
+
+@on_ranks
+def test_waits_for_lists_end_when_a_peer_errs(mpi_ranks):
+    levels, odd = LEVELS[WORLD.size // 4], WORLD.size - 1
+    for wait in WAITS:
+        comm = new_comm(levels)
+        error = "", "", 0.0
+        if comm.rank != odd:
+            requests, forget = never_complete(comm)
+            error = error_of(partial(getattr(han.Request, wait), requests))
+            forget()
+        else:
+            with pytest.raises(han.ArgumentError, match="root 77"):
+                comm.Ibcast(np.zeros(9), root=77)
+        for name, text, seconds in WORLD.allgather(error)[:odd]:
+            assert (name, f"rank {odd} raised ArgumentError" in text) == ("PeerError", True), text
+            assert seconds < SECONDS

@@ -1,0 +1,510 @@
+"""What is let go of, or fails half way: the peers finish or are told, and nothing is left."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import gc
+import itertools
+import shutil
+import tempfile
+import threading
+import time
+from functools import partial
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import pytest
+from _support import opened
+from mpi4py import MPI
+
+import han
+
+WORLD = MPI.COMM_WORLD
+FLAT = [{"name": "everyone", "symbol": "e", "scope": "all"}]
+TWO_LEVELS = [  # two nodes
+    {"name": "node", "symbol": "s", "scope": {"size": max(1, WORLD.size // 2)}},
+    {"name": "network", "symbol": "i", "scope": "all"},
+]
+LEVELS = (FLAT, TWO_LEVELS)
+LARGE = 60_000  # elements: many pieces
+ODD = 1  # the rank where something fails
+SECONDS = 10  # any error is told within, which is less than the time to wait
+
+on_ranks = pytest.mark.mpi(ranks=[2, 4], timeout=40, unit="s")
+
+
+def new_comm(levels=FLAT, timeout=20.0, **more):
+    wait = {"timeout": timeout}
+    return han.Comm(WORLD.Dup(), config={"levels": levels, "memory": "2MiB", "wait": wait, **more})
+
+
+def comms(**more):
+    """Make a communicator on one level and one on two, in turn, and free them."""
+    for levels in LEVELS:
+        with opened(new_comm(levels, **more)) as comm:
+            yield comm
+
+
+def check_works(comm):
+    """Do a sum on a han.Comm, and check that it is one."""
+    assert isinstance(comm, han.Comm)
+    total = np.empty(100)
+    comm.Allreduce(np.ones(100), total)
+    assert (total == comm.size).all()
+
+
+def outcome(call):
+    """Return the error that a call ends in, or None, and how long that took."""
+    begun = time.monotonic()
+    try:
+        call()
+    except BaseException as error:
+        return error, time.monotonic() - begun
+    return None, time.monotonic() - begun
+
+
+# ---- requests that are dropped ----------------------------------------------------------------
+
+
+def started(comm, kind, n):
+    """Start an allreduce of ones; return the request and where the result comes."""
+    total = np.zeros(n)
+    if kind == "nonblocking":
+        return comm.Iallreduce(np.ones(n), total), total
+    request = comm.Allreduce_init(np.ones(n), total)
+    request.Start()
+    return request, total
+
+
+def start_and_drop(comm, kind, n, cyclic):
+    """Leave a request, and its buffers, to the garbage collector."""
+    request, _ = started(comm, kind, n)
+    if cyclic:
+        ring = [request]
+        ring.append(ring)
+        del ring
+    del request, _
+    gc.collect()
+
+
+@on_ranks
+def test_requests_that_one_rank_drops_complete_for_its_peers(mpi_ranks):
+    for comm, other in zip(comms(), comms(), strict=True):
+        cases = itertools.product(("nonblocking", "persistent"), (False, True), (1, LARGE))
+        for kind, cyclic, n in cases:
+            for k in range(8):
+                if comm.rank == k % comm.size:
+                    start_and_drop(comm, kind, n, cyclic)
+                else:
+                    request, total = started(comm, kind, n)
+                    request.Wait()
+                    assert (total == comm.size).all()
+                    if kind == "persistent":
+                        request.Free()
+                (comm if k % 2 else other).Barrier()
+                check_works(comm)
+
+
+@on_ranks
+def test_requests_that_all_ranks_drop_leave_later_calls_right(mpi_ranks):
+    for comm in comms():
+        for kind, cyclic in itertools.product(("nonblocking", "persistent"), (False, True)):
+            for _ in range(10):
+                start_and_drop(comm, kind, LARGE, cyclic)
+            check_works(comm)
+            gc.collect()
+            check_works(comm)
+
+
+# ---- freeing with something under way ---------------------------------------------------------
+
+
+@on_ranks
+def test_free_completes_what_is_outstanding(mpi_ranks):
+    for levels, n in itertools.product(LEVELS, (1, LARGE)):
+        comm = new_comm(levels)
+        rank, size = comm.rank, comm.size
+        parts = [started(comm, kind, n) for kind in ("nonblocking", "persistent") * 2]
+        data = np.full(n, rank)
+        parts.append((comm.Ibcast(data, root=size - 1), data))
+        with_gaps = np.full((n, 2), rank)
+        column = MPI.INT64_T.Create_vector(n, 1, 2).Commit()
+        parts.append((comm.Ibcast([with_gaps, 1, column], root=0), with_gaps))
+        if rank % 2:
+            parts[0][0].Wait()
+        comm.Free()
+        assert comm == MPI.COMM_NULL
+        for request, _ in parts[:: 1 if rank % 2 else -1]:
+            assert request.Wait() is True
+            assert request.Test() is True
+        assert all((total == size).all() for _, total in parts[:4])
+        assert (data == size - 1).all()
+        assert (with_gaps[:, 0] == 0).all()
+        assert (with_gaps[1:-1, 1] == rank).all()
+        with pytest.raises((han.RevokedError, ValueError)):
+            parts[1][0].Start()
+        for request, _ in parts:
+            request.Free()
+        column.Free()
+
+
+@on_ranks
+def test_free_completes_what_its_owner_has_dropped(mpi_ranks):
+    for kind, _ in itertools.product(("nonblocking", "persistent"), range(5)):
+        comm = new_comm()
+        if comm.rank == ODD:
+            start_and_drop(comm, kind, LARGE, cyclic=True)
+            comm.Free()
+        else:
+            request, total = started(comm, kind, LARGE)
+            comm.Free()
+            request.Wait()
+            assert (total == WORLD.size).all()
+
+
+# ---- failures before anything moves -----------------------------------------------------------
+
+
+def persistent(request):
+    request.Start()
+    request.Wait()
+
+
+ALLREDUCE = {
+    "blocking": lambda comm: comm.Allreduce(np.ones(70), np.empty(70)),
+    "nonblocking": lambda comm: comm.Iallreduce(np.ones(70), np.empty(70)).Wait(),
+    "persistent": lambda comm: persistent(comm.Allreduce_init(np.ones(70), np.empty(70))),
+}
+BCAST = {  # of a column, which the root packs
+    "blocking": lambda comm, column: comm.Bcast(column, root=ODD),
+    "nonblocking": lambda comm, column: comm.Ibcast(column, root=ODD).Wait(),
+    "persistent": lambda comm, column: persistent(comm.Bcast_init(column, root=ODD)),
+}
+ERRORS = {
+    "memory": lambda: MemoryError("no room for a plan"),
+    "interrupt": lambda: KeyboardInterrupt(),
+    "value": lambda: ValueError("what is this"),
+}
+
+
+def fails_on_one_rank(error, patch, call):
+    """Make a call while a patch lets it fail on rank ODD, and check what all ranks raise."""
+    with patch if WORLD.rank == ODD else contextlib.nullcontext():
+        raised, seconds = outcome(call)
+    rows = WORLD.allgather((type(raised).__name__, str(raised), seconds))
+    if WORLD.rank == ODD:
+        assert raised is error, rows
+    else:
+        assert isinstance(raised, han.PeerError), rows
+        assert f"rank {ODD} raised" in str(raised), rows
+        said = "interrupt" if isinstance(error, KeyboardInterrupt) else str(error)
+        assert said in str(raised).lower(), rows
+        assert isinstance(error, KeyboardInterrupt) or type(error).__name__ in str(raised), rows
+    assert max(seconds for _, _, seconds in rows) < SECONDS, rows
+    WORLD.Barrier()
+
+
+@on_ranks
+def test_a_failure_in_planning_reaches_all_ranks(mpi_ranks):
+    places = ("han.state.State._build", "han.state.native_plan", "han.message.allreduce")
+    cases = itertools.product(LEVELS, places, ALLREDUCE.values(), ERRORS.values())
+    for levels, place, call, make in cases:
+        comm, error = new_comm(levels), make()
+        fails_on_one_rank(error, mock.patch(place, side_effect=error), partial(call, comm))
+
+
+@on_ranks
+def test_a_failure_in_packing_reaches_all_ranks(mpi_ranks):
+    matrix = np.zeros((500, 2))
+    column = MPI.DOUBLE.Create_vector(500, 1, 2).Commit()
+    for levels, call, make in itertools.product(LEVELS, BCAST.values(), ERRORS.values()):
+        comm, error = new_comm(levels), make()
+        pack = mock.Mock(side_effect=error)
+        fails_on_one_rank(
+            error,
+            mock.patch("han.message._packer", return_value=pack),
+            partial(call, comm, [matrix, 1, column]),
+        )
+    column.Free()
+
+
+@on_ranks
+def test_a_persistent_start_that_fails_after_others_went_well_reaches_all_ranks(mpi_ranks):
+    matrix = np.zeros((500, 2))
+    column = MPI.DOUBLE.Create_vector(500, 1, 2).Commit()
+    for make in ERRORS.values():
+        comm, error = new_comm(), make()
+        pack = mock.Mock()
+        with mock.patch("han.message._packer", return_value=pack):
+            request = comm.Bcast_init([matrix, 1, column], root=ODD)
+        for _ in range(3):
+            persistent(request)
+        pack.side_effect = error
+        fails_on_one_rank(error, contextlib.nullcontext(), partial(persistent, request))
+    column.Free()
+
+
+# ---- failures of one request ------------------------------------------------------------------
+
+
+@on_ranks
+def test_after_a_timeout_of_one_request_the_rest_is_told_at_once(mpi_ranks):
+    timeout = 1.5
+    for levels in LEVELS:
+        comm = new_comm(levels, timeout)
+        requests = [comm.Allreduce_init(np.ones(9), np.empty(9)) for _ in range(2)]
+        missing = comm.size - 1
+        errors = []
+        if comm.rank != missing:
+            for request in requests:
+                request.Start()
+            requests.append(comm.Iallreduce(np.ones(9), np.empty(9)))
+            with pytest.raises((han.CollectiveTimeoutError, han.PeerError)):
+                requests[0].Wait()
+            calls = [
+                *(r.Wait for r in requests[1:]),
+                requests[0].Start,
+                comm.Barrier,
+                comm.Ibarrier,
+                partial(comm.Allreduce, np.ones(9), np.empty(9)),
+                comm.Barrier_init,
+                comm.Dup,
+            ]
+            errors = [outcome(call) for call in calls]
+        WORLD.Barrier()
+        assert all(isinstance(error, han.RevokedError) for error, _ in errors), errors
+        assert sum(seconds for _, seconds in errors) < timeout, errors
+
+
+# ---- making and freeing communicators ---------------------------------------------------------
+
+
+@contextlib.contextmanager
+def own_memory(monkeypatch):
+    """Let shared memory be made in a folder of the test's own."""
+    place = WORLD.bcast(tempfile.mkdtemp(dir="/dev/shm") if WORLD.rank == 0 else None)
+    monkeypatch.setenv("HAN_SHM_DIR", place)
+    try:
+        yield Path(place)
+        WORLD.Barrier()
+    finally:
+        if WORLD.rank == 0:
+            shutil.rmtree(place, ignore_errors=True)
+
+
+def mapped(place):
+    """Count what this process has mapped of a folder."""
+    gc.collect()
+    return sum(str(place) in line for line in Path("/proc/self/maps").read_text().splitlines())
+
+
+def waited(made):
+    comm, request = made
+    request.Wait()
+    return comm
+
+
+DUPLICATE = {
+    "Dup": lambda comm: comm.Dup(),
+    "Dup_with_info": lambda comm: comm.Dup_with_info(MPI.INFO_NULL),
+    "Idup": lambda comm: waited(comm.Idup()),
+    "Idup_with_info": lambda comm: waited(comm.Idup_with_info(MPI.INFO_NULL)),
+}
+
+
+@on_ranks
+def test_every_kind_of_duplicate_is_a_han_comm(mpi_ranks, monkeypatch):
+    for levels in LEVELS:
+        more = {"segment": 4096, "levels": {levels[-1]["name"]: {"submodule": "libnbc"}}}
+        with own_memory(monkeypatch) as place:
+            comm = new_comm(levels, rules=[{"use": more}])
+            wanted = str(comm.explain("allreduce", nbytes=1 << 20))
+            assert "rules[0]" in wanted
+            before = mapped(place)
+            for _, duplicate in itertools.product(range(5), DUPLICATE.values()):
+                made = duplicate(comm)
+                check_works(made)
+                assert str(made.explain("allreduce", nbytes=1 << 20)) == wanted
+                made.Free()
+                assert made == MPI.COMM_NULL
+            check_works(comm)
+            assert mapped(place) <= before
+            comm.Free()
+            WORLD.Barrier()
+            assert not list(place.iterdir())
+
+
+@on_ranks
+def test_memory_of_freed_communicators_goes(mpi_ranks, monkeypatch):
+    """Also with requests that were never freed, or dropped while active."""
+    with own_memory(monkeypatch) as place:
+        for k in range(6):
+            comm = new_comm(TWO_LEVELS if k % 2 else FLAT)
+            kept = comm.Allreduce_init(np.ones(LARGE), np.empty(LARGE))
+            start_and_drop(comm, "persistent", LARGE, cyclic=True)
+            start_and_drop(comm, "nonblocking", LARGE, cyclic=False)
+            persistent(kept)
+            assert mapped(place) or (comm.size == 2 and k % 2)
+            comm.Free()
+            del kept
+            assert not mapped(place)
+            WORLD.Barrier()
+            assert not list(place.iterdir())
+
+
+BROKEN = (
+    "han.channel.Channel.introduce",
+    "han.discover._look",
+    "os.sched_getaffinity",
+    "mmap.mmap",
+)
+
+
+def broken(place):
+    """Let a part of the set-up fail on rank ODD."""
+    if WORLD.rank != ODD:
+        return contextlib.nullcontext()
+    return mock.patch(place, side_effect=OSError(errno.EMFILE, "Too many open files"))
+
+
+@on_ranks
+def test_a_set_up_that_fails_on_one_rank_fails_on_all(mpi_ranks, monkeypatch):
+    shared = LEVELS[: WORLD.size // 2]  # nodes of one rank have nothing to share
+    with own_memory(monkeypatch) as place:
+        for levels, what, _ in itertools.product(shared, BROKEN, range(3)):
+            with broken(what), pytest.raises(han.HanError, match=f"rank {ODD}") as caught:
+                new_comm(levels)
+            assert "Too many open files" in str(caught.value), what
+            WORLD.Barrier()
+            assert not list(place.iterdir())
+            assert not mapped(place)
+            with opened(new_comm(levels)) as comm:
+                check_works(comm)
+
+
+MAKE = {
+    **DUPLICATE,
+    "Clone": lambda comm: comm.Clone(),
+    "Split": lambda comm: comm.Split(0, -comm.rank),
+    "Split_type": lambda comm: comm.Split_type(MPI.COMM_TYPE_SHARED),
+    "Create": lambda comm: comm.Create(comm.group),
+    "Create_group": lambda comm: comm.Create_group(comm.group),
+}
+
+
+@contextlib.contextmanager
+def watched():
+    """List the communicators that get a State while this is on, and which were freed since."""
+    from han.comm import State
+
+    made, freed = [], []
+    key = MPI.Comm.Create_keyval(delete_fn=lambda comm, keyval, number: freed.append(number))
+
+    def watch(comm, *arguments, **more):
+        made.append(len(made))
+        comm.Set_attr(key, made[-1])
+        return State(comm, *arguments, **more)
+
+    with mock.patch("han.comm.State", watch):
+        yield made, freed
+
+
+@on_ranks
+def test_a_child_whose_set_up_fails_is_freed(mpi_ranks, monkeypatch):
+    with own_memory(monkeypatch) as place, opened(new_comm()) as comm:
+        before = mapped(place)
+        for make in MAKE.values():
+            number = ODD if make is not MAKE["Split"] else comm.size - 1 - ODD
+            with (
+                watched() as (made, freed),
+                broken("han.channel.Channel.introduce"),
+                pytest.raises(han.HanError, match=f"rank {number}"),
+            ):
+                make(comm)
+            assert made == [0]
+            assert freed == [0]
+            check_works(comm)
+        assert mapped(place) == before
+        WORLD.Barrier()
+        assert not list(place.iterdir())
+
+
+# ---- operations in Python ---------------------------------------------------------------------
+
+
+def python_op():
+    """Return an MPI.Op that adds in Python."""
+
+    def add(one, other, datatype):
+        target = np.frombuffer(other, "f8")
+        np.add(np.frombuffer(one, "f8"), target, out=target)
+
+    return MPI.Op.Create(add, commute=True)
+
+
+@pytest.mark.mpi(ranks=[2, 4], timeout=60, unit="s")
+def test_two_threads_with_operations_in_python_do_not_deadlock(mpi_ranks):
+    if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
+        pytest.skip("MPI gives no THREAD_MULTIPLE")
+    op, problems = python_op(), []
+
+    def work(comm):
+        try:
+            mine, total = np.full(300, comm.rank + 1.0), np.empty(300)
+            for _ in range(200):
+                total[:] = 0
+                comm.Allreduce(mine, total, op)
+                assert (total == comm.size * (comm.size + 1) / 2).all()
+        except BaseException as error:
+            problems.append(repr(error))
+
+    pairs = ((FLAT, FLAT), (FLAT, TWO_LEVELS), (TWO_LEVELS, TWO_LEVELS))
+    for levels in pairs if WORLD.size == 2 else pairs[:1]:
+        comms = [new_comm(each) for each in levels]
+        threads = [threading.Thread(target=work, args=(comm,)) for comm in comms]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not problems
+        for comm in comms:
+            comm.Free()
+    op.Free()
+
+
+INSIDE = {
+    "Barrier": lambda comm: comm.Barrier(),
+    "Allreduce": lambda comm: comm.Allreduce(np.ones(5), np.empty(5)),
+    "Bcast": lambda comm: comm.Bcast(np.ones(5), root=0),
+    "Ibarrier": lambda comm: comm.Ibarrier(),
+    "Allreduce_init": lambda comm: comm.Allreduce_init(np.ones(5), np.empty(5)),
+}
+
+
+@on_ranks
+def test_a_collective_inside_of_an_operation_is_refused(mpi_ranks):
+    for comm in comms():
+        check_works(comm)
+        comm.Bcast(np.ones(5), root=0)
+        for what, call in INSIDE.items():
+            caught, inside = [], partial(call, comm)
+
+            def add(one, other, datatype, caught=caught, inside=inside):
+                caught.append(outcome(inside)[0])
+                target = np.frombuffer(other, "f8")
+                np.add(np.frombuffer(one, "f8"), target, out=target)
+
+            op = MPI.Op.Create(add, commute=True)
+            total = np.empty(40)
+            comm.Allreduce(np.ones(40), total, op)
+            assert (total == comm.size).all(), what
+            comm.Iallreduce(np.ones(40), total, op).Wait()
+            assert (total == comm.size).all(), what
+            assert all(isinstance(error, RuntimeError) for error in caught), (what, caught)
+            assert not any(isinstance(error, han.RevokedError) for error in caught), caught
+            assert all("operation" in str(error) for error in caught), (what, caught)
+            assert any(WORLD.allgather(len(caught))), what
+            check_works(comm)
+            op.Free()
