@@ -7,6 +7,8 @@ MAX_CHANNELS: int
 SMALL_BANKS: int
 
 def progress() -> None: ...
+def orphans() -> list[Request]: ...
+def inside_op() -> bool: ...
 def isa() -> str: ...
 def has_kernel(op: int, dtype: int) -> bool: ...
 
@@ -17,7 +19,7 @@ class Engine:
     issued: int
     held: int
     failed: bool
-    on_error: Callable[[int, int], bool]
+    on_error: Any
     def __init__(
         self,
         mpi: tuple[str, int, int, int, int, int] | None,

@@ -65,8 +65,8 @@ def bcast(comm: MPI.Comm, buf: object, root: object) -> Message:
         send=at,
         recv=at,
         keep=(buffer.owner, packed),
-        begin=_packer(buffer, packed, comm) if at_root else None,
-        end=None if at_root else _unpacker(buffer, packed, comm),
+        begin=_packer(buffer, packed) if at_root else None,
+        end=None if at_root else _unpacker(buffer, packed),
         plain=None,
     )
 
@@ -75,7 +75,7 @@ def allreduce(comm: MPI.Comm, sendbuf: object, recvbuf: object, op: object) -> M
     """Make the message of an allreduce."""
     recv = _writable(parse(_no_in_place(recvbuf, "recvbuf"), "recvbuf"))
     send = recv if sendbuf is MPI.IN_PLACE else parse(sendbuf, "sendbuf")
-    return _reduction(comm, "allreduce", send, recv, op, 0)
+    return _reduction("allreduce", send, recv, op, 0)
 
 
 def reduce(comm: MPI.Comm, sendbuf: object, recvbuf: object, op: object, root: object) -> Message:
@@ -84,14 +84,14 @@ def reduce(comm: MPI.Comm, sendbuf: object, recvbuf: object, op: object, root: o
     if comm.Get_rank() != root:
         if sendbuf is MPI.IN_PLACE:
             raise ArgumentError(f"sendbuf: MPI.IN_PLACE is for the root ({root}) only")
-        return _reduction(comm, "reduce", parse(sendbuf, "sendbuf"), None, op, root)
+        return _reduction("reduce", parse(sendbuf, "sendbuf"), None, op, root)
     recv = _writable(parse(_no_in_place(recvbuf, "recvbuf"), "recvbuf"))
     send = recv if sendbuf is MPI.IN_PLACE else parse(sendbuf, "sendbuf")
-    return _reduction(comm, "reduce", send, recv, op, root)
+    return _reduction("reduce", send, recv, op, root)
 
 
 def _reduction(
-    comm: MPI.Comm, collective: str, send: Buffer, recv: Buffer | None, op: object, root: int
+    collective: str, send: Buffer, recv: Buffer | None, op: object, root: int
 ) -> Message:
     operation = _op(op)
     for buffer in (send, recv):
@@ -128,19 +128,19 @@ def _reduction(
         numbers=numbers,
         plain=plain,
     )
-    return message if recv is None or recv.size == recv.extent else _staged(message, recv, comm)
+    return message if recv is None or recv.size == recv.extent else _staged(message, recv)
 
 
 def _derived_name(buffer: Buffer) -> str:
     return f"{buffer.size} of {buffer.extent} bytes"
 
 
-def _staged(message: Message, recv: Buffer, comm: MPI.Comm) -> Message:
+def _staged(message: Message, recv: Buffer) -> Message:
     """Receive elements with gaps beside the user's memory, and fill in only what is theirs."""
     stage = np.empty(max(recv.span, 1), np.uint8)
     packed = np.empty(recv.count * recv.size, np.uint8)
     staged = replace(recv, address=stage.ctypes.data, owner=stage)
-    pack, unpack = _packer(staged, packed, comm), _unpacker(recv, packed, comm)
+    pack, unpack = _packer(staged, packed), _unpacker(recv, packed)
 
     def end() -> None:
         pack()
@@ -150,18 +150,18 @@ def _staged(message: Message, recv: Buffer, comm: MPI.Comm) -> Message:
     return replace(message, recv=stage.ctypes.data, keep=keep, end=end, plain=None)
 
 
-def _packer(buffer: Buffer, packed: np.ndarray[Any, Any], comm: MPI.Comm) -> Hook:
+def _packer(buffer: Buffer, packed: np.ndarray[Any, Any]) -> Hook:
     def pack() -> None:
         with _described(buffer) as (memory, datatype):
-            datatype.Pack(memory, packed, 0, comm)
+            datatype.Pack(memory, packed, 0, MPI.COMM_SELF)
 
     return pack if buffer.count else _nothing
 
 
-def _unpacker(buffer: Buffer, packed: np.ndarray[Any, Any], comm: MPI.Comm) -> Hook:
+def _unpacker(buffer: Buffer, packed: np.ndarray[Any, Any]) -> Hook:
     def unpack() -> None:
         with _described(buffer) as (memory, datatype):
-            datatype.Unpack(packed, 0, memory, comm)
+            datatype.Unpack(packed, 0, memory, MPI.COMM_SELF)
 
     return unpack if buffer.count else _nothing
 

@@ -214,7 +214,14 @@ class State:
     # ---- when something goes wrong ------------------------------------------------------------
 
     def live(self) -> None:
-        """Raise RevokedError after an error that the ranks could not stay together in."""
+        """Raise RevokedError after an error that the ranks could not stay together in.
+
+        Raises RuntimeError inside of a user's reduction operation.
+        """
+        if _native.inside_op():
+            raise RuntimeError(
+                "a reduction operation must not call han: it runs inside a collective"
+            )
         if self.failed is not None:
             raise RevokedError(
                 f"this communicator cannot be used any more: {self.failed}; "
@@ -260,8 +267,9 @@ class State:
 
     def gather(self, step: str, ranks: Sequence[int] | None = None) -> None:
         """Wait until all ranks, or those given, have come to `step`; other collectives go on."""
-        if self.failed is not None:
+        if self.failed is not None and not _native.inside_op():
             return
+        self.live()
         with self._together(step):
             if ranks is None:
                 self.meeting.barrier(step)
@@ -287,7 +295,7 @@ class State:
             self.failed = f"{type(error).__name__}: {error}"
             with contextlib.suppress(MPI.Exception):
                 self.notices.revoke(error, cause)
-            for engine in list(self.engines):
+            for engine in self._all_engines():
                 engine.fail()
             self.calls.clear()
         return error
@@ -296,9 +304,17 @@ class State:
 
     def drain(self) -> None:
         """Wait for everything that was started."""
-        for engine in list(self.engines):
+        for engine in self._all_engines():
             if self.failed is None and engine.issued > engine.epoch:
                 engine.run(empty_plan(engine, self.rank), 0, 0, None)
+
+    def _all_engines(self) -> list[Any]:
+        """List the engines, also those that only a dropped request still holds.
+
+        The garbage collector clears weak references before it finds out that a request lives on.
+        """
+        dropped = (r._engine for r in _native.orphans())
+        return list({*self.engines, *(e for e in dropped if e.on_error.state() is self)})
 
     def close(self, free: bool = True) -> None:
         """Release everything; `free` the communicators too (collective)."""
@@ -306,8 +322,9 @@ class State:
             self.drain()
         self.failed = self.failed or "it has been freed"
         self.calls.clear()
-        for engine in list(self.engines):
+        for engine in self._all_engines():
             engine.stop()
+        _native.orphans()  # forgets those that are finished
         for channel in self.channels:
             channel.close()
         self.plans.clear(free)

@@ -42,6 +42,8 @@ int han_py_run(EngineObject *, PlanObject *, const void *send, void *recv, PyObj
 void han_py_keep(PyObject *const *kept, Py_ssize_t n);
 /* Start a request: None, or NULL with an exception. */
 PyObject *han_py_start(PyObject *request);
+/* The requests that were dropped while they run, as a list. */
+PyObject *han_py_orphans(void);
 PyObject *han_py_plan(EngineObject *, PyObject *args, PyObject *kwargs);
 
 #endif

@@ -301,8 +301,20 @@ static PyObject *module_progress(PyObject *self, PyObject *unused) {
     Py_RETURN_NONE;
 }
 
+static PyObject *module_orphans(PyObject *self, PyObject *unused) {
+    (void)self, (void)unused;
+    return han_py_orphans();
+}
+
+static PyObject *module_inside_op(PyObject *self, PyObject *unused) {
+    (void)self, (void)unused;
+    return PyBool_FromLong(han_inside_op());
+}
+
 static PyMethodDef module_methods[] = {
     {"progress", module_progress, METH_NOARGS, "Step every collective that is under way."},
+    {"orphans", module_orphans, METH_NOARGS, "Requests that were dropped while they run."},
+    {"inside_op", module_inside_op, METH_NOARGS, "Whether a user's reduction is running here."},
     {"isa", module_isa, METH_NOARGS, "The instruction set the reduction kernels use here."},
     {"has_kernel", module_has_kernel, METH_VARARGS,
      "has_kernel(op, dtype): whether MPI defines that pair and han has it natively."},

@@ -96,6 +96,11 @@ static int forget_orphans(void) {
     return rc;
 }
 
+PyObject *han_py_orphans(void) {
+    if (forget_orphans()) return NULL;
+    return orphans ? PyList_GetSlice(orphans, 0, PyList_GET_SIZE(orphans)) : PyList_New(0);
+}
+
 static void request_finalize(PyObject *o) {
     RequestObject *self = (RequestObject *)o;
     if (!self->engine || !queued(self)) return;

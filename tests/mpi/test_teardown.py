@@ -208,7 +208,7 @@ def fails_on_one_rank(error, patch, call):
 
 @on_ranks
 def test_a_failure_in_planning_reaches_all_ranks(mpi_ranks):
-    places = ("han.state.State._build", "han.state.native_plan", "han.message.allreduce")
+    places = ("han.plans.Plans.make", "han.plans.native_plan", "han.message.allreduce")
     cases = itertools.product(LEVELS, places, ALLREDUCE.values(), ERRORS.values())
     for levels, place, call, make in cases:
         comm, error = new_comm(levels), make()
@@ -415,7 +415,8 @@ def watched():
 def test_a_child_whose_set_up_fails_is_freed(mpi_ranks, monkeypatch):
     with own_memory(monkeypatch) as place, opened(new_comm()) as comm:
         before = mapped(place)
-        for make in MAKE.values():
+        now = [make for name, make in MAKE.items() if not name.startswith("Idup")]
+        for make in now:  # Idup's is made in the first call
             number = ODD if make is not MAKE["Split"] else comm.size - 1 - ODD
             with (
                 watched() as (made, freed),
