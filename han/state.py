@@ -267,8 +267,6 @@ class State:
 
     def gather(self, step: str, ranks: Sequence[int] | None = None) -> None:
         """Wait until all ranks, or those given, have come to `step`; other collectives go on."""
-        if self.failed is not None and not _native.inside_op():
-            return
         self.live()
         with self._together(step):
             if ranks is None:

@@ -270,7 +270,6 @@ def test_after_a_timeout_of_one_request_the_rest_is_told_at_once(mpi_ranks):
                 comm.Ibarrier,
                 partial(comm.Allreduce, np.ones(9), np.empty(9)),
                 comm.Barrier_init,
-                comm.Dup,
             ]
             errors = [outcome(call) for call in calls]
         WORLD.Barrier()
