@@ -60,6 +60,7 @@ class Engine:
 
 class Request:
     active: bool
+    persistent: bool
     def __init__(
         self,
         engine: Engine,
@@ -69,6 +70,7 @@ class Request:
         keep: object = ...,
         begin: Callable[[], None] | None = ...,
         end: Callable[[], None] | None = ...,
+        persistent: bool = ...,
     ) -> None: ...
     def Start(self) -> None: ...
     _engine: Engine

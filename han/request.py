@@ -23,7 +23,6 @@ class Request(_native.Request):
     own take no han.Request.
     """
 
-    persistent = False
     closing: Callable[[], None] | None = None
 
     def Free(self) -> None:

@@ -160,9 +160,8 @@ class State:
 
         request = Request(
             engine, prepared.native, message.send, message.recv, message.keep,
-            None if begin is None else begin_or_give_up, message.end,
+            None if begin is None else begin_or_give_up, message.end, True,
         )  # fmt: skip
-        request.persistent = True
         request.closing = close
         return request
 

@@ -9,7 +9,8 @@ typedef struct {
     PyObject *keep;  /* the user's buffers */
     PyObject *begin; /* called before a start (packing), or NULL */
     PyObject *end;   /* called after completion (unpacking), or NULL */
-    bool active;
+    bool active, started;
+    bool persistent; /* may be started again; others let their buffers go once complete */
 } RequestObject;
 
 static PyObject *none_or(PyObject *o) {
@@ -19,16 +20,20 @@ static PyObject *none_or(PyObject *o) {
 }
 
 static int request_init(RequestObject *self, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"engine", "plan", "send", "recv", "keep", "begin", "end", NULL};
+    static char *names[] = {"engine", "plan", "send", "recv", "keep", "begin", "end",
+                            "persistent", NULL};
     PyObject *engine, *plan, *keep = Py_None, *begin = Py_None, *end = Py_None;
     unsigned long long send, recv; /* addresses */
+    int persistent = false;
     if (self->active) {
         PyErr_SetString(PyExc_RuntimeError, "the request is active");
         return -1;
     }
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!KK|OOO", names, &EngineType, &engine,
-                                     &PlanType, &plan, &send, &recv, &keep, &begin, &end))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!KK|OOOp", names, &EngineType, &engine,
+                                     &PlanType, &plan, &send, &recv, &keep, &begin, &end,
+                                     &persistent))
         return -1;
+    self->persistent = persistent;
     Py_INCREF(engine);
     Py_INCREF(plan);
     self->engine = (EngineObject *)engine;
@@ -129,16 +134,19 @@ static PyObject *request_start(RequestObject *self, PyObject *unused) {
         return NULL;
     }
     han_engine *e = &self->engine->engine;
-    if (e->failed) {
-        if (han_py_report(self->engine, HAN_E_FAILED)) return NULL;
+    if (self->started && !self->persistent) {
+        PyErr_SetString(PyExc_RuntimeError,
+                        "Start: the request is complete; only persistent ones start again");
+        return NULL;
     }
+    if (e->failed && han_py_report(self->engine, HAN_E_FAILED)) return NULL;
     if (self->begin) {
         PyObject *answer = PyObject_CallNoArgs(self->begin);
         if (!answer) return NULL;
         Py_DECREF(answer);
     }
     if (han_py_enqueue(self->engine, &self->run)) return NULL;
-    self->active = true;
+    self->active = self->started = true;
     /* An error shows in Wait or Test, where MPI shows it. */
     if (self->plan->plan.brief) {
         (void)han_try(e, &self->run, 1);
@@ -163,6 +171,11 @@ static PyObject *complete(RequestObject *self, PyObject *status) {
         answer = PyObject_CallNoArgs(self->end);
         if (!answer) return NULL;
         Py_DECREF(answer);
+    }
+    if (!self->persistent) {
+        Py_CLEAR(self->keep);
+        Py_CLEAR(self->begin);
+        Py_CLEAR(self->end);
     }
     if (status) {
         answer = PyObject_CallMethod((PyObject *)self, "_empty", "O", status);
@@ -243,6 +256,11 @@ static PyObject *request_get_active(RequestObject *self, void *unused) {
     return PyBool_FromLong(self->active);
 }
 
+static PyObject *request_get_persistent(RequestObject *self, void *unused) {
+    (void)unused;
+    return PyBool_FromLong(self->persistent);
+}
+
 static PyObject *request_get_engine(RequestObject *self, void *unused) {
     (void)unused;
     PyObject *e = self->engine ? (PyObject *)self->engine : Py_None;
@@ -264,6 +282,7 @@ static PyMethodDef request_methods[] = {
 
 static PyGetSetDef request_getset[] = {
     {"active", (getter)request_get_active, NULL, "Started and not yet waited for.", NULL},
+    {"persistent", (getter)request_get_persistent, NULL, "Whether it can be started again.", NULL},
     {"_engine", (getter)request_get_engine, NULL, "The engine that runs it.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };

@@ -153,7 +153,6 @@ def test_memory_stays_where_it_is_while_a_call_is_outstanding(mpi_ranks):
                 with pytest.raises(BufferError):
                     data.extend(more)
                 request.Wait()
-                request.Free()
                 data.extend(more)
                 comm.Bcast(wrap(data))
                 data.extend(more)

@@ -125,8 +125,8 @@ class Mix:
 
     def free(self, comm: han.Comm) -> None:
         """Free a communicator; the requests on it go first."""
-        engines = [r for r in self.requests if r in comm._han.persistent]
-        for request in engines:
+        here = [r for r in self.requests if r._engine in comm._han.engines]
+        for request in here:
             self.requests.remove(request)
             request.Free()
         comm.Free()

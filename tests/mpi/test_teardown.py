@@ -94,8 +94,8 @@ def test_requests_that_one_rank_drops_complete_for_its_peers(mpi_ranks):
     for comm, other in zip(comms(), comms(), strict=True):
         cases = itertools.product(("nonblocking", "persistent"), (False, True), (1, LARGE))
         for kind, cyclic, n in cases:
-            for k in range(8):
-                if comm.rank == k % comm.size:
+            for k in range(comm.size):
+                if comm.rank == k:
                     start_and_drop(comm, kind, n, cyclic)
                 else:
                     request, total = started(comm, kind, n)
