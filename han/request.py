@@ -236,6 +236,8 @@ def _test_any(
     index, flag, *message = ask([requests[k] for k in others], status)
     if index != MPI.UNDEFINED:
         return others[index], True, message[0] if message else None
+    if flag and status is not None:  # not every library fills it in for an empty list
+        Request._empty(status)
     return MPI.UNDEFINED, flag and not mine, None
 
 

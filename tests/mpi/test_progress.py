@@ -24,7 +24,9 @@ LEVELS = (FLAT, TWO_LEVELS)
 MANY = 300_000  # elements of 8 bytes: does not end without the peers
 SECONDS = 10  # any error is told within, which is less than the time to wait
 
-on_ranks = pytest.mark.mpi(ranks=[2, 4], timeout=40, unit="s")
+on_two = pytest.mark.mpi(ranks=2, timeout=40, unit="s")
+on_four = pytest.mark.mpi(ranks=4, timeout=40, unit="s")
+on_both = pytest.mark.mpi(ranks=[2, 4], timeout=40, unit="s")
 
 
 def settings(levels, timeout=20.0, **more):
@@ -140,7 +142,7 @@ MAKE = {
 }
 
 
-@on_ranks
+@on_both
 def test_making_communicators_lets_the_others_finish(mpi_ranks):
     for comm in comms():
         outstanding = Outstanding(comm)
@@ -153,7 +155,7 @@ def test_making_communicators_lets_the_others_finish(mpi_ranks):
         outstanding.free()
 
 
-@on_ranks
+@on_two
 def test_making_a_han_comm_lets_the_others_finish(mpi_ranks):
     for comm in comms():
         outstanding = Outstanding(comm)
@@ -169,7 +171,7 @@ def two_persistent(comm, mine, total, data):
     return [comm.Allreduce_init(mine, total), comm.Bcast_init(data, root=comm.size - 1)]
 
 
-@on_ranks
+@on_two
 def test_making_persistent_requests_lets_the_others_finish(mpi_ranks):
     for comm in comms():
         outstanding = Outstanding(comm)
@@ -209,7 +211,7 @@ def check_calls(comm, n):
     comm.Barrier()
 
 
-@on_ranks
+@on_four
 def test_checked_calls_let_the_others_finish(mpi_ranks):
     for comm in comms(check=True):
         outstanding = Outstanding(comm)
@@ -219,7 +221,7 @@ def test_checked_calls_let_the_others_finish(mpi_ranks):
         outstanding.free()
 
 
-@pytest.mark.mpi(ranks=[2, 4], timeout=60, unit="s")
+@on_four
 def test_first_calls_over_collectives_of_mpi_let_the_others_finish(mpi_ranks):
     cases = itertools.product(
         LEVELS, ("libnbc", "mpi"), ("bcast", "allreduce", None), some_first(WORLD.size)
@@ -231,7 +233,7 @@ def test_first_calls_over_collectives_of_mpi_let_the_others_finish(mpi_ranks):
                 cross(outstanding, early, partial(check_calls, comm, n))
 
 
-@on_ranks
+@on_four
 def test_persistent_ones_over_nonblocking_collectives_of_mpi(mpi_ranks):
     """Every rank waits in another order, and makes its first calls before or after."""
     for levels in LEVELS:
@@ -243,7 +245,7 @@ def test_persistent_ones_over_nonblocking_collectives_of_mpi(mpi_ranks):
                 outstanding.free()
 
 
-@on_ranks
+@on_two
 def test_nonblocking_calls_pass_a_rule_for_blocking_collectives_over(mpi_ranks):
     """They come back although a peer only comes when it has heard that they did."""
     for levels in LEVELS:
@@ -303,7 +305,7 @@ NEVER = {
 }
 
 
-@on_ranks
+@on_four
 def test_a_rank_that_never_comes_to_a_step_is_told_in_time(mpi_ranks):
     levels = LEVELS[WORLD.size // 4]
     missing = WORLD.size // 2  # leads the last node
@@ -340,7 +342,7 @@ FIRST = [
 ]
 
 
-@on_ranks
+@on_four
 def test_a_rank_that_errs_does_not_leave_the_others_in_a_first_call(mpi_ranks):
     odd = WORLD.size // 2  # leads the last node
     for levels, (concerned, first) in itertools.product(LEVELS, FIRST):

@@ -23,7 +23,8 @@ LEVELS = (FLAT, TWO_LEVELS)
 TAG = 5
 SECONDS = 10  # any error is told within
 
-on_ranks = pytest.mark.mpi(ranks=[2, 4], timeout=40, unit="s")
+on_two = pytest.mark.mpi(ranks=2, timeout=40, unit="s")
+on_four = pytest.mark.mpi(ranks=4, timeout=40, unit="s")
 
 
 def new_comm(levels=FLAT, timeout=20.0, **more):
@@ -100,7 +101,7 @@ class Mixed:
 # ---- one request ----------------------------------------------------------------------------
 
 
-@on_ranks
+@on_two
 def test_one_request_fills_the_status_in(mpi_ranks):
     for comm in comms():
         total = np.empty(3000)
@@ -128,7 +129,7 @@ def test_one_request_fills_the_status_in(mpi_ranks):
         lasting.Free()
 
 
-@on_ranks
+@on_two
 def test_get_status_tells_and_leaves_the_request_active(mpi_ranks):
     for comm in comms():
         total = np.empty(3000)
@@ -152,7 +153,7 @@ def test_get_status_tells_and_leaves_the_request_active(mpi_ranks):
             assert (total == comm.size).all()
 
 
-@on_ranks
+@on_two
 def test_requests_are_waited_for_in_any_order(mpi_ranks):
     for comm in comms():
         size = comm.size
@@ -176,7 +177,7 @@ def test_requests_are_waited_for_in_any_order(mpi_ranks):
         lasting.Free()
 
 
-@on_ranks
+@on_two
 def test_a_collective_cannot_be_cancelled(mpi_ranks):
     for comm in comms():
         request = comm.Ibarrier()
@@ -192,7 +193,7 @@ def test_a_collective_cannot_be_cancelled(mpi_ranks):
             request.Wait()
 
 
-@on_ranks
+@on_two
 def test_mpis_own_functions_refuse_hans_requests(mpi_ranks):
     for comm in comms():
         request = comm.Ibarrier()
@@ -211,7 +212,7 @@ def test_mpis_own_functions_refuse_hans_requests(mpi_ranks):
 # ---- lists ----------------------------------------------------------------------------------
 
 
-@on_ranks
+@on_four
 def test_waitall_and_testall_of_mixed_requests(mpi_ranks):
     for comm in comms():
         for n in (1, 50_000):
@@ -235,7 +236,7 @@ def test_waitall_and_testall_of_mixed_requests(mpi_ranks):
         assert han.Request.Testall([]) is True
 
 
-@on_ranks
+@on_four
 def test_waitany_and_testany_give_each_request_once(mpi_ranks):
     def testany(requests, status):
         flag = False
@@ -262,7 +263,7 @@ def test_waitany_and_testany_give_each_request_once(mpi_ranks):
         assert han.Request.Testany([]) == (MPI.UNDEFINED, True)
 
 
-@on_ranks
+@on_four
 def test_waitsome_and_testsome_give_each_request_once(mpi_ranks):
     for comm in comms():
         functions = (han.Request.Waitsome, han.Request.Testsome)
@@ -284,7 +285,7 @@ def test_waitsome_and_testsome_give_each_request_once(mpi_ranks):
         assert han.Request.Testsome([]) is None
 
 
-@on_ranks
+@on_two
 def test_tests_of_lists_come_back_when_nothing_is_complete(mpi_ranks):
     """The last rank only comes when it has heard that the others' tests came back."""
     for comm in comms():
@@ -313,7 +314,7 @@ def test_tests_of_lists_come_back_when_nothing_is_complete(mpi_ranks):
         assert (total == comm.size).all()
 
 
-@on_ranks
+@on_two
 def test_testall_completes_none_unless_all_are(mpi_ranks):
     for comm in comms():
         got, last = np.zeros(1), comm.size - 1
@@ -345,7 +346,7 @@ def exchange(comm):
     ]
 
 
-@on_ranks
+@on_two
 def test_lower_case_forms_return_messages(mpi_ranks):
     for comm in comms():
         rank, size = comm.rank, comm.size
@@ -381,7 +382,7 @@ def test_lower_case_forms_return_messages(mpi_ranks):
             assert some_of(requests) == (None, None)
 
 
-@on_ranks
+@on_two
 def test_persistent_requests_in_lists_are_started_again(mpi_ranks):
     def waitany(requests):
         assert sorted(han.Request.Waitany(requests) for _ in requests) == [0, 1, 2, 3]
@@ -443,7 +444,7 @@ def never_complete(comm):
     return [request, comm.Iallreduce(np.ones(9), np.empty(9)), comm.Ibarrier()], forget
 
 
-@on_ranks
+@on_four
 def test_waits_for_lists_end_when_a_peer_does_not_come(mpi_ranks):
     levels, missing = LEVELS[WORLD.size // 4], WORLD.size - 1
     for wait in WAITS:
@@ -462,7 +463,7 @@ def test_waits_for_lists_end_when_a_peer_does_not_come(mpi_ranks):
                 comm.Barrier()
 
 
-@on_ranks
+@on_two
 def test_waits_for_lists_end_when_a_peer_errs(mpi_ranks):
     levels, odd = LEVELS[WORLD.size // 4], WORLD.size - 1
     for wait in WAITS:
