@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from mpi4py import MPI
 
 from han import message
-from han.errors import ArgumentTypeError, ConfigError, RevokedError
+from han.errors import ArgumentError, ArgumentTypeError, ConfigError, RevokedError
 from han.request import Request
 from han.state import AGREED, State
 
@@ -186,10 +186,12 @@ class Comm(MPI.Intracomm):
 
     def Idup(self, info: MPI.Info | None = None) -> tuple[Comm, MPI.Request]:
         """Start to duplicate; what han needs is made in the first call on the new han.Comm."""
+        self._han.live()
         return self._later(*MPI.Intracomm(self).Idup(info))
 
     def Idup_with_info(self, info: MPI.Info) -> tuple[Comm, MPI.Request]:
         """Start to duplicate, with hints; see :meth:`Idup`."""
+        self._han.live()
         return self._later(*MPI.Intracomm(self).Idup_with_info(info))
 
     def _later(self, comm: MPI.Intracomm, request: MPI.Request) -> tuple[Comm, MPI.Request]:
@@ -207,6 +209,8 @@ class Comm(MPI.Intracomm):
         own = self.Get_group()
         ranks = MPI.Group.Translate_ranks(group, None, own)
         own.Free()
+        if MPI.UNDEFINED in ranks:
+            raise ArgumentError("Create_group: the group has members outside of this communicator")
         self._han.gather("Create_group", ranks)
         return self._child(MPI.Intracomm(self).Create_group(group, tag))
 

@@ -27,6 +27,11 @@ LOOK = 0.02  # seconds between two looks around
 _abandoned: list[object] = []  # MPI may still write to what these own
 
 
+def abandon(owner: object) -> None:
+    """Never let go of what MPI may still read or write."""
+    _abandoned.append(owner)
+
+
 class Patience:
     """How a loop that polls waits between two rounds."""
 
@@ -71,10 +76,10 @@ class Meeting:
         try:
             while not request.Test():
                 _native.progress()
-                if patience.pause():
+                if patience.pause() and not request.Test():
                     self._look(step, patience.waited)
         except BaseException:
-            _abandoned.append((request, keep))
+            abandon((request, keep))
             raise
 
     def _look(self, step: str, waited: float) -> None:
@@ -138,6 +143,6 @@ class Meeting:
 def duplicate(comm: MPI.Intracomm, limit: float) -> MPI.Intracomm:
     """Duplicate a communicator for han's own use; collective."""
     own, request = comm.Idup()
-    Meeting(own, limit).wait(request, "the making of a han.Comm")
+    Meeting(comm, limit).wait(request, "the making of a han.Comm")
     own.Set_errhandler(MPI.ERRORS_RETURN)
     return own

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import secrets
+import threading
 from dataclasses import dataclass
 from typing import Any
 
 from mpi4py import MPI
 
 from han.errors import HanError, PeerError, RevokedError
-from han.meeting import Meeting
+from han.meeting import Meeting, abandon
 
 
 def tag_limit(comm: MPI.Comm) -> int:
@@ -53,13 +54,15 @@ class Notices:
         self.token = meeting.allgather(secrets.randbits(31), "the making of a han.Comm")[0]
         self._mine: dict[int, int] = {}  # calls that failed here: peers yet to be heard about it
         self._early: list[Notice] = []
+        self._lock = threading.RLock()  # several threads may wait
         self._sent: list[tuple[MPI.Request, bytes]] = []
 
     def tell(self, call: int, error: BaseException) -> None:
         """Tell everyone that this rank raised before anything moved in its call number `call`."""
-        if self.comm.Get_size() > 1:
-            self._mine[call] = self.comm.Get_size() - 1
-        self._fetch()  # those of calls that failed everywhere need not pile up
+        with self._lock:
+            if self.comm.Get_size() > 1:
+                self._mine[call] = self.comm.Get_size() - 1
+            self._fetch()  # those of calls that failed everywhere need not pile up
         self._send(Notice(call, self.rank, self.rank, f"{type(error).__name__}: {error}"))
 
     def revoke(self, error: BaseException, cause: int | None = None) -> None:
@@ -78,9 +81,10 @@ class Notices:
 
     def receive(self, issued: int) -> list[Notice]:
         """Take what has arrived about the first `issued` calls, less what also failed here."""
-        self._fetch()
-        found = [n for n in self._early if n.call == LATEST or n.call < issued]
-        self._early = [n for n in self._early if n not in found]
+        with self._lock:
+            self._fetch()
+            found = [n for n in self._early if n.call == LATEST or n.call < issued]
+            self._early = [n for n in self._early if n not in found]
         return found
 
     @property
@@ -88,12 +92,16 @@ class Notices:
         """The first call, counted from 1, that a notice is about which came early; 0: none."""
         return min((n.call + 1 for n in self._early), default=0)
 
+    def close(self) -> None:
+        """Leave what is still on its way to the MPI library."""
+        abandon([s for s in self._sent if not s[0].Test()])
+
     def _fetch(self) -> None:
         """Empty the mailbox."""
         status = MPI.Status()
-        while self.comm.Iprobe(MPI.ANY_SOURCE, self.tag, status):
+        while message := self.comm.Improbe(MPI.ANY_SOURCE, self.tag, status):
             data = bytearray(status.Get_count(MPI.BYTE))
-            self.comm.Recv([data, MPI.BYTE], status.Get_source(), self.tag)
+            message.Recv([data, MPI.BYTE])
             token, *fields = json.loads(data)
             if token == self.token:
                 self._early.append(Notice(*fields))

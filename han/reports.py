@@ -55,6 +55,11 @@ class Reporter:
         if len(self._known) > KNOWN:
             self._known.popitem(last=False)
 
+    def close(self) -> None:
+        """Unmap the engine's channels."""
+        for channel in self.channels:
+            channel.close()
+
     def known(self, number: int) -> Prepared | None:
         """Return the plan that a number stands for."""
         return self._known.get(number)
@@ -66,10 +71,14 @@ class Reporter:
             raise RevokedError("the communicator has been freed")
         if state.failed is not None and status != Status.INTERRUPT:
             raise RevokedError(f"this communicator cannot be used any more: {state.failed}")
-        if status == Status.NOTICE:
+        try:
+            if status != Status.NOTICE:
+                raise self._error(Status(status), detail, state)
             state.listen(state.engine.issued, self._story(state))
-            return True
-        raise state.give_up(self._error(Status(status), detail, state))
+        except BaseException as error:  # also an interrupt: this engine has stopped
+            state.give_up(error)
+            raise
+        return True
 
     def _error(self, status: Status, detail: int, state: State) -> Exception:
         if status == Status.MPI:

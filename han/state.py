@@ -34,6 +34,7 @@ class State:
     def __init__(self, comm: MPI.Intracomm, config: Any, crowded: bool = False) -> None:
         self.failed: str | None = None
         self.step = ""  # of set-up, while one is under way
+        self.turning = 0  # 1 while a call is prepared: errors of that call concern it already
         self.engines: weakref.WeakSet[Any] = weakref.WeakSet()
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
         loaded, problem = _load(config)
@@ -115,7 +116,7 @@ class State:
             prepared = self.plans.find(message, blocking=True)
             if message.begin is not None:
                 message.begin()
-        self.engine.run(prepared.native, message.send, message.recv, message.keep)
+            self.engine.run(prepared.native, message.send, message.recv, message.keep)
         if message.end is not None:
             message.end()
         self._remember(message, prepared)
@@ -230,13 +231,15 @@ class State:
     @contextlib.contextmanager
     def _turn(self) -> Iterator[None]:
         """Prepare a call: an error is told to the other ranks, and the call counted as one."""
-        issued = self.engine.issued
+        issued, self.turning = self.engine.issued, 1
         try:
             yield
         except BaseException as error:
             if self.failed is None and self.engine.issued == issued:
                 self._miss(issued, error)
             raise
+        finally:
+            self.turning = 0
 
     def _miss(self, call: int, error: BaseException) -> None:
         """Let a call that raised before anything moved take its turn all the same."""
@@ -275,7 +278,7 @@ class State:
 
     def _look(self, step: str) -> None:
         """Look around from set-up: at what other ranks report, and whether they are alive."""
-        self.listen(self.engine.issued + 1, step)
+        self.listen(self.engine.issued + self.turning, step)
         self.engine.look(0.0)
 
     def listen(self, calls: int, story: str) -> None:
@@ -321,9 +324,9 @@ class State:
         self.calls.clear()
         for engine in self._all_engines():
             engine.stop()
+            engine.on_error.close()
         _native.orphans()  # forgets those that are finished
-        for channel in self.channels:
-            channel.close()
+        self.notices.close()
         self.plans.clear(free)
         if free:
             self.comm.Free()

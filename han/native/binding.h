@@ -29,6 +29,8 @@ extern PyTypeObject EngineType, PlanType, RequestType, CallsType;
 
 /* Let Python tell the error: 0 to go on waiting, -1 with an exception set. */
 int han_py_report(EngineObject *, enum han_status);
+/* In a user's reduction, raise. 0 or -1. */
+int han_py_refuse_inside_op(void);
 /* Put a run into the queue. 0 or -1. */
 int han_py_enqueue(EngineObject *, han_run *);
 /* Run a brief plan for a moment without letting Python's lock go. */

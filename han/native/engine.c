@@ -4,7 +4,10 @@
 
 #include <sched.h>
 
-enum { SETTLE_NS = 50000000 }; /* how long an engine that stops waits for its messages */
+enum {
+    SETTLE_NS = 50000000, /* how long an engine that stops waits for its messages */
+    LOOKS = 10000,        /* attempts to look into an engine that another thread is stepping */
+};
 
 /* Engines with runs under way, of any thread: whoever waits gives each of them a step, since a
  * peer may wait for one of theirs. The lock is held for a few instructions, never over a step:
@@ -58,7 +61,7 @@ static void deactivate(han_engine *e) {
 static void append(han_engine *e, han_run *run) {
     run->next = NULL;
     run->left = false;
-    atomic_store_explicit(&run->queued, true, memory_order_relaxed);
+    run->idle = (han_idler){0};
     atomic_store_explicit(&run->status, HAN_BLOCKED, memory_order_relaxed);
     if (e->tail)
         e->tail->next = run;
@@ -86,10 +89,24 @@ enum han_status han_fail(han_engine *e, enum han_status status) {
     return status;
 }
 
+/* A user's reduction runs inside of a step, and may call back into Python: it must not wait for
+ * an engine, least of all for this one. */
+static _Thread_local bool inside __attribute__((tls_model("initial-exec")));
+
+bool han_inside_op(void) { return inside; }
+
+bool han_enter(bool now) {
+    bool before = inside;
+    inside = now;
+    return before;
+}
+
 static enum han_status step_locked(han_engine *e) {
     if (e->failed) return HAN_E_FAILED;
     if (!e->head) return HAN_BLOCKED;
+    bool before = han_enter(true);
     enum han_status status = han_step(e);
+    (void)han_enter(before);
     return status > HAN_BLOCKED && status != HAN_E_NOTICE ? han_fail(e, status) : status;
 }
 
@@ -122,11 +139,43 @@ void han_progress_others(const han_engine *self) {
         if (e == self) continue;
         e->pins++;
         unlock(&active.lock);
-        (void)han_engine_step(e);
+        if (try_lock(&e->busy)) {
+            if (e->head && !e->head->plan->blocks) (void)step_locked(e);
+            unlock(&e->busy);
+        }
         lock(&active.lock);
         e->pins--;
     }
     unlock(&active.lock);
+}
+
+/* ---- looking in --------------------------------------------------------------------------- */
+
+static han_where where(const han_plan *p, uint32_t s, uint32_t pc) {
+    const han_instr *i = &p->code[pc];
+    han_where row = {i->code, i->peer, i->task};
+    if (i->code != HAN_TEST) return row;
+    for (uint32_t k = p->streams[s].start; k < pc; k++) { /* the message that is tested for */
+        const han_instr *m = &p->code[k];
+        if ((m->code == HAN_ISEND || m->code == HAN_IRECV) && m->slot == i->slot) row.peer = m->peer;
+    }
+    return row;
+}
+
+uint32_t han_engine_blocked(han_engine *e, han_where *rows, uint64_t *signature) {
+    uint32_t n = 0;
+    for (int k = 0; !try_lock(&e->busy); k++) {
+        if (k == LOOKS) return 0;
+        han_cpu_relax();
+    }
+    if (e->started && e->head) {
+        const han_plan *p = e->head->plan;
+        *signature = p->signature;
+        for (uint32_t s = 0; s < p->n_streams; s++)
+            if (e->pc[s] < p->streams[s].stop) rows[n++] = where(p, s, e->pc[s]);
+    }
+    unlock(&e->busy);
+    return n;
 }
 
 han_event *han_engine_trace(han_engine *e, han_event *events, size_t n) {
@@ -178,8 +227,7 @@ void han_engine_stop(han_engine *e) {
     if (!e->failed) e->failed = HAN_E_FAILED;
     for (han_run *run = e->head, *next; run; run = next) {
         next = run->next;
-        atomic_store_explicit(&run->status, HAN_E_FAILED, memory_order_relaxed);
-        atomic_store_explicit(&run->queued, false, memory_order_release); /* its owner may go now */
+        atomic_store_explicit(&run->status, HAN_E_FAILED, memory_order_release);
     }
     e->head = e->tail = NULL;
     unlock(&e->busy);

@@ -72,6 +72,7 @@ typedef struct han_plan {
     uint64_t footprint[HAN_MAX_CHANNELS]; /* bytes of each rank's ring, alike on all ranks */
     uint8_t writes[HAN_MAX_CHANNELS];     /* what this rank writes: HAN_W_SMALL, HAN_W_CELLS */
     bool sync;                       /* finishing means that every rank has entered */
+    bool blocks;                     /* calls blocking collectives of the MPI library */
     bool brief; /* a few microseconds' work, no MPI, no callback: may run under Python's lock */
     uint64_t signature;
     han_reduce_fn reduce; /* NULL: MPI_Reduce_local with op and dtype */
@@ -95,14 +96,29 @@ enum han_status {
     HAN_E_FAILED, /* an earlier run of this engine failed */
 };
 
+/* The instruction that a stream is at; `peer` is the rank that it waits for. */
+typedef struct {
+    int code, peer;
+    uint32_t task;
+} han_where;
+
+/* How long nothing has moved. */
+typedef struct {
+    uint32_t rounds, yields;
+    uint64_t since, slow, dead; /* when nothing moved first, and next looks, in nanoseconds */
+    bool sleepy;
+} han_idler;
+
 typedef struct han_run {
     struct han_run *next;
     han_plan *plan;
     const void *send;
     void *recv;
     bool left; /* failed, and the MPI library may still touch the memory of plan, send and recv */
-    _Atomic bool queued;
-    _Atomic int status; /* HAN_OK once finished, whichever thread did it */
+    han_idler idle;
+    /* HAN_BLOCKED while under way. Storing another value is the last thing that is done to a run:
+     * its owner may let it go then, whichever thread did it. */
+    _Atomic int status;
 } han_run;
 
 typedef struct han_event {
@@ -168,9 +184,13 @@ void han_activate(han_engine *);
 void han_engine_stop(han_engine *);
 
 enum han_status han_engine_step(han_engine *); /* one round, unless another thread is at it */
+/* Where the streams of the run at the head stand, at most HAN_MAX_STREAMS rows, and the run's
+ * signature. 0 if there is none, or another thread keeps stepping it. */
+uint32_t han_engine_blocked(han_engine *, han_where *rows, uint64_t *signature);
 enum han_status han_fail(han_engine *, enum han_status);
 enum han_status han_step(han_engine *); /* executor.c: one round over the streams of the head */
-bool han_inside_op(void);               /* executor.c: called from a user's reduction operation */
+bool han_inside_op(void); /* called from a user's reduction, which runs inside of a step */
+bool han_enter(bool);     /* say that a step, or MPI's progress, begins or ends; what was before */
 uint64_t han_now_ns(void);
 
 #endif

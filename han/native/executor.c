@@ -20,32 +20,19 @@ static inline void copy(uint8_t *dst, const uint8_t *src, size_t n) {
     if (dst != src && n) han_copy(dst, src, n);
 }
 
-/* The operation may be the user's, and call back into Python: it must not wait for an engine. */
-static _Thread_local bool inside_op;
-
-bool han_inside_op(void) { return inside_op; }
-
-static int reduce_local(const han_engine *e, const han_plan *p, const uint8_t *in, uint8_t *inout,
-                        size_t n) {
-    inside_op = true;
-    int rc = han_reduce_local(e->mpi, in, inout, (int)n, p->dtype, p->op);
-    inside_op = false;
-    return rc;
-}
-
 /* dst = a op b through MPI_Reduce_local, which computes inout = in op inout. */
 static int reduce_by_mpi(const han_engine *e, han_plan *p, uint8_t *dst, const uint8_t *a,
                          const uint8_t *b, size_t n) {
     size_t bytes = n * p->element;
     if (dst == a && dst != b) {
-        if (p->commutative) return reduce_local(e, p, b, dst, n);
+        if (p->commutative) return han_reduce_local(e->mpi, b, dst, (int)n, p->dtype, p->op);
         memcpy(p->operand, b, bytes);
-        int rc = reduce_local(e, p, a, p->operand, n);
+        int rc = han_reduce_local(e->mpi, a, p->operand, (int)n, p->dtype, p->op);
         memcpy(dst, p->operand, bytes);
         return rc;
     }
     copy(dst, b, bytes);
-    return reduce_local(e, p, a, dst, n);
+    return han_reduce_local(e->mpi, a, dst, (int)n, p->dtype, p->op);
 }
 
 static int reduce(const han_engine *e, han_plan *p, const han_instr *i) {
@@ -233,11 +220,10 @@ static void finish(han_engine *e) {
     e->started = false;
     e->head = run->next;
     if (!e->head) e->tail = NULL;
-    atomic_store_explicit(&run->queued, false, memory_order_relaxed);
     atomic_store_explicit(&run->status, HAN_OK, memory_order_release);
 }
 
-/* Has a peer raised in an earlier call that did not raise here? Its ring is out of step then, and
+/* Has a peer raised in a later call than any that raised here, and not in the current one? Its ring is out of step then, and
  * what came from it since cannot be trusted. Its mark is older than anything it posted later. */
 static bool out_of_step(const han_engine *e) {
     for (uint32_t c = 0; c < e->n_channels; c++) {
@@ -246,7 +232,7 @@ static bool out_of_step(const han_engine *e) {
         uint64_t mine = atomic_load_explicit(&all[ch->me].erred, memory_order_relaxed);
         for (uint32_t r = 0; r < ch->size; r++) {
             uint64_t erred = atomic_load_explicit(&all[r].erred, memory_order_relaxed);
-            if (erred && erred != mine && erred <= e->epoch) return true;
+            if (erred > mine && erred <= e->epoch) return true;
         }
     }
     return false;

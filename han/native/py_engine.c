@@ -16,7 +16,7 @@ static bool interrupted(void *unused) {
 }
 
 /* A user's reduction runs inside an engine's step: it would wait for itself. */
-static int refuse_inside_op(void) {
+int han_py_refuse_inside_op(void) {
     if (!han_inside_op()) return 0;
     PyErr_SetString(PyExc_RuntimeError,
                     "a reduction operation must not call han: it runs inside a collective");
@@ -56,7 +56,7 @@ int han_py_report(EngineObject *self, enum han_status status) {
 }
 
 int han_py_enqueue(EngineObject *self, han_run *run) {
-    if (refuse_inside_op()) return -1;
+    if (han_py_refuse_inside_op()) return -1;
     if (self->engine.failed) return han_py_report(self, HAN_E_FAILED);
     if (han_try_enqueue(&self->engine, run)) return 0;
     Py_BEGIN_ALLOW_THREADS
@@ -72,7 +72,7 @@ enum han_status han_py_try(EngineObject *self, const han_run *run) {
 }
 
 int han_py_wait(EngineObject *self, han_run *run) {
-    if (refuse_inside_op()) return -1;
+    if (han_py_refuse_inside_op()) return -1;
     for (;;) {
         enum han_status status;
         Py_BEGIN_ALLOW_THREADS
@@ -192,7 +192,7 @@ static void engine_dealloc(EngineObject *self) {
 
 static PyObject *engine_fail(EngineObject *self, PyObject *unused) {
     (void)unused;
-    if (refuse_inside_op()) return NULL;
+    if (han_py_refuse_inside_op()) return NULL;
     stop(self);
     Py_RETURN_NONE;
 }
@@ -223,30 +223,18 @@ static PyObject *engine_look(EngineObject *self, PyObject *args) {
 /* The current run: its signature, and where every stream stands. */
 static PyObject *engine_blocked(EngineObject *self, PyObject *unused) {
     (void)unused;
-    const han_engine *e = &self->engine;
-    PyObject *list = PyList_New(0);
-    if (!list) return NULL;
-    if (!e->started || !e->head) return Py_BuildValue("(iN)", 0, list);
-    const han_plan *p = e->head->plan;
-    for (uint32_t s = 0; s < p->n_streams; s++) {
-        if (e->pc[s] >= p->streams[s].stop) continue;
-        const han_instr *i = &p->code[e->pc[s]];
-        uint32_t slot = i->slot;
-        int peer = i->peer;
-        if (i->code == HAN_TEST) /* name the message that the request was made for */
-            for (uint32_t k = p->streams[s].start; k < e->pc[s]; k++)
-                if ((p->code[k].code == HAN_ISEND || p->code[k].code == HAN_IRECV) &&
-                    p->code[k].slot == slot)
-                    peer = p->code[k].peer;
-        PyObject *row = Py_BuildValue("(iiI)", (int)i->code, peer, i->task);
-        if (!row || PyList_Append(list, row)) {
-            Py_XDECREF(row);
-            Py_DECREF(list);
-            return NULL;
-        }
-        Py_DECREF(row);
+    han_where rows[HAN_MAX_STREAMS];
+    uint64_t signature = 0;
+    uint32_t n = han_engine_blocked(&self->engine, rows, &signature);
+    PyObject *list = PyList_New((Py_ssize_t)n);
+    for (uint32_t k = 0; list && k < n; k++) {
+        PyObject *row = Py_BuildValue("(iiI)", rows[k].code, rows[k].peer, rows[k].task);
+        if (row)
+            PyList_SET_ITEM(list, k, row);
+        else
+            Py_CLEAR(list);
     }
-    return Py_BuildValue("(KN)", (unsigned long long)p->signature, list);
+    return list ? Py_BuildValue("(KN)", (unsigned long long)signature, list) : NULL;
 }
 
 static PyObject *engine_trace(EngineObject *self, PyObject *args) {
@@ -309,7 +297,7 @@ static PyMethodDef engine_methods[] = {
     {"plan", (PyCFunction)(void (*)(void))han_py_plan, METH_VARARGS | METH_KEYWORDS,
      "Make a Plan from a Program's records."},
     {"run", (PyCFunction)engine_run, METH_VARARGS,
-     "run(plan, send, recv): run a plan on two addresses and wait for it."},
+     "run(plan, send, recv, keep): run a plan on two addresses and wait for it."},
     {"fail", (PyCFunction)engine_fail, METH_NOARGS, "Cancel what is under way; runs raise from now."},
     {"stop", (PyCFunction)engine_stop, METH_NOARGS, "Cancel what is under way and unmap."},
     {"look", (PyCFunction)engine_look, METH_VARARGS,

@@ -77,6 +77,7 @@ static int fill_plan(PlanObject *self, PyObject *args, PyObject *kwargs) {
            (size_t)writes.len < sizeof p->writes ? (size_t)writes.len : sizeof p->writes);
     for (Py_ssize_t c = 0; c < PyTuple_GET_SIZE(footprint) && c < HAN_MAX_CHANNELS; c++)
         p->footprint[c] = PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(footprint, c));
+    Py_ssize_t code_len = code.len;
     PyBuffer_Release(&code);
     PyBuffer_Release(&writes);
     if (PyErr_Occurred()) return -1;
@@ -89,6 +90,8 @@ static int fill_plan(PlanObject *self, PyObject *args, PyObject *kwargs) {
         PyErr_NoMemory();
         return -1;
     }
+    for (size_t k = 0; k < (size_t)code_len / sizeof(han_instr); k++)
+        p->blocks |= self->code[k].code == HAN_COLL && HAN_COLL_KIND(&self->code[k]) & HAN_C_BLOCKING;
     p->sync = sync;
     p->brief = brief;
     p->commutative = commutative;

@@ -75,12 +75,12 @@ static void request_dealloc(RequestObject *self) {
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
-static bool queued(const RequestObject *self) {
-    return atomic_load_explicit(&self->run.queued, memory_order_acquire);
+static bool under_way(const RequestObject *self) {
+    return atomic_load_explicit(&self->run.status, memory_order_acquire) == HAN_BLOCKED;
 }
 
-/* Requests that were started and dropped. They run to their end all the same, since other ranks
- * wait for it: until then nothing that they need may go. */
+/* Requests that were started and dropped. They go on while the process is inside han, since other
+ * ranks wait for them: until they are over nothing that they need may go. */
 static PyObject *orphans;
 
 /* Take those that have finished out of the list, then let them go: that may run anything. */
@@ -91,7 +91,7 @@ static int forget_orphans(void) {
     if (!finished) return -1;
     for (Py_ssize_t k = 0; k < n; k++) {
         PyObject *o = PyList_GET_ITEM(orphans, k);
-        if (queued((RequestObject *)o) || PyList_Append(finished, o)) {
+        if (under_way((RequestObject *)o) || PyList_Append(finished, o)) {
             PyList_SET_ITEM(orphans, k, PyList_GET_ITEM(orphans, left));
             PyList_SET_ITEM(orphans, left++, o);
         }
@@ -108,7 +108,7 @@ PyObject *han_py_orphans(void) {
 
 static void request_finalize(PyObject *o) {
     RequestObject *self = (RequestObject *)o;
-    if (!self->engine || !queued(self)) return;
+    if (!self->engine || !under_way(self)) return;
     PyObject *type, *value, *tb;
     PyErr_Fetch(&type, &value, &tb);
     if (!orphans) orphans = PyList_New(0);
@@ -119,7 +119,9 @@ static void request_finalize(PyObject *o) {
     PyErr_Restore(type, value, tb);
 }
 
-static int freed(const RequestObject *self) {
+/* 0, or -1 with an exception where nothing may be done with the request. */
+static int unusable(const RequestObject *self) {
+    if (han_py_refuse_inside_op()) return -1;
     if (self->plan) return 0;
     PyErr_SetString(PyExc_ValueError, "the request has been freed");
     return -1;
@@ -127,7 +129,7 @@ static int freed(const RequestObject *self) {
 
 static PyObject *request_start(RequestObject *self, PyObject *unused) {
     (void)unused;
-    if (freed(self) || forget_orphans()) return NULL;
+    if (unusable(self) || forget_orphans()) return NULL;
     if (self->active) {
         PyErr_SetString(PyExc_RuntimeError,
                         "Start: the request is active; call Wait (or Test until True) first");
@@ -186,7 +188,7 @@ static PyObject *complete(RequestObject *self, PyObject *status) {
 }
 
 static PyObject *failed(RequestObject *self) {
-    self->active = false;
+    self->active = under_way(self);
     return NULL;
 }
 
@@ -204,7 +206,7 @@ static int optional_status(PyObject *const *args, Py_ssize_t n, PyObject *names,
 static PyObject *request_wait(RequestObject *self, PyObject *const *args, Py_ssize_t n,
                               PyObject *names) {
     PyObject *status;
-    if (freed(self) || optional_status(args, n, names, &status)) return NULL;
+    if (unusable(self) || optional_status(args, n, names, &status)) return NULL;
     if (self->active && self->run.status != HAN_OK && han_py_try(self->engine, &self->run) != HAN_OK &&
         han_py_wait(self->engine, &self->run))
         return failed(self);
@@ -220,14 +222,14 @@ static int progress(RequestObject *self) {
     Py_END_ALLOW_THREADS
     if (status <= HAN_BLOCKED) return status == HAN_OK;
     if (!han_py_report(self->engine, status)) return 0; /* a notice that does not concern us */
-    self->active = false;
+    (void)failed(self);
     return -1;
 }
 
 static PyObject *request_test(RequestObject *self, PyObject *const *args, Py_ssize_t n,
                               PyObject *names) {
     PyObject *status;
-    if (freed(self) || optional_status(args, n, names, &status)) return NULL;
+    if (unusable(self) || optional_status(args, n, names, &status)) return NULL;
     int done = progress(self);
     if (done <= 0) return done ? NULL : PyBool_FromLong(0);
     return complete(self, status);
@@ -235,13 +237,14 @@ static PyObject *request_test(RequestObject *self, PyObject *const *args, Py_ssi
 
 static PyObject *request_peek(RequestObject *self, PyObject *unused) {
     (void)unused;
-    if (freed(self)) return NULL;
+    if (unusable(self)) return NULL;
     int done = progress(self);
     return done < 0 ? NULL : PyBool_FromLong(done);
 }
 
 static PyObject *request_free(RequestObject *self, PyObject *unused) {
     (void)unused;
+    if (han_py_refuse_inside_op()) return NULL;
     if (self->active) {
         PyObject *done = request_wait(self, NULL, 0, NULL);
         if (!done) return NULL;

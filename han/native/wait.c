@@ -67,17 +67,13 @@ static int dead_peer(const han_engine *e) {
     return -1;
 }
 
-typedef struct {
-    uint32_t rounds, yields;
-    uint64_t since, slow, dead; /* when nothing moved first, and next looks */
-    bool sleepy;
-} idler;
-
 /* Waiting drives MPI: an application's pending messages must move while we wait for a flag. */
 static enum han_status poke(han_engine *e) {
     int flag = 0;
     if (e->mpi) {
+        bool before = han_enter(true); /* a user's reduction may run here */
         int rc = han_iprobe(e->mpi, e->mpi->any_source, e->mpi->notice_tag, e->comm, &flag);
+        (void)han_enter(before);
         if (rc) {
             e->mpi_error = rc;
             return HAN_E_MPI;
@@ -87,7 +83,7 @@ static enum han_status poke(han_engine *e) {
     return flag || (e->held && e->issued >= e->held) ? HAN_E_NOTICE : HAN_BLOCKED;
 }
 
-static enum han_status look_around(han_engine *e, idler *w) {
+static enum han_status look_around(han_engine *e, han_idler *w) {
     uint64_t now = han_now_ns();
     if (!w->since) {
         w->since = now;
@@ -122,7 +118,7 @@ static void yield(han_engine *e) {
         e->spins++;
 }
 
-static enum han_status spin(han_engine *e, idler *w) {
+static enum han_status spin(han_engine *e, han_idler *w) {
     han_cpu_relax();
     if (w->rounds % POKE_SPINNING) return HAN_BLOCKED;
     enum han_status status = poke(e);
@@ -130,7 +126,7 @@ static enum han_status spin(han_engine *e, idler *w) {
     return look ? look_around(e, w) : status;
 }
 
-static enum han_status idle(han_engine *e, idler *w) {
+static enum han_status idle(han_engine *e, han_idler *w) {
     if (++w->rounds < e->spins) return spin(e, w);
     uint32_t nap = e->wait.sleep_ns ? e->wait.sleep_ns : w->sleepy ? SLEEPY_SLEEP_NS : 0;
     if (nap && w->yields > CLOCK_ROUNDS) {
@@ -146,25 +142,24 @@ static enum han_status idle(han_engine *e, idler *w) {
     return status;
 }
 
+/* One round of waiting for `run`; a notice is told, but waits count all the same: it may be one
+ * that does not concern this engine, and come again and again. */
+static enum han_status await(han_engine *e, han_run *run, bool block) {
+    enum han_status status = han_engine_step(e);
+    if (status == HAN_MOVED) run->idle = (han_idler){0};
+    if (status != HAN_BLOCKED && status != HAN_E_NOTICE) return status;
+    enum han_status other = block ? idle(e, &run->idle) : poke(e);
+    return other == HAN_BLOCKED ? status : other;
+}
+
 enum han_status han_progress(han_engine *e, han_run *run, bool block) {
-    idler w = {0};
     while (run->status != HAN_OK) {
-        enum han_status status = han_engine_step(e);
-        if (status == HAN_MOVED) {
-            w = (idler){0};
-            continue;
-        }
-        if (status == HAN_BLOCKED && !block) {
-            status = poke(e);
-            if (status == HAN_BLOCKED) break;
-        } else if (status == HAN_BLOCKED) {
-            status = idle(e, &w);
-        }
-        if (status > HAN_BLOCKED) {
-            /* Whether a notice concerns this engine is not for us to say. */
-            if (status != HAN_E_FAILED && status != HAN_E_NOTICE) han_fail(e, status);
-            return status;
-        }
+        enum han_status status = await(e, run, block);
+        if (status == HAN_BLOCKED && !block) break;
+        if (status <= HAN_BLOCKED) continue;
+        /* Whether a notice concerns this engine is not for us to say. */
+        if (status != HAN_E_FAILED && status != HAN_E_NOTICE) han_fail(e, status);
+        return status;
     }
     if (run->status != HAN_OK) han_activate(e);
     return run->status;

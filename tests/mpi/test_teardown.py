@@ -511,3 +511,82 @@ def test_a_collective_inside_of_an_operation_is_refused(mpi_ranks):
             assert any(WORLD.allgather(len(caught))), what
             check_works(comm)
             op.Free()
+
+
+@on_two
+def test_waiting_inside_of_an_operation_leaves_the_request_as_it_is(mpi_ranks):
+    for finish in ("Wait", "Test", "Get_status", "Free"):
+        with opened(new_comm()) as one, opened(new_comm()) as other:
+            data, refused, request = np.zeros(50_000), [], None
+            if one.rank == 0:
+                request = other.Ibcast(data, root=1)
+
+            def add(x, y, datatype, request=request, refused=refused, finish=finish):
+                if request is not None:
+                    refused.append(outcome(getattr(request, finish))[0])
+                target = np.frombuffer(y, "f8")
+                np.add(np.frombuffer(x, "f8"), target, out=target)
+
+            op = MPI.Op.Create(add, commute=True)
+            one.Allreduce(np.ones(5), np.empty(5), op)
+            if request is None:
+                other.Bcast(np.full(50_000, 7.0), root=1)
+            else:
+                assert refused, finish
+                assert all(isinstance(e, RuntimeError) for e in refused), (finish, refused)
+                assert request.active, finish
+                request.Wait()
+                assert (data == 7).all(), finish
+            op.Free()
+
+
+@on_two
+def test_an_operation_that_the_mpi_library_runs_is_refused_too(mpi_ranks):
+    comm = new_comm(rules=[{"use": {"levels": {FLAT[0]["name"]: {"submodule": "libnbc"}}}}])
+    with opened(comm):
+        caught = []
+
+        def add(x, y, datatype):
+            caught.append(outcome(comm.Barrier)[0])
+            target = np.frombuffer(y, "f8")
+            np.add(np.frombuffer(x, "f8"), target, out=target)
+
+        op, total = MPI.Op.Create(add, commute=True), np.empty(5)
+        comm.Allreduce(np.ones(5), total, op)
+        assert (total == comm.size).all()
+        assert any(WORLD.allgather(len(caught)))
+        assert all(isinstance(error, RuntimeError) for error in caught), caught
+        check_works(comm)
+        op.Free()
+
+
+@on_two
+def test_an_older_error_of_all_ranks_is_nobodys_business(mpi_ranks):
+    """Rank 1 is late for its second error; rank 0's next call, which needs nobody, goes on."""
+    with opened(new_comm(timeout=3.0)) as comm:
+        for late in (False, True):
+            if late and comm.rank == 1:
+                WORLD.recv(source=0)
+            with pytest.raises(han.ArgumentError):
+                comm.Bcast("text", 0)
+            WORLD.Barrier() if not late else None
+        data = np.full(2, 5.0 - 5 * comm.rank)
+        comm.Bcast(data, 0)
+        if comm.rank == 0:
+            WORLD.send(None, 1)
+        assert (data == 5).all()
+        check_works(comm)
+
+
+@on_two
+def test_free_unmaps_what_persistent_requests_used(mpi_ranks, monkeypatch):
+    with own_memory(monkeypatch) as place:
+        comm = new_comm()
+        kept = [comm.Allreduce_init(np.ones(LARGE), np.empty(LARGE)) for _ in range(3)]
+        for request in kept:
+            persistent(request)
+        assert mapped(place)
+        comm.Free()
+        assert not mapped(place)
+        for request in kept:
+            request.Free()
