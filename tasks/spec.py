@@ -1,0 +1,161 @@
+"""What each collective means: what every rank holds before and after, whatever the algorithm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+Ranks = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Bytes `start` to `stop` of a buffer, and what they are.
+
+    Byte k of it is the combination, in this order, of byte ``offset + k`` of what each of
+    `ranks` contributes; of a single one, a copy.
+    """
+
+    start: int
+    stop: int
+    ranks: Ranks
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A collective's buffers, rank by rank; bytes that no piece covers may hold anything.
+
+    A contribution is a rank's whole send buffer. Where `shared` is set, send and receive buffer
+    are the same; where `rooted` is, only its bytes count before. `synchronises` says that no
+    rank may leave before all have entered.
+    """
+
+    collective: str
+    before: tuple[tuple[Piece, ...], ...]
+    after: tuple[tuple[Piece, ...], ...]
+    shared: bool = False
+    synchronises: bool = False
+
+    @property
+    def size(self) -> int:
+        """Number of ranks."""
+        return len(self.after)
+
+
+def _own(lengths: Sequence[int]) -> tuple[tuple[Piece, ...], ...]:
+    """Every rank's send buffer is its contribution."""
+    return tuple(_piece(0, n, (r,)) for r, n in enumerate(lengths))
+
+
+def _piece(start: int, length: int, ranks: Ranks, offset: int = 0) -> tuple[Piece, ...]:
+    return (Piece(start, start + length, ranks, offset),) if length and ranks else ()
+
+
+def _starts(counts: Sequence[int]) -> list[int]:
+    return [0, *accumulate(counts)][:-1]
+
+
+def _joined(counts: Sequence[int]) -> tuple[Piece, ...]:
+    """All contributions, one behind the other."""
+    starts = _starts(counts)
+    return tuple(
+        p for r, (s, n) in enumerate(zip(starts, counts, strict=True)) for p in _piece(s, n, (r,))
+    )
+
+
+def bcast(size: int, nbytes: int, root: int) -> Spec:
+    """Everybody gets the root's bytes."""
+    before = tuple(_piece(0, nbytes, (root,)) if r == root else () for r in range(size))
+    return Spec("bcast", before, (_piece(0, nbytes, (root,)),) * size, shared=True)
+
+
+def reduce(size: int, nbytes: int, root: int) -> Spec:
+    """The root gets the combination of all."""
+    everyone = tuple(range(size))
+    after = tuple(_piece(0, nbytes, everyone) if r == root else () for r in range(size))
+    return Spec("reduce", _own([nbytes] * size), after)
+
+
+def allreduce(size: int, nbytes: int) -> Spec:
+    """Everybody gets the combination of all."""
+    after = (_piece(0, nbytes, tuple(range(size))),) * size
+    return Spec("allreduce", _own([nbytes] * size), after)
+
+
+def barrier(size: int) -> Spec:
+    """Nobody leaves before all have entered."""
+    return Spec("barrier", ((),) * size, ((),) * size, synchronises=True)
+
+
+def gatherv(counts: Sequence[int], root: int) -> Spec:
+    """The root gets all contributions, in rank order."""
+    after = tuple(_joined(counts) if r == root else () for r in range(len(counts)))
+    return Spec("gather", _own(counts), after)
+
+
+def allgatherv(counts: Sequence[int]) -> Spec:
+    """Everybody gets all contributions, in rank order."""
+    return Spec("allgather", _own(counts), (_joined(counts),) * len(counts))
+
+
+def scatterv(counts: Sequence[int], root: int) -> Spec:
+    """Each rank gets its part of the root's contribution."""
+    size, starts = len(counts), _starts(counts)
+    before = tuple(_piece(0, sum(counts), (root,)) if r == root else () for r in range(size))
+    after = tuple(_piece(0, counts[r], (root,), starts[r]) for r in range(size))
+    return Spec("scatter", before, after)
+
+
+def reduce_scatter(counts: Sequence[int]) -> Spec:
+    """Each rank gets its part of the combination of all."""
+    size, starts = len(counts), _starts(counts)
+    everyone = tuple(range(size))
+    after = tuple(_piece(0, counts[r], everyone, starts[r]) for r in range(size))
+    return Spec("reduce_scatter", _own([sum(counts)] * size), after)
+
+
+def alltoallv(counts: Sequence[Sequence[int]]) -> Spec:
+    """Rank r gets part r of each contribution; ``counts[s][r]`` bytes go from s to r."""
+    size = len(counts)
+    after = []
+    for r in range(size):
+        starts = _starts([row[r] for row in counts])
+        after.append(
+            tuple(
+                p
+                for s in range(size)
+                for p in _piece(starts[s], counts[s][r], (s,), _starts(counts[s])[r])
+            )
+        )
+    return Spec("alltoall", _own([sum(row) for row in counts]), tuple(after))
+
+
+def scan(size: int, nbytes: int) -> Spec:
+    """Rank r gets the combination of ranks 0 to r."""
+    after = tuple(_piece(0, nbytes, tuple(range(r + 1))) for r in range(size))
+    return Spec("scan", _own([nbytes] * size), after)
+
+
+def exscan(size: int, nbytes: int) -> Spec:
+    """Rank r gets the combination of the ranks before it; rank 0 nothing."""
+    after = tuple(_piece(0, nbytes, tuple(range(r))) for r in range(size))
+    return Spec("exscan", _own([nbytes] * size), after)
+
+
+# By name, for messages of one size a rank: gather, scatter, allgather, reduce_scatter and alltoall
+# take the bytes of a block, the others those of the whole.
+SPECS: dict[str, Callable[[int, int, int], Spec]] = {
+    "bcast": bcast,
+    "reduce": reduce,
+    "allreduce": lambda size, nbytes, root: allreduce(size, nbytes),
+    "barrier": lambda size, nbytes, root: barrier(size),
+    "gather": lambda size, nbytes, root: gatherv([nbytes] * size, root),
+    "scatter": lambda size, nbytes, root: scatterv([nbytes] * size, root),
+    "allgather": lambda size, nbytes, root: allgatherv([nbytes] * size),
+    "reduce_scatter": lambda size, nbytes, root: reduce_scatter([nbytes] * size),
+    "alltoall": lambda size, nbytes, root: alltoallv([[nbytes] * size] * size),
+    "scan": lambda size, nbytes, root: scan(size, nbytes),
+    "exscan": lambda size, nbytes, root: exscan(size, nbytes),
+}

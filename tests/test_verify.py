@@ -1,0 +1,369 @@
+"""The verifier: what is right is proved, and every deliberate mistake is caught."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from machines import topology_of
+from strategies import choices, signatures, topologies
+
+from han.geometry import SMALL_BANKS
+from han.program import Base, Code
+from han.tasks.lower import lower
+from han.tasks.plan import Plan, make_plan
+from han.tasks.signature import Signature
+from han.tasks.spec import SPECS
+from han.tasks.verify import Refuted, verify
+from han.tuning.choice import Choice, level_choice
+from han.tuning.heuristics import Machine
+from han.tuning.rules import RuleTable
+
+MEMORY = 1 << 18
+thorough = settings(
+    deadline=None,
+    max_examples=250,
+    derandomize=True,
+    database=None,
+    report_multiple_bugs=False,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.generate, *([Phase.shrink] if os.environ.get("HAN_TEST_SHRINK") else [])],
+)
+
+
+# ---- specifications -----------------------------------------------------------------------------
+
+
+def result(spec, contributions):
+    """What a specification says of byte strings, with joining as the operation."""
+    return [
+        [[contributions[r][p.offset : p.offset + p.stop - p.start] for r in p.ranks] for p in after]
+        for after in spec.after
+    ]
+
+
+def test_specifications_say_what_the_standard_says():
+    assert set(SPECS) >= {"bcast", "reduce", "allreduce", "barrier", "gather", "scatter"}
+    data = [b"abcdef", b"ghijkl", b"mnopqr"]
+    assert result(SPECS["bcast"](3, 6, 1), data) == [[[b"ghijkl"]]] * 3
+    assert result(SPECS["reduce"](3, 6, 2), data) == [[], [], [data]]
+    assert result(SPECS["allreduce"](3, 6, 0), data) == [[data]] * 3
+    assert result(SPECS["gather"](3, 6, 0), data) == [[[d] for d in data], [], []]
+    assert result(SPECS["allgather"](3, 6, 0), data) == [[[d] for d in data]] * 3
+    assert result(SPECS["scatter"](3, 2, 1), data) == [[[b"gh"]], [[b"ij"]], [[b"kl"]]]
+    parts = [[[b"ab", b"gh", b"mn"]], [[b"cd", b"ij", b"op"]], [[b"ef", b"kl", b"qr"]]]
+    assert result(SPECS["reduce_scatter"](3, 2, 0), data) == parts
+    assert result(SPECS["alltoall"](3, 2, 0), data) == [[[x] for x in p[0]] for p in parts]
+    assert result(SPECS["scan"](3, 6, 0), data) == [[data[:1]], [data[:2]], [data]]
+    assert result(SPECS["exscan"](3, 6, 0), data) == [[], [data[:1]], [data[:2]]]
+    assert SPECS["barrier"](3, 0, 0).synchronises
+    starts = [[(p.start, p.stop) for p in a] for a in SPECS["allgather"](3, 6, 0).after]
+    assert starts == [[(0, 6), (6, 12), (12, 18)]] * 3
+
+
+# ---- what is right ------------------------------------------------------------------------------
+
+
+@st.composite
+def sequences(draw: st.DrawFn) -> list[Plan]:
+    """Draw plans of one communicator, run back to back."""
+    topology = draw(topologies(st.integers(1, 12)))
+    plans = []
+    for _ in range(draw(st.integers(3, 5))):
+        signature = draw(signatures(topology.size))
+        plans.append(make_plan(topology, signature, draw(choices(topology, signature)), MEMORY))
+    return plans
+
+
+@thorough
+@given(sequences(), st.booleans())
+def test_random_plans_are_proved(plans, in_place):
+    report = verify(plans, in_place=in_place)
+    assert report.ranks == plans[0].topology.size
+    assert len(report.runs) == len(plans)
+
+
+@pytest.mark.parametrize("size", [17, 32, 64])
+def test_built_in_choices_on_larger_machines(size):
+    node = [r % 5 if r < 20 else r // 8 for r in range(size)]
+    for domains, shared in (([[0] * size], 0), ([node, [0] * size], 0)):
+        topology = topology_of(domains, shared)
+        table = RuleTable(None, topology, Machine(True))
+        plans = []
+        for nbytes in (8, 5000, 40_000):
+            for signature in calls_of(nbytes, size):
+                choice = table.decide(signature).choice
+                plans.append(make_plan(topology, signature, choice, MEMORY))
+        assert verify(plans).events
+
+
+def calls_of(nbytes, size):
+    count = nbytes // 8
+    yield Signature("allreduce", count, 8, "sum", "f8")
+    yield Signature("bcast", nbytes, root=size - 1)
+    yield Signature("reduce", count, 8, "mine", "f8", False, False, root=size // 2)
+    yield Signature("barrier")
+
+
+def test_memory_is_reused_only_when_its_readers_are_done():
+    """Enough runs for banks and rings to come round, with rules that gate them."""
+    topology = topology_of([[0, 0, 0]], 0)
+    plan = plan_of("bcast", topology, 20_000)
+    assert verify([plan] * (SMALL_BANKS + 3)).events
+    small = plan_of("allreduce", topology, 8)
+    assert verify([small, plan] * (SMALL_BANKS + 1)).events
+
+
+# ---- what is wrong ------------------------------------------------------------------------------
+
+NODE = topology_of([[0, 0, 0, 0]], 0)
+NODES = topology_of([[0, 0, 1, 1], [0, 0, 0, 0]], 0)
+NETWORK = topology_of([[0, 0, 0, 0]], -1)
+
+
+def plan_of(collective, topology, nbytes, *levels, segment=None, root=0, commutes=True):
+    """Plan one call; `levels` are (submodule, algorithm) pairs, else what is built in."""
+    signature = Signature(collective, nbytes, root=root)
+    if collective in ("reduce", "allreduce"):
+        signature = Signature(collective, nbytes // 8, 8, "op", "u8", commutes, commutes, root)
+    choice = RuleTable(None, topology, Machine(False)).decide(signature).choice
+    if levels:
+        choice = Choice(tuple(level_choice(*one) for one in levels), segment)
+    return make_plan(topology, signature, choice, MEMORY)
+
+
+SM = ("sm", "flat")
+CHAIN = ("adapt", "chain")
+PLANS = {
+    "sm bcast": [plan_of("bcast", NODE, 3000, SM)] * 3,
+    "sm large bcast": [plan_of("bcast", NODE, 100_000, SM)] * 3,
+    "sm reduce": [plan_of("reduce", NODE, 3000, SM, commutes=False)] * 3,
+    "sm direct": [plan_of("allreduce", NODE, 800, ("sm", "direct"))] * 3,
+    "sm split": [plan_of("allreduce", NODE, 100_000, ("sm", "split"))] * 3,
+    "chain": [plan_of("bcast", NETWORK, 4000, CHAIN)] * 3,
+    "exchange": [
+        plan_of("allreduce", NETWORK, 800, ("exchange", "recursive_doubling"), commutes=False)
+    ] * 3,
+    "libnbc": [plan_of("allreduce", NETWORK, 800, ("libnbc", "default"))] * 3,
+    "two levels": [plan_of("allreduce", NODES, 8000, SM, CHAIN, segment=2000)] * 3,
+    "two levels bcast": [plan_of("bcast", NODES, 8000, SM, CHAIN, segment=2000)] * 3,
+    "barrier": [plan_of("barrier", NODE, 0)] * 3,
+}  # fmt: skip
+
+
+def programs_of(plans):
+    return [[lower(plan, r) for r in range(plan.topology.size)] for plan in plans]
+
+
+def rows_with(programs, codes, counts=lambda rank, row: True):
+    """Find all operations of some kinds in the second run."""
+    return [
+        (rank, k)
+        for rank, program in enumerate(programs[1])
+        for k, row in enumerate(program.code)
+        if row["code"] in codes and counts(rank, row)
+    ]
+
+
+def later_piece(rank, row):
+    """Waiting for nothing of this run is as good as waiting for its first piece."""
+    return row["n"] > 1
+
+
+def not_the_root(rank, row):
+    """The root has the data from the beginning."""
+    return rank != 0
+
+
+def nothing(row):
+    """Make an operation do nothing."""
+    row["code"], row["n"] = Code.COPY, 0
+
+
+def swap(row, x, y):
+    for field in ("base", "off"):
+        row[field][[x, y]] = row[field][[y, x]]
+
+
+def forget_wait(row):
+    nothing(row)
+
+
+def wait_for_less(row):
+    row["n"] -= 1
+
+
+def wait_for_ever(row):
+    row["n"] += 1000
+
+
+def post_something_else(row):
+    row["off"][0] += 64 * 5
+
+
+def swap_operands(row):
+    swap(row, 1, 2)
+
+
+def combine_twice(row):
+    row["base"][1], row["off"][1] = row["base"][2], row["off"][2]
+
+
+def one_element_less(row):
+    row["n"] -= 1 if row["code"] in (Code.REDUCE, Code.REDUCE2) else 8
+
+
+def beyond_the_end(row):
+    row["n"] += 1 << 22
+
+
+def another_source(row):
+    row["off"][1] += 64
+
+
+def another_peer(row):
+    row["peer"] = (row["peer"] + 1) % 4
+
+
+def another_size(row):
+    row["n"] -= 8
+
+
+def another_root(row):
+    row["peer"] = (row["peer"] + 1) % 2
+
+
+def into_the_send_buffer(row):
+    row["base"][0], row["off"][0] = Base.SEND, 0
+
+
+MISTAKES = {
+    # mistake: (plans, what is changed, in operations of which kind, and in which of them if not
+    # in all); it must be caught wherever it is made
+    "a bcast without its wait": ("sm bcast", forget_wait, [Code.WAIT]),
+    "a reduce without its wait": ("sm reduce", forget_wait, [Code.WAIT]),
+    "direct without its wait": ("sm direct", forget_wait, [Code.WAIT]),
+    "a barrier without its wait": ("barrier", forget_wait, [Code.WAIT]),
+    "a wait for the piece before": ("sm large bcast", wait_for_less, [Code.WAIT], later_piece),
+    "a wait for a piece that never comes": ("sm split", wait_for_ever, [Code.WAIT]),
+    "no post": ("sm bcast", nothing, [Code.POST]),
+    "no post in a barrier": ("barrier", nothing, [Code.POST]),
+    "a post to another flag": ("barrier", post_something_else, [Code.POST]),
+    "swapped operands": ("sm reduce", swap_operands, [Code.REDUCE]),
+    "swapped operands between nodes": ("exchange", swap_operands, [Code.REDUCE]),
+    "an operand twice": ("sm reduce", combine_twice, [Code.REDUCE]),
+    "an element too few": ("sm reduce", one_element_less, [Code.REDUCE]),
+    "a copy that is too short": ("sm large bcast", one_element_less, [Code.COPY]),
+    "a copy beyond its cells": ("sm large bcast", beyond_the_end, [Code.COPY]),
+    "a wrong cell": ("sm large bcast", another_source, [Code.COPY]),
+    "another segment": ("two levels bcast", another_source, [Code.COPY, Code.ISEND]),
+    "no test of a receive": ("chain", nothing, [Code.TEST]),
+    "a message to somebody else": ("chain", another_peer, [Code.ISEND]),
+    "a receive from somebody else": ("chain", another_peer, [Code.IRECV]),
+    "a message of another size": ("chain", another_size, [Code.ISEND, Code.IRECV]),
+    "no message": ("chain", nothing, [Code.ISEND]),
+    "a task that does not wait for another": (
+        "two levels bcast",
+        forget_wait,
+        [Code.AWAIT],
+        not_the_root,
+    ),
+    "a collective of MPI left out": ("libnbc", nothing, [Code.COLL]),
+    "a collective of MPI with another root": ("libnbc", another_root, [Code.COLL]),
+    "a write into the send buffer": ("two levels", into_the_send_buffer, [Code.IRECV]),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_caught(mistake):
+    name, spoil, codes, *which = MISTAKES[mistake]
+    plans = PLANS[name]
+    assert verify(plans).events, "what it is planted in is right"
+    right = programs_of(plans)
+    places = rows_with(right, codes, *which)
+    assert places, "it is planted somewhere"
+    missed = []
+    for rank, k in places:
+        programs = [list(run) for run in right]
+        code = programs[1][rank].code.copy()
+        spoil(code[k])
+        programs[1][rank] = replace(programs[1][rank], code=code)
+        with contextlib.suppress(Refuted):
+            verify(plans, programs=programs)
+            missed.append((rank, k))
+    assert not missed, f"planted at {len(places)} places"
+
+
+def spoilt(plans, **changes):
+    """Change a field of rank 0's program in every run."""
+    programs = programs_of(plans)
+    for run in programs:
+        run[0] = replace(run[0], **changes)
+    return programs
+
+
+def test_shared_memory_that_is_not_waited_for_is_caught():
+    plans = [plan_of("bcast", NODE, 40_000, SM)] * 12
+    assert verify(plans).events
+    with pytest.raises(Refuted, match="overwritten before a reader is done"):
+        verify(plans, programs=spoilt(plans, writes=(0,)))
+
+
+def test_banks_that_are_not_waited_for_are_caught():
+    plans = [plan_of("bcast", NODE, 8, SM)] * (SMALL_BANKS + 2)
+    assert verify(plans).events
+    with pytest.raises(Refuted, match="overwritten before a reader is done"):
+        verify(plans, programs=spoilt(plans, writes=(0,)))
+
+
+def test_a_bcast_does_not_synchronise():
+    plans = [plan_of("bcast", NODE, 8, SM)]
+    with pytest.raises(Refuted, match="need not have entered"):
+        verify(plans, programs=spoilt(plans, sync=True))
+
+
+def test_the_root_of_another_call():
+    plans = [plan_of("bcast", NODE, 3000, SM)]
+    other = programs_of([plan_of("bcast", NODE, 3000, SM, root=1)])
+    with pytest.raises(Refuted):
+        verify(plans, programs=other)
+
+
+def test_two_ranks_that_wait_for_each_other_first():
+    """A cycle of messages that eager sends would hide."""
+    plans = PLANS["exchange"][:1]
+    programs = programs_of(plans)
+    for rank, program in enumerate(programs[0]):
+        code = program.code.copy()
+        sends = np.flatnonzero(code["code"] == Code.ISEND)
+        receives = np.flatnonzero(code["code"] == Code.IRECV)
+        test = next(
+            k for k in range(sends[0], len(code))
+            if code["code"][k] == Code.TEST and code["slot"][k] == code["slot"][sends[0]]
+        )  # fmt: skip
+        first = min(sends[0], receives[0])
+        order = [sends[0], test]
+        rest = [k for k in range(first, len(code)) if k not in order]
+        code[first:] = code[[*order, *rest]]
+        programs[0][rank] = replace(program, code=code)
+    with pytest.raises(Refuted, match="no deadlock"):
+        verify(plans, programs=programs)
+
+
+def test_a_story_names_rank_task_and_operation():
+    plans = PLANS["sm bcast"]
+    programs = programs_of(plans)
+    (rank, k), *_ = rows_with(programs, [Code.WAIT])
+    code = programs[1][rank].code.copy()
+    nothing(code[k])
+    programs[1][rank] = replace(programs[1][rank], code=code)
+    with pytest.raises(Refuted) as caught:
+        verify(plans, programs=programs)
+    text = str(caught.value)
+    for part in (f"run 1, rank {rank}", "ib(0)", "COPY", "not ordered after its write", "rank 0"):
+        assert part in text, text
