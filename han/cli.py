@@ -105,6 +105,55 @@ def explain(
     _say(_cli_info.explanation_json(found) if as_json else str(found))
 
 
+class Form(str, Enum):
+    """How a plan is written."""
+
+    STAGES = "stages"
+    DOT = "dot"
+    MERMAID = "mermaid"
+
+
+@app.command()
+def plan(
+    collective: Annotated[str, typer.Argument(help=", ".join(COLLECTIVES))],
+    size: Annotated[str, typer.Argument(help="Bytes: 4MiB, 64KiB, 8.")] = "0",
+    ranks: Annotated[int, typer.Option(min=1, help="Ranks to plan for.")] = 8,
+    ppn: Annotated[
+        int | None, typer.Option(min=1, help="Ranks per node; all on one if unsaid.")
+    ] = None,
+    op: OpOption = "sum",
+    dtype: DtypeOption = "f8",
+    root: RootOption = 0,
+    config: ConfigOption = None,
+    form: Annotated[Form, typer.Option("--as", help="How to write the task graph.")] = Form.STAGES,
+    disassemble: Annotated[
+        int | None, typer.Option(min=0, metavar="RANK", help="List the operations of a rank.")
+    ] = None,
+    verify: Annotated[
+        bool,
+        typer.Option("--verify", help="Prove all ranks' programs, or say what is wrong."),
+    ] = False,
+) -> None:
+    """Show what ranks would do for a call, down to their operations, and prove it right.
+
+    \b
+    Examples:
+      han plan allreduce 1MiB --ranks 8 --ppn 2
+      han plan bcast 64KiB --ranks 8 --ppn 2 --disassemble 3
+      han plan allreduce 4MiB --ranks 64 --ppn 8 --verify
+      han plan bcast 1MiB --ranks 8 --ppn 2 --as dot | dot -Tsvg -o bcast.svg
+    """
+    from han import _cli_plan
+
+    found = _explain(collective, _size(size), op, dtype, root, config, ranks, ppn)
+    if verify:
+        _say(_cli_plan.prove(found))
+    elif disassemble is not None:
+        _say(_cli_plan.listing(found, disassemble))
+    else:
+        _say(_cli_plan.picture(found, form.value))
+
+
 def _explain(
     collective: str, nbytes: int, op: str, dtype: str, root: int,
     config: str | None, ranks: int | None, ppn: int | None,

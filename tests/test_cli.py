@@ -80,9 +80,50 @@ def test_explain_as_json_has_tasks_and_edges():
     assert found["levels"]["node"]["submodule"]
 
 
+def test_plan_lists_the_operations_of_a_rank():
+    text = call("plan", "bcast", "64KiB", "--ranks", 4, "--ppn", 2, "--disassemble", 1)
+    assert text.startswith("rank 1: ")
+    assert "stream 0: bcast@node" in text
+    assert "WAIT flags(0)" in text
+    assert "recv+0 <- cells(0)+0" in text
+
+
+def test_plan_proves():
+    text = call("plan", "allreduce", "64KiB", "--ranks", 4, "--ppn", 2, "--verify")
+    assert text.startswith("proved for 4 ranks and all interleavings")
+    assert "no deadlock" in text
+    assert "MPI.IN_PLACE" in text
+
+
+def test_plan_says_what_is_wrong(monkeypatch):
+    from han import _cli_plan
+    from han.errors import HanError
+    from han.tasks.verify import Refuted
+
+    def refute(plans, in_place=False):
+        raise Refuted("no deadlock", "rank 1", "no POST", "one")
+
+    monkeypatch.setattr(_cli_plan, "verify", refute)
+    done = CliRunner().invoke(app, ["plan", "bcast", "8", "--ranks", "2", "--verify"])
+    assert isinstance(done.exception, HanError)
+    assert str(done.exception) == "refuted: no deadlock: rank 1: found no POST; expected one"
+
+
+def test_plan_writes_graphs():
+    arguments = ["plan", "bcast", "64KiB", "--ranks", 4, "--ppn", 2]
+    assert "stages" in call(*arguments)
+    dot = call(*arguments, "--as", "dot")
+    assert dot.startswith("digraph tasks {")
+    assert "bcast_1_0 -> bcast_0_0;" in dot
+    mermaid = call(*arguments, "--as", "mermaid")
+    assert mermaid.startswith("flowchart LR")
+    assert "bcast_1_0 --> bcast_0_0" in mermaid
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (["plan", "bcast", "8", "--ranks", "2", "--disassemble", "2"], "rank 2 is not in 0..1"),
         (["explain", "alreduce", "8"], "did you mean 'allreduce'"),
         (["explain", "bcast", "8 apples"], "is not a size"),
         (["explain", "allreduce", "8", "--op", "summ"], "did you mean 'sum'"),
