@@ -55,7 +55,7 @@ PlotOption = Annotated[
 ]
 DtypeOption = Annotated[str, typer.Option(help="NumPy's name of the element type.")]
 OpOption = Annotated[str, typer.Option(help="sum, prod, max, min, land, band ...")]
-RootOption = Annotated[int, typer.Option(min=0, help="Of bcast, reduce, gather, scatter.")]
+RootOption = Annotated[int, typer.Option(min=0, help="Of bcast and reduce.")]
 
 
 @app.command()
@@ -99,6 +99,7 @@ def explain(
       han explain bcast 1MiB --ranks 64 --ppn 8
       han explain allreduce 1MiB --ranks 8 --ppn 2 --plot taskgraph.png
     """
+    _check_files(plot)
     found = _explain(collective, _size(size), op, dtype, root, config, ranks, ppn)
     if plot is not None:
         _plot_graph(found, plot)
@@ -226,6 +227,7 @@ def bench(
         mode, _bench_calls.element_type(dtype).name, op, root, rounds, iterations, time, check,
         only.value if only else None,
     )  # fmt: skip
+    _check_files(json_file, plot)
     names = collectives or list(measurable())
     wanted = measuring.parse_sizes(sizes)
     for name in names:  # mistakes are told before anything runs
@@ -255,6 +257,13 @@ def _run_bench(
                 tell(reports.table_row(row))
                 advance()
     return reports.report(machine, settings, rows, han.__version__)
+
+
+def _check_files(*paths: Path | None) -> None:
+    """Refuse places that cannot be written before anything is measured."""
+    for path in paths:
+        if path is not None and str(path) != "-" and not path.parent.is_dir():
+            raise ArgumentError(f"{path}: cannot be written: there is no folder {path.parent}")
 
 
 def _keep(run: Report, json_file: Path | None, plot: Path | None) -> None:
@@ -287,6 +296,7 @@ def compare(
     """
     from han import _bench_report as reports
 
+    _check_files(plot)
     runs = [reports.read(path) for path in files]
     rows = reports.merge(runs)
     _say(reports.merged_json(rows) if as_json else reports.merged_table(rows))

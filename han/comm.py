@@ -228,12 +228,12 @@ class Comm(MPI.Intracomm):
     def explain(
         self,
         collective: str,
-        nbytes: int = 0,
+        nbytes: int | str = 0,
         op: MPI.Op = MPI.SUM,
         dtype: Any = "f8",
         root: int = 0,
     ) -> Explanation:
-        """Tell what a call would run and why; not collective.
+        """Tell what a call of `nbytes` (4194304, or ``"4MiB"``) would run and why; not collective.
 
         Returns an object that prints as text and has the choice, the rule and the TaskGraph.
         """
@@ -253,7 +253,7 @@ class Comm(MPI.Intracomm):
     def plan(
         self,
         collective: str,
-        nbytes: int = 0,
+        nbytes: int | str = 0,
         op: MPI.Op = MPI.SUM,
         dtype: Any = "f8",
         root: int = 0,

@@ -148,12 +148,24 @@ def _oversubscribed(facts: Sequence[Facts]) -> bool:
     return False
 
 
+def _whose(ranks: Sequence[int], size: int) -> str:
+    """Say who has a problem, unless everybody has."""
+    if len(ranks) == size:
+        return ""
+    shown = ", ".join(map(str, ranks[:8]))
+    return f"rank{'s' * (len(ranks) > 1)} {shown}{', ...' if len(ranks) > 8 else ''}: "
+
+
 def check_agreement(meeting: Meeting, fingerprint: str, problem: str | None) -> None:
     """Compare the ranks' configurations; raise ConfigError on all of them when they differ."""
     rows = meeting.allgather((fingerprint, problem), STEP)
-    problems = [f"rank {r}: {p}" for r, (_, p) in enumerate(rows) if p]
+    problems: dict[str, list[int]] = {}
+    for r, (_, p) in enumerate(rows):
+        if p:
+            problems.setdefault(p, []).append(r)
     if problems:
-        raise ConfigError("the configuration cannot be used: " + "; ".join(problems))
+        told = [f"{_whose(ranks, len(rows))}{text}" for text, ranks in problems.items()]
+        raise ConfigError("the configuration cannot be used: " + "; ".join(told))
     ranks: dict[str, list[int]] = {}
     for r, (f, _) in enumerate(rows):
         ranks.setdefault(f, []).append(r)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from mpi4py import MPI
 
-from han._units import format_size
+from han._suggest import unknown
+from han._units import format_size, parse_size
 from han.dtypes import kernel, numpy_name, op_name
-from han.errors import ArgumentError
+from han.errors import ArgumentError, ArgumentTypeError
 from han.tasks.graph import TaskGraph, summarise
 from han.tasks.plan import Plan, active_levels, make_plan
 from han.tasks.signature import COLLECTIVES, Signature
@@ -63,7 +65,7 @@ class Explanation:
 
 
 def explain(
-    state: State, collective: str, nbytes: int, op: MPI.Op, dtype: Any, root: int
+    state: State, collective: str, nbytes: int | str, op: MPI.Op, dtype: Any, root: int
 ) -> Explanation:
     """Explain a call; raises ArgumentError for what cannot be called."""
     signature = make_signature(collective, nbytes, op, dtype, root)
@@ -74,14 +76,23 @@ def explain(
     return Explanation(plan, decision)
 
 
+def _bytes(nbytes: int | str) -> int:
+    """Take a number of bytes, or a size as in ``4MiB``."""
+    try:
+        return parse_size(nbytes) if isinstance(nbytes, str) else operator.index(nbytes)
+    except ValueError as error:
+        raise ArgumentError(f"nbytes {error}") from None
+    except TypeError:
+        raise ArgumentTypeError(f"nbytes: {nbytes!r} is no number of bytes") from None
+
+
 def make_signature(
-    collective: str, nbytes: int, op: MPI.Op = MPI.SUM, dtype: Any = "f8", root: int = 0
+    collective: str, nbytes: int | str, op: MPI.Op = MPI.SUM, dtype: Any = "f8", root: int = 0
 ) -> Signature:
     """Make the Signature of a call on NumPy data."""
     if collective not in COLLECTIVES:
-        raise ArgumentError(
-            f"collective {collective!r} is not known; known: {', '.join(COLLECTIVES)}"
-        )
+        raise ArgumentError(unknown("collective", collective, COLLECTIVES))
+    nbytes = _bytes(nbytes)
     if nbytes < 0:
         raise ArgumentError(f"nbytes {nbytes} is negative")
     if collective == "barrier":

@@ -47,20 +47,23 @@ class Trace:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        engine, known = self.state.engine, self.state.engine.on_error.known
-        for row in np.frombuffer(engine.events(), EVENT):
-            prepared = known(int(row["signature"]))
-            if prepared is None:
-                continue
-            program = prepared.program
-            self.times.append(
-                TaskTime(
-                    self.state.rank,
-                    int(row["epoch"]),
-                    program.streams[row["stream"]].name,
-                    program.tasks[row["task"]],
-                    float(row["begin"]) * 1e-9,
-                    float(row["end"]) * 1e-9,
-                )
-            )
+        engine = self.state.engine
+        rows = np.frombuffer(engine.events(), EVENT)
         engine.trace(0)
+        self.times += [time for row in rows if (time := self._time(row)) is not None]
+
+    def _time(self, row: np.void) -> TaskTime | None:
+        """Name what an event is about; a rank that is alone copies outside of any task."""
+        prepared = self.state.engine.on_error.known(int(row["signature"]))
+        if prepared is None:
+            return None
+        program = prepared.program
+        number = int(row["task"])
+        return TaskTime(
+            self.state.rank,
+            int(row["epoch"]),
+            program.streams[row["stream"]].name,
+            program.tasks[number] if number < len(program.tasks) else "copy",
+            float(row["begin"]) * 1e-9,
+            float(row["end"]) * 1e-9,
+        )

@@ -124,6 +124,8 @@ def test_plan_writes_graphs():
     ("arguments", "said"),
     [
         (["plan", "bcast", "8", "--ranks", "2", "--disassemble", "2"], "rank 2 is not in 0..1"),
+        (["bench", "barrier", "--json", "/no/where.json"], "there is no folder /no"),
+        (["explain", "bcast", "--plot", "/no/where.png"], "there is no folder /no"),
         (["explain", "alreduce", "8"], "did you mean 'allreduce'"),
         (["explain", "bcast", "8 apples"], "is not a size"),
         (["explain", "allreduce", "8", "--op", "summ"], "did you mean 'sum'"),
