@@ -444,7 +444,7 @@ def test_configurations_that_differ_or_are_wrong_raise_on_all_ranks(mpi_ranks):
     for wrong, says in cases[1:]:  # on all ranks alike
         with pytest.raises(han.ConfigError) as caught:
             han.Comm(world, config=wrong)
-        assert "rank 0:" in str(caught.value)
+        assert "rank 0" not in str(caught.value), "said once"
         assert says[-1] in str(caught.value)
     check_works(han.Comm(world, config={"levels": FLAT}))
 
