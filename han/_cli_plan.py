@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from han.errors import ArgumentError, HanError
 from han.tasks.lower import lower
 from han.tasks.pictures import disassemble, dot, mermaid
+from han.tasks.store import load, to_json
 from han.tasks.verify import Refuted, verify
 
 if TYPE_CHECKING:
     from han.explain import Explanation
+    from han.program import Program
+    from han.tasks.plan import Plan
 
 RUNS = 3  # back to back: shared memory is used again
 
@@ -29,14 +34,30 @@ def listing(found: Explanation, rank: int) -> str:
     return disassemble(lower(found.plan, rank))
 
 
+def save(found: Explanation, path: Path) -> None:
+    """Write a plan and all ranks' programs."""
+    geometry = next((g for g in found.plan.geometries if g is not None), None)
+    path.write_text(to_json(found.plan, geometry.memory if geometry else 0), encoding="utf-8")
+
+
 def prove(found: Explanation) -> str:
-    """Prove the call, made a few times in a row, in both forms of its buffers."""
-    plans = [found.plan] * RUNS
+    """Prove the call, made a few times in a row."""
+    return _prove(found.plan, None)
+
+
+def prove_file(path: Path) -> str:
+    """Prove what a file holds."""
+    plan, programs = load(path)
+    return f"{path}: {_prove(plan, [programs] * RUNS)}"
+
+
+def _prove(plan: Plan, programs: Sequence[Sequence[Program]] | None) -> str:
+    """Prove a plan in both forms of its buffers; raises HanError with what is wrong."""
     try:
-        report = verify(plans)
-        if found.plan.signature.reduces:
-            verify(plans, in_place=True)
+        report = verify([plan] * RUNS, programs=programs)
+        if plan.signature.reduces:
+            verify([plan] * RUNS, programs=programs, in_place=True)
     except Refuted as refuted:
         raise HanError(f"refuted: {refuted}") from None
-    also = "; also with MPI.IN_PLACE" if found.plan.signature.reduces else ""
+    also = "; also with MPI.IN_PLACE" if plan.signature.reduces else ""
     return f"{report}{also}"

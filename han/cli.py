@@ -106,6 +106,22 @@ def explain(
     _say(_cli_info.explanation_json(found) if as_json else str(found))
 
 
+@app.command()
+def verify(
+    files: Annotated[list[Path], typer.Argument(help="What 'han plan --save FILE' wrote.")],
+) -> None:
+    """Prove stored plans right, three times back to back.
+
+    \b
+    Example:
+      han plan bcast 1MiB --ranks 64 --ppn 8 --save bcast.json && han verify bcast.json
+    """
+    from han import _cli_plan
+
+    for path in files:
+        _say(_cli_plan.prove_file(path))
+
+
 class Form(str, Enum):
     """How a plan is written."""
 
@@ -134,6 +150,9 @@ def plan(
         bool,
         typer.Option("--verify", help="Prove all ranks' programs, or say what is wrong."),
     ] = False,
+    save: Annotated[
+        Path | None, typer.Option(help="Write graph and programs to a file, for 'han verify'.")
+    ] = None,
 ) -> None:
     """Show what ranks would do for a call, down to their operations, and prove it right.
 
@@ -146,7 +165,10 @@ def plan(
     """
     from han import _cli_plan
 
+    _check_files(save)
     found = _explain(collective, _size(size), op, dtype, root, config, ranks, ppn)
+    if save is not None and not MPI.COMM_WORLD.rank:
+        _cli_plan.save(found, save)
     if verify:
         _say(_cli_plan.prove(found))
     elif disassemble is not None:

@@ -100,13 +100,22 @@ def test_plan_says_what_is_wrong(monkeypatch):
     from han.errors import HanError
     from han.tasks.verify import Refuted
 
-    def refute(plans, in_place=False):
+    def refute(plans, programs=None, in_place=False):
         raise Refuted("no deadlock", "rank 1", "no POST", "one")
 
     monkeypatch.setattr(_cli_plan, "verify", refute)
     done = CliRunner().invoke(app, ["plan", "bcast", "8", "--ranks", "2", "--verify"])
     assert isinstance(done.exception, HanError)
     assert str(done.exception) == "refuted: no deadlock: rank 1: found no POST; expected one"
+
+
+def test_a_saved_plan_is_proved(tmp_path):
+    path = tmp_path / "plan.json"
+    call("plan", "reduce", "64KiB", "--ranks", 4, "--ppn", 2, "--save", path)
+    assert call("verify", path).startswith(f"{path}: proved for 4 ranks")
+    path.write_text(path.read_text().replace('"WAIT"', '"COPY"', 1))
+    done = CliRunner().invoke(app, ["verify", str(path)])
+    assert "refuted: " in str(done.exception)
 
 
 def test_plan_writes_graphs():

@@ -62,8 +62,13 @@ def verify(
     """
     size = plans[0].topology.size
     made = programs or [[lower(plan, r) for r in range(size)] for plan in plans]
-    verifier = _Verifier(plans, made, in_place)
-    verifier.run()
+    try:
+        verifier = _Verifier(plans, made, in_place)
+        verifier.run()
+    except (LookupError, ValueError) as error:  # a program that nothing has lowered
+        raise Refuted(
+            "programs are well formed", "", repr(error), "numbers that mean something"
+        ) from error
     texts = tuple(plan.signature.describe() for plan in plans)
     return Report(texts, size, len(verifier.events.where))
 
@@ -300,6 +305,8 @@ class _Verifier:
     ) -> tuple[Memory, int]:
         """Resolve an address of `nbytes`, which must lie inside of its memory."""
         run, rank, _ = self.events.where[access.event]
+        if not Base.NONE < base < Base.CHANNEL + len(Area) * len(self.events.channels):
+            raise access.problem(f"an address relative to base {base}", -1, "one that exists")
         if base in (Base.SEND, Base.RECV):
             if offset + nbytes > self.plans[run].signature.nbytes:
                 raise access.problem(f"byte {offset + nbytes} of a buffer", -1, "its end before")

@@ -1,0 +1,221 @@
+"""Plans as files: versioned JSON that any machine can verify and look at."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from han.errors import ConfigError, HanError
+from han.program import INSTRUCTION, Code, Program, StreamInfo
+from han.submodules.registry import submodule
+from han.tasks.lower import lower
+from han.tasks.plan import Plan, make_plan
+from han.tasks.signature import Signature
+from han.topology import Topology
+from han.tuning.choice import Choice, LevelChoice
+
+FORMAT, VERSION = "han-plan", 1
+Natural = Annotated[int, Field(ge=0)]
+Word = Annotated[int, Field(ge=0, lt=1 << 64)]
+Four = Annotated[tuple[Word, ...], Field(min_length=4, max_length=4)]
+
+
+class PlanFileError(HanError, ValueError):
+    """A plan's file cannot be used: names the file, the place in it and what is wrong."""
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class _Topology(_Model):
+    names: tuple[str, ...]
+    symbols: tuple[str, ...]
+    domains: tuple[tuple[Natural, ...], ...]
+    memory: tuple[Natural, ...]
+    homes: tuple[tuple[Natural, ...], ...]
+
+
+class _Signature(_Model):
+    collective: str
+    count: Natural
+    element: Natural
+    op: str
+    dtype: str
+    commutative: bool
+    native: bool
+    root: Natural
+
+
+class _Level(_Model):
+    submodule: str
+    algorithm: str
+    parameters: tuple[tuple[str, int | bool | str], ...]
+
+
+class _Choice(_Model):
+    levels: tuple[_Level, ...]
+    segment: Natural | None
+    schedule: str
+    composition: str
+    rule: str
+
+
+class _Stream(_Model):
+    name: str
+    kind: str
+    level: Natural
+    start: Natural
+    stop: Natural
+
+
+class _Program(_Model):
+    """Instructions are rows: code, stream, peer, four bases, four offsets, n, slot, task."""
+
+    rank: Natural
+    code: tuple[tuple[str, Natural, int, Four, Four, Word, Natural, Natural], ...]
+    streams: tuple[_Stream, ...]
+    tasks: tuple[str, ...]
+    requests: Natural
+    scratch: Natural
+    operand: Natural
+    footprint: tuple[Natural, ...]
+    writes: tuple[Natural, ...]
+    sync: bool
+    comms: tuple[tuple[Natural, tuple[Natural, ...]], ...]
+
+
+class _File(_Model):
+    format: Literal["han-plan"]
+    version: int
+    memory: Natural
+    topology: _Topology
+    signature: _Signature
+    choice: _Choice
+    tasks: tuple[str, ...]
+    edges: tuple[tuple[str, str, str], ...]
+    programs: tuple[_Program, ...]
+
+
+def to_json(plan: Plan, memory: int) -> str:
+    """Return a plan, its graph and all ranks' programs as JSON; `memory` as in make_plan."""
+    record = {
+        "format": FORMAT,
+        "version": VERSION,
+        "memory": memory,
+        "topology": asdict(plan.topology),
+        "signature": asdict(plan.signature),
+        "choice": asdict(plan.choice),
+        **_graph(plan),
+        "programs": [_program(lower(plan, r)) for r in range(plan.topology.size)],
+    }
+    return json.dumps(record, default=int)
+
+
+def _graph(plan: Plan) -> dict[str, Any]:
+    edges = plan.graph.edges(data=True)
+    return {
+        "tasks": [str(t) for t in plan.graph],
+        "edges": [(str(a), str(b), str(e["why"])) for a, b, e in edges],
+    }
+
+
+def _program(program: Program) -> dict[str, Any]:
+    columns = [program.code[name].tolist() for name in INSTRUCTION.names or ()]
+    rows = [(Code(code).name, *rest) for code, *rest in zip(*columns, strict=True)]
+    return {
+        **{k: v for k, v in vars(program).items() if k not in ("code", "streams")},
+        "code": rows,
+        "streams": [asdict(s) for s in program.streams],
+    }
+
+
+def load(path: Path) -> tuple[Plan, list[Program]]:
+    """Read a plan and its programs.
+
+    Raises PlanFileError when it is no plan, one of another version, or its parts do not fit
+    each other. Whether the programs are right is for ``verify`` to say.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise PlanFileError(f"{path}: cannot be read: {error}") from None
+    return from_json(text, str(path))
+
+
+def from_json(text: str, name: str = "plan") -> tuple[Plan, list[Program]]:
+    """Read what :func:`to_json` wrote; `name` says where it is from in errors."""
+    _check_version(text, name)
+    try:
+        record = _File.model_validate_json(text, strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "the file"
+        raise PlanFileError(f"{name}: {place}: {first['msg']}") from None
+    try:
+        plan = _plan(record)
+        programs = [_read_program(p) for p in record.programs]
+    except (ConfigError, ValueError, KeyError, IndexError, AssertionError) as error:
+        raise PlanFileError(f"{name}: its parts make no plan: {error}") from None
+    _check(plan, programs, record, name)
+    return plan, programs
+
+
+def _check_version(text: str, name: str) -> None:
+    try:
+        record = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise PlanFileError(f"{name}: no JSON: {error}") from None
+    if not isinstance(record, dict) or record.get("format") != FORMAT:
+        raise PlanFileError(f"{name}: not a plan: it has no format: {FORMAT}")
+    if record.get("version") != VERSION:
+        raise PlanFileError(
+            f"{name}: version {record.get('version')!r}, this han reads version {VERSION}; "
+            "write it again with this han"
+        )
+
+
+def _plan(record: _File) -> Plan:
+    topology = Topology(**record.topology.model_dump())
+    signature = Signature(**record.signature.model_dump())
+    choice = record.choice.model_dump()
+    levels = tuple(LevelChoice(**level) for level in choice.pop("levels"))
+    for level in levels:
+        if level.algorithm not in submodule(level.submodule).algorithms:
+            raise ConfigError(f"submodule {level.submodule!r} has no {level.algorithm!r}")
+    return make_plan(topology, signature, Choice(levels, **choice), record.memory)
+
+
+def _read_program(p: _Program) -> Program:
+    rows = [(Code[code], *rest) for code, *rest in p.code]
+    fields = {k: getattr(p, k) for k in _Program.model_fields}
+    fields["code"] = np.array(rows, INSTRUCTION)
+    fields["streams"] = tuple(StreamInfo(**s.model_dump()) for s in p.streams)
+    return Program(**fields)
+
+
+def _check(plan: Plan, programs: list[Program], record: _File, name: str) -> None:
+    if [p.rank for p in programs] != list(range(plan.topology.size)):
+        raise PlanFileError(
+            f"{name}: programs: of ranks {[p.rank for p in programs]}, one for each of "
+            f"{plan.topology.size} ranks expected"
+        )
+    made = _graph(plan)
+    if list(record.tasks) != made["tasks"] or list(record.edges) != made["edges"]:
+        raise PlanFileError(
+            f"{name}: tasks, edges: not the graph that this han makes for this call and choice; "
+            "the file was edited, or written by another han"
+        )
+    for program in programs:
+        bounds = [(s.start, s.stop) for s in program.streams]
+        expected = [0, *(stop for _, stop in bounds)]
+        if expected != [*(start for start, _ in bounds), len(program.code)]:
+            raise PlanFileError(
+                f"{name}: programs.{program.rank}.streams: {bounds} do not divide "
+                f"{len(program.code)} operations"
+            )
