@@ -24,6 +24,7 @@ from han.request import Request
 
 ENGINE_TAGS = _native.MAX_STREAMS * _native.EPOCH_TAGS
 SETUP_LIMIT = 600.0  # seconds, until the configuration is known
+SETUP_LEAST = 30.0  # and at least: ranks that start import modules and read files
 AGREED = (ConfigError, SharedMemoryError, SetupError)  # raised by all ranks at the same step
 Parse = Callable[..., Message]
 
@@ -39,8 +40,9 @@ class State:
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
         loaded, problem = _load(config)
         limit = SETUP_LIMIT if loaded is None else loaded.wait.timeout
-        self.comm = duplicate(comm, limit)
-        self.meeting = Meeting(self.comm, limit)
+        patient = limit and max(limit, SETUP_LEAST)
+        self.comm = duplicate(comm, patient)
+        self.meeting = Meeting(self.comm, patient)
         try:
             check_agreement(self.meeting, loaded.fingerprint() if loaded else "", problem)
             self.config = loaded
@@ -49,7 +51,7 @@ class State:
         except AGREED:
             self.comm.Free()
             raise
-        self.meeting.look = self._look
+        self.meeting.look, self.meeting.limit = self._look, limit
 
     # ---- making -----------------------------------------------------------------------------
 
