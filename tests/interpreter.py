@@ -17,6 +17,7 @@ from han.geometry import SMALL_BANKS
 from han.program import Area, Base, Code, Coll, Program
 from han.tasks.lower import lower
 from han.tasks.plan import Plan
+from han.tasks.verify.events import Ring
 
 Bytes = np.ndarray
 Combine = Callable[[Bytes, Bytes], Bytes]
@@ -61,30 +62,6 @@ class Shared:
     cells: Bytes
     flags: Bytes
     ranks: tuple[int, ...]
-
-
-@dataclass
-class Ring:
-    """Which runs have taken which part of a channel's rings (executor.c: take)."""
-
-    size: int
-    head: int = 0
-    taken: list[tuple[int, int]] = field(default_factory=list)  # start, run
-    needed: int = 0  # runs that must be over before the last part may be written
-    start: int = 0
-
-    def take(self, run: int, nbytes: int) -> None:
-        """Take the next part for a run."""
-        start = self.head
-        if not nbytes:
-            return
-        if start % self.size + nbytes > self.size:
-            start += self.size - start % self.size
-        self.head = start + nbytes
-        while self.taken and self.taken[0][0] + self.size < self.head:
-            self.needed = self.taken.pop(0)[1] + 1
-        self.taken.append((start, run))
-        self.start = start % self.size
 
 
 class Interpreter:

@@ -327,6 +327,36 @@ def test_a_bcast_does_not_synchronise():
         verify(plans, programs=spoilt(plans, sync=True))
 
 
+def test_a_flag_that_falls():
+    """Two posts change places: the wait for the first would pass with the second."""
+    plans = PLANS["sm large bcast"]
+    programs = programs_of(plans)
+    program = programs[1][0]
+    code = program.code.copy()
+    first, second, *_ = np.flatnonzero(code["code"] == Code.POST)
+    code["n"][[first, second]] = code["n"][[second, first]]
+    programs[1][0] = replace(program, code=code)
+    with pytest.raises(Refuted):
+        verify(plans, programs=programs)
+
+
+def test_a_flag_outside_of_the_flags():
+    plans = PLANS["sm large bcast"]
+    programs = programs_of(plans)
+    for rank, program in enumerate(programs[1]):
+        code = program.code.copy()
+        code["off"][np.isin(code["code"], [Code.POST, Code.WAIT]), 0] += 1 << 20
+        programs[1][rank] = replace(program, code=code)
+    with pytest.raises(Refuted, match="a line among the flags"):
+        verify(plans, programs=programs)
+
+
+def test_ranks_that_take_different_parts_of_their_rings():
+    plans = PLANS["sm large bcast"]
+    with pytest.raises(Refuted, match="the same part"):
+        verify(plans, programs=spoilt(plans, footprint=(4096,)))
+
+
 def test_the_root_of_another_call():
     plans = [plan_of("bcast", NODE, 3000, SM)]
     other = programs_of([plan_of("bcast", NODE, 3000, SM, root=1)])

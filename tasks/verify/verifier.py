@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
-from han.geometry import SMALL
+from han.geometry import FLAGS, LINE, SMALL
 from han.program import Area, Base, Code, Coll, Program
 from han.tasks.lower import lower
 from han.tasks.plan import Plan
 from han.tasks.spec import SPECS, Spec
-from han.tasks.verify.events import BEGIN, END, Events, Row
-from han.tasks.verify.memory import Access, Clock, Expressions, Memory, Span, combine, merged
+from han.tasks.verify.events import BEGIN, END, SHIFT, Events, Row
+from han.tasks.verify.memory import Access, Expressions, Memory, Span, combine, merged
+from han.tasks.verify.order import Walk
 from han.tasks.verify.story import Refuted
 
 CHECKED = (
     "flags have one writer and only rise",
+    "all ranks take the same part of their rings",
     "sends and receives pair up, with equal sizes and in one order a tag",
     "collectives of MPI pair up",
     "requests are completed before they are used again and before the end",
@@ -74,21 +74,6 @@ def verify(
 
 
 @dataclass
-class _Domain:
-    """Ranks that share memory: the chains of their clocks."""
-
-    ranks: dict[int, int]
-    streams: int
-
-    @property
-    def width(self) -> int:
-        return len(self.ranks) * (self.streams + 1)
-
-    def chain(self, rank: int, stream: int) -> int:
-        return self.ranks[rank] * (self.streams + 1) + stream + 1
-
-
-@dataclass
 class _Sent:
     """What a message or collective takes from a rank."""
 
@@ -110,11 +95,9 @@ class _Verifier:
         self.memories: dict[object, Memory] = {}
         self.sent: dict[int, _Sent] = {}
         self.results: dict[int, list[Span]] = {}  # of the first rank that was done
-        self.domains = self._make_domains()
-        self.clocks: dict[int, Clock] = {}
-        self.positions: dict[int, int] = {}
+        self.walk = Walk(self.events)
+        self.posted: dict[object, tuple[int, int, int]] = {}  # a flag's value, chain and position
         self.flags: dict[object, list[int]] = defaultdict(list)
-        self.everyone = (1 << self.size) - 1
         for memory, offset in self.events.posts:
             self.flags[memory].append(offset)
         for offsets in self.flags.values():
@@ -125,129 +108,44 @@ class _Verifier:
         s = plan.signature
         return SPECS[s.collective](plan.topology.size, s.nbytes, s.root)
 
-    def _make_domains(self) -> list[_Domain]:
-        topology = self.events.topology
-        made: dict[tuple[int, ...], _Domain] = {}
-        found: list[_Domain] = []
-        streams = max(len(p.streams) for ps in self.programs for p in ps)
-        for rank in range(self.size):
-            ranks: tuple[int, ...] = (rank,)
-            for level in self.events.channels:
-                ranks = max(ranks, topology.home(level, rank), key=len)
-            if ranks not in made:
-                made[ranks] = _Domain({r: k for k, r in enumerate(ranks)}, streams)
-            found.append(made[ranks])
-        return found
-
-    # ---- order ------------------------------------------------------------------------------
-
     def run(self) -> None:
-        """Go through all events in an order that the graph allows: with the accesses ordered, what
-        holds in one order holds in all.
-        """
-        preds, strict = self.events.preds, self.events.strict
-        left = [len(p) + len(s) for p, s in zip(preds, strict, strict=True)]
-        following: list[list[int]] = [[] for _ in preds]
-        for event, before in enumerate(preds):
-            for p in before:
-                following[p].append(event)
-        uses = [len(f) for f in following]
-        for event, before in enumerate(strict):
-            for p in before:
-                following[p].append(event)
-        entered = [0] * len(preds)
-        ready = deque(e for e, n in enumerate(left) if not n)
-        seen = 0
-        while ready:
-            event = ready.popleft()
-            seen += 1
-            entered[event] = self._entered(event, entered)
-            self._visit(event)
-            for p in preds[event]:
-                uses[p] -= 1
-                if not uses[p]:
-                    self.clocks.pop(p, None)
-            for f in following[event]:
-                left[f] -= 1
-                if not left[f]:
-                    ready.append(f)
-        if seen < len(preds):
-            raise self._deadlock(left)
+        """Examine all events."""
+        self._check_footprints()
+        for access in self.walk:
+            self._visit(access)
 
-    def _entered(self, event: int, entered: list[int]) -> int:
-        """Which ranks have begun this run for certain, as bits; checked at the run's end."""
-        run, rank, row = self.events.where[event]
-        if row == BEGIN:
-            return 1 << rank
-        bits = 0
-        for p in self.events.preds[event]:
-            if self.events.where[p][0] == run:
-                bits |= entered[p]
-        if row == END:
-            self._check_synchronised(event, run, rank, bits)
-        return bits
+    def _check_footprints(self) -> None:
+        for run, plan in enumerate(self.plans):
+            wanted = plan.footprint()
+            for rank, program in enumerate(self.programs[run]):
+                if program.footprint != wanted:
+                    raise Refuted(
+                        "all ranks take the same part of their rings", f"run {run}, rank {rank}",
+                        f"a footprint of {program.footprint}", str(wanted),
+                    )  # fmt: skip
 
-    def _check_synchronised(self, event: int, run: int, rank: int, bits: int) -> None:
-        wanted = self.everyone if self.specs[run].synchronises else 0
+    def _check_synchronised(self, event: int, run: int, rank: int) -> None:
+        wanted = (1 << self.size) - 1 if self.specs[run].synchronises else 0
         if self.programs[run][rank].sync:  # what native/executor.c concludes from it
             for level in self.events.channels:
                 for r in self.events.topology.home(level, rank):
                     wanted |= 1 << r
-        missing = [r for r in range(self.size) if wanted & ~bits & 1 << r]
+        missing = [r for r in range(self.size) if wanted & ~self.walk.entered[event] & 1 << r]
         if missing:
             raise Refuted(
                 "who synchronises leaves after all have entered", str(self.events.story(event)),
                 f"rank(s) {missing} need not have entered", "all of them",
             )  # fmt: skip
 
-    def _deadlock(self, left: list[int]) -> Refuted:
-        stuck = [e for e, n in enumerate(left) if n]
-        cycle = self._cycle(stuck, left)
-        story = " <- ".join(str(self.events.story(e)) for e in cycle[:8])
-        return Refuted(
-            "no deadlock", str(self.events.story(cycle[0])), f"a cycle: {story}", "an order"
-        )
-
-    def _cycle(self, stuck: list[int], left: list[int]) -> list[int]:
-        path: list[int] = []
-        place: dict[int, int] = {}
-        event = stuck[0]
-        while event not in place:
-            place[event] = len(path)
-            path.append(event)
-            before = [*self.events.preds[event], *self.events.strict[event]]
-            event = next(p for p in before if left[p])
-        return path[place[event] :]
-
-    def _clock(self, event: int) -> Access:
-        _run, rank, _ = self.events.where[event]
-        domain = self.domains[rank]
-        clock = np.zeros(domain.width, np.int32)
-        for p in self.events.preds[event]:
-            if self.domains[self.events.where[p][1]] is domain:
-                np.maximum(clock, self.clocks[p], out=clock)
-        chain = domain.chain(rank, self.events.chain[event])
-        clock[chain] += 1
-        position = int(clock[chain])
-        expected = self.positions.get(id(domain) ^ chain, 0) + 1
-        assert position == expected, "a chain is in one order"
-        self.positions[id(domain) ^ chain] = position
-        self.clocks[event] = clock
-
-        def problem(found: str, other: int, wanted: str) -> Refuted:
-            by = f" ({self.events.story(other)})" if other >= 0 else ""
-            return Refuted("memory", str(self.events.story(event)), found + by, wanted)
-
-        return Access(event, chain, position, clock, problem)
-
     # ---- what events do ---------------------------------------------------------------------
 
-    def _visit(self, event: int) -> None:
-        access = self._clock(event)
+    def _visit(self, access: Access) -> None:
+        event = access.event
         run, rank, index = self.events.where[event]
         if index == BEGIN:
             self._enter(run, rank)
         elif index == END:
+            self._check_synchronised(event, run, rank)
             self._leave(run, rank, access)
         elif event in self.events.started:
             request = self.events.started[event]
@@ -360,6 +258,26 @@ class _Verifier:
             memory.await_(at, at + n, access)
         elif code == Code.COLL:
             self._begin_collective(access, row, refs)
+        elif code in (Code.POST, Code.WAIT):
+            self._flag(run, rank, row, access)
+
+    def _flag(self, run: int, rank: int, row: Row, access: Access) -> None:
+        """Check that a flag is one, and that it only rises: a wait pairs with its first post."""
+        base, offset = row.base[0], row.off[0]
+        channel, area = divmod(base - Base.CHANNEL, len(Area))
+        if channel not in range(len(self.events.channels)) or area == Area.CELLS:
+            raise access.problem(f"a flag relative to base {base}", -1, "one in a channel")
+        ranks = len(self.events.topology.home(self.events.channels[channel], rank))
+        room = ranks * (SMALL if area == Area.SMALL else FLAGS * LINE)
+        if offset % LINE or offset >= room or row.n >> SHIFT:
+            raise access.problem(f"a flag at {offset} for {row.n}", -1, "a line among the flags")
+        if row.code == Code.WAIT:
+            return
+        flag, value = self.events.address(run, rank, base, offset), (run << SHIFT) + row.n
+        before, chain, position = self.posted.get(flag, (-1, access.chain, 0))
+        if value <= before or not access.after(chain, position):
+            raise access.problem("a flag that need not rise", -1, "posts in the order of values")
+        self.posted[flag] = value, access.chain, access.position
 
     def _reduce(
         self, access: Access, refs: list[tuple[int, int]], nbytes: int, twice: bool
