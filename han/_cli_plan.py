@@ -1,63 +1,155 @@
-"""What ``han plan`` prints."""
+"""The commands about plans: ``han explain``, ``plan`` and ``verify``."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from han.errors import ArgumentError, HanError
-from han.tasks.lower import lower
-from han.tasks.pictures import disassemble, dot, mermaid
-from han.tasks.store import load, to_json
-from han.tasks.verify import Refuted, verify
+import typer
+from mpi4py import MPI
+
+import han
+from han import _cli_info, _plan_texts
+from han._cli_common import (
+    ConfigOption,
+    DtypeOption,
+    JsonFlag,
+    OpOption,
+    PlotOption,
+    RootOption,
+    check_files,
+    say,
+    size_of,
+)
+from han._suggest import unknown
+from han.errors import ArgumentError
+from han.tasks.signature import COLLECTIVES
 
 if TYPE_CHECKING:
     from han.explain import Explanation
-    from han.program import Program
-    from han.tasks.plan import Plan
-
-RUNS = 3  # back to back: shared memory is used again
 
 
-def picture(found: Explanation, form: str) -> str:
-    """Return the task graph as text."""
-    if form == "dot":
-        return dot(found.graph, found.plan.signature.describe())
-    return mermaid(found.graph) if form == "mermaid" else str(found)
+def explain(
+    collective: Annotated[str, typer.Argument(help=", ".join(COLLECTIVES))],
+    size: Annotated[str, typer.Argument(help="Bytes: 4MiB, 64KiB, 8.")] = "0",
+    op: OpOption = "sum",
+    dtype: DtypeOption = "f8",
+    root: RootOption = 0,
+    config: ConfigOption = None,
+    ranks: Annotated[
+        int | None,
+        typer.Option(min=1, help="Plan for this many ranks rather than for those that run."),
+    ] = None,
+    ppn: Annotated[
+        int | None, typer.Option(min=1, help="With --ranks: ranks per node; all on one if unsaid.")
+    ] = None,
+    plot: PlotOption = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show what a call would run, stage by stage, and the rule that chose it.
+
+    \b
+    Examples:
+      mpiexec -n 4 han explain allreduce 4MiB --config virtual-2x2
+      han explain bcast 1MiB --ranks 64 --ppn 8
+      han explain allreduce 1MiB --ranks 8 --ppn 2 --plot taskgraph.png
+    """
+    check_files(plot)
+    found = _explain(collective, size_of(size), op, dtype, root, config, ranks, ppn)
+    if plot is not None:
+        _plot_graph(found, plot)
+    say(_cli_info.explanation_json(found) if as_json else str(found))
 
 
-def listing(found: Explanation, rank: int) -> str:
-    """Return the operations of a rank."""
-    if rank >= found.plan.topology.size:
-        raise ArgumentError(f"rank {rank} is not in 0..{found.plan.topology.size - 1}")
-    return disassemble(lower(found.plan, rank))
+def verify(
+    files: Annotated[list[Path], typer.Argument(help="What 'han plan --save FILE' wrote.")],
+) -> None:
+    """Prove stored plans right, three times back to back.
+
+    \b
+    Example:
+      han plan bcast 1MiB --ranks 64 --ppn 8 --save bcast.json && han verify bcast.json
+    """
+    for path in files:
+        say(_plan_texts.prove_file(path))
 
 
-def save(found: Explanation, path: Path) -> None:
-    """Write a plan and all ranks' programs."""
-    geometry = next((g for g in found.plan.geometries if g is not None), None)
-    path.write_text(to_json(found.plan, geometry.memory if geometry else 0), encoding="utf-8")
+class Form(str, Enum):
+    """How a plan is written."""
+
+    STAGES = "stages"
+    DOT = "dot"
+    MERMAID = "mermaid"
 
 
-def prove(found: Explanation) -> str:
-    """Prove the call, made a few times in a row."""
-    return _prove(found.plan, None)
+def plan(
+    collective: Annotated[str, typer.Argument(help=", ".join(COLLECTIVES))],
+    size: Annotated[str, typer.Argument(help="Bytes: 4MiB, 64KiB, 8.")] = "0",
+    ranks: Annotated[int, typer.Option(min=1, help="Ranks to plan for.")] = 8,
+    ppn: Annotated[
+        int | None, typer.Option(min=1, help="Ranks per node; all on one if unsaid.")
+    ] = None,
+    op: OpOption = "sum",
+    dtype: DtypeOption = "f8",
+    root: RootOption = 0,
+    config: ConfigOption = None,
+    form: Annotated[Form, typer.Option("--as", help="How to write the task graph.")] = Form.STAGES,
+    disassemble: Annotated[
+        int | None, typer.Option(min=0, metavar="RANK", help="List the operations of a rank.")
+    ] = None,
+    verify: Annotated[
+        bool,
+        typer.Option("--verify", help="Prove all ranks' programs, or say what is wrong."),
+    ] = False,
+    save: Annotated[
+        Path | None, typer.Option(help="Write graph and programs to a file, for 'han verify'.")
+    ] = None,
+) -> None:
+    """Show what ranks would do for a call, down to their operations, and prove it right.
+
+    \b
+    Examples:
+      han plan allreduce 1MiB --ranks 8 --ppn 2
+      han plan bcast 64KiB --ranks 8 --ppn 2 --disassemble 3
+      han plan allreduce 4MiB --ranks 64 --ppn 8 --verify
+      han plan bcast 1MiB --ranks 8 --ppn 2 --as dot | dot -Tsvg -o bcast.svg
+    """
+    check_files(save)
+    found = _explain(collective, size_of(size), op, dtype, root, config, ranks, ppn)
+    if save is not None and not MPI.COMM_WORLD.rank:
+        _plan_texts.save(found, save)
+    if verify:
+        say(_plan_texts.prove(found))
+    elif disassemble is not None:
+        say(_plan_texts.listing(found, disassemble))
+    else:
+        say(_plan_texts.picture(found, form.value))
 
 
-def prove_file(path: Path) -> str:
-    """Prove what a file holds."""
-    plan, programs = load(path)
-    return f"{path}: {_prove(plan, [programs] * RUNS)}"
+def _explain(
+    collective: str, nbytes: int, op: str, dtype: str, root: int,
+    config: str | None, ranks: int | None, ppn: int | None,
+) -> Explanation:  # fmt: skip
+    from han.dtypes import OPS
+
+    if collective not in COLLECTIVES:
+        raise ArgumentError(unknown("collective", collective, COLLECTIVES))
+    if op not in OPS:
+        raise ArgumentError(unknown("operation", op, OPS))
+    mpi_op: MPI.Op = getattr(MPI, op.upper())
+    if ranks is not None:
+        return _cli_info.imagine(
+            ranks, ppn or ranks, config, (collective, nbytes, mpi_op, dtype, root)
+        )
+    if ppn is not None:
+        raise ArgumentError("--ppn goes with --ranks")
+    comm = han.Comm(MPI.COMM_WORLD.Dup(), config)
+    return comm.explain(collective, nbytes, mpi_op, dtype, root)
 
 
-def _prove(plan: Plan, programs: Sequence[Sequence[Program]] | None) -> str:
-    """Prove a plan in both forms of its buffers; raises HanError with what is wrong."""
-    try:
-        report = verify([plan] * RUNS, programs=programs)
-        if plan.signature.reduces:
-            verify([plan] * RUNS, programs=programs, in_place=True)
-    except Refuted as refuted:
-        raise HanError(f"refuted: {refuted}") from None
-    also = "; also with MPI.IN_PLACE" if plan.signature.reduces else ""
-    return f"{report}{also}"
+def _plot_graph(found: Explanation, path: Path) -> None:
+    from han import plots
+
+    if not MPI.COMM_WORLD.rank:
+        plots.task_graph(found.graph, path, title=found.plan.signature.describe())

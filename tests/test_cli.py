@@ -96,14 +96,14 @@ def test_plan_proves():
 
 
 def test_plan_says_what_is_wrong(monkeypatch):
-    from han import _cli_plan
+    from han import _plan_texts
     from han.errors import HanError
     from han.tasks.verify import Refuted
 
     def refute(plans, programs=None, in_place=False):
         raise Refuted("no deadlock", "rank 1", "no POST", "one")
 
-    monkeypatch.setattr(_cli_plan, "verify", refute)
+    monkeypatch.setattr(_plan_texts, "verify", refute)
     done = CliRunner().invoke(app, ["plan", "bcast", "8", "--ranks", "2", "--verify"])
     assert isinstance(done.exception, HanError)
     assert str(done.exception) == "refuted: no deadlock: rank 1: found no POST; expected one"

@@ -1,0 +1,61 @@
+"""What the commands share: options, how the ranks speak, files, progress."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from mpi4py import MPI
+
+from han._units import parse_size
+from han.errors import ArgumentError
+
+ConfigOption = Annotated[
+    str | None,
+    typer.Option("--config", help="YAML file, or the name of a ready configuration."),
+]
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+PlotOption = Annotated[
+    Path | None, typer.Option("--plot", help="Write a picture (.png, .pdf, .svg).")
+]
+DtypeOption = Annotated[str, typer.Option(help="NumPy's name of the element type.")]
+OpOption = Annotated[str, typer.Option(help="sum, prod, max, min, land, band ...")]
+RootOption = Annotated[int, typer.Option(min=0, help="Of bcast and reduce.")]
+
+
+def say(text: str) -> None:
+    """Print on rank 0."""
+    if not MPI.COMM_WORLD.rank:
+        print(text, flush=True)
+
+
+def size_of(text: str) -> int:
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise ArgumentError(f"size {error}") from None
+
+
+@contextlib.contextmanager
+def progress(total: int) -> Iterator[Any]:
+    """Yield what to call after each step; a bar on rank 0's standard error if it is a terminal."""
+    if MPI.COMM_WORLD.rank or not sys.stderr.isatty():
+        yield lambda: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("measuring", total=total)
+        yield lambda: progress.advance(task)
+
+
+def check_files(*paths: Path | None) -> None:
+    """Refuse places that cannot be written before anything is measured."""
+    for path in paths:
+        if path is not None and str(path) != "-" and not path.parent.is_dir():
+            raise ArgumentError(f"{path}: cannot be written: there is no folder {path.parent}")

@@ -1,0 +1,63 @@
+"""What ``han plan`` and ``han verify`` print."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from han.errors import ArgumentError, HanError
+from han.tasks.lower import lower
+from han.tasks.pictures import disassemble, dot, mermaid
+from han.tasks.store import load, to_json
+from han.tasks.verify import Refuted, verify
+
+if TYPE_CHECKING:
+    from han.explain import Explanation
+    from han.program import Program
+    from han.tasks.plan import Plan
+
+RUNS = 3  # back to back: shared memory is used again
+
+
+def picture(found: Explanation, form: str) -> str:
+    """Return the task graph as text."""
+    if form == "dot":
+        return dot(found.graph, found.plan.signature.describe())
+    return mermaid(found.graph) if form == "mermaid" else str(found)
+
+
+def listing(found: Explanation, rank: int) -> str:
+    """Return the operations of a rank."""
+    if rank >= found.plan.topology.size:
+        raise ArgumentError(f"rank {rank} is not in 0..{found.plan.topology.size - 1}")
+    return disassemble(lower(found.plan, rank))
+
+
+def save(found: Explanation, path: Path) -> None:
+    """Write a plan and all ranks' programs."""
+    geometry = next((g for g in found.plan.geometries if g is not None), None)
+    path.write_text(to_json(found.plan, geometry.memory if geometry else 0), encoding="utf-8")
+
+
+def prove(found: Explanation) -> str:
+    """Prove the call, made a few times in a row."""
+    return _prove(found.plan, None)
+
+
+def prove_file(path: Path) -> str:
+    """Prove what a file holds."""
+    plan, programs = load(path)
+    return f"{path}: {_prove(plan, [programs] * RUNS)}"
+
+
+def _prove(plan: Plan, programs: Sequence[Sequence[Program]] | None) -> str:
+    """Prove a plan in both forms of its buffers; raises HanError with what is wrong."""
+    try:
+        report = verify([plan] * RUNS, programs=programs)
+        if plan.signature.reduces:
+            verify([plan] * RUNS, programs=programs, in_place=True)
+    except Refuted as refuted:
+        raise HanError(f"refuted: {refuted}") from None
+    also = "; also with MPI.IN_PLACE" if plan.signature.reduces else ""
+    return f"{report}{also}"
