@@ -31,32 +31,35 @@ def ready_configs() -> dict[str, Path]:
     return {path.stem: path for path in sorted(READY.glob("*.yaml"))}
 
 
-def read_document(source: object, said_by: str = "config") -> Document:
-    """Return what ``source`` says: a mapping, a YAML file, the name of a ready configuration.
+def read_document(
+    source: object, said_by: str = "config", ready: Mapping[str, Path] | None = None
+) -> Document:
+    """Return what ``source`` says: a mapping, a YAML file, the name of a ready one.
 
-    ``said_by`` names who gave the source, for the error of a source that does not exist.
+    ``said_by`` names who gave the source, for the error of a source that does not exist; ``ready``
+    are the files that have names, han's configurations unless others are given.
     """
     if source is None:
         return Document({}, Origin("default configuration"))
     if isinstance(source, Mapping):
         return Document(dict(source), Origin(said_by), explicit=True)
     if isinstance(source, (str, os.PathLike)):
-        return _read_yaml(find_config(source, said_by))
+        return _read_yaml(_find(source, said_by, ready_configs() if ready is None else ready))
     raise ConfigError(
         f"{said_by} = {source!r}: expected a file, the name of a ready configuration, "
         f"a mapping or a han.config.Config, not {type(source).__name__}"
     )
 
 
-def find_config(source: str | os.PathLike[str], said_by: str = "config") -> Path:
-    """Return the file of ``source``: a ready configuration's bare name comes before a path."""
-    ready = ready_configs()
+def _find(source: str | os.PathLike[str], said_by: str, ready: Mapping[str, Path]) -> Path:
+    """Return the file of ``source``: a ready one's bare name comes before a path."""
     if isinstance(source, str) and source in ready:
         return ready[source]
     path = Path(source).expanduser()
     if path.exists():
         return path
-    hint = unknown("ready configuration", source, ready)
+    kind = "machine" if said_by == "machine" else "configuration"
+    hint = unknown(f"ready {kind}", source, ready)
     raise ConfigError(f"{said_by} = {os.fspath(source)!r}: no such file; {hint}")
 
 

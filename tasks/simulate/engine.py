@@ -1,0 +1,274 @@
+"""Virtual time: who runs when, and what ranks on the same cores and memory take from each other.
+
+A rank is one processor that goes through its streams as native/executor.c does: round robin, a few
+data operations a turn, the next stream when one has to wait. What it finds out about others carries
+the time at which it can be seen, so ranks need not be kept in step: only data operations, which
+share memory and cores, are taken in the order of time.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+
+from han.program import Area, Code
+from han.tasks.simulate.loading import Loaded
+from han.topology import Topology
+from han.tuning.machine import MachineModel
+
+NEVER = float("inf")
+TURN = 4  # data operations of a stream before the others get their turn (native/executor.c)
+SMALL_BANKS = 8
+# A row of the table of operations: returns when it is done, or minus when to ask again.
+Operation = Callable[[int, "Rank", int, float], float]
+
+
+@dataclass(frozen=True)
+class Span:
+    """One task on one rank, from its first operation to its last; seconds."""
+
+    rank: int
+    run: int
+    stream: str
+    task: str
+    begin: float
+    end: float
+    copying: float
+    reducing: float
+
+
+class Open:
+    """A task that has begun on a stream."""
+
+    __slots__ = ("begin", "copying", "reducing", "task")
+
+    def __init__(self, task: int, begin: float, copying: float, reducing: float) -> None:
+        self.task, self.begin, self.copying, self.reducing = task, begin, copying, reducing
+
+
+class Rank:
+    """Where one rank is, and what its processor has done."""
+
+    __slots__ = ("begun", "copying", "free", "loaded", "messaging", "open", "pcs", "reducing", "requests",
+                 "run", "stream", "turn", "working")  # fmt: skip
+
+    def __init__(self, loaded: Loaded) -> None:
+        self.loaded = loaded
+        self.copying = self.reducing = self.messaging = 0.0
+        self.run, self.working, self.free = -1, False, 0.0
+        self.next_run()
+
+    def next_run(self) -> None:
+        """Stand at the beginning of the next run."""
+        self.run += 1
+        self.begun = False
+        self.pcs = [start for start, _ in self.loaded.bounds]
+        self.stream, self.turn = 0, TURN
+        self.requests: dict[int, object] = {}
+        self.open: list[Open | None] = [None] * len(self.pcs)
+
+
+class Engine:
+    """Runs all ranks' programs through a table of operations."""
+
+    def __init__(
+        self, loaded: Sequence[Loaded], machine: MachineModel, place: Sequence[Sequence[int]],
+        runs: int, spans: bool,
+    ) -> None:  # fmt: skip
+        self.ranks = [Rank(one) for one in loaded]
+        self.machine, self.runs, self.keep = machine, runs, spans
+        self.finish = [[NEVER] * len(loaded) for _ in range(runs)]
+        self.spans: list[Span] = []
+        self.operations = 0
+        self._heap: list[tuple[float, int]] = []
+        self._due = [NEVER] * len(loaded)
+        self.node_of = place[machine.node_level]
+        self._host_of = [0] * len(loaded) if machine.node.together else self.node_of
+        sizes = [0] * (max(self._host_of) + 1)
+        for host in self._host_of:
+            sizes[host] += 1
+        self._cores = [machine.node.cores or n for n in sizes]
+        self._crowded = [n > c for n, c in zip(sizes, self._cores, strict=True)]
+        self._computing = [0] * len(sizes)  # ranks that use a core, by set of cores
+        self._moving = [0] * (max(self.node_of) + 1)  # and the memory of a node
+        self._homes: list[list[tuple[int, ...]]] = []
+        self._gates: list[tuple[int, ...]] = []
+        self._waiting: dict[int, list[int]] = defaultdict(list)  # for a run to be over
+
+    # ---- reuse of shared memory -------------------------------------------------------------
+
+    def guard(
+        self, topology: Topology, channels: Sequence[int], gates: Sequence[tuple[int, ...]]
+    ) -> None:
+        """Say how many runs must be over on a channel's ranks before each run may write there."""
+        self._gates = list(gates)
+        self._homes = [
+            [topology.home(level, rank) for level in channels] for rank in range(topology.size)
+        ]
+
+    def _gate(self, rank: int, state: Rank, now: float) -> float:
+        """Return when a rank may begin its run; NEVER if that is not known yet."""
+        writes = state.loaded.program.writes
+        begin = now
+        for channel, home in enumerate(self._homes[rank][: len(writes)]):
+            needed = 0
+            if writes[channel] & 1 << Area.SMALL:
+                needed = max(needed, state.run + 1 - SMALL_BANKS)
+            if writes[channel] & 1 << Area.CELLS:
+                needed = max(needed, self._gates[state.run][channel])
+            if needed:
+                begin = max(begin, *(self.finish[needed - 1][r] for r in home))
+                if begin == NEVER:
+                    self._waiting[needed - 1].append(rank)
+                    return NEVER
+        return begin
+
+    # ---- time -------------------------------------------------------------------------------
+
+    def at(self, time: float, rank: int) -> None:
+        """Let a rank go on at a time, unless it does so before; not while it is at work."""
+        time = max(time, self.ranks[rank].free)
+        if time < self._due[rank]:
+            self._due[rank] = time
+            heappush(self._heap, (time, rank))
+
+    def wake(self, time: float, rank: int) -> None:
+        """Tell a rank that waits of something to be seen at a time."""
+        if time < NEVER:
+            late = self.machine.node.switch if self._crowded[self._host_of[rank]] else 0.0
+            self.at(time + late, rank)
+
+    def run(self, table: Sequence[Operation], tell: Callable[[], None] | None = None) -> None:
+        """Run to the end; raises RuntimeError if ranks wait for what never comes."""
+        for rank in range(len(self.ranks)):
+            self.at(0.0, rank)
+        heap, due = self._heap, self._due
+        while heap:
+            time, rank = heappop(heap)
+            if time != due[rank]:
+                continue
+            due[rank] = NEVER
+            state = self.ranks[rank]
+            if state.working:
+                self._release(rank, state)
+            if self._step(rank, state, time, table) and tell is not None:
+                tell()
+        stuck = [r for r, s in enumerate(self.ranks) if s.run < self.runs]
+        if stuck:
+            raise RuntimeError(f"the programs do not end: ranks {stuck[:8]} wait for ever")
+
+    def _step(self, rank: int, state: Rank, now: float, table: Sequence[Operation]) -> bool:
+        """Let a rank go on until a data operation is under way or it must wait; whether it is done
+        with a run.
+        """
+        if state.run == self.runs:
+            return False
+        if not state.begun:
+            begin = self._gate(rank, state, now)
+            if begin > now:
+                self.wake(begin, rank)
+                return False
+            state.begun = True
+            now += self.machine.node.call
+        bounds = state.loaded.bounds
+        count, idle, wake = len(bounds), 0, NEVER
+        while idle < count:
+            moved, now, asked = self._stream(rank, state, now, table)
+            if state.working:
+                state.free = now
+                self.at(now, rank)
+                return False
+            wake = min(wake, asked)
+            idle = 0 if moved else idle + 1
+            if moved:
+                wake = NEVER
+            state.stream, state.turn = (state.stream + 1) % count, TURN
+        if all(pc == stop for pc, (_, stop) in zip(state.pcs, bounds, strict=True)):
+            self._finish(rank, state, now)
+            return True
+        if wake < NEVER:
+            self.wake(wake, rank)
+        return False
+
+    def _stream(
+        self, rank: int, state: Rank, now: float, table: Sequence[Operation]
+    ) -> tuple[bool, float, float]:
+        """Go through a stream; return whether it moved, the time, and when to ask again."""
+        loaded, s = state.loaded, state.stream
+        if not loaded.bounds:
+            return False, now, NEVER
+        pc, stop = state.pcs[s], loaded.bounds[s][1]
+        first, code = pc, loaded.code
+        asked = NEVER
+        while pc < stop:
+            if self.keep:
+                self._enter(rank, state, s, pc, now)
+            state.pcs[s] = pc
+            end = table[code[pc]](rank, state, pc, now)
+            if end < 0:
+                asked = -end
+                break
+            pc += 1
+            now = end
+            if state.working:
+                state.turn -= code[pc - 1] <= Code.REDUCE2
+                break
+        state.pcs[s] = pc
+        self.operations += pc - first
+        if self.keep and pc == stop and pc > first:
+            self._leave(rank, state, s, now)
+        if state.working and not state.turn:
+            state.stream, state.turn = (s + 1) % len(loaded.bounds), TURN
+        return pc > first, now, asked
+
+    def _finish(self, rank: int, state: Rank, now: float) -> None:
+        self.finish[state.run][rank] = now
+        run = state.run
+        state.next_run()
+        if state.run < self.runs:
+            self.at(now, rank)
+        for waiting in self._waiting.pop(run, ()):
+            self.wake(now, waiting)
+
+    # ---- what ranks share -------------------------------------------------------------------
+
+    def compute(self, rank: int, seconds: float) -> float:
+        """Take a core for a while; return how long, as others want one too."""
+        host = self._host_of[rank]
+        self._computing[host] += 1
+        self._moving[self.node_of[rank]] += 1
+        self.ranks[rank].working = True
+        return seconds * max(1.0, self._computing[host] / self._cores[host])
+
+    def move(self, rank: int, nbytes: int, rate: float) -> float:
+        """Take a core and memory to move bytes; return how long."""
+        users = self._moving[self.node_of[rank]] + 1
+        return self.compute(rank, nbytes / min(rate, self.machine.node.memory / users))
+
+    def _release(self, rank: int, state: Rank) -> None:
+        state.working = False
+        self._computing[self._host_of[rank]] -= 1
+        self._moving[self.node_of[rank]] -= 1
+
+    # ---- spans ------------------------------------------------------------------------------
+
+    def _enter(self, rank: int, state: Rank, s: int, pc: int, now: float) -> None:
+        """Note that a stream is at a task, and no longer at the one before."""
+        task, here = state.loaded.task[pc], state.open[s]
+        if here is not None and here.task == task:
+            return
+        if here is not None:
+            self._leave(rank, state, s, now)
+        state.open[s] = Open(task, now, state.copying, state.reducing)
+
+    def _leave(self, rank: int, state: Rank, s: int, now: float) -> None:
+        here, program = state.open[s], state.loaded.program
+        if here is None:
+            return
+        name = program.tasks[here.task] if program.tasks else "copy"
+        copying, reducing = state.copying - here.copying, state.reducing - here.reducing
+        stream = program.streams[s].name
+        self.spans.append(Span(rank, state.run, stream, name, here.begin, now, copying, reducing))
+        state.open[s] = None

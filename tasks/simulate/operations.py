@@ -1,0 +1,182 @@
+"""What operations do in virtual time: a row of the table for each code of a Program."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from math import ceil, log2
+
+from han.program import Coll
+from han.tasks.simulate.engine import NEVER, Engine, Operation, Rank
+from han.tasks.simulate.network import Message, Network
+from han.tuning.machine import Link
+
+EPOCH = 24  # flags hold (run << EPOCH) + k (native/engine.h)
+
+
+class Flag:
+    """Values and when they were posted, by one rank; both only rise."""
+
+    __slots__ = ("rank", "times", "values", "waiting")
+
+    def __init__(self) -> None:
+        self.values: list[int] = []
+        self.times: list[float] = []
+        self.rank = 0
+        self.waiting: list[int] = []
+
+
+class Meeting:
+    """A collective of MPI's: when each of its members has entered, and when it is over."""
+
+    __slots__ = ("entered", "over")
+
+    def __init__(self) -> None:
+        self.entered: dict[int, float] = {}
+        self.over = NEVER
+
+
+class Operations:
+    """The table; an operation returns when it is done, or minus when to ask again."""
+
+    def __init__(self, engine: Engine, network: Network, flags: int) -> None:
+        self.engine, self.network = engine, network
+        self.node = engine.machine.node
+        self.flags = [Flag() for _ in range(flags)]
+        self.meetings: dict[object, Meeting] = defaultdict(Meeting)
+        self.calls: dict[object, int] = defaultdict(int)
+        self.table: tuple[Operation, ...] = (
+            self.copy, self.reduce, self.reduce, self.post, self.wait, self.isend, self.irecv,
+            self.test, self.await_, self.coll,
+        )  # fmt: skip
+
+    # ---- data -------------------------------------------------------------------------------
+
+    def copy(self, rank: int, state: Rank, pc: int, now: float) -> float:
+        """Move bytes."""
+        took = self.engine.move(rank, state.loaded.n[pc], self.node.copy_rate)
+        state.copying += took
+        return now + took + self.node.operation
+
+    def reduce(self, rank: int, state: Rank, pc: int, now: float) -> float:
+        """Combine two operands."""
+        took = self.engine.move(rank, state.loaded.n[pc], self.node.reduce_rate)
+        state.reducing += took
+        return now + took + self.node.operation
+
+    # ---- flags ------------------------------------------------------------------------------
+
+    def post(self, rank: int, state: Rank, pc: int, now: float) -> float:
+        """Raise a flag, and tell who waits for it."""
+        flag = self.flags[state.loaded.what[pc]]
+        now += self.node.operation
+        flag.rank = rank
+        flag.values.append((state.run << EPOCH) + state.loaded.n[pc])
+        flag.times.append(now)
+        if flag.waiting:
+            for waiting in flag.waiting:
+                self.engine.wake(now + self.network.link(rank, waiting).flag, waiting)
+            flag.waiting = []
+        return now
+
+    def wait(self, rank: int, state: Rank, pc: int, now: float) -> float:
+        """Go on when a flag has risen far enough."""
+        flag = self.flags[state.loaded.what[pc]]
+        first = bisect_left(flag.values, (state.run << EPOCH) + state.loaded.n[pc])
+        if first == len(flag.values):
+            flag.waiting.append(rank)
+            return -NEVER
+        seen = flag.times[first] + self.network.link(flag.rank, rank).flag
+        return now + self.node.operation if seen <= now else -seen
+
+    def await_(self, rank: int, state: Rank, pc: int, now: float) -> float:
+        """Go on when another stream has passed a position."""
+        there = state.pcs[state.loaded.what[pc]]
+        return now if there >= state.loaded.n[pc] else -NEVER
+
+    # ---- messages ---------------------------------------------------------------------------
+
+    def isend(self, rank: int, state: Rank, pc: int, now: float) -> float:
+        """Start a message: the processor's part first, then the network's."""
+        loaded = state.loaded
+        dst, nbytes = loaded.peer[pc], loaded.n[pc]
+        message = self.network.send(now + self.node.operation, rank, dst, loaded.tags[pc], nbytes)
+        state.requests[loaded.what[pc]] = message
+        self.engine.wake(message.arrival, dst)
+        return now + self._handle(rank, state, message.link, nbytes)
+
+    def irecv(self, rank: int, state: Rank, pc: int, now: float) -> float:
+        """Post a receive."""
+        loaded = state.loaded
+        src = loaded.peer[pc]
+        message = self.network.receive(now, src, rank, loaded.tags[pc])
+        state.requests[loaded.what[pc]] = message
+        self.engine.wake(message.gone, src)
+        return now + self.node.operation
+
+    def test(self, rank: int, state: Rank, pc: int, now: float) -> float:
+        """Go on when a request is complete."""
+        request = state.requests.get(state.loaded.what[pc])
+        if isinstance(request, Meeting):
+            return now if request.over <= now else -request.over
+        if not isinstance(request, Message):
+            return now
+        receives = request.dst == rank
+        ready = request.arrival if receives else request.gone
+        if ready > now:
+            return -ready
+        del state.requests[state.loaded.what[pc]]
+        return now + (self._handle(rank, state, request.link, request.nbytes) if receives else 0.0)
+
+    def _handle(self, rank: int, state: Rank, link: Link, nbytes: int) -> float:
+        """Return how long a processor is busy with a message."""
+        if link.copying:
+            took = self.engine.compute(rank, link.overhead + nbytes / link.copying)
+        else:
+            took = link.overhead
+        state.messaging += took
+        return took + self.node.operation
+
+    # ---- MPI's own collectives --------------------------------------------------------------
+
+    def coll(self, rank: int, state: Rank, pc: int, now: float) -> float:
+        """Enter a collective of MPI's; a blocking one is also waited for."""
+        loaded = state.loaded
+        row = loaded.program.code[pc]
+        kind = int(row["off"][2])
+        meeting = state.requests.get(loaded.what[pc]) if kind >= Coll.BLOCKING else None
+        if not isinstance(meeting, Meeting):
+            meeting = self._enter(rank, state, pc, now)
+            state.requests[loaded.what[pc]] = meeting
+        if kind < Coll.BLOCKING:
+            return now + self.node.operation
+        if meeting.over > now:
+            return -meeting.over
+        del state.requests[loaded.what[pc]]
+        return now
+
+    def _enter(self, rank: int, state: Rank, pc: int, now: float) -> Meeting:
+        row = state.loaded.program.code[pc]
+        comm = state.loaded.program.comms[int(row["off"][3])]
+        number = self.calls[comm, rank]
+        self.calls[comm, rank] += 1
+        meeting = self.meetings[comm, number]
+        meeting.entered[rank] = now
+        ranks = comm[1]
+        if len(meeting.entered) == len(ranks):
+            nbytes = state.loaded.n[pc]
+            meeting.over = max(meeting.entered.values()) + self._postal(ranks, nbytes, row)
+            for other in ranks:
+                self.engine.wake(meeting.over, other)
+        return meeting
+
+    def _postal(self, ranks: tuple[int, ...], nbytes: int, row: object) -> float:
+        """Estimate a library's collective: a binomial tree, an allreduce as two (postal model)."""
+        level = max(self.network.level(ranks[0], r) for r in ranks)
+        link = self.engine.machine.levels[level]
+        steps = ceil(log2(len(ranks))) if len(ranks) > 1 else 0
+        kind = int(row["off"][2]) % Coll.BLOCKING  # type: ignore[index]
+        each = link.latency + 2 * link.overhead + nbytes / link.bandwidth
+        if kind != Coll.BCAST and nbytes:
+            each += nbytes / self.node.reduce_rate
+        return steps * each * (2 if kind == Coll.ALLREDUCE else 1)
