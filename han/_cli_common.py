@@ -41,7 +41,7 @@ def size_of(text: str) -> int:
 
 
 @contextlib.contextmanager
-def progress(total: int) -> Iterator[Any]:
+def progress(total: int, what: str = "measuring") -> Iterator[Any]:
     """Yield what to call after each step; a bar on rank 0's standard error if it is a terminal."""
     if MPI.COMM_WORLD.rank or not sys.stderr.isatty():
         yield lambda: None
@@ -50,7 +50,7 @@ def progress(total: int) -> Iterator[Any]:
     from rich.progress import Progress
 
     with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("measuring", total=total)
+        task = progress.add_task(what, total=total)
         yield lambda: progress.advance(task)
 
 

@@ -112,6 +112,23 @@ def comparison(panels: Panels, path: Path, title: str = "") -> None:
     _save(figure, path)
 
 
+def curves(panels: Mapping[str, Mapping[str, Mapping[int, float]]], path: Path) -> None:
+    """Draw predicted microseconds over sizes: a panel for each title, a line for each name."""
+    plt = _pyplot()
+    figure, axes = plt.subplots(1, len(panels), figsize=(1.5 + 4.6 * len(panels), 4), squeeze=False)
+    for axis, (title, series) in zip(axes[0], panels.items(), strict=True):
+        for color, (name, points) in zip(_colors(len(series)), series.items(), strict=True):
+            sizes = sorted(points)
+            axis.plot(sizes, [points[n] for n in sizes], "o-", ms=3, color=color, label=name)
+        axis.set_yscale("log")
+        axis.grid(True, which="major", alpha=0.3)
+        axis.set_title(title, fontsize=10)
+        _size_axis(axis, sorted({n for points in series.values() for n in points}))
+        axis.legend(frameon=False)
+    axes[0][0].set_ylabel("predicted time per call (us)")
+    _save(figure, path)
+
+
 def _draw_times(axis: Any, series: Mapping[str, Series]) -> None:
     for color, (name, points) in zip(_colors(len(series)), series.items(), strict=True):
         sizes = sorted(points)

@@ -51,8 +51,8 @@ class Open:
 class Rank:
     """Where one rank is, and what its processor has done."""
 
-    __slots__ = ("begun", "copying", "free", "loaded", "messaging", "open", "pcs", "reducing", "requests",
-                 "run", "stream", "turn", "working")  # fmt: skip
+    __slots__ = ("begun", "copying", "free", "loaded", "messaging", "open", "pcs", "reducing",
+                 "requests", "run", "stream", "turn", "working")  # fmt: skip
 
     def __init__(self, loaded: Loaded) -> None:
         self.loaded = loaded

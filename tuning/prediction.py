@@ -1,0 +1,155 @@
+"""Predicting calls on a machine: cases of a collective, sizes and choices, simulated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic import ValidationError
+
+from han._config_errors import Origin, config_error, problems_of
+from han._config_models import LevelUse, Rule
+from han._units import format_size
+from han.config import Config
+from han.errors import ArgumentError
+from han.submodules.catalogue import catalogue
+from han.tasks.plan import Plan, make_plan
+from han.tasks.signature import Signature
+from han.tasks.simulate import Simulation, simulate
+from han.topology import Topology
+from han.tuning.heuristics import Machine
+from han.tuning.machine import MachineModel
+from han.tuning.rules import RuleTable
+
+
+@dataclass(frozen=True)
+class Where:
+    """A machine with ranks on it: consecutive ones on `nodes` nodes of `ppn`."""
+
+    machine: MachineModel
+    nodes: int
+    ppn: int
+
+    @property
+    def size(self) -> int:
+        """Number of ranks."""
+        return self.nodes * self.ppn
+
+    @property
+    def oversubscribed(self) -> bool:
+        """Whether ranks on a node outnumber its cores."""
+        return self.machine.node.cores is not None and self.ppn > self.machine.node.cores
+
+    def topology(self, config: Config) -> Topology:
+        """Arrange the ranks as a configuration's levels say."""
+        from han.discover import Facts, arrange
+
+        place = self.machine.place(self.nodes, self.ppn)
+        inner = place[max(0, self.machine.node_level - 1)]
+        node = place[self.machine.node_level]
+        facts = []
+        for r in range(self.size):
+            first = node[r] * self.ppn
+            socket = frozenset([str(inner[r])])
+            places = dict.fromkeys(("numa", "l3", "socket"), socket)
+            facts.append(Facts(first, f"node{node[r]}", frozenset([r - first]), places))
+        return arrange(config.levels, facts)
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """One call's plan and how long it takes."""
+
+    plan: Plan
+    simulation: Simulation
+    runs: int
+    levels: list[str]  # of the machine
+
+    @property
+    def seconds(self) -> float:
+        """Time of a call: of the only one, or of one of several back to back."""
+        return self.simulation.seconds if self.runs == 1 else self.simulation.each
+
+
+def with_choice(config: Config, algorithms: Iterable[str], segment: str | None) -> Config:
+    """Put a rule for every call before a configuration's own.
+
+    An algorithm is ``LEVEL=SUBMODULE[.ALGORITHM][:PARAMETER=VALUE,...]``. Raises ArgumentError or
+    ConfigError for what cannot be read or does not exist.
+    """
+    from han.config import validate_names
+
+    levels = dict(_level_use(text, config) for text in algorithms)
+    if not levels and segment is None:
+        return config
+    use = {"levels": levels, **({} if segment is None else {"segment": segment})}
+    origin = Origin("--algorithm, --segment")
+    try:
+        rule = Rule.model_validate({"use": use})
+    except ValidationError as error:
+        raise config_error(problems_of(error, {}), origin) from None
+    chosen = config.model_copy(update={"rules": (rule, *config.rules)})
+    chosen._origin = origin
+    return validate_names(chosen, catalogue())
+
+
+def _level_use(text: str, config: Config) -> tuple[str, Mapping[str, Any]]:
+    level, found, what = text.partition("=")
+    names = [one.name for one in config.levels]
+    if not found or level not in names:
+        raise ArgumentError(
+            f"--algorithm {text!r}: LEVEL=SUBMODULE[.ALGORITHM][:PARAMETER=VALUE,...] expected, as "
+            f"in {names[-1]}=adapt.chain:segment=64KiB; levels: {', '.join(names)}"
+        )
+    name, _, rest = what.partition(":")
+    submodule, _, algorithm = name.partition(".")
+    pairs = [pair.partition("=") for pair in rest.split(",") if pair]
+    parameters = {key: _value(value) for key, _, value in pairs}
+    use = {"submodule": submodule, "algorithm": algorithm or None, **parameters}
+    LevelUse.model_validate(use)
+    return level, use
+
+
+def _value(text: str) -> int | bool | str:
+    if text in ("true", "false"):
+        return text == "true"
+    return int(text) if text.isdigit() else text
+
+
+def predict(
+    where: Where,
+    config: Config,
+    signature: Signature,
+    *,
+    runs: int = 1,
+    spans: bool = False,
+    tell: Callable[[], None] | None = None,
+) -> Predicted:
+    """Predict one call as a configuration's rules decide it.
+
+    Raises ArgumentError if the first rule is there for this call and cannot serve it.
+    """
+    plan = plan_of(where, config, signature)
+    place = where.machine.place(where.nodes, where.ppn)
+    found = simulate(plan, where.machine, place, runs=runs, spans=spans, tell=tell)
+    return Predicted(plan, found, runs, where.machine.names)
+
+
+def plan_of(where: Where, config: Config, signature: Signature) -> Plan:
+    """Plan a call on a machine."""
+    topology = where.topology(config)
+    decision = RuleTable(config, topology, Machine(where.oversubscribed)).decide(signature)
+    if decision.passed:
+        rule, reason = decision.passed[0]
+        raise ArgumentError(f"{signature.describe()}: {rule} cannot serve it: {reason}")
+    return make_plan(topology, signature, decision.choice, config.memory)
+
+
+def sized(signature: Signature, nbytes: int) -> Signature:
+    """Return the same call of another size; raises ArgumentError if elements do not fit."""
+    if nbytes % signature.element:
+        raise ArgumentError(
+            f"{format_size(nbytes)} are no whole number of elements of {signature.element} bytes"
+        )
+    return replace(signature, count=nbytes // signature.element)
