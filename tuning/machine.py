@@ -151,10 +151,11 @@ class MachineModel(Model):
 
     def values(self) -> list[str]:
         """Names of the values that the file sets: ``network.latency``, ``node.copy``."""
-        parts: dict[str, Model] = {level.name: level for level in self.levels} | {"node": self.node}
+        parts: list[tuple[str, Model]] = [(level.name, level) for level in self.levels]
+        parts.append(("node", self.node))
         return [
             f"{name}.{type(part).model_fields[field].alias or field}"
-            for name, part in parts.items()
+            for name, part in parts
             for field in type(part).model_fields
             if field in part.model_fields_set and field not in ("name", "level", "ranks")
         ]

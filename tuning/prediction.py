@@ -31,6 +31,13 @@ class Where:
     nodes: int
     ppn: int
 
+    def __post_init__(self) -> None:
+        if self.nodes > 1 and self.machine.node_level == len(self.machine.levels) - 1:
+            raise ArgumentError(
+                f"{self.nodes} nodes: the machine has no level beyond {self.machine.node.level!r}, "
+                "so it is one node"
+            )
+
     @property
     def size(self) -> int:
         """Number of ranks."""

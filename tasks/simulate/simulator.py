@@ -42,6 +42,10 @@ class Simulation:
         """Time of one of several runs back to back, of the slowest rank."""
         return max(self.finish[-1]) / len(self.finish)
 
+    def finish_of(self, rank: int) -> tuple[float, ...]:
+        """When a rank left each run."""
+        return tuple(run[rank] for run in self.finish)
+
 
 def _all(plan: Plan) -> Iterator[Program]:
     """Lower one rank after the other, so that only what is loaded of them stays."""

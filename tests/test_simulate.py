@@ -1,0 +1,325 @@
+"""The simulator: times that can be worked out by hand, limits that hold, programs that end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from machines import topology_of
+from strategies import choices, signatures, topologies
+
+from han.errors import ArgumentError, ConfigError
+from han.program import Code
+from han.tasks.lower import lower
+from han.tasks.plan import make_plan
+from han.tasks.signature import Signature
+from han.tasks.simulate import simulate
+from han.tasks.simulate.network import Adapter, Network
+from han.tuning.choice import Choice, level_choice
+from han.tuning.machine import load_machine, parse_rate, parse_time, ready_machines
+from han.tuning.prediction import Where, predict, with_choice
+
+MEMORY = 1 << 20
+US = 1e-6
+SIMPLE = {
+    "about": "round numbers",
+    "levels": [
+        {"name": "node", "latency": "1us", "bandwidth": "1GB/s", "flag": "1us"},
+        {"name": "network", "latency": "10us", "bandwidth": "100MB/s", "eager": "64KiB"},
+    ],
+    "node": {
+        "level": "node", "copy": "1GB/s", "reduce": "500MB/s", "memory": "100GB/s",
+        "injection": "100MB/s",
+    },
+}  # fmt: skip
+
+
+def machine(link=(), **node):
+    """Make the simple machine with other values."""
+    network = {**SIMPLE["levels"][1], **dict(link)}
+    levels = [SIMPLE["levels"][0], network]
+    return load_machine({**SIMPLE, "levels": levels, "node": {**SIMPLE["node"], **node}})
+
+
+def nodes_of(*sizes):
+    node = [k for k, n in enumerate(sizes) for _ in range(n)]
+    return topology_of([node, [0] * len(node)], 0)
+
+
+def plan_of(collective, topology, nbytes, *levels, segment=None):
+    signature = Signature(collective, nbytes)
+    if collective in ("reduce", "allreduce"):
+        signature = Signature(collective, nbytes // 8, 8, "sum", "f8")
+    made = tuple(level_choice(name, one, **dict(more)) for name, one, *more in levels)
+    choice = Choice(made, segment)
+    return make_plan(topology, signature, choice, MEMORY)
+
+
+SM = ("sm", "flat")
+LINEAR = ("adapt", "linear", ("segment", 1 << 20))
+
+
+def test_one_message_takes_latency_and_bytes_over_bandwidth():
+    plan = plan_of("bcast", nodes_of(1, 1), 1000, SM, LINEAR)
+    assert simulate(plan, machine()).seconds == pytest.approx(10 * US + 1000 / 100e6)
+
+
+def test_a_long_message_is_asked_for_first():
+    nbytes = 128 * 1024
+    plan = plan_of("bcast", nodes_of(1, 1), nbytes, SM, LINEAR)
+    found = simulate(plan, machine())
+    assert found.seconds == pytest.approx(30 * US + nbytes / 100e6)
+    assert simulate(plan, machine({"eager": "1MiB"})).seconds < found.seconds
+
+
+def test_the_processor_handles_messages_on_both_sides():
+    plan = plan_of("bcast", nodes_of(1, 1), 1000, SM, LINEAR)
+    link = {"overhead": "2us", "copying": "1GB/s"}
+    found = simulate(plan, machine(link))
+    assert found.seconds == pytest.approx(10 * US + 10 * US + 3 * US)
+    assert found.messaging == pytest.approx((3 * US, 3 * US))
+
+
+def test_an_adapter_is_shared_by_the_ranks_of_its_node():
+    """Max-rate (Bienz et al., equation 3): ppn s / min(R_N, ppn R_b)."""
+    n = 10_000
+    each = ("adapt", "linear", ("segment", n))
+    topology = topology_of([[0] * 5], -1)
+    flat = plan_of("bcast", topology, n, each)
+    place = ((0, 1, 1, 1, 1), (0,) * 5)
+    fast = {"bandwidth": "1GB/s"}
+    shared = simulate(flat, machine(fast), place).seconds
+    assert shared == pytest.approx(10 * US + 4 * n / 100e6)
+    free = simulate(flat, machine(fast, injection="100GB/s"), place).seconds
+    assert free == pytest.approx(10 * US + 4 * n / 1e9)
+
+
+def test_rails_are_used_by_ranks_in_turn():
+    """Two ranks of a node that send at once to another node: on one rail, or on two."""
+    n = 10_000
+    topology = topology_of([[0, 0, 0, 0]], -1)
+    plan = plan_of("allreduce", topology, n, ("exchange", "recursive_doubling"))
+    place = ((0, 0, 1, 1), (0,) * 4)
+    one = simulate(plan, machine({"bandwidth": "1GB/s"}), place).seconds
+    two = simulate(plan, machine({"bandwidth": "1GB/s"}, rails=2), place).seconds
+    assert one - two == pytest.approx(n / 100e6)
+
+
+def test_links_are_full_duplex():
+    n = 50_000
+    plan = plan_of("allreduce", nodes_of(1, 1), n, SM, ("exchange", "recursive_doubling"))
+    assert simulate(plan, machine(reduce="1000GB/s")).seconds == pytest.approx(
+        10 * US + n / 100e6, rel=1e-3
+    )
+
+
+def test_a_burst_passes_an_adapter_at_once():
+    adapter = Adapter(100.0, 50.0)
+    assert adapter.take(0.0, 50) == (0.0, 0.0)
+    assert adapter.take(0.0, 100) == (0.0, pytest.approx(1.0))
+    assert adapter.take(1.25, 50)[1] == pytest.approx(1.5), "25 have come back since"
+    assert Adapter(100.0, 0.0).take(1.0, 50) == (1.0, 1.5)
+
+
+def test_copies_share_the_memory_of_a_node():
+    n = 16 * 1024
+    plan = plan_of("bcast", nodes_of(5), n, ("sm", "flat", ("chunk", n)), LINEAR)
+    quick = simulate(plan, machine()).seconds
+    assert quick == pytest.approx(2 * n / 1e9 + 1 * US)
+    slow = simulate(plan, machine(memory="1GB/s")).seconds
+    assert slow == pytest.approx(n / 1e9 + 1 * US + 4 * n / 1e9)
+
+
+def test_reductions_take_their_own_rate():
+    n = 64 * 1024
+    plan = plan_of("reduce", nodes_of(2), n, ("sm", "flat", ("chunk", n)), LINEAR)
+    found = simulate(plan, machine())
+    assert found.reducing == pytest.approx((n / 500e6, 0))
+    assert found.copying == pytest.approx((0, n / 1e9))
+    assert found.seconds == pytest.approx(n / 1e9 + 1 * US + n / 500e6)
+
+
+def test_ranks_beyond_the_cores_take_turns():
+    plan = plan_of("bcast", nodes_of(4), 1 << 16, ("sm", "flat", ("chunk", 1 << 16)), LINEAR)
+    free = simulate(plan, machine(cores=4)).seconds
+    assert simulate(plan, machine(cores=1)).seconds > 1.9 * free
+    late = simulate(plan, machine(cores=3, switch="50us")).seconds
+    assert late == pytest.approx(free + 50 * US)
+    apart = plan_of("bcast", nodes_of(1, 1), 1000, SM, LINEAR)
+    emulated = machine(cores=1, switch="50us", together=True)
+    assert simulate(apart, emulated).seconds == pytest.approx(70 * US)
+
+
+def test_a_pipeline_overlaps_the_levels():
+    """Segments flow: the time is that of the slower level and little more."""
+    n, topology = 1 << 20, nodes_of(4, 4, 4)
+    args = (("sm", "flat", ("chunk", 1 << 16)), ("adapt", "chain", ("segment", 1 << 16)))
+    model = machine(copy="200MB/s")
+    whole = simulate(plan_of("bcast", topology, n, *args), model).seconds
+    flowing = simulate(plan_of("bcast", topology, n, *args, segment=1 << 16), model).seconds
+    assert n / 100e6 < flowing < 1.4 * n / 100e6
+    assert whole > n / 100e6 + n / 200e6
+
+
+def test_calls_back_to_back_follow_each_other_closely():
+    """A root need not wait for the others: the next call is under way before the last is over."""
+    plan = plan_of("bcast", nodes_of(1, 1), 1000, SM, LINEAR)
+    found = simulate(plan, machine(), runs=10)
+    assert found.each == pytest.approx((10 * US + 10 * 10 * US) / 10)
+    assert [len(run) for run in found.finish] == [2] * 10
+
+
+def test_a_run_waits_for_the_memory_that_it_writes():
+    """Ring and banks come round: a root cannot be further ahead than they allow."""
+    node = nodes_of(2)
+    for nbytes in (8, 1 << 15):
+        plan = plan_of("bcast", node, nbytes, SM, LINEAR)
+        slow = simulate(plan, machine(copy="1GB/s"), runs=30)
+        ahead = max(
+            sum(t <= done for t in slow.finish_of(0)) - k - 1
+            for k, done in enumerate(slow.finish_of(1))
+        )
+        assert 1 <= ahead <= 9
+
+
+def test_spans_are_those_of_the_tasks():
+    topology = nodes_of(2, 2)
+    plan = plan_of("bcast", topology, 40_000, SM, ("adapt", "chain"), segment=10_000)
+    found = simulate(plan, machine(), spans=True, runs=2)
+    names = {(s.rank, s.run, s.task) for s in found.spans}
+    assert {(r, k, f"{t}b({i})") for r in (0, 2) for k in (0, 1) for t in "si" for i in range(4)} \
+        <= names  # fmt: skip
+    for span in found.spans:
+        assert span.begin <= span.end <= max(found.finish[span.run])
+        assert span.copying + span.reducing <= span.end - span.begin + 1e-12
+    copied = sum(s.copying for s in found.spans if s.rank == 3)
+    assert copied == pytest.approx(found.copying[3])
+    ends = {s.task: s.end for s in found.spans if s.rank == 3 and s.run == 0}
+    arrived = {s.task: s.end for s in found.spans if s.rank == 2 and s.run == 0}
+    assert all(ends[f"sb({i})"] > arrived[f"ib({i})"] for i in range(4))
+
+
+def test_messages_and_bytes_are_counted_by_level():
+    plan = plan_of("bcast", nodes_of(2, 2, 2), 3000, SM, LINEAR)
+    found = simulate(plan, machine())
+    assert found.messages == (0, 2)
+    assert found.nbytes == (0, 6000)
+    everywhere = simulate(plan_of("bcast", topology_of([[0] * 6], -1), 3000, LINEAR), machine(),
+                          plan.topology.homes)  # fmt: skip
+    assert everywhere.messages == (1, 4)
+
+
+def test_collectives_of_the_library_take_the_postal_model():
+    plan = plan_of("bcast", nodes_of(1, 1, 1, 1), 1000, SM, ("libnbc", "default"))
+    assert simulate(plan, machine()).seconds == pytest.approx(2 * (10 * US + 1000 / 100e6))
+
+
+def test_programs_that_never_end_are_told():
+    plan = plan_of("bcast", nodes_of(2), 3000, SM, LINEAR)
+    programs = [lower(plan, r) for r in range(2)]
+    code = programs[0].code.copy()
+    code["code"][code["code"] == Code.POST] = Code.COPY
+    with pytest.raises(RuntimeError, match=r"ranks \[1\] wait for ever"):
+        simulate(plan, machine(), programs=[replace(programs[0], code=code), programs[1]])
+
+
+@settings(deadline=None, max_examples=150, derandomize=True, database=None,
+          suppress_health_check=list(HealthCheck))  # fmt: skip
+@given(topologies(st.integers(1, 12)), st.data())
+def test_every_plan_ends_and_does_all_of_its_operations(topology, data):
+    signature = data.draw(signatures(topology.size))
+    plan = make_plan(topology, signature, data.draw(choices(topology, signature)), MEMORY)
+    model = machine()
+    place = (tuple(range(topology.size)), (0,) * topology.size)
+    found = simulate(plan, model, place, runs=3)
+    operations = sum(len(lower(plan, r).code) for r in range(topology.size))
+    assert found.operations == 3 * operations
+    assert simulate(plan, model, place, runs=3) == found, "the same every time"
+    if signature.collective == "bcast" and topology.size > 1:
+        copied = any(found.copying)
+        assert copied or sum(found.messages) or not signature.nbytes or found.seconds
+
+
+# ---- machines -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ready_machines())
+def test_ready_machines_say_where_their_values_are_from(name):
+    model = load_machine(name)
+    assert set(model.sources) == set(model.values())
+    where = Where(model, 2, 4)
+    from han.config import load_config
+
+    assert predict(where, load_config(), Signature("bcast", 4096)).seconds > 0
+
+
+def test_times_and_rates_as_people_write_them():
+    assert parse_time("1.5us") == pytest.approx(1.5e-6)
+    assert parse_time("40 ns") == pytest.approx(4e-8)
+    assert parse_rate("1Gbit/s") == 125e6
+    assert parse_rate("6.9GB/s") == 6.9e9
+    for wrong in ("1.5", 3, "5 hours", "us"):
+        with pytest.raises(ValueError, match=r"write 1\.5us"):
+            parse_time(wrong)
+    for wrong in ("0GB/s", "6.9GB", 7, "fast"):
+        with pytest.raises(ValueError, match=r"write 6\.9GB/s"):
+            parse_rate(wrong)
+
+
+WRONG = {
+    "levels.latency": ({"levels": [{**SIMPLE["levels"][0], "latency": 3}]}, "is no time"),
+    "another level": ({"node": {**SIMPLE["node"], "level": "nod"}}, "is no level"),
+    "a key": ({"node": {**SIMPLE["node"], "injektion": "1GB/s"}}, "did you mean 'injection'"),
+    "a missing one": ({"node": {"level": "node"}}, "copy: is missing"),
+    "a source of nothing": ({"sources": {"node.cop": "x"}}, "no value of this machine"),
+    "no levels": ({"levels": []}, "one or more levels"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_wrong_machine_is_told_with_its_key(wrong):
+    change, said = WRONG[wrong]
+    with pytest.raises(ConfigError, match=said):
+        load_machine({**SIMPLE, **change})
+
+
+def test_an_unknown_machine_is_answered_with_the_known_ones():
+    with pytest.raises(ConfigError, match="did you mean 'thor'"):
+        load_machine("thro")
+
+
+def test_inner_levels_have_a_size():
+    socket = {"name": "socket", "latency": "1us", "bandwidth": "1GB/s"}
+    with pytest.raises(ConfigError, match=r"levels\[0\].ranks: is missing"):
+        load_machine({**SIMPLE, "levels": [socket, *SIMPLE["levels"]]})
+    model = load_machine({**SIMPLE, "levels": [{**socket, "ranks": 2}, *SIMPLE["levels"]]})
+    assert model.place(2, 3) == ((0, 0, 1, 2, 2, 3), (0, 0, 0, 1, 1, 1), (0,) * 6)
+    network = Network(model, model.place(2, 3))
+    assert [network.level(0, r) for r in (1, 2, 3)] == [0, 1, 2]
+
+
+def test_a_machine_of_one_node_has_one_node():
+    model = load_machine({**SIMPLE, "levels": SIMPLE["levels"][:1]})
+    assert Where(model, 1, 4).size == 4
+    with pytest.raises(ArgumentError, match="it is one node"):
+        Where(model, 2, 4)
+
+
+def test_the_choice_can_be_given():
+    from han.config import load_config
+
+    config = with_choice(load_config(), ["network=adapt.binary:segment=4KiB"], "64KiB")
+    where = Where(machine(), 4, 2)
+    found = predict(where, config, Signature("bcast", 1 << 20))
+    assert found.plan.choice.segment == 1 << 16
+    assert found.plan.choice.levels[1] == level_choice("adapt", "binary", segment=4096)
+    for wrong in ("adapt", "netwrk=adapt", "=x"):
+        with pytest.raises(ArgumentError, match="LEVEL=SUBMODULE"):
+            with_choice(load_config(), [wrong], None)
+    with pytest.raises(ConfigError, match="did you mean 'adapt'"):
+        with_choice(load_config(), ["network=adap"], None)
+    direct = with_choice(load_config(), ["network=exchange.halving"], None)
+    with pytest.raises(ArgumentError, match="cannot serve it"):
+        predict(where, direct, Signature("bcast", 1 << 20))
