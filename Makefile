@@ -154,3 +154,19 @@ clean: ## Remove environments, builds and pictures
 	rm -rf .venv .venv-* build dist demo *.egg-info han/_native*.so
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# --- predictions ----------------------------------------------------------------------------
+
+SEGMENTS ?= 32KiB 128KiB 512KiB
+CALIBRATE_ARGS ?= --sizes 8,512,8KiB,64KiB,256KiB,1MiB,4MiB --rounds 7 --only han
+
+.PHONY: calibrate
+calibrate: .venv-$(FIRST)/.installed ## Predicted against measured on the emulated cluster (root)
+	@mkdir -p build; files=(); for segment in $(SEGMENTS); do \
+		printf 'rules:\n  - use: {segment: %s}\n' $$segment > build/segment-$$segment.yaml; \
+		$(call with,$(FIRST),python tests/cluster/emulate.py run $(CLUSTER) --mpi $(FIRST) -- \
+			python -m han bench $(BENCH) $(CALIBRATE_ARGS) \
+			--config $(CURDIR)/build/segment-$$segment.yaml \
+			--json build/segment-$$segment.json); \
+		files+=(build/segment-$$segment.json); done; \
+	.venv-$(FIRST)/bin/han calibrate --machine emulated-1gbit "$${files[@]}"

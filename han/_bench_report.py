@@ -44,8 +44,10 @@ class Report:
         return self.data["machine"].get(key, self.data["settings"].get(key))
 
 
-def report(machine: Machine, settings: Settings, rows: Iterable[Row], version: str) -> Report:
-    """Make the Report of a run."""
+def report(
+    machine: Machine, settings: Settings, rows: Iterable[Row], version: str, config: str = ""
+) -> Report:
+    """Make the Report of a run; `config` is han's configuration as YAML."""
     how = {
         "mode": settings.mode.value, "dtype": settings.dtype, "op": settings.op,
         "root": settings.root, "rounds": settings.rounds,
@@ -58,6 +60,7 @@ def report(machine: Machine, settings: Settings, rows: Iterable[Row], version: s
         "machine": machine.record(),
         "settings": how,
         "rows": [row.record() for row in rows],
+        **({"config": config} if config else {}),
     }
     return Report(machine.library, data)
 

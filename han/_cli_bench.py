@@ -107,7 +107,8 @@ def _run_bench(
                 rows.append(row)
                 tell(reports.table_row(row))
                 advance()
-    return reports.report(machine, settings, rows, han.__version__)
+    config = running.han._han.config.to_yaml() if running.han is not None else ""
+    return reports.report(machine, settings, rows, han.__version__, config)
 
 
 def _keep(run: Report, json_file: Path | None, plot: Path | None) -> None:

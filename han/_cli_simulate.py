@@ -142,4 +142,4 @@ def _plot(answers: Answers, where: Where, machine: str, plot: Path) -> None:
         for name, one in found.items():
             series.setdefault(name, {})[signature.nbytes] = one.seconds * 1e6
     title = f"{answers[0][0].collective} on {machine}: {where.nodes} nodes of {where.ppn}"
-    plots.curves({title: series}, plot)
+    plots.lines([plots.Panel("", "bytes", series)], plot, title)

@@ -10,7 +10,7 @@ import typer
 from mpi4py import MPI
 
 import han
-from han import _cli_bench, _cli_info, _cli_plan, _cli_simulate
+from han import _cli_bench, _cli_calibrate, _cli_info, _cli_plan, _cli_simulate
 from han._cli_common import ConfigOption, JsonFlag, say
 from han.errors import ArgumentError, HanError
 
@@ -45,6 +45,7 @@ COMMANDS = (
     _cli_plan.plan,
     _cli_plan.verify,
     _cli_simulate.simulate,
+    _cli_calibrate.calibrate,
     _cli_bench.bench,
     _cli_bench.compare,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -112,21 +112,50 @@ def comparison(panels: Panels, path: Path, title: str = "") -> None:
     _save(figure, path)
 
 
-def curves(panels: Mapping[str, Mapping[str, Mapping[int, float]]], path: Path) -> None:
-    """Draw predicted microseconds over sizes: a panel for each title, a line for each name."""
+@dataclass(frozen=True)
+class Panel:
+    """Lines over sizes or counts: microseconds by name and x; `marks` are upright lines."""
+
+    title: str
+    over: str
+    series: Mapping[str, Mapping[int, float]]
+    marks: Mapping[int, str] = field(default_factory=dict)
+    note: str = ""
+
+
+def lines(panels: Sequence[Panel], path: Path, title: str = "") -> None:
+    """Draw times over sizes or counts, both on log scales. Raises PlotError."""
     plt = _pyplot()
-    figure, axes = plt.subplots(1, len(panels), figsize=(1.5 + 4.6 * len(panels), 4), squeeze=False)
-    for axis, (title, series) in zip(axes[0], panels.items(), strict=True):
-        for color, (name, points) in zip(_colors(len(series)), series.items(), strict=True):
-            sizes = sorted(points)
-            axis.plot(sizes, [points[n] for n in sizes], "o-", ms=3, color=color, label=name)
-        axis.set_yscale("log")
-        axis.grid(True, which="major", alpha=0.3)
-        axis.set_title(title, fontsize=10)
-        _size_axis(axis, sorted({n for points in series.values() for n in points}))
-        axis.legend(frameon=False)
-    axes[0][0].set_ylabel("predicted time per call (us)")
+    width = 1.5 + 4.8 * len(panels)
+    figure, axes = plt.subplots(1, len(panels), figsize=(width, 4.2), squeeze=False)
+    for axis, panel in zip(axes[0], panels, strict=True):
+        _draw_lines(axis, panel)
+    axes[0][0].set_ylabel("time per call (us)")
+    figure.suptitle(title, fontsize=11)
+    figure.tight_layout()
     _save(figure, path)
+
+
+def _draw_lines(axis: Any, panel: Panel) -> None:
+    for color, (name, points) in zip(_colors(len(panel.series)), panel.series.items(), strict=True):
+        found = sorted(points)
+        axis.plot(found, [points[n] for n in found], "o-", ms=3, color=color, label=name)
+    axis.set_yscale("log")
+    axis.grid(True, which="major", alpha=0.3)
+    axis.set_title(panel.title, fontsize=10)
+    sizes = sorted({n for points in panel.series.values() for n in points})
+    if panel.over == "ranks":
+        axis.set_xscale("log", base=2)
+        axis.set_xticks(sizes, [str(n) for n in sizes], rotation=45)
+        axis.set_xticks([], minor=True)
+    else:
+        _size_axis(axis, sizes)
+    for k, (x, text) in enumerate(panel.marks.items()):
+        axis.axvline(x, color=GREY, linestyle=("--", ":")[k % 2], label=text)
+    axis.set_xlabel(panel.over)
+    if panel.note:
+        axis.text(0.98, 0.04, panel.note, transform=axis.transAxes, ha="right", fontsize=8)
+    axis.legend(frameon=False, fontsize=8)
 
 
 def _draw_times(axis: Any, series: Mapping[str, Series]) -> None:

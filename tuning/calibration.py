@@ -1,0 +1,223 @@
+"""Holding a machine's description against measurements, and fitting it to them."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+import yaml
+
+from han._bench_report import Report
+from han.config import Config, load_config
+from han.errors import ArgumentError
+from han.program import Program
+from han.tasks.lower import lower
+from han.tasks.plan import Plan
+from han.tasks.signature import Signature
+from han.tasks.simulate import simulate
+from han.tuning.machine import MachineModel, load_machine
+from han.tuning.prediction import Where, plan_of
+
+RUNS = 4  # calls back to back that are simulated at most
+CLOSE = 0.05  # two times that differ by less are too close to call
+# What is fitted, in this order; what a machine leaves out stays out.
+FITTED = (
+    "network.latency", "network.overhead", "network.copying", "node.switch", "node.injection",
+    "node.call", "node.copy", "node.reduce", "node.memory", "network.bandwidth",
+)  # fmt: skip
+STEPS = (2.0, 1.3, 1.1)  # factors tried up and down, coarse to fine
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One measured case: microseconds per call, in batches of `calls`; `choice` names the run."""
+
+    signature: Signature
+    choice: str
+    config: Config
+    microseconds: float
+    calls: int
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """What it can be compared in: the collective and its size."""
+        return self.signature.collective, self.signature.nbytes
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A case with its prediction."""
+
+    case: Measured
+    predicted: float  # microseconds
+    plan: object = None  # equal for choices that come to the same
+
+    @property
+    def error(self) -> float:
+        """How far off, as a share of what was measured."""
+        return self.predicted / self.case.microseconds - 1
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All cases, and pairs of choices for the same call."""
+
+    rows: tuple[Compared, ...]
+
+    @property
+    def median_error(self) -> float:
+        """Median of the errors' sizes."""
+        return median(abs(row.error) for row in self.rows)
+
+    def pairs(self) -> tuple[int, int, int]:
+        """Count pairs of different plans for one call: with the same winner, all that are clear,
+        and those whose measured times are too close to call.
+        """
+        same = clear = close = 0
+        for a, b in itertools.combinations(self.rows, 2):
+            if a.case.key != b.case.key or a.plan == b.plan:
+                continue
+            measured = a.case.microseconds / b.case.microseconds
+            if abs(math.log(measured)) < math.log(1 + CLOSE):
+                close += 1
+                continue
+            clear += 1
+            same += (measured < 1) == (a.predicted < b.predicted)
+        return same, clear, close
+
+
+def measured_of(run: Report) -> list[Measured]:
+    """Return han's times of a run that ``han bench --json`` wrote.
+
+    Raises ArgumentError if it does not say how han was configured.
+    """
+    text = run.data.get("config")
+    if not isinstance(text, str):
+        raise ArgumentError(f"{run.name}: does not hold han's configuration: measure it again")
+    config = load_config(yaml.safe_load(text))
+    how = run.data["settings"]
+    found = []
+    for (collective, nbytes), times in run.series("han").items():
+        signature = _signature(collective, nbytes, how)
+        found.append(Measured(signature, run.name, config, times.median, times.calls))
+    return found
+
+
+def _signature(collective: str, nbytes: int, how: Mapping[str, Any]) -> Signature:
+    from mpi4py import MPI
+
+    from han.explain import make_signature
+
+    return make_signature(collective, nbytes, getattr(MPI, how["op"].upper()), how["dtype"],
+                          how["root"])  # fmt: skip
+
+
+@dataclass
+class Oracle:
+    """Predicts cases again and again on changing machines; plans and programs are made once."""
+
+    where: Where
+    _made: dict[tuple[str, Signature], tuple[Plan, list[Program]]] = field(default_factory=dict)
+
+    def predict(self, machine: MachineModel, case: Measured) -> Compared:
+        """Predict a case."""
+        key = case.choice, case.signature
+        if key not in self._made:
+            plan = plan_of(self.where, case.config, case.signature)
+            self._made[key] = plan, [lower(plan, r) for r in range(self.where.size)]
+        plan, programs = self._made[key]
+        place = machine.place(self.where.nodes, self.where.ppn)
+        runs = min(case.calls, RUNS)
+        found = simulate(plan, machine, place, runs=runs, programs=programs).each * 1e6
+        tasks = tuple((t.name, t.start, t.stop) for t in plan.graph)
+        return Compared(case, found, (plan.choice.levels, tasks))
+
+    def compare(self, machine: MachineModel, cases: Iterable[Measured]) -> Comparison:
+        """Predict all cases."""
+        return Comparison(tuple(self.predict(machine, c) for c in cases))
+
+    def loss(self, machine: MachineModel, cases: Sequence[Measured]) -> float:
+        """Return the mean size of the logarithm of predicted / measured."""
+        rows = self.compare(machine, cases).rows
+        return sum(abs(math.log(r.predicted / r.case.microseconds)) for r in rows) / len(rows)
+
+
+def fit(
+    oracle: Oracle, cases: Sequence[Measured], tell: Callable[[], None] = lambda: None
+) -> MachineModel:
+    """Return the machine with values that predict the cases better: coordinate descent."""
+    record = to_mapping(oracle.where.machine)
+    names = [name for name in FITTED if _look(record, name)]
+    best = oracle.loss(load_machine(record), cases)
+    for step in STEPS:
+        for name in names:
+            for factor in (step, 1 / step):
+                record, best = _descend(oracle, cases, record, best, name, factor)
+                tell()
+    return load_machine(record)
+
+
+def rounds() -> int:
+    """How often ``fit`` calls `tell`, at most."""
+    return len(STEPS) * len(FITTED) * 2
+
+
+def _descend(
+    oracle: Oracle, cases: Sequence[Measured], record: dict[str, Any], best: float, name: str,
+    factor: float,
+) -> tuple[dict[str, Any], float]:  # fmt: skip
+    """Change one value by a factor, as often as that helps."""
+    while True:
+        other = _changed(record, name, factor)
+        loss = oracle.loss(load_machine(other), cases)
+        if loss >= best - 1e-6:
+            return record, best
+        record, best = other, loss
+
+
+def to_mapping(machine: MachineModel) -> dict[str, Any]:
+    """Return a machine as plain data that ``load_machine`` reads."""
+    data = machine.model_dump(by_alias=True, exclude_unset=True)
+    data["levels"] = [_written(dict(level)) for level in data["levels"]]
+    data["node"] = _written(data["node"])
+    return data
+
+
+TIMED = ("latency", "overhead", "flag", "operation", "call", "switch")
+RATED = ("bandwidth", "copying", "copy", "reduce", "memory", "injection")
+
+
+def _written(part: dict[str, Any]) -> dict[str, Any]:
+    """Write numbers with their units."""
+    for key, value in part.items():
+        if key in TIMED and value is not None:
+            part[key] = f"{value * 1e9:.4f}ns"
+        elif key in RATED and value is not None:
+            part[key] = f"{value / 1e6:.6f}MB/s"
+    return part
+
+
+def _part(record: dict[str, Any], name: str) -> tuple[dict[str, Any], str]:
+    """Find the part of a record that holds a value: a level, or the node."""
+    owner, _, key = name.partition(".")
+    if key in (*TIMED[3:], "copy", "reduce", "memory", "injection"):
+        return record["node"], key
+    return next((one for one in record["levels"] if one["name"] == owner), {}), key
+
+
+def _look(record: dict[str, Any], name: str) -> Any:
+    part, key = _part(record, name)
+    return part.get(key)
+
+
+def _changed(record: dict[str, Any], name: str, factor: float) -> dict[str, Any]:
+    levels = [dict(level) for level in record["levels"]]
+    copy = {**record, "levels": levels, "node": dict(record["node"])}
+    part, key = _part(copy, name)
+    number, unit = part[key].rstrip("nsMB/"), "ns" if part[key].endswith("ns") else "MB/s"
+    part[key] = f"{float(number) * factor:.6f}{unit}"
+    return copy

@@ -1,0 +1,111 @@
+"""Allreduce in closed form, on the max-rate model: recursive doubling, SMP and NAP.
+
+Source: Bienz, Olson, Gropp, Node-aware improvements to allreduce, section IV, equations 4 to 6.
+A message's start-up cost is its latency and what processors on both sides spend on it; steps
+inside a node double their distance, and each pays for the level that it crosses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import log, log2
+
+from han.tuning.machine import Link, MachineModel
+
+
+@dataclass(frozen=True)
+class Costs:
+    """The equations' parameters: seconds, bytes a second; `gamma` seconds a byte."""
+
+    alpha_local: float
+    beta_local: float
+    alpha: float
+    pair: float  # R_b
+    injection: float  # R_N
+    gamma: float
+
+    @classmethod
+    def of(cls, machine: MachineModel, ppn: int) -> Costs:
+        """Take the parameters of a machine with `ppn` ranks on a node."""
+        steps = [_crossed(machine, 1 << k) for k in range(max(1, round(log2(max(ppn, 2)))))]
+        network = machine.levels[-1]
+        return cls(
+            sum(map(_start, steps)) / len(steps),
+            sum(1 / link.bandwidth for link in steps) / len(steps),
+            _start(network),
+            network.bandwidth,
+            machine.node.injection * machine.node.rails,
+            1 / machine.node.reduce_rate,
+        )
+
+    def local(self, nbytes: int) -> float:
+        """Return the time of a step inside a node."""
+        return self.alpha_local + self.beta_local * nbytes
+
+    def crowded(self, nbytes: int, ppn: int) -> float:
+        """Return the time of a step between nodes that all ranks of a node take part in."""
+        return self.alpha + ppn * nbytes / min(self.injection, ppn * self.pair)
+
+
+def _crossed(machine: MachineModel, distance: int) -> Link:
+    """Return the level that a step of a distance crosses inside a node."""
+    for link in machine.levels[: machine.node_level]:
+        if link.ranks is not None and 2 * distance <= link.ranks:
+            return link
+    return machine.levels[machine.node_level]
+
+
+def _start(link: Link) -> float:
+    return link.latency + 2 * link.overhead
+
+
+def recursive_doubling(costs: Costs, nbytes: int, nodes: int, ppn: int) -> float:
+    """Return equation 4: every rank sends the whole message in every step."""
+    return (
+        costs.local(nbytes) * log2(ppn)
+        + costs.crowded(nbytes, ppn) * log2(nodes)
+        + costs.gamma * nbytes * log2(nodes * ppn)
+    )
+
+
+def smp(costs: Costs, nbytes: int, nodes: int, ppn: int) -> float:
+    """Return equation 5: one rank a node talks to other nodes."""
+    return (
+        costs.local(nbytes) * log2(ppn)
+        + (costs.alpha + nbytes / costs.pair) * log2(nodes)
+        + costs.gamma * nbytes * log2(nodes * ppn)
+    )
+
+
+def nap(costs: Costs, nbytes: int, nodes: int, ppn: int) -> float:
+    """Return equation 6: every rank of a node talks to another node, log_ppn(n) times."""
+    steps = log(nodes) / log(ppn)
+    return (
+        costs.local(nbytes) * log2(nodes * ppn)
+        + costs.crowded(nbytes, ppn) * steps
+        + costs.gamma * nbytes * (log2(nodes * ppn) + steps)
+    )
+
+
+FORMULAS: dict[str, Callable[[Costs, int, int, int], float]] = {
+    "recursive doubling": recursive_doubling,
+    "SMP": smp,
+    "NAP": nap,
+}
+
+
+def crossover(
+    costs: Costs, first: str, second: str, nodes: int, ppn: int, most: int = 1 << 24
+) -> int:
+    """Return the bytes up to which `first` is the faster of two, by bisection; 0 if never."""
+    low, high = 0, most
+    while high - low > 1:
+        middle = (low + high) // 2
+        quicker = FORMULAS[first](costs, middle, nodes, ppn)
+        low, high = (
+            (middle, high)
+            if quicker <= FORMULAS[second](costs, middle, nodes, ppn)
+            else (low, middle)
+        )
+    return low
