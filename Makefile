@@ -158,7 +158,7 @@ clean: ## Remove environments, builds and pictures
 # --- predictions ----------------------------------------------------------------------------
 
 SEGMENTS ?= 32KiB 128KiB 512KiB
-CALIBRATE_ARGS ?= --sizes 8,512,8KiB,64KiB,256KiB,1MiB,4MiB --rounds 7 --only han
+CALIBRATE_ARGS ?= --sizes 8,512,8KiB,64KiB,256KiB,1MiB,4MiB --rounds 15 --only han
 
 .PHONY: calibrate
 calibrate: .venv-$(FIRST)/.installed ## Predicted against measured on the emulated cluster (root)

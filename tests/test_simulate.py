@@ -117,9 +117,10 @@ def test_links_are_full_duplex():
 
 def test_a_burst_passes_an_adapter_at_once():
     adapter = Adapter(100.0, 50.0)
-    assert adapter.take(0.0, 50) == (0.0, 0.0)
-    assert adapter.take(0.0, 100) == (0.0, pytest.approx(1.0))
-    assert adapter.take(1.25, 50)[1] == pytest.approx(1.5), "25 have come back since"
+    assert adapter.take(0.0, 50) == (0.0, 0.5), "it was busy until now"
+    assert adapter.take(1.5, 50) == (1.5, 1.5), "after a pause"
+    assert adapter.take(1.5, 100) == (1.5, pytest.approx(2.5))
+    assert adapter.take(2.75, 50)[1] == pytest.approx(3.0), "25 have come back since"
     assert Adapter(100.0, 0.0).take(1.0, 50) == (1.0, 1.5)
 
 

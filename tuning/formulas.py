@@ -99,13 +99,13 @@ def crossover(
     costs: Costs, first: str, second: str, nodes: int, ppn: int, most: int = 1 << 24
 ) -> int:
     """Return the bytes up to which `first` is the faster of two, by bisection; 0 if never."""
-    low, high = 0, most
+
+    def quicker(nbytes: int) -> bool:
+        times = (FORMULAS[name](costs, nbytes, nodes, ppn) for name in (first, second))
+        return next(times) <= next(times)
+
+    low, high = 0, most if quicker(1) else 1
     while high - low > 1:
         middle = (low + high) // 2
-        quicker = FORMULAS[first](costs, middle, nodes, ppn)
-        low, high = (
-            (middle, high)
-            if quicker <= FORMULAS[second](costs, middle, nodes, ppn)
-            else (low, middle)
-        )
+        low, high = (middle, high) if quicker(middle) else (low, middle)
     return low

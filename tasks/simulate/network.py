@@ -26,7 +26,8 @@ class Message:
 class Adapter:
     """One direction of a node's adapter: a queue that takes `rate` bytes a second.
 
-    After a pause it takes up to `burst` bytes at once (a token bucket).
+    After a pause it takes up to `burst` bytes at once (a token bucket, empty at first: it was busy
+    until now).
     """
 
     rate: float
@@ -34,9 +35,6 @@ class Adapter:
     free: float = 0.0
     tokens: float = 0.0
     counted: float = 0.0
-
-    def __post_init__(self) -> None:
-        self.tokens = self.burst
 
     def take(self, at: float, nbytes: int) -> tuple[float, float]:
         """Queue `nbytes` that come at a time; return when the first and last are through."""

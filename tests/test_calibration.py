@@ -1,0 +1,193 @@
+"""Predictions against measurements, closed forms, and the commands that show them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from typer.testing import CliRunner
+
+from han._bench_report import Report
+from han.cli import app
+from han.config import load_config
+from han.errors import ArgumentError, ConfigError
+from han.tasks.signature import Signature
+from han.tuning import calibration
+from han.tuning.calibration import Comparison, Measured, Oracle, fit, measured_of
+from han.tuning.formulas import FORMULAS, Costs, crossover
+from han.tuning.machine import load_machine
+from han.tuning.prediction import Where
+
+MACHINE = load_machine("emulated-1gbit")
+SIZES = (8, 4096, 65536, 1 << 18)
+
+
+def cases(machine, *configs):
+    """Pretend to have measured what a machine predicts."""
+    oracle = Oracle(Where(machine, 4, 2))
+    made = []
+    for name, config in configs or (("whole", load_config({})),):
+        for nbytes in SIZES:
+            for signature in (Signature("bcast", nbytes), Signature("allreduce", nbytes // 8, 8,
+                                                                    "sum", "float64")):  # fmt: skip
+                case = Measured(signature, name, config, 1.0, 10)
+                us = oracle.predict(machine, case).predicted
+                made.append(replace(case, microseconds=us))
+    return made
+
+
+def segment(size):
+    return size, load_config({"rules": [{"use": {"segment": size}}]})
+
+
+def test_a_machine_predicts_what_it_predicts():
+    found = Oracle(Where(MACHINE, 4, 2)).compare(MACHINE, cases(MACHINE))
+    assert found.median_error == 0
+    assert {row.case.key for row in found.rows} == {
+        (c, n) for c in ("bcast", "allreduce") for n in SIZES
+    }
+
+
+def test_fitting_finds_a_value_that_was_changed():
+    changed = calibration.to_mapping(MACHINE)
+    changed["levels"][1]["latency"] = "150us"
+    measured = cases(load_machine(changed))
+    oracle = Oracle(Where(MACHINE, 4, 2))
+    before = oracle.loss(MACHINE, measured)
+    fitted = fit(oracle, measured)
+    assert before > 0.2
+    assert oracle.loss(fitted, measured) < before / 3
+    assert fitted.levels[1].latency == pytest.approx(150e-6, rel=0.35)
+    assert fitted.node.copy_rate == pytest.approx(MACHINE.node.copy_rate, rel=0.5)
+
+
+def test_what_a_machine_leaves_out_stays_out():
+    plain = calibration.to_mapping(load_machine("thor"))
+    assert "copying" not in plain["levels"][1]
+    assert load_machine(plain).levels == load_machine("thor").levels
+
+
+def test_pairs_are_counted_where_plans_differ():
+    config = load_config({})
+    signature = Signature("bcast", 8)
+
+    def row(measured, predicted, plan, nbytes=8):
+        case = Measured(replace(signature, count=nbytes), plan, config, measured, 1)
+        return calibration.Compared(case, predicted, plan)
+
+    rows = (
+        row(10, 10, "a"), row(20, 15, "b"), row(10.2, 30, "c"), row(5, 1, "a", 16),
+        row(50, 1, "a", 16),
+    )  # fmt: skip
+    assert Comparison(rows).pairs() == (1, 2, 1)
+
+
+def run_of(**more):
+    times = {"median": 90.0, "low": 80.0, "high": 100.0, "calls": 5}
+    data = {
+        "settings": {"op": "sum", "dtype": "float64", "root": 0},
+        "machine": {"nodes": 4, "ranks": 8},
+        "rows": [{"collective": "bcast", "nbytes": 8, "han": times}],
+        "format": "han-bench", "version": 1, **more,
+    }  # fmt: skip
+    return Report("run.json", data)
+
+
+def test_runs_say_how_han_was_configured():
+    (case,) = measured_of(run_of(config=segment("32KiB")[1].to_yaml()))
+    assert case.microseconds == 90
+    assert case.config.rules[0].use.segment == 32 << 10
+    with pytest.raises(ArgumentError, match="measure it again"):
+        measured_of(run_of())
+
+
+# ---- closed forms -------------------------------------------------------------------------------
+
+
+def test_nap_wins_for_few_bytes_and_smp_for_many():
+    """Bienz et al., figures 10 and 11: up to about 2 KiB on 32768 ranks, 16 a node."""
+    costs = Costs.of(load_machine("blue-waters"), 16)
+    limit = crossover(costs, "NAP", "SMP", 2048, 16)
+    assert 1024 < limit < 4096
+    for ranks in (512, 4096, 32768):
+        times = {n: f(costs, 8, ranks // 16, 16) for n, f in FORMULAS.items()}
+        assert times["NAP"] < times["SMP"] <= times["recursive doubling"]
+    gain = [
+        FORMULAS["SMP"](costs, 8, n, 16) / FORMULAS["NAP"](costs, 8, n, 16) for n in (16, 256, 2048)
+    ]
+    assert gain == sorted(gain), "more ranks, more gain"
+    assert crossover(costs, "SMP", "NAP", 2048, 16) == 0, "never for the fewest bytes"
+
+
+def test_equations_by_hand():
+    costs = Costs(1.0, 2.0, 10.0, 0.5, 1.0, 0.1)
+    assert FORMULAS["recursive doubling"](costs, 3, 4, 4) == pytest.approx(7 * 2 + 22 * 2 + 1.2)
+    assert FORMULAS["SMP"](costs, 3, 4, 4) == pytest.approx(7 * 2 + 16 * 2 + 1.2)
+    assert FORMULAS["NAP"](costs, 3, 4, 4) == pytest.approx(7 * 4 + 22 * 1 + 1.5)
+
+
+# ---- commands -----------------------------------------------------------------------------------
+
+
+def call(*arguments):
+    done = CliRunner().invoke(app, [str(a) for a in arguments])
+    assert done.exit_code == 0, (done.output, done.exception)
+    return done.output
+
+
+def refused(*arguments):
+    done = CliRunner().invoke(app, [str(a) for a in arguments])
+    assert isinstance(done.exception, ArgumentError | ConfigError), done.output
+    return str(done.exception)
+
+
+SIMULATE = ("simulate", "--machine", "emulated-1gbit")
+
+
+def test_simulate_prints_times_and_what_they_are_made_of():
+    text = call(*SIMULATE, "--bytes", "64KiB")
+    assert "8 ranks on 4 nodes of 2" in text
+    assert "adapt chain" in text
+    assert "waiting" in text
+
+
+def test_simulate_compares_segments_over_sizes(tmp_path):
+    plot = tmp_path / "sizes.png"
+    text = call(*SIMULATE, "--bytes", "8:256KiB:64", "--segment", "32KiB,whole", "--plot", plot)
+    assert text.count("*") >= 3, "the faster one of each size is marked"
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    record = json.loads(call(*SIMULATE, "--bytes", "256KiB", "--segment", "32KiB,whole", "--json"))
+    assert [p["choice"] for p in record["predictions"]] == ["32KiB", "whole"]
+    assert all(p["seconds"] > (1 << 18) / 119.5e6 for p in record["predictions"])
+
+
+def test_simulate_tells_what_it_cannot_do():
+    assert "did you mean 'emulated-1gbit'" in refused("simulate", "--machine", "emulted-1gbit")
+    assert "did you mean 'bcast'" in refused(*SIMULATE, "--collective", "bcst")
+    assert "root 8 is not in 0..7" in refused(*SIMULATE, "--root", 8)
+    assert "is not a size" in refused(*SIMULATE, "--bytes", "much")
+    assert "no whole number" in refused(*SIMULATE, "--bytes", 9, "--collective", "reduce")
+    assert "unknown operation" in refused(*SIMULATE, "--op", "plus")
+    assert "no folder" in refused(*SIMULATE, "--plot", "/nowhere/x.png")
+
+
+def test_calibrate_holds_runs_against_predictions(tmp_path):
+    files = []
+    for size, config in (segment("32KiB"), segment("128KiB")):
+        file = tmp_path / f"{size}.json"
+        file.write_text(json.dumps(run_of(config=config.to_yaml()).data))
+        files.append(file)
+    text = call("calibrate", "--machine", "emulated-1gbit", *files)
+    assert "median error" in text
+    assert text.count("bcast") == 2
+    record = json.loads(call("calibrate", "--machine", "emulated-1gbit", *files, "--json"))
+    assert record["pairs"] == {"same_winner": 0, "clear": 0, "too_close": 0}, "one plan"
+    fitted = tmp_path / "fitted.yaml"
+    plot = tmp_path / "fitted.svg"
+    call("calibrate", "--machine", "emulated-1gbit", files[0], "--fit", fitted, "--plot", plot)
+    assert load_machine(fitted).nodes == 4
+    assert "<svg" in plot.read_text()
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps(run_of(config="{}", machine={"nodes": 2, "ranks": 4}).data))
+    assert "differ" in refused("calibrate", "--machine", "emulated-1gbit", *files, other)
