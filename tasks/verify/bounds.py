@@ -1,4 +1,4 @@
-"""What operations show by themselves: numbers that mean something, addresses inside their memory."""
+"""What operations show by themselves: numbers with a meaning, addresses inside their memory."""
 
 from __future__ import annotations
 
@@ -127,9 +127,7 @@ def _check_address(events: Events, touch: Touch) -> None:
                     "memory that it has taken")  # fmt: skip
 
 
-def _check_own(
-    events: Events, where: Numbers, base: Numbers, offset: Numbers, write: bool
-) -> None:
+def _check_own(events: Events, where: Numbers, base: Numbers, offset: Numbers, write: bool) -> None:
     """Buffers and scratch have ends, and send buffers are only read."""
     run, rank = events.run[where], events.rank[where]
     sizes = np.array([p.signature.nbytes for p in events.plans], np.int64)
@@ -146,16 +144,16 @@ def _check_own(
 
 def _outside_slots(events: Events, where: Numbers, offset: Numbers, channel: int) -> Mask:
     slot, last = offset // SMALL, (offset + events.nbytes[where] - 1) // SMALL
-    outside: Mask = (slot != last) | (slot >= events.places.room[channel, events.rank[where]])
-    return outside
+    beyond = slot >= events.places.room[channel, events.rank[where]]
+    return np.asarray(beyond | (slot != last), bool)
 
 
 def _outside_cells(events: Events, where: Numbers, offset: Numbers, channel: int) -> Mask:
     run, rank = events.run[where], events.rank[where]
     slot, at = np.divmod(offset, np.array([_ring(p, events, channel) for p in events.plans])[run])
     taken = np.array([p.footprint()[channel] for p in events.plans])[run]
-    beyond: Mask = at + events.nbytes[where] > taken
-    return beyond | (slot >= events.places.room[channel, rank])
+    beyond = slot >= events.places.room[channel, rank]
+    return np.asarray(beyond | (at + events.nbytes[where] > taken), bool)
 
 
 def _ring(plan: Plan, events: Events, channel: int) -> int:

@@ -50,14 +50,15 @@ class Events:
         self.nbytes = self._bytes()
         self.joints: list[tuple[int, int]] = []  # run and rank to tell of
         self.strands = [
-            Strand(*numbers, start, stop)
-            for numbers, start, stop in zip(
+            Strand(run, rank, stream, start, stop)
+            for (run, rank, stream), start, stop in zip(
                 self.owners.tolist(), self.starts.tolist(), self.stops.tolist(), strict=True
             )
         ]
 
     def _number(self) -> None:
-        owners, pieces, first = [], [np.zeros(0, INSTRUCTION)], []
+        owners: list[tuple[int, int, int]] = []
+        pieces, first = [np.zeros(0, INSTRUCTION)], []
         self.first_strand: list[int] = []  # of run * size + rank
         for run, programs in enumerate(self.programs):
             for rank, program in enumerate(programs):

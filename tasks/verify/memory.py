@@ -107,7 +107,11 @@ class Memory:
         return index
 
     def _range(self, start: int, stop: int) -> range:
-        return range(self._cut(start), self._cut(stop))
+        """The segments that make up some bytes; most often these are all of one."""
+        first, starts = self._cut(start), self.starts
+        if first + 1 < len(starts) and starts[first + 1] == stop:
+            return range(first, first + 1)
+        return range(first, self._cut(stop))
 
     def read(self, start: int, stop: int, access: Access) -> list[Span]:
         """Return what the bytes are, relative to `start`."""

@@ -154,7 +154,9 @@ class Walk:
         events, found = self.events, []
         nothing = {domain: domain.nothing() for domain in set(self.domains)}
 
-        def add(kind: type[Strand], run: int, rank: int, stream: int, start: int, stop: int) -> None:
+        def add(
+            kind: type[Strand], run: int, rank: int, stream: int, start: int, stop: int
+        ) -> None:
             domain = self.domains[rank]
             bounds = start, stop
             found.append(kind(events, run, rank, stream, bounds, domain, nothing[domain]))
@@ -184,9 +186,7 @@ class Walk:
         if any(strand.event < strand.stop for strand in self.strands):
             raise self._deadlock()
 
-    def _advance(
-        self, strand: Strand, actions: Mapping[int, Action], ready: deque[Strand]
-    ) -> None:
+    def _advance(self, strand: Strand, actions: Mapping[int, Action], ready: deque[Strand]) -> None:
         """Run a strand until it has to wait."""
         before, uses, get = self.before, self._uses, actions.get
         start = strand.start
@@ -208,21 +208,31 @@ class Walk:
 
     def _may_pass(self, strand: Strand, event: int) -> bool:
         """Learn from all that come before an event; False if one has not happened yet."""
-        known = self._known
-        for edges, matters in ((self.before, True), (self.strict, False)):
-            others = edges.get(event)
-            while others:
-                other = others[-1]
-                if other not in known:
-                    self._waiting[other].append(strand)
-                    return False
-                if matters:
-                    strand.learn(other, known[other])
-                others.pop()
-                self._uses[other] -= 1
-                if not self._uses[other]:
-                    del known[other]
+        others = self.before[event]
+        while others:
+            known = self._known.get(others[-1])
+            if known is None:
+                self._waiting[others[-1]].append(strand)
+                return False
+            strand.learn(others[-1], known)
+            self._used(others.pop())
+        return event not in self.strict or self._may_pass_strictly(strand, event)
+
+    def _may_pass_strictly(self, strand: Strand, event: int) -> bool:
+        """Whether all have happened that must, although nothing is learnt from them."""
+        others = self.strict[event]
+        while others:
+            if others[-1] not in self._known:
+                self._waiting[others[-1]].append(strand)
+                return False
+            self._used(others.pop())
         return True
+
+    def _used(self, event: int) -> None:
+        """Forget what an event knew once nobody has to learn it any more."""
+        self._uses[event] -= 1
+        if not self._uses[event]:
+            del self._known[event]
 
     # ---- deadlocks ----------------------------------------------------------------------------
 

@@ -154,8 +154,8 @@ class Pairs:
         stream = events.stream[one] == events.stream[other]
         falls = run & ((posted[:-1] == posted[1:]) | stream & (one >= other))
         self._refuse(one, other, falls, "flags only rise", "posts in the order of values")
-        for first, second in zip(*(side[run & ~stream].tolist() for side in (one, other))):
-            self.rises[second] = first
+        across = run & ~stream
+        self.rises = dict(zip(other[across].tolist(), one[across].tolist(), strict=True))
 
     def _refuse(
         self, one: Numbers, other: Numbers, bad: Numbers, subject: str, expected: str
@@ -176,8 +176,8 @@ class Pairs:
         strand = events.strand[asks]
         order = np.lexsort((asks, slot, strand))
         asks, slot, strand = asks[order], slot[order], strand[order]
-        same = np.append((slot[1:] == slot[:-1]) & (strand[1:] == strand[:-1]), [False])[: len(asks)]
-        done = same & ~np.append(starts[asks[1:]], [False])[: len(asks)]
+        same = (slot[1:] == slot[:-1]) & (strand[1:] == strand[:-1])
+        done = np.append(same & ~starts[asks[1:]], np.zeros(len(asks) - len(same), bool))
         open_ = starts[asks] & ~done
         if open_.any():
             event = int(asks[open_].min())

@@ -83,7 +83,8 @@ def verify(
 def lower_all(plans: Sequence[Plan], progress: Progress | None = None) -> Programs:
     """Lower plans for all ranks; a plan that comes again, once."""
     different = {id(plan): plan for plan in plans}
-    size, made = plans[0].topology.size, {}
+    size = plans[0].topology.size
+    made: dict[int, list[Program]] = {}
     for turn, (key, plan) in enumerate(different.items()):
         made[key] = []
         for rank in range(size):
