@@ -56,6 +56,9 @@ class Area(IntEnum):
     FLAGS = 2
 
 
+AREAS = len(Area)
+CHANNELS = int(Base.CHANNEL)
+
 INSTRUCTION = np.dtype(
     [
         ("code", "u2"),
@@ -83,7 +86,7 @@ class Ref:
 
 def channel_ref(channel: int, area: Area, offset: int = 0) -> Ref:
     """Address `offset` in an area of a level's channel."""
-    return Ref(Base.CHANNEL + len(Area) * channel + area, offset)
+    return Ref(CHANNELS + AREAS * channel + area, offset)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ def _lines(nbytes: int) -> int:
 
 def tasks_at(plan: Plan, level: int) -> dict[str, tuple[Task, ...]]:
     """Return the tasks of a level by kind."""
-    return {kind: tuple(ts) for (kind, k), ts in plan.graph.streams().items() if k == level}
+    return {kind: tasks for (kind, k), tasks in plan.streams.items() if k == level}
 
 
 def is_small(plan: Plan, level: int) -> bool:

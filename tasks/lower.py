@@ -80,8 +80,8 @@ def _operands(plan: Plan, builder: Builder, groups: Mapping[int, Group | None]) 
 def _batches(plan: Plan) -> list[list[Task]]:
     """Lockstep lowers task by task in the order of stages, else a whole stream at a time."""
     if plan.lockstep:
-        return [[t] for stage in plan.graph.stages() for t in stage]
-    return list(plan.graph.streams().values())
+        return [[task] for task in plan.stages]
+    return list(map(list, plan.streams.values()))
 
 
 def _lower_batch(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from han.geometry import Geometry
 from han.tasks.builders import build
-from han.tasks.graph import TaskGraph
+from han.tasks.graph import Task, TaskGraph
 from han.tasks.signature import Signature
 from han.topology import Topology
 from han.tuning.choice import Choice
@@ -22,8 +23,22 @@ class Plan:
     graph: TaskGraph
     geometries: tuple[Geometry | None, ...]  # of this rank's channels, by level
 
+    @cached_property
+    def streams(self) -> dict[tuple[str, int], tuple[Task, ...]]:
+        """The tasks of each stream in order, the same for all ranks."""
+        return {stream: tuple(tasks) for stream, tasks in self.graph.streams().items()}
+
+    @cached_property
+    def stages(self) -> dict[Task, int]:
+        """The stage that each task is in, tasks in the order of stages."""
+        return {task: k for k, stage in enumerate(self.graph.stages()) for task in stage}
+
     def footprint(self) -> tuple[int, ...]:
         """What a run takes of every rank's ring of cells, by channel."""
+        return self._footprint
+
+    @cached_property
+    def _footprint(self) -> tuple[int, ...]:
         from han.submodules.registry import submodule
 
         return tuple(

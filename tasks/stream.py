@@ -4,11 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import accumulate
 
 import numpy as np
 
 from han.geometry import Geometry
-from han.program import INSTRUCTION, Area, Base, Code, Program, Ref, StreamInfo, channel_ref
+from han.program import (
+    AREAS,
+    CHANNELS,
+    INSTRUCTION,
+    Area,
+    Base,
+    Code,
+    Program,
+    Ref,
+    StreamInfo,
+    channel_ref,
+)
 from han.tasks.graph import Task
 from han.tasks.plan import Plan
 
@@ -32,7 +45,7 @@ class Stream:
     awaited: dict[int, int] = field(default_factory=dict)
     sequence: int = 0  # pieces so far: flags count on over the tasks of a stream
 
-    @property
+    @cached_property
     def tag(self) -> int:
         """The stream's part of a message tag, the same on all ranks."""
         return self.level * len(KINDS) + KINDS[self.kind]
@@ -40,19 +53,11 @@ class Stream:
     def _emit(
         self, code: Code, refs: Sequence[Ref] = (), n: int = 0, peer: int = 0, slot: int = 0
     ) -> None:
-        padded = [*refs, NOWHERE, NOWHERE, NOWHERE, NOWHERE][:4]
-        self.rows.append(
-            (
-                code,
-                self.tag,
-                peer,
-                tuple(r.base for r in padded),
-                tuple(r.offset for r in padded),
-                n,
-                slot,
-                self.task,
-            )
-        )
+        bases, offsets = [0, 0, 0, 0], [0, 0, 0, 0]
+        for k, ref in enumerate(refs):
+            bases[k], offsets[k] = ref.base, ref.offset
+        row = code, self.tag, peer, tuple(bases), tuple(offsets), n, slot, self.task
+        self.rows.append(row)
 
     def copy(self, dst: Ref, src: Ref, nbytes: int) -> None:
         """Copy, unless there is nothing to do."""
@@ -135,10 +140,9 @@ class Builder:
         self._tasks: dict[Task, int] = {}
         self._writes = [0] * plan.topology.depth
         self._comms: list[tuple[int, tuple[int, ...]]] = []
+        self._channels = [0, *accumulate(g is not None for g in plan.geometries)]
         self._requests = 0
         self._scratch = 0
-        self._of_stream = {k: tuple(ts) for k, ts in plan.graph.streams().items()}
-        self._stages = {t: s for s, ts in enumerate(plan.graph.stages()) for t in ts}
 
     # ---- what submodules ask for ----------------------------------------------------------
 
@@ -150,7 +154,7 @@ class Builder:
 
     def channel(self, level: int) -> int:
         """The number of a level's channel among those that exist."""
-        return sum(g is not None for g in self.plan.geometries[:level])
+        return self._channels[level]
 
     def flag(self, level: int, slot: int, flag: int) -> Ref:
         """A member's flag."""
@@ -200,9 +204,9 @@ class Builder:
 
     def wrote(self, ref: Ref) -> None:
         """Remember which areas of channels this rank writes: they must be free."""
-        channel, area = divmod(ref.base - Base.CHANNEL, len(Area))
-        if ref.base >= Base.CHANNEL and area != Area.FLAGS:
-            self._writes[channel] |= 1 << area
+        if ref.base >= CHANNELS:
+            channel, area = divmod(ref.base - CHANNELS, AREAS)
+            self._writes[channel] |= (1 << area) & ~(1 << Area.FLAGS)
 
     def task_index(self, task: Task) -> int:
         """Number a task for traces and reports."""
@@ -210,7 +214,7 @@ class Builder:
 
     def tasks_of(self, stream: Stream) -> tuple[Task, ...]:
         """All tasks of a stream, whatever part of it is being lowered."""
-        return self._of_stream[stream.kind, stream.level]
+        return self.plan.streams[stream.kind, stream.level]
 
     def prerequisites(self, task: Task) -> list[Task]:
         """What must be done on this rank before `task`: its data, or all stages before.
@@ -228,9 +232,9 @@ class Builder:
 
     def _earlier(self, task: Task) -> list[Task]:
         """The last task of every other stream in the stages before `task`'s."""
-        stage = self._stages[task]
+        stage = self.plan.stages[task]
         others = (s.done for s in self.streams.values() if (s.kind, s.level) != task.stream)
-        last = (next((t for t in reversed(d) if self._stages[t] < stage), None) for d in others)
+        last = (next((t for t in reversed(d) if self.plan.stages[t] < stage), None) for d in others)
         return [t for t in last if t is not None]
 
     # ---- the result -----------------------------------------------------------------------

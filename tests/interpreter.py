@@ -17,7 +17,7 @@ from han.geometry import SMALL_BANKS
 from han.program import Area, Base, Code, Coll, Program
 from han.tasks.lower import lower
 from han.tasks.plan import Plan
-from han.tasks.verify.events import Ring
+from han.tasks.verify.places import Ring
 
 Bytes = np.ndarray
 Combine = Callable[[Bytes, Bytes], Bytes]

@@ -1,25 +1,22 @@
 """Memory as the verifier sees it: for every byte, what it is, who wrote it and who reads it.
 
 What bytes are is an expression over the ranks' contributions (leaves) and the operator, kept with
-the distance from the byte's address to its place in the message. Accesses carry vector clocks: a
-read must come after the write of what it reads, a write after all reads and writes of what was
-there, whatever the interleaving.
+the distance from the byte's address to its place in the message. Accesses know what has happened
+before them: a read must come after the write of what it reads, a write after all reads and writes
+of what was there, whatever the interleaving.
 """
 
 from __future__ import annotations
 
 import itertools
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator
+from bisect import bisect_left
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Protocol
 
-import numpy as np
-import numpy.typing as npt
-
-Clock = npt.NDArray[np.int32]
 Content = tuple[int, int]  # expression, and the place in the message less the address
 Span = tuple[int, int, Content]  # start, stop: what these bytes are
-Problem = Callable[[str, int, str], Exception]  # (found, the other event or -1, expected)
+NOBODY = -1
 
 
 @dataclass
@@ -40,172 +37,170 @@ class Expressions:
 
     def ranks(self, number: int) -> tuple[int, ...]:
         """The contributions in the order of the operands."""
-        if number < self.size:
-            return (number,)
         if number not in self.flat:
-            a, b = self.pairs[number - self.size]
-            self.flat[number] = self.ranks(a) + self.ranks(b)
+            self.flat[number] = tuple(self._leaves(number))
         return self.flat[number]
+
+    def _leaves(self, number: int) -> Iterable[int]:
+        left = [number]  # what is still to be spelt, the next one last: trees may be deep
+        while left:
+            number = left.pop()
+            if number < self.size:
+                yield number
+            else:
+                left += reversed(self.pairs[number - self.size])
+
+
+class Access(Protocol):
+    """Who accesses: an event of a chain."""
+
+    chain: int
+    event: int
+
+    def after(self, chain: int, event: int) -> bool:
+        """Whether that has happened before, however things are interleaved."""
+
+    def problem(self, found: str, other: int, wanted: str) -> Exception:
+        """Say what is wrong; `other` is the event that it is wrong with, or -1."""
 
 
 class Segment:
     """Neighbouring bytes that have had the same fate."""
 
-    __slots__ = ("content", "flying", "lent", "readers", "writer")
+    __slots__ = ("chain", "content", "flying", "lent", "readers", "writer")
 
-    def __init__(self) -> None:
-        self.content: Content | None = None  # None: never written
-        self.writer: tuple[int, int, int] | None = None  # chain, position, event
-        self.readers: dict[int, tuple[int, int]] = {}  # chain: position, event
+    def __init__(self, content: Content | None, chain: int = NOBODY, writer: int = NOBODY) -> None:
+        self.content = content  # None: never written
+        self.chain, self.writer = chain, writer  # the event that wrote it, and its chain
+        self.readers: dict[int, int] = {}  # chain: the last event that read it
         self.lent: tuple[int, ...] = ()  # sends under way that read it
-        self.flying: int = -1  # the receive under way that will write it
+        self.flying = NOBODY  # the receive under way that will write it
 
     def copy(self) -> Segment:
         """Return the other half of a segment that is cut."""
-        other = Segment()
-        other.content, other.writer = self.content, self.writer
+        other = Segment(self.content, self.chain, self.writer)
         other.readers, other.lent, other.flying = dict(self.readers), self.lent, self.flying
         return other
 
 
-@dataclass(frozen=True)
-class Access:
-    """Who accesses: an event with its place in its chain and its clock."""
-
-    event: int
-    chain: int
-    position: int
-    clock: Clock
-    problem: Problem
-
-    def after(self, chain: int, position: int) -> bool:
-        """Whether that has happened before, however things are interleaved."""
-        return bool(self.clock[chain] >= position)
-
-
 class Memory:
-    """One rank's buffer, or an area of a channel; `flags` are offsets of 8-byte flags in it."""
+    """One rank's buffer, or an area of a channel."""
 
-    def __init__(self, flags: tuple[int, ...] = ()) -> None:
-        self.flags = flags
+    __slots__ = ("segments", "starts")
+
+    def __init__(self) -> None:
         self.starts: list[int] = [0]
-        self.segments: list[Segment] = [Segment()]
+        self.segments: list[Segment] = [Segment(None)]
 
     def fill(self, start: int, stop: int, content: Content) -> None:
         """Say what bytes are from the beginning."""
-        for segment in self._range(start, stop):
-            segment.content = content
+        for k in self._range(start, stop):
+            self.segments[k].content = content
 
     def _cut(self, at: int) -> int:
         """Let a segment begin at `at`; return its index."""
-        index = bisect_left(self.starts, at)
-        if index == len(self.starts) or self.starts[index] != at:
-            self.starts.insert(index, at)
+        starts = self.starts
+        index = bisect_left(starts, at)
+        if index == len(starts) or starts[index] != at:
+            starts.insert(index, at)
             self.segments.insert(index, self.segments[index - 1].copy())
         return index
 
-    def _range(self, start: int, stop: int) -> list[Segment]:
-        first = self._cut(start)
-        return self.segments[first : self._cut(stop)]
-
-    def _spans(self, start: int, stop: int) -> Iterator[tuple[int, int, Segment]]:
-        first, last = self._cut(start), self._cut(stop)
-        for k in range(first, last):
-            yield self.starts[k], self.starts[k + 1], self.segments[k]
-
-    def _keep_off_flags(self, start: int, stop: int, access: Access) -> None:
-        k = bisect_right(self.flags, start - 8)
-        if k < len(self.flags) and self.flags[k] < stop:
-            raise access.problem(f"a flag at {self.flags[k]}", -1, "data beside the flags")
+    def _range(self, start: int, stop: int) -> range:
+        """The segments that make up some bytes; most often these are all of one."""
+        first, starts = self._cut(start), self.starts
+        if first + 1 < len(starts) and starts[first + 1] == stop:
+            return range(first, first + 1)
+        return range(first, self._cut(stop))
 
     def read(self, start: int, stop: int, access: Access) -> list[Span]:
         """Return what the bytes are, relative to `start`."""
-        self._keep_off_flags(start, stop, access)
         found: list[Span] = []
-        for begin, end, segment in self._spans(start, stop):
-            self._check_read(segment, begin, access)
-            segment.readers[access.chain] = access.position, access.event
-            assert segment.content is not None
-            number, delta = segment.content
-            found.append((begin - start, end - start, (number, delta + start)))
+        starts, segments, chain = self.starts, self.segments, access.chain
+        for k in self._range(start, stop):
+            segment = segments[k]
+            content, writer = segment.content, segment.chain
+            if content is None or segment.flying >= 0:
+                raise self._unreadable(k, access)
+            if writer >= 0 and writer != chain and not access.after(writer, segment.writer):
+                found_ = f"byte {starts[k]} not ordered after its write"
+                raise access.problem(found_, segment.writer, "a wait for it")
+            segment.readers[chain] = access.event
+            span = starts[k] - start, starts[k + 1] - start, (content[0], content[1] + start)
+            found.append(span)
         return found
 
-    def _check_read(self, segment: Segment, at: int, access: Access) -> None:
+    def _unreadable(self, k: int, access: Access) -> Exception:
+        at, segment = self.starts[k], self.segments[k]
         if segment.flying >= 0:
-            raise access.problem(f"byte {at} in flight", segment.flying, "a message that is here")
-        if segment.content is None:
-            raise access.problem(f"byte {at} never written", -1, "data")
-        if segment.writer is not None and not access.after(*segment.writer[:2]):
-            raise access.problem(
-                f"byte {at} not ordered after its write", segment.writer[2], "a wait for it"
-            )
+            return access.problem(f"byte {at} in flight", segment.flying, "a message that is here")
+        return access.problem(f"byte {at} never written", NOBODY, "data")
 
     def write(self, start: int, spans: list[Span], access: Access) -> None:
         """Fill bytes from `start` on with `spans`, which are relative to it and without gaps."""
-        if not spans:
-            return
-        stop = start + spans[-1][1]
-        self._keep_off_flags(start, stop, access)
-        for begin, _, segment in self._spans(start, stop):
-            self._check_write(segment, begin, access)
-        self._replace(start, spans, access)
+        if spans:
+            where = self._range(start, start + spans[-1][1])
+            for k in where:
+                self._check_write(k, access)
+            self._replace(where, start, spans, access)
 
-    def _replace(self, start: int, spans: list[Span], access: Access) -> None:
-        first = self._cut(start)
-        last = self._cut(start + spans[-1][1])
-        fresh = []
-        for _, _, (number, delta) in spans:
-            segment = Segment()
-            segment.content = number, delta - start
-            segment.writer = access.chain, access.position, access.event
-            fresh.append(segment)
-        self.starts[first:last] = [start + s[0] for s in spans]
-        self.segments[first:last] = fresh
+    def _replace(self, where: range, start: int, spans: list[Span], access: Access) -> None:
+        chain, event = access.chain, access.event
+        self.starts[where.start : where.stop] = [start + span[0] for span in spans]
+        self.segments[where.start : where.stop] = [
+            Segment((number, delta - start), chain, event) for _, _, (number, delta) in spans
+        ]
 
-    def _check_write(self, segment: Segment, at: int, access: Access) -> None:
+    def _check_write(self, k: int, access: Access) -> None:
+        segment = self.segments[k]
+        if segment.flying >= 0 or segment.lent:
+            raise self._in_use(k, access)
+        if segment.writer >= 0 and not access.after(segment.chain, segment.writer):
+            found = f"byte {self.starts[k]} not ordered after an earlier write"
+            raise access.problem(found, segment.writer, "order")
+        for chain, event in segment.readers.items():
+            if not access.after(chain, event):
+                found = f"byte {self.starts[k]} overwritten before a reader is done"
+                raise access.problem(found, event, "a wait for it")
+
+    def _in_use(self, k: int, access: Access) -> Exception:
+        at, segment = self.starts[k], self.segments[k]
         if segment.flying >= 0:
-            raise access.problem(f"byte {at} in flight", segment.flying, "memory that is free")
-        if segment.lent:
-            raise access.problem(f"byte {at} still being sent", segment.lent[0], "a TEST of that")
-        if segment.writer is not None and not access.after(*segment.writer[:2]):
-            raise access.problem(
-                f"byte {at} not ordered after an earlier write", segment.writer[2], "order"
-            )
-        for chain, (position, event) in segment.readers.items():
-            if not access.after(chain, position):
-                raise access.problem(
-                    f"byte {at} overwritten before a reader is done", event, "a wait for it"
-                )
+            return access.problem(f"byte {at} in flight", segment.flying, "memory that is free")
+        return access.problem(f"byte {at} still being sent", segment.lent[0], "a TEST of that")
 
     def lend(self, start: int, stop: int, access: Access) -> list[Span]:
         """Let a message read bytes until :meth:`give_back`; return what they are."""
         spans = self.read(start, stop, access)
-        for segment in self._range(start, stop):
-            segment.lent = (*segment.lent, access.event)
+        for k in self._range(start, stop):
+            self.segments[k].lent = (*self.segments[k].lent, access.event)
         return spans
 
     def give_back(self, start: int, stop: int, by: int, access: Access) -> None:
         """End what the event `by` began with :meth:`lend`."""
-        for segment in self._range(start, stop):
+        for k in self._range(start, stop):
+            segment = self.segments[k]
             segment.lent = tuple(e for e in segment.lent if e != by)
-            segment.readers[access.chain] = access.position, access.event
+            segment.readers[access.chain] = access.event
 
     def await_(self, start: int, stop: int, access: Access) -> None:
         """Let a message write bytes until :meth:`arrive`; nobody may touch them."""
-        self._keep_off_flags(start, stop, access)
-        for begin, _, segment in self._spans(start, stop):
-            self._check_write(segment, begin, access)
-            segment.flying = access.event
+        for k in self._range(start, stop):
+            self._check_write(k, access)
+            self.segments[k].flying = access.event
 
     def arrive(self, start: int, spans: list[Span], access: Access) -> None:
         """End what :meth:`await_` began: the bytes are there."""
         if spans:
-            self._replace(start, spans, access)
+            self._replace(self._range(start, start + spans[-1][1]), start, spans, access)
 
 
 def combine(a: list[Span], b: list[Span], expressions: Expressions, access: Access) -> list[Span]:
     """Combine two operands byte by byte; they must be the same bytes of the message."""
-    cuts = sorted({s[0] for s in (*a, *b)} | {a[-1][1]})
+    cuts = [s[0] for s in a]
+    if len(b) > 1:
+        cuts = sorted({*cuts, *(s[0] for s in b)})
+    cuts.append(a[-1][1])
     found: list[Span] = []
     left = right = 0
     for start, stop in itertools.pairwise(cuts):
@@ -214,7 +209,7 @@ def combine(a: list[Span], b: list[Span], expressions: Expressions, access: Acce
         (x, dx), (y, dy) = a[left][2], b[right][2]
         if dx != dy:
             raise access.problem(
-                f"byte {start + dx} of the message combined with byte {start + dy}", -1,
+                f"byte {start + dx} of the message combined with byte {start + dy}", NOBODY,
                 "the same byte",
             )  # fmt: skip
         found.append((start, stop, (expressions.combine(x, y), dx)))
@@ -223,6 +218,8 @@ def combine(a: list[Span], b: list[Span], expressions: Expressions, access: Acce
 
 def merged(spans: list[Span]) -> list[Span]:
     """Join neighbours that are alike."""
+    if len(spans) == 1:
+        return spans
     found: list[Span] = []
     for start, stop, content in spans:
         if found and found[-1][2] == content:
@@ -230,6 +227,3 @@ def merged(spans: list[Span]) -> list[Span]:
         else:
             found.append((start, stop, content))
     return found
-
-
-__all__ = ["Access", "Expressions", "Memory", "combine", "merged"]

@@ -1,110 +1,240 @@
-"""Walking the event graph: an order that it allows, clocks that say what any order must keep."""
+"""Walking the graph: an order that it allows, and what every event knows to have happened before.
+
+A strand runs until it has to wait, as in the executor. What is known changes only where strands
+wait for each other: until then all events of a strand share one vector clock, which is never
+changed, only replaced.
+"""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
+import numpy.typing as npt
 
-from han.tasks.verify.events import BEGIN, Events
-from han.tasks.verify.memory import Access, Clock
-from han.tasks.verify.story import Refuted
+from han.tasks.verify.events import Events
+from han.tasks.verify.pairs import Pairs
+from han.tasks.verify.story import JOINT, Refuted
+
+Clock = npt.NDArray[np.int32]
+Row = list[int]  # code, memory and place of each reference, bytes
+Known = tuple["Strand", "Clock | dict[Domain, Clock]", int]  # whose, its clock, who has entered
+Progress = Callable[[int], None]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Domain:
     """Ranks that share memory; each has a chain of events a stream, and one of begins and ends."""
 
-    ranks: tuple[int, ...]
+    places: Mapping[int, int]
     streams: int
-
-    @property
-    def width(self) -> int:
-        """Entries of a clock."""
-        return len(self.ranks) * (self.streams + 1)
 
     def chain(self, rank: int, stream: int) -> int:
         """Number the chain of a rank's stream (-1: of its begins and ends)."""
-        return self.ranks.index(rank) * (self.streams + 1) + stream + 1
+        return self.places[rank] * (self.streams + 1) + stream + 1
+
+    def nothing(self) -> Clock:
+        """Return the clock of who knows nothing."""
+        return np.full(len(self.places) * (self.streams + 1), -1, np.int32)
 
 
 def domains_of(events: Events) -> list[Domain]:
     """Find, for every rank, those that it shares memory with."""
     streams = max(len(p.streams) for ps in events.programs for p in ps)
-    found = []
+    found: dict[tuple[int, ...], Domain] = {}
+    domains = []
     for rank in range(events.size):
-        homes = [events.topology.home(level, rank) for level in events.channels]
-        found.append(Domain(max([(rank,), *homes], key=len), streams))
-    return found
+        homes = [events.topology.home(level, rank) for level in events.places.channels]
+        ranks = max([(rank,), *homes], key=len)
+        if ranks not in found:
+            found[ranks] = Domain({r: k for k, r in enumerate(ranks)}, streams)
+        domains.append(found[ranks])
+    return domains
+
+
+class Strand:
+    """Events one after the other, on their way: `event` is the next one, or the one that runs.
+
+    `clock` holds the last event of each chain of the domain that has happened for certain,
+    `entered` the ranks that have begun this run for certain, as bits.
+    """
+
+    __slots__ = (
+        "chain", "clock", "domain", "entered", "event", "events", "rank", "rows", "run", "start",
+        "stop",
+    )  # fmt: skip
+
+    def __init__(
+        self, events: Events, run: int, rank: int, stream: int, bounds: tuple[int, int],
+        domain: Domain, clock: Clock,
+    ) -> None:  # fmt: skip
+        self.events, self.run, self.rank, self.domain = events, run, rank, domain
+        self.chain = domain.chain(rank, stream)
+        self.start, self.stop = bounds
+        self.event = self.start
+        self.clock, self.entered = clock, 0
+        self.rows: list[Row] = []
+
+    def after(self, chain: int, event: int) -> bool:
+        """Whether that has happened before, however things are interleaved."""
+        return chain == self.chain or self.clock.item(chain) >= event
+
+    def learn(self, event: int, known: Known) -> None:
+        """Add what was known when `event` happened, which was before."""
+        teacher, clock, entered = known
+        if teacher.run == self.run:
+            self.entered |= entered
+        if isinstance(clock, dict):
+            if self.domain in clock:
+                self.clock = np.maximum(self.clock, clock[self.domain])
+        elif teacher.domain is self.domain and self.clock.item(teacher.chain) < event:
+            self.clock = np.maximum(self.clock, clock)
+            self.clock[teacher.chain] = event
+
+    def known(self) -> Known:
+        """What others learn that come after the event that runs."""
+        return self, self.clock, self.entered
+
+    def problem(self, found: str, other: int, wanted: str) -> Refuted:
+        """Say what is wrong with the event that runs; `other` is whom it is wrong with, or -1."""
+        by = f" ({self.events.story(other)})" if other >= 0 else ""
+        return Refuted("memory", str(self.events.story(self.event)), found + by, wanted)
+
+
+class Joint(Strand):
+    """An event that comes after those of many ranks: it knows something in each domain."""
+
+    __slots__ = ("clocks",)
+
+    def __init__(self, *what: object) -> None:
+        super().__init__(*what)  # type: ignore[arg-type]
+        self.clocks: dict[Domain, Clock] = {}
+
+    def learn(self, event: int, known: Known) -> None:
+        """Add what was known when `event` happened, which was before."""
+        teacher, clock, entered = known
+        if teacher.run == self.run:
+            self.entered |= entered
+        assert not isinstance(clock, dict)
+        mine = self.clocks.setdefault(teacher.domain, clock.copy())
+        np.maximum(mine, clock, out=mine)
+        mine[teacher.chain] = max(mine[teacher.chain], event)
+
+    def known(self) -> Known:
+        """What others learn that come after it."""
+        return self, self.clocks, self.entered
+
+
+Action = Callable[[Strand, Row], None]
 
 
 class Walk:
-    """Yields every event once, after all that come before it.
+    """Does every event once, after all that come before it.
 
-    With all accesses found to be ordered, what holds in this order holds in all of them. Raises
-    Refuted at the end if events are left: they wait for each other.
+    With all accesses found to be ordered, what holds in this order holds in all of them. `actions`
+    say what operations do, by their codes (BEGIN and END are codes, too).
     """
 
-    def __init__(self, events: Events) -> None:
-        self.events = events
+    def __init__(self, events: Events, pairs: Pairs, rows: npt.NDArray[np.int64]) -> None:
+        self.events, self.rows = events, rows
+        self.before, self.strict = dict(pairs.before), dict(pairs.strict)
+        for event in self.strict:
+            self.before.setdefault(event, [])
+        edges = chain.from_iterable([*self.before.values(), *self.strict.values()])
+        self._uses = Counter(edges)
+        self._known: dict[int, Known] = {}  # what events knew that others still have to learn
+        self._waiting: dict[int, list[Strand]] = defaultdict(list)
         self.domains = domains_of(events)
-        self.entered = [0] * len(events.preds)  # ranks that have begun the run for certain, as bits
-        self._clocks: dict[int, Clock] = {}
-        self._left = [len(p) + len(s) for p, s in zip(events.preds, events.strict, strict=True)]
+        self.strands = self._strands()
 
-    def __iter__(self) -> Iterator[Access]:
-        preds = self.events.preds
-        following: list[list[int]] = [[] for _ in preds]
-        uses = [0] * len(preds)
-        for event, before in enumerate(preds):
-            for p in before:
-                following[p].append(event)
-                uses[p] += 1
-        for event, before in enumerate(self.events.strict):
-            for p in before:
-                following[p].append(event)
-        ready = deque(e for e, n in enumerate(self._left) if not n)
+    def _strands(self) -> list[Strand]:
+        events, found = self.events, []
+        nothing = {domain: domain.nothing() for domain in set(self.domains)}
+
+        def add(
+            kind: type[Strand], run: int, rank: int, stream: int, start: int, stop: int
+        ) -> None:
+            domain = self.domains[rank]
+            bounds = start, stop
+            found.append(kind(events, run, rank, stream, bounds, domain, nothing[domain]))
+
+        for strand in events.strands:
+            add(Strand, *strand)
+        for event in range(len(events.rows), events.operations):
+            run, rank, row = events.where(event)
+            add(Strand, run, rank, -1, event, event + 1)
+            found[-1].rows = [[row]]
+        for event in range(events.operations, events.number):
+            run, rank, _ = events.where(event)
+            add(Joint, run, rank, -1, event, event + 1)
+            found[-1].rows = [[JOINT]]
+        return found
+
+    def run(self, actions: Mapping[int, Action], progress: Progress | None = None) -> None:
+        """Do all events; raise Refuted if some are left: they wait for each other."""
+        ready, done = deque(self.strands), 0
         while ready:
-            event = ready.popleft()
-            self._enter(event)
-            yield self._access(event)
-            for p in preds[event]:
-                uses[p] -= 1
-                if not uses[p]:
-                    self._clocks.pop(p, None)
-            for f in following[event]:
-                self._left[f] -= 1
-                if not self._left[f]:
-                    ready.append(f)
-        if any(self._left):
+            strand = ready.popleft()
+            since = strand.event
+            self._advance(strand, actions, ready)
+            done += strand.event - since
+            if progress is not None:
+                progress(done)
+        if any(strand.event < strand.stop for strand in self.strands):
             raise self._deadlock()
 
-    def _enter(self, event: int) -> None:
-        run, rank, row = self.events.where[event]
-        bits = 1 << rank if row == BEGIN else 0
-        for p in self.events.preds[event] if row != BEGIN else ():
-            if self.events.where[p][0] == run:
-                bits |= self.entered[p]
-        self.entered[event] = bits
+    def _advance(self, strand: Strand, actions: Mapping[int, Action], ready: deque[Strand]) -> None:
+        """Run a strand until it has to wait."""
+        before, uses, get = self.before, self._uses, actions.get
+        start = strand.start
+        for event in range(strand.event, strand.stop):
+            strand.event = event
+            if event in before and not self._may_pass(strand, event):
+                return
+            if not strand.rows:
+                strand.rows = self.rows[start : strand.stop].tolist()
+            row = strand.rows[event - start]
+            action = get(row[0])
+            if action is not None:
+                action(strand, row)
+            if event in uses:
+                self._known[event] = strand.known()
+                ready.extend(self._waiting.pop(event, ()))
+        strand.event = strand.stop
+        strand.rows = []
 
-    def _access(self, event: int) -> Access:
-        _, rank, _ = self.events.where[event]
-        domain = self.domains[rank]
-        clock = np.zeros(domain.width, np.int32)
-        for p in self.events.preds[event]:
-            if self.events.where[p][1] in domain.ranks:
-                np.maximum(clock, self._clocks[p], out=clock)
-        chain = domain.chain(rank, self.events.chain[event])
-        clock[chain] += 1
-        self._clocks[event] = clock
+    def _may_pass(self, strand: Strand, event: int) -> bool:
+        """Learn from all that come before an event; False if one has not happened yet."""
+        others = self.before[event]
+        while others:
+            known = self._known.get(others[-1])
+            if known is None:
+                self._waiting[others[-1]].append(strand)
+                return False
+            strand.learn(others[-1], known)
+            self._used(others.pop())
+        return event not in self.strict or self._may_pass_strictly(strand, event)
 
-        def problem(found: str, other: int, wanted: str) -> Refuted:
-            by = f" ({self.events.story(other)})" if other >= 0 else ""
-            return Refuted("memory", str(self.events.story(event)), found + by, wanted)
+    def _may_pass_strictly(self, strand: Strand, event: int) -> bool:
+        """Whether all have happened that must, although nothing is learnt from them."""
+        others = self.strict[event]
+        while others:
+            if others[-1] not in self._known:
+                self._waiting[others[-1]].append(strand)
+                return False
+            self._used(others.pop())
+        return True
 
-        return Access(event, chain, int(clock[chain]), clock, problem)
+    def _used(self, event: int) -> None:
+        """Forget what an event knew once nobody has to learn it any more."""
+        self._uses[event] -= 1
+        if not self._uses[event]:
+            del self._known[event]
+
+    # ---- deadlocks ----------------------------------------------------------------------------
 
     def _deadlock(self) -> Refuted:
         cycle = self._cycle()
@@ -114,12 +244,17 @@ class Walk:
         )
 
     def _cycle(self) -> list[int]:
-        path: list[int] = []
-        place: dict[int, int] = {}
-        event = next(e for e, n in enumerate(self._left) if n)
-        while event not in place:
-            place[event] = len(path)
-            path.append(event)
-            before = [*self.events.preds[event], *self.events.strict[event]]
-            event = next(p for p in before if self._left[p])
-        return path[place[event] :]
+        """Go from a strand that waits to the one that it waits for, until one comes again."""
+        waits = {strand: other for other, strands in self._waiting.items() for strand in strands}
+        path: list[Strand] = []
+        place: dict[Strand, int] = {}
+        strand = next(s for s in self.strands if s.event < s.stop)
+        while strand not in place:
+            place[strand] = len(path)
+            path.append(strand)
+            strand = self._owner(waits[strand])
+        return [s.event for s in path[place[strand] :]]
+
+    def _owner(self, event: int) -> Strand:
+        """The strand of an event."""
+        return next(s for s in self.strands if s.start <= event < s.stop)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from han.program import Area, Base, Code, Program
 
 NAMES = {Base.SEND: "send", Base.RECV: "recv", Base.SCRATCH: "scratch"}
+BEGIN, END, JOINT = -1, -2, -3  # rows that are no operations
+MOMENTS = {BEGIN: "its begin", END: "its end", JOINT: "and all ranks that it meets"}
 AREAS = {Area.SMALL: "slot", Area.CELLS: "cells", Area.FLAGS: "flags"}
 
 
@@ -25,12 +27,12 @@ class Where:
 
     run: int
     rank: int
-    row: int  # -1: the beginning of the run, -2: its end
+    row: int  # or BEGIN or END of the run, or where several ranks meet (JOINT)
     program: Program
 
     def __str__(self) -> str:
         if self.row < 0:
-            return f"run {self.run}, rank {self.rank}, its {'begin' if self.row == -1 else 'end'}"
+            return f"run {self.run}, rank {self.rank}, {MOMENTS[self.row]}"
         row = self.program.code[self.row]
         stream = next(s for s in self.program.streams if s.start <= self.row < s.stop)
         task = self.program.tasks[row["task"]] if self.program.tasks else "?"

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from han.geometry import FLAGS, LINE, SMALL
-from han.program import Area, Base, Code, Coll, Program
+import numpy as np
+
+from han.program import Base, Code, Coll, Program
 from han.tasks.lower import lower
 from han.tasks.plan import Plan
-from han.tasks.spec import SPECS, Spec
-from han.tasks.verify.events import BEGIN, END, SHIFT, Events, Row
-from han.tasks.verify.memory import Access, Expressions, Memory, Span, combine, merged
-from han.tasks.verify.order import Walk
-from han.tasks.verify.story import Refuted
+from han.tasks.spec import SPECS
+from han.tasks.verify import bounds
+from han.tasks.verify.events import FINISH, Events, Programs
+from han.tasks.verify.memory import Expressions, Memory, Span, combine, merged
+from han.tasks.verify.order import Row, Strand, Walk
+from han.tasks.verify.pairs import Pairs
+from han.tasks.verify.places import Numbers, Places
+from han.tasks.verify.story import BEGIN, END, Refuted
+
+NOTHING, GOT, GIVEN, COLLECTED = range(FINISH + 1, FINISH + 5)  # what a TEST finds, as codes
+Progress = Callable[[str, int, int], None]  # what is done, steps so far, of how many
 
 CHECKED = (
     "flags have one writer and only rise",
@@ -52,67 +58,79 @@ def verify(
     plans: Sequence[Plan],
     *,
     in_place: bool = False,
-    programs: Sequence[Sequence[Program]] | None = None,
+    programs: Programs | None = None,
+    progress: Progress | None = None,
 ) -> Report:
     """Prove that `plans`, run back to back on one communicator, do what they are specified to.
 
     `in_place` lets reductions take their operand from the receive buffer (for a reduce, at the
     root). `programs` are examined instead of what the plans lower to, if given: a list of all
-    ranks' for each plan. Raises Refuted with the first property that does not hold.
+    ranks' for each plan. `progress` is called now and then. Raises Refuted with the first
+    property that does not hold.
     """
-    size = plans[0].topology.size
-    made = programs or [[lower(plan, r) for r in range(size)] for plan in plans]
+    made = programs or lower_all(plans, progress)
     try:
         verifier = _Verifier(plans, made, in_place)
-        verifier.run()
+        verifier.run(progress)
     except (LookupError, ValueError) as error:  # a program that nothing has lowered
         raise Refuted(
             "programs are well formed", "", repr(error), "numbers that mean something"
         ) from error
     texts = tuple(plan.signature.describe() for plan in plans)
-    return Report(texts, size, len(verifier.events.where))
+    return Report(texts, plans[0].topology.size, verifier.events.operations)
+
+
+def lower_all(plans: Sequence[Plan], progress: Progress | None = None) -> Programs:
+    """Lower plans for all ranks; a plan that comes again, once."""
+    different = {id(plan): plan for plan in plans}
+    size = plans[0].topology.size
+    made: dict[int, list[Program]] = {}
+    for turn, (key, plan) in enumerate(different.items()):
+        made[key] = []
+        for rank in range(size):
+            made[key].append(lower(plan, rank))
+            if progress is not None:
+                progress("lowering", turn * size + rank + 1, len(different) * size)
+    return [made[id(plan)] for plan in plans]
 
 
 @dataclass
 class _Sent:
-    """What a message or collective takes from a rank."""
+    """What a message or collective takes from a rank; `memory` is lent from `start` to `stop`."""
 
     spans: list[Span]
+    memory: Memory | None = None
     start: int = 0
     stop: int = 0
-    memory: Memory | None = field(default=None)  # lent
+
+
+class _Memories(dict[int, Memory]):
+    """Pieces of memory by number, made when first used."""
+
+    def __missing__(self, number: int) -> Memory:
+        self[number] = memory = Memory()
+        return memory
 
 
 class _Verifier:
-    def __init__(
-        self, plans: Sequence[Plan], programs: Sequence[Sequence[Program]], in_place: bool
-    ) -> None:
-        self.plans, self.programs, self.in_place = plans, programs, in_place
-        self.events = Events(plans, programs)
+    """What events do: an action for each code, on :class:`Memory`."""
+
+    def __init__(self, plans: Sequence[Plan], programs: Programs, in_place: bool) -> None:
+        self.plans, self.programs = plans, programs
         self.size = plans[0].topology.size
-        self.expressions = Expressions(self.size)
-        self.specs = [self._spec(plan) for plan in plans]
-        self.memories: dict[object, Memory] = {}
-        self.sent: dict[int, _Sent] = {}
-        self.results: dict[int, list[Span]] = {}  # of the first rank that was done
-        self.walk = Walk(self.events)
-        self.posted: dict[object, tuple[int, int, int]] = {}  # a flag's value, chain and position
-        self.flags: dict[object, list[int]] = defaultdict(list)
-        for memory, offset in self.events.posts:
-            self.flags[memory].append(offset)
-        for offsets in self.flags.values():
-            offsets.sort()
-
-    @staticmethod
-    def _spec(plan: Plan) -> Spec:
-        s = plan.signature
-        return SPECS[s.collective](plan.topology.size, s.nbytes, s.root)
-
-    def run(self) -> None:
-        """Examine all events."""
         self._check_footprints()
-        for access in self.walk:
-            self._visit(access)
+        self.specs = [
+            SPECS[s.collective](self.size, s.nbytes, s.root) for s in (p.signature for p in plans)
+        ]
+        self.places = Places(plans, self.specs, in_place)
+        self.events = Events(plans, programs, self.places)
+        bounds.check(self.events)
+        self.pairs = Pairs(self.events)
+        self.expressions = Expressions(self.size)
+        self.memories = _Memories()
+        self.sent: dict[int, _Sent] = {}
+        self.combined: dict[int, list[Span]] = {}  # of a collective of MPI's, by its first member
+        self.results: dict[int, list[Span]] = {}  # of a run's first rank that was done
 
     def _check_footprints(self) -> None:
         for run, plan in enumerate(self.plans):
@@ -124,69 +142,94 @@ class _Verifier:
                         f"a footprint of {program.footprint}", str(wanted),
                     )  # fmt: skip
 
-    def _check_synchronised(self, event: int, run: int, rank: int) -> None:
+    def run(self, progress: Progress | None) -> None:
+        """Do all events."""
+        total = self.events.number
+        tell = None if progress is None else lambda done: progress("proving", done, total)
+        self.walk = Walk(self.events, self.pairs, self._rows())
+        self.walk.run(
+            {
+                int(Code.COPY): self._copy,
+                int(Code.REDUCE): self._reduce,
+                int(Code.REDUCE2): self._reduce,
+                int(Code.POST): self._post,
+                int(Code.ISEND): self._send,
+                int(Code.IRECV): self._receive,
+                int(Code.COLL): self._call,
+                GOT: self._get,
+                GIVEN: self._give_back,
+                COLLECTED: self._collect,
+                BEGIN: self._enter,
+                END: self._leave,
+            },
+            tell,
+        )
+
+    def _rows(self) -> Numbers:
+        """Return what the walk needs of each operation; a TEST is what it completes."""
+        events, start = self.events, self.pairs.start
+        code, which = events.code.copy(), np.arange(len(start))
+        for began, ends in ((Code.ISEND, GIVEN), (Code.IRECV, GOT), (Code.COLL, COLLECTED)):
+            code[(start >= 0) & (events.code[start] == began)] = ends
+        which[start >= 0] = start[start >= 0]
+        moves = np.isin(events.code[which], (Code.COPY, Code.REDUCE, Code.REDUCE2, Code.ISEND,
+                                             Code.IRECV))  # fmt: skip
+        code[moves & (events.nbytes[which] == 0)] = NOTHING
+        places = np.stack([events.memory[which], events.at[which]], axis=2).reshape(-1, 8)
+        rows: Numbers = np.column_stack([code, places, events.nbytes[which], which])
+        return rows
+
+    # ---- entering and leaving -----------------------------------------------------------------
+
+    def _enter(self, strand: Strand, row: Row) -> None:
+        run, rank = strand.run, strand.rank
+        strand.entered = 1 << rank
+        base = Base.RECV if self.places.one_buffer[run, rank] else Base.SEND
+        memory = self.memories[self.places.own(run, rank, base)]
+        for piece in self.specs[run].before[rank]:
+            memory.fill(piece.start, piece.stop, (rank, piece.offset - piece.start))
+
+    def _leave(self, strand: Strand, row: Row) -> None:
+        run, rank = strand.run, strand.rank
+        self._check_synchronised(strand)
+        memory = self.memories[self.places.own(run, rank, Base.RECV)]
+        for number, piece in enumerate(self.specs[run].after[rank]):
+            spans = memory.read(piece.start, piece.stop, strand)
+            for span in spans:
+                self._check_result(run, rank, number, span)
+            self._compare(run, rank, merged(spans))
+        for base in (Base.SEND, Base.RECV, Base.SCRATCH):
+            self.memories.pop(self.places.own(run, rank, base), None)
+
+    def _check_synchronised(self, strand: Strand) -> None:
+        run, rank = strand.run, strand.rank
         wanted = (1 << self.size) - 1 if self.specs[run].synchronises else 0
         if self.programs[run][rank].sync:  # what native/executor.c concludes from it
-            for level in self.events.channels:
+            for level in self.places.channels:
                 for r in self.events.topology.home(level, rank):
                     wanted |= 1 << r
-        missing = [r for r in range(self.size) if wanted & ~self.walk.entered[event] & 1 << r]
+        missing = wanted & ~strand.entered
         if missing:
+            ranks = [r for r in range(self.size) if missing & 1 << r]
             raise Refuted(
-                "who synchronises leaves after all have entered", str(self.events.story(event)),
-                f"rank(s) {missing} need not have entered", "all of them",
+                "who synchronises leaves after all have entered",
+                str(self.events.story(strand.event)),
+                f"rank(s) {ranks} need not have entered", "all of them",
             )  # fmt: skip
 
-    # ---- what events do ---------------------------------------------------------------------
-
-    def _visit(self, access: Access) -> None:
-        event = access.event
-        run, rank, index = self.events.where[event]
-        if index == BEGIN:
-            self._enter(run, rank)
-        elif index == END:
-            self._check_synchronised(event, run, rank)
-            self._leave(run, rank, access)
-        elif event in self.events.started:
-            request = self.events.started[event]
-            self._complete(event, request.event, request.row, access)
-        else:
-            self._execute(run, rank, self.events.rows[run][rank][index], access)
-
-    def _enter(self, run: int, rank: int) -> None:
-        spec = self.specs[run]
-        base = Base.RECV if self._one_buffer(run, rank) else Base.SEND
-        memory = self.memories[base.name, rank, run] = Memory()
-        for piece in spec.before[rank]:
-            memory.fill(piece.start, piece.stop, (rank, piece.offset - piece.start))
-        if base == Base.SEND:
-            self.memories["RECV", rank, run] = Memory()
-        self.memories["SCRATCH", rank, run] = Memory()
-
-    def _one_buffer(self, run: int, rank: int) -> bool:
-        """Whether send and receive buffer are the same."""
-        signature = self.plans[run].signature
-        rooted = signature.collective == "reduce" and signature.root != rank
-        return self.specs[run].shared or (self.in_place and signature.reduces and not rooted)
-
-    def _leave(self, run: int, rank: int, access: Access) -> None:
-        spec, commutative = self.specs[run], self.plans[run].signature.commutative
-        memory = self.memories["RECV", rank, run]
-        for piece in spec.after[rank]:
-            for start, stop, (number, delta) in memory.read(piece.start, piece.stop, access):
-                ranks = self.expressions.ranks(number)
-                if commutative:
-                    ranks = tuple(sorted(ranks))
-                if ranks != piece.ranks or delta != piece.offset:
-                    raise Refuted(
-                        "the result is as specified", f"run {run}, rank {rank}",
-                        f"bytes {piece.start + start} to {piece.start + stop} are bytes from "
-                        f"{start + delta} of the contributions of ranks {_short(ranks)}",
-                        f"bytes from {start + piece.offset} of ranks {_short(piece.ranks)}",
-                    )  # fmt: skip
-            self._compare(run, rank, merged(memory.read(piece.start, piece.stop, access)))
-        for base in ("SEND", "RECV", "SCRATCH"):
-            self.memories.pop((base, rank, run), None)
+    def _check_result(self, run: int, rank: int, number: int, span: Span) -> None:
+        start, stop, (expression, delta) = span
+        piece = self.specs[run].after[rank][number]
+        ranks = self.expressions.ranks(expression)
+        if self.plans[run].signature.commutative:
+            ranks = tuple(sorted(ranks))
+        if ranks != piece.ranks or delta != piece.offset:
+            raise Refuted(
+                "the result is as specified", f"run {run}, rank {rank}",
+                f"bytes {piece.start + start} to {piece.start + stop} are bytes from "
+                f"{start + delta} of the contributions of ranks {_short(ranks)}",
+                f"bytes from {start + piece.offset} of ranks {_short(piece.ranks)}",
+            )  # fmt: skip
 
     def _compare(self, run: int, rank: int, spans: list[Span]) -> None:
         """All ranks that get the same contributions must have combined them in one order."""
@@ -198,175 +241,86 @@ class _Verifier:
                 "another order than on a rank that was done earlier", "bitwise equal results",
             )  # fmt: skip
 
-    def _place(
-        self, access: Access, base: int, offset: int, nbytes: int, write: bool = False
-    ) -> tuple[Memory, int]:
-        """Resolve an address of `nbytes`, which must lie inside of its memory."""
-        run, rank, _ = self.events.where[access.event]
-        if not Base.NONE < base < Base.CHANNEL + len(Area) * len(self.events.channels):
-            raise access.problem(f"an address relative to base {base}", -1, "one that exists")
-        if base in (Base.SEND, Base.RECV):
-            if offset + nbytes > self.plans[run].signature.nbytes:
-                raise access.problem(f"byte {offset + nbytes} of a buffer", -1, "its end before")
-            if self._one_buffer(run, rank):
-                base = Base.RECV
-            elif base == Base.SEND and write:
-                raise access.problem("a write into the send buffer", -1, "only reads")
-        elif base == Base.SCRATCH:
-            if offset + nbytes > self.programs[run][rank].scratch:
-                raise access.problem("an access beyond the scratch", -1, "memory that is there")
-        else:
-            self._check_channel(access, run, rank, base, offset, nbytes)
-        name, at = self.events.address(run, rank, base, offset)
-        if name not in self.memories:
-            self.memories[name] = Memory(tuple(self.flags.get(name, ())))
-        return self.memories[name], at
+    # ---- operations ---------------------------------------------------------------------------
 
-    def _check_channel(
-        self, access: Access, run: int, rank: int, base: int, offset: int, nbytes: int
-    ) -> None:
-        channel, area = divmod(base - Base.CHANNEL, len(Area))
-        level = self.events.channels[channel]
-        geometry = self.plans[run].geometries[level]
-        assert geometry is not None
-        ranks = len(self.events.topology.home(level, rank))
-        if area == Area.SMALL:
-            inside = offset // SMALL == (offset + nbytes - 1) // SMALL < ranks
-        else:
-            slot, at = divmod(offset, geometry.ring)
-            inside = slot < ranks and at + nbytes <= self.programs[run][rank].footprint[channel]
-        if not inside:
-            raise access.problem("an access beyond this run's part", -1, "cells that it has taken")
+    def _copy(self, strand: Strand, row: Row) -> None:
+        _, target, to, source, at, _, _, _, _, nbytes, _ = row
+        spans = self.memories[source].read(at, at + nbytes, strand)
+        self.memories[target].write(to, spans, strand)
 
-    def _execute(self, run: int, rank: int, row: Row, access: Access) -> None:
-        code, n = row.code, row.n
-        element = self.plans[run].signature.element
-        refs = list(zip(row.base, row.off, strict=True))
-        if code == Code.COPY and n:
-            source, at = self._place(access, *refs[1], n)
-            target, to = self._place(access, *refs[0], n, write=True)
-            self._apart(access, (target, to), (source, at), n)
-            target.write(to, source.read(at, at + n, access), access)
-        elif code in (Code.REDUCE, Code.REDUCE2) and n:
-            self._reduce(access, refs, n * element, twice=code == Code.REDUCE2)
-        elif code == Code.ISEND:
-            memory, at = self._place(access, *refs[1], n)
-            spans = memory.lend(at, at + n, access) if n else []
-            self.sent[access.event] = _Sent(spans, at, at + n, memory)
-        elif code == Code.IRECV and n:
-            memory, at = self._place(access, *refs[0], n, write=True)
-            memory.await_(at, at + n, access)
-        elif code == Code.COLL:
-            self._begin_collective(access, row, refs)
-        elif code in (Code.POST, Code.WAIT):
-            self._flag(run, rank, row, access)
+    def _reduce(self, strand: Strand, row: Row) -> None:
+        code, target, to, x, at_x, y, at_y, also, to_also, nbytes, _ = row
+        a = self.memories[x].read(at_x, at_x + nbytes, strand)
+        b = self.memories[y].read(at_y, at_y + nbytes, strand)
+        result = combine(a, b, self.expressions, strand)
+        self.memories[target].write(to, result, strand)
+        if code == Code.REDUCE2:
+            self.memories[also].write(to_also, result, strand)
 
-    def _flag(self, run: int, rank: int, row: Row, access: Access) -> None:
-        """Check that a flag is one, and that it only rises: a wait pairs with its first post."""
-        base, offset = row.base[0], row.off[0]
-        channel, area = divmod(base - Base.CHANNEL, len(Area))
-        if channel not in range(len(self.events.channels)) or area == Area.CELLS:
-            raise access.problem(f"a flag relative to base {base}", -1, "one in a channel")
-        ranks = len(self.events.topology.home(self.events.channels[channel], rank))
-        room = ranks * (SMALL if area == Area.SMALL else FLAGS * LINE)
-        if offset % LINE or offset >= room or row.n >> SHIFT:
-            raise access.problem(f"a flag at {offset} for {row.n}", -1, "a line among the flags")
-        if row.code == Code.WAIT:
+    def _post(self, strand: Strand, row: Row) -> None:
+        first = self.pairs.rises.get(strand.event)
+        if first is None:
             return
-        flag, value = self.events.address(run, rank, base, offset), (run << SHIFT) + row.n
-        before, chain, position = self.posted.get(flag, (-1, access.chain, 0))
-        if value <= before or not access.after(chain, position):
-            raise access.problem("a flag that need not rise", -1, "posts in the order of values")
-        self.posted[flag] = value, access.chain, access.position
+        _, rank, _ = self.events.where(first)
+        if not strand.after(strand.domain.chain(rank, int(self.events.stream[first])), first):
+            raise strand.problem("a flag that need not rise", first, "posts in order of values")
 
-    def _reduce(
-        self, access: Access, refs: list[tuple[int, int]], nbytes: int, twice: bool
-    ) -> None:
-        operands = [self._place(access, *ref, nbytes) for ref in refs[1:3]]
-        targets = [
-            self._place(access, *ref, nbytes, write=True) for ref in refs[: 4 if twice else 1 : 3]
-        ]
-        for operand in operands:
-            self._apart(access, targets[0], operand, nbytes)
-            if twice:
-                self._apart(access, targets[1], operand, nbytes, same=False)
-        if twice:
-            self._apart(access, targets[1], targets[0], nbytes, same=False)
-        a, b = (memory.read(at, at + nbytes, access) for memory, at in operands)
-        result = combine(a, b, self.expressions, access)
-        for memory, at in targets:
-            memory.write(at, result, access)
+    def _send(self, strand: Strand, row: Row) -> None:
+        memory, at, nbytes = self.memories[row[3]], row[4], row[9]
+        spans = memory.lend(at, at + nbytes, strand)
+        self.sent[strand.event] = _Sent(spans, memory, at, at + nbytes)
 
-    @staticmethod
-    def _apart(
-        access: Access, x: tuple[Memory, int], y: tuple[Memory, int], n: int, same: bool = True
-    ) -> None:
-        """Refuse operands that the kernels refuse (native/kernels.h): overlaps, unless equal."""
-        if x[0] is y[0] and abs(x[1] - y[1]) < n and not (same and x[1] == y[1]):
-            raise access.problem("operands that overlap", -1, "what the kernels allow")
+    def _receive(self, strand: Strand, row: Row) -> None:
+        self.memories[row[1]].await_(row[2], row[2] + row[9], strand)
 
-    # ---- messages and collectives of MPI ------------------------------------------------------
+    def _get(self, strand: Strand, row: Row) -> None:
+        send = int(self.pairs.sent[row[10]])
+        self.memories[row[1]].arrive(row[2], self.sent[send].spans, strand)
 
-    def _complete(self, event: int, start: int, row: Row, access: Access) -> None:
-        if row.code == Code.COLL:
-            self._end_collective(event, start, row, access)
-            return
-        if row.code == Code.ISEND:
-            self._give_back(start, access)
-            return
-        nbytes = row.n
-        if nbytes:
-            memory, at = self._place(access, row.base[0], row.off[0], nbytes, write=True)
-            memory.arrive(at, self.sent[self.events.matched[start]].spans, access)
+    def _give_back(self, strand: Strand, row: Row) -> None:
+        sent = self.sent[row[10]]
+        if sent.memory is not None:
+            sent.memory.give_back(sent.start, sent.stop, row[10], strand)
 
-    def _give_back(self, start: int, access: Access) -> None:
-        sent = self.sent[start]
-        if sent.memory is not None and sent.stop > sent.start:
-            sent.memory.give_back(sent.start, sent.stop, start, access)
+    # ---- collectives of MPI -------------------------------------------------------------------
 
-    def _kind(self, event: int, row: Row) -> tuple[int, int, bool, bool]:
-        """Return a collective's kind and bytes, and whether this rank gives and gets data."""
-        run, rank, _ = self.events.where[event]
-        kind = row.off[2] % Coll.BLOCKING
-        element = 1 if kind == Coll.BCAST else self.plans[run].signature.element
-        members = self.programs[run][rank].comms[row.off[3]][1]
-        leads = members[row.peer] == rank
-        if kind == Coll.BCAST:
-            return kind, row.n, leads, not leads
-        moves = kind != Coll.BARRIER
-        return kind, row.n * element, moves, moves and (kind == Coll.ALLREDUCE or leads)
-
-    def _begin_collective(self, access: Access, row: Row, refs: list[tuple[int, int]]) -> None:
-        _kind, nbytes, gives, gets = self._kind(access.event, row)
-        sent = self.sent[access.event] = _Sent([])
+    def _call(self, strand: Strand, row: Row) -> None:
+        _, to, at_to, source, at, _, _, _, _, nbytes, start = row
+        sent = self.sent[start] = _Sent([])
+        _, gives, gets = bounds.call_of(self.events, start)
         if not nbytes:
             return
-        to = self._place(access, *refs[0], nbytes, write=gets) if refs[0][0] else None
-        source = self._place(access, *refs[1], nbytes) if refs[1][0] else to
-        if gives and source is not None:
-            memory, at = source
-            if gets and source == to:  # MPI.IN_PLACE
-                sent.spans = memory.read(at, at + nbytes, access)
-            else:
-                sent.spans = memory.lend(at, at + nbytes, access)
-                sent.start, sent.stop, sent.memory = at, at + nbytes, memory
-        if gets and to is not None:
-            to[0].await_(to[1], to[1] + nbytes, access)
+        if source < 0:
+            source, at = to, at_to
+        if gives and gets and (source, at) == (to, at_to):  # MPI.IN_PLACE
+            sent.spans = self.memories[source].read(at, at + nbytes, strand)
+        elif gives and source >= 0:
+            memory = self.memories[source]
+            spans = memory.lend(at, at + nbytes, strand)
+            self.sent[start] = _Sent(spans, memory, at, at + nbytes)
+        if gets and to >= 0:
+            self.memories[to].await_(at_to, at_to + nbytes, strand)
 
-    def _end_collective(self, event: int, start: int, row: Row, access: Access) -> None:
-        kind, nbytes, _, gets = self._kind(start, row)
-        self._give_back(start, access)
-        if not gets or not nbytes:
-            return
-        members = self.events.members[event]
-        if kind == Coll.BCAST:
-            spans = self.sent[members[row.peer]].spans
-        else:
-            spans = self.sent[members[0]].spans
-            for m in members[1:]:
-                spans = combine(spans, self.sent[m].spans, self.expressions, access)
-        memory, at = self._place(access, row.base[0], row.off[0], nbytes, write=True)
-        memory.arrive(at, spans, access)
+    def _collect(self, strand: Strand, row: Row) -> None:
+        to, at, nbytes, start = row[1], row[2], row[9], row[10]
+        self._give_back(strand, row)
+        kind, _, gets = bounds.call_of(self.events, start)
+        if gets and nbytes:
+            members, _ = self.pairs.calls[start]
+            self.memories[to].arrive(at, self._result(kind, members, start, strand), strand)
+
+    def _result(self, kind: int, members: list[int], start: int, strand: Strand) -> list[Span]:
+        """What a collective makes of its members' data, in the order of the members."""
+        if members[0] not in self.combined:
+            spans = [self.sent[m].spans for m in members if m in self.sent]
+            if kind == Coll.BCAST:
+                root = int(self.events.rows["peer"][start])
+                spans = [self.sent[members[root]].spans]
+            result = spans[0]
+            for other in spans[1:]:
+                result = combine(result, other, self.expressions, strand)
+            self.combined[members[0]] = result
+        return self.combined[members[0]]
 
 
 def _short(ranks: tuple[int, ...]) -> str:

@@ -1,0 +1,206 @@
+"""What operations show by themselves: numbers with a meaning, addresses inside their memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from han.geometry import FLAGS, LINE, SMALL
+from han.program import Area, Base, Code, Coll
+from han.tasks.plan import Plan
+from han.tasks.verify.events import MOST, Events
+from han.tasks.verify.places import Numbers
+from han.tasks.verify.story import Refuted
+
+SHIFT = 24  # flags hold (run << SHIFT) + k (native/engine.h)
+Mask = npt.NDArray[np.bool_]
+READS = {Code.COPY: (1,), Code.REDUCE: (1, 2), Code.REDUCE2: (1, 2), Code.ISEND: (1,)}
+WRITES = {Code.COPY: (0,), Code.REDUCE: (0,), Code.REDUCE2: (0, 3), Code.IRECV: (0,)}
+# Operands that the kernels refuse (native/kernels.h): overlaps, of some also where they are equal.
+APART = {
+    Code.COPY: (((0, 1), True),),
+    Code.REDUCE: (((0, 1), True), ((0, 2), True)),
+    Code.REDUCE2: (
+        *(((0, 1), True), ((0, 2), True)),
+        *(((3, 1), False), ((3, 2), False), ((3, 0), False)),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Touch:
+    """Operations that access `nbytes` through one of their references."""
+
+    events: Numbers
+    ref: int
+    write: bool
+
+
+def check(events: Events) -> None:
+    """Examine every operation by itself; resolve addresses; raise Refuted with what is wrong."""
+    _check_numbers(events)
+    _check_flags(events)
+    touches = list(_touches(events))
+    for touch in touches:
+        _check_address(events, touch)
+    events.resolve()
+    _check_overlaps(events)
+    _check_beside_flags(events, touches)
+
+
+def _refuse(
+    events: Events, where: Numbers, bad: Mask, found: str, expected: str, subject: str = "memory"
+) -> None:
+    """Raise Refuted with the first of the events `where` that is bad, if any is."""
+    if bad.any():
+        raise Refuted(subject, str(events.story(int(where[bad][0]))), found, expected)
+
+
+def _where(events: Events, *codes: int) -> Numbers:
+    found: Numbers = np.flatnonzero(np.isin(events.code, codes))
+    return found
+
+
+def _check_numbers(events: Events) -> None:
+    """Peers and requests must exist, and room for operands."""
+    well = "programs are well formed"
+    limits = [[p.requests for p in ps] for ps in events.programs]
+    asks = _where(events, Code.ISEND, Code.IRECV, Code.COLL, Code.TEST)
+    few = events.rows["slot"][asks] >= np.array(limits)[events.run[asks], events.rank[asks]]
+    _refuse(events, asks, few, "a request too many", "one that the program has", well)
+    talks = _where(events, Code.ISEND, Code.IRECV)
+    peers = events.rows["peer"][talks]
+    nobody = (peers < 0) | (peers >= events.size)
+    _refuse(events, talks, nobody, "a rank that does not exist", "a peer", well)
+    combines = _where(events, Code.REDUCE, Code.REDUCE2)
+    rooms = np.array([[p.operand for p in ps] for ps in events.programs])
+    large = events.nbytes[combines] > rooms[events.run[combines], events.rank[combines]]
+    _refuse(events, combines, large, "operands larger than the program's room for one", "room")
+
+
+def _check_flags(events: Events) -> None:
+    """Flags are lines of a channel, and hold numbers that do not reach the next run's."""
+    where = _where(events, Code.POST, Code.WAIT)
+    base, offset = (events.rows[name][where, 0].astype(np.int64) for name in ("base", "off"))
+    channel, area = np.divmod(base - Base.CHANNEL, len(Area))
+    none = (channel < 0) | (channel >= len(events.places.channels)) | (area == Area.CELLS)
+    _refuse(events, where, none, "a flag outside of the channels", "one in a channel")
+    room = np.where(area == Area.SMALL, SMALL, FLAGS * LINE)
+    if len(where):
+        room *= events.places.room[channel, events.rank[where]]
+    off = (offset < 0) | (offset % LINE > 0) | (offset >= room)
+    _refuse(events, where, off, "a flag beside the flags", "a line among the flags")
+    high = events.rows["n"][where] >= 1 << SHIFT
+    _refuse(events, where, high, "a flag's value of the next run", f"less than {1 << SHIFT}")
+
+
+def _touches(events: Events) -> Iterator[Touch]:
+    """All accesses: of operations of one kind, through one reference."""
+    for table, write in ((READS, False), (WRITES, True)):
+        for code, refs in table.items():
+            where = np.flatnonzero((events.code == code) & (events.nbytes > 0))
+            yield from (Touch(where, ref, write) for ref in refs)
+    calls = np.flatnonzero((events.code == Code.COLL) & (events.nbytes > 0))
+    for ref in (0, 1):
+        used = calls[events.rows["base"][calls, ref] != Base.NONE]
+        yield Touch(used, ref, ref == 0)
+
+
+def _check_address(events: Events, touch: Touch) -> None:
+    where = touch.events
+    base = events.rows["base"][where, touch.ref].astype(np.int64)
+    offset = np.minimum(events.rows["off"][where, touch.ref], MOST).astype(np.int64)
+    nowhere = (base == Base.NONE) | (base >= events.places.bases)
+    _refuse(events, where, nowhere, "an address relative to no base", "one that exists")
+    flags = (base >= Base.CHANNEL) & ((base - Base.CHANNEL) % len(Area) == Area.FLAGS)
+    _refuse(events, where, flags, "data among the flags", "slots or cells")
+    _check_own(events, where, base, offset, touch.write)
+    for channel in range(len(events.places.channels)):
+        first = Base.CHANNEL + len(Area) * channel
+        for area, check in ((Area.SMALL, _outside_slots), (Area.CELLS, _outside_cells)):
+            here = base == first + area
+            bad = check(events, where[here], offset[here], channel)
+            _refuse(events, where[here], bad, "an access beyond this run's part",
+                    "memory that it has taken")  # fmt: skip
+
+
+def _check_own(events: Events, where: Numbers, base: Numbers, offset: Numbers, write: bool) -> None:
+    """Buffers and scratch have ends, and send buffers are only read."""
+    run, rank = events.run[where], events.rank[where]
+    sizes = np.array([p.signature.nbytes for p in events.plans], np.int64)
+    scratch = np.array([[p.scratch for p in ps] for ps in events.programs], np.int64)
+    ends = np.where(base == Base.SCRATCH, scratch[run, rank], sizes[run])
+    beyond = (base < Base.CHANNEL) & (offset + events.nbytes[where] > ends)
+    _refuse(events, where, beyond, "an access beyond the end of a buffer or of the scratch",
+            "memory that is there")  # fmt: skip
+    bad = (base == Base.SEND) & ~events.places.one_buffer[run, rank] & write
+    for k in np.flatnonzero(bad & (events.code[where] == Code.COLL)):
+        bad[k] = call_of(events, int(where[k]))[2]
+    _refuse(events, where, bad, "a write into the send buffer", "only reads")
+
+
+def _outside_slots(events: Events, where: Numbers, offset: Numbers, channel: int) -> Mask:
+    slot, last = offset // SMALL, (offset + events.nbytes[where] - 1) // SMALL
+    beyond = slot >= events.places.room[channel, events.rank[where]]
+    return np.asarray(beyond | (slot != last), bool)
+
+
+def _outside_cells(events: Events, where: Numbers, offset: Numbers, channel: int) -> Mask:
+    run, rank = events.run[where], events.rank[where]
+    slot, at = np.divmod(offset, np.array([_ring(p, events, channel) for p in events.plans])[run])
+    taken = np.array([p.footprint()[channel] for p in events.plans])[run]
+    beyond = slot >= events.places.room[channel, rank]
+    return np.asarray(beyond | (at + events.nbytes[where] > taken), bool)
+
+
+def _ring(plan: Plan, events: Events, channel: int) -> int:
+    geometry = plan.geometries[events.places.channels[channel]]
+    if geometry is None:
+        raise ValueError(f"no channel at level {events.places.channels[channel]}")
+    return geometry.ring
+
+
+def call_of(events: Events, event: int) -> tuple[int, bool, bool]:
+    """Return the kind of a collective of MPI's, and whether this rank gives and gets data."""
+    row = events.rows[event]
+    program = events.programs[events.run[event]][events.rank[event]]
+    kind = int(row["off"][2]) % Coll.BLOCKING
+    members = program.comms[row["off"][3]][1]
+    if not 0 <= row["peer"] < len(members):
+        raise ValueError(f"root {row['peer']} of {len(members)} members")
+    leads = members[row["peer"]] == events.rank[event]
+    if kind == Coll.BCAST:
+        return kind, leads, not leads
+    moves = kind != Coll.BARRIER
+    return kind, moves, moves and (kind == Coll.ALLREDUCE or leads)
+
+
+def _check_overlaps(events: Events) -> None:
+    for code, pairs in APART.items():
+        where = np.flatnonzero((events.code == code) & (events.nbytes > 0))
+        memory, at, nbytes = events.memory[where], events.at[where], events.nbytes[where]
+        for (x, y), equal in pairs:
+            near = np.abs(at[:, x] - at[:, y]) < nbytes
+            bad = (memory[:, x] == memory[:, y]) & near & ~((at[:, x] == at[:, y]) & equal)
+            _refuse(events, where, bad, "operands that overlap", "what the kernels allow")
+
+
+def _check_beside_flags(events: Events, touches: list[Touch]) -> None:
+    """Slots hold flags and data; a flag that anybody posts to belongs to it alone."""
+    posts = _where(events, Code.POST)
+    lines = np.unique(line(events, posts))
+    for touch in touches:
+        where = touch.events
+        start = line(events, where, touch.ref)
+        k = np.searchsorted(lines, start - 8, "right")
+        hit = np.append(lines, np.iinfo(np.int64).max)[k] < start + events.nbytes[where]
+        _refuse(events, where, hit, "a flag", "data beside the flags")
+
+
+def line(events: Events, where: Numbers, ref: int = 0) -> Numbers:
+    """Return one number for a piece of memory and a place in it."""
+    found: Numbers = (events.memory[where, ref] << 40) + events.at[where, ref]
+    return found

@@ -1,0 +1,277 @@
+"""What must have happened before what: flags, messages, collectives, streams, memory used again.
+
+Every edge of the graph is a condition that stays true once it is, so the programs end under every
+interleaving of ranks and streams if and only if the graph has no cycle. Flags and messages are
+paired by order, which is unique where those of one flag, or of one (sender, receiver, tag), are in
+one order themselves; that is checked.
+
+Edges of `strict` need not hold in every run: a send may be complete before it is received, a
+collective of MPI's before all have entered. They count for deadlocks only, not for the order of
+memory accesses.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+
+from han.geometry import SMALL_BANKS
+from han.program import Area, Code, Coll
+from han.tasks.verify.bounds import SHIFT, call_of, line
+from han.tasks.verify.events import FINISH, Events
+from han.tasks.verify.places import Numbers
+from han.tasks.verify.story import Refuted
+
+TAG_RUNS = 8  # runs whose messages have tags of their own
+TAGS = 32
+RUNS = 1 << 16  # at most, back to back
+
+
+class Pairs:
+    """Edges: what comes `before` events, apart from what precedes them in their strand.
+
+    `test` is the event that completes a start and `start` the reverse, `sent` a receive's send
+    (-1: none); `calls` gives a collective's members by each one's start, with their joint; `rises`
+    lists posts that come after another one of the same flag, which must be ordered before it.
+    """
+
+    def __init__(self, events: Events) -> None:
+        self.events = events
+        self.before: defaultdict[int, list[int]] = defaultdict(list)
+        self.strict: defaultdict[int, list[int]] = defaultdict(list)
+        self.start: Numbers = np.full(len(events.rows), -1)
+        self.test: Numbers = self.start.copy()
+        self.sent: Numbers = self.start.copy()
+        self.calls: dict[int, tuple[list[int], int]] = {}
+        self.rises: dict[int, int] = {}
+        self._pair_streams()
+        self._pair_awaits()
+        self._pair_flags()
+        self._pair_requests()
+        self._pair_messages()
+        self._pair_collectives()
+
+    def _let_wait(self, waiting: Numbers, first: Numbers, *, strict: bool = False) -> None:
+        edges = self.strict if strict else self.before
+        for event, other in zip(waiting.tolist(), first.tolist(), strict=True):
+            edges[event].append(other)
+
+    # ---- within a rank ----------------------------------------------------------------------
+
+    def _pair_streams(self) -> None:
+        """Runs begin after those before, and when memory is free; streams, when their run does."""
+        events = self.events
+        lasts: dict[tuple[int, int], list[int]] = defaultdict(list)
+        for strand in events.strands:
+            if strand.start < strand.stop:
+                self.before[strand.start].append(events.begin(strand.run, strand.rank))
+                lasts[strand.run, strand.rank].append(strand.stop - 1)
+        free: dict[tuple[int, int, int], int] = {}
+        for run in range(len(events.plans)):
+            for rank in range(events.size):
+                begin, end = events.begin(run, rank), events.end(run, rank)
+                self.before[end] = lasts[run, rank] or [begin]
+                if run:
+                    self.before[begin] = [events.end(run - 1, rank), *self._room(run, rank, free)]
+
+    def _room(self, run: int, rank: int, free: dict[tuple[int, int, int], int]) -> list[int]:
+        """The runs that must be over before this one writes shared memory (executor.c: needed)."""
+        events, places, found = self.events, self.events.places, []
+        for channel, writes in enumerate(events.programs[run][rank].writes):
+            needed = 0
+            if writes & 1 << Area.SMALL:
+                needed = max(needed, run + 1 - SMALL_BANKS)
+            if writes & 1 << Area.CELLS:
+                needed = max(needed, places.parts[run].needed[channel])
+            if needed:
+                home = events.topology.home(places.channels[channel], rank)
+                key = channel, home[0], needed
+                if key not in free:
+                    free[key] = self._joint([events.end(needed - 1, r) for r in home])
+                found.append(free[key])
+        return found
+
+    def _joint(self, members: list[int]) -> int:
+        """Add an event that comes after all `members`, to spare an edge for each pair of them."""
+        run, rank, _ = self.events.where(members[0])
+        joint = self.events.joint(run, rank)
+        self.before[joint] = list(members)
+        return joint
+
+    def _pair_awaits(self) -> None:
+        events = self.events
+        awaits = np.flatnonzero(events.code == Code.AWAIT)
+        for event in awaits.tolist():
+            run, rank, _ = events.where(event)
+            peer, n = int(events.rows["peer"][event]), int(events.rows["n"][event])
+            streams = events.programs[run][rank].streams
+            if not 0 <= peer < len(streams) or not streams[peer].start <= n <= streams[peer].stop:
+                raise Refuted(
+                    "streams wait for what is there", str(events.story(event)),
+                    f"position {n} of stream {peer}", "a position in that stream",
+                )  # fmt: skip
+            if n > streams[peer].start:
+                strand = events.first_strand[run * events.size + rank] + peer
+                self.before[event].append(events.event_of(strand, n - 1))
+
+    # ---- flags ------------------------------------------------------------------------------
+
+    def _pair_flags(self) -> None:
+        """Let every wait follow the first post that suffices for it."""
+        events = self.events
+        if len(events.plans) > RUNS:
+            raise ValueError(f"{len(events.plans)} runs, at most {RUNS}")
+        posts = np.flatnonzero(events.code == Code.POST)
+        waits = np.flatnonzero(events.code == Code.WAIT)
+        lines, flag = np.unique(line(events, posts), return_inverse=True)
+        posted = (flag << 40) + self._values(posts)
+        order = np.argsort(posted, kind="stable")
+        posts, posted = posts[order], posted[order]
+        self._check_writers(posts, posted)
+        wanted = line(events, waits)
+        k = np.searchsorted(lines, wanted)
+        first = np.searchsorted(posted, (k << 40) + self._values(waits))
+        none = (np.append(lines, -1)[k] != wanted) | (np.append(posted, -1)[first] >> 40 != k)
+        if none.any():
+            event = int(waits[none][0])
+            raise Refuted("no deadlock", str(events.story(event)), "no POST of that value", "one")
+        self._let_wait(waits, posts[first])
+
+    def _values(self, where: Numbers) -> Numbers:
+        rows = self.events.rows["n"][where].astype(np.int64)
+        values: Numbers = (self.events.run[where] << SHIFT) + rows
+        return values
+
+    def _check_writers(self, posts: Numbers, posted: Numbers) -> None:
+        """A flag has one writer, and its posts are in one order: that of a stream, or of runs."""
+        events = self.events
+        one, other = posts[:-1], posts[1:]
+        same = posted[:-1] >> 40 == posted[1:] >> 40
+        self._refuse(one, other, same & (events.rank[one] != events.rank[other]),
+                     "flags have one writer", "one rank that posts to a flag")  # fmt: skip
+        run = same & (events.run[one] == events.run[other])
+        stream = events.stream[one] == events.stream[other]
+        falls = run & ((posted[:-1] == posted[1:]) | stream & (one >= other))
+        self._refuse(one, other, falls, "flags only rise", "posts in the order of values")
+        across = run & ~stream
+        self.rises = dict(zip(other[across].tolist(), one[across].tolist(), strict=True))
+
+    def _refuse(
+        self, one: Numbers, other: Numbers, bad: Numbers, subject: str, expected: str
+    ) -> None:
+        if bad.any():
+            first, second = int(one[bad][0]), int(other[bad][0])
+            story = self.events.story
+            raise Refuted(subject, str(story(second)), f"also {story(first)}", expected)
+
+    # ---- messages ---------------------------------------------------------------------------
+
+    def _pair_requests(self) -> None:
+        """Find the TEST that completes what a request stands for, in the stream that began it."""
+        events = self.events
+        starts = np.isin(events.code, (Code.ISEND, Code.IRECV, Code.COLL))
+        asks = np.flatnonzero(starts | np.isin(events.code, (Code.TEST, FINISH)))
+        slot = events.rows["slot"][asks].astype(np.int64)
+        strand = events.strand[asks]
+        order = np.lexsort((asks, slot, strand))
+        asks, slot, strand = asks[order], slot[order], strand[order]
+        same = (slot[1:] == slot[:-1]) & (strand[1:] == strand[:-1])
+        done = np.append(same & ~starts[asks[1:]], np.zeros(len(asks) - len(same), bool))
+        open_ = starts[asks] & ~done
+        if open_.any():
+            event = int(asks[open_].min())
+            raise Refuted(
+                "requests are completed", str(events.story(event)),
+                f"request {events.rows['slot'][event]} still under way",
+                "a TEST before it is used again and before its stream ends",
+            )  # fmt: skip
+        k = np.flatnonzero(starts[asks])
+        self.test[asks[k]], self.start[asks[k + 1]] = asks[k + 1], asks[k]
+
+    def _pair_messages(self) -> None:
+        events, sides = self.events, []
+        for code in (Code.ISEND, Code.IRECV):
+            side = np.flatnonzero(events.code == code)
+            ends = events.rank[side], events.rows["peer"][side].astype(np.int64)
+            sender, receiver = ends if code == Code.ISEND else ends[::-1]
+            tag = events.run[side] % TAG_RUNS * TAGS + events.rows["stream"][side]
+            key = ((sender * events.size + receiver) << 16) + tag
+            order = np.argsort(key, kind="stable")
+            sides.append((side[order], key[order]))
+        (sends, sent), (receives, received) = sides
+        self._check_counts(sends, sent, receives, received)
+        for side in (sends, receives):
+            one, other = side[:-1], side[1:]
+            same = (sent[:-1] == sent[1:]) & (events.run[one] == events.run[other])
+            mixed = same & (events.stream[one] != events.stream[other])
+            self._refuse(one, other, mixed, "messages are in order", "one stream a tag")
+        odd = events.nbytes[sends] != events.nbytes[receives]
+        if odd.any():
+            send, receive = int(sends[odd][0]), int(receives[odd][0])
+            raise Refuted(
+                "sends and receives pair up", str(events.story(receive)),
+                f"{events.nbytes[send]} B from {events.story(send)}",
+                f"{events.nbytes[receive]} B",
+            )  # fmt: skip
+        self.sent[receives] = sends
+        self._let_wait(self.test[receives], sends)
+        self._let_wait(self.test[sends], receives, strict=True)
+
+    def _check_counts(
+        self, sends: Numbers, sent: Numbers, receives: Numbers, received: Numbers
+    ) -> None:
+        keys = np.union1d(sent, received)
+        out, in_ = (
+            np.searchsorted(side, keys, "right") - np.searchsorted(side, keys)
+            for side in (sent, received)
+        )
+        for k in np.flatnonzero(out != in_)[:1]:
+            side, of = (sends, sent) if out[k] > in_[k] else (receives, received)
+            odd = int(side[np.flatnonzero(of == keys[k])[-1]])
+            pair, tag = divmod(int(keys[k]), 1 << 16)
+            sender, receiver = divmod(pair, self.events.size)
+            raise Refuted(
+                "sends and receives pair up", str(self.events.story(odd)),
+                f"{out[k]} sends and {in_[k]} receives from rank {sender} to rank "
+                f"{receiver} on tag {tag}", "as many of each",
+            )  # fmt: skip
+
+    # ---- collectives of MPI -----------------------------------------------------------------
+
+    def _pair_collectives(self) -> None:
+        events = self.events
+        comms: dict[tuple[int, tuple[int, ...]], dict[int, list[int]]] = {}
+        for event in np.flatnonzero(events.code == Code.COLL).tolist():
+            run, rank, _ = events.where(event)
+            comm = events.programs[run][rank].comms[events.rows["off"][event, 3]]
+            comms.setdefault(comm, {}).setdefault(rank, []).append(event)
+        for (_, ranks), calls in comms.items():
+            counts = {r: len(calls.get(r, ())) for r in ranks}
+            if len(set(counts.values())) > 1 or calls.keys() - counts.keys():
+                odd = next(iter(calls.values()))[-1]
+                raise Refuted(
+                    "collectives of MPI pair up", str(events.story(odd)),
+                    f"calls by rank {counts}", "as many on every member",
+                )  # fmt: skip
+            for members in zip(*(calls[r] for r in ranks), strict=True):
+                self._pair_members(list(members))
+
+    def _pair_members(self, members: list[int]) -> None:
+        rows = self.events.rows
+        if len({(*rows["off"][e, 2:3].tolist(), *rows[["peer", "n"]][e]) for e in members}) > 1:
+            raise Refuted(
+                "collectives of MPI pair up", str(self.events.story(members[-1])),
+                "another kind, root or count than on other members", "the same call",
+            )  # fmt: skip
+        joint = self._joint(members)
+        root = int(rows["peer"][members[0]])
+        for event in members:
+            test = int(self.test[event])
+            self.calls[event] = members, joint
+            kind, _, gets = call_of(self.events, event)
+            self.strict[test].append(joint)
+            if kind == Coll.BCAST:
+                self.before[test].append(members[root])
+            elif gets or kind == Coll.BARRIER:
+                self.before[test].append(joint)

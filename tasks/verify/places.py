@@ -1,0 +1,121 @@
+"""The pieces of memory that Programs address, numbered, and where each run's bases point to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from han.geometry import SMALL_BANKS
+from han.program import Area, Base
+from han.tasks.plan import Plan
+from han.tasks.spec import Spec
+
+Numbers = npt.NDArray[np.int64]
+PIECES = SMALL_BANKS + 2  # of a home's channel: banks of small slots, cells, flags
+
+
+@dataclass
+class Ring:
+    """Which runs have taken which part of a channel's rings (native/executor.c: take)."""
+
+    size: int
+    head: int = 0
+    taken: list[tuple[int, int]] = field(default_factory=list)
+    needed: int = 0
+    start: int = 0
+
+    def take(self, run: int, nbytes: int) -> None:
+        """Take the next part for a run."""
+        if not nbytes:
+            return
+        start = self.head
+        if start % self.size + nbytes > self.size:
+            start += self.size - start % self.size
+        self.head = start + nbytes
+        while self.taken and self.taken[0][0] + self.size < self.head:
+            self.needed = self.taken.pop(0)[1] + 1
+        self.taken.append((start, run))
+        self.start = start % self.size
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Where one run's part of each channel is, and how many runs must be over before it."""
+
+    starts: tuple[int, ...]
+    needed: tuple[int, ...]
+
+
+class Places:
+    """Numbers all pieces of memory: those of channels first, then each rank's own in each run.
+
+    Where `one_buffer` holds for a run and rank, its send and receive buffer are the same.
+    """
+
+    def __init__(self, plans: Sequence[Plan], specs: Sequence[Spec], in_place: bool) -> None:
+        topology = plans[0].topology
+        self.plans, self.size = plans, topology.size
+        self.channels = [k for k, g in enumerate(plans[0].geometries) if g is not None]
+        self.one_buffer = np.array(
+            [self._buffers(*one, in_place) for one in zip(plans, specs, strict=True)]
+        )
+        homes = [np.array(topology.homes[level]) for level in self.channels]
+        first = np.cumsum([0, *(h.max() + 1 for h in homes)])
+        self._homes = [h + n for h, n in zip(homes, first, strict=False)]
+        self.shared = int(first[-1]) * PIECES
+        self.parts = list(self._take())
+        self.room = np.array([self._crowd(homes[c]) for c in range(len(homes))])
+
+    def _buffers(self, plan: Plan, spec: Spec, in_place: bool) -> npt.NDArray[np.bool_]:
+        signature = plan.signature
+        shared = np.full(self.size, spec.shared or (in_place and signature.reduces))
+        if signature.collective == "reduce":
+            shared[np.arange(self.size) != signature.root] = False
+        return shared
+
+    @staticmethod
+    def _crowd(homes: Numbers) -> Numbers:
+        """How many ranks share each rank's channel."""
+        crowd: Numbers = np.bincount(homes)[homes]
+        return crowd
+
+    def _take(self) -> Iterator[Parts]:
+        geometries = [g for g in self.plans[0].geometries if g is not None]
+        rings = [Ring(g.ring) for g in geometries]
+        for run, plan in enumerate(self.plans):
+            for ring, nbytes in zip(rings, plan.footprint(), strict=True):
+                ring.take(run, nbytes)
+            yield Parts(tuple(r.start for r in rings), tuple(r.needed for r in rings))
+
+    @property
+    def bases(self) -> int:
+        """How many bases an address may be relative to."""
+        return Base.CHANNEL + len(Area) * len(self.channels)
+
+    def own(self, run: int, rank: int, base: int) -> int:
+        """Number a rank's buffer or scratch."""
+        if base == Base.SEND and self.one_buffer[run, rank]:
+            base = Base.RECV
+        return self.shared + (run * self.size + rank) * 3 + base - Base.SEND
+
+    def memories(self, run: int) -> Numbers:
+        """Return what each rank's bases point to: by rank and base, -1 for nothing."""
+        table = np.full((self.size, self.bases), -1)
+        own = self.shared + (run * self.size + np.arange(self.size)) * 3
+        table[:, Base.SEND] = own + self.one_buffer[run]
+        table[:, Base.RECV], table[:, Base.SCRATCH] = own + 1, own + 2
+        for channel, homes in enumerate(self._homes):
+            base = Base.CHANNEL + len(Area) * channel
+            table[:, base + Area.SMALL] = homes * PIECES + run % SMALL_BANKS
+            table[:, base + Area.CELLS] = homes * PIECES + SMALL_BANKS
+            table[:, base + Area.FLAGS] = homes * PIECES + SMALL_BANKS + 1
+        return table
+
+    def shifts(self, run: int) -> Numbers:
+        """Return what is added to offsets, by base: where the run's part of the cells begins."""
+        shifts = np.zeros(self.bases, np.int64)
+        shifts[Base.CHANNEL + Area.CELLS :: len(Area)] = self.parts[run].starts
+        return shifts
