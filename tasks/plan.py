@@ -33,6 +33,11 @@ class Plan:
         """The stage that each task is in, tasks in the order of stages."""
         return {task: k for k, stage in enumerate(self.graph.stages()) for task in stage}
 
+    @cached_property
+    def sources(self) -> dict[Task, list[Task]]:
+        """The tasks whose data each task needs."""
+        return {task: self.graph.sources(task) for task in self.graph}
+
     def footprint(self) -> tuple[int, ...]:
         """What a run takes of every rank's ring of cells, by channel."""
         return self._footprint

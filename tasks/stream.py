@@ -141,6 +141,7 @@ class Builder:
         self._writes = [0] * plan.topology.depth
         self._comms: list[tuple[int, tuple[int, ...]]] = []
         self._channels = [0, *accumulate(g is not None for g in plan.geometries)]
+        self._refs: dict[tuple[int, Area, int], Ref] = {}
         self._requests = 0
         self._scratch = 0
 
@@ -158,16 +159,23 @@ class Builder:
 
     def flag(self, level: int, slot: int, flag: int) -> Ref:
         """A member's flag."""
-        offset = self.geometry(level).flag_at(slot, flag)
-        return channel_ref(self.channel(level), Area.FLAGS, offset)
+        return self._ref(level, Area.FLAGS, self.geometry(level).flag_at(slot, flag))
 
     def small(self, level: int, slot: int) -> Ref:
         """A member's small slot: a flag and a page of data."""
-        return channel_ref(self.channel(level), Area.SMALL, self.geometry(level).small_at(slot))
+        return self._ref(level, Area.SMALL, self.geometry(level).small_at(slot))
 
     def cells(self, level: int, slot: int) -> Ref:
         """A member's cells."""
-        return channel_ref(self.channel(level), Area.CELLS, self.geometry(level).area_at(slot))
+        return self._ref(level, Area.CELLS, self.geometry(level).area_at(slot))
+
+    def _ref(self, level: int, area: Area, offset: int) -> Ref:
+        """Address a place in a level's channel; the same few are asked for piece after piece."""
+        key = level, area, offset
+        found = self._refs.get(key)
+        if found is None:
+            found = self._refs[key] = channel_ref(self._channels[level], area, offset)
+        return found
 
     def request(self) -> int:
         """A new request."""
@@ -224,7 +232,7 @@ class Builder:
         if self.plan.lockstep:
             return self._earlier(task)
         found: list[Task] = []
-        for source in self.plan.graph.sources(task):
+        for source in self.plan.sources[task]:
             stream = self.streams.get(source.stream)
             here = stream is not None and source in stream.done
             found += [source] if here else self.prerequisites(source)

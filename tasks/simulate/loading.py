@@ -9,7 +9,7 @@ import numpy as np
 
 from han.program import Area, Base, Code, Program
 from han.tasks.plan import Plan
-from han.tasks.verify.events import Ring
+from han.tasks.verify.places import Ring
 
 
 @dataclass(frozen=True)
