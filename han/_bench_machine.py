@@ -13,6 +13,7 @@ from typing import Any
 import mpi4py
 from mpi4py import MPI
 
+from han._units import plural
 from han.comm import Comm
 
 # they change how a library waits or what it moves data with, and so what is compared
@@ -114,11 +115,6 @@ def allowed_cpus(comm: MPI.Intracomm) -> str:
     masks = comm.allgather(frozenset(os.sched_getaffinity(0)))
     alike = len(set(masks)) == 1
     return f"{spans(frozenset().union(*masks))} allowed{'' if alike else ' (ranks are bound)'}"
-
-
-def plural(count: int, noun: str) -> str:
-    """Return ``"1 node"``, ``"2 nodes"``."""
-    return f"{count} {noun}{'s'[: count != 1]}"
 
 
 def library_name() -> str:

@@ -21,11 +21,10 @@ from han._bench_machine import (
     describe_wait,
     library_name,
     library_text,
-    plural,
     settings,
     spans,
 )
-from han._units import format_size
+from han._units import format_size, plural
 from han.comm import Comm
 from han.config import load_config, validate_names
 from han.discover import Facts, arrange

@@ -57,8 +57,7 @@ def explain(
     """
     check_files(plot)
     found = _explain(collective, size_of(size), op, dtype, root, config, ranks, ppn)
-    if plot is not None:
-        _plot_graph(found, plot)
+    _plot(found, plot)
     say(_cli_info.explanation_json(found) if as_json else str(found))
 
 
@@ -102,6 +101,7 @@ def plan(
         bool,
         typer.Option("--verify", help="Prove all ranks' programs, or say what is wrong."),
     ] = False,
+    plot: PlotOption = None,
     save: Annotated[
         Path | None, typer.Option(help="Write graph and programs to a file, for 'han verify'.")
     ] = None,
@@ -114,9 +114,11 @@ def plan(
       han plan bcast 64KiB --ranks 8 --ppn 2 --disassemble 3
       han plan allreduce 4MiB --ranks 64 --ppn 8 --verify
       han plan bcast 1MiB --ranks 8 --ppn 2 --as dot | dot -Tsvg -o bcast.svg
+      han plan allreduce 8MiB --ranks 16 --config four-levels-virtual --plot tasks.png
     """
-    check_files(save)
+    check_files(save, plot)
     found = _explain(collective, size_of(size), op, dtype, root, config, ranks, ppn)
+    _plot(found, plot)
     if save is not None and not MPI.COMM_WORLD.rank:
         _plan_texts.save(found, save)
     if verify:
@@ -148,8 +150,9 @@ def _explain(
     return comm.explain(collective, nbytes, mpi_op, dtype, root)
 
 
-def _plot_graph(found: Explanation, path: Path) -> None:
-    from han import plots
+def _plot(found: Explanation, path: Path | None) -> None:
+    """Draw the task graph, if that is wanted; rank 0 does."""
+    if path is not None and not MPI.COMM_WORLD.rank:
+        from han.plot_tasks import plan_picture
 
-    if not MPI.COMM_WORLD.rank:
-        plots.task_graph(found.graph, path, title=found.plan.signature.describe())
+        plan_picture(found.plan, path)

@@ -1,4 +1,4 @@
-"""Sizes in bytes, as people write them."""
+"""Sizes in bytes and counts of things, as people write them."""
 
 from __future__ import annotations
 
@@ -49,3 +49,8 @@ def format_size(size: int) -> str:
         if size and size % UNITS[unit] == 0:
             return f"{size // UNITS[unit]}{unit}"
     return f"{size}B"
+
+
+def plural(count: int, noun: str) -> str:
+    """Return ``"1 node"``, ``"2 nodes"``."""
+    return f"{count} {noun}{'s'[: count != 1]}"

@@ -52,7 +52,7 @@ class Explanation:
             self.plan.signature.describe(),
             f"  rule      {choice.rule}",
             *(f"  passed    {rule}: {reason}" for rule, reason in self.decision.passed),
-            f"  topology  {topology.size} ranks, {topology.nodes} x up to {topology.ppn}",
+            f"  topology  {topology.describe()}",
         ]
         for k in range(topology.depth):
             what = choice.levels[k].describe() if k in active else "(one member: nothing to do)"

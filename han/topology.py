@@ -109,6 +109,12 @@ class Topology:
         inner = self._ranks[-2] if self.depth > 1 else self._ranks[0]
         return max(len(ranks) for ranks in inner.values())
 
+    def describe(self) -> str:
+        """One line for people: ``8 ranks, 4 x up to 2``."""
+        from han._units import plural
+
+        return f"{plural(self.size, 'rank')}, {self.nodes} x up to {self.ppn}"
+
     def widest(self, level: int) -> int:
         """Members of the largest group at `level`."""
         if not level:

@@ -1,18 +1,22 @@
 """The command line on one rank, the tables that it prints and the pictures that it draws."""
 
+import itertools
 import json
 
+import matplotlib
 import pytest
+from mpi4py import MPI
 from typer.testing import CliRunner
 
 from han import _bench_report as reports
-from han import plots
+from han import plot_tasks, plots
 from han._bench_calls import Buffers, Case, check_case, measurable
 from han._bench_machine import settings, spans
-from han._cli_info import submodule_uses
+from han._cli_info import imagine, submodule_uses
 from han.bench import Row, Settings, Times, parse_sizes
 from han.cli import app
 from han.errors import ArgumentError
+from han.tasks.graph import Task, TaskGraph
 from han.tasks.signature import COLLECTIVES, Signature
 from han.tasks.tree import chain_of_steps
 from han.topology import Topology
@@ -135,6 +139,7 @@ def test_plan_writes_graphs():
         (["plan", "bcast", "8", "--ranks", "2", "--disassemble", "2"], "rank 2 is not in 0..1"),
         (["bench", "barrier", "--json", "/no/where.json"], "there is no folder /no"),
         (["explain", "bcast", "--plot", "/no/where.png"], "there is no folder /no"),
+        (["plan", "bcast", "--plot", "/no/where.png"], "there is no folder /no"),
         (["explain", "alreduce", "8"], "did you mean 'allreduce'"),
         (["explain", "bcast", "8 apples"], "is not a size"),
         (["explain", "allreduce", "8", "--op", "summ"], "did you mean 'sum'"),
@@ -313,29 +318,68 @@ def graph_of(segments):
     return chain_of_steps(steps, "si", Signature("allreduce", 8 * segments, 1), 8)
 
 
+def steady_part(places):
+    return [name for name in places.titles.values() if name == "sbibirsr"]
+
+
 def test_a_short_graph_is_drawn_whole():
-    graph = graph_of(5)
-    places = plots.layout(graph)
-    assert set(places.column) == set(graph)
+    graph = graph_of(8)
+    places = plot_tasks.layout(graph)
+    assert list(places.titles.values()) == graph.stage_names()
     assert places.gap is None
     assert len(set(places.row.values())) == 4
     assert all(places.column[a] < places.column[b] for a, b in graph.edges)
 
 
-def test_the_middle_of_a_long_graph_is_left_out(tmp_path):
-    graph = graph_of(200)
-    places = plots.layout(graph)
-    assert len(places.stages) == plots.MOST_STAGES
-    assert places.hidden == 203 - plots.MOST_STAGES
-    assert places.gap not in places.column.values()
-    plots.task_graph(graph, tmp_path / "graph.png", "a title")
-    assert (tmp_path / "graph.png").read_bytes().startswith(PNG)
+def test_the_middle_of_a_long_graph_is_left_out_and_counted():
+    graph = graph_of(64)
+    places = plot_tasks.layout(graph)
+    assert places.left_out == "57 x sbibirsr"
+    assert len(steady_part(places)) == 4
+    assert places.columns == 3 + 2 + 1 + 2 + 3
+    assert [places.numbers[c] for c in sorted(places.numbers)] == [0, 1, 2, 3, 4, *range(62, 67)]
+    assert not any(places.shown(task) for task in graph if places.column[task] == places.gap)
+    assert all(places.column[a] <= places.column[b] for a, b in graph.edges)
 
 
-def test_explain_draws(tmp_path):
-    path = tmp_path / "graph.png"
-    call("explain", "allreduce", "1MiB", "--ranks", 4, "--ppn", 2, "--plot", path)
-    assert path.read_bytes().startswith(PNG)
+def test_a_long_graph_without_a_steady_part_is_cut_in_the_middle():
+    graph = TaskGraph()
+    tasks = [Task("s" + "rb"[k % 2], ("reduce", "bcast")[k % 2], 0, k, 0, 8) for k in range(100)]
+    for first, second in itertools.pairwise(tasks):
+        graph.after(first, second, "data")
+    places = plot_tasks.layout(graph)
+    assert places.left_out == "60 stages"
+    assert places.columns == plot_tasks.MOST_COLUMNS + 1
+
+
+@pytest.mark.parametrize("segments", [1, 2, 8, 64])
+def test_what_a_picture_shows(tmp_path, segments):
+    path = tmp_path / "graph.svg"
+    with matplotlib.rc_context({"svg.fonttype": "none"}):  # text stays text
+        plot_tasks.task_graph(graph_of(segments), path, "a title", ("node", "network"))
+    text = path.read_text()
+    shown = ["a title", "reduce@node", "bcast@network", "sr(0)", f"sb({segments - 1})", ">data<"]
+    shown += ["order only"] if segments > 1 else []
+    shown += ["57 x sbibirsr"] if segments == 64 else []
+    assert not [word for word in shown if word not in text]
+    assert ("sr(30)" in text) == (30 < segments < 60)
+
+
+def test_the_title_says_what_is_drawn():
+    found = imagine(8, 2, None, ("bcast", 1 << 20, MPI.SUM, "f8", 3))
+    first, second = plot_tasks.title_of(found.plan).split("\n")
+    assert first == "bcast of 1MiB (root 3)"
+    assert second.startswith("8 ranks, 4 x up to 2; ")
+    assert second.endswith(", dataflow")
+
+
+@pytest.mark.parametrize("command", ["explain", "plan"])
+def test_explain_and_plan_draw(tmp_path, command):
+    for suffix, magic in (("png", PNG), ("pdf", b"%PDF"), ("svg", b"<?xml")):
+        path = tmp_path / f"graph.{suffix}"
+        text = call(command, "allreduce", "1MiB", "--ranks", 4, "--ppn", 2, "--plot", path)
+        assert "stages" in text
+        assert path.read_bytes().startswith(magic)
 
 
 def test_a_graph_without_tasks_is_drawn(tmp_path):
@@ -344,10 +388,10 @@ def test_a_graph_without_tasks_is_drawn(tmp_path):
 
 def test_a_picture_of_no_known_kind_is_refused(tmp_path):
     with pytest.raises(plots.PlotError, match=r"graph\.xyz"):
-        plots.task_graph(graph_of(2), tmp_path / "graph.xyz")
+        plot_tasks.task_graph(graph_of(2), tmp_path / "graph.xyz")
 
 
 def test_missing_matplotlib_is_told(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
     with pytest.raises(plots.PlotError, match=r"han\[plot\]"):
-        plots.task_graph(graph_of(2), tmp_path / "graph.png")
+        plot_tasks.task_graph(graph_of(2), tmp_path / "graph.png")
