@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import mpi4py
 from mpi4py import MPI
 
-from han._units import plural
+from han._units import plural, spans
 from han.comm import Comm
 
 # they change how a library waits or what it moves data with, and so what is compared
@@ -137,14 +137,3 @@ def cpu_model() -> str:
         text = ""
     names = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
     return names[1].strip() if names else platform.processor() or platform.machine()
-
-
-def spans(numbers: Iterable[int]) -> str:
-    """Write numbers as spans: ``"0-3,8"``."""
-    runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and runs[-1][-1] == number - 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return ",".join(str(r[0]) if len(r) == 1 else f"{r[0]}-{r[-1]}" for r in runs)

@@ -22,9 +22,8 @@ from han._bench_machine import (
     library_name,
     library_text,
     settings,
-    spans,
 )
-from han._units import format_size, plural
+from han._units import format_size, plural, spans
 from han.comm import Comm
 from han.config import load_config, validate_names
 from han.discover import Facts, arrange

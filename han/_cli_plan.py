@@ -105,6 +105,7 @@ def plan(
     save: Annotated[
         Path | None, typer.Option(help="Write graph and programs to a file, for 'han verify'.")
     ] = None,
+    as_json: JsonFlag = False,
 ) -> None:
     """Show what ranks would do for a call, down to their operations, and prove it right.
 
@@ -124,7 +125,9 @@ def plan(
     if verify:
         say(_plan_texts.prove(found))
     elif disassemble is not None:
-        say(_plan_texts.listing(found, disassemble))
+        say(_plan_texts.listing(found, disassemble, as_json))
+    elif as_json:
+        say(_cli_info.explanation_json(found))
     else:
         say(_plan_texts.picture(found, form.value))
 

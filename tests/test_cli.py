@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 
 import matplotlib
 import pytest
@@ -11,8 +12,9 @@ from typer.testing import CliRunner
 from han import _bench_report as reports
 from han import plot_tasks, plots
 from han._bench_calls import Buffers, Case, check_case, measurable
-from han._bench_machine import settings, spans
+from han._bench_machine import settings
 from han._cli_info import imagine, submodule_uses
+from han._units import spans
 from han.bench import Row, Settings, Times, parse_sizes
 from han.cli import app
 from han.errors import ArgumentError
@@ -85,11 +87,16 @@ def test_explain_as_json_has_tasks_and_edges():
 
 
 def test_plan_lists_the_operations_of_a_rank():
-    text = call("plan", "bcast", "64KiB", "--ranks", 4, "--ppn", 2, "--disassemble", 1)
-    assert text.startswith("rank 1: ")
-    assert "stream 0: bcast@node" in text
-    assert "WAIT flags(0)" in text
-    assert "recv+0 <- cells(0)+0" in text
+    arguments = ["plan", "bcast", "64KiB", "--ranks", 4, "--ppn", 2, "--disassemble", 1]
+    text = call(*arguments)
+    assert text.startswith("rank 1 of 4, bcast of 64KiB (root 0): ")
+    assert "\nbcast@node\n" in text
+    assert re.search(r"WAIT +released\[0\] >= 1\n", text)
+    assert "buffer <- cells[0]\n" in text
+    found = json.loads(call(*arguments, "--json"))
+    assert found["rank"] == 1
+    assert {op["code"] for op in found["operations"]} == {"WAIT", "COPY"}
+    assert sum(op["bytes"] for op in found["operations"] if op["code"] == "COPY") == 64 << 10
 
 
 def test_plan_proves():
