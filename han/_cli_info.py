@@ -25,7 +25,7 @@ from han._bench_machine import (
 )
 from han._units import format_size, plural, spans
 from han.comm import Comm
-from han.config import load_config, validate_names
+from han.config import Config, load_config, validate_names
 from han.discover import Facts, arrange
 from han.explain import Explanation, make_signature
 from han.submodules.base import Question
@@ -169,10 +169,15 @@ def imagine(
     signature = make_signature(collective, nbytes, op, dtype, root)
     if not 0 <= root < ranks:
         raise han.ArgumentError(f"root {root} is not in 0..{ranks - 1}")
-    loaded = validate_names(load_config(config), catalogue())
+    loaded = known_config(config)
     topology = arrange(loaded.levels, [_facts(r, ppn) for r in range(ranks)])
     decision = RuleTable(loaded, topology, Machine()).decide(signature)
     return Explanation(make_plan(topology, signature, decision.choice, loaded.memory), decision)
+
+
+def known_config(source: str | None) -> Config:
+    """Load a configuration and hold it against the submodules that there are."""
+    return validate_names(load_config(source), catalogue())
 
 
 def _facts(rank: int, ppn: int) -> Facts:

@@ -18,11 +18,11 @@ from han._cli_common import (
     OpOption,
     PlotOption,
     RootOption,
+    call_of,
     check_files,
     say,
     size_of,
 )
-from han._suggest import unknown
 from han.errors import ArgumentError
 from han.tasks.signature import COLLECTIVES
 
@@ -136,21 +136,13 @@ def _explain(
     collective: str, nbytes: int, op: str, dtype: str, root: int,
     config: str | None, ranks: int | None, ppn: int | None,
 ) -> Explanation:  # fmt: skip
-    from han.dtypes import OPS
-
-    if collective not in COLLECTIVES:
-        raise ArgumentError(unknown("collective", collective, COLLECTIVES))
-    if op not in OPS:
-        raise ArgumentError(unknown("operation", op, OPS))
-    mpi_op: MPI.Op = getattr(MPI, op.upper())
+    call = call_of(collective, nbytes, op, dtype, root)
     if ranks is not None:
-        return _cli_info.imagine(
-            ranks, ppn or ranks, config, (collective, nbytes, mpi_op, dtype, root)
-        )
+        return _cli_info.imagine(ranks, ppn or ranks, config, call)
     if ppn is not None:
         raise ArgumentError("--ppn goes with --ranks")
     comm = han.Comm(MPI.COMM_WORLD.Dup(), config)
-    return comm.explain(collective, nbytes, mpi_op, dtype, root)
+    return comm.explain(*call)
 
 
 def _plot(found: Explanation, path: Path | None) -> None:

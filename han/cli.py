@@ -10,7 +10,7 @@ import typer
 from mpi4py import MPI
 
 import han
-from han import _cli_bench, _cli_info, _cli_plan
+from han import _cli_bench, _cli_diff, _cli_info, _cli_plan
 from han._cli_common import ConfigOption, JsonFlag, say
 from han.errors import ArgumentError, HanError
 
@@ -44,6 +44,7 @@ COMMANDS = (
     _cli_plan.explain,
     _cli_plan.plan,
     _cli_plan.verify,
+    _cli_diff.diff,
     _cli_bench.bench,
     _cli_bench.compare,
 )
@@ -68,8 +69,9 @@ def _fail(error: HanError) -> None:
     """Say a mistake once, and leave with status 1."""
     from han.bench import WrongResultError
     from han.errors import ConfigError
+    from han.tasks.store import PlanFileError
 
-    agreed = isinstance(error, ArgumentError | ConfigError | WrongResultError)
+    agreed = isinstance(error, ArgumentError | ConfigError | PlanFileError | WrongResultError)
     if not agreed or not MPI.COMM_WORLD.rank:
         print(f"han: {error}", file=sys.stderr, flush=True)
     if not agreed:

@@ -6,6 +6,7 @@ import re
 
 import matplotlib
 import pytest
+from commands import call, refuse
 from mpi4py import MPI
 from typer.testing import CliRunner
 
@@ -25,20 +26,6 @@ from han.topology import Topology
 
 QUICK = ["--time", "0", "--rounds", "2", "--iterations", "2"]
 PNG = b"\x89PNG"
-
-
-def call(*arguments):
-    """Run a command that must succeed; return what it prints."""
-    done = CliRunner().invoke(app, [str(a) for a in arguments])
-    assert done.exit_code == 0, (done.output, done.exception)
-    return done.stdout
-
-
-def refuse(*arguments):
-    """Run a command that must raise; return what it says."""
-    done = CliRunner().invoke(app, [str(a) for a in arguments])
-    assert isinstance(done.exception, ArgumentError), (done.output, done.exception)
-    return str(done.exception)
 
 
 # ---- info and explain ---------------------------------------------------------------------------
