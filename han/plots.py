@@ -94,23 +94,36 @@ def comparison(panels: Panels, path: Path, title: str = "") -> None:
         2, len(panels), figsize=(1.2 + 4.6 * len(panels), 6), sharex="col", squeeze=False,
         gridspec_kw={"height_ratios": [3, 1.4]},
     )  # fmt: skip
+    colors = _colors(panels)
     for column, (collective, series) in enumerate(panels.items()):
         upper, lower = axes[0][column], axes[1][column]
-        _draw_times(upper, series)
-        _draw_ratios(lower, series)
+        _draw_times(upper, series, colors)
+        _draw_ratios(lower, series, colors)
         upper.set_title(collective)
         _size_axis(lower, sorted({n for points in series.values() for n in points}))
     axes[0][0].set_ylabel("time per call (us)")
     axes[1][0].set_ylabel("time / han's")
-    axes[0][0].legend(frameon=False)
     figure.suptitle(title)
     figure.align_ylabels()
+    _legend(figure, axes[0])
     save(figure, path)
 
 
-def _draw_times(axis: Any, series: Mapping[str, Series]) -> None:
-    for color, (name, points) in zip(_colors(len(series)), series.items(), strict=True):
-        sizes = sorted(points)
+def _legend(figure: Any, axes: Sequence[Any]) -> None:
+    """Name the lines of all panels below them, where no line runs."""
+    named: dict[str, Any] = {}
+    for axis in axes:
+        lines, names = axis.get_legend_handles_labels()
+        named |= {name: line for name, line in zip(names, lines, strict=True) if name not in named}
+    figure.legend(
+        named.values(), named.keys(), loc="upper center", bbox_to_anchor=(0.5, 0),
+        ncol=max(1, min(len(named), 2 * len(axes))), frameon=False,
+    )  # fmt: skip
+
+
+def _draw_times(axis: Any, series: Mapping[str, Series], colors: Mapping[str, str]) -> None:
+    for name, points in series.items():
+        sizes, color = sorted(points), colors[name]
         axis.plot(sizes, [points[n].median for n in sizes], "o-", ms=3, color=color, label=name)
         low, high = [points[n].low for n in sizes], [points[n].high for n in sizes]
         axis.fill_between(sizes, low, high, color=color, alpha=0.15, linewidth=0)
@@ -118,12 +131,12 @@ def _draw_times(axis: Any, series: Mapping[str, Series]) -> None:
     axis.grid(True, which="major", alpha=0.3)
 
 
-def _draw_ratios(axis: Any, series: Mapping[str, Series]) -> None:
+def _draw_ratios(axis: Any, series: Mapping[str, Series], colors: Mapping[str, str]) -> None:
     base = series.get("han", {})
-    for color, (name, points) in zip(_colors(len(series)), series.items(), strict=True):
+    for name, points in series.items():
         sizes = [n for n in sorted(points) if n in base]
         ratios = [points[n].median / base[n].median for n in sizes]
-        axis.plot(sizes, ratios, "-" if name == "han" else "o-", ms=3, color=color)
+        axis.plot(sizes, ratios, "-" if name == "han" else "o-", ms=3, color=colors[name])
     axis.set_yscale("log", base=2)
     axis.yaxis.set_major_formatter("{x:g}")
     axis.grid(True, which="major", alpha=0.3)
@@ -136,5 +149,7 @@ def _size_axis(axis: Any, sizes: Sequence[int]) -> None:
     axis.set_xticks([], minor=True)
 
 
-def _colors(count: int) -> list[str]:
-    return [COLORS[k % len(COLORS)] for k in range(count)]
+def _colors(panels: Panels) -> dict[str, str]:
+    """Give everyone a colour, the same in all panels."""
+    names = dict.fromkeys(name for series in panels.values() for name in series)
+    return {name: COLORS[k % len(COLORS)] for k, name in enumerate(names)}
