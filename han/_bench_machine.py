@@ -21,6 +21,7 @@ TELLING = re.compile(
     r"OMPI_MCA_(mpi_yield_when_idle|pml|btl.*|coll.*|mtl|smsc)|I_MPI_(THREAD_YIELD|WAIT_MODE|FABRICS"
     r"|ADJUST_.*|SPIN_COUNT)|UCX_TLS|UCX_NET_DEVICES|FI_PROVIDER|MPIR_CVAR_.*|HAN_.*"
 )
+PLAIN = ("version", "library", "for", "linux", "os", "r")  # words that say nothing of a library
 
 
 @dataclass(frozen=True)
@@ -51,11 +52,14 @@ class Machine:
         crowded = ", more ranks than processors" if self.oversubscribed else ""
         lines = [
             f"machine   {self.cpu}, {plural(self.cores, 'core')}, CPUs {self.allowed}",
-            f"library   {self.library} ({self.library_version}), mpi4py {self.mpi4py}",
+            f"library   {described(self.library, self.library_version)}, mpi4py {self.mpi4py}",
             f"ranks     {self.ranks} on {plural(self.nodes, 'node')}{crowded}",
         ]
         if self.config:
-            lines.append(f"han       {self.topology}; {self.config}; wait {self.wait}")
+            lines += [
+                f"levels    {self.topology}",
+                f"config    {self.config}; wait {self.wait}",
+            ]
         if self.settings:
             lines.append("settings  " + " ".join(f"{k}={v}" for k, v in self.settings.items()))
         return lines
@@ -81,7 +85,7 @@ def look(comm: MPI.Intracomm, han: Comm | None) -> Machine:
     return replace(
         machine,
         topology=_topology(han),
-        config=f"config {han._han.config.source}",
+        config=han._han.config.source,
         wait=describe_wait(han),
         oversubscribed=han._han.oversubscribed,
     )
@@ -127,6 +131,17 @@ def library_text() -> str:
     """Return the beginning of what the MPI library says of itself."""
     first = re.split(r"[\n,]", MPI.Get_library_version().strip("\0"))[0]
     return " ".join(first.split())
+
+
+def described(name: str, text: str) -> str:
+    """Return a library's name, and what it says of itself where that is more than the name."""
+    known = _words(name)
+    new = [w for w in _words(text) if not any(k.startswith(w) for k in (*known, *PLAIN))]
+    return f"{name} ({text})" if new else name
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"[a-z]+|[0-9][0-9.]*", text.lower())
 
 
 def cpu_model() -> str:

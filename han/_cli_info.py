@@ -19,6 +19,7 @@ from han._bench_machine import (
     allowed_cpus,
     cpu_model,
     describe_wait,
+    described,
     library_name,
     library_text,
     settings,
@@ -126,7 +127,8 @@ def as_text(record: Mapping[str, Any]) -> str:
     lines = [
         f"han        {record['han']}, kernels {record['kernels']}",
         f"python     {record['python']}, NumPy {record['numpy']}, mpi4py {record['mpi4py']}",
-        f"library    {record['library']} ({record['library_version']}), MPI {record['standard']}, "
+        f"library    {described(record['library'], record['library_version'])}, "
+        f"MPI {record['standard']}, "
         f"threads {record['threads']}",
         f"machine    {record['cpu']}, CPUs {record['allowed_cpus']}",
         f"ranks      {record['ranks']} on {plural(record['nodes'], 'node')}",

@@ -9,7 +9,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from han._units import format_size
+from han._units import format_size, plural
 from han.plots import COLORS, pyplot, save
 from han.tasks.graph import Task, TaskGraph, summarise
 
@@ -101,9 +101,9 @@ def plan_picture(plan: Plan, path: Path) -> None:
 def title_of(plan: Plan) -> str:
     """Return the call, the machine, the segments and the schedule, in two lines."""
     choice = plan.choice
-    count = 1 + max((task.segment for task in plan.graph), default=0)
+    count = plan.segments
     size = "" if choice.segment is None or count == 1 else f" of {format_size(choice.segment)}"
-    cut = f"{count} segment{'s'[: count > 1]}{size}"
+    cut = plural(count, "segment") + size
     return f"{plan.signature.describe()}\n{plan.topology.describe()}; {cut}, {choice.schedule}"
 
 

@@ -42,7 +42,7 @@ class Group:
         return self.me == self.root
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Topology:
     """The machine as han sees it.
 
@@ -64,6 +64,9 @@ class Topology:
         if not self.homes:
             object.__setattr__(self, "homes", self.domains)
         self._check()
+
+    def __repr__(self) -> str:
+        return f"<Topology {self.describe()}: {' < '.join(self.names)}>"
 
     def _check(self) -> None:
         if self.depth > MAX_LEVELS:

@@ -67,7 +67,7 @@ def figures(plan: Plan, programs: Sequence[Program]) -> Figures:
     works = [work(plan, program) for program in programs]
     busiest = max(range(len(works)), key=lambda r: (works[r].handled, -r))
     return Figures(
-        segments=1 + max((task.segment for task in plan.graph), default=0),
+        segments=plan.segments,
         tasks=len(plan.graph),
         stages=tuple(plan.graph.stage_names()),
         total=reduce(Work.__add__, works),

@@ -10,15 +10,17 @@ from commands import call, refuse
 from mpi4py import MPI
 from typer.testing import CliRunner
 
+import han
 from han import _bench_report as reports
 from han import plot_tasks, plots
 from han._bench_calls import Buffers, Case, check_case, measurable
-from han._bench_machine import settings
+from han._bench_machine import described, settings
 from han._cli_info import imagine, submodule_uses
 from han._units import spans
 from han.bench import Row, Settings, Times, parse_sizes
 from han.cli import app
 from han.errors import ArgumentError
+from han.rc import VARIABLES
 from han.tasks.graph import Task, TaskGraph
 from han.tasks.signature import COLLECTIVES, Signature
 from han.tasks.tree import chain_of_steps
@@ -153,7 +155,24 @@ def test_mistakes_are_answered_with_the_way_out(arguments, said):
     assert said in refuse(*arguments)
 
 
-@pytest.mark.parametrize("command", ["info", "explain", "bench", "compare"])
+def test_version():
+    assert call("--version") == f"han {han.__version__}\n"
+
+
+def test_help_lists_the_environment_variables():
+    text = call("--help")
+    assert not [name for name in (*VARIABLES.values(), "HAN_SHM_DIR") if name not in text]
+
+
+def test_a_rank_that_is_alone_copies_what_it_reduces_and_nothing_else():
+    assert "is copied to recv" in call("explain", "allreduce", "8", "--ranks", 1)
+    for quiet in (["barrier"], ["bcast", "8"], ["reduce", "0"]):
+        text = call("explain", *quiet)
+        assert "(none: the rank is alone)" in text
+        assert "topology  1 rank, " in text
+
+
+@pytest.mark.parametrize("command", ["info", "explain", "plan", "diff", "bench", "compare"])
 def test_help_has_examples(command):
     text = call(command, "--help")
     assert "Examples:" in text
@@ -289,6 +308,26 @@ def test_ratio_needs_both_sides():
     assert not Settings(only="mpi").compares
 
 
+def test_the_head_of_a_measurement_says_nothing_twice():
+    lines = call("bench", "bcast", "--sizes", "8", *QUICK).splitlines()
+    assert "# config    default configuration; wait " in "\n".join(lines)
+    labels = [line[:11] for line in lines if line.startswith("# ") and line[10:12].strip()]
+    assert len(labels) == len(set(labels))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "more"),
+    [
+        ("MPICH 5.0.2", "MPICH Version: 5.0.2", False),
+        ("Open MPI 5.0.11", "Open MPI v5.0.11", False),
+        ("Intel MPI 2021.18.1", "Intel(R) MPI Library 2021.18.1 for Linux* OS", False),
+        ("MPICH 3.4.0", "MPI VERSION : CRAY MPICH version 8.1", True),
+    ],
+)
+def test_a_librarys_text_is_told_where_it_says_more_than_its_name(name, text, more):
+    assert described(name, text) == (f"{name} ({text})" if more else name)
+
+
 def test_settings_that_change_waiting_are_told():
     environ = {
         "UCX_TLS": "tcp",
@@ -305,6 +344,41 @@ def test_spans():
 
 
 # ---- pictures -----------------------------------------------------------------------------------
+
+
+def drawn(panels, path, monkeypatch):
+    """Draw a comparison; return its figure."""
+    figures = []
+    monkeypatch.setattr(plots, "save", lambda figure, path: figures.append(figure))
+    plots.comparison(panels, path)
+    return figures[0]
+
+
+def test_the_legend_of_a_comparison_lies_below_all_panels(tmp_path, monkeypatch):
+    points = {8 << k: times(1 + k) for k in range(8)}
+    names = ("han", "A 1", "B 2")
+    panels = {"bcast": dict.fromkeys(names[:2], points), "reduce": dict.fromkeys(names, points)}
+    figure = drawn(panels, tmp_path / "x.png", monkeypatch)
+    figure.canvas.draw()
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == list(names)
+    box = legend.get_window_extent()
+    assert not any(box.overlaps(axis.get_tightbbox()) for axis in figure.axes)
+
+
+def test_everyone_has_one_colour_in_all_panels(tmp_path, monkeypatch):
+    points = {8 << k: times(1 + k) for k in range(3)}
+    panels = {
+        "bcast": {"han": points, "B": points},
+        "reduce": dict.fromkeys(("han", "A", "B"), points),
+    }
+    figure = drawn(panels, tmp_path / "x.png", monkeypatch)
+    shown = {}
+    for axis in figure.axes[:2]:
+        for line in axis.get_lines():
+            shown.setdefault(line.get_label(), set()).add(line.get_color())
+    assert {name: len(colors) for name, colors in shown.items()} == {"han": 1, "A": 1, "B": 1}
+    assert len(set.union(*shown.values())) == 3
 
 
 def graph_of(segments):

@@ -38,7 +38,7 @@ def level_choice(submodule: str, algorithm: str, **parameters: Value) -> LevelCh
     return LevelChoice(submodule, algorithm, tuple(sorted(parameters.items())))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Choice:
     """Composition, segment size, schedule and a :class:`LevelChoice` a level, innermost first.
 
@@ -50,3 +50,10 @@ class Choice:
     schedule: str = "dataflow"
     composition: str = "tree"
     rule: str = field(default="", compare=False)
+
+    def __repr__(self) -> str:
+        from han._units import format_size
+
+        cut = "whole" if self.segment is None else f"segment {format_size(self.segment)}"
+        levels = " < ".join(level.describe() for level in self.levels)
+        return f"<Choice {self.composition}, {cut}, {self.schedule}: {levels}>"
