@@ -28,8 +28,8 @@ def mermaid(graph: TaskGraph) -> str:
 
 
 def _mermaid_lines(graph: TaskGraph) -> Iterator[str]:
-    for k, stage in enumerate(graph.stages()):
-        yield f"subgraph stage{k}[stage {k}]"
+    for k, (stage, name) in enumerate(zip(graph.stages(), graph.stage_names(), strict=True)):
+        yield f'subgraph stage{k}["{k}: {name}"]'
         yield from (f'  {_id(t)}["{t}"]' for t in stage)
         yield "end"
     for a, b, edge in graph.edges(data=True):

@@ -127,6 +127,7 @@ def test_plan_writes_graphs():
     mermaid = call(*arguments, "--as", "mermaid")
     assert mermaid.startswith("flowchart LR")
     assert "bcast_1_0 --> bcast_0_0" in mermaid
+    assert 'subgraph stage1["1: sbib"]' in mermaid
 
 
 @pytest.mark.parametrize(
