@@ -126,8 +126,18 @@ def task_graph(graph: TaskGraph, path: Path, title: str = "", levels: Sequence[s
     for task in filter(places.shown, graph):
         _draw_task(axis, places, task)
     _legend(axis, graph, levels)
-    axis.set_title(title or "tasks", fontsize=11, loc="left", pad=34)
+    axis.set_title(title or "tasks", fontsize=11, loc="left", pad=_title_pad(places))
     save(figure, path)
+
+
+def _folded(name: str) -> str:
+    return textwrap.fill(name, NAME_WIDTH)
+
+
+def _title_pad(places: Layout) -> float:
+    """Points between title and lanes: room for the columns' titles."""
+    lines = max((_folded(name).count("\n") for name in places.titles.values()), default=0)
+    return 30 + 11 * lines
 
 
 def _lanes(graph: TaskGraph, levels: Sequence[str]) -> list[str]:
@@ -155,17 +165,19 @@ def _draw_lanes(axis: Any, lanes: Sequence[str]) -> None:
 def _draw_columns(axis: Any, places: Layout, lanes: int) -> None:
     """Title each column with its composite task, number it below, shade every other."""
     for column, name in places.titles.items():
-        text = textwrap.fill(name, NAME_WIDTH)
-        axis.text(column, -0.56, text, ha="center", va="bottom", fontsize=8, family="monospace")
+        axis.text(
+            column, -0.56, _folded(name), ha="center", va="bottom", fontsize=8, family="monospace"
+        )
         if column % 2:
             axis.axvspan(column - 0.5, column + 0.5, color=STRIPE, linewidth=0, zorder=0)
     axis.set_xticks(list(places.numbers), [str(s) for s in places.numbers.values()], fontsize=8)
     axis.set_xlabel("stage" if places.titles else "", fontsize=9)
     if places.gap is not None:
-        text = "...  " + places.left_out + "  ..."
+        count, _, name = places.left_out.partition(" x ")
+        text = "\n".join(["...", f"{count} x" if name else count, _folded(name), "..."])
         axis.text(
-            places.gap, (lanes - 1) / 2, text, rotation=90, ha="center", va="center", color=INK,
-            fontsize=9, family="monospace",
+            places.gap, (lanes - 1) / 2, text, ha="center", va="center", color=INK,
+            fontsize=8, family="monospace",
         )  # fmt: skip
 
 

@@ -429,7 +429,7 @@ def test_what_a_picture_shows(tmp_path, segments):
     text = path.read_text()
     shown = ["a title", "reduce@node", "bcast@network", "sr(0)", f"sb({segments - 1})", ">data<"]
     shown += ["order only"] if segments > 1 else []
-    shown += ["57 x sbibirsr"] if segments == 64 else []
+    shown += [">57 x<", "..."] if segments == 64 else []
     assert not [word for word in shown if word not in text]
     assert ("sr(30)" in text) == (30 < segments < 60)
 
