@@ -21,6 +21,7 @@ from han import plots
 from han._bench_machine import library_name, look
 from han._bench_report import head, report, table_head, table_row
 from han.bench import Bench, Settings
+from han.plot_tasks import plan_picture
 
 SIZE = 4 << 20
 CONFIG = "virtual-2x2"
@@ -91,8 +92,7 @@ def main(
     show(comm, "bcast", broadcast(comm))
     show(comm, "allreduce", sum_up(comm))
     if comm.rank == 0:
-        found = comm.explain("allreduce", SIZE)
-        plots.task_graph(found.graph, out / "taskgraph.png", found.plan.signature.describe())
+        plan_picture(comm.explain("allreduce", SIZE).plan, out / "taskgraph.png")
     measure(out)
     say(f"\npictures: {out / 'taskgraph.png'}, {out / 'comparison.png'}")
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from han import plots
+from han import plots_lines
 from han._units import format_size
 from han.config import load_config
 from han.tasks.signature import Signature
@@ -46,11 +46,11 @@ def nap(out: Out = Path("nap.png"), machine: str = "blue-waters") -> None:
     for ranks, row in over_ranks.items():
         print(f"{ranks:>8}" + "".join(f"{us:>18.2f}us" for us in row.values()))
     print(f"NAP is the fastest up to {limit} bytes on {most} ranks; the paper: up to 2048 bytes")
-    plots.lines(
+    plots_lines.lines(
         [
-            plots.Panel("one value (figure 10)", "ranks", _turn(over_ranks),
+            plots_lines.Panel("one value (figure 10)", "ranks", _turn(over_ranks),
                         note="the paper: NAP wins, more with more ranks"),
-            plots.Panel(f"{most} ranks (figure 11)", "bytes", _turn(over_sizes), marks={
+            plots_lines.Panel(f"{most} ranks (figure 11)", "bytes", _turn(over_sizes), marks={
                 2048: "the paper's crossover: 2048 B", limit: f"this model's: {limit} B"}),
         ],
         out, f"allreduce on {machine}, {PPN} ranks a node: modelled",
@@ -78,8 +78,8 @@ def han_bcast(
     best = min(((us, n, s) for n, row in series.items() for s, us in row.items()))
     claim = "the paper measured: binary, 128 KiB"
     print(f"best: {best[1]}, segments of {format_size(best[2])}: {best[0]:.0f} us; {claim}")
-    panel = plots.Panel("", "bytes of a segment", series, marks={128 << 10: claim})
-    plots.lines(
+    panel = plots_lines.Panel("", "bytes of a segment", series, marks={128 << 10: claim})
+    plots_lines.lines(
         [panel],
         out,
         f"bcast of {format_size(nbytes)} on {machine}, {nodes} nodes x {ppn}: simulated",

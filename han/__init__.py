@@ -7,6 +7,7 @@ comm = han.Comm(MPI.COMM_WORLD)
 comm.Allreduce(send, recv, op=MPI.SUM)
 """
 
+import han._library  # noqa: F401  first: it says what is missing where there is no MPI
 from han.comm import Comm
 from han.errors import (
     ArgumentError,
@@ -15,6 +16,7 @@ from han.errors import (
     ConfigError,
     HanError,
     MismatchError,
+    MissingLibraryError,
     PeerError,
     RevokedError,
     SharedMemoryError,
@@ -32,6 +34,7 @@ __all__ = [
     "ConfigError",
     "HanError",
     "MismatchError",
+    "MissingLibraryError",
     "PeerError",
     "Request",
     "RevokedError",

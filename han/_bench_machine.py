@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import mpi4py
 from mpi4py import MPI
 
+from han._units import plural, spans
 from han.comm import Comm
 
 # they change how a library waits or what it moves data with, and so what is compared
@@ -20,6 +21,7 @@ TELLING = re.compile(
     r"OMPI_MCA_(mpi_yield_when_idle|pml|btl.*|coll.*|mtl|smsc)|I_MPI_(THREAD_YIELD|WAIT_MODE|FABRICS"
     r"|ADJUST_.*|SPIN_COUNT)|UCX_TLS|UCX_NET_DEVICES|FI_PROVIDER|MPIR_CVAR_.*|HAN_.*"
 )
+PLAIN = ("version", "library", "for", "linux", "os", "r")  # words that say nothing of a library
 
 
 @dataclass(frozen=True)
@@ -50,11 +52,14 @@ class Machine:
         crowded = ", more ranks than processors" if self.oversubscribed else ""
         lines = [
             f"machine   {self.cpu}, {plural(self.cores, 'core')}, CPUs {self.allowed}",
-            f"library   {self.library} ({self.library_version}), mpi4py {self.mpi4py}",
+            f"library   {described(self.library, self.library_version)}, mpi4py {self.mpi4py}",
             f"ranks     {self.ranks} on {plural(self.nodes, 'node')}{crowded}",
         ]
         if self.config:
-            lines.append(f"han       {self.topology}; {self.config}; wait {self.wait}")
+            lines += [
+                f"levels    {self.topology}",
+                f"config    {self.config}; wait {self.wait}",
+            ]
         if self.settings:
             lines.append("settings  " + " ".join(f"{k}={v}" for k, v in self.settings.items()))
         return lines
@@ -80,7 +85,7 @@ def look(comm: MPI.Intracomm, han: Comm | None) -> Machine:
     return replace(
         machine,
         topology=_topology(han),
-        config=f"config {han._han.config.source}",
+        config=han._han.config.source,
         wait=describe_wait(han),
         oversubscribed=han._han.oversubscribed,
     )
@@ -116,11 +121,6 @@ def allowed_cpus(comm: MPI.Intracomm) -> str:
     return f"{spans(frozenset().union(*masks))} allowed{'' if alike else ' (ranks are bound)'}"
 
 
-def plural(count: int, noun: str) -> str:
-    """Return ``"1 node"``, ``"2 nodes"``."""
-    return f"{count} {noun}{'s'[: count != 1]}"
-
-
 def library_name() -> str:
     """Return the MPI library's name and version: ``"Open MPI 5.0.11"``."""
     name, version = MPI.get_vendor()
@@ -133,6 +133,17 @@ def library_text() -> str:
     return " ".join(first.split())
 
 
+def described(name: str, text: str) -> str:
+    """Return a library's name, and what it says of itself where that is more than the name."""
+    known = _words(name)
+    new = [w for w in _words(text) if not any(k.startswith(w) for k in (*known, *PLAIN))]
+    return f"{name} ({text})" if new else name
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"[a-z]+|[0-9][0-9.]*", text.lower())
+
+
 def cpu_model() -> str:
     """Return the processor's name."""
     try:
@@ -141,14 +152,3 @@ def cpu_model() -> str:
         text = ""
     names = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
     return names[1].strip() if names else platform.processor() or platform.machine()
-
-
-def spans(numbers: Iterable[int]) -> str:
-    """Write numbers as spans: ``"0-3,8"``."""
-    runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and runs[-1][-1] == number - 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return ",".join(str(r[0]) if len(r) == 1 else f"{r[0]}-{r[-1]}" for r in runs)

@@ -130,7 +130,7 @@ def _lines(found: Comparison, machine: str) -> list[str]:
 
 
 def _plot(found: Comparison, machine: str, path: Path) -> None:
-    from han import plots
+    from han import plots_lines
 
     panels: dict[str, dict[str, dict[int, float]]] = {}
     for row in found.rows:
@@ -138,5 +138,5 @@ def _plot(found: Comparison, machine: str, path: Path) -> None:
         series = panels.setdefault(collective, {})
         series.setdefault(f"{row.case.choice}, measured", {})[nbytes] = row.case.microseconds
         series.setdefault(f"{row.case.choice}, predicted", {})[nbytes] = row.predicted
-    drawn = [plots.Panel(name, "bytes", series) for name, series in panels.items()]
-    plots.lines(drawn, path, f"{machine}: predicted and measured")
+    drawn = [plots_lines.Panel(name, "bytes", series) for name, series in panels.items()]
+    plots_lines.lines(drawn, path, f"{machine}: predicted and measured")

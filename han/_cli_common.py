@@ -11,8 +11,10 @@ from typing import Annotated, Any
 import typer
 from mpi4py import MPI
 
+from han._suggest import unknown
 from han._units import parse_size
 from han.errors import ArgumentError
+from han.tasks.signature import COLLECTIVES
 
 ConfigOption = Annotated[
     str | None,
@@ -38,6 +40,19 @@ def size_of(text: str) -> int:
         return parse_size(text)
     except ValueError as error:
         raise ArgumentError(f"size {error}") from None
+
+
+def call_of(
+    collective: str, nbytes: int, op: str, dtype: str, root: int
+) -> tuple[str, int, MPI.Op, str, int]:
+    """Return a call with its operation as MPI's; raises ArgumentError for unknown names."""
+    from han.dtypes import OPS
+
+    if collective not in COLLECTIVES:
+        raise ArgumentError(unknown("collective", collective, COLLECTIVES))
+    if op not in OPS:
+        raise ArgumentError(unknown("operation", op, OPS))
+    return collective, nbytes, getattr(MPI, op.upper()), dtype, root
 
 
 @contextlib.contextmanager

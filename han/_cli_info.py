@@ -19,15 +19,14 @@ from han._bench_machine import (
     allowed_cpus,
     cpu_model,
     describe_wait,
+    described,
     library_name,
     library_text,
-    plural,
     settings,
-    spans,
 )
-from han._units import format_size
+from han._units import format_size, plural, spans
 from han.comm import Comm
-from han.config import load_config, validate_names
+from han.config import Config, load_config, validate_names
 from han.discover import Facts, arrange
 from han.explain import Explanation, make_signature
 from han.submodules.base import Question
@@ -128,7 +127,8 @@ def as_text(record: Mapping[str, Any]) -> str:
     lines = [
         f"han        {record['han']}, kernels {record['kernels']}",
         f"python     {record['python']}, NumPy {record['numpy']}, mpi4py {record['mpi4py']}",
-        f"library    {record['library']} ({record['library_version']}), MPI {record['standard']}, "
+        f"library    {described(record['library'], record['library_version'])}, "
+        f"MPI {record['standard']}, "
         f"threads {record['threads']}",
         f"machine    {record['cpu']}, CPUs {record['allowed_cpus']}",
         f"ranks      {record['ranks']} on {plural(record['nodes'], 'node')}",
@@ -171,10 +171,15 @@ def imagine(
     signature = make_signature(collective, nbytes, op, dtype, root)
     if not 0 <= root < ranks:
         raise han.ArgumentError(f"root {root} is not in 0..{ranks - 1}")
-    loaded = validate_names(load_config(config), catalogue())
+    loaded = known_config(config)
     topology = arrange(loaded.levels, [_facts(r, ppn) for r in range(ranks)])
     decision = RuleTable(loaded, topology, Machine()).decide(signature)
     return Explanation(make_plan(topology, signature, decision.choice, loaded.memory), decision)
+
+
+def known_config(source: str | None) -> Config:
+    """Load a configuration and hold it against the submodules that there are."""
+    return validate_names(load_config(source), catalogue())
 
 
 def _facts(rank: int, ppn: int) -> Facts:

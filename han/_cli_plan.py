@@ -18,11 +18,11 @@ from han._cli_common import (
     OpOption,
     PlotOption,
     RootOption,
+    call_of,
     check_files,
     say,
     size_of,
 )
-from han._suggest import unknown
 from han.errors import ArgumentError
 from han.tasks.signature import COLLECTIVES
 
@@ -57,8 +57,7 @@ def explain(
     """
     check_files(plot)
     found = _explain(collective, size_of(size), op, dtype, root, config, ranks, ppn)
-    if plot is not None:
-        _plot_graph(found, plot)
+    _plot(found, plot)
     say(_cli_info.explanation_json(found) if as_json else str(found))
 
 
@@ -102,9 +101,11 @@ def plan(
         bool,
         typer.Option("--verify", help="Prove all ranks' programs, or say what is wrong."),
     ] = False,
+    plot: PlotOption = None,
     save: Annotated[
         Path | None, typer.Option(help="Write graph and programs to a file, for 'han verify'.")
     ] = None,
+    as_json: JsonFlag = False,
 ) -> None:
     """Show what ranks would do for a call, down to their operations, and prove it right.
 
@@ -114,15 +115,19 @@ def plan(
       han plan bcast 64KiB --ranks 8 --ppn 2 --disassemble 3
       han plan allreduce 4MiB --ranks 64 --ppn 8 --verify
       han plan bcast 1MiB --ranks 8 --ppn 2 --as dot | dot -Tsvg -o bcast.svg
+      han plan allreduce 8MiB --ranks 16 --config four-levels-virtual --plot tasks.png
     """
-    check_files(save)
+    check_files(save, plot)
     found = _explain(collective, size_of(size), op, dtype, root, config, ranks, ppn)
+    _plot(found, plot)
     if save is not None and not MPI.COMM_WORLD.rank:
         _plan_texts.save(found, save)
     if verify:
         say(_plan_texts.prove(found))
     elif disassemble is not None:
-        say(_plan_texts.listing(found, disassemble))
+        say(_plan_texts.listing(found, disassemble, as_json))
+    elif as_json:
+        say(_cli_info.explanation_json(found))
     else:
         say(_plan_texts.picture(found, form.value))
 
@@ -131,25 +136,18 @@ def _explain(
     collective: str, nbytes: int, op: str, dtype: str, root: int,
     config: str | None, ranks: int | None, ppn: int | None,
 ) -> Explanation:  # fmt: skip
-    from han.dtypes import OPS
-
-    if collective not in COLLECTIVES:
-        raise ArgumentError(unknown("collective", collective, COLLECTIVES))
-    if op not in OPS:
-        raise ArgumentError(unknown("operation", op, OPS))
-    mpi_op: MPI.Op = getattr(MPI, op.upper())
+    call = call_of(collective, nbytes, op, dtype, root)
     if ranks is not None:
-        return _cli_info.imagine(
-            ranks, ppn or ranks, config, (collective, nbytes, mpi_op, dtype, root)
-        )
+        return _cli_info.imagine(ranks, ppn or ranks, config, call)
     if ppn is not None:
         raise ArgumentError("--ppn goes with --ranks")
     comm = han.Comm(MPI.COMM_WORLD.Dup(), config)
-    return comm.explain(collective, nbytes, mpi_op, dtype, root)
+    return comm.explain(*call)
 
 
-def _plot_graph(found: Explanation, path: Path) -> None:
-    from han import plots
+def _plot(found: Explanation, path: Path | None) -> None:
+    """Draw the task graph, if that is wanted; rank 0 does."""
+    if path is not None and not MPI.COMM_WORLD.rank:
+        from han.plot_tasks import plan_picture
 
-    if not MPI.COMM_WORLD.rank:
-        plots.task_graph(found.graph, path, title=found.plan.signature.describe())
+        plan_picture(found.plan, path)

@@ -135,11 +135,11 @@ def _answer(
 
 
 def _plot(answers: Answers, where: Where, machine: str, plot: Path) -> None:
-    from han import plots
+    from han import plots_lines
 
     series: dict[str, dict[int, Any]] = {}
     for signature, found in answers:
         for name, one in found.items():
             series.setdefault(name, {})[signature.nbytes] = one.seconds * 1e6
     title = f"{answers[0][0].collective} on {machine}: {where.nodes} nodes of {where.ppn}"
-    plots.lines([plots.Panel("", "bytes", series)], plot, title)
+    plots_lines.lines([plots_lines.Panel("", "bytes", series)], plot, title)

@@ -14,6 +14,7 @@ from han._suggest import unknown
 if TYPE_CHECKING:
     from han.config import Config
 
+FIELDS = ("submodule", "algorithm")  # keys of a level's use that are no parameters
 _WIDTH = {"l3": 0, "numa": 0, "socket": 1, "shared_memory": 2, "all": 3}
 
 
@@ -112,7 +113,8 @@ def _parsed_parameters(
     parsed = {}
     for name, value in use.parameters.items():
         if name not in info.parameters:
-            reason = unknown(f"parameter of {use.submodule}", name, info.parameters)
+            keys = [*info.parameters, *FIELDS]
+            reason = unknown(f"parameter of {use.submodule}", name, keys)
             problems.append(Problem((*path, name), reason))
             continue
         try:

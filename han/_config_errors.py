@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -99,12 +100,19 @@ def _problems(details: dict[str, Any], known: Mapping[str, Iterable[str]]) -> It
     if isinstance(cause, Inconsistent):
         yield from (Problem(path + p.path, p.reason, p.value) for p in cause.problems)
     elif details["type"] == "missing":
-        yield Problem(path, "is missing")
+        yield Problem(path, _missing(location[-1], details["input"]))
     elif details["type"] == "extra_forbidden":
         parents = [key for key in location[:-1] if isinstance(key, str)] or [""]
         yield Problem(path, unknown("key", location[-1], known[parents[-1]]))
     else:
         yield Problem(path, _reason(details), details["input"])
+
+
+def _missing(key: object, written: object) -> str:
+    """Say that a key is missing; one written beside its place may be meant for it."""
+    keys = [k for k in written if isinstance(k, str)] if isinstance(written, Mapping) else []
+    close = difflib.get_close_matches(str(key), keys, n=1)
+    return f"is missing; {close[0]!r} is there: did you mean {key!r}?" if close else "is missing"
 
 
 def _reason(details: dict[str, Any]) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from han.errors import ArgumentError, HanError
+from han.tasks.listing import disassemble, listing_record
 from han.tasks.lower import lower
-from han.tasks.pictures import disassemble, dot, mermaid
+from han.tasks.pictures import dot, mermaid
 from han.tasks.store import load, to_json
 from han.tasks.verify import Refuted, verify
 
@@ -27,11 +29,14 @@ def picture(found: Explanation, form: str) -> str:
     return mermaid(found.graph) if form == "mermaid" else str(found)
 
 
-def listing(found: Explanation, rank: int) -> str:
-    """Return the operations of a rank."""
+def listing(found: Explanation, rank: int, as_json: bool = False) -> str:
+    """Return the operations of a rank, for people or as JSON."""
     if rank >= found.plan.topology.size:
         raise ArgumentError(f"rank {rank} is not in 0..{found.plan.topology.size - 1}")
-    return disassemble(lower(found.plan, rank))
+    program = lower(found.plan, rank)
+    if as_json:
+        return json.dumps(listing_record(found.plan, program), indent=1)
+    return disassemble(found.plan, program)
 
 
 def save(found: Explanation, path: Path) -> None:

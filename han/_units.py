@@ -1,8 +1,9 @@
-"""Sizes in bytes, as people write them."""
+"""Sizes in bytes and counts of things, as people write them."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from fractions import Fraction
 
 UNITS = {
@@ -49,3 +50,19 @@ def format_size(size: int) -> str:
         if size and size % UNITS[unit] == 0:
             return f"{size // UNITS[unit]}{unit}"
     return f"{size}B"
+
+
+def plural(count: int, noun: str) -> str:
+    """Return ``"1 node"``, ``"2 nodes"``."""
+    return f"{count} {noun}{'s'[: count != 1]}"
+
+
+def spans(numbers: Iterable[int]) -> str:
+    """Write numbers as spans: ``"0-3,8"``."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ",".join(str(r[0]) if len(r) == 1 else f"{r[0]}-{r[-1]}" for r in runs)

@@ -5,24 +5,46 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+import warnings
+from typing import Annotated
 
 import typer
 from mpi4py import MPI
 
 import han
-from han import _cli_bench, _cli_calibrate, _cli_info, _cli_plan, _cli_simulate
+from han import _cli_bench, _cli_calibrate, _cli_diff, _cli_info, _cli_plan, _cli_simulate
 from han._cli_common import ConfigOption, JsonFlag, say
+from han._environment import ENVIRONMENT, unknown_variables
 from han.errors import ArgumentError, HanError
+
+VARIABLES = "\n".join(f"  {name:<12} {about}" for name, about in ENVIRONMENT.items())
 
 app = typer.Typer(
     name="han",
     help="Hierarchical MPI collectives: what is here, what would run, how fast it is.\n\n"
     "Under mpiexec every command runs on all ranks, and rank 0 prints.",
+    epilog=f"\b\nEnvironment variables:\n{VARIABLES}",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        say(f"han {han.__version__}")
+        raise typer.Exit
+
+
+VersionFlag = Annotated[
+    bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it and exit.")
+]
+
+
+@app.callback()
+def options(version: VersionFlag = False) -> None:
+    """Take what comes before a command."""
 
 
 def info(config: ConfigOption = None, as_json: JsonFlag = False) -> None:
@@ -44,6 +66,7 @@ COMMANDS = (
     _cli_plan.explain,
     _cli_plan.plan,
     _cli_plan.verify,
+    _cli_diff.diff,
     _cli_simulate.simulate,
     _cli_calibrate.calibrate,
     _cli_bench.bench,
@@ -57,6 +80,10 @@ def main() -> None:
     """Run the command line; an error that one rank meets ends all ranks."""
     if MPI.COMM_WORLD.rank:  # help and usage errors are the same on all ranks
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    else:
+        for text in unknown_variables(os.environ):
+            print(f"han: {text}", file=sys.stderr)
+    warnings.filterwarnings("ignore", "unknown environment variable")  # said above
     try:
         app()
     except HanError as error:
@@ -70,8 +97,9 @@ def _fail(error: HanError) -> None:
     """Say a mistake once, and leave with status 1."""
     from han.bench import WrongResultError
     from han.errors import ConfigError
+    from han.tasks.store import PlanFileError
 
-    agreed = isinstance(error, ArgumentError | ConfigError | WrongResultError)
+    agreed = isinstance(error, ArgumentError | ConfigError | PlanFileError | WrongResultError)
     if not agreed or not MPI.COMM_WORLD.rank:
         print(f"han: {error}", file=sys.stderr, flush=True)
     if not agreed:

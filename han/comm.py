@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from mpi4py import MPI
 
 from han import message
+from han._environment import warn_of_unknown
 from han.errors import ArgumentError, ArgumentTypeError, ConfigError, RevokedError
 from han.request import Request
 from han.state import AGREED, State
@@ -54,6 +56,14 @@ class Comm(MPI.Intracomm):
         return self
 
     # ---- what every method needs ------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        name, state = f"han.{type(self).__name__}", self._state
+        if state is None:
+            return f"<{name} {'MPI.COMM_NULL' if self == MPI.COMM_NULL else 'not used yet'}>"
+        levels = " < ".join(state.topology.names)
+        failed = ", failed" if state.failed else ""
+        return f"<{name} rank {state.rank} of {state.topology.describe()}: {levels}{failed}>"
 
     @property
     def _han(self) -> State:
@@ -283,6 +293,8 @@ def _attach(comm: MPI.Intracomm, config: Any) -> State:
     if inherited is not None:
         state = State(comm, inherited.config, inherited.oversubscribed)
     else:
+        if not comm.Get_rank():
+            warn_of_unknown(os.environ)
         state = State(comm, config)
     comm.Set_attr(_key(), state)
     return state

@@ -7,6 +7,10 @@ class HanError(Exception):
     """Base of every error that han raises by itself."""
 
 
+class MissingLibraryError(HanError, ImportError):
+    """There is no MPI library, or no mpi4py: says how to get one."""
+
+
 class ConfigError(HanError, ValueError):
     """A configuration is wrong: names the file or key, the value and what is known."""
 

@@ -43,23 +43,29 @@ class Explanation:
         """The stages, HAN's composite tasks: ``["ib", "sbib", ..., "sb"]``."""
         return self.graph.stage_names()
 
+    def _alone(self) -> str:
+        """Say what a call without tasks does: its rank is alone."""
+        signature = self.plan.signature
+        copies = signature.reduces and signature.nbytes
+        return f"(none: the rank is alone{', send is copied to recv' if copies else ''})"
+
     def __str__(self) -> str:
         topology, choice = self.plan.topology, self.decision.choice
-        segment = "whole" if choice.segment is None else format_size(choice.segment)
-        segments = 1 + max((t.segment for t in self.graph), default=0)
+        size = "" if choice.segment is None else f" of {format_size(choice.segment)}"
+        cut = f"{self.plan.segments}{size if self.plan.segments > 1 else ''}"
         active = active_levels(topology)
         lines = [
             self.plan.signature.describe(),
             f"  rule      {choice.rule}",
             *(f"  passed    {rule}: {reason}" for rule, reason in self.decision.passed),
-            f"  topology  {topology.size} ranks, {topology.nodes} x up to {topology.ppn}",
+            f"  topology  {topology.describe()}",
         ]
         for k in range(topology.depth):
             what = choice.levels[k].describe() if k in active else "(one member: nothing to do)"
             lines.append(f"  level     {topology.names[k]} ({topology.symbols[k]}): {what}")
         lines += [
-            f"  segments  {segments} of {segment}, {choice.schedule}",
-            f"  stages    {summarise(self.stages()) or '(none: a copy)'}",
+            f"  segments  {cut}, {choice.schedule}",
+            f"  stages    {summarise(self.stages()) or self._alone()}",
         ]
         return "\n".join(lines)
 

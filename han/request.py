@@ -25,6 +25,11 @@ class Request(_native.Request):
 
     closing: Callable[[], None] | None = None
 
+    def __repr__(self) -> str:
+        kind = "persistent" if self.persistent else "nonblocking"
+        state = "freed" if self._engine is None else "active" if self.active else "inactive"
+        return f"<han.Request {kind}, {state}>"
+
     def Free(self) -> None:
         """Complete it and release everything; it cannot be used any more."""
         self._free()

@@ -42,7 +42,7 @@ class Group:
         return self.me == self.root
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Topology:
     """The machine as han sees it.
 
@@ -64,6 +64,9 @@ class Topology:
         if not self.homes:
             object.__setattr__(self, "homes", self.domains)
         self._check()
+
+    def __repr__(self) -> str:
+        return f"<Topology {self.describe()}: {' < '.join(self.names)}>"
 
     def _check(self) -> None:
         if self.depth > MAX_LEVELS:
@@ -108,6 +111,12 @@ class Topology:
         """Ranks of the fullest domain just below the outermost level."""
         inner = self._ranks[-2] if self.depth > 1 else self._ranks[0]
         return max(len(ranks) for ranks in inner.values())
+
+    def describe(self) -> str:
+        """One line for people: ``8 ranks, 4 x up to 2``."""
+        from han._units import plural
+
+        return f"{plural(self.size, 'rank')}, {self.nodes} x up to {self.ppn}"
 
     def widest(self, level: int) -> int:
         """Members of the largest group at `level`."""

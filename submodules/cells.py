@@ -12,7 +12,8 @@ from han.tasks.plan import Plan
 KiB = 1024
 CHUNK = 128 * KiB
 CELLS = 4
-GATHERED, TAKEN, RELEASED, READ, COPIED, COMBINED = range(6)  # flags of a rank
+FLAGS = ("gathered", "taken", "released", "read", "copied", "combined")  # of a rank
+GATHERED, TAKEN, RELEASED, READ, COPIED, COMBINED = range(len(FLAGS))
 
 
 def _lines(nbytes: int) -> int:

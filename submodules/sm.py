@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from han.geometry import INLINE, LINE, PAGE
 from han.program import Ref
 from han.submodules.base import Algorithm, Parameter, Question, order_kept
-from han.submodules.cells import GATHERED, READ, RELEASED, TAKEN, Ring, footprint, is_small
+from han.submodules.cells import FLAGS, GATHERED, READ, RELEASED, TAKEN, Ring, footprint, is_small
 from han.submodules.pieces import Piece, cut
 from han.submodules.sm_allreduce import direct, split
 from han.submodules.trees import Place, place
@@ -84,6 +84,7 @@ class Sm:
 
     name = "sm"
     about = "release/gather through cells in shared memory (Jain)"
+    flags = FLAGS
     algorithms = {
         "flat": Algorithm("all members are the root's children", ordered="always"),
         "kary": Algorithm("k-ary tree of flags", ordered="never"),

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import networkx as nx
 
+from han._units import plural
+
 
 @dataclass(frozen=True)
 class Task:
@@ -41,6 +43,13 @@ LETTERS = {"reduce": "r", "bcast": "b", "allreduce": "a"}
 
 class TaskGraph(nx.DiGraph):  # type: ignore[misc,type-arg,unused-ignore]
     """A directed graph of :class:`Task`; each edge says why (``data`` or ``order``)."""
+
+    def __repr__(self) -> str:
+        counts = f"{plural(len(self), 'task')}, {plural(self.number_of_edges(), 'edge')}"
+        if not nx.is_directed_acyclic_graph(self):
+            return f"<TaskGraph {counts}, with a cycle>"
+        stages = summarise(self.stage_names())
+        return f"<TaskGraph {counts}{': ' if stages else ''}{stages}>"
 
     def after(self, first: Task, second: Task, why: str) -> None:
         """Let `second` wait for `first`."""

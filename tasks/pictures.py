@@ -1,12 +1,10 @@
-"""A TaskGraph as Graphviz or Mermaid text, stages as columns; a Program as a listing."""
+"""A TaskGraph as Graphviz or Mermaid text, stages as columns."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from han.program import Program
 from han.tasks.graph import Task, TaskGraph
-from han.tasks.verify.story import operation
 
 
 def dot(graph: TaskGraph, title: str = "") -> str:
@@ -30,8 +28,8 @@ def mermaid(graph: TaskGraph) -> str:
 
 
 def _mermaid_lines(graph: TaskGraph) -> Iterator[str]:
-    for k, stage in enumerate(graph.stages()):
-        yield f"subgraph stage{k}[stage {k}]"
+    for k, (stage, name) in enumerate(zip(graph.stages(), graph.stage_names(), strict=True)):
+        yield f'subgraph stage{k}["{k}: {name}"]'
         yield from (f'  {_id(t)}["{t}"]' for t in stage)
         yield "end"
     for a, b, edge in graph.edges(data=True):
@@ -40,22 +38,3 @@ def _mermaid_lines(graph: TaskGraph) -> Iterator[str]:
 
 def _id(task: Task) -> str:
     return f"{task.kind}_{task.level}_{task.segment}"
-
-
-def disassemble(program: Program) -> str:
-    """Return a rank's operations, stream by stream, with the tasks that they are part of."""
-    lines = [
-        f"rank {program.rank}: {len(program.code)} operations in {len(program.streams)} streams, "
-        f"{program.requests} requests, {program.scratch} B of scratch, "
-        f"{sum(program.footprint)} B of cells"
-    ]
-    for number, stream in enumerate(program.streams):
-        lines.append(f"stream {number}: {stream.name}")
-        task = None
-        for k in range(stream.start, stream.stop):
-            row = program.code[k]
-            name = program.tasks[row["task"]] if program.tasks else ""
-            shown = "" if name == task else name
-            task = name
-            lines.append(f"  {k:5d}  {shown:<8} {operation(row)}")
-    return "\n".join(lines)

@@ -7,13 +7,13 @@ from functools import cached_property
 
 from han.geometry import Geometry
 from han.tasks.builders import build
-from han.tasks.graph import Task, TaskGraph
+from han.tasks.graph import Task, TaskGraph, summarise
 from han.tasks.signature import Signature
 from han.topology import Topology
 from han.tuning.choice import Choice
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Plan:
     """What the planner decides for all ranks: the graph, where it runs and how."""
 
@@ -38,6 +38,10 @@ class Plan:
         """The tasks whose data each task needs."""
         return {task: self.graph.sources(task) for task in self.graph}
 
+    def __repr__(self) -> str:
+        stages = summarise(self.graph.stage_names()) or "no tasks"
+        return f"<Plan {self.signature.describe()}, {self.topology.describe()}: {stages}>"
+
     def footprint(self) -> tuple[int, ...]:
         """What a run takes of every rank's ring of cells, by channel."""
         return self._footprint
@@ -51,6 +55,11 @@ class Plan:
             for level, choice in enumerate(self.choice.levels)
             if self.geometries[level] is not None
         )
+
+    @property
+    def segments(self) -> int:
+        """How many segments the message is cut into."""
+        return 1 + max((task.segment for task in self.graph), default=0)
 
     @property
     def lockstep(self) -> bool:

@@ -1,38 +1,33 @@
 """The command line on one rank, the tables that it prints and the pictures that it draws."""
 
+import itertools
 import json
+import re
 
+import matplotlib
 import pytest
+from commands import call, refuse
+from mpi4py import MPI
 from typer.testing import CliRunner
 
+import han
 from han import _bench_report as reports
-from han import plots
+from han import plot_tasks, plots
 from han._bench_calls import Buffers, Case, check_case, measurable
-from han._bench_machine import settings, spans
-from han._cli_info import submodule_uses
+from han._bench_machine import described, settings
+from han._cli_info import imagine, submodule_uses
+from han._units import spans
 from han.bench import Row, Settings, Times, parse_sizes
 from han.cli import app
 from han.errors import ArgumentError
+from han.rc import VARIABLES
+from han.tasks.graph import Task, TaskGraph
 from han.tasks.signature import COLLECTIVES, Signature
 from han.tasks.tree import chain_of_steps
 from han.topology import Topology
 
 QUICK = ["--time", "0", "--rounds", "2", "--iterations", "2"]
 PNG = b"\x89PNG"
-
-
-def call(*arguments):
-    """Run a command that must succeed; return what it prints."""
-    done = CliRunner().invoke(app, [str(a) for a in arguments])
-    assert done.exit_code == 0, (done.output, done.exception)
-    return done.stdout
-
-
-def refuse(*arguments):
-    """Run a command that must raise; return what it says."""
-    done = CliRunner().invoke(app, [str(a) for a in arguments])
-    assert isinstance(done.exception, ArgumentError), (done.output, done.exception)
-    return str(done.exception)
 
 
 # ---- info and explain ---------------------------------------------------------------------------
@@ -81,11 +76,16 @@ def test_explain_as_json_has_tasks_and_edges():
 
 
 def test_plan_lists_the_operations_of_a_rank():
-    text = call("plan", "bcast", "64KiB", "--ranks", 4, "--ppn", 2, "--disassemble", 1)
-    assert text.startswith("rank 1: ")
-    assert "stream 0: bcast@node" in text
-    assert "WAIT flags(0)" in text
-    assert "recv+0 <- cells(0)+0" in text
+    arguments = ["plan", "bcast", "64KiB", "--ranks", 4, "--ppn", 2, "--disassemble", 1]
+    text = call(*arguments)
+    assert text.startswith("rank 1 of 4, bcast of 64KiB (root 0): ")
+    assert "\nbcast@node\n" in text
+    assert re.search(r"WAIT +released\[0\] >= 1\n", text)
+    assert "buffer <- cells[0]\n" in text
+    found = json.loads(call(*arguments, "--json"))
+    assert found["rank"] == 1
+    assert {op["code"] for op in found["operations"]} == {"WAIT", "COPY"}
+    assert sum(op["bytes"] for op in found["operations"] if op["code"] == "COPY") == 64 << 10
 
 
 def test_plan_proves():
@@ -127,6 +127,7 @@ def test_plan_writes_graphs():
     mermaid = call(*arguments, "--as", "mermaid")
     assert mermaid.startswith("flowchart LR")
     assert "bcast_1_0 --> bcast_0_0" in mermaid
+    assert 'subgraph stage1["1: sbib"]' in mermaid
 
 
 @pytest.mark.parametrize(
@@ -135,6 +136,7 @@ def test_plan_writes_graphs():
         (["plan", "bcast", "8", "--ranks", "2", "--disassemble", "2"], "rank 2 is not in 0..1"),
         (["bench", "barrier", "--json", "/no/where.json"], "there is no folder /no"),
         (["explain", "bcast", "--plot", "/no/where.png"], "there is no folder /no"),
+        (["plan", "bcast", "--plot", "/no/where.png"], "there is no folder /no"),
         (["explain", "alreduce", "8"], "did you mean 'allreduce'"),
         (["explain", "bcast", "8 apples"], "is not a size"),
         (["explain", "allreduce", "8", "--op", "summ"], "did you mean 'sum'"),
@@ -154,7 +156,24 @@ def test_mistakes_are_answered_with_the_way_out(arguments, said):
     assert said in refuse(*arguments)
 
 
-@pytest.mark.parametrize("command", ["info", "explain", "bench", "compare"])
+def test_version():
+    assert call("--version") == f"han {han.__version__}\n"
+
+
+def test_help_lists_the_environment_variables():
+    text = call("--help")
+    assert not [name for name in (*VARIABLES.values(), "HAN_SHM_DIR") if name not in text]
+
+
+def test_a_rank_that_is_alone_copies_what_it_reduces_and_nothing_else():
+    assert "is copied to recv" in call("explain", "allreduce", "8", "--ranks", 1)
+    for quiet in (["barrier"], ["bcast", "8"], ["reduce", "0"]):
+        text = call("explain", *quiet)
+        assert "(none: the rank is alone)" in text
+        assert "topology  1 rank, " in text
+
+
+@pytest.mark.parametrize("command", ["info", "explain", "plan", "diff", "bench", "compare"])
 def test_help_has_examples(command):
     text = call(command, "--help")
     assert "Examples:" in text
@@ -290,6 +309,26 @@ def test_ratio_needs_both_sides():
     assert not Settings(only="mpi").compares
 
 
+def test_the_head_of_a_measurement_says_nothing_twice():
+    lines = call("bench", "bcast", "--sizes", "8", *QUICK).splitlines()
+    assert "# config    default configuration; wait " in "\n".join(lines)
+    labels = [line[:11] for line in lines if line.startswith("# ") and line[10:12].strip()]
+    assert len(labels) == len(set(labels))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "more"),
+    [
+        ("MPICH 5.0.2", "MPICH Version: 5.0.2", False),
+        ("Open MPI 5.0.11", "Open MPI v5.0.11", False),
+        ("Intel MPI 2021.18.1", "Intel(R) MPI Library 2021.18.1 for Linux* OS", False),
+        ("MPICH 3.4.0", "MPI VERSION : CRAY MPICH version 8.1", True),
+    ],
+)
+def test_a_librarys_text_is_told_where_it_says_more_than_its_name(name, text, more):
+    assert described(name, text) == (f"{name} ({text})" if more else name)
+
+
 def test_settings_that_change_waiting_are_told():
     environ = {
         "UCX_TLS": "tcp",
@@ -308,34 +347,108 @@ def test_spans():
 # ---- pictures -----------------------------------------------------------------------------------
 
 
+def drawn(panels, path, monkeypatch):
+    """Draw a comparison; return its figure."""
+    figures = []
+    monkeypatch.setattr(plots, "save", lambda figure, path: figures.append(figure))
+    plots.comparison(panels, path)
+    return figures[0]
+
+
+def test_the_legend_of_a_comparison_lies_below_all_panels(tmp_path, monkeypatch):
+    points = {8 << k: times(1 + k) for k in range(8)}
+    names = ("han", "A 1", "B 2")
+    panels = {"bcast": dict.fromkeys(names[:2], points), "reduce": dict.fromkeys(names, points)}
+    figure = drawn(panels, tmp_path / "x.png", monkeypatch)
+    figure.canvas.draw()
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == list(names)
+    box = legend.get_window_extent()
+    assert not any(box.overlaps(axis.get_tightbbox()) for axis in figure.axes)
+
+
+def test_everyone_has_one_colour_in_all_panels(tmp_path, monkeypatch):
+    points = {8 << k: times(1 + k) for k in range(3)}
+    panels = {
+        "bcast": {"han": points, "B": points},
+        "reduce": dict.fromkeys(("han", "A", "B"), points),
+    }
+    figure = drawn(panels, tmp_path / "x.png", monkeypatch)
+    shown = {}
+    for axis in figure.axes[:2]:
+        for line in axis.get_lines():
+            shown.setdefault(line.get_label(), set()).add(line.get_color())
+    assert {name: len(colors) for name, colors in shown.items()} == {"han": 1, "A": 1, "B": 1}
+    assert len(set.union(*shown.values())) == 3
+
+
 def graph_of(segments):
     steps = [("reduce", 0), ("reduce", 1), ("bcast", 1), ("bcast", 0)]
     return chain_of_steps(steps, "si", Signature("allreduce", 8 * segments, 1), 8)
 
 
+def steady_part(places):
+    return [name for name in places.titles.values() if name == "sbibirsr"]
+
+
 def test_a_short_graph_is_drawn_whole():
-    graph = graph_of(5)
-    places = plots.layout(graph)
-    assert set(places.column) == set(graph)
+    graph = graph_of(8)
+    places = plot_tasks.layout(graph)
+    assert list(places.titles.values()) == graph.stage_names()
     assert places.gap is None
     assert len(set(places.row.values())) == 4
     assert all(places.column[a] < places.column[b] for a, b in graph.edges)
 
 
-def test_the_middle_of_a_long_graph_is_left_out(tmp_path):
-    graph = graph_of(200)
-    places = plots.layout(graph)
-    assert len(places.stages) == plots.MOST_STAGES
-    assert places.hidden == 203 - plots.MOST_STAGES
-    assert places.gap not in places.column.values()
-    plots.task_graph(graph, tmp_path / "graph.png", "a title")
-    assert (tmp_path / "graph.png").read_bytes().startswith(PNG)
+def test_the_middle_of_a_long_graph_is_left_out_and_counted():
+    graph = graph_of(64)
+    places = plot_tasks.layout(graph)
+    assert places.left_out == "57 x sbibirsr"
+    assert len(steady_part(places)) == 4
+    assert places.columns == 3 + 2 + 1 + 2 + 3
+    assert [places.numbers[c] for c in sorted(places.numbers)] == [0, 1, 2, 3, 4, *range(62, 67)]
+    assert not any(places.shown(task) for task in graph if places.column[task] == places.gap)
+    assert all(places.column[a] <= places.column[b] for a, b in graph.edges)
 
 
-def test_explain_draws(tmp_path):
-    path = tmp_path / "graph.png"
-    call("explain", "allreduce", "1MiB", "--ranks", 4, "--ppn", 2, "--plot", path)
-    assert path.read_bytes().startswith(PNG)
+def test_a_long_graph_without_a_steady_part_is_cut_in_the_middle():
+    graph = TaskGraph()
+    tasks = [Task("s" + "rb"[k % 2], ("reduce", "bcast")[k % 2], 0, k, 0, 8) for k in range(100)]
+    for first, second in itertools.pairwise(tasks):
+        graph.after(first, second, "data")
+    places = plot_tasks.layout(graph)
+    assert places.left_out == "60 stages"
+    assert places.columns == plot_tasks.MOST_COLUMNS + 1
+
+
+@pytest.mark.parametrize("segments", [1, 2, 8, 64])
+def test_what_a_picture_shows(tmp_path, segments):
+    path = tmp_path / "graph.svg"
+    with matplotlib.rc_context({"svg.fonttype": "none"}):  # text stays text
+        plot_tasks.task_graph(graph_of(segments), path, "a title", ("node", "network"))
+    text = path.read_text()
+    shown = ["a title", "reduce@node", "bcast@network", "sr(0)", f"sb({segments - 1})", ">data<"]
+    shown += ["order only"] if segments > 1 else []
+    shown += [">57 x<", "..."] if segments == 64 else []
+    assert not [word for word in shown if word not in text]
+    assert ("sr(30)" in text) == (30 < segments < 60)
+
+
+def test_the_title_says_what_is_drawn():
+    found = imagine(8, 2, None, ("bcast", 1 << 20, MPI.SUM, "f8", 3))
+    first, second = plot_tasks.title_of(found.plan).split("\n")
+    assert first == "bcast of 1MiB (root 3)"
+    assert second.startswith("8 ranks, 4 x up to 2; ")
+    assert second.endswith(", dataflow")
+
+
+@pytest.mark.parametrize("command", ["explain", "plan"])
+def test_explain_and_plan_draw(tmp_path, command):
+    for suffix, magic in (("png", PNG), ("pdf", b"%PDF"), ("svg", b"<?xml")):
+        path = tmp_path / f"graph.{suffix}"
+        text = call(command, "allreduce", "1MiB", "--ranks", 4, "--ppn", 2, "--plot", path)
+        assert "stages" in text
+        assert path.read_bytes().startswith(magic)
 
 
 def test_a_graph_without_tasks_is_drawn(tmp_path):
@@ -344,10 +457,10 @@ def test_a_graph_without_tasks_is_drawn(tmp_path):
 
 def test_a_picture_of_no_known_kind_is_refused(tmp_path):
     with pytest.raises(plots.PlotError, match=r"graph\.xyz"):
-        plots.task_graph(graph_of(2), tmp_path / "graph.xyz")
+        plot_tasks.task_graph(graph_of(2), tmp_path / "graph.xyz")
 
 
 def test_missing_matplotlib_is_told(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
     with pytest.raises(plots.PlotError, match=r"han\[plot\]"):
-        plots.task_graph(graph_of(2), tmp_path / "graph.png")
+        plot_tasks.task_graph(graph_of(2), tmp_path / "graph.png")

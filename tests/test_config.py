@@ -373,6 +373,10 @@ USE = [
         "rules[0].use.levels.nod: unknown level; did you mean 'node'? Known: network, node",
     ),
     ({"levels": {"node": {"radix": 4}}}, "rules[0].use.levels.node.submodule: is missing"),
+    (
+        {"levels": {"node": {"submodul": "sm"}}},
+        "node.submodule: is missing; 'submodul' is there: did you mean 'submodule'?",
+    ),
     ({"levels": {"node": "sm"}}, "rules[0].use.levels.node = 'sm': expected a mapping"),
     (
         {"levels": {"node": {"submodule": "sm", "radix": [4]}}},
@@ -630,6 +634,10 @@ def test_known_names_pass_and_their_parameters_are_parsed(write):
         (
             {"submodule": "sm", "radx": 4},
             "node.radx: unknown parameter of sm; did you mean 'radix'",
+        ),
+        (
+            {"submodule": "sm", "algoritm": "flat"},
+            "node.algoritm: unknown parameter of sm; did you",
         ),
         ({"submodule": "sm", "radix": 1}, "node.radix = 1: must be at least 2"),
         ({"submodule": "sm", "radix": 65}, "node.radix = 65: must be at most 64"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 Value = int | bool | str
+SIZES = ("segment", "chunk")  # parameters in bytes
 
 
 @dataclass(frozen=True)
@@ -19,14 +20,17 @@ class LevelChoice:
         """An integer parameter, or `default`."""
         return int(dict(self.parameters).get(name, default))
 
-    def describe(self) -> str:
-        """``adapt chain (segment 32 KiB)``."""
+    def spelled(self) -> dict[str, str]:
+        """The parameters as people write them: ``{"segment": "32KiB"}``."""
         from han._units import format_size
 
-        sizes = ("segment", "chunk")
-        shown = [f"{k} {format_size(int(v)) if k in sizes else v}" for k, v in self.parameters]
+        return {k: format_size(int(v)) if k in SIZES else str(v) for k, v in self.parameters}
+
+    def describe(self) -> str:
+        """``adapt chain (segment 32KiB)``."""
+        shown = ", ".join(f"{k} {text}" for k, text in self.spelled().items())
         text = f"{self.submodule} {self.algorithm}"
-        return text + (f" ({', '.join(shown)})" if shown else "")
+        return text + (f" ({shown})" if shown else "")
 
 
 def level_choice(submodule: str, algorithm: str, **parameters: Value) -> LevelChoice:
@@ -34,7 +38,7 @@ def level_choice(submodule: str, algorithm: str, **parameters: Value) -> LevelCh
     return LevelChoice(submodule, algorithm, tuple(sorted(parameters.items())))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Choice:
     """Composition, segment size, schedule and a :class:`LevelChoice` a level, innermost first.
 
@@ -46,3 +50,10 @@ class Choice:
     schedule: str = "dataflow"
     composition: str = "tree"
     rule: str = field(default="", compare=False)
+
+    def __repr__(self) -> str:
+        from han._units import format_size
+
+        cut = "whole" if self.segment is None else f"segment {format_size(self.segment)}"
+        levels = " < ".join(level.describe() for level in self.levels)
+        return f"<Choice {self.composition}, {cut}, {self.schedule}: {levels}>"

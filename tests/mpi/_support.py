@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 from unittest import mock
 
 import numpy as np
+import pytest
 from machines import topology_of
 from mpi4py import MPI
 
@@ -17,9 +20,24 @@ import han
 from han.dtypes import DTYPES, ops_of
 from han.topology import Topology
 
+WORLD = MPI.COMM_WORLD
+FLAT = [{"name": "everyone", "symbol": "e", "scope": "all"}]
+NETWORK = {"name": "network", "symbol": "i", "scope": "all"}
+TWO_BY_TWO = [{"name": "node", "symbol": "s", "scope": {"size": 2}}, NETWORK]
+TWO_LEVELS = [  # two nodes
+    {"name": "node", "symbol": "s", "scope": {"size": max(1, WORLD.size // 2)}}, NETWORK,
+]  # fmt: skip
+LEVELS = (FLAT, TWO_LEVELS)
+SECONDS = 10  # any error is told within, which is less than the time to wait
 WAIT = {"timeout": 30}  # seconds: a deadlock is an error that names the call, not a hang
 GUARD = 64  # bytes before and after a result that must stay as they are
 COLLECTIVES = ("bcast", "reduce", "allreduce", "barrier")
+
+on_two = pytest.mark.mpi(ranks=2, timeout=40, unit="s")
+on_four = pytest.mark.mpi(ranks=4, timeout=40, unit="s")
+on_both = pytest.mark.mpi(ranks=[2, 4], timeout=40, unit="s")
+
+Levels = Sequence[Mapping[str, Any]]
 
 
 # ---- communicators ------------------------------------------------------------------------------
@@ -32,6 +50,23 @@ def levels_of(names: tuple[str, ...], symbols: tuple[str, ...]) -> list[dict[str
         for k, (n, s) in enumerate(zip(names[:-1], symbols[:-1], strict=True))
     ]
     return [*inner, {"name": names[-1], "symbol": symbols[-1], "scope": "all"}]
+
+
+def settings(levels: Levels, timeout: float = 20.0, **more: Any) -> dict[str, Any]:
+    """Return a configuration with small rings and a time limit that a test can wait for."""
+    return {"levels": levels, "memory": "2MiB", "wait": {"timeout": timeout}, **more}
+
+
+def new_comm(levels: Levels = FLAT, timeout: float = 20.0, **more: Any) -> han.Comm:
+    """Make a han.Comm of all ranks with these settings."""
+    return han.Comm(WORLD.Dup(), config=settings(levels, timeout, **more))
+
+
+def comms(**more: Any) -> Iterator[han.Comm]:
+    """Make a communicator on one level and one on two, in turn, and free them."""
+    for levels in LEVELS:
+        with opened(new_comm(levels, **more)) as comm:
+            yield comm
 
 
 def comm_on(
@@ -68,6 +103,48 @@ def interleaved(size: int) -> list[list[int]]:
     """Nodes of 3 + 1 + 2 ranks, dealt out round robin: 0 1 2 0 2 0, then whole nodes again."""
     pattern = [0, 1, 2, 0, 2, 0]
     return [[3 * (r // 6) + pattern[r % 6] for r in range(size)], [0] * size]
+
+
+def check_works(comm: han.Comm) -> None:
+    """Do a sum and a broadcast on a han.Comm, and check what comes out."""
+    assert isinstance(comm, han.Comm)
+    rank, size = comm.Get_rank(), comm.Get_size()
+    send, recv = np.arange(100.0) + rank, np.empty(100)
+    comm.Allreduce(send, recv)
+    np.testing.assert_array_equal(recv, size * (np.arange(100.0) + (size - 1) / 2))
+    data = np.full(5000, rank)
+    comm.Bcast(data, root=size - 1)
+    assert (data == size - 1).all()
+
+
+# ---- how calls end ------------------------------------------------------------------------------
+
+
+def outcome(call: Callable[[], object]) -> tuple[BaseException | None, float]:
+    """Return the error that a call ends in, or None, and how long that took."""
+    begun = time.monotonic()
+    try:
+        call()
+    except BaseException as error:
+        return error, time.monotonic() - begun
+    return None, time.monotonic() - begun
+
+
+def error_of(call: Callable[[], object]) -> tuple[str, str, float]:
+    """Return the error that a call ends in, as (name, text), and how long that took."""
+    error, seconds = outcome(call)
+    if error is None:
+        return "", "", seconds
+    if not isinstance(error, han.HanError | MPI.Exception | KeyboardInterrupt):
+        raise error
+    return type(error).__name__, str(error), seconds
+
+
+def run_in_threads(work: Callable[..., object], *calls: tuple[Any, ...]) -> None:
+    """Make calls of `work` at once, each in a thread; raise what one of them raises."""
+    with ThreadPoolExecutor(len(calls)) as pool:
+        for future in [pool.submit(work, *arguments) for arguments in calls]:
+            future.result()
 
 
 # ---- data ---------------------------------------------------------------------------------------

@@ -9,41 +9,21 @@ from typing import Any
 
 import numpy as np
 import pytest
+from _support import FLAT, SECONDS, TWO_BY_TWO, check_works, new_comm
 from mpi4py import MPI
 
 import han
 
-FLAT = [{"name": "everyone", "symbol": "e", "scope": "all"}]
-TWO_BY_TWO = [
-    {"name": "node", "symbol": "s", "scope": {"size": 2}},
-    {"name": "network", "symbol": "i", "scope": "all"},
-]
 TOPOLOGIES = {"one level": FLAT, "two levels": TWO_BY_TWO}
 VARIANTS = ("{}", "I{}", "{}_init")
-SECONDS = 10  # an error is told within
 
 on_ranks = pytest.mark.mpi(ranks=[2, 4], timeout=120, unit="s")
 with_each = pytest.mark.parametrize("levels", TOPOLOGIES.values(), ids=TOPOLOGIES.keys())
 
 
-def new_comm(levels, **settings):
-    settings.setdefault("wait", {"timeout": 30})
-    return han.Comm(MPI.COMM_WORLD.Dup(), config={"levels": levels, **settings})
-
-
 def method(comm, variant: str, collective: str) -> Callable[..., Any]:
     name = variant.format(collective if variant != "I{}" else collective.lower())
     return getattr(comm, name)
-
-
-def check_works(comm):
-    """The communicator still does its work."""
-    send, recv = np.arange(100.0) + comm.rank, np.empty(100)
-    comm.Allreduce(send, recv)
-    np.testing.assert_array_equal(recv, comm.size * (np.arange(100.0) + (comm.size - 1) / 2))
-    data = np.full(5000, comm.rank)
-    comm.Bcast(data, root=comm.size - 1)
-    assert (data == comm.size - 1).all()
 
 
 # ---- what is wrong ----------------------------------------------------------------------------

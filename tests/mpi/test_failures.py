@@ -17,35 +17,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from _support import FLAT, SECONDS, TWO_BY_TWO, error_of, new_comm
 from mpi4py import MPI
 
 import han
 
-FLAT = [{"name": "everyone", "symbol": "e", "scope": "all"}]
-TWO_BY_TWO = [
-    {"name": "node", "symbol": "s", "scope": {"size": 2}},
-    {"name": "network", "symbol": "i", "scope": "all"},
-]
-SECONDS = 10  # any error is told within
 LARGE = 200_000  # elements: many pieces
 
 with_each = pytest.mark.parametrize("levels", [FLAT, TWO_BY_TWO], ids=["one level", "two levels"])
-
-
-def new_comm(levels, timeout=30.0, **settings):
-    return han.Comm(
-        MPI.COMM_WORLD.Dup(), config={"levels": levels, "wait": {"timeout": timeout}, **settings}
-    )
-
-
-def error_of(call):
-    """Return the error that a call ends in, as (name, text), and how long that took."""
-    begun = time.monotonic()
-    try:
-        call()
-    except (han.HanError, MPI.Exception, KeyboardInterrupt) as error:
-        return type(error).__name__, str(error), time.monotonic() - begun
-    return "", "", time.monotonic() - begun
 
 
 # ---- timeouts ---------------------------------------------------------------------------------
@@ -288,12 +267,12 @@ def job(folder, source, ranks, *before):
     """
     script = folder / "job.py"
     script.write_text(source)
-    token = f"HAN_JOB={uuid.uuid4()}"
+    token = f"HAN_TEST_JOB={uuid.uuid4()}"
     shared = Path(tempfile.mkdtemp(dir="/dev/shm"))  # of this job alone
     environment = {
         **os.environ,
-        "HAN_JOB": token.partition("=")[2],
-        "HAN_FOLDER": str(folder),
+        "HAN_TEST_JOB": token.partition("=")[2],
+        "HAN_TEST_FOLDER": str(folder),
         "HAN_SHM_DIR": str(shared),
     }
     command = [shutil.which("mpiexec"), "-n", str(ranks), *before, sys.executable, str(script)]
@@ -339,7 +318,7 @@ import numpy as np
 from mpi4py import MPI
 import han
 
-folder = Path(os.environ["HAN_FOLDER"])
+folder = Path(os.environ["HAN_TEST_FOLDER"])
 rank = MPI.COMM_WORLD.rank
 
 def note(text):

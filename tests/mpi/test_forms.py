@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import gc
-import threading
 
 import numpy as np
 import pytest
-from _support import comm_with, interleaved, opened
+from _support import check_works, comm_with, interleaved, opened, run_in_threads
 from mpi4py import MPI
 
 import han
@@ -176,14 +175,6 @@ def test_persistent_ones_beside_blocking_and_nonblocking_calls(mpi_ranks):
 # ---- communicators ------------------------------------------------------------------------------
 
 
-def works(comm):
-    """Check a han.Comm by a sum."""
-    assert isinstance(comm, han.Comm)
-    out = np.empty(3)
-    comm.Allreduce(np.ones(3), out)
-    return bool(np.all(out == comm.Get_size()))
-
-
 @on_four
 def test_communicators_made_of_a_han_comm_are_han_comms(mpi_ranks):
     comm = han.Comm(WORLD)
@@ -205,10 +196,10 @@ def test_communicators_made_of_a_han_comm_are_han_comms(mpi_ranks):
             with pytest.raises(han.RevokedError, match="COMM_NULL"):
                 each.Barrier()
         else:
-            assert works(each)
+            check_works(each)
             each.Free()
             assert each == MPI.COMM_NULL
-    assert works(comm)
+    check_works(comm)
 
 
 @on_four
@@ -218,7 +209,7 @@ def test_making_it_twice_shares_the_state(mpi_ranks):
     assert one._han is two._han
     with pytest.raises(han.ConfigError, match="another configuration"):
         han.Comm(plain, {"memory": "4MiB"})
-    assert works(two)
+    check_works(two)
     one.Free()
 
 
@@ -245,27 +236,18 @@ def test_threads_on_different_communicators(mpi_ranks):
     if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
         pytest.skip("MPI gives no THREAD_MULTIPLE")
     comms = [open_interleaved(), open_interleaved(None, 1), open_interleaved()]
-    problems = []
 
     def work(index, comm):
-        try:
-            size, rank = comm.Get_size(), comm.Get_rank()
-            for k in range(100):
-                n = (5, 3000, 20_000)[(k + index) % 3]
-                out, buffer = np.empty(n, int), np.full(n, k * (rank == k % size))
-                comm.Allreduce(np.full(n, rank + k), out)
-                request = comm.Ibcast(buffer, root=k % size)
-                request.Wait()
-                assert set(out) == {total(size, k)}
-                assert set(buffer) == {k}
-        except BaseException as error:
-            problems.append(repr(error))
+        size, rank = comm.Get_size(), comm.Get_rank()
+        for k in range(100):
+            n = (5, 3000, 20_000)[(k + index) % 3]
+            out, buffer = np.empty(n, int), np.full(n, k * (rank == k % size))
+            comm.Allreduce(np.full(n, rank + k), out)
+            request = comm.Ibcast(buffer, root=k % size)
+            request.Wait()
+            assert set(out) == {total(size, k)}
+            assert set(buffer) == {k}
 
-    threads = [threading.Thread(target=work, args=(k, c)) for k, c in enumerate(comms)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not problems
+    run_in_threads(work, *enumerate(comms))
     for comm in comms:
         comm.Free()

@@ -9,39 +9,27 @@ from functools import partial
 
 import numpy as np
 import pytest
-from _support import opened
+from _support import (
+    FLAT,
+    LEVELS,
+    SECONDS,
+    TWO_LEVELS,
+    WORLD,
+    check_works,
+    comms,
+    error_of,
+    new_comm,
+    on_both,
+    on_four,
+    on_two,
+    opened,
+    settings,
+)
 from mpi4py import MPI
 
 import han
 
-WORLD = MPI.COMM_WORLD
-FLAT = [{"name": "everyone", "symbol": "e", "scope": "all"}]
-TWO_LEVELS = [  # two nodes
-    {"name": "node", "symbol": "s", "scope": {"size": max(1, WORLD.size // 2)}},
-    {"name": "network", "symbol": "i", "scope": "all"},
-]
-LEVELS = (FLAT, TWO_LEVELS)
 MANY = 300_000  # elements of 8 bytes: does not end without the peers
-SECONDS = 10  # any error is told within, which is less than the time to wait
-
-on_two = pytest.mark.mpi(ranks=2, timeout=40, unit="s")
-on_four = pytest.mark.mpi(ranks=4, timeout=40, unit="s")
-on_both = pytest.mark.mpi(ranks=[2, 4], timeout=40, unit="s")
-
-
-def settings(levels, timeout=20.0, **more):
-    return {"levels": levels, "memory": "4MiB", "wait": {"timeout": timeout}, **more}
-
-
-def new_comm(levels, timeout=20.0, **more):
-    return han.Comm(WORLD.Dup(), config=settings(levels, timeout, **more))
-
-
-def comms(**more):
-    """Make a communicator on one level and one on two, in turn, and free them."""
-    for levels in LEVELS:
-        with opened(new_comm(levels, **more)) as comm:
-            yield comm
 
 
 def rules(levels, submodule, collective=None):
@@ -111,14 +99,6 @@ def cross(outstanding, early, step):
         outstanding.wait()
         made = step()
     return made
-
-
-def check_works(comm):
-    """Do a sum on a han.Comm, and check that it is one."""
-    assert isinstance(comm, han.Comm)
-    total = np.empty(3)
-    comm.Allreduce(np.ones(3), total)
-    assert (total == comm.size).all()
 
 
 # ---- making things --------------------------------------------------------------------------
@@ -271,16 +251,6 @@ def test_nonblocking_calls_pass_a_rule_for_blocking_collectives_over(mpi_ranks):
 
 
 # ---- somebody does not come -----------------------------------------------------------------
-
-
-def error_of(call):
-    """Return the error that a call ends in, as (name, text), and how long that took."""
-    begun = time.monotonic()
-    try:
-        call()
-    except (han.HanError, MPI.Exception) as error:
-        return type(error).__name__, str(error), time.monotonic() - begun
-    return "", "", time.monotonic() - begun
 
 
 # what it is called in the error, the configuration, the call

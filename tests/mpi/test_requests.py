@@ -3,40 +3,16 @@
 from __future__ import annotations
 
 import itertools
-import time
 from functools import partial
 
 import numpy as np
 import pytest
-from _support import opened
+from _support import LEVELS, SECONDS, WORLD, comms, error_of, new_comm, on_four, on_two
 from mpi4py import MPI
 
 import han
 
-WORLD = MPI.COMM_WORLD
-FLAT = [{"name": "everyone", "symbol": "e", "scope": "all"}]
-TWO_LEVELS = [  # two nodes
-    {"name": "node", "symbol": "s", "scope": {"size": max(1, WORLD.size // 2)}},
-    {"name": "network", "symbol": "i", "scope": "all"},
-]
-LEVELS = (FLAT, TWO_LEVELS)
 TAG = 5
-SECONDS = 10  # any error is told within
-
-on_two = pytest.mark.mpi(ranks=2, timeout=40, unit="s")
-on_four = pytest.mark.mpi(ranks=4, timeout=40, unit="s")
-
-
-def new_comm(levels=FLAT, timeout=20.0, **more):
-    wait = {"timeout": timeout}
-    return han.Comm(WORLD.Dup(), config={"levels": levels, "memory": "4MiB", "wait": wait, **more})
-
-
-def comms(**more):
-    """Make a communicator on one level and one on two, in turn, and free them."""
-    for levels in LEVELS:
-        with opened(new_comm(levels, **more)) as comm:
-            yield comm
 
 
 def used_status():
@@ -421,16 +397,6 @@ def test_persistent_requests_in_lists_are_started_again(mpi_ranks):
 # ---- when a peer fails ----------------------------------------------------------------------
 
 WAITS = ("Waitall", "Waitany", "Waitsome", "waitall", "waitany", "waitsome")
-
-
-def error_of(call):
-    """Return the error that a call ends in, as (name, text), and how long that took."""
-    begun = time.monotonic()
-    try:
-        call()
-    except (han.HanError, MPI.Exception) as error:
-        return type(error).__name__, str(error), time.monotonic() - begun
-    return "", "", time.monotonic() - begun
 
 
 def never_complete(comm):

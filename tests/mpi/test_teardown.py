@@ -8,65 +8,34 @@ import gc
 import itertools
 import shutil
 import tempfile
-import threading
-import time
 from functools import partial
 from pathlib import Path
 from unittest import mock
 
 import numpy as np
 import pytest
-from _support import opened
+from _support import (
+    FLAT,
+    LEVELS,
+    SECONDS,
+    TWO_LEVELS,
+    WORLD,
+    check_works,
+    comms,
+    new_comm,
+    on_both,
+    on_four,
+    on_two,
+    opened,
+    outcome,
+    run_in_threads,
+)
 from mpi4py import MPI
 
 import han
 
-WORLD = MPI.COMM_WORLD
-FLAT = [{"name": "everyone", "symbol": "e", "scope": "all"}]
-TWO_LEVELS = [  # two nodes
-    {"name": "node", "symbol": "s", "scope": {"size": max(1, WORLD.size // 2)}},
-    {"name": "network", "symbol": "i", "scope": "all"},
-]
-LEVELS = (FLAT, TWO_LEVELS)
 LARGE = 60_000  # elements: many pieces
 ODD = 1  # the rank where something fails
-SECONDS = 10  # any error is told within, which is less than the time to wait
-
-on_two = pytest.mark.mpi(ranks=2, timeout=40, unit="s")
-on_four = pytest.mark.mpi(ranks=4, timeout=40, unit="s")
-on_both = pytest.mark.mpi(ranks=[2, 4], timeout=40, unit="s")
-
-
-def new_comm(levels=FLAT, timeout=20.0, **more):
-    wait = {"timeout": timeout}
-    return han.Comm(WORLD.Dup(), config={"levels": levels, "memory": "2MiB", "wait": wait, **more})
-
-
-def comms(**more):
-    """Make a communicator on one level and one on two, in turn, and free them."""
-    for levels in LEVELS:
-        with opened(new_comm(levels, **more)) as comm:
-            yield comm
-
-
-def check_works(comm):
-    """Do a sum on a han.Comm, and check that it is one."""
-    assert isinstance(comm, han.Comm)
-    total = np.empty(100)
-    comm.Allreduce(np.ones(100), total)
-    assert (total == comm.size).all()
-
-
-def outcome(call):
-    """Return the error that a call ends in, or None, and how long that took."""
-    begun = time.monotonic()
-    try:
-        call()
-    except BaseException as error:
-        return error, time.monotonic() - begun
-    return None, time.monotonic() - begun
-
-
 # ---- requests that are dropped ----------------------------------------------------------------
 
 
@@ -451,27 +420,18 @@ def python_op():
 def test_two_threads_with_operations_in_python_do_not_deadlock(mpi_ranks):
     if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
         pytest.skip("MPI gives no THREAD_MULTIPLE")
-    op, problems = python_op(), []
+    op = python_op()
 
     def work(comm):
-        try:
-            mine, total = np.full(300, comm.rank + 1.0), np.empty(300)
-            for _ in range(200):
-                total[:] = 0
-                comm.Allreduce(mine, total, op)
-                assert (total == comm.size * (comm.size + 1) / 2).all()
-        except BaseException as error:
-            problems.append(repr(error))
+        mine, total = np.full(300, comm.rank + 1.0), np.empty(300)
+        for _ in range(200):
+            total[:] = 0
+            comm.Allreduce(mine, total, op)
+            assert (total == comm.size * (comm.size + 1) / 2).all()
 
-    pairs = ((FLAT, FLAT), (FLAT, TWO_LEVELS), (TWO_LEVELS, TWO_LEVELS))
-    for levels in pairs:
+    for levels in ((FLAT, FLAT), (FLAT, TWO_LEVELS), (TWO_LEVELS, TWO_LEVELS)):
         comms = [new_comm(each) for each in levels]
-        threads = [threading.Thread(target=work, args=(comm,)) for comm in comms]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert not problems
+        run_in_threads(work, *((comm,) for comm in comms))
         for comm in comms:
             comm.Free()
     op.Free()

@@ -1,0 +1,20 @@
+"""Run commands of ``han`` in this process."""
+
+from typer.testing import CliRunner
+
+from han.cli import app
+from han.errors import ArgumentError
+
+
+def call(*arguments):
+    """Run a command that must succeed; return what it prints."""
+    done = CliRunner().invoke(app, [str(a) for a in arguments])
+    assert done.exit_code == 0, (done.output, done.exception)
+    return done.stdout
+
+
+def refuse(*arguments):
+    """Run a command that must raise; return what it says."""
+    done = CliRunner().invoke(app, [str(a) for a in arguments])
+    assert isinstance(done.exception, ArgumentError), (done.output, done.exception)
+    return str(done.exception)

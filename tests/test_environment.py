@@ -1,0 +1,37 @@
+"""Environment variables: which han knows, and what is said of others that begin as its own do."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from han._environment import ENVIRONMENT, unknown_variables, warn_of_unknown
+from han.rc import SETTINGS, VARIABLES
+
+
+def test_every_setting_has_a_variable_with_a_description():
+    assert set(VARIABLES) == set(SETTINGS)
+    assert set(ENVIRONMENT) == {*VARIABLES.values(), "HAN_SHM_DIR"}
+    assert all(about and "(HAN_" not in about for about in ENVIRONMENT.values())
+
+
+@pytest.mark.parametrize("name", [*ENVIRONMENT, "HAN_TEST_MPI", "HOME", "HANDLE", "OMPI_HAN_X"])
+def test_known_and_other_variables_pass(name):
+    assert unknown_variables({name: "1"}) == []
+
+
+def test_an_unknown_variable_is_answered_with_the_known_ones():
+    with pytest.warns(UserWarning, match="HAN_TIMOUT; did you mean 'HAN_TIMEOUT'. Known: HAN_CH"):
+        warn_of_unknown({"HAN_TIMOUT": "3", "HAN_WAIT": "spin"})
+
+
+def test_the_command_says_it_in_one_line():
+    done = subprocess.run(
+        [sys.executable, "-m", "han", "info"], capture_output=True, text=True, check=True,
+        env={**os.environ, "HAN_CONFG": "flat"},
+    )  # fmt: skip
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(
+        "han: unknown environment variable HAN_CONFG; did you mean 'HAN_CONFIG'?"
+    )

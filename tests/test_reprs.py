@@ -1,0 +1,51 @@
+"""What objects show of themselves: short, and what a reader looks for."""
+
+import pytest
+from mpi4py import MPI
+
+import han
+from han._cli_info import imagine
+from han.tasks.graph import Task
+
+
+@pytest.fixture
+def plan():
+    return imagine(8, 2, None, ("allreduce", 1 << 20, MPI.SUM, "f8", 0)).plan
+
+
+def test_plans_and_their_parts(plan):
+    assert repr(plan.topology) == "<Topology 8 ranks, 4 x up to 2: node < network>"
+    stages = "sr, iasr, 6 x sbiasr, sbia, sb"
+    assert repr(plan.graph) == f"<TaskGraph 24 tasks, 37 edges: {stages}>"
+    assert repr(plan) == (
+        f"<Plan allreduce of 1MiB (float64, sum), 8 ranks, 4 x up to 2: {stages}>"
+    )  # fmt: skip
+    assert repr(plan.choice) == (
+        "<Choice tree, segment 128KiB, dataflow: "
+        "sm flat (cells 8, chunk 64KiB) < exchange halving (segment 32KiB)>"
+    )
+
+
+def test_a_graph_that_a_user_spoiled_still_shows_itself(plan):
+    first, second = (Task("sr", "reduce", 0, k, 0, 8) for k in range(2))
+    graph = type(plan.graph)([(first, second), (second, first)])
+    assert repr(graph) == "<TaskGraph 2 tasks, 2 edges, with a cycle>"
+    assert repr(type(plan.graph)()) == "<TaskGraph 0 tasks, 0 edges>"
+
+
+def test_communicators_and_requests():
+    comm = han.Comm(MPI.COMM_SELF.Dup())
+    assert repr(comm) == "<han.Comm rank 0 of 1 rank, 1 x up to 1: node < network>"
+    nonblocking, persistent = comm.Ibarrier(), comm.Barrier_init()
+    assert repr(nonblocking) == "<han.Request nonblocking, active>"
+    nonblocking.Wait()
+    assert repr(nonblocking) == "<han.Request nonblocking, inactive>"
+    assert repr(persistent) == "<han.Request persistent, inactive>"
+    persistent.Free()
+    assert "freed" in repr(persistent)
+    later, request = comm.Idup()
+    assert repr(later) == "<han.Comm not used yet>"
+    request.Wait()
+    later.Free()
+    comm.Free()
+    assert repr(comm) == repr(han.Comm()) == "<han.Comm MPI.COMM_NULL>"
