@@ -10,7 +10,7 @@ import typer
 from mpi4py import MPI
 
 import han
-from han import _cli_bench, _cli_info, _cli_plan
+from han import _cli_bench, _cli_info, _cli_plan, _cli_trace
 from han._cli_common import ConfigOption, JsonFlag, say
 from han.errors import ArgumentError, HanError
 
@@ -46,6 +46,7 @@ COMMANDS = (
     _cli_plan.verify,
     _cli_bench.bench,
     _cli_bench.compare,
+    _cli_trace.trace,
 )
 for command in COMMANDS:
     app.command()(command)

@@ -1,6 +1,6 @@
 """What a program sets before it makes its first ``han.Comm``, in the manner of ``mpi4py.rc``.
 
-Each setting but ``trace`` mirrors an environment variable. A setting that the program leaves at
+Each setting mirrors an environment variable. A setting that the program leaves at
 None is decided by the environment, then the configuration file, then the default.
 """
 
@@ -18,9 +18,9 @@ SETTINGS = {
     "wait": "how a rank waits: auto, spin, yield or sleep (HAN_WAIT)",
     "spin": "polls before a waiting rank yields (HAN_SPIN)",
     "memory": "shared memory of one channel, such as 16MiB (HAN_MEMORY)",
-    "trace": "where to write the times of the tasks",
+    "trace": "an existing folder, where every rank writes the times of its tasks (HAN_TRACE)",
 }
-VARIABLES = {name: f"HAN_{name.upper()}" for name in SETTINGS if name != "trace"}
+VARIABLES = {name: f"HAN_{name.upper()}" for name in SETTINGS}
 
 
 class UnknownSettingError(ConfigError, AttributeError):
