@@ -20,6 +20,7 @@ from han.timeline import (
     StreamShare,
     Timeline,
     TimelineError,
+    matches,
     merge,
     remarks,
     select,
@@ -118,15 +119,8 @@ def _narrowed(
     timelines: list[Timeline], call: tuple[int, int] | None, ranks: list[int] | None
 ) -> list[Timeline]:
     """Keep what is asked for of the timelines that have it; raise if none has."""
-    kept, error = [], None
-    for line in timelines:
-        try:
-            kept.append(select(line, call, ranks))
-        except TimelineError as missing:
-            error = error or missing
-    if error is not None and not kept:
-        raise error
-    return kept
+    kept = [line for line in timelines if matches(line, call, ranks)]
+    return [select(line, call, ranks) for line in kept or timelines]
 
 
 def _numbers(text: str | None) -> list[int] | None:
@@ -159,7 +153,7 @@ def _text(timeline: Timeline) -> str:
     rows = stream_shares(timeline)
     width = max([10, *(len(_shape(row)) for row in rows)])
     columns = " ".join(f"{name:>10}" for name in SHARES)
-    head = f"{'call':<{width}} {'task':<5}{'stream':<20}{'number':>8}{'median us':>11} {columns}"
+    head = f"{'call':<{width}} {'task':<5}{'stream':<20}{'tasks':>8}{'median us':>11} {columns}"
     each = [f"rank {rank}" for rank in found.ranks][:MOST_RANKS]
     lines = [
         f"# {timeline.source}{name}: {timeline.title}{remarks(timeline)}",
@@ -171,7 +165,10 @@ def _text(timeline: Timeline) -> str:
         ),
         *(
             f"{name:<{width + 45}} {_columns(share)}"
-            for name, share in [("all ranks", found.overall), *zip(each, found.ranks.values())]
+            for name, share in [
+                ("all ranks", found.overall),
+                *zip(each, found.ranks.values(), strict=False),
+            ]
         ),
     ]
     if len(found.ranks) > MOST_RANKS:

@@ -45,7 +45,8 @@ class _File(BaseModel):
                 f"columns are {', '.join(self.columns)}; {', '.join(COLUMNS)} expected"
             )
         for k, row in enumerate(self.tasks):
-            if row[COLUMNS.index("end")] < row[COLUMNS.index("begin")]:
+            _, _, _, _, _, begin, end, *_ = row
+            if end < begin:
                 raise ValueError(f"tasks.{k}: ends before it begins")
             if self.nodes and row[0] >= len(self.nodes):
                 raise ValueError(f"tasks.{k}: rank {row[0]} of {len(self.nodes)} ranks")
@@ -123,9 +124,8 @@ def to_chrome(timelines: Sequence[Timeline]) -> str:
 
 
 def _events(timeline: Timeline, first: int) -> list[dict[str, Any]]:
-    lanes = {(t.rank, t.request, t.stream): 0 for t in timeline.times}
-    for k, lane in enumerate(sorted(lanes)):
-        lanes[lane] = k
+    places = sorted({(t.rank, t.request, t.stream) for t in timeline.times})
+    lanes = {lane: k for k, lane in enumerate(places)}
     events = [_named("process_name", first + r, 0, _rank_name(timeline, r)) for r in timeline.ranks]
     for (rank, request, stream), k in lanes.items():
         name = stream if not request else f"{stream}, persistent request {request}"

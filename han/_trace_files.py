@@ -6,7 +6,7 @@ import atexit
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from han._timeline_files import to_json
 from han.clocks import Clock, Reading

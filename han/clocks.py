@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 from mpi4py import MPI
 
 from han.meeting import TAG_CLOCK, Meeting
@@ -44,10 +45,10 @@ class Clock:
         """How far off the reference a time may be, in seconds."""
         return max((r.uncertainty for r in self.readings), default=0.0) * 1e-9
 
-    def offset(self, ns: np.ndarray | float) -> np.ndarray:
+    def offset(self, ns: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Return what to add to times in nanoseconds: between readings it changes evenly."""
         if not self.readings:
-            return np.zeros_like(ns, dtype=float)
+            return np.zeros_like(ns)
         ordered = sorted(self.readings, key=lambda r: r.at)
         return np.interp(ns, [r.at for r in ordered], [r.offset for r in ordered])
 

@@ -30,6 +30,17 @@ class Panel:
     remark: str
 
 
+@dataclass(frozen=True)
+class Bar:
+    """A task in the units of the axis; what it copies and reduces as parts of its width."""
+
+    begin: float
+    start: float
+    width: float
+    copying: float
+    reducing: float
+
+
 def gantt(timelines: Sequence[Timeline], path: Path, title: str = "") -> None:
     """Draw timelines below each other on one axis of time, each from its own first task.
 
@@ -86,9 +97,9 @@ def _legend(figure: Any, colors: Mapping[str, str]) -> None:
     handles = [Patch(facecolor=color, label=kind) for kind, color in colors.items()]
     first = next(iter(colors.values()), GREY)
     handles += [
-        Patch(facecolor=first, alpha=0.33, label="open: messages, waits"),
+        Patch(facecolor=_mixed(first, 0.33), label="open: messages, waits"),
         Patch(facecolor=first, label="copies (part of the height)"),
-        Patch(facecolor=_darker(first), label="reduces (likewise)"),
+        Patch(facecolor=_mixed(first, 1.6), label="reduces (likewise)"),
     ]
     figure.legend(
         handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize=8
@@ -97,7 +108,7 @@ def _legend(figure: Any, colors: Mapping[str, str]) -> None:
 
 def _telling(timeline: Timeline) -> list[int]:
     """Ranks by what they have to tell: those with most streams of each node, nodes in turns."""
-    streams = {r: 0 for r in timeline.ranks}
+    streams = dict.fromkeys(timeline.ranks, 0)
     for lane in _lanes(timeline):
         streams[lane[0]] += 1
     nodes: dict[int, list[int]] = {}
@@ -120,48 +131,53 @@ def _draw(axis: Any, panel: Panel, unit: float, longest: float, colors: Mapping[
     for t in panel.timeline.times:
         lanes.setdefault(((t.rank, t.request, t.stream), t.kind), []).append(t)
     for (lane, kind), times in lanes.items():
-        _draw_tasks(axis, place[lane], times, begin, unit, colors[kind])
-        for t in times:
-            width = (t.end - t.start) / unit
-            if width / longest * WIDTH * 0.85 > LETTER * (len(t.task) + 1):
-                middle = ((t.start + t.end) / 2 - begin) / unit
-                axis.text(middle, place[lane], t.task, ha="center", va="center", fontsize=6.5)
+        _draw_tasks(axis, place[lane], [_scaled(t, begin, unit) for t in times], colors[kind])
+    for t in panel.timeline.times:
+        drawn = _scaled(t, begin, unit)
+        if drawn.width / longest * WIDTH * 0.85 > LETTER * (len(t.task) + 1):
+            height = place[t.rank, t.request, t.stream]
+            middle = drawn.start + drawn.width / 2
+            axis.text(middle, height, t.task, ha="center", va="center", fontsize=6.5)
     _label(axis, panel)
 
 
-def _draw_tasks(
-    axis: Any, lane: int, times: Sequence[TaskTime], begin: float, unit: float, color: str
-) -> None:
-    """Draw a lane's tasks of one kind; strong colours stand on the bar's lower edge."""
-    bottom = lane + BAR / 2
-    axis.hlines(
-        [lane] * len(times),
-        [(t.begin - begin) / unit for t in times],
-        [(t.start - begin) / unit for t in times],
-        color=color, linewidth=0.8, alpha=0.5,
-    )  # fmt: skip
-    left = [(t.start - begin) / unit for t in times]
-    width = [(t.end - t.start) / unit for t in times]
-    pale = {"facecolor": color, "alpha": 0.33, "linewidth": 0}
-    axis.bar(left, -BAR, width, bottom, align="edge", **pale)
-    below = [0.0] * len(times)
-    for what, shade in (("copying", color), ("reducing", _darker(color))):
-        parts = [BAR * _part(t, getattr(t, what)) for t in times]
-        base = [bottom - b for b in below]
-        axis.bar(left, [-p for p in parts], width, base, align="edge", color=shade, linewidth=0)
-        below = [b + p for b, p in zip(below, parts, strict=True)]
-    edges = [(t.end - begin) / unit for t in times]
-    axis.vlines(edges, lane - BAR / 2, bottom, color="white", linewidth=0.5)
-
-
-def _part(task: TaskTime, seconds: float) -> float:
-    """What part of the time at work that is."""
+def _scaled(task: TaskTime, begin: float, unit: float) -> Bar:
     at_work = task.end - task.start
-    return min(1.0, seconds / at_work) if at_work > 0 else 0.0
+    copying, reducing = (
+        min(1.0, seconds / at_work) if at_work > 0 else 0.0
+        for seconds in (task.copying, task.reducing)
+    )
+    return Bar(
+        (task.begin - begin) / unit, (task.start - begin) / unit, at_work / unit, copying, reducing
+    )
 
 
-def _darker(color: str) -> str:
-    return "#" + "".join(f"{int(color[k : k + 2], 16) * 55 // 100:02x}" for k in (1, 3, 5))
+def _draw_tasks(axis: Any, lane: int, bars: Sequence[Bar], color: str) -> None:
+    """Draw a lane's tasks of one kind; strong colours stand on the bar's lower edge.
+
+    Outlines keep short tasks visible.
+    """
+    bottom = lane + BAR / 2
+    begin, start = [b.begin for b in bars], [b.start for b in bars]
+    width = [b.width for b in bars]
+    axis.hlines([lane] * len(bars), begin, start, color=color, linewidth=0.8, alpha=0.5)
+    axis.bar(
+        start, -BAR, width, bottom, align="edge", facecolor=_mixed(color, 0.33),
+        edgecolor=_mixed(color, 0.6), linewidth=0.35,
+    )  # fmt: skip
+    copying = [-BAR * b.copying for b in bars]
+    reducing = [-BAR * b.reducing for b in bars]
+    above = [bottom + c for c in copying]
+    strong = {"align": "edge", "linewidth": 0.35}
+    axis.bar(start, copying, width, bottom, color=color, edgecolor=_mixed(color, 0.6), **strong)
+    axis.bar(start, reducing, width, above, color=_mixed(color, 1.6), **strong)
+
+
+def _mixed(color: str, strength: float) -> str:
+    """Mix a colour with white, below 1, or black, above: 0 is white, 2 black."""
+    parts = (int(color[k : k + 2], 16) for k in (1, 3, 5))
+    mixed = (255 - (255 - c) * strength if strength <= 1 else c * (2 - strength) for c in parts)
+    return "#" + "".join(f"{round(c):02x}" for c in mixed)
 
 
 def _label(axis: Any, panel: Panel) -> None:

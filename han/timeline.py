@@ -117,14 +117,20 @@ def select(
 ) -> Timeline:
     """Keep one call, or some ranks. Raises TimelineError when nothing is left."""
     wanted = None if ranks is None else set(ranks)
-    times = tuple(
-        t
-        for t in timeline.times
-        if (call is None or t.which == call) and (wanted is None or t.rank in wanted)
-    )
+    times = tuple(t for t in timeline.times if _matches(t, call, wanted))
     if timeline.times and not times:
         raise TimelineError(f"{timeline.title}: {_nothing(timeline, call, wanted)}")
     return replace(timeline, times=times)
+
+
+def matches(timeline: Timeline, call: tuple[int, int] | None, ranks: Iterable[int] | None) -> bool:
+    """Whether :func:`select` finds anything."""
+    wanted = None if ranks is None else set(ranks)
+    return any(_matches(t, call, wanted) for t in timeline.times)
+
+
+def _matches(task: TaskTime, call: tuple[int, int] | None, ranks: set[int] | None) -> bool:
+    return (call is None or task.which == call) and (ranks is None or task.rank in ranks)
 
 
 def _nothing(timeline: Timeline, call: tuple[int, int] | None, ranks: set[int] | None) -> str:
@@ -218,7 +224,8 @@ class Shares:
 class StreamShare:
     """The tasks of one stream in all calls of one shape, on all ranks; `median` in seconds.
 
-    Here `overlapped` is the part of the stream's time in which another one worked as well.
+    Here `overlapped` is the part of the time at work in which another stream of the same rank
+    worked as well.
     """
 
     collective: str
@@ -233,6 +240,7 @@ class StreamShare:
 @dataclass
 class _Spent:
     open: float = 0.0
+    base: float = 0.0  # what `overlapped` is a part of
     overlapped: float = 0.0
     copying: float = 0.0
     reducing: float = 0.0
@@ -245,15 +253,18 @@ class _Spent:
         whole = self.open or 1.0
         copying, reducing = self.copying / whole, self.reducing / whole
         waiting = max(0.0, 1.0 - copying - reducing) if self.open else 0.0
-        return Share(self.open, self.overlapped / whole, waiting, copying, reducing)
+        overlapped = self.overlapped / (self.base or 1.0)
+        return Share(self.open, overlapped, waiting, copying, reducing)
 
 
 def shares(timeline: Timeline) -> Shares:
     """Return what part of their time the ranks overlap, wait, copy and reduce."""
     whole, ranks = _Spent(), {}
     for rank, times in _by_rank(timeline).items():
+        opened = _length((t.begin, t.end) for t in times)
         spent = _Spent(
-            _length((t.begin, t.end) for t in times),
+            opened,
+            opened,
             sum(b - a for a, b, streams in _steps(times) if len(streams) > 1),
             sum(t.copying for t in times),
             sum(t.reducing for t in times),
@@ -270,7 +281,7 @@ def stream_shares(timeline: Timeline) -> list[StreamShare]:
     for t in timeline.times:
         key = t.collective, t.nbytes, t.stream
         tasks[key].append(t)
-        spent[key].add(_Spent(t.end - t.begin, 0.0, t.copying, t.reducing))
+        spent[key].add(_Spent(t.end - t.begin, t.end - t.start, 0.0, t.copying, t.reducing))
     for times in _by_rank(timeline).values():
         for begin, end, streams in _steps(times):
             for t in streams if len(streams) > 1 else ():
@@ -305,10 +316,8 @@ def _length(intervals: Iterable[tuple[float, float]]) -> float:
 
 def _steps(times: Sequence[TaskTime]) -> Iterator[tuple[float, float, list[TaskTime]]]:
     """Yield stretches of time and the tasks at work then, one of each stream, of one rank."""
-    changes = sorted(
-        [(t.start, 1, k) for k, t in enumerate(times)]
-        + [(t.end, 0, k) for k, t in enumerate(times)]
-    )
+    some = [(k, t) for k, t in enumerate(times) if t.end > t.start]
+    changes = sorted([(t.start, 1, k) for k, t in some] + [(t.end, 0, k) for k, t in some])
     working: dict[int, TaskTime] = {}
     before = 0.0
     for now, begins, k in changes:
@@ -319,4 +328,4 @@ def _steps(times: Sequence[TaskTime]) -> Iterator[tuple[float, float, list[TaskT
         if begins:
             working[k] = times[k]
         else:
-            working.pop(k, None)
+            del working[k]

@@ -181,13 +181,11 @@ uint32_t han_engine_blocked(han_engine *e, han_where *rows, uint64_t *signature)
 
 void han_engine_trace(han_engine *e, han_trace *trace) {
     lock(&e->busy);
-    if (e->trace) e->trace->last = (han_anchor){han_ticks(e), han_now_ns()};
+    if (e->trace) e->trace->last = han_anchor_now(e);
     e->trace = trace;
     memset(e->open, 0, sizeof e->open);
-    if (trace) {
-        e->anchored = han_ticks(e);
-        trace->first = (han_anchor){e->anchored, han_now_ns()};
-    }
+    if (trace) trace->first = han_anchor_now(e);
+    e->anchored = trace ? trace->first.ticks : 0;
     unlock(&e->busy);
 }
 

@@ -210,8 +210,11 @@ enum han_status han_step(han_engine *); /* executor.c: one round over the stream
 bool han_inside_op(void); /* called from a user's reduction, which runs inside of a step */
 bool han_enter(bool);     /* say that a step, or MPI's progress, begins or ends; what was before */
 uint64_t han_now_ns(void);
-/* trace.c: a task has begun, an operation worked, a task has ended */
-uint64_t han_ticks(const han_engine *);
-void han_trace_end(han_engine *, uint32_t stream, uint64_t ticks);
+
+/* trace.c, while tracing is on: an operation is about to be tried; it went through, and is or is
+ * not the last of its task. `ticks` is what the clock said last, 0 where that may be long ago. */
+void han_trace_before(han_engine *, uint32_t stream, const han_instr *, uint64_t *ticks);
+void han_trace_after(han_engine *, uint32_t stream, const han_instr *, bool last, uint64_t *ticks);
+han_anchor han_anchor_now(const han_engine *);
 
 #endif

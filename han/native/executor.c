@@ -107,45 +107,22 @@ static enum han_status execute(han_engine *e, han_plan *p, const han_instr *i) {
     return flag ? HAN_OK : HAN_BLOCKED;
 }
 
-/* Execute, and note when the task began, started, worked and ended. Reading the clock is most of
- * the cost: `ticks` is what it said last, 0 where that may be long ago. */
-static enum han_status traced(han_engine *e, han_plan *p, uint32_t s, uint64_t *ticks) {
-    const han_instr *i = &p->code[e->pc[s]];
-    bool works = i->code <= HAN_REDUCE2, waits = i->code == HAN_WAIT || i->code == HAN_AWAIT;
-    han_event *task = &e->open[s];
-    bool starts = !waits && !task->start;
-    if (!*ticks && (works || starts || !task->begin)) *ticks = han_ticks(e);
-    if (!task->begin)
-        *task = (han_event){.epoch = e->epoch, .plan = p->number, .begin = *ticks, .stream = s,
-                            .task = i->task};
-    if (starts) task->start = *ticks;
-    uint64_t from = *ticks;
-    enum han_status status = execute(e, p, i);
-    if (status != HAN_OK) return status;
-    if (works) {
-        *ticks = han_ticks(e);
-        *(i->code == HAN_COPY ? &task->copying : &task->reducing) += *ticks - from;
-    } else if (!waits && i->code != HAN_POST) {
-        *ticks = 0; /* the MPI library takes its time */
-    }
-    bool last = e->pc[s] + 1 == p->streams[s].stop || i[1].task != i->task;
-    if (!last) return HAN_OK;
-    if (!*ticks) *ticks = han_ticks(e);
-    han_trace_end(e, s, *ticks);
-    return HAN_OK;
-}
-
 static enum han_status step_stream(han_engine *e, han_plan *p, uint32_t s) {
     enum han_status result = HAN_BLOCKED;
     uint64_t ticks = 0;
     for (int turn = TURN; e->pc[s] < p->streams[s].stop && turn;) {
         const han_instr *i = &p->code[e->pc[s]];
-        enum han_status status = e->trace ? traced(e, p, s, &ticks) : execute(e, p, i);
+        if (e->trace) han_trace_before(e, s, i, &ticks);
+        enum han_status status = execute(e, p, i);
         if (status > HAN_BLOCKED) return status;
         if (status == HAN_BLOCKED) return result;
         result = HAN_MOVED;
         turn -= i->code <= HAN_REDUCE2;
         e->pc[s]++;
+        if (e->trace) {
+            bool last = e->pc[s] == p->streams[s].stop || p->code[e->pc[s]].task != i->task;
+            han_trace_after(e, s, i, last, &ticks);
+        }
     }
     return e->pc[s] < p->streams[s].stop ? result : (result == HAN_MOVED ? HAN_MOVED : HAN_OK);
 }
