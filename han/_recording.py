@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from han.clocks import Clock
-from han.timeline import TaskTime
+from han.timeline import TaskTime, whole_tasks
 
 if TYPE_CHECKING:
     from han.plans import Prepared
@@ -95,7 +95,7 @@ class Recording:
     def times(self, clock: Clock | None = None) -> list[TaskTime]:
         """Return the tasks in the order of their beginnings, by another clock if one is given."""
         times = [time for taken in self._taken for time in self._read(taken, clock or Clock())]
-        return sorted(times, key=lambda t: t.begin)
+        return whole_tasks(times)
 
     def _take(self, request: int, memory: np.ndarray[Any, Any]) -> None:
         head = memory[:1].view(HEAD)[0]

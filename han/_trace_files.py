@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from han._timeline_files import to_json
 from han.clocks import Clock, Reading
 from han.rc import rc
 from han.timeline import Timeline
@@ -55,6 +54,8 @@ def part_path(folder: Path, part: Timeline, rank: int) -> Path:
 
 def write_part(path: Path, part: Timeline) -> None:
     """Write a rank's part: it is there as a whole, or not at all."""
+    from han._timeline_files import to_json
+
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         draft.write_text(to_json(part), encoding="utf-8")

@@ -89,6 +89,34 @@ class Timeline:
         return max((t.end for t in self.times), default=0.0)
 
 
+def whole_tasks(goes: Iterable[TaskTime]) -> list[TaskTime]:
+    """Return one record for each task of what may have come in several goes, by their beginnings.
+
+    A stream works ahead: it posts the receives of tasks to come between the tests of the present
+    one. So that its tasks follow each other, each begins when the one before it has ended.
+    """
+    streams: dict[object, dict[str, list[TaskTime]]] = {}
+    for t in goes:
+        tasks = streams.setdefault((t.rank, t.which, t.stream), {})
+        tasks.setdefault(t.task, []).append(t)
+    whole = [t for tasks in streams.values() for t in _in_turn(list(tasks.values()))]
+    return sorted(whole, key=lambda t: (t.begin, t.rank))
+
+
+def _in_turn(tasks: list[list[TaskTime]]) -> Iterator[TaskTime]:
+    """Join each task's goes, in the order in which they end."""
+    before = float("-inf")
+    for goes in sorted(tasks, key=lambda goes: max(t.end for t in goes)):
+        begin = max(before, min(t.begin for t in goes))
+        start = max(begin, min(t.start for t in goes))
+        before = max(t.end for t in goes)
+        copying, reducing = sum(t.copying for t in goes), sum(t.reducing for t in goes)
+        yield replace(
+            goes[0], begin=begin, end=before, waited=start - begin, copying=copying,
+            reducing=reducing,
+        )  # fmt: skip
+
+
 # ---- choosing and putting together ----------------------------------------------------------
 
 
