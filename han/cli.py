@@ -12,7 +12,15 @@ import typer
 from mpi4py import MPI
 
 import han
-from han import _cli_bench, _cli_calibrate, _cli_diff, _cli_info, _cli_plan, _cli_simulate
+from han import (
+    _cli_bench,
+    _cli_calibrate,
+    _cli_diff,
+    _cli_info,
+    _cli_plan,
+    _cli_simulate,
+    _cli_trace,
+)
 from han._cli_common import ConfigOption, JsonFlag, say
 from han._environment import ENVIRONMENT, unknown_variables
 from han.errors import ArgumentError, HanError
@@ -71,6 +79,7 @@ COMMANDS = (
     _cli_calibrate.calibrate,
     _cli_bench.bench,
     _cli_bench.compare,
+    _cli_trace.trace,
 )
 for command in COMMANDS:
     app.command()(command)

@@ -229,6 +229,7 @@ class Comm(MPI.Intracomm):
         try:
             if self._state is not None:
                 self._state.drain()
+                self._state.end_trace()
         finally:
             super().Free()
             self._state = None
@@ -251,14 +252,18 @@ class Comm(MPI.Intracomm):
 
         return explain(self._han, collective, nbytes, op, dtype, root)
 
-    def trace(self, events: int = 1 << 20) -> Trace:
-        """Record when each task of the blocking and nonblocking calls begins and ends here.
+    def trace(self, events: int = 1 << 20, align: bool = False) -> Trace:
+        """Record when each task of every call begins and ends on this rank.
 
-        ``with comm.trace() as t: ...; t.times`` lists them; `events` bounds their number.
+        ``with comm.trace() as t: ...`` is not collective, and ``t.times`` has this rank's tasks
+        by its own clock. ``t.timeline()`` and ``t.save(folder)``, afterwards, are collective and
+        put all ranks on rank 0's clock; `align` makes entering collective too, and corrects for
+        clocks that drift apart in a long run. `events` bounds the tasks; ``t.dropped`` counts
+        those beyond.
         """
         from han.trace import Trace
 
-        return Trace(self._han, events)
+        return Trace(self._han, events, align)
 
     def plan(
         self,

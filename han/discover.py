@@ -156,24 +156,33 @@ def _whose(ranks: Sequence[int], size: int) -> str:
     return f"rank{'s' * (len(ranks) > 1)} {shown}{', ...' if len(ranks) > 8 else ''}: "
 
 
-def check_agreement(meeting: Meeting, fingerprint: str, problem: str | None) -> None:
-    """Compare the ranks' configurations; raise ConfigError on all of them when they differ."""
-    rows = meeting.allgather((fingerprint, problem), STEP)
+def check_agreement(
+    meeting: Meeting, fingerprint: str, problem: str | None, folder: str = ""
+) -> None:
+    """Compare the ranks' configurations and where their traces go.
+
+    Raises ConfigError on all of them when they differ, or one has a problem.
+    """
+    rows = meeting.allgather((fingerprint, problem, folder), STEP)
     problems: dict[str, list[int]] = {}
-    for r, (_, p) in enumerate(rows):
+    for r, (_, p, _) in enumerate(rows):
         if p:
             problems.setdefault(p, []).append(r)
     if problems:
         told = [f"{_whose(ranks, len(rows))}{text}" for text, ranks in problems.items()]
         raise ConfigError("the configuration cannot be used: " + "; ".join(told))
+    _same("the configuration", [f for f, _, _ in rows], "file and HAN_* variables")
+    _same("HAN_TRACE", [f for _, _, f in rows], "folder, or none")
+
+
+def _same(what: str, values: Sequence[str], remedy: str) -> None:
     ranks: dict[str, list[int]] = {}
-    for r, (f, _) in enumerate(rows):
-        ranks.setdefault(f, []).append(r)
+    for r, value in enumerate(values):
+        ranks.setdefault(value, []).append(r)
     if len(ranks) > 1:
         groups = sorted(ranks.values(), key=len, reverse=True)
         odd = ", ".join(str(r) for g in groups[1:] for r in g)
         raise ConfigError(
-            f"the configuration differs between ranks: rank(s) {odd} have another one than "
-            f"rank(s) {', '.join(map(str, groups[0]))}; give all ranks the same file and HAN_* "
-            "variables"
+            f"{what} differs between ranks: rank(s) {odd} have another one than "
+            f"rank(s) {', '.join(map(str, groups[0]))}; give all ranks the same {remedy}"
         )

@@ -11,7 +11,7 @@ import os
 import pickle
 import time
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from mpi4py import MPI
@@ -20,7 +20,7 @@ from han import _native
 from han.errors import CollectiveTimeoutError, SetupError
 
 T = TypeVar("T")
-TAG_COME, TAG_GO = 1, 2  # on han's own communicators; engines' tags are larger
+TAG_COME, TAG_GO, TAG_CLOCK = 1, 2, 3  # on han's own communicators; engines' tags are larger
 YIELDS = 200  # rounds before naps
 NAP = 50e-6  # seconds
 LOOK = 0.02  # seconds between two looks around
@@ -116,11 +116,16 @@ class Meeting:
         everything = np.empty(int(counts.sum()), np.uint8)
         target = [everything, counts.tolist(), MPI.BYTE]
         self.wait(self.comm.Iallgatherv([data, MPI.BYTE], target), step, (data, everything))
-        ends = np.cumsum(counts)
-        return [
-            pickle.loads(everything[end - n : end].tobytes())
-            for n, end in zip(counts, ends, strict=True)
-        ]
+        return _unpickle(everything, counts)
+
+    def collect(self, value: T, step: str) -> list[T]:
+        """Return on rank 0 what every rank passes; nothing elsewhere."""
+        data = np.frombuffer(pickle.dumps(value), np.uint8)
+        counts = self.allgather(data.size, step)
+        everything = np.empty(0 if self.rank else sum(counts), np.uint8)
+        target = None if self.rank else [everything, counts, MPI.BYTE]
+        self.wait(self.comm.Igatherv([data, MPI.BYTE], target), step, (data, everything))
+        return [] if self.rank else _unpickle(everything, counts)
 
     def share(self, make: Callable[[], T], step: str) -> list[T]:
         """Return what `make` returns on every rank; where it raises on one, all raise SetupError.
@@ -138,6 +143,15 @@ class Meeting:
         if problems:
             raise SetupError(step, problems)
         return [v for v, _ in said]  # type: ignore[misc]
+
+
+def _unpickle(
+    data: np.ndarray[Any, Any], counts: Sequence[int] | np.ndarray[Any, Any]
+) -> list[Any]:
+    ends = np.cumsum(counts)
+    return [
+        pickle.loads(data[end - n : end].tobytes()) for n, end in zip(counts, ends, strict=True)
+    ]
 
 
 def duplicate(comm: MPI.Intracomm, limit: float) -> MPI.Intracomm:

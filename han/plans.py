@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 from mpi4py import MPI
@@ -28,12 +30,13 @@ Members = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Prepared:
-    """A plan that can run: the native one, and what it was made from."""
+    """A plan that can run: the native one, and what it was made from; `number` is its own."""
 
     native: Any
     program: Program
     plan: Plan
     decision: Decision
+    number: int = 0
 
 
 def identity(signature: Signature) -> int:
@@ -48,8 +51,9 @@ def native_plan(
     message: Message,
     comms: tuple[MPI.Comm, ...],
     scratch: np.ndarray[Any, Any] | None,
+    number: int = 0,
 ) -> Any:
-    """Make the native plan of a program."""
+    """Make the native plan of a program; `number` tells it from others in traces."""
     signature = message.signature
     callback = signature.reduces and message.numbers is None
     return engine.plan(
@@ -70,6 +74,7 @@ def native_plan(
         comms=tuple(MPI._handleof(c) for c in comms),
         scratch=scratch,
         keep=(message.op, message.datatype, comms),
+        number=number,
     )
 
 
@@ -94,6 +99,8 @@ class Plans:
     def __init__(self, state: State) -> None:
         self.state = state
         self._kept: OrderedDict[object, Prepared] = OrderedDict()
+        self._numbers = itertools.count(1)
+        self.living: WeakValueDictionary[int, Prepared] = WeakValueDictionary()
         self._scratch: np.ndarray[Any, Any] | None = None
         self._comms: dict[Any, dict[tuple[int, Members], MPI.Intracomm]] = {}
         uses = [use for rule in state.config.rules for use in rule.use.levels.values()]
@@ -133,9 +140,13 @@ class Plans:
         program = lower(plan, state.rank)
         comms = tuple(self._comm(engine, *key, signature) for key in program.comms)
         scratch = self._memory(program.scratch, own_scratch)
-        native = native_plan(engine, program, message, comms, scratch)
-        prepared = Prepared(native, program, plan, decision)
+        number = next(self._numbers)
+        native = native_plan(engine, program, message, comms, scratch, number)
+        prepared = Prepared(native, program, plan, decision, number)
         engine.on_error.know(prepared)
+        self.living[number] = prepared
+        if state.recording is not None:
+            state.recording.know(prepared)
         return prepared
 
     def _memory(self, nbytes: int, own: bool) -> np.ndarray[Any, Any] | None:

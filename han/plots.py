@@ -17,6 +17,7 @@ Series = Mapping[int, "Times"]
 Panels = Mapping[str, Mapping[str, Series]]  # collective -> who -> bytes -> times
 
 COLORS = ("#1b6ca8", "#c8553d", "#588157", "#8e6c8a", "#b08900", "#4a4e69", "#2a9d8f", "#9d0208")
+GREY = "#9a9a9a"
 
 
 class PlotError(HanError, RuntimeError):
@@ -143,6 +144,7 @@ def _draw_ratios(axis: Any, series: Mapping[str, Series], colors: Mapping[str, s
 
 
 def size_axis(axis: Any, sizes: Sequence[int]) -> None:
+    """Let an axis be of sizes in bytes."""
     axis.set_xscale("symlog" if 0 in sizes else "log", base=2)
     step = max(1, -(-len(sizes) // 8))
     axis.set_xticks(sizes[::step], [format_size(n) for n in sizes[::step]], rotation=45)

@@ -41,10 +41,13 @@ VERBS = {
 
 
 class Reporter:
-    """An engine's ``on_error``: raises what fits, after telling the other ranks."""
+    """An engine's ``on_error``: raises what fits, after telling the other ranks.
 
-    def __init__(self, state: weakref.ref[State], channels: Sequence[Channel]) -> None:
-        self.state = state
+    `number` is the engine's, alike on all ranks: 0 is the communicator's own.
+    """
+
+    def __init__(self, state: weakref.ref[State], channels: Sequence[Channel], number: int) -> None:
+        self.state, self.number = state, number
         self.channels = tuple(channels)
         self.engine: weakref.ref[Any] | None = None
         self._known: OrderedDict[int, Prepared] = OrderedDict()
@@ -59,10 +62,6 @@ class Reporter:
         """Unmap the engine's channels."""
         for channel in self.channels:
             channel.close()
-
-    def known(self, number: int) -> Prepared | None:
-        """Return the plan that a number stands for."""
-        return self._known.get(number)
 
     def __call__(self, status: int, detail: int) -> bool:
         """Raise the error; return True when a notice turned out not to concern this call."""

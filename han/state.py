@@ -5,12 +5,17 @@ from __future__ import annotations
 import contextlib
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from mpi4py import MPI
 
 from han import _native
+from han._recording import EVENTS, Recording
+from han._trace_files import TraceFile, part_of, trace_folder
 from han.channel import Channel, open_channels
+from han.clocks import STEP as CLOCKS
+from han.clocks import Clock, Reading, read_clock
 from han.discover import check_agreement, discover
 from han.errors import ConfigError, HanError, RevokedError, SetupError, SharedMemoryError
 from han.geometry import PAGE
@@ -21,11 +26,14 @@ from han.plans import Plans, Prepared, empty_plan
 from han.program import Coll
 from han.reports import Reporter
 from han.request import Request
+from han.timeline import Timeline
 
 ENGINE_TAGS = _native.MAX_STREAMS * _native.EPOCH_TAGS
 SETUP_LIMIT = 600.0  # seconds, until the configuration is known
 SETUP_LEAST = 30.0  # and at least: ranks that start import modules and read files
 AGREED = (ConfigError, SharedMemoryError, SetupError)  # raised by all ranks at the same step
+LAST_WAIT = 10.0  # seconds that a trace may delay the end
+T = TypeVar("T")
 Parse = Callable[..., Message]
 
 
@@ -38,16 +46,24 @@ class State:
         self.turning = 0  # 1 while a call is prepared: errors of that call concern it already
         self.engines: weakref.WeakSet[Any] = weakref.WeakSet()
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
+        self.recording: Recording | None = None
+        self.trace_file: TraceFile | None = None
+        self.traces = 0  # put together so far, alike on all ranks
+        self.early_readings: list[Reading] = []  # of this rank's clock
         loaded, problem = _load(config)
+        folder, trouble = trace_folder()
         limit = SETUP_LIMIT if loaded is None else loaded.wait.timeout
         patient = limit and max(limit, SETUP_LEAST)
         self.comm = duplicate(comm, patient)
         self.meeting = Meeting(self.comm, patient)
         try:
-            check_agreement(self.meeting, loaded.fingerprint() if loaded else "", problem)
+            fingerprint = loaded.fingerprint() if loaded else ""
+            check_agreement(self.meeting, fingerprint, problem or trouble, folder)
             self.config = loaded
             self._explore(crowded)
             self.meeting.share(self._make, "the making of a han.Comm")
+            if folder:
+                self._record_into(folder)
         except AGREED:
             self.comm.Free()
             raise
@@ -69,15 +85,23 @@ class State:
         self.calls = _native.Calls(self.engine, MPI.IN_PLACE, Request)
         self.plans = Plans(self)
 
+    def _record_into(self, folder: str) -> None:
+        """Trace from now on, into files; collective."""
+        self.early_readings = [read_clock(self.meeting)]
+        recording = Recording(self.rank, EVENTS)
+        self.trace_file = TraceFile(folder, recording, self.early_readings[0], self._describe())
+        self.record(recording)
+
     def _engine(self, channels: list[Channel]) -> Any:
         tags = tag_limit(self.comm) // ENGINE_TAGS - 1
         base = (self.engines_made % tags + 1) * ENGINE_TAGS
+        number = self.engines_made - self.notices.token
         self.engines_made += 1
         library = (
             MPI.__file__, int(MPI._sizeof(MPI.COMM_WORLD) > 4), MPI.ANY_SOURCE, self.notices.tag,
             int(MPI.IN_PLACE), MPI._handleof(MPI.BYTE),
         )  # fmt: skip
-        reporter = Reporter(weakref.ref(self), channels)
+        reporter = Reporter(weakref.ref(self), channels, number)
         engine = _native.Engine(
             mpi=library,
             comm=MPI._handleof(self.comm),
@@ -88,6 +112,8 @@ class State:
         )
         reporter.engine = weakref.ref(engine)
         self.engines.add(engine)
+        if self.recording is not None:
+            self.recording.attach(engine, number)
         return engine
 
     def _wait(self) -> tuple[int, int, int, float]:
@@ -151,6 +177,8 @@ class State:
         begin = message.begin
 
         def close() -> None:
+            if self.recording is not None:
+                self.recording.settle(engine)
             engine.stop()
             self.plans.forget(engine)
             for channel in channels:
@@ -188,6 +216,58 @@ class State:
         op = message.op if signature.reduces else None
         nbytes, number = message.plain
         self.calls.add(prepared.native, kind, nbytes, number, op, signature.root)
+
+    # ---- traces -----------------------------------------------------------------------------
+
+    def record(self, recording: Recording | None) -> None:
+        """Let all engines, also those to come, record there; None: nowhere."""
+        if self.recording is not None:
+            self.recording.settle()
+        self.recording = recording
+        if recording is None:
+            return
+        for prepared in list(self.plans.living.values()):
+            recording.know(prepared)
+        for engine in self._all_engines():
+            recording.attach(engine, engine.on_error.number)
+
+    def read_clock(self) -> Reading:
+        """Compare this rank's clock with rank 0's; collective."""
+        self.live()
+        with self._together(CLOCKS):
+            return read_clock(self.meeting)
+
+    def collect(self, value: T, step: str) -> list[T]:
+        """Return on rank 0 what all ranks pass; collective."""
+        self.live()
+        with self._together(step):
+            return self.meeting.collect(value, step)
+
+    def share(self, make: Callable[[], T], step: str) -> list[T]:
+        """Return what `make` returns on every rank, or raise SetupError on all; collective."""
+        self.live()
+        with self._together(step):
+            return self.meeting.share(make, step)
+
+    def timeline(self, recording: Recording, clock: Clock) -> Timeline:
+        """Return this rank's part of a timeline."""
+        return self._describe()(recording, clock)
+
+    def _describe(self) -> Callable[[Recording, Clock], Timeline]:
+        """Return what makes this rank's part of a timeline, and holds nothing of this."""
+        nodes = self.topology.memory
+        return partial(part_of, nodes, f"{self.notices.token:08x}")
+
+    def end_trace(self) -> None:
+        """Read the clocks once more before the communicator goes; ranks that do not come do not
+        keep this one for long.
+        """
+        if self.trace_file is None or self.failed is not None:
+            return
+        meeting = Meeting(self.comm, LAST_WAIT)
+        meeting.look = self.meeting.look
+        with contextlib.suppress(HanError, MPI.Exception):
+            self.trace_file.readings.append(read_clock(meeting))
 
     # ---- checked mode -----------------------------------------------------------------------
 
@@ -322,6 +402,8 @@ class State:
         """Release everything; `free` the communicators too (collective)."""
         with contextlib.suppress(HanError, MPI.Exception):
             self.drain()
+        if self.trace_file is not None:
+            self.trace_file.write()
         self.failed = self.failed or "it has been freed"
         self.calls.clear()
         for engine in self._all_engines():

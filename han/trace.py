@@ -2,68 +2,84 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
+from han._recording import Recording
+from han._trace_files import part_path, write_part
+from han.clocks import Clock, Reading
+from han.errors import ArgumentError
+from han.timeline import TaskTime, Timeline, merge
 
 if TYPE_CHECKING:
     from han.state import State
 
-EVENT = np.dtype(
-    [
-        ("epoch", "u8"),
-        ("signature", "u8"),
-        ("begin", "u8"),
-        ("end", "u8"),
-        ("stream", "u4"),
-        ("task", "u4"),
-    ]
-)
-
-
-@dataclass(frozen=True)
-class TaskTime:
-    """One task of one call on one rank; times in seconds of the machine's monotonic clock."""
-
-    rank: int
-    call: int
-    stream: str
-    task: str
-    begin: float
-    end: float
+__all__ = ["TaskTime", "Trace"]
 
 
 class Trace:
-    """Records while it is entered; :attr:`times` holds the tasks of this rank."""
+    """Records while it is entered; :attr:`times` holds the tasks of this rank.
 
-    def __init__(self, state: State, events: int) -> None:
-        self.state = state
-        self.events = events
+    Entering and leaving are this rank's own affair, and so is :attr:`times`, by its own clock.
+    :meth:`timeline` and :meth:`save` put all ranks on one clock: they are collective, and so is
+    entering when `align` asks for the clocks to be read at the beginning as well.
+    """
+
+    def __init__(self, state: State, events: int, align: bool = False) -> None:
+        if events < 1:
+            raise ArgumentError(f"events = {events}: room for at least one is needed")
+        self.state, self.align = state, align
         self.times: list[TaskTime] = []
+        self._recording = Recording(state.rank, events)
+        self._outer: Recording | None = None
+        self._readings: list[Reading] = []
+        self._clock: Clock | None = None
+        self._name = ""  # among the traces of the communicator
+
+    @property
+    def dropped(self) -> int:
+        """Tasks of this rank that found no room."""
+        return self._recording.dropped
 
     def __enter__(self) -> Trace:
-        self.state.engine.trace(self.events)
+        if self.align:
+            self._readings.append(self.state.read_clock())
+        self._outer = self.state.recording
+        self.state.record(self._recording)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        engine = self.state.engine
-        rows = np.frombuffer(engine.events(), EVENT)
-        engine.trace(0)
-        self.times += [time for row in rows if (time := self._time(row)) is not None]
+        self.state.record(self._outer)
+        if self._outer is not None:
+            self._outer.absorb(self._recording)
+        self.times = self._recording.times()
 
-    def _time(self, row: np.void) -> TaskTime | None:
-        """Name what an event is about; a rank that is alone copies outside of any task."""
-        prepared = self.state.engine.on_error.known(int(row["signature"]))
-        if prepared is None:
-            return None
-        program = prepared.program
-        number = int(row["task"])
-        return TaskTime(
-            self.state.rank,
-            int(row["epoch"]),
-            program.streams[row["stream"]].name,
-            program.tasks[number] if number < len(program.tasks) else "copy",
-            float(row["begin"]) * 1e-9,
-            float(row["end"]) * 1e-9,
-        )
+    def timeline(self) -> Timeline | None:
+        """Return the tasks of all ranks by rank 0's clock, on rank 0; None elsewhere; collective.
+
+        Its `uncertainty` says how far the clocks of nodes may be apart.
+        """
+        parts = self.state.collect(self._part(), "the gathering of a trace")
+        return merge(parts)[0] if parts else None
+
+    def save(self, folder: str | Path) -> None:
+        """Write a file for each rank, for ``han trace``; collective.
+
+        Raises SetupError, on all ranks alike, where one cannot write.
+        """
+        part = self._part()
+        path = part_path(Path(folder), part, self.state.rank)
+        self.state.share(lambda: write_part(path, part), f"the writing of a trace to {folder}")
+
+    def _part(self) -> Timeline:
+        """Return this rank's part of the timeline; reads the clocks once."""
+        if self.state.recording is self._recording:
+            raise ArgumentError("a trace is put together after its with block")
+        if self._clock is None:
+            self._readings += [*self.state.early_readings, self.state.read_clock()]
+            self._clock = Clock(tuple(self._readings))
+            self.state.traces += 1
+            self._name = f".{self.state.traces}"
+        part = self.state.timeline(self._recording, self._clock)
+        return replace(part, communicator=part.communicator + self._name)

@@ -189,16 +189,16 @@ def test_spans_are_those_of_the_tasks():
     topology = nodes_of(2, 2)
     plan = plan_of("bcast", topology, 40_000, SM, ("adapt", "chain"), segment=10_000)
     found = simulate(plan, machine(), spans=True, runs=2)
-    names = {(s.rank, s.run, s.task) for s in found.spans}
+    names = {(s.rank, s.call, s.task) for s in found.spans}
     assert {(r, k, f"{t}b({i})") for r in (0, 2) for k in (0, 1) for t in "si" for i in range(4)} \
         <= names  # fmt: skip
     for span in found.spans:
-        assert span.begin <= span.end <= max(found.finish[span.run])
+        assert span.begin <= span.start <= span.end <= max(found.finish[span.call])
         assert span.copying + span.reducing <= span.end - span.begin + 1e-12
     copied = sum(s.copying for s in found.spans if s.rank == 3)
     assert copied == pytest.approx(found.copying[3])
-    ends = {s.task: s.end for s in found.spans if s.rank == 3 and s.run == 0}
-    arrived = {s.task: s.end for s in found.spans if s.rank == 2 and s.run == 0}
+    ends = {s.task: s.end for s in found.spans if s.rank == 3 and s.call == 0}
+    arrived = {s.task: s.end for s in found.spans if s.rank == 2 and s.call == 0}
     assert all(ends[f"sb({i})"] > arrived[f"ib({i})"] for i in range(4))
 
 

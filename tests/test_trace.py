@@ -1,10 +1,17 @@
 """Traces and explanations on one rank."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from mpi4py import MPI
 
 import han
+from han import _native
+from han._timeline_files import load
+from han.errors import SetupError
 
 
 @pytest.fixture
@@ -20,11 +27,148 @@ def test_a_rank_that_is_alone_is_traced(alone):
         alone.Bcast(np.ones(4))
         alone.Barrier()
     (time,) = trace.times
-    assert time.task == "copy"
-    assert time.begin <= time.end
+    assert (time.task, time.collective, time.nbytes) == ("copy", "allreduce", 32)
+    assert time.begin <= time.start <= time.end
+    assert 0 < time.copying <= time.end - time.begin + 1e-9  # seconds
+    assert time.reducing == 0
     with alone.trace() as trace:
         pass
     assert trace.times == []
+
+
+def test_times_are_those_of_the_monotonic_clock(alone):
+    import time
+
+    before = time.monotonic()
+    with alone.trace() as trace:
+        alone.Allreduce(np.ones(4), np.empty(4))
+    (task,) = trace.times
+    assert before - 1e-5 <= task.begin <= task.end <= time.monotonic() + 1e-5
+
+
+def test_tasks_that_find_no_room_are_counted(alone):
+    with alone.trace(events=3) as trace:
+        for _ in range(5):
+            alone.Allreduce(np.ones(4), np.empty(4))
+    assert len(trace.times) == 3
+    assert trace.dropped == 2
+    assert trace.timeline().dropped == 2
+    with pytest.raises(han.ArgumentError, match="events = 0"):
+        alone.trace(events=0)
+
+
+def test_a_trace_inside_of_a_trace_takes_nothing_from_it(alone):
+    def call():
+        alone.Allreduce(np.ones(4), np.empty(4))
+
+    with alone.trace() as outer:
+        call()
+        with alone.trace() as inner:
+            call()
+        call()
+    assert [t.call for t in inner.times] == [1]
+    assert [t.call for t in outer.times] == [0, 1, 2]
+
+
+def test_persistent_requests_are_traced_also_when_they_are_gone(alone):
+    send, recv = np.ones(4), np.empty(4)
+    early = alone.Allreduce_init(send, recv)
+    with alone.trace() as trace:
+        early.Start()
+        early.Wait()
+        with alone.Allreduce_init(send, recv) as freed:
+            for _ in range(2):
+                freed.Start()
+                freed.Wait()
+        dropped = alone.Allreduce_init(send, recv)
+        dropped.Start()
+        dropped.Wait()
+        del dropped
+    early.Free()
+    assert [(t.request, t.call) for t in trace.times] == [(1, 0), (2, 0), (2, 1), (3, 0)]
+    assert {t.collective for t in trace.times} == {"allreduce"}
+
+
+def test_a_timeline_is_put_together_after_the_block(alone, tmp_path):
+    with alone.trace() as trace:
+        alone.Allreduce(np.ones(4), np.empty(4))
+        with pytest.raises(han.ArgumentError, match="after its with block"):
+            trace.timeline()
+    timeline = trace.timeline()
+    assert timeline.times == tuple(trace.times)
+    assert (timeline.title, timeline.uncertainty) == ("1 rank on 1 node", 0)
+    trace.save(tmp_path)
+    (path,) = tmp_path.iterdir()
+    assert load(path) == timeline
+    with pytest.raises(SetupError, match="the writing of a trace to /nowhere"):
+        trace.save("/nowhere")
+
+
+def test_an_engine_refuses_memory_that_holds_no_head(alone):
+    engine = alone._han.engine
+    with pytest.raises(ValueError, match="at least 64 bytes"):
+        engine.trace(bytearray(63))
+    with pytest.raises((TypeError, BufferError)):
+        engine.trace(b"read only" * 64)
+    assert isinstance(engine, _native.Engine)
+
+
+PROGRAM = """
+import sys, numpy as np, han
+from mpi4py import MPI
+comm = han.Comm(MPI.COMM_SELF.Dup())
+comm.Allreduce(np.ones(4), np.empty(4))
+if "free" in sys.argv:
+    comm.Free()
+if "fail" in sys.argv:
+    raise SystemExit("on purpose")
+"""
+
+
+def run(folder, *arguments):
+    command = [sys.executable, "-c", PROGRAM, *arguments]
+    environ = os.environ | {"HAN_TRACE": str(folder)}
+    return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize("how", ["free", "exit", "fail"])
+def test_files_are_written_however_a_program_ends(tmp_path, how):
+    done = run(tmp_path, how)
+    assert (done.returncode, done.stderr.strip()) == (
+        (1, "on purpose") if how == "fail" else (0, "")
+    )
+    (path,) = tmp_path.iterdir()
+    assert path.name.startswith("trace-")
+    (time,) = load(path).times
+    assert time.collective == "allreduce"
+
+
+def test_a_folder_that_is_gone_at_the_end_is_told(tmp_path):
+    folder = tmp_path / "t"
+    folder.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", f"import os\n{PROGRAM}\nos.rmdir({str(folder)!r})"],
+        env=os.environ | {"HAN_TRACE": str(folder)}, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert "han: HAN_TRACE: no trace is written: " in done.stderr
+    assert str(folder) in done.stderr
+
+
+def test_a_place_that_cannot_take_traces_is_refused_at_once(tmp_path, monkeypatch):
+    file = tmp_path / "file"
+    file.write_text("")
+    world = MPI.COMM_SELF.Dup()
+    for place in (file, tmp_path / "none"):
+        monkeypatch.setenv("HAN_TRACE", str(place))
+        with pytest.raises(han.ConfigError, match=f"HAN_TRACE = '{place}': no such folder"):
+            han.Comm(world)
+    monkeypatch.setattr(han.rc, "trace", tmp_path / "nor-this")
+    with pytest.raises(han.ConfigError, match=r"han\.rc\.trace = .*nor-this': no such folder"):
+        han.Comm(world)
+    monkeypatch.setattr(han.rc, "trace", "")  # off, whatever the environment says
+    comm = han.Comm(world)
+    assert comm._han.recording is None
+    comm.Free()
 
 
 def test_explain_takes_sizes_as_people_write_them(alone):

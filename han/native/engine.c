@@ -3,6 +3,7 @@
 #include "engine.h"
 
 #include <sched.h>
+#include <string.h>
 
 enum {
     SETTLE_NS = 50000000, /* how long an engine that stops waits for its messages */
@@ -178,14 +179,14 @@ uint32_t han_engine_blocked(han_engine *e, han_where *rows, uint64_t *signature)
     return n;
 }
 
-han_event *han_engine_trace(han_engine *e, han_event *events, size_t n) {
+void han_engine_trace(han_engine *e, han_trace *trace) {
     lock(&e->busy);
-    han_event *old = e->events;
-    e->events = events;
-    e->max_events = events ? n : 0;
-    e->n_events = 0;
+    if (e->trace) e->trace->last = han_anchor_now(e);
+    e->trace = trace;
+    memset(e->open, 0, sizeof e->open);
+    if (trace) trace->first = han_anchor_now(e);
+    e->anchored = trace ? trace->first.ticks : 0;
     unlock(&e->busy);
-    return old;
 }
 
 /* ---- stopping ----------------------------------------------------------------------------- */

@@ -75,6 +75,7 @@ typedef struct han_plan {
     bool blocks;                     /* calls blocking collectives of the MPI library */
     bool brief; /* a few microseconds' work, no MPI, no callback: may run under Python's lock */
     uint64_t signature;
+    uint64_t number; /* which plan this is, in traces */
     han_reduce_fn reduce; /* NULL: MPI_Reduce_local with op and dtype */
     han_reduce2_fn reduce2;
     size_t element;
@@ -121,10 +122,29 @@ typedef struct han_run {
     _Atomic int status;
 } han_run;
 
-typedef struct han_event {
-    uint64_t epoch, signature, begin, end; /* nanoseconds, CLOCK_MONOTONIC */
+/* One task of one run, in ticks. It has begun when its stream has come to it, and started with
+ * its first operation that is not a wait for flags or other streams. */
+typedef struct {
+    uint64_t epoch, plan, begin, start, end;
+    uint64_t copying, reducing; /* spent in such operations */
     uint32_t stream, task;
 } han_event;
+
+/* What the ticks were at a time: an event whose stream is HAN_ANCHOR holds it in begin and end. */
+typedef struct {
+    uint64_t ticks, ns; /* CLOCK_MONOTONIC */
+} han_anchor;
+#define HAN_ANCHOR UINT32_MAX
+
+/* The memory that an engine records into belongs to somebody else (han/trace.py knows it). */
+typedef struct {
+    uint64_t n, max, dropped;
+    uint64_t tsc; /* ticks are those of the processor, not nanoseconds */
+    han_anchor first, last;
+    han_event events[];
+} han_trace;
+
+_Static_assert(sizeof(han_event) == HAN_LINE && sizeof(han_trace) == HAN_LINE, "as in han/trace.py");
 
 typedef struct han_engine {
     const han_mpi *mpi;
@@ -149,11 +169,9 @@ typedef struct han_engine {
     struct han_engine *next_active;
     bool active;
     uint32_t pins; /* threads that step it from the list of active engines */
-    /* tracing: off while events is NULL */
-    han_event *events;
-    size_t n_events, max_events;
-    uint32_t traced_task[HAN_MAX_STREAMS];
-    uint64_t traced_begin[HAN_MAX_STREAMS];
+    han_trace *trace; /* NULL: off */
+    uint64_t anchored; /* ticks of the last anchor */
+    han_event open[HAN_MAX_STREAMS]; /* begun and not ended, where begin is not 0 */
 } han_engine;
 
 static inline void han_cpu_relax(void) {
@@ -176,8 +194,8 @@ enum han_status han_try(han_engine *, const han_run *, int rounds);
 void han_progress_others(const han_engine *);
 /* For who waits elsewhere, `waited` seconds so far: the time limit, and peers that died. */
 enum han_status han_look(han_engine *, double waited);
-/* Record task events into these from now on (NULL: none); returns the earlier ones' memory. */
-han_event *han_engine_trace(han_engine *, han_event *events, size_t n);
+/* Record tasks there from now on (NULL: nowhere), and no longer where they were recorded. */
+void han_engine_trace(han_engine *, han_trace *);
 /* Let whoever waits give this engine a step now and then, until it is stopped. */
 void han_activate(han_engine *);
 /* Fail the engine and all its runs. Receives are recalled; `left` tells what could not be. */
@@ -192,5 +210,11 @@ enum han_status han_step(han_engine *); /* executor.c: one round over the stream
 bool han_inside_op(void); /* called from a user's reduction, which runs inside of a step */
 bool han_enter(bool);     /* say that a step, or MPI's progress, begins or ends; what was before */
 uint64_t han_now_ns(void);
+
+/* trace.c, while tracing is on: an operation is about to be tried; it went through, and is or is
+ * not the last of its task. `ticks` is what the clock said last, 0 where that may be long ago. */
+void han_trace_before(han_engine *, uint32_t stream, const han_instr *, uint64_t *ticks);
+void han_trace_after(han_engine *, uint32_t stream, const han_instr *, bool last, uint64_t *ticks);
+han_anchor han_anchor_now(const han_engine *);
 
 #endif

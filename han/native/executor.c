@@ -107,31 +107,22 @@ static enum han_status execute(han_engine *e, han_plan *p, const han_instr *i) {
     return flag ? HAN_OK : HAN_BLOCKED;
 }
 
-static void trace(han_engine *e, uint32_t s, const han_instr *i, bool last) {
-    if (e->traced_task[s] != i->task + 1) {
-        e->traced_task[s] = i->task + 1;
-        e->traced_begin[s] = han_now_ns();
-    }
-    if (!last) return;
-    e->traced_task[s] = 0;
-    if (e->n_events == e->max_events) return;
-    e->events[e->n_events++] =
-        (han_event){e->epoch, e->head->plan->signature, e->traced_begin[s], han_now_ns(), s, i->task};
-}
-
 static enum han_status step_stream(han_engine *e, han_plan *p, uint32_t s) {
     enum han_status result = HAN_BLOCKED;
+    uint64_t ticks = 0;
     for (int turn = TURN; e->pc[s] < p->streams[s].stop && turn;) {
         const han_instr *i = &p->code[e->pc[s]];
-        if (e->events) trace(e, s, i, false);
+        if (e->trace) han_trace_before(e, s, i, &ticks);
         enum han_status status = execute(e, p, i);
         if (status > HAN_BLOCKED) return status;
         if (status == HAN_BLOCKED) return result;
         result = HAN_MOVED;
         turn -= i->code <= HAN_REDUCE2;
         e->pc[s]++;
-        if (e->events)
-            trace(e, s, i, e->pc[s] == p->streams[s].stop || p->code[e->pc[s]].task != i->task);
+        if (e->trace) {
+            bool last = e->pc[s] == p->streams[s].stop || p->code[e->pc[s]].task != i->task;
+            han_trace_after(e, s, i, last, &ticks);
+        }
     }
     return e->pc[s] < p->streams[s].stop ? result : (result == HAN_MOVED ? HAN_MOVED : HAN_OK);
 }

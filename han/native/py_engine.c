@@ -1,8 +1,6 @@
 /* Engine as Python sees it. */
 #include "binding.h"
 
-#include <stdlib.h>
-
 enum { MOST_ROUNDS = 256 };
 
 /* ---- waiting ------------------------------------------------------------------------------ */
@@ -181,12 +179,22 @@ static void unmap(EngineObject *self) {
     self->engine.n_channels = 0;
 }
 
+/* Record into `memory` from now on, or nowhere; what was recorded into is let go. */
+static void record_into(EngineObject *self, Py_buffer memory) {
+    Py_buffer old = self->trace;
+    Py_BEGIN_ALLOW_THREADS
+    han_engine_trace(&self->engine, memory.buf);
+    Py_END_ALLOW_THREADS
+    self->trace = memory;
+    if (old.obj) PyBuffer_Release(&old);
+}
+
 static void engine_dealloc(EngineObject *self) {
     PyObject_GC_UnTrack(self);
     if (self->weakrefs) PyObject_ClearWeakRefs((PyObject *)self);
     (void)engine_clear(self);
     unmap(self);
-    free(self->engine.events);
+    record_into(self, (Py_buffer){0});
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
@@ -238,24 +246,22 @@ static PyObject *engine_blocked(EngineObject *self, PyObject *unused) {
 }
 
 static PyObject *engine_trace(EngineObject *self, PyObject *args) {
-    Py_ssize_t n;
-    if (!PyArg_ParseTuple(args, "n", &n)) return NULL;
-    han_event *events = n ? malloc((size_t)n * sizeof *events) : NULL, *old;
-    if (n && !events) return PyErr_NoMemory();
-    Py_BEGIN_ALLOW_THREADS
-    old = han_engine_trace(&self->engine, events, (size_t)n);
-    Py_END_ALLOW_THREADS
-    free(old);
+    PyObject *memory;
+    Py_buffer view = {0};
+    int tsc = 0;
+    if (!PyArg_ParseTuple(args, "O|p", &memory, &tsc) || han_py_refuse_inside_op()) return NULL;
+    if (memory != Py_None) {
+        if (PyObject_GetBuffer(memory, &view, PyBUF_WRITABLE)) return NULL;
+        size_t lines = (size_t)view.len / sizeof(han_event);
+        if (!lines) {
+            PyBuffer_Release(&view);
+            return PyErr_Format(PyExc_ValueError, "a trace takes at least %zu bytes",
+                                sizeof(han_trace));
+        }
+        *(han_trace *)view.buf = (han_trace){.max = lines - 1, .tsc = (uint64_t)tsc};
+    }
+    record_into(self, view);
     Py_RETURN_NONE;
-}
-
-static PyObject *engine_events(EngineObject *self, PyObject *unused) {
-    (void)unused;
-    han_engine *e = &self->engine;
-    PyObject *bytes = PyBytes_FromStringAndSize(
-        (const char *)e->events, (Py_ssize_t)(e->n_events * sizeof(han_event)));
-    e->n_events = 0;
-    return bytes;
 }
 
 static PyObject *engine_get_epoch(EngineObject *self, void *unused) {
@@ -305,8 +311,7 @@ static PyMethodDef engine_methods[] = {
     {"blocked", (PyCFunction)engine_blocked, METH_NOARGS,
      "The current run's signature and where its streams stand: [(code, peer, task), ...]."},
     {"trace", (PyCFunction)engine_trace, METH_VARARGS,
-     "trace(n): record up to n task events from now on; 0 switches off."},
-    {"events", (PyCFunction)engine_events, METH_NOARGS, "Take the recorded events, as bytes."},
+     "trace(memory, tsc=False): record tasks there from now on; None: nowhere."},
     {NULL, NULL, 0, NULL},
 };
 

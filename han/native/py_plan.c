@@ -58,19 +58,20 @@ static int fill_plan(PlanObject *self, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"code",   "streams", "requests",    "footprint", "writes", "sync",
                             "brief",  "signature", "kernel",  "element", "op",
                             "dtype",  "commutative", "operand", "comms",   "scratch",
-                            "keep",   NULL};
+                            "keep",   "number",  NULL};
     han_plan *p = &self->plan;
     Py_buffer code, writes;
     PyObject *streams, *footprint, *comms, *scratch, *keep;
     unsigned long long signature, mpi_op, mpi_dtype; /* handles: no overflow check */
+    unsigned long long number = 0;
     int sync, brief, commutative, op, dtype;
     Py_ssize_t requests, element, operand;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*O!nO!y*ppK(ii)nKKpnO!OO", names, &code,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*O!nO!y*ppK(ii)nKKpnO!OO|K", names, &code,
                                      &PyTuple_Type, &streams, &requests, &PyTuple_Type,
                                      &footprint, &writes, &sync, &brief,
                                      &signature, &op, &dtype, &element, &mpi_op, &mpi_dtype,
                                      &commutative, &operand, &PyTuple_Type, &comms, &scratch,
-                                     &keep))
+                                     &keep, &number))
         return -1;
     self->code = copy_of(code.buf, (size_t)code.len);
     memcpy(p->writes, writes.buf,
@@ -96,6 +97,7 @@ static int fill_plan(PlanObject *self, PyObject *args, PyObject *kwargs) {
     p->brief = brief;
     p->commutative = commutative;
     p->signature = signature;
+    p->number = number;
     p->element = (size_t)element;
     p->op = (han_handle)mpi_op;
     p->dtype = (han_handle)mpi_dtype;

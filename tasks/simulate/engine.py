@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from han.program import Area, Code
+from han.tasks.signature import Signature
 from han.tasks.simulate.loading import Loaded
+from han.timeline import TaskTime
 from han.topology import Topology
 from han.tuning.machine import MachineModel
 
@@ -25,27 +26,14 @@ SMALL_BANKS = 8
 Operation = Callable[[int, "Rank", int, float], float]
 
 
-@dataclass(frozen=True)
-class Span:
-    """One task on one rank, from its first operation to its last; seconds."""
-
-    rank: int
-    run: int
-    stream: str
-    task: str
-    begin: float
-    end: float
-    copying: float
-    reducing: float
-
-
 class Open:
     """A task that has begun on a stream."""
 
-    __slots__ = ("begin", "copying", "reducing", "task")
+    __slots__ = ("begin", "copying", "reducing", "start", "task")
 
     def __init__(self, task: int, begin: float, copying: float, reducing: float) -> None:
         self.task, self.begin, self.copying, self.reducing = task, begin, copying, reducing
+        self.start = NEVER  # when its first operation went on
 
 
 class Rank:
@@ -75,12 +63,15 @@ class Engine:
 
     def __init__(
         self, loaded: Sequence[Loaded], machine: MachineModel, place: Sequence[Sequence[int]],
-        runs: int, spans: bool,
+        runs: int, signature: Signature | None = None,
     ) -> None:  # fmt: skip
         self.ranks = [Rank(one) for one in loaded]
-        self.machine, self.runs, self.keep = machine, runs, spans
+        self.machine, self.runs = machine, runs
+        self.keep = signature is not None  # when tasks began and ended, under the call's name
+        self.collective = signature.collective if signature else ""
+        self.nbytes = signature.nbytes if signature else 0
         self.finish = [[NEVER] * len(loaded) for _ in range(runs)]
-        self.spans: list[Span] = []
+        self.spans: list[TaskTime] = []
         self.operations = 0
         self._heap: list[tuple[float, int]] = []
         self._due = [NEVER] * len(loaded)
@@ -211,6 +202,9 @@ class Engine:
                 asked = -end
                 break
             pc += 1
+            here = state.open[s]
+            if here is not None:
+                here.start = min(here.start, now)
             now = end
             if state.working:
                 state.turn -= code[pc - 1] <= Code.REDUCE2
@@ -268,7 +262,19 @@ class Engine:
         if here is None:
             return
         name = program.tasks[here.task] if program.tasks else "copy"
-        copying, reducing = state.copying - here.copying, state.reducing - here.reducing
-        stream = program.streams[s].name
-        self.spans.append(Span(rank, state.run, stream, name, here.begin, now, copying, reducing))
+        self.spans.append(
+            TaskTime(
+                rank,
+                state.run,
+                self.collective,
+                program.streams[s].name,
+                name,
+                here.begin,
+                now,
+                state.copying - here.copying,
+                state.reducing - here.reducing,
+                min(here.start, now) - here.begin,
+                nbytes=self.nbytes,
+            )
+        )
         state.open[s] = None

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from han.program import Program
 from han.tasks.lower import lower
 from han.tasks.plan import Plan
-from han.tasks.simulate.engine import Engine, Span
+from han.tasks.simulate.engine import Engine
 from han.tasks.simulate.loading import Loader, gates
 from han.tasks.simulate.network import Network
 from han.tasks.simulate.operations import Operations
+from han.timeline import TaskTime
 from han.tuning.machine import MachineModel
 
 
@@ -30,7 +31,7 @@ class Simulation:
     messages: tuple[int, ...]
     nbytes: tuple[int, ...]
     operations: int
-    spans: tuple[Span, ...] = ()
+    spans: tuple[TaskTime, ...] = ()
 
     @property
     def seconds(self) -> float:
@@ -77,7 +78,8 @@ def simulate(
         )
     made = programs if programs is not None else _all(plan)
     loader = Loader(plan)
-    engine = Engine([loader.load(p) for p in made], machine, place, runs, spans)
+    loaded = [loader.load(p) for p in made]
+    engine = Engine(loaded, machine, place, runs, plan.signature if spans else None)
     engine.guard(plan.topology, loader.channels, gates(plan, runs))
     network = Network(machine, place)
     work = Operations(engine, network, len(loader.flags))

@@ -38,3 +38,18 @@ def test_collectives_on_uneven_nodes(cluster):
 def test_overlap_is_traced(cluster):
     report = run(cluster, "overlap.py", [2, 2, 2])
     assert len(report["rounds"]) == 9  # what it is depends on the machine: not asserted
+
+
+def test_clocks_of_nodes_are_found_within_what_is_said(cluster):
+    report = run(cluster, "trace_nodes.py", [2, 1, 2])
+    assert report["nodes"] == [0, 0, 1, 2, 2]
+    errors = [abs(offset) for offset, _ in report["clocks"]]
+    bounds = [uncertainty for _, uncertainty in report["clocks"]]
+    assert bounds[:2] == [0, 0]
+    assert all(bound > 0 for bound in bounds[2:])
+    assert all(error <= bound for error, bound in zip(errors, bounds, strict=True))
+    assert 0 < report["uncertainty"] < 1
+    assert report["kinds"] == {
+        "0": ["ib", "sb"], "1": ["sb"], "2": ["ib"], "3": ["ib", "sb"], "4": ["sb"],
+    }  # fmt: skip
+    assert report["first_arrival"] >= -report["uncertainty"]

@@ -1,0 +1,157 @@
+"""Timelines as files: versioned JSON, and what Chrome's trace viewer and Perfetto read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import astuple, fields
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from han.timeline import TaskTime, Timeline, TimelineError
+
+FORMAT, VERSION = "han-trace", 1
+COLUMNS = tuple(field.name for field in fields(TaskTime))
+Natural = Annotated[int, Field(ge=0)]
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Moment = Annotated[float, Field(allow_inf_nan=False)]
+_Row = tuple[
+    Natural, Natural, str, str, str, Moment, Moment, Seconds, Seconds, Seconds, Natural, Natural
+]
+
+
+class _File(BaseModel):
+    """A timeline; its tasks are rows, whose columns are named once."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    format: Literal["han-trace"]
+    version: int
+    source: Literal["measured", "predicted"]
+    title: str
+    dropped: Natural
+    uncertainty: Seconds
+    nodes: tuple[Natural, ...]
+    communicator: str
+    columns: tuple[str, ...]
+    tasks: tuple[_Row, ...]
+
+    @model_validator(mode="after")
+    def _fits(self) -> _File:
+        if self.columns != COLUMNS:
+            raise ValueError(
+                f"columns are {', '.join(self.columns)}; {', '.join(COLUMNS)} expected"
+            )
+        for k, row in enumerate(self.tasks):
+            _, _, _, _, _, begin, end, *_ = row
+            if end < begin:
+                raise ValueError(f"tasks.{k}: ends before it begins")
+            if self.nodes and row[0] >= len(self.nodes):
+                raise ValueError(f"tasks.{k}: rank {row[0]} of {len(self.nodes)} ranks")
+        return self
+
+
+def to_json(timeline: Timeline) -> str:
+    """Return a timeline as JSON that :func:`from_json` reads; a line for each task."""
+    record = {
+        "format": FORMAT,
+        "version": VERSION,
+        "source": timeline.source,
+        "title": timeline.title,
+        "dropped": timeline.dropped,
+        "uncertainty": timeline.uncertainty,
+        "nodes": timeline.nodes,
+        "communicator": timeline.communicator,
+        "columns": COLUMNS,
+    }
+    head = json.dumps(record).removesuffix("}")
+    rows = ",\n".join(json.dumps(astuple(t)) for t in timeline.times)
+    return f'{head}, "tasks": [\n{rows}]}}\n'
+
+
+def load(path: Path) -> Timeline:
+    """Read a timeline's file. Raises TimelineError where it is none, or of another version."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise TimelineError(f"{path}: cannot be read: {error}") from None
+    return from_json(text, str(path))
+
+
+def from_json(text: str, name: str = "trace") -> Timeline:
+    """Read what :func:`to_json` wrote; `name` says where it is from in errors."""
+    _check_version(text, name)
+    try:
+        record = _File.model_validate_json(text, strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "the file"
+        raise TimelineError(f"{name}: {place}: {first['msg']}") from None
+    about = record.model_dump(exclude={"format", "version", "columns", "tasks"})
+    return Timeline(times=tuple(TaskTime(*row) for row in record.tasks), **about)
+
+
+def _check_version(text: str, name: str) -> None:
+    try:
+        record = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise TimelineError(f"{name}: no JSON: {error}") from None
+    if not isinstance(record, dict) or record.get("format") != FORMAT:
+        raise TimelineError(f"{name}: not a trace: it has no format: {FORMAT}")
+    if record.get("version") != VERSION:
+        raise TimelineError(
+            f"{name}: version {record.get('version')!r}, this han reads version {VERSION}; "
+            "record it again with this han"
+        )
+
+
+# ---- for ui.perfetto.dev and chrome://tracing -----------------------------------------------
+
+
+def to_chrome(timelines: Sequence[Timeline]) -> str:
+    """Return trace events: a process for each rank, a thread for each stream, microseconds.
+
+    Each timeline begins at 0: the clocks of communicators have nothing to do with each other.
+    """
+    events: list[dict[str, Any]] = []
+    first = 0
+    for timeline in timelines:
+        events += _events(timeline, first)
+        first += 1 + max(timeline.ranks, default=-1)
+    return json.dumps({"traceEvents": events, "displayTimeUnit": "ns"})
+
+
+def _events(timeline: Timeline, first: int) -> list[dict[str, Any]]:
+    places = sorted({(t.rank, t.request, t.stream) for t in timeline.times})
+    lanes = {lane: k for k, lane in enumerate(places)}
+    events = [_named("process_name", first + r, 0, _rank_name(timeline, r)) for r in timeline.ranks]
+    for (rank, request, stream), k in lanes.items():
+        name = stream if not request else f"{stream}, persistent request {request}"
+        events.append(_named("thread_name", first + rank, k, name))
+    begin = timeline.begin
+    for t in timeline.times:
+        args = {
+            "collective": t.collective, "bytes": t.nbytes, "call": t.call, "request": t.request,
+            "waited_us": t.waited * 1e6, "copying_us": t.copying * 1e6,
+            "reducing_us": t.reducing * 1e6,
+        }  # fmt: skip
+        events.append(
+            {
+                "ph": "X", "name": t.task, "cat": t.kind, "pid": first + t.rank,
+                "tid": lanes[t.rank, t.request, t.stream], "ts": (t.begin - begin) * 1e6,
+                "dur": (t.end - t.begin) * 1e6, "args": args,
+            }
+        )  # fmt: skip
+    return events
+
+
+def _named(what: str, pid: int, tid: int, name: str) -> dict[str, Any]:
+    return {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": {"name": name}}
+
+
+def _rank_name(timeline: Timeline, rank: int) -> str:
+    node = f", node {timeline.nodes[rank]}" if rank < len(timeline.nodes) else ""
+    whose = f", {timeline.communicator}" if timeline.communicator else ""
+    return f"rank {rank}{node} ({timeline.source}{whose})"

@@ -1,0 +1,217 @@
+"""Traces of several ranks: put on one clock, complete, and in an order that can be."""
+
+import json
+import os
+import shutil
+import tempfile
+import time
+from itertools import chain, pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+from typer.testing import CliRunner
+
+import han
+from han import clocks
+from han._timeline_files import load
+from han.cli import app
+from han.errors import SetupError
+from han.timeline import merge, shares
+
+on_four = pytest.mark.mpi(ranks=4, timeout=120, unit="s")
+MIB = np.ones(1 << 20, np.uint8)
+
+
+@pytest.fixture
+def folder():
+    """A folder of rank 0, the same on all ranks; pytest's own differ, and ranks race for them."""
+    world = MPI.COMM_WORLD
+    path = world.bcast(tempfile.mkdtemp(prefix="han-trace-") if world.rank == 0 else None)
+    yield Path(path)
+    world.Barrier()
+    if world.rank == 0:
+        shutil.rmtree(path)
+
+
+def trace_of(comm, calls=1, **arguments):
+    with comm.trace(**arguments) as trace:
+        for _ in range(calls):
+            comm.Bcast(MIB)
+    return trace
+
+
+def named(times, task, rank, call):
+    return [t for t in times if (t.task, t.rank, t.call) == (task, rank, call)]
+
+
+def segments(times, kind, rank, call):
+    return [t for t in times if (t.kind, t.rank, t.call) == (kind, rank, call)]
+
+
+@on_four
+def test_a_broadcast_on_two_levels_is_complete_and_in_order(mpi_ranks):
+    comm = han.Comm(MPI.COMM_WORLD.Dup(), config="virtual-2x2")
+    comm.Bcast(MIB)
+    trace = trace_of(comm, calls=3)
+    found = comm.gather(trace.times)
+    timeline = trace.timeline()
+    assert (timeline is not None) == (comm.rank == 0)
+    if timeline is None:
+        return
+    assert sorted(timeline.times, key=repr) == sorted(chain(*found), key=repr)
+    assert (timeline.nodes, timeline.dropped) == ((0, 0, 1, 1), 0)
+    assert {t.call for t in timeline.times} == {1, 2, 3}
+    count = len(segments(timeline.times, "sb", 0, 1))
+    assert count > 1
+    for call in (1, 2, 3):
+        for rank in range(4):
+            check_rank(timeline.times, rank, call, count)
+        check_data(timeline, call, count)
+    for share in shares(timeline).ranks.values():
+        assert share.waiting + share.copying + share.reducing == pytest.approx(1)
+        assert share.copying > 0
+
+
+def check_rank(times, rank, call, count):
+    """Every segment is there, a stream's tasks follow each other, and a task holds its parts."""
+    for kind in ("ib", "sb") if rank in (0, 2) else ("sb",):
+        mine = segments(times, kind, rank, call)
+        assert [t.task for t in mine] == [f"{kind}({k})" for k in range(count)]
+        assert all(a.end <= b.begin for a, b in pairwise(mine))
+        for t in mine:
+            assert t.begin <= t.start <= t.end
+            assert t.copying + t.reducing <= (t.end - t.begin) * 1.001 + 1e-7
+
+
+def check_data(timeline, call, count):
+    """Nothing arrives before it is sent, give or take what the clocks may be apart."""
+    slack = timeline.uncertainty + 1e-6
+    for kind, root, child in (("sb", 0, 1), ("sb", 2, 3), ("ib", 0, 2), ("ib", 0, 3)):
+        for k in range(count):
+            (sent,) = named(timeline.times, f"{kind}({k})", root, call)
+            (came,) = named(timeline.times, f"{'ib' if child == 2 else 'sb'}({k})", child, call)
+            assert came.end >= sent.start - slack, (kind, root, child, k)
+
+
+@on_four
+def test_clocks_that_start_at_other_times_are_put_on_one(mpi_ranks, monkeypatch):
+    """Ranks 2 and 3 are given a clock of their own that shows hours less."""
+    away = 9_876_543_210_000
+    rank = MPI.COMM_WORLD.rank
+    real = time.monotonic_ns
+    if rank >= 2:
+        monkeypatch.setattr(clocks, "identity", lambda: ("elsewhere", "", ""))
+        monkeypatch.setattr(clocks.time, "monotonic_ns", lambda: real() - away)
+    comm = han.Comm(MPI.COMM_WORLD.Dup(), config="virtual-2x2")
+    requests = [comm.Iallreduce(np.ones(1 << 14), np.empty(1 << 14)) for _ in range(3)]
+    first, second = comm._han.read_clock(), comm._han.read_clock()
+    han.Request.Waitall(requests)
+    for reading in (first, second):
+        if rank < 2:
+            assert (reading.offset, reading.uncertainty) == (0, 0)
+        else:
+            assert reading.uncertainty > 0
+            assert abs(reading.offset - away) <= reading.uncertainty
+    assert second.at >= first.at
+    everyone = comm.allgather((first.offset, first.uncertainty))
+    assert everyone[2] == everyone[3]
+
+
+@on_four
+def test_a_clock_read_at_both_ends_tells_the_drift(mpi_ranks, monkeypatch):
+    if MPI.COMM_WORLD.rank == 1:
+        monkeypatch.setattr(clocks, "identity", lambda: ("elsewhere", "", ""))
+    comm = han.Comm(MPI.COMM_WORLD.Dup(), config="virtual-2x2")
+    trace = trace_of(comm, align=True)
+    timeline = trace.timeline()
+    assert len(trace._clock.readings) == 2
+    if timeline is not None:
+        assert 0 < timeline.uncertainty < 1
+        assert timeline.ranks == [0, 1, 2, 3]
+
+
+@on_four
+def test_whoever_fails_to_save_is_named_by_all(mpi_ranks, folder):
+    comm = han.Comm(MPI.COMM_WORLD.Dup())
+    trace = trace_of(comm)
+    with pytest.raises(SetupError, match="rank 1 raised"):
+        trace.save(folder if comm.rank != 1 else folder / "none")
+    trace.save(folder)
+    comm.Barrier()
+    (timeline,) = merge(load(path) for path in folder.glob("trace-*"))
+    assert timeline.ranks == [0, 1, 2, 3]
+
+
+@on_four
+def test_a_folder_of_traces_is_read_by_the_command(mpi_ranks, folder, monkeypatch):
+    monkeypatch.setenv("HAN_TRACE", str(folder))
+    comm = han.Comm(MPI.COMM_WORLD.Dup(), config="virtual-2x2")
+    comm.Bcast(MIB)
+    with comm.Allreduce_init(np.ones(100), np.empty(100)) as request:
+        request.Start()
+        request.Wait()
+    requests = [comm.Iallreduce(np.ones(100), np.empty(100)) for _ in range(2)]
+    han.Request.Waitall(requests)
+    half = comm.Split(comm.rank % 2)
+    half.Barrier()
+    half.Free()
+    comm.Free()
+    MPI.COMM_WORLD.Barrier()
+    if MPI.COMM_WORLD.rank == 0:
+        check_folder(folder)
+    MPI.COMM_WORLD.Barrier()
+
+
+def check_folder(folder):
+    assert len(list(folder.iterdir())) == 8
+    picture = folder / "call.svg"
+    done = CliRunner().invoke(app, ["trace", str(folder), "--json", "--gantt", str(picture)])
+    assert done.exit_code == 0, done.output
+    records = json.loads(done.stdout)
+    whole, *halves = sorted(records, key=lambda r: -len(r["shares"]["ranks"]))
+    assert [len(r["shares"]["ranks"]) for r in records].count(2) == len(halves) == 2
+    assert {row["collective"] for row in whole["streams"]} == {"bcast", "allreduce"}
+    assert {row["kind"] for row in whole["streams"]} >= {"ib", "sb", "sr"}
+    assert b"<svg" in picture.read_bytes()
+    timelines = merge(load(path) for path in folder.glob("trace-*"))
+    whole_times = next(line for line in timelines if len(line.nodes) == 4).times
+    assert {(t.request, t.call) for t in whole_times} == {(0, 0), (0, 1), (0, 2), (1, 0)}
+
+
+@on_four
+def test_bad_folders_are_refused_by_all_ranks(mpi_ranks, folder, monkeypatch):
+    rank = MPI.COMM_WORLD.rank
+    other = folder / "other"
+    if rank == 0:
+        other.mkdir()
+    MPI.COMM_WORLD.Barrier()
+    cases = [
+        (folder / "none", "HAN_TRACE = '.*none': no such folder"),
+        (folder / "none" if rank == 2 else folder, "rank 2: HAN_TRACE = '.*none': no such"),
+        (other if rank == 3 else folder, r"HAN_TRACE differs between ranks: rank\(s\) 3 have"),
+        ("" if rank == 1 else folder, r"HAN_TRACE differs between ranks: rank\(s\) 1 have"),
+    ]
+    world = MPI.COMM_WORLD.Dup()
+    for place, said in cases:
+        monkeypatch.setenv("HAN_TRACE", str(place))
+        with pytest.raises(han.ConfigError, match=said):
+            han.Comm(world)
+    monkeypatch.delenv("HAN_TRACE")
+    comm = han.Comm(world)
+    comm.Barrier()
+    comm.Free()
+    assert not list(folder.glob("trace-*")), os.listdir(folder)
+
+
+@pytest.mark.mpi(ranks=3, timeout=120, unit="s")
+def test_a_rank_that_does_not_come_is_not_waited_for_for_ever(mpi_ranks):
+    comm = han.Comm(MPI.COMM_WORLD.Dup(), config={"wait": {"timeout": 1}})
+    trace = trace_of(comm)
+    if comm.rank == 2:
+        MPI.COMM_WORLD.recv(source=0)
+        return
+    with pytest.raises(han.HanError, match=r"the comparison of clocks|rank \d"):
+        trace.timeline()
+    MPI.COMM_WORLD.Isend(bytearray(0), 2) if comm.rank else MPI.COMM_WORLD.send(None, 2)
