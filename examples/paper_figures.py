@@ -20,7 +20,7 @@ from han.config import load_config
 from han.tasks.signature import Signature
 from han.tuning.formulas import FORMULAS, Costs, crossover
 from han.tuning.machine import load_machine
-from han.tuning.prediction import Where, predict, with_choice
+from han.tuning.prediction import Where, plan_of, predict, with_choice
 
 app = typer.Typer(help=__doc__, add_completion=False, no_args_is_help=True)
 Out = Annotated[Path, typer.Option(help="The picture to write.")]
@@ -72,7 +72,7 @@ def han_bcast(
         for segment in SEGMENTS:
             choice = [f"network=adapt.{name}:segment={nbytes}"]
             config = with_choice(load_config(), choice, format_size(segment))
-            found = predict(where, config, Signature("bcast", nbytes))
+            found = predict(where, plan_of(where, config, Signature("bcast", nbytes)))
             series.setdefault(f"adapt {name}", {})[segment] = found.seconds * 1e6
             print(f"adapt {name:<9} {format_size(segment):>8} {found.seconds * 1e6:>10.0f} us")
     best = min(((us, n, s) for n, row in series.items() for s, us in row.items()))

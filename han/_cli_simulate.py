@@ -14,7 +14,6 @@ from han._cli_common import (
     DtypeOption,
     JsonFlag,
     OpOption,
-    PlotOption,
     RootOption,
     check_files,
     progress,
@@ -25,11 +24,16 @@ from han.errors import ArgumentError
 from han.tasks.signature import COLLECTIVES
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from han.config import Config
+    from han.program import Program
+    from han.tasks.plan import Plan
     from han.tasks.signature import Signature
     from han.tuning.prediction import Predicted, Where
 
-Answers = list[tuple["Signature", dict[str, "Predicted"]]]
+    Case = tuple[Plan, Sequence[Program] | None]
+    Answers = dict[tuple[int, str], Predicted]  # by bytes and choice
 
 
 def simulate(
@@ -53,8 +57,19 @@ def simulate(
     dtype: DtypeOption = "f8",
     root: RootOption = 0,
     config: ConfigOption = None,
+    plan: Annotated[
+        Path | None,
+        typer.Option(help="Simulate what 'han plan --save FILE' wrote, in place of a call."),
+    ] = None,
     calls: Annotated[int, typer.Option(min=1, help="Calls back to back.")] = 1,
-    plot: PlotOption = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(help="Write a picture: when tasks run, or times over several sizes."),
+    ] = None,
+    timeline: Annotated[
+        Path | None,
+        typer.Option(help="Write when tasks run to a file for 'han trace --predicted'."),
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Predict how long a call takes on a machine described in YAML, and what it does there.
@@ -68,32 +83,71 @@ def simulate(
       han simulate --machine stampede2 --nodes 64 --ppn 12 --segment 16KiB,64KiB,256KiB,1MiB
       han simulate --machine stampede2 --nodes 64 --algorithm network=adapt.binary:segment=64KiB
       han simulate --machine emulated-1gbit --bytes 8:4MiB --segment 32KiB,whole --plot sizes.png
+      han simulate --machine emulated-1gbit --bytes 1MiB --plot gantt.png --timeline predicted.json
     """
-    from han.bench import parse_sizes
     from han.config import load_config
-    from han.explain import make_signature
     from han.tuning.machine import load_machine
-    from han.tuning.prediction import Where, sized, with_choice
+    from han.tuning.prediction import Where, with_choice
 
-    check_files(plot)
-    if collective not in COLLECTIVES:
-        raise ArgumentError(unknown("collective", collective, COLLECTIVES))
+    check_files(plot, timeline)
     model = load_machine(machine)
     where = Where(model, nodes or model.nodes, ppn or model.ppn)
+    if plan is not None:
+        cases = _stored(plan, where)
+    else:
+        base = load_config(config)
+        choices = {
+            one or "chosen": with_choice(base, algorithm or (), one or None)
+            for one in segment.split(",")
+        }
+        cases = _cases(where, choices, _signatures(where, collective, nbytes, op, dtype, root))
+    if timeline is not None and len(cases) > 1:
+        raise ArgumentError(f"--timeline holds one case, {len(cases)} are asked for")
+    if not MPI.COMM_WORLD.rank:
+        answers = _predict(where, cases, calls, spans=len(cases) == 1)
+        _answer(answers, where, machine, calls, as_json)
+        _write(answers, where, machine, plot, timeline)
+
+
+def _signatures(
+    where: Where, collective: str, nbytes: str, op: str, dtype: str, root: int
+) -> list[Signature]:
+    from han.bench import parse_sizes
+    from han.explain import make_signature
+    from han.tuning.prediction import sized
+
+    if collective not in COLLECTIVES:
+        raise ArgumentError(unknown("collective", collective, COLLECTIVES))
     if not 0 <= root < where.size:
         raise ArgumentError(f"root {root} is not in 0..{where.size - 1}")
-    base = load_config(config)
-    choices = {
-        one or "chosen": with_choice(base, algorithm or (), one or None)
-        for one in segment.split(",")
-    }
     first = make_signature(collective, 0, _op(op), dtype, root)
     sizes = parse_sizes(nbytes) if collective != "barrier" else [0]
-    signatures = [sized(first, n) for n in sizes]
-    if MPI.COMM_WORLD.rank:
-        return
-    answers = _predict(where, choices, signatures, calls)
-    _answer(answers, where, machine, calls, plot, as_json)
+    return [sized(first, n) for n in sizes]
+
+
+def _cases(
+    where: Where, choices: dict[str, Config], signatures: list[Signature]
+) -> dict[tuple[int, str], Case]:
+    """Plan every size with every choice, so that mistakes are told before anything runs."""
+    from han.tuning.prediction import plan_of
+
+    return {
+        (signature.nbytes, name): (plan_of(where, config, signature), None)
+        for signature in signatures
+        for name, config in choices.items()
+    }
+
+
+def _stored(path: Path, where: Where) -> dict[tuple[int, str], Case]:
+    from han.tasks.store import load
+
+    plan, programs = load(path)
+    if plan.topology.size != where.size:
+        raise ArgumentError(
+            f"{path}: a plan of {plan.topology.size} ranks, for {where.nodes} nodes of "
+            f"{where.ppn}: give --nodes and --ppn"
+        )
+    return {(plan.signature.nbytes, path.name): (plan, programs)}
 
 
 def _op(name: str) -> MPI.Op:
@@ -105,32 +159,40 @@ def _op(name: str) -> MPI.Op:
     return op
 
 
-def _predict(
-    where: Where, choices: dict[str, Config], signatures: list[Signature], calls: int
-) -> Answers:
+def _predict(where: Where, cases: dict[tuple[int, str], Case], calls: int, spans: bool) -> Answers:
     from han.tuning.prediction import predict
 
-    answers: Answers = []
-    with progress(len(signatures) * len(choices) * where.size * calls, "simulating") as advance:
-        for signature in signatures:
-            found = {
-                name: predict(where, one, signature, runs=calls, tell=advance)
-                for name, one in choices.items()
-            }
-            answers.append((signature, found))
+    answers: Answers = {}
+    with progress(len(cases) * where.size * calls, "simulating") as advance:
+        for key, (plan, programs) in cases.items():
+            answers[key] = predict(
+                where, plan, programs=programs, runs=calls, spans=spans, tell=advance
+            )
     return answers
 
 
-def _answer(
-    answers: Answers, where: Where, machine: str, calls: int, plot: Path | None, as_json: bool
-) -> None:
+def _answer(answers: Answers, where: Where, machine: str, calls: int, as_json: bool) -> None:
     from han import _simulate_texts as texts
 
     if as_json:
         say(json.dumps(texts.record(answers, where, machine, calls), indent=1))
     else:
         say(texts.text(answers, where, machine, calls))
-    if plot is not None:
+
+
+def _write(
+    answers: Answers, where: Where, machine: str, plot: Path | None, timeline: Path | None
+) -> None:
+    from han import _timeline_files, plots_timeline
+    from han.tuning.prediction import timeline_of
+
+    if len(answers) == 1:
+        line = timeline_of(where, machine, *answers.values())
+        if plot is not None:
+            plots_timeline.gantt([line], plot)
+        if timeline is not None:
+            timeline.write_text(_timeline_files.to_json(line), encoding="utf-8")
+    elif plot is not None:
         _plot(answers, where, machine, plot)
 
 
@@ -138,8 +200,8 @@ def _plot(answers: Answers, where: Where, machine: str, plot: Path) -> None:
     from han import plots_lines
 
     series: dict[str, dict[int, Any]] = {}
-    for signature, found in answers:
-        for name, one in found.items():
-            series.setdefault(name, {})[signature.nbytes] = one.seconds * 1e6
-    title = f"{answers[0][0].collective} on {machine}: {where.nodes} nodes of {where.ppn}"
+    for (nbytes, name), one in answers.items():
+        series.setdefault(name, {})[nbytes] = one.seconds * 1e6
+    collective = next(iter(answers.values())).plan.signature.collective
+    title = f"{collective} on {machine}: {where.nodes} nodes of {where.ppn}, predicted"
     plots_lines.lines([plots_lines.Panel("", "bytes", series)], plot, title)

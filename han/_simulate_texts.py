@@ -7,33 +7,32 @@ from typing import TYPE_CHECKING, Any
 from han._units import format_size
 
 if TYPE_CHECKING:
-    from han.tasks.signature import Signature
     from han.tuning.prediction import Predicted, Where
 
-    Answers = list[tuple[Signature, dict[str, Predicted]]]
+    Answers = dict[tuple[int, str], Predicted]  # by bytes and choice
 
 COLUMN = 14
 
 
 def text(answers: Answers, where: Where, machine: str, calls: int) -> str:
     """Return a table of times; for one call also what it runs and what the time is made of."""
-    first = answers[0][0]
+    first = next(iter(answers.values())).plan.signature
     lines = [
         f"# {first.collective} on {machine}: {where.machine.about}",
         f"# {where.size} ranks on {where.nodes} nodes of {where.ppn}; predicted microseconds "
         + ("of a call" if calls == 1 else f"of a call, {calls} back to back"),
     ]
-    names = list(answers[0][1])
-    if len(answers) == len(names) == 1:
-        return "\n".join([*lines, *_details(*answers[0][1].values())])
+    if len(answers) == 1:
+        return "\n".join([*lines, *_details(*answers.values())])
+    names = list(dict.fromkeys(name for _, name in answers))
     lines.append("#" + f"{'size':>9}" + "".join(f"{name:>{COLUMN}}" for name in names))
-    for signature, found in answers:
-        best = min(one.seconds for one in found.values())
+    for nbytes in dict.fromkeys(nbytes for nbytes, _ in answers):
+        times = [answers[nbytes, name].seconds for name in names]
+        marks = ["*" if len(names) > 1 and t == min(times) else " " for t in times]
         cells = "".join(
-            f"{_us(one.seconds):>{COLUMN - 1}}{'*' if _wins(one.seconds, best, names) else ' '}"
-            for one in found.values()
+            f"{_us(t):>{COLUMN - 1}}{mark}" for t, mark in zip(times, marks, strict=True)
         )
-        lines.append(f"{format_size(signature.nbytes):>10}{cells}")
+        lines.append(f"{format_size(nbytes):>10}{cells}")
     return "\n".join(lines)
 
 
@@ -61,10 +60,6 @@ def _details(one: Predicted) -> list[str]:
     ]
 
 
-def _wins(seconds: float, best: float, names: list[str]) -> bool:
-    return len(names) > 1 and seconds == best
-
-
 def _us(seconds: float) -> str:
     us = seconds * 1e6
     return f"{us:.2f}" if us < 100 else f"{us:.0f}"
@@ -77,17 +72,16 @@ def record(answers: Answers, where: Where, machine: str, calls: int) -> dict[str
         "nodes": where.nodes,
         "ppn": where.ppn,
         "calls": calls,
-        "collective": answers[0][0].collective,
+        "collective": next(iter(answers.values())).plan.signature.collective,
         "predictions": [
             {
-                "nbytes": signature.nbytes,
+                "nbytes": nbytes,
                 "choice": name,
                 "seconds": one.seconds,
                 "operations": one.simulation.operations,
                 "messages": dict(zip(one.levels, one.simulation.messages, strict=True)),
                 "bytes": dict(zip(one.levels, one.simulation.nbytes, strict=True)),
             }
-            for signature, found in answers
-            for name, one in found.items()
+            for (nbytes, name), one in answers.items()
         ],
     }

@@ -20,6 +20,7 @@ from han.tasks.simulate.network import Adapter, Network
 from han.tuning.choice import Choice, level_choice
 from han.tuning.machine import load_machine, parse_rate, parse_time, ready_machines
 from han.tuning.prediction import Where, predict, with_choice
+from han.tuning.prediction import plan_of as decided
 
 MEMORY = 1 << 20
 US = 1e-6
@@ -253,7 +254,7 @@ def test_ready_machines_say_where_their_values_are_from(name):
     where = Where(model, 2, 4)
     from han.config import load_config
 
-    assert predict(where, load_config(), Signature("bcast", 4096)).seconds > 0
+    assert predict(where, decided(where, load_config(), Signature("bcast", 4096))).seconds > 0
 
 
 def test_times_and_rates_as_people_write_them():
@@ -313,7 +314,7 @@ def test_the_choice_can_be_given():
 
     config = with_choice(load_config(), ["network=adapt.binary:segment=4KiB"], "64KiB")
     where = Where(machine(), 4, 2)
-    found = predict(where, config, Signature("bcast", 1 << 20))
+    found = predict(where, decided(where, config, Signature("bcast", 1 << 20)))
     assert found.plan.choice.segment == 1 << 16
     assert found.plan.choice.levels[1] == level_choice("adapt", "binary", segment=4096)
     for wrong in ("adapt", "netwrk=adapt", "=x"):
@@ -323,4 +324,4 @@ def test_the_choice_can_be_given():
         with_choice(load_config(), ["network=adap"], None)
     direct = with_choice(load_config(), ["network=exchange.halving"], None)
     with pytest.raises(ArgumentError, match="cannot serve it"):
-        predict(where, direct, Signature("bcast", 1 << 20))
+        decided(where, direct, Signature("bcast", 1 << 20))

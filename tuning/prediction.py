@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,10 +13,12 @@ from han._config_models import LevelUse, Rule
 from han._units import format_size
 from han.config import Config
 from han.errors import ArgumentError
+from han.program import Program
 from han.submodules.catalogue import catalogue
 from han.tasks.plan import Plan, make_plan
 from han.tasks.signature import Signature
 from han.tasks.simulate import Simulation, simulate
+from han.timeline import Timeline, whole_tasks
 from han.topology import Topology
 from han.tuning.heuristics import Machine
 from han.tuning.machine import MachineModel
@@ -126,25 +128,33 @@ def _value(text: str) -> int | bool | str:
 
 def predict(
     where: Where,
-    config: Config,
-    signature: Signature,
+    plan: Plan,
     *,
+    programs: Sequence[Program] | None = None,
     runs: int = 1,
     spans: bool = False,
     tell: Callable[[], None] | None = None,
 ) -> Predicted:
-    """Predict one call as a configuration's rules decide it.
-
-    Raises ArgumentError if the first rule is there for this call and cannot serve it.
-    """
-    plan = plan_of(where, config, signature)
+    """Predict a plan, of which `programs` are lowered unless given; see ``simulate``."""
     place = where.machine.place(where.nodes, where.ppn)
-    found = simulate(plan, where.machine, place, runs=runs, spans=spans, tell=tell)
+    found = simulate(
+        plan, where.machine, place, runs=runs, programs=programs, spans=spans, tell=tell
+    )
     return Predicted(plan, found, runs, where.machine.names)
 
 
+def timeline_of(where: Where, machine: str, predicted: Predicted) -> Timeline:
+    """Return when tasks ran, as ``han trace`` takes it; of a simulation that kept its spans."""
+    title = f"{machine}, {where.nodes} nodes of {where.ppn}"
+    nodes = where.machine.place(where.nodes, where.ppn)[where.machine.node_level]
+    return Timeline("predicted", title, tuple(whole_tasks(predicted.simulation.spans)), nodes=nodes)
+
+
 def plan_of(where: Where, config: Config, signature: Signature) -> Plan:
-    """Plan a call on a machine."""
+    """Plan a call on a machine, as a configuration's rules decide it.
+
+    Raises ArgumentError if the first rule is there for this call and cannot serve it.
+    """
     topology = where.topology(config)
     decision = RuleTable(config, topology, Machine(where.oversubscribed)).decide(signature)
     if decision.passed:
