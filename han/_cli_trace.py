@@ -84,7 +84,13 @@ def trace(
     measured = _narrowed(_chosen(_read(places), comm), wanted_call, wanted_ranks)
     foreseen = _narrowed([load(path) for path in predicted or ()], None, wanted_ranks)
     timelines = [*measured, *foreseen]
-    say(_as_json(timelines) if as_json else "\n\n".join(_text(line) for line in timelines))
+    say(
+        _as_json(timelines)
+        if as_json
+        else "\n\n".join(
+            _text(line, silent(line) if wanted_ranks is None else "") for line in timelines
+        )
+    )
     if chrome is not None:
         _write(chrome, to_chrome(timelines))
     if gantt is not None:
@@ -147,7 +153,7 @@ def _call(text: str | None) -> tuple[int, int] | None:
 # ---- tables ---------------------------------------------------------------------------------
 
 
-def _text(timeline: Timeline) -> str:
+def _text(timeline: Timeline, remark: str) -> str:
     name = f" {timeline.communicator}" if timeline.communicator else ""
     found = shares(timeline)
     rows = stream_shares(timeline)
@@ -156,7 +162,7 @@ def _text(timeline: Timeline) -> str:
     head = f"{'call':<{width}} {'task':<5}{'stream':<20}{'tasks':>8}{'median us':>11} {columns}"
     each = [f"rank {rank}" for rank in found.ranks][:MOST_RANKS]
     lines = [
-        f"# {timeline.source}{name}: {timeline.title}{remarks(timeline)}",
+        f"# {timeline.source}{name}: {timeline.title}{remarks(timeline)}{remark}",
         head,
         *(
             f"{_shape(row):<{width}} {row.kind:<5}{row.stream:<20}{row.tasks:>8}"
@@ -192,7 +198,6 @@ def _as_json(timelines: Sequence[Timeline]) -> str:
             "title": line.title,
             "dropped": line.dropped,
             "uncertainty": line.uncertainty,
-            "silent_ranks": silent(line),
             "streams": [asdict(row) for row in stream_shares(line)],
             "shares": asdict(shares(line)),
         }

@@ -204,9 +204,10 @@ def shape_name(collective: str, nbytes: int) -> str:
     return f"{collective} of {format_size(nbytes)}" if nbytes else collective
 
 
-def silent(timeline: Timeline) -> list[int]:
-    """Return the ranks of the communicator that have no tasks here."""
-    return sorted(set(range(len(timeline.nodes))) - set(timeline.ranks))
+def silent(timeline: Timeline) -> str:
+    """Say which ranks of the communicator have no tasks here; begins with a semicolon if any."""
+    missing = set(range(len(timeline.nodes))) - set(timeline.ranks)
+    return f"; no tasks of rank(s) {_spans(missing)}" if missing else ""
 
 
 def remarks(timeline: Timeline) -> str:
@@ -216,8 +217,6 @@ def remarks(timeline: Timeline) -> str:
         said.append(f"clocks of nodes within {timeline.uncertainty * 1e6:.1f} us")
     if timeline.dropped:
         said.append(f"{timeline.dropped} tasks found no room")
-    if silent(timeline):
-        said.append(f"no tasks of rank(s) {_spans(silent(timeline))}")
     return "".join(f"; {one}" for one in said)
 
 

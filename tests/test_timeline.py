@@ -286,7 +286,9 @@ def test_the_table_has_streams_and_ranks(folder):
     assert text.splitlines()[-1].split()[:2] == ["rank", "1"]
     only = call(folder, "--ranks", "1", "--call", "0", "--comm", "c0ffee")
     assert "ib" not in only
-    assert "no tasks of rank(s) 0" in only
+    assert "no tasks" not in only
+    (folder / "trace-c0ffee-0.json").unlink()
+    assert "a title; no tasks of rank(s) 0\n" in call(folder)
 
 
 def test_json_says_the_same(folder):
