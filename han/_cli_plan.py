@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,6 +20,7 @@ from han._cli_common import (
     PlotOption,
     RootOption,
     check_files,
+    phases,
     say,
     size_of,
 )
@@ -64,6 +66,7 @@ def explain(
 
 def verify(
     files: Annotated[list[Path], typer.Argument(help="What 'han plan --save FILE' wrote.")],
+    as_json: JsonFlag = False,
 ) -> None:
     """Prove stored plans right, three times back to back.
 
@@ -71,8 +74,15 @@ def verify(
     Example:
       han plan bcast 1MiB --ranks 64 --ppn 8 --save bcast.json && han verify bcast.json
     """
+    proofs = []
     for path in files:
-        say(_plan_texts.prove_file(path))
+        with phases() as progress:
+            proof = _plan_texts.prove_file(path, progress)
+        proofs.append({"file": str(path), **proof.as_dict()})
+        if not as_json:
+            say(f"{path}: {proof}")
+    if as_json:
+        say(json.dumps(proofs, indent=2))
 
 
 class Form(str, Enum):
@@ -105,6 +115,9 @@ def plan(
     save: Annotated[
         Path | None, typer.Option(help="Write graph and programs to a file, for 'han verify'.")
     ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="With --verify: print what was proved as JSON.")
+    ] = False,
 ) -> None:
     """Show what ranks would do for a call, down to their operations, and prove it right.
 
@@ -116,11 +129,15 @@ def plan(
       han plan bcast 1MiB --ranks 8 --ppn 2 --as dot | dot -Tsvg -o bcast.svg
     """
     check_files(save)
+    if as_json and not verify:
+        raise ArgumentError("--json goes with --verify; 'han explain --json' describes a plan")
     found = _explain(collective, size_of(size), op, dtype, root, config, ranks, ppn)
     if save is not None and not MPI.COMM_WORLD.rank:
         _plan_texts.save(found, save)
     if verify:
-        say(_plan_texts.prove(found))
+        with phases() as progress:
+            proof = _plan_texts.prove(found, progress)
+        say(json.dumps(proof.as_dict(), indent=2) if as_json else str(proof))
     elif disassemble is not None:
         say(_plan_texts.listing(found, disassemble))
     else:

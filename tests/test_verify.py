@@ -110,6 +110,25 @@ def calls_of(nbytes, size):
     yield Signature("barrier")
 
 
+def test_a_thousand_ranks():
+    """In nodes with a pipeline, and all on one node, where a root has a thousand children."""
+    nodes = topology_of([[r // 16 for r in range(1024)], [0] * 1024], 0)
+    node = topology_of([[0] * 1024], 0)
+    plans = [
+        plan_of("bcast", nodes, 16_000, SM, CHAIN, segment=4000, root=17),
+        plan_of("allreduce", nodes, 8),
+        plan_of("barrier", nodes, 0),
+    ]
+    assert verify(plans).ranks == 1024
+    flat = [plan_of("reduce", node, 64, SM, root=1000, commutes=False), plan_of("bcast", node, 8)]
+    assert verify(flat).ranks == 1024
+    programs = programs_of(flat)
+    (rank, k), *_ = rows_with(programs, [Code.WAIT])
+    nothing(programs[1][rank].code[k])
+    with pytest.raises(Refuted, match=f"rank {rank}"):
+        verify(flat, programs=programs)
+
+
 def test_memory_is_reused_only_when_its_readers_are_done():
     """Enough runs for banks and rings to come round, with rules that gate them."""
     topology = topology_of([[0, 0, 0]], 0)
