@@ -411,6 +411,14 @@ def test_deep_expressions_keep_their_order():
     assert expressions.ranks(expressions.combine(7, expressions.combine(3, 5))) == (7, 3, 5)
 
 
+def test_plans_of_different_communicators_are_refused():
+    node, network = plan_of("bcast", NODE, 8), plan_of("bcast", NETWORK, 8)
+    larger = make_plan(node.topology, node.signature, node.choice, MEMORY * 64)
+    for plans in ([], [node, network], [node, larger]):
+        with pytest.raises(ValueError, match="different communicators"):
+            verify(plans)
+
+
 def test_a_bcast_does_not_synchronise():
     plans = [plan_of("bcast", NODE, 8, SM)]
     with pytest.raises(Refuted, match="need not have entered"):

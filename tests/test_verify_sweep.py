@@ -89,13 +89,14 @@ def example(number: int, refused: Counter[str] | None = None) -> Example:
     target = TARGETS[number % len(TARGETS)]
     while True:
         topology = draw_topology(draw)
-        first = draw_plan(draw, topology, target, refused)
+        memory = draw.choice([1 << 16, 1 << 20, 1 << 22])
+        first = draw_plan(draw, topology, memory, target, refused)
         if first is not None:
             break
     others = [
         plan
         for _ in range(draw.randint(2, 4))
-        if (plan := draw_plan(draw, topology, draw.choice(TARGETS), refused)) is not None
+        if (plan := draw_plan(draw, topology, memory, draw.choice(TARGETS), refused)) is not None
     ]
     plans = [first, *others, *[first] * max(1, 2 - len(others))]
     return Example(tuple(plans), draw.random() < 0.5)
@@ -121,7 +122,7 @@ def draw_topology(draw: Random) -> Topology:
 
 
 def draw_plan(
-    draw: Random, topology: Topology, target: Target, refused: Counter[str]
+    draw: Random, topology: Topology, memory: int, target: Target, refused: Counter[str]
 ) -> Plan | None:
     """Draw a plan in which a level uses the target; None if it is refused."""
     unit = draw.choice([64, 1000, 4 * KiB, 20_000])
@@ -145,7 +146,7 @@ def draw_plan(
         elif not turn:
             refused[f"{name} {algorithm}"] += 1
             return None
-    return make_plan(topology, signature, choice, draw.choice([1 << 16, 1 << 20, 1 << 22]))
+    return make_plan(topology, signature, choice, memory)
 
 
 def draw_signature(draw: Random, size: int, collective: str, unit: int) -> Signature:
