@@ -8,6 +8,8 @@ SHELL := bash
 
 PYTHON ?= python3
 # The MPI libraries to test under: HAN_TEST_MPI="mpich openmpi" make test
+# More proofs of random plans, or fewer: HAN_TEST_EXAMPLES=10 make test-python
+# A failing random plan made as small as can be: HAN_TEST_SHRINK=1 make test-python
 LIBRARIES := $(or $(HAN_TEST_MPI),mpich openmpi impi)
 FIRST := $(firstword $(LIBRARIES))
 BUILD := pyproject.toml setup.py $(wildcard han/native/*.c han/native/*.h)

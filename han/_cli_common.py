@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -67,6 +67,26 @@ def progress(total: int, what: str = "measuring") -> Iterator[Any]:
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(what, total=total)
         yield lambda: progress.advance(task)
+
+
+@contextlib.contextmanager
+def phases() -> Iterator[Callable[[str, int, int], None] | None]:
+    """Yield whom to tell the phase, the steps done and their number; None without a terminal."""
+    if MPI.COMM_WORLD.rank or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress, TaskID
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        tasks: dict[str, TaskID] = {}
+
+        def tell(phase: str, done: int, total: int) -> None:
+            if phase not in tasks:
+                tasks[phase] = progress.add_task(phase)
+            progress.update(tasks[phase], completed=done, total=total)
+
+        yield tell
 
 
 def check_files(*paths: Path | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,6 +21,7 @@ from han._cli_common import (
     RootOption,
     call_of,
     check_files,
+    phases,
     say,
     size_of,
 )
@@ -63,6 +65,7 @@ def explain(
 
 def verify(
     files: Annotated[list[Path], typer.Argument(help="What 'han plan --save FILE' wrote.")],
+    as_json: JsonFlag = False,
 ) -> None:
     """Prove stored plans right, three times back to back.
 
@@ -70,8 +73,15 @@ def verify(
     Example:
       han plan bcast 1MiB --ranks 64 --ppn 8 --save bcast.json && han verify bcast.json
     """
+    proofs = []
     for path in files:
-        say(_plan_texts.prove_file(path))
+        with phases() as progress:
+            proof = _plan_texts.prove_file(path, progress)
+        proofs.append({"file": str(path), **proof.as_dict()})
+        if not as_json:
+            say(f"{path}: {proof}")
+    if as_json:
+        say(json.dumps(proofs, indent=2))
 
 
 class Form(str, Enum):
@@ -123,7 +133,9 @@ def plan(
     if save is not None and not MPI.COMM_WORLD.rank:
         _plan_texts.save(found, save)
     if verify:
-        say(_plan_texts.prove(found))
+        with phases() as progress:
+            proof = _plan_texts.prove(found, progress)
+        say(json.dumps(proof.as_dict(), indent=2) if as_json else str(proof))
     elif disassemble is not None:
         say(_plan_texts.listing(found, disassemble, as_json))
     elif as_json:

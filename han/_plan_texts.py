@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +14,7 @@ from han.tasks.listing import disassemble, listing_record
 from han.tasks.lower import lower
 from han.tasks.pictures import dot, mermaid
 from han.tasks.store import load, to_json
-from han.tasks.verify import Refuted, verify
+from han.tasks.verify import Progress, Refuted, Report, lower_all, verify
 
 if TYPE_CHECKING:
     from han.explain import Explanation
@@ -45,24 +47,43 @@ def save(found: Explanation, path: Path) -> None:
     path.write_text(to_json(found.plan, geometry.memory if geometry else 0), encoding="utf-8")
 
 
-def prove(found: Explanation) -> str:
+@dataclass(frozen=True)
+class Proof:
+    """What was proved, and how long it took; `in_place`: also with MPI.IN_PLACE."""
+
+    report: Report
+    in_place: bool
+    seconds: float
+
+    def __str__(self) -> str:
+        also = "; also with MPI.IN_PLACE" if self.in_place else ""
+        return f"{self.report}{also}\n  in {self.seconds:.1f} s"
+
+    def as_dict(self) -> dict[str, object]:
+        """Return it for JSON."""
+        return {**asdict(self.report), "in_place": self.in_place, "seconds": self.seconds}
+
+
+def prove(found: Explanation, progress: Progress | None = None) -> Proof:
     """Prove the call, made a few times in a row."""
-    return _prove(found.plan, None)
+    return _prove(found.plan, None, progress)
 
 
-def prove_file(path: Path) -> str:
+def prove_file(path: Path, progress: Progress | None = None) -> Proof:
     """Prove what a file holds."""
     plan, programs = load(path)
-    return f"{path}: {_prove(plan, [programs] * RUNS)}"
+    return _prove(plan, [programs] * RUNS, progress)
 
 
-def _prove(plan: Plan, programs: Sequence[Sequence[Program]] | None) -> str:
+def _prove(
+    plan: Plan, programs: Sequence[Sequence[Program]] | None, progress: Progress | None
+) -> Proof:
     """Prove a plan in both forms of its buffers; raises HanError with what is wrong."""
+    plans, start = [plan] * RUNS, time.perf_counter()
+    forms = (False, True) if plan.signature.reduces else (False,)
     try:
-        report = verify([plan] * RUNS, programs=programs)
-        if plan.signature.reduces:
-            verify([plan] * RUNS, programs=programs, in_place=True)
+        programs = programs or lower_all(plans, progress)
+        reports = [verify(plans, in_place=f, programs=programs, progress=progress) for f in forms]
     except Refuted as refuted:
         raise HanError(f"refuted: {refuted}") from None
-    also = "; also with MPI.IN_PLACE" if plan.signature.reduces else ""
-    return f"{report}{also}"
+    return Proof(reports[0], len(forms) > 1, time.perf_counter() - start)

@@ -95,12 +95,46 @@ def test_plan_proves():
     assert "MPI.IN_PLACE" in text
 
 
+def test_plan_proves_as_json():
+    arguments = ["plan", "reduce", "64KiB", "--ranks", 4, "--ppn", 2, "--verify", "--json"]
+    found = json.loads(call(*arguments))
+    assert found["ranks"] == 4
+    assert found["in_place"]
+    assert len(found["runs"]) == 3
+    assert any("deadlock" in text for text in found["checked"])
+    assert found["events"] > 0
+    assert found["seconds"] > 0
+
+
+def test_a_bar_shows_the_phases_of_a_proof_on_a_terminal(monkeypatch):
+    from han import _cli_common
+    from han.tasks.plan import make_plan
+    from han.tasks.verify import verify
+    from han.topology import virtual
+    from han.tuning.choice import Choice, level_choice
+
+    told = []
+    plan = make_plan(
+        virtual(4), Signature("bcast", 8), Choice((level_choice("sm", "flat"),)), 1 << 18
+    )
+    verify([plan], progress=lambda *step: told.append(step))
+    assert ("lowering", 4, 4) in told
+    assert all(0 <= done <= total for _, done, total in told)
+    assert {phase for phase, _, _ in told} == {"lowering", "proving"}
+    with _cli_common.phases() as progress:
+        assert progress is None, "no terminal"
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    with _cli_common.phases() as progress:
+        for step in told:
+            progress(*step)
+
+
 def test_plan_says_what_is_wrong(monkeypatch):
     from han import _plan_texts
     from han.errors import HanError
     from han.tasks.verify import Refuted
 
-    def refute(plans, programs=None, in_place=False):
+    def refute(plans, **form):
         raise Refuted("no deadlock", "rank 1", "no POST", "one")
 
     monkeypatch.setattr(_plan_texts, "verify", refute)
@@ -113,6 +147,8 @@ def test_a_saved_plan_is_proved(tmp_path):
     path = tmp_path / "plan.json"
     call("plan", "reduce", "64KiB", "--ranks", 4, "--ppn", 2, "--save", path)
     assert call("verify", path).startswith(f"{path}: proved for 4 ranks")
+    (found,) = json.loads(call("verify", path, "--json"))
+    assert (found["file"], found["ranks"]) == (str(path), 4)
     path.write_text(path.read_text().replace('"WAIT"', '"COPY"', 1))
     done = CliRunner().invoke(app, ["verify", str(path)])
     assert "refuted: " in str(done.exception)

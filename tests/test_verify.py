@@ -14,12 +14,13 @@ from machines import topology_of
 from strategies import choices, signatures, topologies
 
 from han.geometry import SMALL_BANKS
-from han.program import Base, Code
+from han.program import Area, Base, Code
 from han.tasks.lower import lower
 from han.tasks.plan import Plan, make_plan
 from han.tasks.signature import Signature
 from han.tasks.spec import SPECS
 from han.tasks.verify import Refuted, verify
+from han.tasks.verify.memory import Expressions
 from han.tuning.choice import Choice, level_choice
 from han.tuning.heuristics import Machine
 from han.tuning.rules import RuleTable
@@ -110,6 +111,25 @@ def calls_of(nbytes, size):
     yield Signature("barrier")
 
 
+def test_a_thousand_ranks():
+    """In nodes with a pipeline, and all on one node, where a root has a thousand children."""
+    nodes = topology_of([[r // 16 for r in range(1024)], [0] * 1024], 0)
+    node = topology_of([[0] * 1024], 0)
+    plans = [
+        plan_of("bcast", nodes, 16_000, SM, CHAIN, segment=4000, root=17),
+        plan_of("allreduce", nodes, 8),
+        plan_of("barrier", nodes, 0),
+    ]
+    assert verify(plans).ranks == 1024
+    flat = [plan_of("reduce", node, 64, SM, root=1000, commutes=False), plan_of("bcast", node, 8)]
+    assert verify(flat).ranks == 1024
+    programs = programs_of(flat)
+    (rank, k), *_ = rows_with(programs, [Code.WAIT])
+    nothing(programs[1][rank].code[k])
+    with pytest.raises(Refuted, match=f"rank {rank}"):
+        verify(flat, programs=programs)
+
+
 def test_memory_is_reused_only_when_its_readers_are_done():
     """Enough runs for banks and rings to come round, with rules that gate them."""
     topology = topology_of([[0, 0, 0]], 0)
@@ -150,6 +170,7 @@ PLANS = {
         plan_of("allreduce", NETWORK, 800, ("exchange", "recursive_doubling"), commutes=False)
     ] * 3,
     "libnbc": [plan_of("allreduce", NETWORK, 800, ("libnbc", "default"))] * 3,
+    "mpi": [plan_of("allreduce", NETWORK, 800, ("mpi", "default"))] * 3,
     "two levels": [plan_of("allreduce", NODES, 8000, SM, CHAIN, segment=2000)] * 3,
     "two levels bcast": [plan_of("bcast", NODES, 8000, SM, CHAIN, segment=2000)] * 3,
     "barrier": [plan_of("barrier", NODE, 0)] * 3,
@@ -238,6 +259,22 @@ def another_root(row):
     row["peer"] = (row["peer"] + 1) % 2
 
 
+def another_request(row):
+    row["slot"] += 100
+
+
+def nobody(row):
+    row["peer"] = -1
+
+
+def no_operation(row):
+    row["code"] = 10
+
+
+def among_the_flags(row):
+    row["base"][0], row["off"][0] = Base.CHANNEL + Area.FLAGS, 64 * 7
+
+
 def into_the_send_buffer(row):
     row["base"][0], row["off"][0] = Base.SEND, 0
 
@@ -275,6 +312,16 @@ MISTAKES = {
     ),
     "a collective of MPI left out": ("libnbc", nothing, [Code.COLL]),
     "a collective of MPI with another root": ("libnbc", another_root, [Code.COLL]),
+    "a blocking collective left out": ("mpi", nothing, [Code.COLL]),
+    "a blocking collective with another root": ("mpi", another_root, [Code.COLL]),
+    "a request that does not exist": (
+        "chain",
+        another_request,
+        [Code.ISEND, Code.IRECV, Code.TEST],
+    ),
+    "a peer that does not exist": ("chain", nobody, [Code.ISEND, Code.IRECV]),
+    "an operation that does not exist": ("sm bcast", no_operation, list(Code)),
+    "data among the flags": ("sm large bcast", among_the_flags, [Code.COPY]),
     "a write into the send buffer": ("two levels", into_the_send_buffer, [Code.IRECV]),
 }
 
@@ -319,6 +366,57 @@ def test_banks_that_are_not_waited_for_are_caught():
     assert verify(plans).events
     with pytest.raises(Refuted, match="overwritten before a reader is done"):
         verify(plans, programs=spoilt(plans, writes=(0,)))
+
+
+def test_operands_larger_than_the_room_for_them_are_caught():
+    plans = PLANS["sm reduce"]
+    with pytest.raises(Refuted, match="room for one"):
+        verify(plans, programs=spoilt(plans, operand=8))
+
+
+def test_one_flag_in_two_streams_of_a_rank():
+    """A reduce and a bcast share a small slot's flag: the one must have posted before the other."""
+    plans = [plan_of("barrier", topology_of([[0] * 9], 0), 0, ("sm", "kary"))]
+    assert verify(plans).events
+    programs = programs_of(plans)
+    code = programs[0][1].code.copy()  # rank 1 has a parent and children
+    (await_,) = np.flatnonzero(code["code"] == Code.AWAIT)
+    assert code["code"][await_ + 1] == Code.WAIT, "for the root's release, which is later still"
+    nothing(code[await_])
+    nothing(code[await_ + 1])
+    programs[0][1] = replace(programs[0][1], code=code)
+    with pytest.raises(Refuted, match="need not rise"):
+        verify(plans, programs=programs)
+
+
+def test_runs_that_wait_for_memory_wait_for_all_ranks_of_a_node():
+    """The wait is one event for all; who leaves it knows of every rank's reads."""
+    plans = [plan_of("bcast", NODES, 40_000, SM, CHAIN)] * 6
+    assert verify(plans).events
+    programs = programs_of(plans)
+    for rank in (0, 2):
+        for run in programs:
+            run[rank] = replace(run[rank], writes=(0,))
+        with pytest.raises(Refuted, match="overwritten before a reader is done"):
+            verify(plans, programs=programs)
+        programs = programs_of(plans)
+
+
+def test_deep_expressions_keep_their_order():
+    expressions = Expressions(5000)
+    number = 0
+    for rank in range(1, 5000):
+        number = expressions.combine(number, rank)
+    assert expressions.ranks(number) == tuple(range(5000))
+    assert expressions.ranks(expressions.combine(7, expressions.combine(3, 5))) == (7, 3, 5)
+
+
+def test_plans_of_different_communicators_are_refused():
+    node, network = plan_of("bcast", NODE, 8), plan_of("bcast", NETWORK, 8)
+    larger = make_plan(node.topology, node.signature, node.choice, MEMORY * 64)
+    for plans in ([], [node, network], [node, larger]):
+        with pytest.raises(ValueError, match="different communicators"):
+            verify(plans)
 
 
 def test_a_bcast_does_not_synchronise():

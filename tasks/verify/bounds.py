@@ -101,7 +101,8 @@ def _touches(events: Events) -> Iterator[Touch]:
     """All accesses: of operations of one kind, through one reference."""
     for table, write in ((READS, False), (WRITES, True)):
         for code, refs in table.items():
-            where = np.flatnonzero((events.code == code) & (events.nbytes > 0))
+            moves = (events.nbytes > 0) | (code == Code.ISEND)  # sends say where, also of nothing
+            where = np.flatnonzero((events.code == code) & moves)
             yield from (Touch(where, ref, write) for ref in refs)
     calls = np.flatnonzero((events.code == Code.COLL) & (events.nbytes > 0))
     for ref in (0, 1):

@@ -21,6 +21,7 @@ from han.tasks.verify.story import JOINT, Refuted
 
 Clock = npt.NDArray[np.int32]
 Row = list[int]  # code, memory and place of each reference, bytes
+NOW_AND_THEN = 5000  # events from one word of progress to the next
 Known = tuple["Strand", "Clock | dict[Domain, Clock]", int]  # whose, its clock, who has entered
 Progress = Callable[[int], None]
 
@@ -175,14 +176,15 @@ class Walk:
 
     def run(self, actions: Mapping[int, Action], progress: Progress | None = None) -> None:
         """Do all events; raise Refuted if some are left: they wait for each other."""
-        ready, done = deque(self.strands), 0
+        ready, done, told = deque(self.strands), 0, 0
         while ready:
             strand = ready.popleft()
             since = strand.event
             self._advance(strand, actions, ready)
             done += strand.event - since
-            if progress is not None:
+            if progress is not None and done >= told:
                 progress(done)
+                told = done + NOW_AND_THEN
         if any(strand.event < strand.stop for strand in self.strands):
             raise self._deadlock()
 

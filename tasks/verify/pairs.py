@@ -259,7 +259,7 @@ class Pairs:
 
     def _pair_members(self, members: list[int]) -> None:
         rows = self.events.rows
-        if len({(*rows["off"][e, 2:3].tolist(), *rows[["peer", "n"]][e]) for e in members}) > 1:
+        if len({(row["off"][2], row["peer"], row["n"]) for row in rows[members]}) > 1:
             raise Refuted(
                 "collectives of MPI pair up", str(self.events.story(members[-1])),
                 "another kind, root or count than on other members", "the same call",

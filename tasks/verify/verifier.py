@@ -14,7 +14,7 @@ from han.tasks.spec import SPECS
 from han.tasks.verify import bounds
 from han.tasks.verify.events import FINISH, Events, Programs
 from han.tasks.verify.memory import Expressions, Memory, Span, combine, merged
-from han.tasks.verify.order import Row, Strand, Walk
+from han.tasks.verify.order import Action, Row, Strand, Walk
 from han.tasks.verify.pairs import Pairs
 from han.tasks.verify.places import Numbers, Places
 from han.tasks.verify.story import BEGIN, END, Refuted
@@ -66,8 +66,9 @@ def verify(
     `in_place` lets reductions take their operand from the receive buffer (for a reduce, at the
     root). `programs` are examined instead of what the plans lower to, if given: a list of all
     ranks' for each plan. `progress` is called now and then. Raises Refuted with the first
-    property that does not hold.
+    property that does not hold; ValueError if the plans belong to different communicators.
     """
+    _check_together(plans)
     made = programs or lower_all(plans, progress)
     try:
         verifier = _Verifier(plans, made, in_place)
@@ -78,6 +79,16 @@ def verify(
         ) from error
     texts = tuple(plan.signature.describe() for plan in plans)
     return Report(texts, plans[0].topology.size, verifier.events.operations)
+
+
+def _check_together(plans: Sequence[Plan]) -> None:
+    """Raise ValueError unless plans can belong to one communicator, whose channels they share."""
+    channels = {(p.topology.homes, p.topology.memory, p.geometries) for p in plans}
+    if len(channels) != 1:
+        raise ValueError(
+            f"{len(plans)} plans for {len(channels)} different communicators: plans that run back "
+            "to back have the same ranks, levels and bytes of shared memory"
+        )
 
 
 def lower_all(plans: Sequence[Plan], progress: Progress | None = None) -> Programs:
@@ -146,24 +157,24 @@ class _Verifier:
         """Do all events."""
         total = self.events.number
         tell = None if progress is None else lambda done: progress("proving", done, total)
-        self.walk = Walk(self.events, self.pairs, self._rows())
-        self.walk.run(
-            {
-                int(Code.COPY): self._copy,
-                int(Code.REDUCE): self._reduce,
-                int(Code.REDUCE2): self._reduce,
-                int(Code.POST): self._post,
-                int(Code.ISEND): self._send,
-                int(Code.IRECV): self._receive,
-                int(Code.COLL): self._call,
-                GOT: self._get,
-                GIVEN: self._give_back,
-                COLLECTED: self._collect,
-                BEGIN: self._enter,
-                END: self._leave,
-            },
-            tell,
-        )
+        Walk(self.events, self.pairs, self._rows()).run(self._actions(), tell)
+
+    def _actions(self) -> dict[int, Action]:
+        """What events do, by their codes; those that only wait or tell do nothing here."""
+        return {
+            int(Code.COPY): self._copy,
+            int(Code.REDUCE): self._reduce,
+            int(Code.REDUCE2): self._reduce,
+            int(Code.POST): self._post,
+            int(Code.ISEND): self._send,
+            int(Code.IRECV): self._receive,
+            int(Code.COLL): self._call,
+            GOT: self._get,
+            GIVEN: self._give_back,
+            COLLECTED: self._collect,
+            BEGIN: self._enter,
+            END: self._leave,
+        }
 
     def _rows(self) -> Numbers:
         """Return what the walk needs of each operation; a TEST is what it completes."""

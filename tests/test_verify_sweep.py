@@ -1,0 +1,234 @@
+"""Every algorithm of every submodule, proved for each collective on random machines.
+
+Machines have 1 to 64 ranks in 1 to 4 levels, uneven and interleaved, with memory shared up to any
+level or by nobody. What is tried comes from the registry, so that a new algorithm is covered as it
+is. An example depends on its number alone: `example(number)` makes it again.
+HAN_TEST_EXAMPLES=10 makes the sweep ten times as long.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import dataclass, replace
+from random import Random
+
+import pytest
+from machines import topology_of
+
+from han.submodules.registry import fuses, registered
+from han.tasks.plan import Plan, active_levels, make_plan
+from han.tasks.signature import COLLECTIVES, Signature
+from han.tasks.verify import Refuted, verify
+from han.topology import Topology, virtual
+from han.tuning.choice import Choice, LevelChoice
+from han.tuning.heuristics import Machine, choose
+from han.tuning.rules import RuleTable
+
+KiB = 1024
+TIMES = 30  # that each algorithm is proved for each collective, at least
+LONGER = float(os.environ.get("HAN_TEST_EXAMPLES", "1"))
+PIECES = 12  # that a message is cut into, about: more of the same proves little
+VALUES = {
+    "radix": (2, 3, 4, 5, 8),
+    "cells": (2, 3, 4, 8),
+    "chunk": (64, 256, 1000, 4 * KiB, 64 * KiB),
+    "segment": (8, 100, 1000, 4 * KiB, 64 * KiB),
+    "window": (1, 2, 3, 8),
+    "inline": (False, True),
+}
+
+
+@dataclass(frozen=True, order=True)
+class Target:
+    """What is to be proved."""
+
+    submodule: str
+    algorithm: str
+    collective: str
+
+
+TARGETS = [
+    Target(name, algorithm, collective)
+    for name, part in registered().items()
+    if name != "null"  # its results are wrong by design
+    for algorithm in part.algorithms
+    for collective in COLLECTIVES
+    if collective in ("allreduce", "barrier") or not fuses(LevelChoice(name, algorithm))
+]
+
+
+@dataclass(frozen=True)
+class Example:
+    """Plans that run back to back on one communicator, and what they prove."""
+
+    plans: tuple[Plan, ...]
+    in_place: bool
+
+    @property
+    def proves(self) -> set[Target]:
+        """The algorithms that have something to do."""
+        found = set()
+        for plan in self.plans:
+            for level in active_levels(plan.topology):
+                choice = plan.choice.levels[level]
+                collective = plan.signature.collective
+                found.add(Target(choice.submodule, choice.algorithm, collective))
+        return found
+
+    def __str__(self) -> str:
+        topology = self.plans[0].topology
+        calls = "; ".join(f"{p.signature.describe()} by {p.choice}" for p in self.plans)
+        return f"{topology.size} ranks, domains {topology.homes}: {calls}"
+
+
+def example(number: int, refused: Counter[str] | None = None) -> Example:
+    """Make an example that has its turn's target, and two to four other calls behind it."""
+    draw = Random(number)
+    refused = Counter() if refused is None else refused
+    target = TARGETS[number % len(TARGETS)]
+    while True:
+        topology = draw_topology(draw)
+        memory = draw.choice([1 << 16, 1 << 20, 1 << 22])
+        first = draw_plan(draw, topology, memory, target, refused)
+        if first is not None:
+            break
+    others = [
+        plan
+        for _ in range(draw.randint(2, 4))
+        if (plan := draw_plan(draw, topology, memory, draw.choice(TARGETS), refused)) is not None
+    ]
+    plans = [first, *others, *[first] * max(1, 2 - len(others))]
+    return Example(tuple(plans), draw.random() < 0.5)
+
+
+def draw_topology(draw: Random) -> Topology:
+    """Draw nested domains: as they stand, one for each in turn, or any."""
+    size = draw.randint(*draw.choice([(2, 8), (2, 12), (9, 24), (20, 64)]))
+    depth = draw.randint(1, 4)
+    domains = [[0] * size]
+    for _ in range(depth - 1):
+        width = draw.randint(1, 5)
+        own = [draw.randrange(width) for _ in range(size)]
+        match draw.randrange(3):
+            case 0:
+                own.sort()
+            case 1:
+                own = [r % width for r in range(size)]
+        ids: dict[tuple[int, int], int] = {}
+        outer = domains[0]
+        domains.insert(0, [ids.setdefault(k, len(ids)) for k in zip(outer, own, strict=True)])
+    return topology_of(domains, draw.randint(-1, depth - 1))
+
+
+def draw_plan(
+    draw: Random, topology: Topology, memory: int, target: Target, refused: Counter[str]
+) -> Plan | None:
+    """Draw a plan in which a level uses the target; None if it is refused."""
+    unit = draw.choice([64, 1000, 4 * KiB, 20_000])
+    signature = draw_signature(draw, topology.size, target.collective, unit)
+    ordered = signature.reduces and not signature.commutative
+    active = active_levels(topology.ordered() if ordered else topology)
+    choice = draw_choice(draw, topology, signature, unit)
+    table = RuleTable(None, topology, Machine())
+    levels = dict.fromkeys(draw.sample(active, len(active)))
+    for turn, level in enumerate(levels):
+        name, algorithm = target.submodule, target.algorithm
+        if turn:
+            other = draw.choice(TARGETS)
+            name, algorithm = other.submodule, other.algorithm
+        wanted = list(choice.levels)
+        wanted[level] = draw_level(draw, name, algorithm, signature)
+        tried = replace(choice, levels=tuple(wanted))
+        reason = table.objection(signature, tried)
+        if reason is None:
+            choice = tried
+        elif not turn:
+            refused[f"{name} {algorithm}"] += 1
+            return None
+    return make_plan(topology, signature, choice, memory)
+
+
+def draw_signature(draw: Random, size: int, collective: str, unit: int) -> Signature:
+    """Draw a call of no, one, two or many units."""
+    nbytes = draw.choice([0, 8, 56, 4 * KiB, unit, 2 * unit, 7 * unit])
+    root = draw.randrange(size)
+    if collective == "barrier":
+        return Signature(collective)
+    if collective == "bcast":
+        return Signature(collective, nbytes, root=root)
+    commutes = draw.random() < 0.6
+    element = 8 if commutes else draw.choice([8, 24, 32])
+    root = root if collective == "reduce" else 0
+    count = nbytes // element
+    return Signature(collective, count, element, "op", "u8", commutes, commutes, root)
+
+
+def draw_choice(draw: Random, topology: Topology, signature: Signature, unit: int) -> Choice:
+    """Draw segment and schedule; what is built in for all levels, while it serves."""
+    machine = Machine(draw.random() < 0.5)
+    built_in = choose(signature, topology, machine)
+    choice = replace(
+        built_in,
+        segment=draw.choice([None, None, unit, max(8, unit // 2)]),
+        schedule=draw.choice(["dataflow", "dataflow", "lockstep"]),
+    )
+    serves = RuleTable(None, topology, machine).objection(signature, choice) is None
+    return choice if serves else built_in
+
+
+def draw_level(draw: Random, name: str, algorithm: str, signature: Signature) -> LevelChoice:
+    """Draw some of an algorithm's parameters."""
+    known = [k for k in sorted(registered()[name].parameters) if k in VALUES]
+    chosen = {k: draw.choice(VALUES[k]) for k in known if draw.random() < 0.5}
+    for size in chosen.keys() & {"chunk", "segment"}:
+        chosen[size] = max(chosen[size], signature.nbytes // PIECES)
+    return LevelChoice(name, algorithm, tuple(sorted(chosen.items())))
+
+
+def table_of(proved: Counter[Target], refused: Counter[str]) -> str:
+    """How often each algorithm was proved for each collective."""
+    lines = [f"{'proved':28}" + "".join(f"{c:>10}" for c in COLLECTIVES) + f"{'refused':>10}"]
+    for name, algorithm in dict.fromkeys((t.submodule, t.algorithm) for t in TARGETS):
+        cells = [Target(name, algorithm, c) for c in COLLECTIVES]
+        numbers = "".join(f"{proved[t] if t in TARGETS else '-':>10}" for t in cells)
+        lines.append(f"{name + ' ' + algorithm:28}{numbers}{refused[f'{name} {algorithm}']:>10}")
+    return "\n".join(lines)
+
+
+def test_every_algorithm_is_proved_for_every_collective(capsys):
+    proved: Counter[Target] = Counter()
+    refused: Counter[str] = Counter()
+    events, ranks = 0, set()
+    number = round(TIMES * len(TARGETS) * LONGER)
+    for k in range(number):
+        one = example(k, refused)
+        try:
+            report = verify(one.plans, in_place=one.in_place)
+        except Refuted as refuted:
+            pytest.fail(f"example {k}: {refuted}\n{one}")
+        events += report.events
+        ranks.add(report.ranks)
+        proved.update(one.proves)
+    with capsys.disabled():
+        print(f"\n{number} machines of {min(ranks)} to {max(ranks)} ranks, {events} events")
+        print(table_of(proved, refused))
+    seldom = [t for t in TARGETS if proved[t] < number // len(TARGETS)]
+    assert not seldom, "each has its turn"
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_hardly_any_ranks(size):
+    """With one rank nothing is active; results still have to be delivered."""
+    topology = virtual(size)
+    draw = Random(size)
+    for target in TARGETS:
+        signature = draw_signature(draw, size, target.collective, 1000)
+        built_in = choose(signature, topology, Machine())
+        level = LevelChoice(target.submodule, target.algorithm)
+        choice = replace(built_in, levels=(level,))
+        if RuleTable(None, topology, Machine()).objection(signature, choice) is not None:
+            choice = built_in
+        plan = make_plan(topology, signature, choice, 1 << 16)
+        for in_place in (False, True):
+            assert verify([plan] * 3, in_place=in_place).ranks == size
