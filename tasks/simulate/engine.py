@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 
+from han.geometry import SMALL_BANKS
 from han.program import Area, Code
 from han.tasks.signature import Signature
 from han.tasks.simulate.loading import Loaded
@@ -21,7 +22,8 @@ from han.tuning.machine import MachineModel
 
 NEVER = float("inf")
 TURN = 4  # data operations of a stream before the others get their turn (native/executor.c)
-SMALL_BANKS = 8
+
+WAITS = (Code.WAIT, Code.AWAIT)
 # A row of the table of operations: returns when it is done, or minus when to ask again.
 Operation = Callable[[int, "Rank", int, float], float]
 
@@ -33,7 +35,7 @@ class Open:
 
     def __init__(self, task: int, begin: float, copying: float, reducing: float) -> None:
         self.task, self.begin, self.copying, self.reducing = task, begin, copying, reducing
-        self.start = NEVER  # when its first operation went on
+        self.start = NEVER  # when its first operation began that is no wait
 
 
 class Rank:
@@ -201,10 +203,10 @@ class Engine:
             if end < 0:
                 asked = -end
                 break
-            pc += 1
             here = state.open[s]
-            if here is not None:
+            if here is not None and code[pc] not in WAITS:
                 here.start = min(here.start, now)
+            pc += 1
             now = end
             if state.working:
                 state.turn -= code[pc - 1] <= Code.REDUCE2
