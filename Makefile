@@ -160,15 +160,14 @@ clean: ## Remove environments, builds and pictures
 # --- predictions ----------------------------------------------------------------------------
 
 SEGMENTS ?= 32KiB 128KiB 512KiB
-CALIBRATE_ARGS ?= --sizes 8,512,8KiB,64KiB,256KiB,1MiB,4MiB --rounds 15 --only han
+CALIBRATE_ARGS ?= --sizes 8,512,8KiB,64KiB,256KiB,1MiB,4MiB --rounds 9
 
 .PHONY: calibrate
 calibrate: .venv-$(FIRST)/.installed ## Predicted against measured on the emulated cluster (root)
-	@mkdir -p build; files=(); for segment in $(SEGMENTS); do \
-		printf 'rules:\n  - use: {segment: %s}\n' $$segment > build/segment-$$segment.yaml; \
-		$(call with,$(FIRST),python tests/cluster/emulate.py run $(CLUSTER) --mpi $(FIRST) -- \
-			python -m han bench $(BENCH) $(CALIBRATE_ARGS) \
-			--config $(CURDIR)/build/segment-$$segment.yaml \
-			--json build/segment-$$segment.json); \
-		files+=(build/segment-$$segment.json); done; \
-	.venv-$(FIRST)/bin/han calibrate --machine emulated-1gbit "$${files[@]}"
+	@mkdir -p build
+	@for segment in $(SEGMENTS); do \
+		printf 'rules:\n  - use: {segment: %s}\n' $$segment > build/$$segment.yaml; done
+	@$(call with,$(FIRST),python tests/cluster/emulate.py run $(CLUSTER) --mpi $(FIRST) -- \
+		python tests/cluster/choices.py $(CALIBRATE_ARGS) --out $(CURDIR)/build \
+		$(SEGMENTS:%=$(CURDIR)/build/%.yaml))
+	@.venv-$(FIRST)/bin/han calibrate --machine emulated-1gbit $(SEGMENTS:%=build/%.json)

@@ -1,0 +1,60 @@
+"""Measure han under several configurations in turns, in one run, for ``han calibrate``.
+
+    mpiexec -n 8 python choices.py --out build --sizes 8,64KiB,4MiB a.yaml b.yaml
+
+Whatever else the machine does meets all of them alike. Writes a file for each configuration, as
+``han bench --json`` does.
+"""
+
+from collections import defaultdict
+from pathlib import Path
+from statistics import median
+from typing import Annotated
+
+import typer
+from mpi4py import MPI
+
+import han
+from han._bench_machine import look
+from han._bench_report import report, to_json
+from han.bench import Bench, Row, Settings, Times, parse_sizes
+
+COLLECTIVES = ("bcast", "reduce", "allreduce")
+
+
+def main(
+    configs: Annotated[list[Path], typer.Argument(help="YAML files.")],
+    out: Annotated[Path, typer.Option(help="Where NAME.json goes for NAME.yaml.")] = Path(),
+    sizes: Annotated[str, typer.Option(help="As han bench takes them.")] = "8:4MiB:8",
+    rounds: Annotated[int, typer.Option(help="Turns of each configuration.")] = 9,
+) -> None:
+    """Measure bcast, reduce and allreduce."""
+    settings = Settings(rounds=1, check=False, only="han", seconds=0.02)
+    comm = MPI.COMM_WORLD
+    benches = {path: Bench(comm, str(path), settings) for path in configs}
+    rows: dict[Path, list[Row]] = defaultdict(list)
+    for collective in COLLECTIVES:
+        for nbytes in parse_sizes(sizes):
+            case = settings.case(collective, nbytes)
+            times = defaultdict(list)
+            for _ in range(rounds):
+                for path, bench in benches.items():
+                    times[path].append(bench.measure(case).times["han"])
+            for path, found in times.items():
+                rows[path].append(Row(collective, nbytes, {"han": _together(found)}))
+    for path, bench in benches.items():
+        machine = look(comm, bench.han)
+        config = bench.han._han.config.to_yaml()
+        made = report(machine, settings, rows[path], han.__version__, config)
+        if not comm.rank:
+            (out / f"{path.stem}.json").write_text(to_json(made), encoding="utf-8")
+
+
+def _together(found: list[Times]) -> Times:
+    each = [times.median for times in found]
+    calls = round(median(times.calls for times in found))
+    return Times(median(each), min(each), max(each), calls)
+
+
+if __name__ == "__main__":
+    typer.run(main)
