@@ -108,10 +108,11 @@ class Memory:
 
     def _range(self, start: int, stop: int) -> range:
         """The segments that make up some bytes; most often these are all of one."""
-        first, starts = self._cut(start), self.starts
-        if first + 1 < len(starts) and starts[first + 1] == stop:
+        starts = self.starts
+        first = bisect_left(starts, start)
+        if first + 1 < len(starts) and starts[first] == start and starts[first + 1] == stop:
             return range(first, first + 1)
-        return range(first, self._cut(stop))
+        return range(self._cut(start), self._cut(stop))
 
     def read(self, start: int, stop: int, access: Access) -> list[Span]:
         """Return what the bytes are, relative to `start`."""
@@ -146,6 +147,10 @@ class Memory:
 
     def _replace(self, where: range, start: int, spans: list[Span], access: Access) -> None:
         chain, event = access.chain, access.event
+        if len(where) == len(spans) == 1:
+            ((_, _, (number, delta)),) = spans
+            self.segments[where.start] = Segment((number, delta - start), chain, event)
+            return
         self.starts[where.start : where.stop] = [start + span[0] for span in spans]
         self.segments[where.start : where.stop] = [
             Segment((number, delta - start), chain, event) for _, _, (number, delta) in spans

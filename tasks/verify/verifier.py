@@ -23,13 +23,14 @@ NOTHING, GOT, GIVEN, COLLECTED = range(FINISH + 1, FINISH + 5)  # what a TEST fi
 Progress = Callable[[str, int, int], None]  # what is done, steps so far, of how many
 
 CHECKED = (
+    "operations, peers, requests and streams that programs name exist",
     "flags have one writer and only rise",
     "all ranks take the same part of their rings",
     "sends and receives pair up, with equal sizes and in one order a tag",
     "collectives of MPI pair up",
     "requests are completed before they are used again and before the end",
     "no deadlock, also where sends wait for receives: the graph of events has no cycle",
-    "accesses lie inside their memory, beside the flags, and as the kernels allow",
+    "accesses lie inside their memory, beside the flags, and as the kernels and their room allow",
     "every read is ordered after its write, every write after the reads before it",
     "nothing is read that was never written or is in flight",
     "send buffers are only read",
