@@ -11,6 +11,7 @@ import typer
 from mpi4py import MPI
 
 from han._cli_common import JsonFlag, PlotOption, check_files, progress, say
+from han._simulate_texts import short
 from han._units import format_size
 from han.errors import ArgumentError
 
@@ -118,7 +119,8 @@ def _lines(found: Comparison, machine: str) -> list[str]:
         collective, nbytes = row.case.key
         lines.append(
             f"{collective:>12}{format_size(nbytes):>9}  {row.case.choice:<28.28}"
-            f"{row.case.microseconds:>11.1f}{row.predicted:>11.1f}{row.error:>+8.0%}"
+            f"{short(row.case.microseconds * 1e-6):>11}{short(row.predicted * 1e-6):>11}"
+            f"{row.error:>+8.0%}"
         )
     share = f" ({same / clear:.0%})" if clear else ""
     return [

@@ -30,7 +30,7 @@ def text(answers: Answers, where: Where, machine: str, calls: int) -> str:
         times = [answers[nbytes, name].seconds for name in names]
         marks = ["*" if len(names) > 1 and t == min(times) else " " for t in times]
         cells = "".join(
-            f"{_us(t):>{COLUMN - 1}}{mark}" for t, mark in zip(times, marks, strict=True)
+            f"{short(t):>{COLUMN - 1}}{mark}" for t, mark in zip(times, marks, strict=True)
         )
         lines.append(f"{format_size(nbytes):>10}{cells}")
     return "\n".join(lines)
@@ -46,7 +46,7 @@ def _details(one: Predicted) -> list[str]:
     total = max(found.finish[-1])
     slowest = max(range(len(found.copying)), key=lambda r: found.finish[-1][r])
     return [
-        f"time      {_us(one.seconds)} us",
+        f"time      {short(one.seconds)} us",
         f"segment   {segment}, {choice.schedule}",
         *levels,
         f"rank {slowest}, the last to be done: "
@@ -60,7 +60,8 @@ def _details(one: Predicted) -> list[str]:
     ]
 
 
-def _us(seconds: float) -> str:
+def short(seconds: float) -> str:
+    """Spell seconds as microseconds, with the digits that matter."""
     us = seconds * 1e6
     return f"{us:.2f}" if us < 100 else f"{us:.0f}"
 

@@ -28,7 +28,8 @@ CLOSE = 0.05  # two times that differ by less are too close to call
 # What is fitted, in this order; what a machine leaves out stays out.
 FITTED = (
     "network.latency", "network.overhead", "network.copying", "node.switch", "node.injection",
-    "node.call", "node.copy", "node.reduce", "node.memory", "network.bandwidth",
+    "node.call", "node.copy", "node.reduce", "node.memory", "network.bandwidth", "node.flag",
+    "node.operation",
 )  # fmt: skip
 STEPS = (1.6, 1.2, 1.1)  # factors tried up and down, coarse to fine
 LOYALTY = 0.01  # what a factor of e away from where a value was must bring at least
