@@ -26,6 +26,7 @@ class Code(IntEnum):
     TEST = 7
     AWAIT = 8
     COLL = 9
+    PULL = 10
 
 
 class Coll(IntEnum):
@@ -46,6 +47,9 @@ class Base(IntEnum):
     RECV = 2
     SCRATCH = 3
     CHANNEL = 4
+
+
+SHOWN = 8  # a bit of Program.writes: the buffers' addresses, for peers that pull
 
 
 class Area(IntEnum):
@@ -105,7 +109,8 @@ class Program:
     """What one rank does.
 
     ``footprint[c]`` is what the run takes of every rank's ring in channel c, the same on all
-    ranks; ``writes[c]`` which areas of it this rank writes (1: small slots, 2: cells); ``sync``
+    ranks; ``writes[c]`` which areas of it this rank writes (1: small slots, 2: cells, 8: where its
+    buffers are, for peers that pull from them); ``sync``
     says that finishing implies that every rank has entered; ``comms`` lists the tags and members
     of the communicators that ``COLL`` operations use, one a stream: MPI wants the collectives of
     a communicator in the same order on all of its ranks.

@@ -28,6 +28,7 @@ class Status(IntEnum):
     NOTICE = 6
     INTERRUPT = 7
     FAILED = 8
+    ATTACH = 9
 
 
 KNOWN = 512  # calls remembered, the oldest goes first
@@ -91,6 +92,12 @@ class Reporter:
             return CollectiveTimeoutError(
                 f"rank {state.rank} waited for {state.config.wait.timeout:g} s in "
                 f"{self._story(state)}{self._others(state)} (the limit is HAN_TIMEOUT; 0: none)"
+            )
+        if status == Status.ATTACH:
+            return PeerError(
+                f"rank {state.rank} could not read the memory of rank {detail} in "
+                f"{self._story(state)}, which it could when the communicator was made; a rule for "
+                "the submodule sm does without"
             )
         if status == Status.INTERRUPT:
             return HanError(f"rank {state.rank} was interrupted in {self._story(state)}")

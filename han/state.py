@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -13,6 +14,7 @@ from mpi4py import MPI
 from han import _native
 from han._recording import EVENTS, Recording
 from han._trace_files import TraceFile, part_of, trace_folder
+from han.attach import refusal
 from han.channel import Channel, open_channels
 from han.clocks import STEP as CLOCKS
 from han.clocks import Clock, Reading, read_clock
@@ -78,6 +80,8 @@ class State:
         self.notices = Notices(self.meeting)
         self.engines_made = self.notices.token  # so tags are not those of a freed state
         self.channels = open_channels(self.meeting, self.topology, self.config.memory)
+        self.attach_refused = refusal(self.meeting, self.channels)
+        self.topology = replace(self.topology, attach=not self.attach_refused)
 
     def _make(self) -> None:
         """Make what needs no other rank."""

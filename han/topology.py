@@ -49,7 +49,8 @@ class Topology:
     ``domains[k][r]`` is the domain of rank r at level k; the domains of a level are unions of
     those of the level below, and the outermost level has one domain. ``memory[r]`` names the
     memory that rank r shares. ``homes`` are the domains that own the channels: the same, but
-    for a topology made by :meth:`ordered`.
+    for a topology made by :meth:`ordered`. `attach` says that ranks that share memory can also read
+    each other's own (cross-memory attach).
     """
 
     names: tuple[str, ...]
@@ -57,6 +58,7 @@ class Topology:
     domains: tuple[tuple[int, ...], ...]
     memory: tuple[int, ...]
     homes: tuple[tuple[int, ...], ...] = field(default=())
+    attach: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "domains", tuple(_number(d) for d in self.domains))

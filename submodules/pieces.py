@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from han.geometry import LINE
 from han.tasks.graph import Task
 
 
@@ -38,3 +39,11 @@ def cut(tasks: tuple[Task, ...], size: int, element: int, index: int = 0) -> lis
             first, last = start == task.start, stop == task.stop
             pieces.append(Piece(index + len(pieces), task, start, stop, first, last))
     return pieces
+
+
+def share(nbytes: int, element: int, member: int, members: int) -> tuple[int, int]:
+    """Return the bytes of a piece that are a member's, cut at cache lines where elements fit."""
+    unit = element if LINE % element else LINE
+    units = -(-nbytes // unit)
+    start, stop = (min(nbytes, units * k // members * unit) for k in (member, member + 1))
+    return start, stop

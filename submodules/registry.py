@@ -15,9 +15,10 @@ from han.submodules.libnbc import Libnbc
 from han.submodules.mpi import Mpi
 from han.submodules.null import Null
 from han.submodules.sm import Sm
+from han.submodules.solo import Solo
 from han.tuning.choice import LevelChoice
 
-BUILT_IN: tuple[Submodule, ...] = (Sm(), Adapt(), Exchange(), Libnbc(), Mpi(), Null())
+BUILT_IN: tuple[Submodule, ...] = (Sm(), Solo(), Adapt(), Exchange(), Libnbc(), Mpi(), Null())
 SUBMODULES = {part.name: part for part in BUILT_IN}
 
 

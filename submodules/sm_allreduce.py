@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from han.geometry import INLINE, LINE
 from han.program import Ref
 from han.submodules.cells import COMBINED, COPIED, Shares
-from han.submodules.pieces import Piece, cut
+from han.submodules.pieces import Piece, cut, share
 from han.tasks.lower import Context
 
 BLOCK = 16 * 1024  # what is combined so far stays in the nearest cache
@@ -89,12 +89,7 @@ class _Shares:
 
     def bounds(self, piece: Piece, member: int) -> tuple[int, int]:
         """The bytes of a piece that `member` combines, cut at cache lines where they fit."""
-        size = self.context.group.size
-        element = self.context.element
-        unit = element if LINE % element else LINE
-        units = -(-piece.nbytes // unit)
-        start, stop = (min(piece.nbytes, units * k // size * unit) for k in (member, member + 1))
-        return start, stop
+        return share(piece.nbytes, self.context.element, member, self.context.group.size)
 
     def _cell(self, member: int, piece: Piece, out: bool) -> Ref:
         group, builder = self.context.group, self.context.builder

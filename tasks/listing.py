@@ -119,6 +119,9 @@ class Reader:
     def _copy(self, k: int) -> Details:
         return {"bytes": self.moved(k), "to": self.ref(k, 0), "from": self.ref(k, 1)}
 
+    def _pull(self, k: int) -> Details:
+        return {**self._copy(k), "rank": int(self.code["peer"][k])}
+
     def _reduce(self, k: int) -> Details:
         first, second = self.ref(k, 1), self.ref(k, 2)
         return {"bytes": self.moved(k), "to": self.ref(k, 0), "first": first, "second": second}
@@ -172,6 +175,7 @@ DETAILS: Mapping[Code, Callable[[Reader, int], Details]] = {
     Code.TEST: Reader._test,
     Code.AWAIT: Reader._wait_for_stream,
     Code.COLL: Reader._collective,
+    Code.PULL: Reader._pull,
 }
 FORMS: Mapping[Code, str] = {
     Code.COPY: "{bytes:>8}  {to} <- {from}",
@@ -185,6 +189,7 @@ FORMS: Mapping[Code, str] = {
     Code.AWAIT: "          operation {operation}: {task} of {stream}",
     Code.COLL: "{bytes:>8}  {kind} of ranks {ranks}, root {root}: {to} <- {from}  "
     "(request {request})",
+    Code.PULL: "{bytes:>8}  {to} <- {from} of rank {rank}",
 }
 
 
@@ -205,7 +210,7 @@ def bytes_of(plan: Plan, row: Any) -> int:
     if code == Code.COLL:
         of_bytes = int(row["off"][2]) & ~Coll.BLOCKING == Coll.BCAST
         return n if of_bytes else n * plan.signature.element
-    return n if code in (Code.COPY, Code.ISEND, Code.IRECV) else 0
+    return n if code in (Code.COPY, Code.ISEND, Code.IRECV, Code.PULL) else 0
 
 
 # ---- the listing --------------------------------------------------------------------------------

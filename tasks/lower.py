@@ -77,6 +77,11 @@ def _operands(plan: Plan, builder: Builder, groups: Mapping[int, Group | None]) 
     return where
 
 
+def operand_of(plan: Plan, rank: int, level: int) -> Ref:
+    """Where a rank's operand at a level is, in its own memory; the same seen from every rank."""
+    return _operands(plan, Builder(plan, rank), _groups(plan, rank))[level]
+
+
 def _batches(plan: Plan) -> list[list[Task]]:
     """Lockstep lowers task by task in the order of stages, else a whole stream at a time."""
     if plan.lockstep:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from han.program import (
     AREAS,
     CHANNELS,
     INSTRUCTION,
+    SHOWN,
     Area,
     Base,
     Code,
@@ -28,6 +30,14 @@ from han.tasks.plan import Plan
 KINDS = {"reduce": 0, "bcast": 1, "allreduce": 2}
 NOWHERE = Ref(Base.NONE)
 _Row = tuple[int, int, int, tuple[int, ...], tuple[int, ...], int, int, int]
+
+
+class Peer(NamedTuple):
+    """A rank whose memory can be read: its place in a channel, where it shows its addresses."""
+
+    rank: int
+    channel: int
+    slot: int
 
 
 @dataclass
@@ -75,6 +85,13 @@ class Stream:
         for ref in (dst, *refs[3:]):
             self.builder.wrote(ref)
         self.builder.operand = max(self.builder.operand, nbytes)
+
+    def pull(self, dst: Ref, src: Ref, nbytes: int, peer: Peer) -> None:
+        """Copy from `src` in the memory of a peer, which has said that it is there."""
+        if nbytes:
+            refs = (dst, src, Ref(0, peer.channel), Ref(0, peer.slot))
+            self._emit(Code.PULL, refs, nbytes, peer.rank)
+            self.builder.wrote(dst)
 
     def post(self, flag: Ref, k: int) -> None:
         """Store-release ``epoch + k`` to a flag of this rank."""
@@ -176,6 +193,10 @@ class Builder:
         if found is None:
             found = self._refs[key] = channel_ref(self._channels[level], area, offset)
         return found
+
+    def show(self, level: int) -> None:
+        """Show the addresses of this rank's buffers to the ranks of a level's channel."""
+        self._writes[self._channels[level]] |= SHOWN
 
     def request(self) -> int:
         """A new request."""

@@ -221,6 +221,10 @@ class Interpreter:
                 target, source = (self.at(rank, *ref, n) for ref in refs[:2])
                 assert same(target, source) or apart(target, source), "a copy onto itself"
                 target[:] = source.copy()
+            case Code.PULL:
+                peer = int(row["peer"])
+                assert self.turn[peer] == self.turn[rank], "a peer that is in another run"
+                self.at(rank, *refs[0], n)[:] = self.at(peer, *refs[1], n)
             case Code.REDUCE | Code.REDUCE2:
                 a, b = (self.at(rank, *ref, n * element) for ref in refs[1:3])
                 assert run.combine is not None

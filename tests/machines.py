@@ -13,4 +13,5 @@ def topology_of(domains: list[list[int]], shared_to: int) -> Topology:
     memory = tuple(range(size)) if shared_to < 0 else tuple(domains[shared_to])
     names = (*(f"level{k}" for k in range(depth - 1)), "network")
     symbols = (*SYMBOLS[: depth - 1], "i")
-    return Topology(names, symbols, tuple(tuple(d) for d in domains), memory)
+    made = tuple(tuple(d) for d in domains)
+    return Topology(names, symbols, made, memory, attach=True)

@@ -30,6 +30,7 @@ VALUES = {
     "segment": st.sampled_from([8, 100, 1000, 4 * KiB, 64 * KiB]),
     "window": st.integers(1, 6),
     "inline": st.booleans(),
+    "block": st.sampled_from([64, 1000, 64 * KiB]),
 }
 
 
@@ -47,7 +48,8 @@ def topologies(draw: st.DrawFn, sizes: st.SearchStrategy[int]) -> Topology:
         ids: dict[tuple[int, int], int] = {}
         outer = domains[0]
         domains.insert(0, [ids.setdefault(k, len(ids)) for k in zip(outer, own, strict=True)])
-    return topology_of(domains, draw(st.integers(-1, depth - 1)))
+    topology = topology_of(domains, draw(st.integers(-1, depth - 1)))
+    return replace(topology, attach=draw(st.booleans()))
 
 
 @st.composite

@@ -118,7 +118,8 @@ def draw_topology(draw: Random) -> Topology:
         ids: dict[tuple[int, int], int] = {}
         outer = domains[0]
         domains.insert(0, [ids.setdefault(k, len(ids)) for k in zip(outer, own, strict=True)])
-    return topology_of(domains, draw.randint(-1, depth - 1))
+    topology = topology_of(domains, draw.randint(-1, depth - 1))
+    return replace(topology, attach=draw.random() < 0.7)
 
 
 def draw_plan(

@@ -30,7 +30,8 @@ typedef struct {
     uint64_t rank; /* in the communicator */
     uint64_t unused;
     _Atomic uint64_t erred; /* 1 + the last call that raised here before anything moved */
-    uint64_t pad[7];
+    _Atomic uint64_t shown[3]; /* where send, receive buffer and scratch of a run are: HAN_W_SHOWN */
+    uint64_t pad[4];
 } han_control;
 
 _Static_assert(sizeof(han_control) == 2 * HAN_LINE, "as in han/channel.py");
@@ -59,7 +60,7 @@ typedef struct {
     double timeout;       /* seconds without any progress; 0: for ever */
 } han_wait_policy;
 
-enum { HAN_W_SMALL = 1, HAN_W_CELLS = 2 };
+enum { HAN_W_SMALL = 1, HAN_W_CELLS = 2, HAN_W_SHOWN = 8 };
 
 typedef struct han_plan {
     const han_instr *code;
@@ -70,7 +71,7 @@ typedef struct han_plan {
     uint8_t *scratch;
     uint64_t scratch_size;
     uint64_t footprint[HAN_MAX_CHANNELS]; /* bytes of each rank's ring, alike on all ranks */
-    uint8_t writes[HAN_MAX_CHANNELS];     /* what this rank writes: HAN_W_SMALL, HAN_W_CELLS */
+    uint8_t writes[HAN_MAX_CHANNELS];     /* what this rank writes: HAN_W_SMALL, HAN_W_CELLS, HAN_W_SHOWN */
     bool sync;                       /* finishing means that every rank has entered */
     bool blocks;                     /* calls blocking collectives of the MPI library */
     bool brief; /* a few microseconds' work, no MPI, no callback: may run under Python's lock */
@@ -95,6 +96,7 @@ enum han_status {
     HAN_E_NOTICE,
     HAN_E_INTERRUPT,
     HAN_E_FAILED, /* an earlier run of this engine failed */
+    HAN_E_ATTACH, /* the memory of rank `dead_rank` cannot be read */
 };
 
 /* The instruction that a stream is at; `peer` is the rank that it waits for. */
@@ -207,6 +209,9 @@ enum han_status han_engine_step(han_engine *); /* one round, unless another thre
 uint32_t han_engine_blocked(han_engine *, han_where *rows, uint64_t *signature);
 enum han_status han_fail(han_engine *, enum han_status);
 enum han_status han_step(han_engine *); /* executor.c: one round over the streams of the head */
+/* Read n bytes of another process's memory: 0, or errno. */
+int han_pull(int64_t pid, void *dst, uint64_t src, size_t n);
+void han_let_attach(void); /* let the other ranks read this process's memory */
 bool han_inside_op(void); /* called from a user's reduction, which runs inside of a step */
 bool han_enter(bool);     /* say that a step, or MPI's progress, begins or ends; what was before */
 uint64_t han_now_ns(void);

@@ -52,6 +52,18 @@ static int reduce(const han_engine *e, han_plan *p, const han_instr *i) {
     return rc;
 }
 
+/* What a flag of the peer's has ordered: it shows its addresses before it posts anything. */
+static enum han_status pull(han_engine *e, const han_instr *i) {
+    const han_channel *ch = &e->channels[HAN_PULL_CHANNEL(i)];
+    const han_control *peer =
+        (const han_control *)(void *)(ch->memory + ch->control) + HAN_PULL_SLOT(i);
+    uint64_t base = atomic_load_explicit(&peer->shown[i->base[1] - HAN_B_SEND],
+                                         memory_order_relaxed);
+    if (!han_pull(peer->pid, at(e, i, 0), base + i->off[1], i->n)) return HAN_OK;
+    e->dead_rank = i->peer;
+    return HAN_E_ATTACH;
+}
+
 static int collective(const han_engine *e, han_plan *p, const han_instr *i) {
     bool bytes = (HAN_COLL_KIND(i) & ~HAN_C_BLOCKING) == HAN_C_BCAST;
     han_coll_args args = {
@@ -98,6 +110,7 @@ static enum han_status execute(han_engine *e, han_plan *p, const han_instr *i) {
     case HAN_TEST: rc = han_test(e->mpi, &p->requests[i->slot], &flag); break;
     case HAN_AWAIT: flag = e->pc[i->peer] >= i->n; break;
     case HAN_COLL: rc = collective(e, p, i); break;
+    case HAN_PULL: return pull(e, i);
     default: break;
     }
     if (rc) {
@@ -117,7 +130,7 @@ static enum han_status step_stream(han_engine *e, han_plan *p, uint32_t s) {
         if (status > HAN_BLOCKED) return status;
         if (status == HAN_BLOCKED) return result;
         result = HAN_MOVED;
-        turn -= i->code <= HAN_REDUCE2;
+        turn -= i->code <= HAN_REDUCE2 || i->code == HAN_PULL;
         e->pc[s]++;
         if (e->trace) {
             bool last = e->pc[s] == p->streams[s].stop || p->code[e->pc[s]].task != i->task;
@@ -192,6 +205,9 @@ static void begin(han_engine *e, const han_run *run) {
         base[HAN_B_CELLS] = ch->memory + ch->cells + take(ch, e->epoch, p->footprint[c]);
         base[HAN_B_FLAGS] = ch->memory + ch->flags;
         han_control *mine = (han_control *)(void *)(ch->memory + ch->control) + ch->me;
+        for (int k = 0; p->writes[c] & HAN_W_SHOWN && k < 3; k++)
+            atomic_store_explicit(&mine->shown[k], (uint64_t)(uintptr_t)e->bases[HAN_B_SEND + k],
+                                  memory_order_relaxed);
         atomic_store_explicit(&mine->signature, p->signature, memory_order_relaxed);
         atomic_store_explicit(&mine->entered, e->epoch + 1, memory_order_release);
     }

@@ -3,6 +3,8 @@
  * not plain, new or wrong is answered with False and takes the long way (han/message.py). */
 #include "binding.h"
 
+#include <errno.h>
+
 #define NPY_NO_DEPRECATED_API NPY_1_7_API_VERSION
 #include <numpy/arrayobject.h>
 
@@ -252,6 +254,22 @@ static void calls_dealloc(CallsObject *self) {
 }
 
 #define QUICK(f) (PyCFunction)(void (*)(void))(f), METH_FASTCALL
+static PyObject *module_let_attach(PyObject *self, PyObject *unused) {
+    (void)self;
+    (void)unused;
+    han_let_attach();
+    Py_RETURN_NONE;
+}
+
+static PyObject *module_peek(PyObject *self, PyObject *args) {
+    (void)self;
+    long long pid;
+    unsigned long long address, value = 0;
+    if (!PyArg_ParseTuple(args, "LK", &pid, &address)) return NULL;
+    errno = han_pull(pid, &value, address, sizeof value);
+    return errno ? PyErr_SetFromErrno(PyExc_OSError) : PyLong_FromUnsignedLongLong(value);
+}
+
 static PyMethodDef calls_methods[] = {
     {"bcast", QUICK(calls_bcast), "bcast(buf, root): whether it could be run."},
     {"reduce", QUICK(calls_reduce), "reduce(send, recv, op, root, at_root): likewise."},
@@ -316,6 +334,10 @@ static PyMethodDef module_methods[] = {
     {"orphans", module_orphans, METH_NOARGS, "Requests that were dropped while they run."},
     {"inside_op", module_inside_op, METH_NOARGS, "Whether a user's reduction is running here."},
     {"isa", module_isa, METH_NOARGS, "The instruction set the reduction kernels use here."},
+    {"let_attach", module_let_attach, METH_NOARGS,
+     "Let the other ranks read this process's memory, as far as the system does."},
+    {"peek", module_peek, METH_VARARGS,
+     "peek(pid, address): 8 bytes of another process's memory; raises OSError."},
     {"has_kernel", module_has_kernel, METH_VARARGS,
      "has_kernel(op, dtype): whether MPI defines that pair and han has it natively."},
     {NULL, NULL, 0, NULL},

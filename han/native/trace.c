@@ -21,7 +21,8 @@ han_anchor han_anchor_now(const han_engine *e) {
 }
 
 static bool waits(const han_instr *i) { return i->code == HAN_WAIT || i->code == HAN_AWAIT; }
-static bool works(const han_instr *i) { return i->code <= HAN_REDUCE2; }
+static bool copies(const han_instr *i) { return i->code == HAN_COPY || i->code == HAN_PULL; }
+static bool works(const han_instr *i) { return i->code <= HAN_REDUCE2 || copies(i); }
 
 void han_trace_before(han_engine *e, uint32_t s, const han_instr *i, uint64_t *ticks) {
     han_event *task = &e->open[s];
@@ -56,7 +57,7 @@ void han_trace_after(han_engine *e, uint32_t s, const han_instr *i, bool last, u
     if (works(i)) {
         uint64_t from = *ticks;
         *ticks = now(e->trace);
-        *(i->code == HAN_COPY ? &task->copying : &task->reducing) += *ticks - from;
+        *(copies(i) ? &task->copying : &task->reducing) += *ticks - from;
     } else if (!waits(i) && i->code != HAN_POST) {
         *ticks = 0; /* the MPI library takes its time */
     }

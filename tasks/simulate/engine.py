@@ -23,6 +23,7 @@ from han.tuning.machine import MachineModel
 NEVER = float("inf")
 TURN = 4  # data operations of a stream before the others get their turn (native/executor.c)
 
+DATA = (Code.COPY, Code.REDUCE, Code.REDUCE2, Code.PULL)
 WAITS = (Code.WAIT, Code.AWAIT)
 # A row of the table of operations: returns when it is done, or minus when to ask again.
 Operation = Callable[[int, "Rank", int, float], float]
@@ -209,7 +210,7 @@ class Engine:
             pc += 1
             now = end
             if state.working:
-                state.turn -= code[pc - 1] <= Code.REDUCE2
+                state.turn -= code[pc - 1] in DATA
                 break
         state.pcs[s] = pc
         self.operations += pc - first

@@ -47,7 +47,7 @@ class Operations:
         self.calls: dict[object, int] = defaultdict(int)
         self.table: tuple[Operation, ...] = (
             self.copy, self.reduce, self.reduce, self.post, self.wait, self.isend, self.irecv,
-            self.test, self.await_, self.coll,
+            self.test, self.await_, self.coll, self.copy,
         )  # fmt: skip
 
     # ---- data -------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from han.geometry import FLAGS, LINE, SMALL
-from han.program import Area, Base, Code, Coll
+from han.program import SHOWN, Area, Base, Code, Coll
 from han.tasks.plan import Plan
 from han.tasks.verify.events import MOST, Events
 from han.tasks.verify.places import Numbers
@@ -17,8 +17,12 @@ from han.tasks.verify.story import Refuted
 
 SHIFT = 24  # flags hold (run << SHIFT) + k (native/engine.h)
 Mask = npt.NDArray[np.bool_]
-READS = {Code.COPY: (1,), Code.REDUCE: (1, 2), Code.REDUCE2: (1, 2), Code.ISEND: (1,)}
-WRITES = {Code.COPY: (0,), Code.REDUCE: (0,), Code.REDUCE2: (0, 3), Code.IRECV: (0,)}
+READS = {
+    Code.COPY: (1,), Code.REDUCE: (1, 2), Code.REDUCE2: (1, 2), Code.ISEND: (1,), Code.PULL: (1,),
+}  # fmt: skip
+WRITES = {
+    Code.COPY: (0,), Code.REDUCE: (0,), Code.REDUCE2: (0, 3), Code.IRECV: (0,), Code.PULL: (0,),
+}  # fmt: skip
 # Operands that the kernels refuse (native/kernels.h): overlaps, of some also where they are equal.
 APART = {
     Code.COPY: (((0, 1), True),),
@@ -43,6 +47,7 @@ def check(events: Events) -> None:
     """Examine every operation by itself; resolve addresses; raise Refuted with what is wrong."""
     _check_numbers(events)
     _check_flags(events)
+    _check_pulls(events)
     touches = list(_touches(events))
     for touch in touches:
         _check_address(events, touch)
@@ -97,6 +102,23 @@ def _check_flags(events: Events) -> None:
     _refuse(events, where, high, "a flag's value of the next run", f"less than {1 << SHIFT}")
 
 
+def _check_pulls(events: Events) -> None:
+    """Peers that are pulled from share the channel, at that place, and show their addresses."""
+    well = "programs are well formed"
+    for event in _where(events, Code.PULL).tolist():
+        row, rank = events.rows[event], int(events.rank[event])
+        channel, slot, peer = int(row["off"][2]), int(row["off"][3]), int(row["peer"])
+        where, yes = np.array([event]), np.array([True])
+        channels = events.places.channels
+        home = events.topology.home(channels[channel], rank) if channel < len(channels) else ()
+        if slot >= len(home) or home[slot] != peer:
+            _refuse(events, where, yes, "a peer that is not there", "its place in a channel", well)
+        if not events.programs[events.run[event]][peer].writes[channel] & SHOWN:
+            _refuse(events, where, yes, f"rank {peer} shows no addresses", "that it does", well)
+        if row["base"][1] not in (Base.SEND, Base.RECV, Base.SCRATCH):
+            _refuse(events, where, yes, "memory that is nobody's own", "a peer's buffer", well)
+
+
 def _touches(events: Events) -> Iterator[Touch]:
     """All accesses: of operations of one kind, through one reference."""
     for table, write in ((READS, False), (WRITES, True)):
@@ -118,7 +140,7 @@ def _check_address(events: Events, touch: Touch) -> None:
     _refuse(events, where, nowhere, "an address relative to no base", "one that exists")
     flags = (base >= Base.CHANNEL) & ((base - Base.CHANNEL) % len(Area) == Area.FLAGS)
     _refuse(events, where, flags, "data among the flags", "slots or cells")
-    _check_own(events, where, base, offset, touch.write)
+    _check_own(events, touch, base, offset)
     for channel in range(len(events.places.channels)):
         first = Base.CHANNEL + len(Area) * channel
         for area, check in ((Area.SMALL, _outside_slots), (Area.CELLS, _outside_cells)):
@@ -128,9 +150,12 @@ def _check_address(events: Events, touch: Touch) -> None:
                     "memory that it has taken")  # fmt: skip
 
 
-def _check_own(events: Events, where: Numbers, base: Numbers, offset: Numbers, write: bool) -> None:
+def _check_own(events: Events, touch: Touch, base: Numbers, offset: Numbers) -> None:
     """Buffers and scratch have ends, and send buffers are only read."""
+    where, write = touch.events, touch.write
     run, rank = events.run[where], events.rank[where]
+    if touch.ref == 1:  # of a peer's memory
+        rank = np.where(events.code[where] == Code.PULL, events.rows["peer"][where], rank)
     sizes = np.array([p.signature.nbytes for p in events.plans], np.int64)
     scratch = np.array([[p.scratch for p in ps] for ps in events.programs], np.int64)
     ends = np.where(base == Base.SCRATCH, scratch[run, rank], sizes[run])

@@ -103,7 +103,8 @@ class Events:
         kinds = self.rows["off"][:, 2] % Coll.BLOCKING
         coll = self.code == Code.COLL
         combines = np.isin(self.code, (Code.REDUCE, Code.REDUCE2)) | (coll & (kinds != Coll.BCAST))
-        moves = np.isin(self.code, (Code.COPY, Code.ISEND, Code.IRECV)) | combines | coll
+        moves = np.isin(self.code, (Code.COPY, Code.ISEND, Code.IRECV, Code.PULL))
+        moves |= combines | coll
         nbytes: Numbers = np.where(moves, n, 0) * np.where(combines, elements[self.run], 1)
         nbytes[coll & (kinds == Coll.BARRIER)] = 0
         return nbytes
@@ -115,6 +116,8 @@ class Events:
         shifts = np.array([self.places.shifts(run) for run in range(len(self.plans))])
         run = self.run[:, None]
         self.memory: Numbers = tables[run, self.rank[:, None], bases]
+        pulls = self.code == Code.PULL  # from the memory of the peer
+        self.memory[pulls, 1] = tables[self.run[pulls], self.rows["peer"][pulls], bases[pulls, 1]]
         offsets = np.minimum(self.rows["off"], MOST).astype(np.int64)
         self.at: Numbers = offsets + shifts[run, bases]
 

@@ -199,6 +199,14 @@ class Memory:
         if spans:
             self._replace(self._range(start, start + spans[-1][1]), start, spans, access)
 
+    def abandon(self, access: Access) -> None:
+        """Give the memory back to its owner: nobody may still be reading it."""
+        for at, segment in zip(self.starts, self.segments, strict=True):
+            for chain, event in segment.readers.items():
+                if not access.after(chain, event):
+                    found = f"byte {at} given back before a reader is done"
+                    raise access.problem(found, event, "a wait for it")
+
 
 def combine(a: list[Span], b: list[Span], expressions: Expressions, access: Access) -> list[Span]:
     """Combine two operands byte by byte; they must be the same bytes of the message."""

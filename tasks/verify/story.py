@@ -69,6 +69,8 @@ def operation(row: object) -> str:
             return f"TEST request {slot}"
         case Code.AWAIT:
             return f"AWAIT stream {peer} at {n}"
+        case Code.PULL:
+            return f"PULL {n} B {refs[0]} <- {refs[1]} of rank {peer}"
         case Code.COLL:
             return f"COLL {n} root {peer}, request {slot}"
 

@@ -33,6 +33,7 @@ CHECKED = (
     "accesses lie inside their memory, beside the flags, and as the kernels and their room allow",
     "every read is ordered after its write, every write after the reads before it",
     "nothing is read that was never written or is in flight",
+    "other ranks' own memory is read between their entering and their leaving only",
     "send buffers are only read",
     "the result is as specified, operands in order where the operation does not commute",
     "all ranks combine in the same order",
@@ -164,6 +165,7 @@ class _Verifier:
         """What events do, by their codes; those that only wait or tell do nothing here."""
         return {
             int(Code.COPY): self._copy,
+            int(Code.PULL): self._pull,
             int(Code.REDUCE): self._reduce,
             int(Code.REDUCE2): self._reduce,
             int(Code.POST): self._post,
@@ -185,7 +187,7 @@ class _Verifier:
             code[(start >= 0) & (events.code[start] == began)] = ends
         which[start >= 0] = start[start >= 0]
         moves = np.isin(events.code[which], (Code.COPY, Code.REDUCE, Code.REDUCE2, Code.ISEND,
-                                             Code.IRECV))  # fmt: skip
+                                             Code.IRECV, Code.PULL))  # fmt: skip
         code[moves & (events.nbytes[which] == 0)] = NOTHING
         places = np.stack([events.memory[which], events.at[which]], axis=2).reshape(-1, 8)
         rows: Numbers = np.column_stack([code, places, events.nbytes[which], which])
@@ -211,7 +213,9 @@ class _Verifier:
                 self._check_result(run, rank, number, span)
             self._compare(run, rank, merged(spans))
         for base in (Base.SEND, Base.RECV, Base.SCRATCH):
-            self.memories.pop(self.places.own(run, rank, base), None)
+            left = self.memories.pop(self.places.own(run, rank, base), None)
+            if left is not None:
+                left.abandon(strand)
 
     def _check_synchronised(self, strand: Strand) -> None:
         run, rank = strand.run, strand.rank
@@ -259,6 +263,15 @@ class _Verifier:
         _, target, to, source, at, _, _, _, _, nbytes, _ = row
         spans = self.memories[source].read(at, at + nbytes, strand)
         self.memories[target].write(to, spans, strand)
+
+    def _pull(self, strand: Strand, row: Row) -> None:
+        peer = int(self.events.rows["peer"][strand.event])
+        if not strand.entered & 1 << peer:
+            raise strand.problem(
+                f"rank {peer} need not have entered, so where its buffers are is not known", -1,
+                "a wait for it",
+            )  # fmt: skip
+        self._copy(strand, row)
 
     def _reduce(self, strand: Strand, row: Row) -> None:
         code, target, to, x, at_x, y, at_y, also, to_also, nbytes, _ = row
