@@ -74,6 +74,7 @@ def collect(comm: Comm) -> dict[str, Any]:
         "wait": describe_wait(comm),
         "timeout": state.config.wait.timeout,
         "settings": settings(os.environ),
+        "attach": state.attach_refused or True,
         "levels": [_level(state.topology, k) for k in range(state.topology.depth)],
         "submodules": submodule_uses(state.topology),
     }
@@ -136,6 +137,7 @@ def as_text(record: Mapping[str, Any]) -> str:
         f"checked calls {'on' if record['check'] else 'off'}",
         f"wait       {record['wait']}; timeout {timeout}",
         *(f"setting    {name}={value}" for name, value in record["settings"].items()),
+        f"single copy {_attach(record['attach'])}",
         "levels     (innermost first)",
         *(f"  {_level_line(level)}" for level in record["levels"]),
         f"submodules (asked about an {PROBE.describe()})",
@@ -144,6 +146,11 @@ def as_text(record: Mapping[str, Any]) -> str:
         lines.append(f"  {name:<10} {part['about']}")
         lines += [f"    {level:<10} {_usable_line(use)}" for level, use in part["levels"].items()]
     return "\n".join(lines)
+
+
+def _attach(answer: bool | str) -> str:
+    told = "ranks of a node read each other's memory (cross-memory attach)"
+    return told if answer is True else f"no: {answer}"
 
 
 def _level_line(level: Mapping[str, Any]) -> str:

@@ -19,7 +19,7 @@ from han.tasks.signature import Signature
 from han.topology import Topology
 from han.tuning.choice import Choice, LevelChoice
 
-FORMAT, VERSION = "han-plan", 1
+FORMAT, VERSION = "han-plan", 2
 Natural = Annotated[int, Field(ge=0)]
 Word = Annotated[int, Field(ge=0, lt=1 << 64)]
 Four = Annotated[tuple[Word, ...], Field(min_length=4, max_length=4)]
@@ -39,6 +39,7 @@ class _Topology(_Model):
     domains: tuple[tuple[Natural, ...], ...]
     memory: tuple[Natural, ...]
     homes: tuple[tuple[Natural, ...], ...]
+    attach: bool
 
 
 class _Signature(_Model):

@@ -102,6 +102,10 @@ def shared_cases(ranks: int, levels: int = 1) -> Iterator[Case]:
     part = level_choice("sm", "flat", inline=0, chunk=4096)
     for signature in everything(ranks, (SMALL, LARGE)):
         yield Case(signature, choice(part, 30_000, "lockstep"))
+    for segment, schedule in ((None, "dataflow"), (30_000, "dataflow"), (30_000, "lockstep")):
+        part = level_choice("solo", "pull", chunk=8192, block=1000)
+        for signature in everything(ranks, (0, SMALL, LARGE)):
+            yield Case(signature, choice(part, segment, schedule))
     if levels == 1:
         yield from fused_cases(choice)
 
@@ -111,7 +115,11 @@ def fused_cases(choice) -> Iterator[Case]:
     yield Case(call("barrier"), choice(level_choice("sm", "direct"), None))
     for count, op in product((0, SMALL, 7, MEDIUM), ("sum", "max")):
         yield Case(call("allreduce", count, op=op), choice(level_choice("sm", "direct"), None))
-    parts = [level_choice("sm", "split"), level_choice("sm", "split", chunk=1024)]
+    parts = [
+        level_choice("sm", "split"),
+        level_choice("sm", "split", chunk=1024),
+        level_choice("solo", "split", chunk=10_000, block=1000),
+    ]
     for part, count, segment in product(parts, (SMALL, MEDIUM, LARGE), (None, 17_000)):
         yield Case(call("allreduce", count), choice(part, segment))
 
