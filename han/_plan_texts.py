@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from han.errors import ArgumentError, HanError
+from han.geometry import PAGE, SMALL_BANKS
 from han.tasks.listing import disassemble, listing_record
 from han.tasks.lower import lower
 from han.tasks.pictures import dot, mermaid
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from han.program import Program
     from han.tasks.plan import Plan
 
-RUNS = 3  # back to back: shared memory is used again
+RUNS = 3  # back to back, and as many as use shared memory again, up to
+MOST_RUNS = SMALL_BANKS + 1
 
 
 def picture(found: Explanation, form: str) -> str:
@@ -72,14 +74,24 @@ def prove(found: Explanation, progress: Progress | None = None) -> Proof:
 def prove_file(path: Path, progress: Progress | None = None) -> Proof:
     """Prove what a file holds."""
     plan, programs = load(path)
-    return _prove(plan, [programs] * RUNS, progress)
+    return _prove(plan, [programs] * runs_of(plan), progress)
+
+
+def runs_of(plan: Plan) -> int:
+    """Return how many runs come back to memory that the first has used, or a few if too many."""
+    rings = [g.ring for g in plan.geometries if g is not None]
+    wraps = [
+        ring // taken + 2 for ring, taken in zip(rings, plan.footprint(), strict=True) if taken
+    ]
+    small = MOST_RUNS if plan.signature.nbytes <= PAGE else RUNS
+    return max([small, *(n for n in wraps if n <= MOST_RUNS)])
 
 
 def _prove(
     plan: Plan, programs: Sequence[Sequence[Program]] | None, progress: Progress | None
 ) -> Proof:
     """Prove a plan in both forms of its buffers; raises HanError with what is wrong."""
-    plans, start = [plan] * RUNS, time.perf_counter()
+    plans, start = [plan] * runs_of(plan), time.perf_counter()
     forms = (False, True) if plan.signature.reduces else (False,)
     try:
         programs = programs or lower_all(plans, progress)

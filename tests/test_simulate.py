@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -11,7 +12,7 @@ from machines import topology_of
 from strategies import choices, signatures, topologies
 
 from han.errors import ArgumentError, ConfigError
-from han.program import Code
+from han.program import INSTRUCTION, Code, StreamInfo
 from han.tasks.lower import lower
 from han.tasks.plan import make_plan
 from han.tasks.signature import Signature
@@ -79,7 +80,7 @@ def test_the_processor_handles_messages_on_both_sides():
     plan = plan_of("bcast", nodes_of(1, 1), 1000, SM, LINEAR)
     link = {"overhead": "2us", "copying": "1GB/s"}
     found = simulate(plan, machine(link))
-    assert found.seconds == pytest.approx(10 * US + 10 * US + 3 * US)
+    assert found.seconds == pytest.approx(2 * US + 10 * US + 10 * US + 3 * US)
     assert found.messaging == pytest.approx((3 * US, 3 * US))
 
 
@@ -184,6 +185,52 @@ def test_a_run_waits_for_the_memory_that_it_writes():
             for k, done in enumerate(slow.finish_of(1))
         )
         assert 1 <= ahead <= 9
+
+
+def test_a_rank_is_not_done_before_its_processor_is():
+    """What is known of messages does not let a rank go on in its own past."""
+    plan = plan_of("allreduce", nodes_of(1, 1), 8, SM, ("exchange", "recursive_doubling"))
+    found = simulate(plan, machine({"overhead": "100us", "latency": "1us", "copying": "1GB/s"}))
+    assert all(done >= busy for done, busy in zip(found.finish[0], found.messaging, strict=True))
+    assert found.seconds == pytest.approx(201 * US, rel=1e-2)
+
+
+def program_of(plan, rank, rows):
+    """Write a program by hand: rows of code, peer, bytes and request."""
+    code = np.array(
+        [(c, 0, peer, (1,) * 4, (0,) * 4, n, slot, 0) for c, peer, n, slot in rows], INSTRUCTION
+    )
+    stream = StreamInfo("messages", "bcast", 1, 0, len(rows))
+    return replace(lower(plan, rank), code=code, streams=(stream,), tasks=("t",), requests=64)
+
+
+@pytest.mark.parametrize(("busy", "idle"), [(0, 1), (1, 0)])
+def test_adapters_serve_in_the_order_of_time(busy, idle):
+    """A rank that is ahead of the others does not take its place in a queue before its time."""
+    plan, n = plan_of("bcast", nodes_of(1, 1, 1, 1), 8, SM, LINEAR), 60_000
+    target, other = 2, 3
+    send, receive, test = Code.ISEND, Code.IRECV, Code.TEST
+    many = range(20)
+    rows = {
+        busy: [*((send, other, 0, k) for k in many), (send, target, n, 20), (test, 0, 0, 20)],
+        idle: [(send, target, n, 0), (test, 0, 0, 0)],
+        other: [*((receive, busy, 0, k) for k in many), *((test, 0, 0, k) for k in many)],
+        target: [(receive, idle, n, 0), (receive, busy, n, 1), (test, 0, 0, 0), (test, 0, 0, 1)],
+    }
+    programs = [program_of(plan, rank, rows[rank]) for rank in range(4)]
+    found = simulate(plan, machine({"overhead": "20us"}), programs=programs)
+    first, second = 20 * US + 10 * US + n / 100e6, n / 100e6
+    assert found.finish[0][target] == pytest.approx(first + second + 20 * US, rel=1e-3)
+
+
+def test_tasks_have_what_their_streams_did():
+    plan = plan_of("allreduce", nodes_of(3, 3), 60_000, SM, ("adapt", "binary"), segment=9_000)
+    found = simulate(plan, machine(), spans=True)
+    for rank in range(6):
+        mine = [s for s in found.spans if s.rank == rank]
+        assert sum(s.copying for s in mine) == pytest.approx(found.copying[rank])
+        assert sum(s.reducing for s in mine) == pytest.approx(found.reducing[rank])
+        assert all(s.copying + s.reducing <= s.end - s.begin + 1e-12 for s in mine)
 
 
 def test_spans_are_those_of_the_tasks():

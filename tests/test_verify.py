@@ -346,6 +346,12 @@ def test_a_mistake_is_caught(mistake):
     assert not missed, f"planted at {len(places)} places"
 
 
+@pytest.fixture
+def unannounced(monkeypatch):
+    """Let programs write what they do not announce, so that the order of accesses must tell."""
+    monkeypatch.setattr("han.tasks.verify.bounds._check_announced", lambda *_: None)
+
+
 def spoilt(plans, **changes):
     """Change a field of rank 0's program in every run."""
     programs = programs_of(plans)
@@ -354,14 +360,14 @@ def spoilt(plans, **changes):
     return programs
 
 
-def test_shared_memory_that_is_not_waited_for_is_caught():
+def test_shared_memory_that_is_not_waited_for_is_caught(unannounced):
     plans = [plan_of("bcast", NODE, 40_000, SM)] * 12
     assert verify(plans).events
     with pytest.raises(Refuted, match="overwritten before a reader is done"):
         verify(plans, programs=spoilt(plans, writes=(0,)))
 
 
-def test_banks_that_are_not_waited_for_are_caught():
+def test_banks_that_are_not_waited_for_are_caught(unannounced):
     plans = [plan_of("bcast", NODE, 8, SM)] * (SMALL_BANKS + 2)
     assert verify(plans).events
     with pytest.raises(Refuted, match="overwritten before a reader is done"):
@@ -389,7 +395,7 @@ def test_one_flag_in_two_streams_of_a_rank():
         verify(plans, programs=programs)
 
 
-def test_runs_that_wait_for_memory_wait_for_all_ranks_of_a_node():
+def test_runs_that_wait_for_memory_wait_for_all_ranks_of_a_node(unannounced):
     """The wait is one event for all; who leaves it knows of every rank's reads."""
     plans = [plan_of("bcast", NODES, 40_000, SM, CHAIN)] * 6
     assert verify(plans).events
@@ -453,6 +459,138 @@ def test_ranks_that_take_different_parts_of_their_rings():
     plans = PLANS["sm large bcast"]
     with pytest.raises(Refuted, match="the same part"):
         verify(plans, programs=spoilt(plans, footprint=(4096,)))
+
+
+def planted(name, rank, change):
+    """Change a rank's operations in the second run; return plans and programs."""
+    plans = PLANS[name]
+    programs = programs_of(plans)
+    code = programs[1][rank].code.copy()
+    change(code)
+    programs[1][rank] = replace(programs[1][rank], code=code)
+    return plans, programs
+
+
+def test_a_request_of_two_streams():
+    plans = PLANS["two levels"]
+    programs = programs_of(plans)
+    rank, code = next(
+        (p.rank, p.code) for p in programs[1] if len(set(p.code["stream"][_asks(p.code)])) > 1
+    )
+    slots = code["slot"][_asks(code)]
+
+    def share(code):
+        code["slot"][_asks(code)] = np.where(code["stream"][_asks(code)] > 0, slots.min(), slots)
+
+    plans, programs = planted("two levels", rank, share)
+    with pytest.raises(Refuted, match="request"):
+        verify(plans, programs=programs)
+
+
+def _asks(code):
+    return np.isin(code["code"], [Code.ISEND, Code.IRECV, Code.TEST])
+
+
+def test_who_gets_no_result_has_nowhere_to_put_it():
+    def receive(code):
+        first = np.flatnonzero(code["code"] == Code.COPY)[0]
+        code["base"][first, 0], code["off"][first, 0] = Base.RECV, 0
+
+    plans, programs = planted("sm reduce", 2, receive)
+    with pytest.raises(Refuted, match="beyond the end of a buffer"):
+        verify(plans, programs=programs)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"), [("n", 1 << 31, "an int"), ("stream", 40, "a tag")]
+)
+def test_what_c_cannot_count(field, value, said):
+    def change(code):
+        code[field][np.isin(code["code"], [Code.ISEND, Code.IRECV])] = value
+
+    plans, programs = planted("chain", 1, change)
+    with pytest.raises(Refuted, match=said):
+        verify(plans, programs=programs)
+
+
+def test_operands_that_are_no_whole_elements():
+    def shift(code):
+        combines = code["code"] == Code.REDUCE
+        for ref in range(3):
+            code["off"][combines, ref] += 4
+        code["n"][combines] -= 1
+
+    plans, programs = planted("exchange", 0, shift)
+    with pytest.raises(Refuted, match="whole elements"):
+        verify(plans, programs=programs)
+
+
+def test_writes_that_are_not_announced():
+    """Nothing comes round in three runs; what programs say is examined by itself."""
+    plans = PLANS["sm large bcast"]
+    with pytest.raises(Refuted, match="does not announce"):
+        verify(plans, programs=spoilt(plans, writes=(0,)))
+
+
+def test_commands_prove_as_many_runs_as_use_memory_again():
+    from han._plan_texts import runs_of
+
+    assert runs_of(PLANS["sm bcast"][0]) == SMALL_BANKS + 1
+    large = plan_of("bcast", NODE, 300_000, SM)
+    ring = large.geometries[0].ring
+    assert runs_of(large) * large.footprint()[0] > ring
+
+
+def pulled(collective, nbytes=100_000, **more):
+    algorithm = "split" if collective == "allreduce" else "pull"
+    part = ("solo", algorithm)
+    return [plan_of(collective, NODE, nbytes, part, **more)] * 3
+
+
+@pytest.mark.parametrize("collective", ["bcast", "reduce", "allreduce"])
+def test_who_does_not_wait_for_a_flag_when_reading_peers_memory(collective):
+    plans = pulled(collective)
+    assert verify(plans).events
+    right = programs_of(plans)
+    for rank, program in enumerate(right[1]):
+        waits = program.code["code"] == Code.WAIT
+        for flag in np.unique(program.code["off"][waits, 0]):
+            code = program.code.copy()
+            where = waits & (code["off"][:, 0] == flag)
+            code["code"][where], code["n"][where] = Code.COPY, 0
+            programs = [list(run) for run in right]
+            programs[1][rank] = replace(program, code=code)
+            with pytest.raises(Refuted):
+                verify(plans, programs=programs)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"peer": 3}, "not there"),
+        ({"base": Base.CHANNEL}, "nobody's own"),
+        ({"off": 1 << 20}, "beyond the end"),
+    ],
+)
+def test_reading_from_somewhere_else(change, said):
+    plans = pulled("bcast")
+    programs = programs_of(plans)
+    code = programs[1][1].code.copy()
+    pulls = np.flatnonzero(code["code"] == Code.PULL)
+    for field, value in change.items():
+        if field == "peer":
+            code["peer"][pulls] = value
+        else:
+            code[field][pulls, 1] = value
+    programs[1][1] = replace(programs[1][1], code=code)
+    with pytest.raises(Refuted, match=said):
+        verify(plans, programs=programs)
+
+
+def test_a_rank_that_does_not_show_where_its_buffers_are():
+    plans = pulled("bcast")
+    with pytest.raises(Refuted, match="shows no addresses"):
+        verify(plans, programs=spoilt(plans, writes=(0,)))
 
 
 def test_the_root_of_another_call():

@@ -2,8 +2,8 @@
 
 A rank is one processor that goes through its streams as native/executor.c does: round robin, a few
 data operations a turn, the next stream when one has to wait. What it finds out about others carries
-the time at which it can be seen, so ranks need not be kept in step: only data operations, which
-share memory and cores, are taken in the order of time.
+the time at which it can be seen, so ranks need not be kept in step: only data operations and
+messages, which share memory, cores and adapters, are taken in the order of time.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ NEVER = float("inf")
 TURN = 4  # data operations of a stream before the others get their turn (native/executor.c)
 
 DATA = (Code.COPY, Code.REDUCE, Code.REDUCE2, Code.PULL)
+SENDS = (Code.ISEND, Code.IRECV)
 WAITS = (Code.WAIT, Code.AWAIT)
 # A row of the table of operations: returns when it is done, or minus when to ask again.
 Operation = Callable[[int, "Rank", int, float], float]
@@ -34,8 +35,9 @@ class Open:
 
     __slots__ = ("begin", "copying", "reducing", "start", "task")
 
-    def __init__(self, task: int, begin: float, copying: float, reducing: float) -> None:
-        self.task, self.begin, self.copying, self.reducing = task, begin, copying, reducing
+    def __init__(self, task: int, begin: float) -> None:
+        self.task, self.begin = task, begin
+        self.copying = self.reducing = 0.0
         self.start = NEVER  # when its first operation began that is no wait
 
 
@@ -157,21 +159,15 @@ class Engine:
         """Let a rank go on until a data operation is under way or it must wait; whether it is done
         with a run.
         """
-        if state.run == self.runs:
+        if not self._begun(rank, state, now):
             return False
-        if not state.begun:
-            begin = self._gate(rank, state, now)
-            if begin > now:
-                self.wake(begin, rank)
-                return False
-            state.begun = True
-            now += self.machine.node.call
+        now = max(now, state.free)
         bounds = state.loaded.bounds
         count, idle, wake = len(bounds), 0, NEVER
         while idle < count:
             moved, now, asked = self._stream(rank, state, now, table)
-            if state.working:
-                state.free = now
+            state.free = now
+            if state.working or asked == now:
                 self.at(now, rank)
                 return False
             wake = min(wake, asked)
@@ -186,6 +182,18 @@ class Engine:
             self.wake(wake, rank)
         return False
 
+    def _begun(self, rank: int, state: Rank, now: float) -> bool:
+        """Begin the next run, if there is one and the memory that it writes is free."""
+        if state.begun or state.run == self.runs:
+            return state.begun
+        begin = self._gate(rank, state, now)
+        if begin > now:
+            self.wake(begin, rank)
+            return False
+        state.begun = True
+        state.free = now + self.machine.node.call
+        return True
+
     def _stream(
         self, rank: int, state: Rank, now: float, table: Sequence[Operation]
     ) -> tuple[bool, float, float]:
@@ -197,6 +205,9 @@ class Engine:
         first, code = pc, loaded.code
         asked = NEVER
         while pc < stop:
+            if code[pc] in SENDS and self._heap and self._heap[0][0] < now:
+                asked = now  # adapters are taken in the order of time
+                break
             if self.keep:
                 self._enter(rank, state, s, pc, now)
             state.pcs[s] = pc
@@ -258,7 +269,7 @@ class Engine:
             return
         if here is not None:
             self._leave(rank, state, s, now)
-        state.open[s] = Open(task, now, state.copying, state.reducing)
+        state.open[s] = Open(task, now)
 
     def _leave(self, rank: int, state: Rank, s: int, now: float) -> None:
         here, program = state.open[s], state.loaded.program
@@ -274,8 +285,8 @@ class Engine:
                 name,
                 here.begin,
                 now,
-                state.copying - here.copying,
-                state.reducing - here.reducing,
+                here.copying,
+                here.reducing,
                 min(here.start, now) - here.begin,
                 nbytes=self.nbytes,
             )

@@ -56,12 +56,16 @@ class Operations:
         """Move bytes."""
         took = self.engine.move(rank, state.loaded.n[pc], self.node.copy_rate)
         state.copying += took
+        if (task := state.open[state.stream]) is not None:
+            task.copying += took
         return now + took + self.node.operation
 
     def reduce(self, rank: int, state: Rank, pc: int, now: float) -> float:
         """Combine two operands."""
         took = self.engine.move(rank, state.loaded.n[pc], self.node.reduce_rate)
         state.reducing += took
+        if (task := state.open[state.stream]) is not None:
+            task.reducing += took
         return now + took + self.node.operation
 
     # ---- flags ------------------------------------------------------------------------------
@@ -100,7 +104,8 @@ class Operations:
         """Start a message: the processor's part first, then the network's."""
         loaded = state.loaded
         dst, nbytes = loaded.peer[pc], loaded.n[pc]
-        message = self.network.send(now + self.node.operation, rank, dst, loaded.tags[pc], nbytes)
+        start = now + self.node.operation + self.network.link(rank, dst).overhead
+        message = self.network.send(start, rank, dst, loaded.tags[pc], nbytes)
         state.requests[loaded.what[pc]] = message
         self.engine.wake(message.arrival, dst)
         return now + self._handle(rank, state, message.link, nbytes)

@@ -15,6 +15,8 @@ from han.tasks.verify.events import MOST, Events
 from han.tasks.verify.places import Numbers
 from han.tasks.verify.story import Refuted
 
+INT_MAX = (1 << 31) - 1
+TAGS = 32  # a run (native/engine.h: HAN_MAX_STREAMS)
 SHIFT = 24  # flags hold (run << SHIFT) + k (native/engine.h)
 Mask = npt.NDArray[np.bool_]
 READS = {
@@ -54,6 +56,7 @@ def check(events: Events) -> None:
     events.resolve()
     _check_overlaps(events)
     _check_beside_flags(events, touches)
+    _check_announced(events, touches)
 
 
 def _refuse(
@@ -80,10 +83,23 @@ def _check_numbers(events: Events) -> None:
     peers = events.rows["peer"][talks]
     nobody = (peers < 0) | (peers >= events.size)
     _refuse(events, talks, nobody, "a rank that does not exist", "a peer", well)
+    _check_limits(events, talks, well)
     combines = _where(events, Code.REDUCE, Code.REDUCE2)
     rooms = np.array([[p.operand for p in ps] for ps in events.programs])
     large = events.nbytes[combines] > rooms[events.run[combines], events.rank[combines]]
     _refuse(events, combines, large, "operands larger than the program's room for one", "room")
+
+
+def _check_limits(events: Events, talks: Numbers, well: str) -> None:
+    """The MPI library counts in ints, and there are so many tags."""
+    counted = np.concatenate([talks, _where(events, Code.COLL)])
+    foreign = np.array([not plan.signature.native for plan in events.plans])
+    combines = _where(events, Code.REDUCE, Code.REDUCE2)
+    counted = np.concatenate([counted, combines[foreign[events.run[combines]]]])
+    large = events.rows["n"][counted] > INT_MAX
+    _refuse(events, counted, large, "a count beyond an int", f"at most {INT_MAX}", well)
+    tags = events.rows["stream"][talks] >= TAGS
+    _refuse(events, talks, tags, "a tag that a run does not have", f"less than {TAGS}", well)
 
 
 def _check_flags(events: Events) -> None:
@@ -156,9 +172,7 @@ def _check_own(events: Events, touch: Touch, base: Numbers, offset: Numbers) -> 
     run, rank = events.run[where], events.rank[where]
     if touch.ref == 1:  # of a peer's memory
         rank = np.where(events.code[where] == Code.PULL, events.rows["peer"][where], rank)
-    sizes = np.array([p.signature.nbytes for p in events.plans], np.int64)
-    scratch = np.array([[p.scratch for p in ps] for ps in events.programs], np.int64)
-    ends = np.where(base == Base.SCRATCH, scratch[run, rank], sizes[run])
+    ends = _lengths(events)[run, rank, np.minimum(base, Base.SCRATCH)]
     beyond = (base < Base.CHANNEL) & (offset + events.nbytes[where] > ends)
     _refuse(events, where, beyond, "an access beyond the end of a buffer or of the scratch",
             "memory that is there")  # fmt: skip
@@ -166,6 +180,35 @@ def _check_own(events: Events, touch: Touch, base: Numbers, offset: Numbers) -> 
     for k in np.flatnonzero(bad & (events.code[where] == Code.COLL)):
         bad[k] = call_of(events, int(where[k]))[2]
     _refuse(events, where, bad, "a write into the send buffer", "only reads")
+
+
+def _lengths(events: Events) -> Numbers:
+    """Bytes of each rank's send and receive buffer and scratch, by run, rank and base."""
+    lengths = np.zeros((len(events.plans), events.size, Base.SCRATCH + 1), np.int64)
+    for run, plan in enumerate(events.plans):
+        signature = plan.signature
+        if signature.collective != "bcast":
+            lengths[run, :, Base.SEND] = signature.nbytes
+        receives = slice(None) if signature.collective != "reduce" else signature.root
+        lengths[run, receives, Base.RECV] = signature.nbytes
+        lengths[run, :, Base.SCRATCH] = [p.scratch for p in events.programs[run]]
+    return lengths
+
+
+def _check_announced(events: Events, touches: list[Touch]) -> None:
+    """Programs say which areas of channels they write: the executor waits until those are free."""
+    flags = Touch(_where(events, Code.POST), 0, True)
+    for touch in (*touches, flags):
+        where = touch.events
+        base = events.rows["base"][where, touch.ref].astype(np.int64) - Base.CHANNEL
+        area = base % len(Area)
+        if not touch.write or not (base >= 0).any():
+            continue
+        said = np.array([[[*p.writes, *[0] * 8][:8] for p in ps] for ps in events.programs])
+        bits = said[events.run[where], events.rank[where], np.maximum(base, 0) // len(Area)]
+        silent = (base >= 0) & (area != Area.FLAGS) & ~(bits >> area & 1).astype(bool)
+        _refuse(events, where, silent, "a write into an area that the program does not announce",
+                "that it does, so that it waits until the area is free")  # fmt: skip
 
 
 def _outside_slots(events: Events, where: Numbers, offset: Numbers, channel: int) -> Mask:

@@ -176,6 +176,7 @@ class Pairs:
         strand = events.strand[asks]
         order = np.lexsort((asks, slot, strand))
         asks, slot, strand = asks[order], slot[order], strand[order]
+        self._check_owners(asks, slot)
         same = (slot[1:] == slot[:-1]) & (strand[1:] == strand[:-1])
         done = np.append(same & ~starts[asks[1:]], np.zeros(len(asks) - len(same), bool))
         open_ = starts[asks] & ~done
@@ -188,6 +189,15 @@ class Pairs:
             )  # fmt: skip
         k = np.flatnonzero(starts[asks])
         self.test[asks[k]], self.start[asks[k + 1]] = asks[k + 1], asks[k]
+
+    def _check_owners(self, asks: Numbers, slot: Numbers) -> None:
+        """A request is of one stream: the streams of a rank share one array of them."""
+        events = self.events
+        key = ((events.run[asks] * events.size + events.rank[asks]) << 32) + slot
+        order = np.argsort(key, kind="stable")
+        one, other = asks[order][:-1], asks[order][1:]
+        mixed = (key[order][:-1] == key[order][1:]) & (events.stream[one] != events.stream[other])
+        self._refuse(one, other, mixed, "requests are of one stream", "a request of its own")
 
     def _pair_messages(self) -> None:
         events, sides = self.events, []

@@ -23,18 +23,18 @@ NOTHING, GOT, GIVEN, COLLECTED = range(FINISH + 1, FINISH + 5)  # what a TEST fi
 Progress = Callable[[str, int, int], None]  # what is done, steps so far, of how many
 
 CHECKED = (
-    "operations, peers, requests and streams that programs name exist",
+    "operations, peers, requests, tags and streams that programs name exist; counts fit into ints",
     "flags have one writer and only rise",
     "all ranks take the same part of their rings",
     "sends and receives pair up, with equal sizes and in one order a tag",
     "collectives of MPI pair up",
-    "requests are completed before they are used again and before the end",
+    "requests are of one stream, and completed before they are used again and before the end",
     "no deadlock, also where sends wait for receives: the graph of events has no cycle",
     "accesses lie inside their memory, beside the flags, and as the kernels and their room allow",
     "every read is ordered after its write, every write after the reads before it",
     "nothing is read that was never written or is in flight",
     "other ranks' own memory is read between their entering and their leaving only",
-    "send buffers are only read",
+    "send buffers are only read; programs announce which shared memory they write",
     "the result is as specified, operands in order where the operation does not commute",
     "all ranks combine in the same order",
     "who synchronises leaves after all have entered",
@@ -277,10 +277,20 @@ class _Verifier:
         code, target, to, x, at_x, y, at_y, also, to_also, nbytes, _ = row
         a = self.memories[x].read(at_x, at_x + nbytes, strand)
         b = self.memories[y].read(at_y, at_y + nbytes, strand)
+        self._check_elements(strand, a)
         result = combine(a, b, self.expressions, strand)
         self.memories[target].write(to, result, strand)
         if code == Code.REDUCE2:
             self.memories[also].write(to_also, result, strand)
+
+    def _check_elements(self, strand: Strand, spans: list[Span]) -> None:
+        element = self.plans[strand.run].signature.element
+        for _, _, (_, delta) in spans:
+            if delta % element:
+                raise strand.problem(
+                    f"operands from byte {delta} of the message on, elements of {element} B", -1,
+                    "whole elements",
+                )  # fmt: skip
 
     def _post(self, strand: Strand, row: Row) -> None:
         first = self.pairs.rises.get(strand.event)
@@ -319,9 +329,12 @@ class _Verifier:
             source, at = to, at_to
         if gives and gets and (source, at) == (to, at_to):  # MPI.IN_PLACE
             sent.spans = self.memories[source].read(at, at + nbytes, strand)
+            self._check_elements(strand, sent.spans)
         elif gives and source >= 0:
             memory = self.memories[source]
             spans = memory.lend(at, at + nbytes, strand)
+            if gets:
+                self._check_elements(strand, spans)
             self.sent[start] = _Sent(spans, memory, at, at + nbytes)
         if gets and to >= 0:
             self.memories[to].await_(at_to, at_to + nbytes, strand)
