@@ -82,7 +82,8 @@ def han_bcast(
     plots_lines.lines(
         [panel],
         out,
-        f"bcast of {format_size(nbytes)} on {machine}, {nodes} nodes x {ppn}: simulated",
+        f"bcast of {format_size(nbytes)} on {machine}, {nodes} nodes x {ppn}: simulated, "
+        "one message a segment",
     )
 
 

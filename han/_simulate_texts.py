@@ -22,8 +22,11 @@ def text(answers: Answers, where: Where, machine: str, calls: int) -> str:
         f"# {where.size} ranks on {where.nodes} nodes of {where.ppn}; predicted microseconds "
         + ("of a call" if calls == 1 else f"of a call, {calls} back to back"),
     ]
+    if calls == 1:
+        lines.append("# one call, from a standing start; in a loop they overlap: --calls 20")
     if len(answers) == 1:
         return "\n".join([*lines, *_details(*answers.values())])
+    lines += ["# *: the fastest"] if len(answers) > len({n for n, _ in answers}) else []
     names = list(dict.fromkeys(name for _, name in answers))
     lines.append("#" + f"{'size':>9}" + "".join(f"{name:>{COLUMN}}" for name in names))
     for nbytes in dict.fromkeys(nbytes for nbytes, _ in answers):
@@ -46,6 +49,7 @@ def _details(one: Predicted) -> list[str]:
     total = max(found.finish[-1])
     slowest = max(range(len(found.copying)), key=lambda r: found.finish[-1][r])
     return [
+        f"call      {plan.signature.describe()}",
         f"time      {short(one.seconds)} us",
         f"segment   {segment}, {choice.schedule}",
         *levels,

@@ -206,7 +206,7 @@ def _label(axis: Any, panel: Panel) -> None:
 
 
 def _lane_name(lane: Lane, kind: str) -> str:
-    return kind if not lane[1] else f"{kind} (request {lane[1]})"
+    return kind if not lane[1] else f"{lane[1]}:{kind}"
 
 
 def _caption(panel: Panel) -> str:
