@@ -229,7 +229,7 @@ class Comm(MPI.Intracomm):
         try:
             if self._state is not None:
                 self._state.drain()
-                self._state.end_trace()
+                self._state.tracing.end()
         finally:
             super().Free()
             self._state = None
