@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from han._recording import Recording
+from han._timeline_parts import merge
 from han._trace_files import part_path, write_part
 from han.clocks import Clock, Reading
 from han.errors import ArgumentError
-from han.timeline import TaskTime, Timeline, merge
+from han.timeline import TaskTime, Timeline
 
 if TYPE_CHECKING:
     from han.state import State

@@ -16,9 +16,10 @@ from typer.testing import CliRunner
 import han
 from han import clocks
 from han._timeline_files import load
+from han._timeline_parts import merge
 from han.cli import app
 from han.errors import SetupError
-from han.timeline import merge, shares
+from han.timeline import shares
 
 on_four = pytest.mark.mpi(ranks=4, timeout=120, unit="s")
 MIB = np.ones(1 << 20, np.uint8)
