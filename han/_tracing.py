@@ -10,19 +10,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from mpi4py import MPI
 
+from han._last_reading import last_reading
 from han._recorder import Recorder
 from han._recording import EVENTS, Recording
 from han._trace_files import TraceFile, part_of
 from han.clocks import STEP as CLOCKS
 from han.clocks import Clock, Reading, read_clock
 from han.errors import HanError
-from han.meeting import Meeting
 from han.timeline import Timeline
 
 if TYPE_CHECKING:
     from han.state import State
 
-LAST_WAIT = 10.0  # seconds that a trace may delay the end
 T = TypeVar("T")
 
 
@@ -76,15 +75,13 @@ class Tracing:
         return partial(part_of, state.topology.memory, f"{state.notices.token:08x}")
 
     def end(self) -> None:
-        """Read the clocks once more before the communicator goes; ranks that do not come do not
-        keep this one for long.
-        """
+        """Read the clocks once more before the communicator goes, of ranks that come in time."""
         if self.file is None or self._state.failed is not None:
             return
-        meeting = Meeting(self._state.comm, LAST_WAIT)
-        meeting.look = self._state.meeting.look
         with contextlib.suppress(HanError, MPI.Exception):
-            self.file.readings.append(read_clock(meeting))
+            reading = last_reading(self._state.meeting, self._state.notices.token)
+            if reading is not None:
+                self.file.readings.append(reading)
 
     def close(self) -> None:
         """End all recordings, and write the file if there is to be one; not collective."""

@@ -15,7 +15,7 @@ from han._trace_files import trace_folder
 from han._tracing import Tracing
 from han.attach import refusal
 from han.channel import Channel, open_channels
-from han.discover import check_agreement, discover
+from han.discover import check_agreement, discover, try_to_load
 from han.errors import ConfigError, HanError, RevokedError, SetupError, SharedMemoryError
 from han.geometry import PAGE
 from han.meeting import Meeting, duplicate
@@ -43,7 +43,7 @@ class State:
         self.engines: weakref.WeakSet[Any] = weakref.WeakSet()
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
         self.tracing = Tracing(self)
-        loaded, problem = _load(config)
+        loaded, problem = try_to_load(config)
         folder, trouble = trace_folder()
         limit = SETUP_LIMIT if loaded is None else loaded.wait.timeout
         patient = limit and max(limit, SETUP_LEAST)
@@ -347,14 +347,3 @@ class State:
         self.plans.clear(free)
         if free:
             self.comm.Free()
-
-
-def _load(config: Any) -> tuple[Any, str | None]:
-    """Load the configuration, or return what is wrong with it."""
-    from han.config import load_config, validate_names
-    from han.submodules.catalogue import catalogue
-
-    try:
-        return validate_names(load_config(config), catalogue()), None
-    except (ConfigError, OSError) as error:
-        return None, str(error)
