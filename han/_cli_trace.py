@@ -14,19 +14,16 @@ from mpi4py import MPI
 
 from han._cli_common import JsonFlag, check_files, say
 from han._timeline_files import load, to_chrome
+from han._timeline_parts import matches, merge, select, silent
 from han.errors import ArgumentError
 from han.timeline import (
     Share,
     StreamShare,
     Timeline,
     TimelineError,
-    matches,
-    merge,
     remarks,
-    select,
     shape_name,
     shares,
-    silent,
     stream_shares,
     typical_call,
 )
@@ -101,16 +98,16 @@ def trace(
 
 
 def _read(places: Sequence[Path]) -> list[Timeline]:
-    """Read files, and those in folders; put the ranks of each communicator together."""
-    files: list[Path] = []
+    """Read files, and those in folders, each once; put the ranks of each communicator together."""
+    files: dict[Path, Path] = {}
     for place in places:
         found = sorted(place.glob(PARTS)) if place.is_dir() else [place]
         if not found:
             raise TimelineError(
                 f"{place}: no {PARTS} in this folder; run a program with HAN_TRACE={place}"
             )
-        files += found
-    return merge(load(path) for path in files)
+        files |= {path.resolve(): path for path in found}
+    return merge(load(path) for path in files.values())
 
 
 def _chosen(timelines: list[Timeline], comm: str | None) -> list[Timeline]:
@@ -122,22 +119,24 @@ def _chosen(timelines: list[Timeline], comm: str | None) -> list[Timeline]:
 
 
 def _narrowed(
-    timelines: list[Timeline], call: tuple[int, int] | None, ranks: list[int] | None
+    timelines: list[Timeline], call: tuple[int, int] | None, ranks: list[range] | None
 ) -> list[Timeline]:
     """Keep what is asked for of the timelines that have it; raise if none has."""
     kept = [line for line in timelines if matches(line, call, ranks)]
     return [select(line, call, ranks) for line in kept or timelines]
 
 
-def _numbers(text: str | None) -> list[int] | None:
+def _numbers(text: str | None) -> list[range] | None:
     """Read ``0,4,8-11``."""
     if text is None:
         return None
-    spans = re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", text)
+    spans = re.fullmatch(r"\d{1,18}(-\d{1,18})?(,\d{1,18}(-\d{1,18})?)*", text)
     if not spans:
         raise ArgumentError(f"--ranks {text!r}: numbers and ranges expected, as in 0,4,8-11")
-    bounds = [part.split("-") for part in text.split(",")]
-    return [r for b in bounds for r in range(int(b[0]), int(b[-1]) + 1)]
+    bounds = [[int(number) for number in part.split("-")] for part in text.split(",")]
+    for first, *_, last in (b for b in bounds if b[0] > b[-1]):
+        raise ArgumentError(f"--ranks {text!r}: {first} is beyond {last}")
+    return [range(b[0], b[-1] + 1) for b in bounds]
 
 
 def _call(text: str | None) -> tuple[int, int] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -43,6 +43,11 @@ class Taken:
     moments: dict[str, np.ndarray[Any, Any]]
     tick: float  # nanoseconds
 
+    def first(self, number: int) -> Taken:
+        """Return the first so many of them."""
+        moments = {name: column[:number] for name, column in self.moments.items()}
+        return replace(self, events=self.events[:number], moments=moments)
+
 
 class Recording:
     """What the engines of a communicator record, and the names of what is in it.
@@ -69,8 +74,7 @@ class Recording:
 
     def attach(self, engine: Any, request: int) -> None:
         """Let an engine record from now on; `request` says whose it is."""
-        room = max(0, self.events - sum(len(taken.events) for taken in self._taken))
-        memory = np.zeros(1 + room, EVENT)
+        memory = np.zeros(1 + self.room, EVENT)
         engine.trace(memory, self._tsc)
         self._open.append((weakref.ref(engine), request, memory))
 
@@ -86,11 +90,17 @@ class Recording:
                 recorder.trace(None)
             self._take(request, memory)
 
+    @property
+    def room(self) -> int:
+        """Tasks of one engine that still find room."""
+        return max(0, self.events - sum(len(taken.events) for taken in self._taken))
+
     def absorb(self, other: Recording) -> None:
-        """Take over what a recording holds that was made in place of this one."""
+        """Take over what a recording holds that was made in place of this one, if there is room."""
+        room = self.room
         self._names |= other._names
-        self._taken += other._taken
-        self.dropped += other.dropped
+        self._taken += [taken.first(room) for taken in other._taken]
+        self.dropped += other.dropped + sum(max(0, len(t.events) - room) for t in other._taken)
 
     def times(self, clock: Clock | None = None) -> list[TaskTime]:
         """Return the tasks in the order of their beginnings, by another clock if one is given."""

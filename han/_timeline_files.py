@@ -10,9 +10,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from han._json_files import Format
 from han.timeline import TaskTime, Timeline, TimelineError
 
 FORMAT, VERSION = "han-trace", 1
+_FORMAT = Format(FORMAT, VERSION, "trace", "record", TimelineError)
 COLUMNS = tuple(field.name for field in fields(TaskTime))
 Natural = Annotated[int, Field(ge=0)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -45,12 +47,23 @@ class _File(BaseModel):
                 f"columns are {', '.join(self.columns)}; {', '.join(COLUMNS)} expected"
             )
         for k, row in enumerate(self.tasks):
-            _, _, _, _, _, begin, end, *_ = row
-            if end < begin:
-                raise ValueError(f"tasks.{k}: ends before it begins")
+            if problem := _problem(TaskTime(*row)):
+                raise ValueError(f"tasks.{k}: {problem}")
             if self.nodes and row[0] >= len(self.nodes):
                 raise ValueError(f"tasks.{k}: rank {row[0]} of {len(self.nodes)} ranks")
         return self
+
+
+def _problem(task: TaskTime) -> str:
+    """Say what cannot be of a task's times, give or take what sums of them round off."""
+    span = task.end - task.begin
+    if span < 0:
+        return "ends before it begins"
+    most = span * (1 + 1e-6) + 1e-9
+    if task.waited > most:
+        return f"waits {task.waited:g} s of {span:g} s"
+    busy = task.copying + task.reducing
+    return f"copies and reduces {busy:g} s of {span:g} s" if busy > most else ""
 
 
 def to_json(timeline: Timeline) -> str:
@@ -82,7 +95,7 @@ def load(path: Path) -> Timeline:
 
 def from_json(text: str, name: str = "trace") -> Timeline:
     """Read what :func:`to_json` wrote; `name` says where it is from in errors."""
-    _check_version(text, name)
+    _FORMAT.check(text, name)
     try:
         record = _File.model_validate_json(text, strict=True)
     except ValidationError as error:
@@ -91,20 +104,6 @@ def from_json(text: str, name: str = "trace") -> Timeline:
         raise TimelineError(f"{name}: {place}: {first['msg']}") from None
     about = record.model_dump(exclude={"format", "version", "columns", "tasks"})
     return Timeline(times=tuple(TaskTime(*row) for row in record.tasks), **about)
-
-
-def _check_version(text: str, name: str) -> None:
-    try:
-        record = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise TimelineError(f"{name}: no JSON: {error}") from None
-    if not isinstance(record, dict) or record.get("format") != FORMAT:
-        raise TimelineError(f"{name}: not a trace: it has no format: {FORMAT}")
-    if record.get("version") != VERSION:
-        raise TimelineError(
-            f"{name}: version {record.get('version')!r}, this han reads version {VERSION}; "
-            "record it again with this han"
-        )
 
 
 # ---- for ui.perfetto.dev and chrome://tracing -----------------------------------------------

@@ -15,6 +15,7 @@ from han.timeline import Timeline
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from han._recorder import Recorder
     from han._recording import Recording
 
 VARIABLE = "HAN_TRACE"
@@ -71,10 +72,11 @@ class TraceFile:
     """
 
     def __init__(
-        self, folder: str, recording: Recording, reading: Reading,
+        self, folder: str, recording: Recording, recorder: Recorder, reading: Reading,
         make: Callable[[Recording, Clock], Timeline],
     ) -> None:  # fmt: skip
         self.folder, self.recording = Path(folder), recording
+        self._recorder = recorder
         self.readings = [reading]
         self._make = make
         self._process = os.getpid()
@@ -86,7 +88,7 @@ class TraceFile:
         if self._process != os.getpid():  # a fork: the tasks are its parent's
             return
         self._process = -1
-        self.recording.settle()
+        self._recorder.close()
         part = self._make(self.recording, Clock(tuple(self.readings)))
         if not part.times and not part.dropped:
             return

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mpi4py import MPI
 
@@ -186,3 +186,14 @@ def _same(what: str, values: Sequence[str], remedy: str) -> None:
             f"{what} differs between ranks: rank(s) {odd} have another one than "
             f"rank(s) {', '.join(map(str, groups[0]))}; give all ranks the same {remedy}"
         )
+
+
+def try_to_load(config: Any) -> tuple[Any, str | None]:
+    """Load the configuration, or return what is wrong with it."""
+    from han.config import load_config, validate_names
+    from han.submodules.catalogue import catalogue
+
+    try:
+        return validate_names(load_config(config), catalogue()), None
+    except (ConfigError, OSError) as error:
+        return None, str(error)

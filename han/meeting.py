@@ -20,7 +20,8 @@ from han import _native
 from han.errors import CollectiveTimeoutError, SetupError
 
 T = TypeVar("T")
-TAG_COME, TAG_GO, TAG_CLOCK = 1, 2, 3  # on han's own communicators; engines' tags are larger
+# Tags on han's own communicators; engines' tags are larger.
+TAG_COME, TAG_GO, TAG_CLOCK, TAG_LAST = 1, 2, 3, 4
 YIELDS = 200  # rounds before naps
 NAP = 50e-6  # seconds
 LOOK = 0.02  # seconds between two looks around

@@ -145,8 +145,7 @@ class Plans:
         prepared = Prepared(native, program, plan, decision, number)
         engine.on_error.know(prepared)
         self.living[number] = prepared
-        if state.recording is not None:
-            state.recording.know(prepared)
+        state.tracing.recorder.know(prepared)
         return prepared
 
     def _memory(self, nbytes: int, own: bool) -> np.ndarray[Any, Any] | None:

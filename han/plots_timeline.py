@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from han._timeline_parts import select
 from han.plots import COLORS, GREY, pyplot, save
-from han.timeline import TaskTime, Timeline, remarks, select, shape_name, shares
+from han.timeline import TaskTime, Timeline, remarks, shape_name, shares
 
 MOST_LANES = 20  # of a panel: some ranks of a larger machine are drawn
 WIDTH = 13.0  # inches

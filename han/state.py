@@ -6,19 +6,16 @@ import contextlib
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from mpi4py import MPI
 
 from han import _native
-from han._recording import EVENTS, Recording
-from han._trace_files import TraceFile, part_of, trace_folder
+from han._trace_files import trace_folder
+from han._tracing import Tracing
 from han.attach import refusal
 from han.channel import Channel, open_channels
-from han.clocks import STEP as CLOCKS
-from han.clocks import Clock, Reading, read_clock
-from han.discover import check_agreement, discover
+from han.discover import check_agreement, discover, try_to_load
 from han.errors import ConfigError, HanError, RevokedError, SetupError, SharedMemoryError
 from han.geometry import PAGE
 from han.meeting import Meeting, duplicate
@@ -28,14 +25,11 @@ from han.plans import Plans, Prepared, empty_plan
 from han.program import Coll
 from han.reports import Reporter
 from han.request import Request
-from han.timeline import Timeline
 
 ENGINE_TAGS = _native.MAX_STREAMS * _native.EPOCH_TAGS
 SETUP_LIMIT = 600.0  # seconds, until the configuration is known
 SETUP_LEAST = 30.0  # and at least: ranks that start import modules and read files
 AGREED = (ConfigError, SharedMemoryError, SetupError)  # raised by all ranks at the same step
-LAST_WAIT = 10.0  # seconds that a trace may delay the end
-T = TypeVar("T")
 Parse = Callable[..., Message]
 
 
@@ -48,11 +42,8 @@ class State:
         self.turning = 0  # 1 while a call is prepared: errors of that call concern it already
         self.engines: weakref.WeakSet[Any] = weakref.WeakSet()
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
-        self.recording: Recording | None = None
-        self.trace_file: TraceFile | None = None
-        self.traces = 0  # put together so far, alike on all ranks
-        self.early_readings: list[Reading] = []  # of this rank's clock
-        loaded, problem = _load(config)
+        self.tracing = Tracing(self)
+        loaded, problem = try_to_load(config)
         folder, trouble = trace_folder()
         limit = SETUP_LIMIT if loaded is None else loaded.wait.timeout
         patient = limit and max(limit, SETUP_LEAST)
@@ -65,7 +56,7 @@ class State:
             self._explore(crowded)
             self.meeting.share(self._make, "the making of a han.Comm")
             if folder:
-                self._record_into(folder)
+                self.tracing.record_into(folder)
         except AGREED:
             self.comm.Free()
             raise
@@ -89,13 +80,6 @@ class State:
         self.calls = _native.Calls(self.engine, MPI.IN_PLACE, Request)
         self.plans = Plans(self)
 
-    def _record_into(self, folder: str) -> None:
-        """Trace from now on, into files; collective."""
-        self.early_readings = [read_clock(self.meeting)]
-        recording = Recording(self.rank, EVENTS)
-        self.trace_file = TraceFile(folder, recording, self.early_readings[0], self._describe())
-        self.record(recording)
-
     def _engine(self, channels: list[Channel]) -> Any:
         tags = tag_limit(self.comm) // ENGINE_TAGS - 1
         base = (self.engines_made % tags + 1) * ENGINE_TAGS
@@ -116,8 +100,7 @@ class State:
         )
         reporter.engine = weakref.ref(engine)
         self.engines.add(engine)
-        if self.recording is not None:
-            self.recording.attach(engine, number)
+        self.tracing.recorder.attach(engine, number)
         return engine
 
     def _wait(self) -> tuple[int, int, int, float]:
@@ -168,7 +151,7 @@ class State:
         """Make a persistent request, with channels of its own: it may be live beside others."""
         self.live()
         message = self._compared(parse, arguments)
-        with self._together("the making of a persistent request"):
+        with self.together("the making of a persistent request"):
             memory = self._persistent_memory(message.signature.nbytes)
             channels = open_channels(self.meeting, self.topology, memory)
             engine = self._engine(channels)
@@ -181,8 +164,7 @@ class State:
         begin = message.begin
 
         def close() -> None:
-            if self.recording is not None:
-                self.recording.settle(engine)
+            self.tracing.recorder.settle(engine)
             engine.stop()
             self.plans.forget(engine)
             for channel in channels:
@@ -190,7 +172,7 @@ class State:
 
         def begin_or_give_up() -> None:
             assert begin is not None
-            with self._together("the start of a persistent request"):
+            with self.together("the start of a persistent request"):
                 begin()
 
         request = Request(
@@ -221,58 +203,6 @@ class State:
         nbytes, number = message.plain
         self.calls.add(prepared.native, kind, nbytes, number, op, signature.root)
 
-    # ---- traces -----------------------------------------------------------------------------
-
-    def record(self, recording: Recording | None) -> None:
-        """Let all engines, also those to come, record there; None: nowhere."""
-        if self.recording is not None:
-            self.recording.settle()
-        self.recording = recording
-        if recording is None:
-            return
-        for prepared in list(self.plans.living.values()):
-            recording.know(prepared)
-        for engine in self._all_engines():
-            recording.attach(engine, engine.on_error.number)
-
-    def read_clock(self) -> Reading:
-        """Compare this rank's clock with rank 0's; collective."""
-        self.live()
-        with self._together(CLOCKS):
-            return read_clock(self.meeting)
-
-    def collect(self, value: T, step: str) -> list[T]:
-        """Return on rank 0 what all ranks pass; collective."""
-        self.live()
-        with self._together(step):
-            return self.meeting.collect(value, step)
-
-    def share(self, make: Callable[[], T], step: str) -> list[T]:
-        """Return what `make` returns on every rank, or raise SetupError on all; collective."""
-        self.live()
-        with self._together(step):
-            return self.meeting.share(make, step)
-
-    def timeline(self, recording: Recording, clock: Clock) -> Timeline:
-        """Return this rank's part of a timeline."""
-        return self._describe()(recording, clock)
-
-    def _describe(self) -> Callable[[Recording, Clock], Timeline]:
-        """Return what makes this rank's part of a timeline, and holds nothing of this."""
-        nodes = self.topology.memory
-        return partial(part_of, nodes, f"{self.notices.token:08x}")
-
-    def end_trace(self) -> None:
-        """Read the clocks once more before the communicator goes; ranks that do not come do not
-        keep this one for long.
-        """
-        if self.trace_file is None or self.failed is not None:
-            return
-        meeting = Meeting(self.comm, LAST_WAIT)
-        meeting.look = self.meeting.look
-        with contextlib.suppress(HanError, MPI.Exception):
-            self.trace_file.readings.append(read_clock(meeting))
-
     # ---- checked mode -----------------------------------------------------------------------
 
     def _checked(self, parse: Parse, arguments: tuple[object, ...]) -> Message | None:
@@ -286,7 +216,7 @@ class State:
 
         name = getattr(parse, "__name__", "call")
         message, problem = None, None
-        with self._together(f"the comparison of {name}"):
+        with self.together(f"the comparison of {name}"):
             try:
                 message = parse(self.comm, *arguments)
             except Exception as error:
@@ -339,7 +269,7 @@ class State:
             self.give_up(error)
 
     @contextlib.contextmanager
-    def _together(self, step: str) -> Iterator[None]:
+    def together(self, step: str) -> Iterator[None]:
         """Take a step with all ranks: whoever cannot end it gives the communicator up."""
         before, self.step = self.step, step
         try:
@@ -356,7 +286,7 @@ class State:
     def gather(self, step: str, ranks: Sequence[int] | None = None) -> None:
         """Wait until all ranks, or those given, have come to `step`; other collectives go on."""
         self.live()
-        with self._together(step):
+        with self.together(step):
             if ranks is None:
                 self.meeting.barrier(step)
             elif self.rank in ranks:
@@ -381,7 +311,7 @@ class State:
             self.failed = f"{type(error).__name__}: {error}"
             with contextlib.suppress(MPI.Exception):
                 self.notices.revoke(error, cause)
-            for engine in self._all_engines():
+            for engine in self.all_engines():
                 engine.fail()
             self.calls.clear()
         return error
@@ -390,11 +320,11 @@ class State:
 
     def drain(self) -> None:
         """Wait for everything that was started."""
-        for engine in self._all_engines():
+        for engine in self.all_engines():
             if self.failed is None and engine.issued > engine.epoch:
                 engine.run(empty_plan(engine, self.rank), 0, 0, None)
 
-    def _all_engines(self) -> list[Any]:
+    def all_engines(self) -> list[Any]:
         """List the engines, also those that only a dropped request still holds.
 
         The garbage collector clears weak references before it finds out that a request lives on.
@@ -406,11 +336,10 @@ class State:
         """Release everything; `free` the communicators too (collective)."""
         with contextlib.suppress(HanError, MPI.Exception):
             self.drain()
-        if self.trace_file is not None:
-            self.trace_file.write()
+        self.tracing.close()
         self.failed = self.failed or "it has been freed"
         self.calls.clear()
-        for engine in self._all_engines():
+        for engine in self.all_engines():
             engine.stop()
             engine.on_error.close()
         _native.orphans()  # forgets those that are finished
@@ -418,14 +347,3 @@ class State:
         self.plans.clear(free)
         if free:
             self.comm.Free()
-
-
-def _load(config: Any) -> tuple[Any, str | None]:
-    """Load the configuration, or return what is wrong with it."""
-    from han.config import load_config, validate_names
-    from han.submodules.catalogue import catalogue
-
-    try:
-        return validate_names(load_config(config), catalogue()), None
-    except (ConfigError, OSError) as error:
-        return None, str(error)

@@ -110,72 +110,15 @@ def _in_turn(tasks: list[list[TaskTime]]) -> Iterator[TaskTime]:
         begin = max(before, min(t.begin for t in goes))
         start = max(begin, min(t.start for t in goes))
         before = max(t.end for t in goes)
-        copying, reducing = sum(t.copying for t in goes), sum(t.reducing for t in goes)
+        copying = min(before - begin, sum(t.copying for t in goes))
+        reducing = min(before - begin - copying, sum(t.reducing for t in goes))
         yield replace(
             goes[0], begin=begin, end=before, waited=start - begin, copying=copying,
             reducing=reducing,
         )  # fmt: skip
 
 
-# ---- choosing and putting together ----------------------------------------------------------
-
-
-def merge(timelines: Iterable[Timeline]) -> list[Timeline]:
-    """Put the parts of each communicator, one for each rank, together; in order of time."""
-    parts: dict[object, list[Timeline]] = defaultdict(list)
-    for k, part in enumerate(timelines):
-        parts[(part.source, part.communicator) if part.communicator else k].append(part)
-    return sorted((_join(group) for group in parts.values()), key=lambda line: line.begin)
-
-
-def _join(parts: Sequence[Timeline]) -> Timeline:
-    times = [t for part in parts for t in part.times]
-    return replace(
-        parts[0],
-        times=tuple(sorted(times, key=lambda t: (t.begin, t.rank))),
-        dropped=sum(part.dropped for part in parts),
-        uncertainty=max(part.uncertainty for part in parts),
-    )
-
-
-def select(
-    timeline: Timeline,
-    call: tuple[int, int] | None = None,
-    ranks: Iterable[int] | None = None,
-) -> Timeline:
-    """Keep one call, or some ranks. Raises TimelineError when nothing is left."""
-    wanted = None if ranks is None else set(ranks)
-    times = tuple(t for t in timeline.times if _matches(t, call, wanted))
-    if timeline.times and not times:
-        raise TimelineError(f"{timeline.title}: {_nothing(timeline, call, wanted)}")
-    return replace(timeline, times=times)
-
-
-def matches(timeline: Timeline, call: tuple[int, int] | None, ranks: Iterable[int] | None) -> bool:
-    """Whether :func:`select` finds anything."""
-    wanted = None if ranks is None else set(ranks)
-    return any(_matches(t, call, wanted) for t in timeline.times)
-
-
-def _matches(task: TaskTime, call: tuple[int, int] | None, ranks: set[int] | None) -> bool:
-    return (call is None or task.which == call) and (ranks is None or task.rank in ranks)
-
-
-def _nothing(timeline: Timeline, call: tuple[int, int] | None, ranks: set[int] | None) -> str:
-    if ranks is not None and not ranks & set(timeline.ranks):
-        return f"no tasks of rank(s) {_spans(ranks)}; there are {_spans(timeline.ranks)}"
-    request, number = call or (0, 0)
-    there = {t.call for t in timeline.times if t.request == request}
-    known = _spans(there) if there else "none"
-    whose = f" of persistent request {request}" if request else ""
-    return f"no tasks of call {number}{whose}; there are {known}"
-
-
-def _spans(numbers: Iterable[int]) -> str:
-    ordered = sorted(numbers)
-    starts = [n for k, n in enumerate(ordered) if not k or ordered[k - 1] != n - 1]
-    stops = [n for k, n in enumerate(ordered) if k + 1 == len(ordered) or ordered[k + 1] != n + 1]
-    return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in zip(starts, stops, strict=True))
+# ---- its calls ------------------------------------------------------------------------------
 
 
 def spans_of_calls(timeline: Timeline) -> dict[tuple[int, int], float]:
@@ -202,12 +145,6 @@ def typical_call(timeline: Timeline) -> tuple[int, int] | None:
 def shape_name(collective: str, nbytes: int) -> str:
     """Name calls of one shape: ``bcast of 4MiB``."""
     return f"{collective} of {format_size(nbytes)}" if nbytes else collective
-
-
-def silent(timeline: Timeline) -> str:
-    """Say which ranks of the communicator have no tasks here; begins with a semicolon if any."""
-    missing = set(range(len(timeline.nodes))) - set(timeline.ranks)
-    return f"; no tasks of rank(s) {_spans(missing)}" if missing else ""
 
 
 def remarks(timeline: Timeline) -> str:

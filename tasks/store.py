@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from han._json_files import Format
 from han.errors import ConfigError, HanError
 from han.program import INSTRUCTION, Code, Program, StreamInfo
 from han.submodules.registry import submodule
@@ -27,6 +28,9 @@ Four = Annotated[tuple[Word, ...], Field(min_length=4, max_length=4)]
 
 class PlanFileError(HanError, ValueError):
     """A plan's file cannot be used: names the file, the place in it and what is wrong."""
+
+
+_FORMAT = Format(FORMAT, VERSION, "plan", "write", PlanFileError)
 
 
 class _Model(BaseModel):
@@ -151,7 +155,7 @@ def load(path: Path) -> tuple[Plan, list[Program]]:
 
 def from_json(text: str, name: str = "plan") -> tuple[Plan, list[Program]]:
     """Read what :func:`to_json` wrote; `name` says where it is from in errors."""
-    _check_version(text, name)
+    _FORMAT.check(text, name)
     try:
         record = _File.model_validate_json(text, strict=True)
     except ValidationError as error:
@@ -165,20 +169,6 @@ def from_json(text: str, name: str = "plan") -> tuple[Plan, list[Program]]:
         raise PlanFileError(f"{name}: its parts make no plan: {error}") from None
     _check(plan, programs, record, name)
     return plan, programs
-
-
-def _check_version(text: str, name: str) -> None:
-    try:
-        record = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise PlanFileError(f"{name}: no JSON: {error}") from None
-    if not isinstance(record, dict) or record.get("format") != FORMAT:
-        raise PlanFileError(f"{name}: not a plan: it has no format: {FORMAT}")
-    if record.get("version") != VERSION:
-        raise PlanFileError(
-            f"{name}: version {record.get('version')!r}, this han reads version {VERSION}; "
-            "write it again with this han"
-        )
 
 
 def _plan(record: _File) -> Plan:

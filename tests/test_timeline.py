@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from han import plots_timeline
 from han._timeline_files import COLUMNS, from_json, load, to_chrome, to_json
+from han._timeline_parts import merge, select
 from han.cli import app
 from han.clocks import Clock, Reading, estimate
 from han.errors import HanError
@@ -19,8 +20,6 @@ from han.timeline import (
     TaskTime,
     Timeline,
     TimelineError,
-    merge,
-    select,
     shares,
     stream_shares,
     typical_call,
@@ -131,6 +130,27 @@ def test_merge_puts_the_ranks_of_a_communicator_together():
     assert len(merge([line(), line()])) == 2, "those without a name stay apart"
 
 
+def test_merge_refuses_parts_that_are_not_of_one_run():
+    first, second = (select(PIPELINE, ranks=[r]) for r in (0, 1))
+    for parts, said in (
+        ([first, second, first], r"c0ffee: rank\(s\) 0 come in more than one part"),
+        ([first, replace(second, nodes=(0, 1))], "c0ffee: the parts do not agree on nodes"),
+        ([first, replace(second, title="another")], "c0ffee: the parts do not agree on title"),
+    ):
+        with pytest.raises(TimelineError, match=said):
+            merge(parts)
+
+
+def test_a_task_does_no_more_than_its_time_allows():
+    """What was copied before the stream's last task ended is not in the task's own time."""
+    goes = [
+        task("ib(1)", 0, 4, copying=4),
+        task("ib(0)", 4, 8),
+        task("ib(1)", 8, 9, copying=0.5, reducing=0.5),
+    ]
+    assert whole_tasks(goes)[-1] == task("ib(1)", 8, 9, copying=1)
+
+
 def test_the_typical_call_is_the_median_one_of_the_busiest_shape():
     calls = [task("ib(0)", 10 * k, 10 * k + d, call=k) for k, d in enumerate((9, 1, 2))]
     brief = [replace(task("ib(0)", 50 + k, 50.1 + k, call=9 + k), nbytes=8) for k in range(20)]
@@ -161,6 +181,7 @@ def row(**changes):
     ("text", "said"),
     [
         ("{", "x: no JSON"),
+        ("[" * 100_000, "x: no trace: nested too deep"),
         ("[]", "x: not a trace: it has no format: han-trace"),
         ('{"format": "han-plan"}', "x: not a trace"),
         (edited(version=9), "x: version 9, this han reads version 1; record it again"),
@@ -168,6 +189,8 @@ def row(**changes):
         (edited(source="guessed"), "x: source: Input should be 'measured' or 'predicted'"),
         (edited(tasks=[row(begin="soon")]), "x: tasks.0.5: Input should be a valid number"),
         (edited(tasks=[row(end=-1)]), "tasks.0: ends before it begins"),
+        (edited(tasks=[row(waited=4.5)]), "tasks.0: waits 4.5 s of 4 s"),
+        (edited(tasks=[row(copying=3, reducing=2)]), "tasks.0: copies and reduces 5 s of 4 s"),
         (edited(tasks=[row(rank=2)]), "tasks.0: rank 2 of 2 ranks"),
         (edited(columns=["rank"]), "columns are rank; rank, call, collective"),
         (edited(dropped=-1), "x: dropped: "),
@@ -291,6 +314,18 @@ def test_the_table_has_streams_and_ranks(folder):
     assert "a title; no tasks of rank(s) 0\n" in call(folder)
 
 
+def test_a_file_that_is_named_twice_counts_once(folder):
+    part = folder / "trace-c0ffee-0.json"
+    again = folder / ".." / folder.name
+    assert call(folder, folder, part, again) == call(folder)
+    (folder / "copy.json").write_text(part.read_text())
+    assert "rank(s) 0 come in more than one part" in refuse(folder, folder / "copy.json")
+
+
+def test_ranges_of_ranks_may_be_long(folder):
+    assert call(folder, "--ranks", "1-99999999999") == call(folder, "--ranks", "1")
+
+
 def test_json_says_the_same(folder):
     (record,) = json.loads(call(folder, "--json"))
     assert record["communicator"] == "c0ffee"
@@ -313,6 +348,8 @@ def test_pictures_and_trace_events_are_written(folder, tmp_path):
         (["--call", "7"], "no tasks of call 7; there are 0"),
         (["--call", "x"], "--call 'x': a number expected, or request:number"),
         (["--ranks", "1-"], "--ranks '1-': numbers and ranges expected"),
+        (["--ranks", "5-3"], "--ranks '5-3': 5 is beyond 3"),
+        (["--ranks", "2,5-99999999999"], "no tasks of rank(s) 2, 5-99999999999; there are 0"),
         (["--ranks", "5"], "no tasks of rank(s) 5; there are 0"),
         (["--comm", "nope"], "no communicator 'nope'; there are c0ffee"),
         (["--gantt", "/no/where.png"], "there is no folder /no"),

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from mpi4py import MPI
 
 import han
 from han import _native
+from han._recording import EVENT
 from han._timeline_files import load
 from han.errors import SetupError
 
@@ -70,6 +72,78 @@ def test_a_trace_inside_of_a_trace_takes_nothing_from_it(alone):
     assert [t.call for t in outer.times] == [0, 1, 2]
 
 
+def test_threads_may_trace_at_the_same_time(alone):
+    traces = []
+
+    def work():
+        for _ in range(200):
+            with alone.trace(events=16) as trace:
+                pass
+            traces.append(trace)
+
+    in_threads(work)
+    alone.Allreduce(np.ones(4), np.empty(4))
+    assert len(traces) == 600
+    assert all(trace.times == [] for trace in traces)
+    assert alone._han.engine.issued == 1
+
+
+def test_an_engine_lets_go_of_what_it_recorded_into(alone):
+    """Several threads swap it: none may be lost, and none let go of twice."""
+    engine = alone._han.engine
+    memories = [np.zeros(16, EVENT) for _ in range(3)]
+    before = [sys.getrefcount(memory) for memory in memories]
+
+    def work():
+        for k in range(20_000):
+            engine.trace(memories[k % 3])
+
+    in_threads(work)
+    engine.trace(None)
+    assert [sys.getrefcount(memory) for memory in memories] == before
+
+
+def in_threads(work, number=3):
+    """Run it in several threads that take turns as often as they can."""
+    threads = [threading.Thread(target=work) for _ in range(number)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+
+
+def test_traces_need_not_nest(alone):
+    def call():
+        alone.Allreduce(np.ones(4), np.empty(4))
+
+    first, second, third = alone.trace(), alone.trace(), alone.trace(events=1)
+    first.__enter__()
+    call()
+    second.__enter__()
+    call()
+    first.__exit__()
+    third.__enter__()
+    call()
+    second.__exit__()
+    call()
+    third.__exit__()
+    call()
+    assert [t.call for t in first.times] == [0, 1]
+    assert [t.call for t in second.times] == [1, 2]
+    assert [t.call for t in third.times] == [2]
+    assert (first.dropped, second.dropped, third.dropped) == (0, 0, 1)
+
+
+def test_a_trace_that_is_entered_twice_at_once_is_refused(alone):
+    with alone.trace() as trace, pytest.raises(han.ArgumentError, match="entered already"), trace:
+        pass
+
+
 def test_persistent_requests_are_traced_also_when_they_are_gone(alone):
     send, recv = np.ones(4), np.empty(4)
     early = alone.Allreduce_init(send, recv)
@@ -114,10 +188,14 @@ def test_an_engine_refuses_memory_that_holds_no_head(alone):
 
 
 PROGRAM = """
-import sys, numpy as np, han
+import contextlib, sys, numpy as np, han
 from mpi4py import MPI
 comm = han.Comm(MPI.COMM_SELF.Dup())
-comm.Allreduce(np.ones(4), np.empty(4))
+with comm.trace() if "inside" in sys.argv else contextlib.nullcontext():
+    comm.Allreduce(np.ones(4), np.empty(4))
+    if "inside" in sys.argv:
+        with comm.trace():
+            comm.Free()
 if "free" in sys.argv:
     comm.Free()
 if "fail" in sys.argv:
@@ -131,7 +209,7 @@ def run(folder, *arguments):
     return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60)
 
 
-@pytest.mark.parametrize("how", ["free", "exit", "fail"])
+@pytest.mark.parametrize("how", ["free", "exit", "fail", "inside"])
 def test_files_are_written_however_a_program_ends(tmp_path, how):
     done = run(tmp_path, how)
     assert (done.returncode, done.stderr.strip()) == (
@@ -167,7 +245,7 @@ def test_a_place_that_cannot_take_traces_is_refused_at_once(tmp_path, monkeypatc
         han.Comm(world)
     monkeypatch.setattr(han.rc, "trace", "")  # off, whatever the environment says
     comm = han.Comm(world)
-    assert comm._han.recording is None
+    assert comm._han.tracing.file is None
     comm.Free()
 
 

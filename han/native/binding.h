@@ -14,7 +14,6 @@ typedef struct {
     PyObject *on_error; /* called with (status, detail); raises, or returns to go on waiting */
     PyObject *weakrefs;
     Py_buffer views[HAN_MAX_CHANNELS];
-    Py_buffer trace; /* owns what the engine records into */
 } EngineObject;
 
 typedef struct {

@@ -179,14 +179,17 @@ uint32_t han_engine_blocked(han_engine *e, han_where *rows, uint64_t *signature)
     return n;
 }
 
-void han_engine_trace(han_engine *e, han_trace *trace) {
+void *han_engine_trace(han_engine *e, han_trace *trace, void *owner) {
     lock(&e->busy);
     if (e->trace) e->trace->last = han_anchor_now(e);
+    void *before = e->trace_owner;
     e->trace = trace;
+    e->trace_owner = owner;
     memset(e->open, 0, sizeof e->open);
     if (trace) trace->first = han_anchor_now(e);
     e->anchored = trace ? trace->first.ticks : 0;
     unlock(&e->busy);
+    return before;
 }
 
 /* ---- stopping ----------------------------------------------------------------------------- */

@@ -172,6 +172,7 @@ typedef struct han_engine {
     bool active;
     uint32_t pins; /* threads that step it from the list of active engines */
     han_trace *trace; /* NULL: off */
+    void *trace_owner; /* of that memory */
     uint64_t anchored; /* ticks of the last anchor */
     han_event open[HAN_MAX_STREAMS]; /* begun and not ended, where begin is not 0 */
 } han_engine;
@@ -197,7 +198,8 @@ void han_progress_others(const han_engine *);
 /* For who waits elsewhere, `waited` seconds so far: the time limit, and peers that died. */
 enum han_status han_look(han_engine *, double waited);
 /* Record tasks there from now on (NULL: nowhere), and no longer where they were recorded. */
-void han_engine_trace(han_engine *, han_trace *);
+/* Record there from now on (NULL: nowhere), in memory of this owner; returns the owner before. */
+void *han_engine_trace(han_engine *, han_trace *, void *owner);
 /* Let whoever waits give this engine a step now and then, until it is stopped. */
 void han_activate(han_engine *);
 /* Fail the engine and all its runs. Receives are recalled; `left` tells what could not be. */

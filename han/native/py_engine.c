@@ -179,14 +179,38 @@ static void unmap(EngineObject *self) {
     self->engine.n_channels = 0;
 }
 
-/* Record into `memory` from now on, or nowhere; what was recorded into is let go. */
-static void record_into(EngineObject *self, Py_buffer memory) {
-    Py_buffer old = self->trace;
+static void let_go(Py_buffer *view) {
+    if (!view) return;
+    PyBuffer_Release(view);
+    PyMem_Free(view);
+}
+
+/* Record into `memory` from now on, or nowhere (NULL). Threads may do this at the same time: each
+ * lets go of what the engine gave it back. */
+static void record_into(EngineObject *self, Py_buffer *memory) {
+    Py_buffer *before;
     Py_BEGIN_ALLOW_THREADS
-    han_engine_trace(&self->engine, memory.buf);
+    before = han_engine_trace(&self->engine, memory ? memory->buf : NULL, memory);
     Py_END_ALLOW_THREADS
-    self->trace = memory;
-    if (old.obj) PyBuffer_Release(&old);
+    let_go(before);
+}
+
+/* A view of what is to be recorded into, made ready; NULL and an error if it cannot be. */
+static Py_buffer *trace_memory(PyObject *memory, int tsc) {
+    Py_buffer *view = PyMem_Calloc(1, sizeof *view);
+    if (!view) return (Py_buffer *)PyErr_NoMemory();
+    if (PyObject_GetBuffer(memory, view, PyBUF_WRITABLE)) {
+        PyMem_Free(view);
+        return NULL;
+    }
+    size_t lines = (size_t)view->len / sizeof(han_event);
+    if (!lines) {
+        let_go(view);
+        PyErr_Format(PyExc_ValueError, "a trace takes at least %zu bytes", sizeof(han_trace));
+        return NULL;
+    }
+    *(han_trace *)view->buf = (han_trace){.max = lines - 1, .tsc = (uint64_t)tsc};
+    return view;
 }
 
 static void engine_dealloc(EngineObject *self) {
@@ -194,7 +218,7 @@ static void engine_dealloc(EngineObject *self) {
     if (self->weakrefs) PyObject_ClearWeakRefs((PyObject *)self);
     (void)engine_clear(self);
     unmap(self);
-    record_into(self, (Py_buffer){0});
+    record_into(self, NULL);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
@@ -247,19 +271,10 @@ static PyObject *engine_blocked(EngineObject *self, PyObject *unused) {
 
 static PyObject *engine_trace(EngineObject *self, PyObject *args) {
     PyObject *memory;
-    Py_buffer view = {0};
+    Py_buffer *view = NULL;
     int tsc = 0;
     if (!PyArg_ParseTuple(args, "O|p", &memory, &tsc) || han_py_refuse_inside_op()) return NULL;
-    if (memory != Py_None) {
-        if (PyObject_GetBuffer(memory, &view, PyBUF_WRITABLE)) return NULL;
-        size_t lines = (size_t)view.len / sizeof(han_event);
-        if (!lines) {
-            PyBuffer_Release(&view);
-            return PyErr_Format(PyExc_ValueError, "a trace takes at least %zu bytes",
-                                sizeof(han_trace));
-        }
-        *(han_trace *)view.buf = (han_trace){.max = lines - 1, .tsc = (uint64_t)tsc};
-    }
+    if (memory != Py_None && !(view = trace_memory(memory, tsc))) return NULL;
     record_into(self, view);
     Py_RETURN_NONE;
 }

@@ -14,11 +14,13 @@ from mpi4py import MPI
 from typer.testing import CliRunner
 
 import han
-from han import clocks
+from han import _last_reading, clocks
 from han._timeline_files import load
+from han._timeline_parts import merge
 from han.cli import app
 from han.errors import SetupError
-from han.timeline import merge, shares
+from han.meeting import TAG_LAST
+from han.timeline import shares
 
 on_four = pytest.mark.mpi(ranks=4, timeout=120, unit="s")
 MIB = np.ones(1 << 20, np.uint8)
@@ -106,7 +108,7 @@ def test_clocks_that_start_at_other_times_are_put_on_one(mpi_ranks, monkeypatch)
         monkeypatch.setattr(clocks.time, "monotonic_ns", lambda: real() - away)
     comm = han.Comm(MPI.COMM_WORLD.Dup(), config="virtual-2x2")
     requests = [comm.Iallreduce(np.ones(1 << 14), np.empty(1 << 14)) for _ in range(3)]
-    first, second = comm._han.read_clock(), comm._han.read_clock()
+    first, second = comm._han.tracing.read_clock(), comm._han.tracing.read_clock()
     han.Request.Waitall(requests)
     for reading in (first, second):
         if rank < 2:
@@ -178,6 +180,35 @@ def check_folder(folder):
     timelines = merge(load(path) for path in folder.glob("trace-*"))
     whole_times = next(line for line in timelines if len(line.nodes) == 4).times
     assert {(t.request, t.call) for t in whole_times} == {(0, 0), (0, 1), (0, 2), (1, 0)}
+
+
+FOR_EVER = 1e6  # seconds: whoever waits for this long does not end
+
+
+@pytest.mark.mpi(ranks=3, timeout=120, unit="s")
+def test_ranks_that_free_late_are_not_waited_for_and_do_not_wait(mpi_ranks, folder, monkeypatch):
+    """For whom all wait a moment only; who comes later finds out at once."""
+    monkeypatch.setenv("HAN_TRACE", str(folder))
+    rank = MPI.COMM_WORLD.rank
+    monkeypatch.setattr(clocks, "identity", lambda: (str(rank), "", ""))
+    monkeypatch.setattr(_last_reading, "identity", lambda: (str(rank), "", ""))
+    for late, there in ((None, [0, 1, 2]), (0, [0]), (2, [0, 1])):
+        comm = han.Comm(MPI.COMM_WORLD.Dup())
+        others = 0.5 if late == 2 else FOR_EVER
+        monkeypatch.setattr(_last_reading, "WAIT_FOR_OTHERS", others)
+        monkeypatch.setattr(_last_reading, "WAIT", 0.5 if late == 0 else FOR_EVER)
+        if rank == late:
+            for other in {0, 1, 2} - {late}:
+                MPI.COMM_WORLD.recv(source=other)
+        if late == 2 and rank == 0:
+            comm._han.comm.Probe(1, TAG_LAST)
+        comm._han.tracing.end()
+        monkeypatch.setattr(comm._han.tracing, "end", lambda: None)  # once is enough
+        if late not in (None, rank):
+            MPI.COMM_WORLD.send(None, late)
+        found = MPI.COMM_WORLD.allgather(len(comm._han.tracing.file.readings))
+        assert found == [1 + (r in there) for r in range(3)], late
+        comm.Free()
 
 
 @on_four
