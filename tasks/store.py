@@ -16,7 +16,7 @@ from han.submodules.registry import submodule
 from han.tasks.lower import lower
 from han.tasks.plan import Plan, make_plan
 from han.tasks.signature import Signature
-from han.tasks.store_checks import check_topology, problems
+from han.tasks.store_checks import check_segments, check_topology, problems
 from han.topology import Topology
 from han.tuning.choice import Choice, LevelChoice
 
@@ -26,6 +26,7 @@ Positive = Annotated[int, Field(gt=0)]
 Short = Annotated[int, Field(ge=0, lt=1 << 16)]  # the fields of han.program.INSTRUCTION
 Index = Annotated[int, Field(ge=0, lt=1 << 32)]
 Peer = Annotated[int, Field(ge=-(1 << 31), lt=1 << 31)]
+Size = Annotated[int, Field(ge=0, lt=1 << 48)]  # bytes, or elements
 Word = Annotated[int, Field(ge=0, lt=1 << 64)]
 Bases = Annotated[tuple[Short, ...], Field(min_length=4, max_length=4)]
 Offsets = Annotated[tuple[Word, ...], Field(min_length=4, max_length=4)]
@@ -50,8 +51,8 @@ class _Topology(_Model):
 
 class _Signature(_Model):
     collective: str
-    count: Natural
-    element: Positive
+    count: Size
+    element: Annotated[int, Field(gt=0, lt=1 << 32)]
     op: str
     dtype: str
     commutative: bool
@@ -89,8 +90,8 @@ class _Program(_Model):
     streams: tuple[_Stream, ...]
     tasks: tuple[str, ...]
     requests: Natural
-    scratch: Natural
-    operand: Natural
+    scratch: Size
+    operand: Size
     footprint: tuple[Natural, ...]
     writes: tuple[Natural, ...]
     sync: bool
@@ -100,7 +101,7 @@ class _Program(_Model):
 class _File(_Model):
     format: Literal["han-plan"]
     version: int
-    memory: Natural
+    memory: Size
     topology: _Topology
     signature: _Signature
     choice: _Choice
@@ -197,6 +198,7 @@ def _plan(record: _File) -> Plan:
         if level.algorithm not in submodule(level.submodule).algorithms:
             raise ConfigError(f"submodule {level.submodule!r} has no {level.algorithm!r}")
     check_topology(topology, len(levels))
+    check_segments(signature, choice["segment"], len(record.tasks), topology.size)
     return make_plan(topology, signature, Choice(levels, **choice), record.memory)
 
 

@@ -18,7 +18,7 @@ from han.program import AREAS, CHANNELS, Code, Coll, Program
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 from han.tasks.stream import KINDS
-from han.topology import Topology
+from han.topology import Topology, number_domains
 
 USERS = "user-defined"  # the name of all operations of users
 # Names of types that NumPy does not take back: derived ones (han.message), and strings of bytes.
@@ -58,8 +58,17 @@ def check_topology(topology: Topology, levels: int) -> None:
     for name, rows in (("domains", topology.domains), ("homes", topology.homes)):
         if any(len(row) != topology.size for row in rows):
             raise ValueError(f"topology.{name}: one number for each of {topology.size} ranks")
+    if any(number_domains(row) != row for row in topology.homes):
+        raise ValueError("topology.homes: domains are 0, 1 ... in the order of their first ranks")
     if levels != topology.depth:
         raise ValueError(f"choice.levels: {levels} for {topology.depth} levels")
+
+
+def check_segments(signature: Signature, segment: int | None, tasks: int, size: int) -> None:
+    """Raise ValueError for far more segments than there are tasks, before a graph is made."""
+    least = 0 if segment is None else signature.nbytes // (2 * max(segment, signature.element))
+    if size > 1 and least > tasks:
+        raise ValueError(f"choice.segment: {segment} makes {least} segments, of {tasks} tasks")
 
 
 def _signature(signature: Signature, size: int) -> Iterator[str]:
