@@ -89,9 +89,8 @@ def simulate(
       han simulate --machine emulated-1gbit --bytes 8:4MiB --segment 32KiB,whole --plot sizes.png
       han simulate --machine emulated-1gbit --bytes 1MiB --plot gantt.png --timeline predicted.json
     """
-    from han.config import load_config
     from han.tuning.machine import load_machine
-    from han.tuning.prediction import Where, with_choice
+    from han.tuning.prediction import Where
 
     check_files(timeline, plot=plot)
     model = load_machine(machine)
@@ -99,12 +98,8 @@ def simulate(
     if plan is not None:
         cases = _stored(plan, where)
     else:
-        base = load_config(config)
-        choices = {
-            one or "chosen": with_choice(base, algorithm or (), one or None)
-            for one in _segments(segment)
-        }
-        cases = _cases(where, choices, _signatures(where, collective, nbytes, op, dtype, root))
+        signatures = _signatures(where, collective, nbytes, op, dtype, root)
+        cases = _cases(where, _choices(config, algorithm or (), segment), signatures)
     if timeline is not None and len(cases) > 1:
         raise ArgumentError(f"--timeline holds one case, {len(cases)} are asked for")
     if not MPI.COMM_WORLD.rank:
@@ -113,12 +108,15 @@ def simulate(
         _write(answers, where, machine, plot, timeline)
 
 
-def _segments(text: str) -> list[str]:
-    """Take ``32KiB,128KiB,whole`` apart; nothing at all leaves the choice to the rules."""
-    sizes = text.split(",")
-    if text and not all(sizes):
-        raise ArgumentError(f"--segment {text!r}: a size is missing; write 32KiB,128KiB,whole")
-    return sizes
+def _choices(config: str | None, algorithms: Sequence[str], segments: str) -> dict[str, Config]:
+    """Return a configuration for each segment size; without any, that of the rules' own choice."""
+    from han.config import load_config
+    from han.tuning.prediction import with_choice
+
+    base, sizes = load_config(config), segments.split(",")
+    if segments and not all(sizes):
+        raise ArgumentError(f"--segment {segments!r}: a size is missing; write 32KiB,128KiB,whole")
+    return {one or "chosen": with_choice(base, algorithms, one or None) for one in sizes}
 
 
 def _signatures(
