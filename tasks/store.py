@@ -16,7 +16,7 @@ from han.submodules.registry import submodule
 from han.tasks.lower import lower
 from han.tasks.plan import Plan, make_plan
 from han.tasks.signature import Signature
-from han.tasks.store_checks import check_segments, check_topology, problems
+from han.tasks.store_checks import check_message, check_segments, check_topology, problems
 from han.topology import Topology
 from han.tuning.choice import Choice, LevelChoice
 
@@ -198,6 +198,9 @@ def _plan(record: _File) -> Plan:
         if level.algorithm not in submodule(level.submodule).algorithms:
             raise ConfigError(f"submodule {level.submodule!r} has no {level.algorithm!r}")
     check_topology(topology, len(levels))
+    if topology.size > 1:
+        moved = sum(n for p in record.programs for *_, n, _, _ in p.code)
+        check_message(signature, moved)
     check_segments(signature, choice["segment"], len(record.tasks), topology.size)
     return make_plan(topology, signature, Choice(levels, **choice), record.memory)
 

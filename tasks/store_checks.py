@@ -64,6 +64,12 @@ def check_topology(topology: Topology, levels: int) -> None:
         raise ValueError(f"choice.levels: {levels} for {topology.depth} levels")
 
 
+def check_message(signature: Signature, moved: int) -> None:
+    """Raise ValueError if all operations together move less than the message, before it is cut."""
+    if signature.nbytes > moved * signature.element:
+        raise ValueError(f"signature.count: {signature.nbytes} bytes, more than all programs move")
+
+
 def check_segments(signature: Signature, segment: int | None, tasks: int, size: int) -> None:
     """Raise ValueError for far more segments than there are tasks, before a graph is made."""
     least = 0 if segment is None else signature.nbytes // (2 * max(segment, signature.element))
