@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from han._units import format_size, plural
-from han.errors import HanError
+from han.errors import ArgumentError
 
 if TYPE_CHECKING:
     from han._bench_report import Merged, Report
@@ -20,7 +20,7 @@ COLORS = ("#1b6ca8", "#c8553d", "#588157", "#8e6c8a", "#b08900", "#4a4e69", "#2a
 GREY = "#9a9a9a"
 
 
-class PlotError(HanError, RuntimeError):
+class PlotError(ArgumentError, RuntimeError):
     """A picture cannot be made."""
 
 
