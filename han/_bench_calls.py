@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from han._suggest import unknown
+from han._suggest import expect_known
 from han._units import format_size
-from han.dtypes import OPS, ops_of
+from han.dtypes import OPS, element_type, ops_of
 from han.errors import ArgumentError
 from han.tasks.signature import COLLECTIVES
 
@@ -81,12 +81,10 @@ class Case:
 
 def check_case(case: Case, size: int) -> None:
     """Raise ArgumentError for what cannot be measured on `size` ranks."""
-    if case.collective not in measurable():
-        raise ArgumentError(unknown("collective", case.collective, measurable()))
+    expect_known("collective", case.collective, measurable())
     if not 0 <= case.root < size:
         raise ArgumentError(f"root {case.root} is not in 0..{size - 1}")
-    if case.op not in OPS:
-        raise ArgumentError(unknown("operation", case.op, OPS))
+    expect_known("operation", case.op, OPS)
     dtype = element_type(case.dtype)
     if case.nbytes % dtype.itemsize:
         raise ArgumentError(
@@ -96,16 +94,6 @@ def check_case(case: Case, size: int) -> None:
         raise ArgumentError(
             f"{case.op} is not defined on {dtype.name}; defined: {', '.join(ops_of(dtype.name))}"
         )
-
-
-def element_type(name: str) -> np.dtype[Any]:
-    """Return NumPy's type of a name such as ``f8`` or ``float32``."""
-    try:
-        return np.dtype(name)
-    except TypeError:
-        raise ArgumentError(
-            f"{name!r} is not a NumPy type; write f8, float32, i4, uint8, complex128 ..."
-        ) from None
 
 
 class Buffers:

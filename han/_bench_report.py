@@ -6,7 +6,9 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from han._bench_machine import Machine
 from han._units import format_size
@@ -17,6 +19,47 @@ FORMAT = "han-bench"
 VERSION = 1
 COLUMN = 20  # holds a library's name and version
 SAME = ("ranks", "nodes", "mode", "dtype", "op")  # in runs that can be compared
+
+
+# ---- what a file must hold: more may stand in it -----------------------------------------------
+
+Count = Annotated[int, Field(ge=1)]
+Number = Annotated[int, Field(ge=0)]
+Microseconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class _Times(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    median: Microseconds
+    low: Microseconds
+    high: Microseconds
+    calls: Count
+
+
+class _Row(BaseModel):
+    collective: str
+    nbytes: Number
+    han: _Times | None = None
+    mpi: _Times | None = None
+
+
+class _Machine(BaseModel):
+    library: str
+    ranks: Count
+    nodes: Count
+
+
+class _Settings(BaseModel):
+    mode: str
+    dtype: str
+    op: str
+    root: Number
+
+
+class _Run(BaseModel):
+    machine: _Machine
+    settings: _Settings
+    rows: Annotated[list[_Row], Field(min_length=1)]
 
 
 @dataclass(frozen=True)
@@ -36,7 +79,7 @@ class Report:
         return {
             (row["collective"], row["nbytes"]): Times(**row[side])
             for row in self.data["rows"]
-            if side in row
+            if row.get(side)
         }
 
     def about(self, key: str) -> object:
@@ -82,6 +125,14 @@ def read(path: Path) -> Report:
         raise ArgumentError(f"{path}: was not written by 'han bench --json'")
     if data.get("version") != VERSION:
         raise ArgumentError(f"{path}: version {data.get('version')}, {VERSION} expected")
+    try:
+        _Run.model_validate(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise ArgumentError(
+            f"{path}: {place}: {first['msg']}: not as 'han bench --json' writes it; measure again"
+        ) from None
     return Report(str(path), data)
 
 

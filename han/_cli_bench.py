@@ -21,7 +21,9 @@ from han._cli_common import (
     check_files,
     progress,
     say,
+    write_file,
 )
+from han.dtypes import element_type
 
 if TYPE_CHECKING:
     from han._bench_report import Report
@@ -75,10 +77,10 @@ def bench(
     from han import bench as measuring
 
     settings = measuring.Settings(
-        mode, _bench_calls.element_type(dtype).name, op, root, rounds, iterations, time, check,
+        mode, element_type(dtype).name, op, root, rounds, iterations, time, check,
         only.value if only else None,
     )  # fmt: skip
-    check_files(json_file, plot)
+    check_files(json_file, plot=plot)
     names = collectives or list(measurable())
     wanted = measuring.parse_sizes(sizes)
     for name in names:  # mistakes are told before anything runs
@@ -119,7 +121,7 @@ def _keep(run: Report, json_file: Path | None, plot: Path | None) -> None:
     if json_file is not None and str(json_file) == "-":
         print(reports.to_json(run))
     elif json_file is not None:
-        json_file.write_text(reports.to_json(run) + "\n", encoding="utf-8")
+        write_file(json_file, reports.to_json(run) + "\n")
     if plot is not None:
         from han import plots
 
@@ -140,7 +142,7 @@ def compare(
     """
     from han import _bench_report as reports
 
-    check_files(plot)
+    check_files(plot=plot)
     runs = [reports.read(path) for path in files]
     rows = reports.merge(runs)
     say(reports.merged_json(rows) if as_json else reports.merged_table(rows))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from mpi4py import MPI
 
-from han._cli_common import JsonFlag, PlotOption, check_files, progress, say
+from han._cli_common import JsonFlag, PlotOption, check_files, progress, say, write_file
 from han._simulate_texts import short
 from han._units import format_size
 from han.errors import ArgumentError
@@ -45,9 +45,11 @@ def calibrate(
     from han.tuning import calibration
     from han.tuning.machine import load_machine
 
-    check_files(fit, plot)
+    check_files(fit, plot=plot)
     runs = [reports.read(path) for path in files]
     cases = [case for run in runs for case in calibration.measured_of(run)]
+    if not cases:
+        raise ArgumentError(f"{', '.join(map(str, files))}: no times of han: measure it too")
     where = _where(runs, machine)
     if MPI.COMM_WORLD.rank:
         return
@@ -73,6 +75,10 @@ def _where(runs: Sequence[Report], machine: str) -> Any:
     nodes, ranks = places.pop()
     if ranks % nodes:
         raise ArgumentError(f"{ranks} ranks on {nodes} nodes: as many on each node expected")
+    for run in runs:
+        root = run.data["settings"]["root"]
+        if root >= ranks:
+            raise ArgumentError(f"{run.name}: settings.root: {root} is not in 0..{ranks - 1}")
     return Where(load_machine(machine), nodes, ranks // nodes)
 
 
@@ -84,7 +90,7 @@ def _fit(oracle: Oracle, cases: Sequence[Measured], path: Path) -> Any:
     with progress(calibration.rounds(), "fitting") as advance:
         model = calibration.fit(oracle, cases, advance)
     data = calibration.to_mapping(model)
-    path.write_text(yaml.safe_dump(data, sort_keys=False), encoding="utf-8")
+    write_file(path, yaml.safe_dump(data, sort_keys=False))
     return model
 
 

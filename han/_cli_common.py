@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,9 +12,10 @@ from typing import Annotated, Any
 import typer
 from mpi4py import MPI
 
-from han._suggest import unknown
+from han._suggest import expect_known
 from han._units import parse_size
 from han.errors import ArgumentError
+from han.plots import check_picture
 from han.tasks.signature import COLLECTIVES
 
 ConfigOption = Annotated[
@@ -26,6 +28,8 @@ PlotOption = Annotated[
 ]
 DtypeOption = Annotated[str, typer.Option(help="NumPy's name of the element type.")]
 OpOption = Annotated[str, typer.Option(help="sum, prod, max, min, land, band ...")]
+RanksOption = Annotated[int, typer.Option(min=1, help="Ranks to plan for.")]
+PpnOption = Annotated[int | None, typer.Option(min=1, help="Ranks per node; all on one if unsaid.")]
 RootOption = Annotated[int, typer.Option(min=0, help="Of bcast and reduce.")]
 
 
@@ -46,13 +50,17 @@ def call_of(
     collective: str, nbytes: int, op: str, dtype: str, root: int
 ) -> tuple[str, int, MPI.Op, str, int]:
     """Return a call with its operation as MPI's; raises ArgumentError for unknown names."""
+    expect_known("collective", collective, COLLECTIVES)
+    return collective, nbytes, op_of(op), dtype, root
+
+
+def op_of(name: str) -> MPI.Op:
+    """Return MPI's operation of a name."""
     from han.dtypes import OPS
 
-    if collective not in COLLECTIVES:
-        raise ArgumentError(unknown("collective", collective, COLLECTIVES))
-    if op not in OPS:
-        raise ArgumentError(unknown("operation", op, OPS))
-    return collective, nbytes, getattr(MPI, op.upper()), dtype, root
+    expect_known("operation", name, OPS)
+    op: MPI.Op = getattr(MPI, name.upper())
+    return op
 
 
 @contextlib.contextmanager
@@ -89,8 +97,29 @@ def phases() -> Iterator[Callable[[str, int, int], None] | None]:
         yield tell
 
 
-def check_files(*paths: Path | None) -> None:
-    """Refuse places that cannot be written before anything is measured."""
-    for path in paths:
-        if path is not None and str(path) != "-" and not path.parent.is_dir():
-            raise ArgumentError(f"{path}: cannot be written: there is no folder {path.parent}")
+def check_files(*paths: Path | None, plot: Path | None = None) -> None:
+    """Refuse places that cannot be written, and no pictures, before anything is measured."""
+    for path in (*paths, plot):
+        reason = None if path is None or str(path) == "-" else _no_file(path)
+        if reason is not None:
+            raise ArgumentError(f"{path}: cannot be written: {reason}")
+    if plot is not None:
+        check_picture(plot)
+
+
+def _no_file(path: Path) -> str | None:
+    """Say why a file cannot be written there; None if it can, as far as one sees."""
+    if path.is_dir():
+        return "it is a folder; name a file in it"
+    if not path.parent.is_dir():
+        return f"there is no folder {path.parent}"
+    there = path if path.exists() else path.parent
+    return None if os.access(there, os.W_OK) else f"you may not write to {there}"
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write a text; raises ArgumentError that names the file and the cause."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ArgumentError(f"{path}: cannot be written: {error.strerror or error}") from None

@@ -12,7 +12,17 @@ import typer
 from mpi4py import MPI
 
 from han import _cli_info
-from han._cli_common import DtypeOption, JsonFlag, OpOption, RootOption, call_of, say, size_of
+from han._cli_common import (
+    DtypeOption,
+    JsonFlag,
+    OpOption,
+    PpnOption,
+    RanksOption,
+    RootOption,
+    call_of,
+    say,
+    size_of,
+)
 from han.errors import ArgumentError
 from han.tasks.signature import COLLECTIVES
 
@@ -31,10 +41,8 @@ def diff(
         str | None, typer.Argument(help=f"For configurations: {', '.join(COLLECTIVES)}.")
     ] = None,
     size: Annotated[str, typer.Argument(help="Bytes: 4MiB, 64KiB, 8.")] = "0",
-    ranks: Annotated[int, typer.Option(min=1, help="Ranks to plan for.")] = 8,
-    ppn: Annotated[
-        int | None, typer.Option(min=1, help="Ranks per node; all on one if unsaid.")
-    ] = None,
+    ranks: RanksOption = 8,
+    ppn: PpnOption = None,
     op: OpOption = "sum",
     dtype: DtypeOption = "f8",
     root: RootOption = 0,

@@ -18,12 +18,15 @@ from han._cli_common import (
     JsonFlag,
     OpOption,
     PlotOption,
+    PpnOption,
+    RanksOption,
     RootOption,
     call_of,
     check_files,
     phases,
     say,
     size_of,
+    write_file,
 )
 from han.errors import ArgumentError
 from han.tasks.signature import COLLECTIVES
@@ -57,7 +60,7 @@ def explain(
       han explain bcast 1MiB --ranks 64 --ppn 8
       han explain allreduce 1MiB --ranks 8 --ppn 2 --plot taskgraph.png
     """
-    check_files(plot)
+    check_files(plot=plot)
     found = _explain(collective, size_of(size), op, dtype, root, config, ranks, ppn)
     _plot(found, plot)
     say(_cli_info.explanation_json(found) if as_json else str(found))
@@ -95,10 +98,8 @@ class Form(str, Enum):
 def plan(
     collective: Annotated[str, typer.Argument(help=", ".join(COLLECTIVES))],
     size: Annotated[str, typer.Argument(help="Bytes: 4MiB, 64KiB, 8.")] = "0",
-    ranks: Annotated[int, typer.Option(min=1, help="Ranks to plan for.")] = 8,
-    ppn: Annotated[
-        int | None, typer.Option(min=1, help="Ranks per node; all on one if unsaid.")
-    ] = None,
+    ranks: RanksOption = 8,
+    ppn: PpnOption = None,
     op: OpOption = "sum",
     dtype: DtypeOption = "f8",
     root: RootOption = 0,
@@ -127,11 +128,11 @@ def plan(
       han plan bcast 1MiB --ranks 8 --ppn 2 --as dot | dot -Tsvg -o bcast.svg
       han plan allreduce 8MiB --ranks 16 --config four-levels-virtual --plot tasks.png
     """
-    check_files(save, plot)
+    check_files(save, plot=plot)
     found = _explain(collective, size_of(size), op, dtype, root, config, ranks, ppn)
     _plot(found, plot)
     if save is not None and not MPI.COMM_WORLD.rank:
-        _plan_texts.save(found, save)
+        write_file(save, _plan_texts.stored(found))
     if verify:
         with phases() as progress:
             proof = _plan_texts.prove(found, progress)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,11 +18,13 @@ from han._cli_common import (
     OpOption,
     RootOption,
     check_files,
+    op_of,
     progress,
     say,
+    write_file,
 )
-from han._suggest import unknown
-from han.errors import ArgumentError
+from han._suggest import expect_known
+from han.errors import ArgumentError, HanError
 from han.tasks.signature import COLLECTIVES
 
 if TYPE_CHECKING:
@@ -85,28 +89,34 @@ def simulate(
       han simulate --machine emulated-1gbit --bytes 8:4MiB --segment 32KiB,whole --plot sizes.png
       han simulate --machine emulated-1gbit --bytes 1MiB --plot gantt.png --timeline predicted.json
     """
-    from han.config import load_config
     from han.tuning.machine import load_machine
-    from han.tuning.prediction import Where, with_choice
+    from han.tuning.prediction import Where
 
-    check_files(plot, timeline)
+    check_files(timeline, plot=plot)
     model = load_machine(machine)
     where = Where(model, nodes or model.nodes, ppn or model.ppn)
     if plan is not None:
         cases = _stored(plan, where)
     else:
-        base = load_config(config)
-        choices = {
-            one or "chosen": with_choice(base, algorithm or (), one or None)
-            for one in segment.split(",")
-        }
-        cases = _cases(where, choices, _signatures(where, collective, nbytes, op, dtype, root))
+        signatures = _signatures(where, collective, nbytes, op, dtype, root)
+        cases = _cases(where, _choices(config, algorithm or (), segment), signatures)
     if timeline is not None and len(cases) > 1:
         raise ArgumentError(f"--timeline holds one case, {len(cases)} are asked for")
     if not MPI.COMM_WORLD.rank:
         answers = _predict(where, cases, calls, spans=len(cases) == 1)
         _answer(answers, where, machine, calls, as_json)
         _write(answers, where, machine, plot, timeline)
+
+
+def _choices(config: str | None, algorithms: Sequence[str], segments: str) -> dict[str, Config]:
+    """Return a configuration for each segment size; without any, that of the rules' own choice."""
+    from han.config import load_config
+    from han.tuning.prediction import with_choice
+
+    base, sizes = load_config(config), segments.split(",")
+    if segments and not all(sizes):
+        raise ArgumentError(f"--segment {segments!r}: a size is missing; write 32KiB,128KiB,whole")
+    return {one or "chosen": with_choice(base, algorithms, one or None) for one in sizes}
 
 
 def _signatures(
@@ -116,11 +126,10 @@ def _signatures(
     from han.explain import make_signature
     from han.tuning.prediction import sized
 
-    if collective not in COLLECTIVES:
-        raise ArgumentError(unknown("collective", collective, COLLECTIVES))
+    expect_known("collective", collective, COLLECTIVES)
     if not 0 <= root < where.size:
         raise ArgumentError(f"root {root} is not in 0..{where.size - 1}")
-    first = make_signature(collective, 0, _op(op), dtype, root)
+    first = make_signature(collective, 0, op_of(op), dtype, root)
     sizes = parse_sizes(nbytes) if collective != "barrier" else [0]
     return [sized(first, n) for n in sizes]
 
@@ -150,25 +159,26 @@ def _stored(path: Path, where: Where) -> dict[tuple[int, str], Case]:
     return {(plan.signature.nbytes, path.name): (plan, programs)}
 
 
-def _op(name: str) -> MPI.Op:
-    from han.dtypes import OPS
-
-    if name not in OPS:
-        raise ArgumentError(unknown("operation", name, OPS))
-    op: MPI.Op = getattr(MPI, name.upper())
-    return op
-
-
 def _predict(where: Where, cases: dict[tuple[int, str], Case], calls: int, spans: bool) -> Answers:
     from han.tuning.prediction import predict
 
     answers: Answers = {}
     with progress(len(cases) * where.size * calls, "simulating") as advance:
         for key, (plan, programs) in cases.items():
-            answers[key] = predict(
-                where, plan, programs=programs, runs=calls, spans=spans, tell=advance
-            )
+            with _told(key[1]):
+                answers[key] = predict(
+                    where, plan, programs=programs, runs=calls, spans=spans, tell=advance
+                )
     return answers
+
+
+@contextlib.contextmanager
+def _told(name: str) -> Iterator[None]:
+    """Say that programs do not end, as those of an edited file may."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise HanError(f"{name}: {error}; 'han verify' says where") from None
 
 
 def _answer(answers: Answers, where: Where, machine: str, calls: int, as_json: bool) -> None:
@@ -191,7 +201,7 @@ def _write(
         if plot is not None:
             plots_timeline.gantt([line], plot)
         if timeline is not None:
-            timeline.write_text(_timeline_files.to_json(line), encoding="utf-8")
+            write_file(timeline, _timeline_files.to_json(line))
     elif plot is not None:
         _plot(answers, where, machine, plot)
 

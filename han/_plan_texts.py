@@ -43,10 +43,10 @@ def listing(found: Explanation, rank: int, as_json: bool = False) -> str:
     return disassemble(found.plan, program)
 
 
-def save(found: Explanation, path: Path) -> None:
-    """Write a plan and all ranks' programs."""
+def stored(found: Explanation) -> str:
+    """Return a plan and all ranks' programs as what ``han verify`` reads."""
     geometry = next((g for g in found.plan.geometries if g is not None), None)
-    path.write_text(to_json(found.plan, geometry.memory if geometry else 0), encoding="utf-8")
+    return to_json(found.plan, geometry.memory if geometry else 0)
 
 
 @dataclass(frozen=True)

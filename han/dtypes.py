@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
+
+from han.errors import ArgumentError
 
 # in the order of enum han_dtype and enum han_op (native/kernels.h)
 DTYPES = (
@@ -57,6 +60,17 @@ def numpy_name(dtype: np.dtype[np.generic]) -> str:
     if dtype.char in "gG":
         return "longdouble" if dtype.char == "g" else "clongdouble"
     return str(dtype.name)
+
+
+def element_type(name: Any) -> np.dtype[Any]:
+    """Return NumPy's type of a name such as ``f8`` or ``float32``, or of what else is one."""
+    try:
+        found: np.dtype[Any] = np.dtype(name)
+    except (TypeError, ValueError):
+        raise ArgumentError(
+            f"{name!r} is not a NumPy type; write f8, float32, i4, uint8, complex128 ..."
+        ) from None
+    return found
 
 
 def mpi_type(dtype: np.dtype[np.generic]) -> MPI.Datatype:

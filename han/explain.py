@@ -6,12 +6,11 @@ import operator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from mpi4py import MPI
 
-from han._suggest import unknown
+from han._suggest import expect_known
 from han._units import format_size, parse_size
-from han.dtypes import kernel, numpy_name, op_name
+from han.dtypes import element_type, kernel, numpy_name, op_name
 from han.errors import ArgumentError, ArgumentTypeError
 from han.tasks.graph import TaskGraph, summarise
 from han.tasks.plan import Plan, active_levels, make_plan
@@ -96,16 +95,14 @@ def make_signature(
     collective: str, nbytes: int | str, op: MPI.Op = MPI.SUM, dtype: Any = "f8", root: int = 0
 ) -> Signature:
     """Make the Signature of a call on NumPy data."""
-    if collective not in COLLECTIVES:
-        raise ArgumentError(unknown("collective", collective, COLLECTIVES))
-    nbytes = _bytes(nbytes)
+    expect_known("collective", collective, COLLECTIVES)
+    nbytes, element = _bytes(nbytes), element_type(dtype)
     if nbytes < 0:
         raise ArgumentError(f"nbytes {nbytes} is negative")
     if collective == "barrier":
         return Signature(collective)
     if collective == "bcast":
         return Signature(collective, nbytes, root=root)
-    element = np.dtype(dtype)
     if nbytes % element.itemsize:
         raise ArgumentError(f"{nbytes} bytes are no whole number of {element.name}")
     name = op_name(op)

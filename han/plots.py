@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from han._units import format_size, plural
-from han.errors import HanError
+from han.errors import ArgumentError
 
 if TYPE_CHECKING:
     from han._bench_report import Merged, Report
@@ -20,7 +20,7 @@ COLORS = ("#1b6ca8", "#c8553d", "#588157", "#8e6c8a", "#b08900", "#4a4e69", "#2a
 GREY = "#9a9a9a"
 
 
-class PlotError(HanError, RuntimeError):
+class PlotError(ArgumentError, RuntimeError):
     """A picture cannot be made."""
 
 
@@ -38,10 +38,24 @@ def pyplot() -> Any:
     return pyplot
 
 
+def check_picture(path: Path) -> None:
+    """Refuse a suffix that is no picture's; raises PlotError."""
+    if path.suffix in (".png", ".pdf", ".svg", ""):
+        return
+    pyplot()
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    kinds = sorted(FigureCanvasBase.get_supported_filetypes())
+    if path.suffix[1:].lower() not in kinds:
+        raise PlotError(f"{path}: no kind of picture; known: {', '.join(kinds)}")
+
+
 def save(figure: Any, path: Path) -> None:
-    """Write a figure and close it; raises PlotError for a suffix that is no picture's."""
+    """Write a figure and close it; raises PlotError if that cannot be."""
     try:
         figure.savefig(path, dpi=150, bbox_inches="tight")
+    except OSError as error:
+        raise PlotError(f"{path}: cannot be written: {error.strerror or error}") from None
     except ValueError as error:
         raise PlotError(f"{path}: {error}") from None
     finally:

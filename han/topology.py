@@ -11,7 +11,7 @@ from han.errors import ConfigError
 MAX_LEVELS = 8  # each may need a channel (native/program.h: HAN_MAX_CHANNELS) and tags of its own
 
 
-def _number(ids: Sequence[object]) -> tuple[int, ...]:
+def number_domains(ids: Sequence[object]) -> tuple[int, ...]:
     """Rename domain identities to 0, 1, ... in the order of their first ranks."""
     names: dict[object, int] = {}
     return tuple(names.setdefault(i, len(names)) for i in ids)
@@ -61,8 +61,8 @@ class Topology:
     attach: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "domains", tuple(_number(d) for d in self.domains))
-        object.__setattr__(self, "memory", _number(self.memory))
+        object.__setattr__(self, "domains", tuple(number_domains(d) for d in self.domains))
+        object.__setattr__(self, "memory", number_domains(self.memory))
         if not self.homes:
             object.__setattr__(self, "homes", self.domains)
         self._check()

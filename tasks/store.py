@@ -17,13 +17,20 @@ from han.submodules.registry import submodule
 from han.tasks.lower import lower
 from han.tasks.plan import Plan, make_plan
 from han.tasks.signature import Signature
+from han.tasks.store_checks import check_message, check_segments, check_topology, problems
 from han.topology import Topology
 from han.tuning.choice import Choice, LevelChoice
 
 FORMAT, VERSION = "han-plan", 2
 Natural = Annotated[int, Field(ge=0)]
+Positive = Annotated[int, Field(gt=0)]
+Short = Annotated[int, Field(ge=0, lt=1 << 16)]  # the fields of han.program.INSTRUCTION
+Index = Annotated[int, Field(ge=0, lt=1 << 32)]
+Peer = Annotated[int, Field(ge=-(1 << 31), lt=1 << 31)]
+Size = Annotated[int, Field(ge=0, lt=1 << 48)]  # bytes, or elements
 Word = Annotated[int, Field(ge=0, lt=1 << 64)]
-Four = Annotated[tuple[Word, ...], Field(min_length=4, max_length=4)]
+Bases = Annotated[tuple[Short, ...], Field(min_length=4, max_length=4)]
+Offsets = Annotated[tuple[Word, ...], Field(min_length=4, max_length=4)]
 
 
 class PlanFileError(HanError, ValueError):
@@ -48,8 +55,8 @@ class _Topology(_Model):
 
 class _Signature(_Model):
     collective: str
-    count: Natural
-    element: Natural
+    count: Size
+    element: Annotated[int, Field(gt=0, lt=1 << 32)]
     op: str
     dtype: str
     commutative: bool
@@ -65,8 +72,8 @@ class _Level(_Model):
 
 class _Choice(_Model):
     levels: tuple[_Level, ...]
-    segment: Natural | None
-    schedule: str
+    segment: Positive | None
+    schedule: Literal["dataflow", "lockstep"]
     composition: str
     rule: str
 
@@ -83,12 +90,12 @@ class _Program(_Model):
     """Instructions are rows: code, stream, peer, four bases, four offsets, n, slot, task."""
 
     rank: Natural
-    code: tuple[tuple[str, Natural, int, Four, Four, Word, Natural, Natural], ...]
+    code: tuple[tuple[str, Short, Peer, Bases, Offsets, Word, Index, Index], ...]
     streams: tuple[_Stream, ...]
     tasks: tuple[str, ...]
     requests: Natural
-    scratch: Natural
-    operand: Natural
+    scratch: Size
+    operand: Size
     footprint: tuple[Natural, ...]
     writes: tuple[Natural, ...]
     sync: bool
@@ -98,7 +105,7 @@ class _Program(_Model):
 class _File(_Model):
     format: Literal["han-plan"]
     version: int
-    memory: Natural
+    memory: Size
     topology: _Topology
     signature: _Signature
     choice: _Choice
@@ -165,7 +172,8 @@ def from_json(text: str, name: str = "plan") -> tuple[Plan, list[Program]]:
     try:
         plan = _plan(record)
         programs = [_read_program(p) for p in record.programs]
-    except (ConfigError, ValueError, KeyError, IndexError, AssertionError) as error:
+        plan.footprint()
+    except (ValueError, TypeError, LookupError, ArithmeticError, AssertionError) as error:
         raise PlanFileError(f"{name}: its parts make no plan: {error}") from None
     _check(plan, programs, record, name)
     return plan, programs
@@ -179,6 +187,11 @@ def _plan(record: _File) -> Plan:
     for level in levels:
         if level.algorithm not in submodule(level.submodule).algorithms:
             raise ConfigError(f"submodule {level.submodule!r} has no {level.algorithm!r}")
+    check_topology(topology, len(levels))
+    if topology.size > 1:
+        moved = sum(n for p in record.programs for *_, n, _, _ in p.code)
+        check_message(signature, moved)
+    check_segments(signature, choice["segment"], len(record.tasks), topology.size)
     return make_plan(topology, signature, Choice(levels, **choice), record.memory)
 
 
@@ -210,3 +223,5 @@ def _check(plan: Plan, programs: list[Program], record: _File, name: str) -> Non
                 f"{name}: programs.{program.rank}.streams: {bounds} do not divide "
                 f"{len(program.code)} operations"
             )
+    for text in problems(plan, programs):
+        raise PlanFileError(f"{name}: {text}")

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from han._bench_report import Report
 from han.cli import app
 from han.config import load_config
-from han.errors import ArgumentError, ConfigError
+from han.errors import ArgumentError, ConfigError, HanError
 from han.tasks.signature import Signature
 from han.tuning import calibration
 from han.tuning.calibration import Comparison, Measured, Oracle, fit, measured_of
@@ -86,8 +86,8 @@ def test_pairs_are_counted_where_plans_differ():
 def run_of(**more):
     times = {"median": 90.0, "low": 80.0, "high": 100.0, "calls": 5}
     data = {
-        "settings": {"op": "sum", "dtype": "float64", "root": 0},
-        "machine": {"nodes": 4, "ranks": 8},
+        "settings": {"mode": "blocking", "op": "sum", "dtype": "float64", "root": 0},
+        "machine": {"library": "A 1", "nodes": 4, "ranks": 8},
         "rows": [{"collective": "bcast", "nbytes": 8, "han": times}],
         "format": "han-bench", "version": 1, **more,
     }  # fmt: skip
@@ -168,8 +168,50 @@ def test_simulate_tells_what_it_cannot_do():
     assert "root 8 is not in 0..7" in refused(*SIMULATE, "--root", 8)
     assert "is not a size" in refused(*SIMULATE, "--bytes", "much")
     assert "no whole number" in refused(*SIMULATE, "--bytes", 9, "--collective", "reduce")
-    assert "unknown operation" in refused(*SIMULATE, "--op", "plus")
+    assert "unknown operation 'plus'" in refused(*SIMULATE, "--op", "plus")
+    assert "'nope' is not a NumPy type" in refused(*SIMULATE, "--dtype", "nope")
+    for text in (",", "32KiB,", ",whole"):
+        assert "write 32KiB,128KiB,whole" in refused(*SIMULATE, "--segment", text)
+    chain = "network=adapt.chain:segment="
+    assert "segment" in refused(*SIMULATE, "--algorithm", f"{chain}\N{SUPERSCRIPT TWO}")
     assert "no folder" in refused(*SIMULATE, "--plot", "/nowhere/x.png")
+
+
+def test_simulate_tells_of_programs_that_do_not_end(tmp_path):
+    path = tmp_path / "edited.json"
+    call("plan", "bcast", "64KiB", "--ranks", 8, "--ppn", 2, "--save", path)
+    path.write_text(path.read_text().replace('"POST"', '"COPY"'))
+    done = CliRunner().invoke(app, [*SIMULATE, "--plan", str(path)])
+    assert isinstance(done.exception, HanError), done.exception
+    assert "edited.json: the programs do not end: ranks [" in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        (["machine"], {"library": "A 1", "ranks": 8}, "machine.nodes: Field required"),
+        (["machine", "ranks"], 0, "machine.ranks: Input should be greater"),
+        (["rows"], [], "rows: List should have at least 1 item"),
+        (["rows", 0, "han", "median"], 0, "rows.0.han.median: Input should be greater"),
+        (["rows", 0, "han"], None, "no times of han"),
+        (["rows", 0, "collective"], "bcst", "unknown collective 'bcst'; did you mean 'bcast'"),
+        (["settings"], {}, "settings.mode: Field required"),
+        (["settings", "op"], "plus", "unknown operation 'plus'"),
+        (["settings", "dtype"], "nope", "'nope' is not a NumPy type"),
+        (["settings", "root"], 8, "settings.root: 8 is not in 0..7"),
+        (["config"], "levels: [", "config: "),
+    ],
+)
+def test_what_is_missing_in_a_run_is_named(tmp_path, path, value, said):
+    data = record = json.loads(json.dumps(run_of(config="{}").data))
+    for key in path[:-1]:
+        record = record[key]
+    record[path[-1]] = value
+    file = tmp_path / "run.json"
+    file.write_text(json.dumps(data))
+    text = refused("calibrate", "--machine", "emulated-1gbit", file)
+    assert text.startswith(f"{file}: ")
+    assert said in text
 
 
 def test_calibrate_holds_runs_against_predictions(tmp_path):
@@ -189,5 +231,9 @@ def test_calibrate_holds_runs_against_predictions(tmp_path):
     assert load_machine(fitted).nodes == 4
     assert "<svg" in plot.read_text()
     other = tmp_path / "other.json"
-    other.write_text(json.dumps(run_of(config="{}", machine={"nodes": 2, "ranks": 4}).data))
+    other.write_text(
+        json.dumps(
+            run_of(config="{}", machine={**run_of().data["machine"], "nodes": 2, "ranks": 4}).data
+        )
+    )
     assert "differ" in refused("calibrate", "--machine", "emulated-1gbit", *files, other)

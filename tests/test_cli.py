@@ -185,11 +185,52 @@ def test_plan_writes_graphs():
         (["bench", "allreduce", "--sizes", "8:8MiB:1"], "a range goes up"),
         (["bench", "allreduce", "--sizes", "many"], "8:8MiB"),
         (["bench", "allreduce", "--dtype", "f9"], "is not a NumPy type"),
+        (["plan", "allreduce", "8", "--op", "nope"], "unknown operation 'nope'. Known: band"),
+        (["plan", "bcast", "8", "--dtype", "nope"], "'nope' is not a NumPy type"),
+        (["explain", "alreduce", "8"], "unknown collective 'alreduce'; did you mean"),
         (["bench", "allreduce", "--op", "band"], "band is not defined on float64"),
     ],
 )
 def test_mistakes_are_answered_with_the_way_out(arguments, said):
     assert said in refuse(*arguments)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["plan", "bcast", "8", "--save"],
+        ["plan", "bcast", "8", "--plot"],
+        ["bench", "barrier", "--json"],
+        ["simulate", "--machine", "emulated-1gbit", "--timeline"],
+        ["calibrate", "--machine", "emulated-1gbit", "none.json", "--fit"],
+    ],
+)
+def test_files_that_cannot_be_written_are_named_before_anything_runs(arguments, tmp_path):
+    assert f"{tmp_path}: cannot be written: it is a folder" in refuse(*arguments, tmp_path)
+    where = tmp_path / "none" / "file.png"
+    assert f"{where}: cannot be written: there is no folder" in refuse(*arguments, where)
+
+
+def test_a_disk_that_is_full_is_told():
+    said = refuse("plan", "bcast", "8", "--save", "/dev/full")
+    assert said == "/dev/full: cannot be written: No space left on device"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["plan", "bcast", "8"],
+        ["bench", "barrier"],
+        ["simulate", "--machine", "emulated-1gbit"],
+        ["calibrate", "--machine", "emulated-1gbit", "none.json"],
+        ["compare", "none.json"],
+    ],
+)
+def test_pictures_of_no_known_kind_are_refused_before_anything_runs(arguments, tmp_path):
+    done = CliRunner().invoke(app, [*arguments, "--plot", str(tmp_path / "x.xyz")])
+    assert isinstance(done.exception, plots.PlotError), done.exception
+    assert "x.xyz: no kind of picture; known:" in str(done.exception)
+    assert not done.stdout
 
 
 def test_version():

@@ -1,6 +1,9 @@
 """Plans as files: what is written is read back the same, and what is wrong is named."""
 
+import contextlib
 import json
+import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,13 +11,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from strategies import choices, signatures, topologies
 
+from han.dtypes import OPS
+from han.errors import HanError
+from han.tasks.compare import figures
 from han.tasks.lower import lower
 from han.tasks.plan import make_plan
 from han.tasks.signature import Signature
-from han.tasks.store import PlanFileError, from_json, load, to_json
+from han.tasks.simulate import simulate
+from han.tasks.store import VERSION, PlanFileError, from_json, load, to_json
 from han.tasks.verify import Refuted, verify
 from han.topology import virtual
+from han.tuning.choice import Choice, level_choice
 from han.tuning.heuristics import Machine
+from han.tuning.machine import load_machine
 from han.tuning.rules import RuleTable
 
 MEMORY = 1 << 18
@@ -35,6 +44,8 @@ def a_plan():
 def test_plans_are_read_back_as_they_were(data):
     topology = data.draw(topologies(st.integers(1, 8)))
     signature = data.draw(signatures(topology.size))
+    if signature.op not in ("", *OPS):
+        signature = replace(signature, op="user-defined")
     plan = make_plan(topology, signature, data.draw(choices(topology, signature)), MEMORY)
     found, programs = from_json(to_json(plan, MEMORY))
     assert (found.topology, found.signature, found.choice) == (
@@ -70,7 +81,7 @@ def edit(record, path, value):
 @pytest.mark.parametrize(
     ("path", "value", "said"),
     [
-        (["version"], 7, r"version 7, this han reads version 1"),
+        (["version"], 7, rf"version 7, this han reads version {VERSION}"),
         (["format"], "plan", "not a plan"),
         (["signature", "root"], "x", r"signature\.root"),
         (["signature", "colour"], 1, r"signature\.colour"),
@@ -81,6 +92,30 @@ def edit(record, path, value):
         (["programs", 2, "code", 0, 3], [0, 0], r"programs\.2\.code\.0\.3"),
         (["programs", 1, "streams", 0, "stop"], 1, r"programs\.1\.streams"),
         (["tasks"], ["sb(0)"], "edited"),
+        (["signature", "element"], 0, r"signature\.element"),
+        (["signature", "op"], "nonsense", r"signature\.op: unknown 'nonsense'; known: sum"),
+        (["signature", "dtype"], "nonsense", r"signature\.dtype: unknown 'nonsense'"),
+        (["signature", "op"], "user-defined", r"signature\.native: han has no kernel"),
+        (["signature", "root"], 4, r"signature\.root: 4 is not in 0\.\.3"),
+        (["signature", "collective"], "alltoall", "make no plan"),
+        (["topology", "homes", 0], [0, 1], r"topology\.homes"),
+        (["choice", "levels"], [], r"choice\.levels: 0 for 2 levels"),
+        (["signature", "count"], 1 << 40, r"signature\.count: \d+ bytes, more than"),
+        (["choice", "segment"], 1, r"choice\.segment: 1 makes \d+ segments"),
+        (["topology", "homes", 0], [5, 5, 5, 5], r"topology\.homes: domains are 0, 1"),
+        (["choice", "segment"], 0, r"choice\.segment"),
+        (["programs", 1, "streams", 0, "level"], 17, r"programs\.1\.streams\.0\.level: 17 is not"),
+        (["programs", 1, "streams", 0, "kind"], "x", r"programs\.1\.streams\.0\.kind: unknown 'x'"),
+        (["programs", 1, "writes"], [], r"programs\.1\.writes: 0 numbers for"),
+        (
+            ["programs", 0, "tasks"],
+            [],
+            r"programs\.0\.code\.\d+: [A-Z0-9]+: task 1: 0\.\.0 are there",
+        ),
+        (["programs", 0, "code", 0, 1], 999, r"programs\.0\.code\.0: [A-Z0-9]+: stream 999"),
+        (["programs", 0, "code", 0, 3], [99, 0, 0, 0], r"programs\.0\.code\.0: [A-Z0-9]+: base 99"),
+        (["programs", 0, "code", 0, 3], [1 << 40, 0, 0, 0], r"programs\.0\.code\.0\.3"),
+        (["programs", 0, "code", 0, 7], 99, r"programs\.0\.code\.0: [A-Z0-9]+: task 99"),
     ],
 )
 def test_what_is_wrong_in_a_file_is_named(path, value, said):
@@ -88,6 +123,66 @@ def test_what_is_wrong_in_a_file_is_named(path, value, said):
     edit(record, path, value)
     with pytest.raises(PlanFileError, match=said):
         from_json(json.dumps(record))
+
+
+NUMBERS = {  # what programs can name that is not there: code, field, number
+    "AWAIT": (2, 9, "stream to wait for 9"),
+    "WAIT": (2, -1, "rank -1"),
+    "ISEND": (2, 4, "rank 4"),
+    "IRECV": (6, 99, "request 99"),
+    "TEST": (6, 99, "request 99"),
+    "POST": (3, [1, 0, 0, 0], "base of a flag 1"),
+}
+
+
+@pytest.mark.parametrize("code", NUMBERS)
+def test_numbers_of_operations_are_held_against_what_is_there(code):
+    field, value, said = NUMBERS[code]
+    levels = level_choice("sm", "flat"), level_choice("adapt", "chain")
+    plan = make_plan(virtual(4, 2), a_plan().signature, Choice(levels, 1 << 14), MEMORY)
+    record = json.loads(to_json(plan, MEMORY))
+    row = next(r for p in record["programs"] for r in p["code"] if r[0] == code)
+    row[field] = value
+    with pytest.raises(PlanFileError, match=rf"{code}: {said}"):
+        from_json(json.dumps(record))
+
+
+@pytest.mark.parametrize(
+    ("offset", "value", "said"), [(3, 5, "communicator 5"), (2, 9, "kind 9"), (2, 64, "kind 64")]
+)
+def test_collectives_of_the_library_are_held_against_what_is_there(offset, value, said):
+    topology = virtual(4, 2)
+    levels = (level_choice("mpi", "default"), level_choice("mpi", "default"))
+    plan = make_plan(topology, Signature("bcast", 64), Choice(levels), MEMORY)
+    record = json.loads(to_json(plan, MEMORY))
+    from_json(json.dumps(record))
+    row = next(r for r in record["programs"][0]["code"] if r[0] == "COLL")
+    row[4][offset] = value
+    with pytest.raises(PlanFileError, match=rf"COLL: {said}"):
+        from_json(json.dumps(record))
+
+
+def test_whatever_number_is_edited_nothing_but_a_refusal_comes_of_it():
+    """Any single number of a file: refused in loading, or by what then looks at the plan."""
+    text = to_json(a_plan(), MEMORY)
+    machine, draw = load_machine("emulated-1gbit"), random.Random(5)
+    for _ in range(150):
+        record = json.loads(text)
+        edit(record, draw.choice(list(numbers(record))), draw.choice([0, 1, 3, 17, 999, 1 << 40]))
+        with contextlib.suppress(HanError, RuntimeError):
+            plan, programs = from_json(json.dumps(record))
+            figures(plan, programs)
+            simulate(plan, machine, machine.place(2, 2), programs=programs)
+
+
+def numbers(record, path=()):
+    """Yield the paths of all numbers in a record."""
+    pairs = record.items() if isinstance(record, dict) else enumerate(record)
+    for key, value in pairs:
+        if isinstance(value, dict | list):
+            yield from numbers(value, (*path, key))
+        elif isinstance(value, int):
+            yield *path, key
 
 
 def test_files_that_are_no_plans(tmp_path):

@@ -12,8 +12,9 @@ from typing import Any
 import yaml
 
 from han._bench_report import Report
+from han._suggest import expect_known
 from han.config import Config, load_config
-from han.errors import ArgumentError
+from han.errors import ArgumentError, ConfigError
 from han.program import Program
 from han.tasks.lower import lower
 from han.tasks.plan import Plan
@@ -101,22 +102,34 @@ def measured_of(run: Report) -> list[Measured]:
     text = run.data.get("config")
     if not isinstance(text, str):
         raise ArgumentError(f"{run.name}: does not hold han's configuration: measure it again")
-    config = load_config(yaml.safe_load(text))
+    config = _config_of(run.name, text)
     how = run.data["settings"]
     found = []
     for (collective, nbytes), times in run.series("han").items():
-        signature = _signature(collective, nbytes, how)
+        try:
+            signature = _signature(collective, nbytes, how)
+        except ArgumentError as error:
+            raise ArgumentError(f"{run.name}: {error}") from None
         found.append(Measured(signature, run.name, config, times.median, times.calls))
     return found
+
+
+def _config_of(name: str, text: str) -> Config:
+    try:
+        return load_config(yaml.safe_load(text))
+    except (yaml.YAMLError, ConfigError) as error:
+        raise ArgumentError(f"{name}: config: {error}") from None
 
 
 def _signature(collective: str, nbytes: int, how: Mapping[str, Any]) -> Signature:
     from mpi4py import MPI
 
+    from han.dtypes import OPS
     from han.explain import make_signature
 
-    return make_signature(collective, nbytes, getattr(MPI, how["op"].upper()), how["dtype"],
-                          how["root"])  # fmt: skip
+    expect_known("operation", how["op"], OPS)
+    op = getattr(MPI, how["op"].upper())
+    return make_signature(collective, nbytes, op, how["dtype"], how["root"])
 
 
 @dataclass

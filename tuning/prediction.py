@@ -123,7 +123,7 @@ def _level_use(text: str, config: Config) -> tuple[str, Mapping[str, Any]]:
 def _value(text: str) -> int | bool | str:
     if text in ("true", "false"):
         return text == "true"
-    return int(text) if text.isdigit() else text
+    return int(text) if text.isdecimal() else text
 
 
 def predict(

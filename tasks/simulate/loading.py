@@ -67,14 +67,6 @@ class Loader:
         return found
 
 
-@dataclass(frozen=True)
-class Gate:
-    """Runs of a channel that must be over on all of its ranks before a run may write there."""
-
-    channel: int
-    needed: int
-
-
 def gates(plan: Plan, runs: int) -> list[tuple[int, ...]]:
     """Return, for each run and channel, how many runs must be over before its cells are free."""
     rings = [Ring(g.ring) for g in plan.geometries if g is not None]

@@ -71,19 +71,26 @@ def simulate(
     topology and no `place` is given, RuntimeError if the programs do not end.
     """
     place = plan.topology.homes if place is None else place
-    if len(place) != len(machine.levels) or any(len(p) != plan.topology.size for p in place):
-        raise ValueError(
-            f"the machine has {len(machine.levels)} levels ({', '.join(machine.names)}) for "
-            f"{plan.topology.size} ranks; {len(place)} levels are given"
-        )
-    made = programs if programs is not None else _all(plan)
+    _check_place(plan, machine, place)
     loader = Loader(plan)
-    loaded = [loader.load(p) for p in made]
+    loaded = [loader.load(p) for p in (_all(plan) if programs is None else programs)]
     engine = Engine(loaded, machine, place, runs, plan.signature if spans else None)
     engine.guard(plan.topology, loader.channels, gates(plan, runs))
     network = Network(machine, place)
     work = Operations(engine, network, len(loader.flags))
     engine.run(work.table, tell)
+    return _found(engine, network)
+
+
+def _check_place(plan: Plan, machine: MachineModel, place: Sequence[Sequence[int]]) -> None:
+    if len(place) != len(machine.levels) or any(len(p) != plan.topology.size for p in place):
+        raise ValueError(
+            f"the machine has {len(machine.levels)} levels ({', '.join(machine.names)}) for "
+            f"{plan.topology.size} ranks; {len(place)} levels are given"
+        )
+
+
+def _found(engine: Engine, network: Network) -> Simulation:
     ranks = engine.ranks
     return Simulation(
         tuple(map(tuple, engine.finish)),
