@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from han.geometry import LINE
+from han.geometry import LINE, PAGE
 from han.program import Ref
 from han.submodules.base import Algorithm, Parameter, Question, order_kept
 from han.submodules.cells import (
@@ -57,6 +57,9 @@ class Solo:
             return "members of a group do not share memory"
         if not question.topology.attach:
             return "the ranks may not read each other's memory"
+        signature = question.signature
+        if signature.reduces and signature.element > PAGE:
+            return f"elements of {signature.element} bytes do not fit into a share of {PAGE}"
         return order_kept(question, self.algorithms[question.choice.algorithm])
 
     def footprint(self, plan: Plan, level: int) -> int:
