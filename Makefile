@@ -96,8 +96,10 @@ test-python: .venv-$(FIRST)/.installed ## Tests that need no mpiexec
 
 test-mpi: $(LIBRARIES:%=test-mpi-%) ## Tests under mpiexec, with each MPI library
 
-# The examples and the measuring are the same program under every library: once is enough.
-ONCE = --ignore=tests/mpi/test_examples.py --ignore=tests/mpi/test_bench.py
+# The examples, the measuring and the checks of arguments are the same program under every library:
+# once is enough.
+ONCE = --ignore=tests/mpi/test_examples.py --ignore=tests/mpi/test_bench.py \
+	--ignore=tests/mpi/test_bad_input.py
 
 test-mpi-%: .venv-%/.installed
 	@$(call step,MPI tests under $*,$(call with,$*,\

@@ -26,7 +26,7 @@ from han.tuning.heuristics import Machine, choose
 from han.tuning.rules import RuleTable
 
 KiB = 1024
-TIMES = 30  # that each algorithm is proved for each collective, at least
+TIMES = 20  # that each algorithm is proved for each collective, at least
 LONGER = float(os.environ.get("HAN_TEST_EXAMPLES", "1"))
 PIECES = 12  # that a message is cut into, about: more of the same proves little
 VALUES = {
