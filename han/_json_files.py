@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
 
 from han.errors import HanError
+
+M = TypeVar("M", bound=BaseModel)
 
 
 @dataclass(frozen=True)
@@ -17,6 +23,23 @@ class Format:
     what: str
     again: str
     error: type[HanError]
+
+    def read(self, path: Path) -> str:
+        """Return a file's text; raise the error if it cannot be read."""
+        try:
+            return path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise self.error(f"{path}: cannot be read: {error}") from None
+
+    def validate(self, model: type[M], text: str, place: str) -> M:
+        """Return what `text` holds as a `model`; raise the error with the key that is wrong."""
+        self.check(text, place)
+        try:
+            return model.model_validate_json(text, strict=True)
+        except ValidationError as error:
+            first = error.errors()[0]
+            key = ".".join(map(str, first["loc"])) or "the file"
+            raise self.error(f"{place}: {key}: {first['msg']}") from None
 
     def check(self, text: str, place: str) -> None:
         """Raise the error unless `text` is of this format and version; `place` says whose it is."""

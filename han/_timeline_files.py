@@ -8,7 +8,7 @@ from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from han._json_files import Format
 from han.timeline import TaskTime, Timeline, TimelineError
@@ -86,22 +86,12 @@ def to_json(timeline: Timeline) -> str:
 
 def load(path: Path) -> Timeline:
     """Read a timeline's file. Raises TimelineError where it is none, or of another version."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise TimelineError(f"{path}: cannot be read: {error}") from None
-    return from_json(text, str(path))
+    return from_json(_FORMAT.read(path), str(path))
 
 
 def from_json(text: str, name: str = "trace") -> Timeline:
     """Read what :func:`to_json` wrote; `name` says where it is from in errors."""
-    _FORMAT.check(text, name)
-    try:
-        record = _File.model_validate_json(text, strict=True)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "the file"
-        raise TimelineError(f"{name}: {place}: {first['msg']}") from None
+    record = _FORMAT.validate(_File, text, name)
     about = record.model_dump(exclude={"format", "version", "columns", "tasks"})
     return Timeline(times=tuple(TaskTime(*row) for row in record.tasks), **about)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from han._json_files import Format
 from han.errors import ConfigError, HanError
@@ -153,22 +153,12 @@ def load(path: Path) -> tuple[Plan, list[Program]]:
     Raises PlanFileError when it is no plan, one of another version, or its parts do not fit
     each other. Whether the programs are right is for ``verify`` to say.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise PlanFileError(f"{path}: cannot be read: {error}") from None
-    return from_json(text, str(path))
+    return from_json(_FORMAT.read(path), str(path))
 
 
 def from_json(text: str, name: str = "plan") -> tuple[Plan, list[Program]]:
     """Read what :func:`to_json` wrote; `name` says where it is from in errors."""
-    _FORMAT.check(text, name)
-    try:
-        record = _File.model_validate_json(text, strict=True)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "the file"
-        raise PlanFileError(f"{name}: {place}: {first['msg']}") from None
+    record = _FORMAT.validate(_File, text, name)
     try:
         plan = _plan(record)
         programs = [_read_program(p) for p in record.programs]
