@@ -92,17 +92,20 @@ test-native: .venv-$(FIRST)/.installed ## The C core by itself: plain, ASan and 
 
 test-python: .venv-$(FIRST)/.installed ## Tests that need no mpiexec
 	@$(call step,Python tests,\
-		$(call with,$(FIRST),pytest tests --ignore=tests/mpi --ignore=tests/cluster))
+		$(call with,$(FIRST),pytest tests -n auto --ignore=tests/mpi --ignore=tests/cluster))
 
 test-mpi: $(LIBRARIES:%=test-mpi-%) ## Tests under mpiexec, with each MPI library
 
 # The examples, the measuring and the checks of arguments are the same program under every library:
-# once is enough.
+# once is enough. Of tests with variants (numbers of ranks, say) the other libraries take turns.
+TURN_openmpi = 0/2
+TURN_impi = 1/2
 ONCE = --ignore=tests/mpi/test_examples.py --ignore=tests/mpi/test_bench.py \
 	--ignore=tests/mpi/test_bad_input.py
 
 test-mpi-%: .venv-%/.installed
 	@$(call step,MPI tests under $*,$(call with,$*,\
+		$(if $(filter $*,$(FIRST)),,HAN_TEST_TURN=$(TURN_$*)) \
 		pytest tests/mpi $(if $(filter $*,$(FIRST)),,$(ONCE))))
 
 test-cluster: $(LIBRARIES:%=.venv-%/.installed) ## Tests on emulated nodes (root on Linux)

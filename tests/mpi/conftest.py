@@ -1,9 +1,37 @@
 """Let the tests here import what those above share, and start quickly: once per rank and test."""
 
+from __future__ import annotations
+
+import os
 import sys
+from collections import Counter
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+TURN = "HAN_TEST_TURN"  # "k/n": of a test's variants those whose number is k modulo n
+INSIDE = "PYTEST_ISOLATE_MPI_IS_FORKED"
+
+
+def pytest_collection_modifyitems(config, items):
+    """Let several MPI libraries share the variants of a test (numbers of ranks and the like)."""
+    turn = os.environ.get(TURN)
+    if not turn or INSIDE in os.environ:
+        return
+    k, n = map(int, turn.split("/"))
+    variants = Counter(_test(item) for item in items)
+    seen: Counter[tuple[str, str]] = Counter()
+    ours, others = [], []
+    for item in items:
+        mine = variants[_test(item)] == 1 or seen[_test(item)] % n == k
+        (ours if mine else others).append(item)
+        seen[_test(item)] += 1
+    config.hook.pytest_deselected(items=others)
+    items[:] = ours
+
+
+def _test(item):
+    return item.location[0], item.originalname
 
 
 def pytest_sessionfinish(session):
