@@ -15,6 +15,7 @@ from han.errors import ArgumentError, ArgumentTypeError
 from han.tasks.graph import TaskGraph, summarise
 from han.tasks.plan import Plan, active_levels, make_plan
 from han.tasks.signature import COLLECTIVES, Signature
+from han.tasks.traffic import describe
 from han.tuning.rules import Decision
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ class Explanation:
         lines += [
             f"  segments  {cut}, {choice.schedule}",
             f"  stages    {summarise(self.stages()) or self._alone()}",
+            f"  traffic   {describe(self.plan)}",
         ]
         return "\n".join(lines)
 

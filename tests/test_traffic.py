@@ -1,0 +1,60 @@
+"""How often bytes are moved: what is known of the algorithms, and what `explain` says."""
+
+import pytest
+from machines import topology_of
+from mpi4py import MPI
+
+from han._cli_info import imagine
+from han.explain import make_signature
+from han.tasks.plan import make_plan
+from han.tasks.traffic import describe, traffic
+from han.tuning.choice import Choice, LevelChoice, level_choice
+
+SIZE, NBYTES = 4, 3 << 20
+
+
+def plan_of(collective: str, choice: LevelChoice):
+    topology = topology_of([[0] * SIZE, [0] * SIZE], 0)
+    signature = make_signature(collective, NBYTES)
+    levels = (choice, level_choice("adapt", "binomial"))
+    return make_plan(topology, signature, Choice(levels), 64 << 20)
+
+
+def test_reading_from_the_root_is_one_copy_a_receiver():
+    moved = traffic(plan_of("bcast", level_choice("solo", "pull")))
+    assert moved.copied == (SIZE - 1) * NBYTES
+    assert not moved.combined
+    assert not moved.sent
+
+
+def test_cells_cost_the_root_one_copy_more():
+    assert traffic(plan_of("bcast", level_choice("sm", "flat"))).copied == SIZE * NBYTES
+
+
+@pytest.mark.parametrize("submodule", ["sm", "solo"])
+def test_an_allreduce_combines_each_byte_as_often_as_operands_meet(submodule):
+    assert traffic(plan_of("allreduce", level_choice(submodule, "split"))).combined == (
+        (SIZE - 1) * NBYTES
+    )
+
+
+def test_messages_are_counted_where_they_are_sent():
+    plan = imagine(4, 1, None, ("bcast", 1 << 20, MPI.SUM, "f8", 0)).plan
+    assert traffic(plan).sent == 3 << 20
+    assert traffic(plan, [0]).sent == 1 << 20  # a chain
+
+
+def test_it_is_said_per_receiver():
+    assert describe(plan_of("bcast", level_choice("solo", "pull"))) == (
+        "each byte copied 1 times a receiver"
+    )
+    assert "  traffic   each byte copied 2 times a receiver" in str(
+        imagine(2, 2, None, ("bcast", 1 << 20, MPI.SUM, "f8", 0))
+    )
+    assert describe(imagine(65, 65, None, ("bcast", 8, MPI.SUM, "f8", 0)).plan) == (
+        "not counted for more than 64 ranks"
+    )
+
+
+def test_a_rank_alone_moves_nothing_to_anybody():
+    assert describe(imagine(1, 1, None, ("bcast", 8, MPI.SUM, "f8", 0)).plan) == "none"
