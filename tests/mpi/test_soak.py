@@ -152,7 +152,7 @@ def measure(mix: Mix) -> dict[str, int]:
     }
 
 
-@pytest.mark.mpi(ranks=[2, 4], timeout=120, unit="s")
+@pytest.mark.mpi(ranks=4, timeout=120, unit="s")
 @pytest.mark.parametrize("levels", [1, 2])
 def test_nothing_grows_over_ten_thousand_calls(mpi_ranks, levels, monkeypatch):
     shared = MPI.COMM_WORLD.bcast(tempfile.mkdtemp(dir="/dev/shm") if not RANK else None)
