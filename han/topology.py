@@ -72,7 +72,7 @@ class Topology:
 
     def __repr__(self) -> str:
         found = len(set(self.sockets))
-        sockets = f"; {found} sockets" if found > 1 else ""
+        sockets = f"; {found} sockets" if found > len(set(self.memory)) else ""
         return f"<Topology {self.describe()}: {' < '.join(self.names)}{sockets}>"
 
     def _check(self) -> None:
