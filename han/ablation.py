@@ -69,17 +69,21 @@ def _small_chunks(level: LevelChoice, signature: Signature, topology: Topology) 
     return _with(level, chunk=SMALL_CHUNK) if large else None
 
 
+def _plain(level: LevelChoice) -> LevelChoice:
+    """Leave out what is said of reductions alone: their tree is that of releases."""
+    kept = tuple((k, v) for k, v in level.parameters if not k.startswith("reduce_"))
+    return replace(level, parameters=kept)
+
+
 def _other_tree(level: LevelChoice, signature: Signature, topology: Topology) -> Changed:
     if not _is_tree(level):
         return None
     flat = level.algorithm == "flat"
-    return _with(level, "knomial", radix=2) if flat else _with(level, "flat")
+    return _with(_plain(level), "knomial", radix=2) if flat else _with(_plain(level), "flat")
 
 
-def _sockets(level: LevelChoice, signature: Signature, topology: Topology) -> Changed:
-    several = len(set(topology.sockets)) > len(set(topology.memory))
-    leaders = {"leaders": "first", "reduce_leaders": "last"}
-    return _with(level, **leaders) if several and _is_tree(level) else None
+def _no_sockets(level: LevelChoice, signature: Signature, topology: Topology) -> Changed:
+    return _plain(level) if "reduce_leaders" in dict(level.parameters) else None
 
 
 def _own_flags(level: LevelChoice, signature: Signature, topology: Topology) -> Changed:
@@ -105,7 +109,7 @@ VARIANTS = (
     Variant("no inlining", "small data in a cell, not beside the flag (III-D)", _no_inline),
     Variant("small chunks", "chunks of 8KiB", _small_chunks),
     Variant("other tree", "flat, or where that is built in, binomial (III-A)", _other_tree),
-    Variant("socket trees", "leaders first in releases, last in gathers (III-A)", _sockets),
+    Variant("no socket trees", "reductions that do not look at sockets (III-A)", _no_sockets),
     Variant("children's flags", "parents write a flag for each child (III-B)", _own_flags),
     Variant("copied result", "combined beside the receive buffer, then copied (III-E)", _beside),
     Variant("trailing sync", "writers wait at the end for their readers (III-C)", _trailing),

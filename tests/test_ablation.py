@@ -14,7 +14,7 @@ from han.tasks.verify import verify
 from han.tuning.heuristics import Machine, choose
 
 NODE = replace(topology_of([[0] * 6, [0] * 6], 1), sockets=(0, 0, 0, 1, 1, 1))
-TREES = {"other tree", "socket trees", "trailing sync"}
+TREES = {"other tree", "trailing sync"}
 
 
 def signature_of(collective: str, nbytes: int) -> Signature:
@@ -29,7 +29,11 @@ def signature_of(collective: str, nbytes: int) -> Signature:
         ("bcast", 8, {"no inlining", "children's flags", *TREES}),
         ("bcast", 1 << 16, {"one cell", "small chunks", "children's flags", *TREES}),
         ("reduce", 8, {"no inlining", "copied result", *TREES}),
-        ("reduce", 1 << 16, {"one cell", "small chunks", "copied result", *TREES}),
+        (
+            "reduce",
+            1 << 16,
+            {"one cell", "small chunks", "copied result", "no socket trees", *TREES},
+        ),
         ("allreduce", 8, {"gather+release"}),
         ("allreduce", 1 << 16, {"small chunks", "gather+release"}),
     ],

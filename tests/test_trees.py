@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from unittest import mock
 
 import pytest
@@ -23,6 +24,7 @@ from han.tasks.signature import Signature
 from han.tasks.verify import Refuted, verify
 from han.topology import Group, Topology
 from han.tuning.choice import Choice, level_choice
+from han.tuning.heuristics import Machine, choose
 
 MEMORY = 1 << 18
 JAIN = Tree("kary", 2, "left", "first", "kary", 3)  # figures 5 to 7: five sockets of four ranks
@@ -159,6 +161,20 @@ def test_a_topology_tells_its_sockets():
     more = Topology(("node",), ("s",), ((0,) * 4,), (0,) * 4, sockets=(7, 7, 3, 3))
     assert more.sockets == (0, 0, 1, 1)
     assert repr(more).endswith("node; 2 sockets>")
+
+
+def test_built_in_reductions_stay_within_sockets():
+    one = topology_of([[0] * 16], 0)
+    two = replace(one, sockets=tuple(r // 8 for r in range(16)))
+    for nbytes, radix in ((256, None), (512, 3), (8192, 2)):
+        signature = Signature("reduce", nbytes // 8, 8, "sum", "float64", True, True)
+        tree = Tree.of(choose(signature, two, Machine()).levels[0], "reduce")
+        usual = Tree.of(choose(signature, one, Machine()).levels[0], "reduce")
+        assert usual == Tree("knomial", 4, "left", "none", "knomial", 4)
+        wanted = usual if radix is None else Tree("kary", radix, "right", "last", "kary", radix)
+        assert tree == wanted
+        plan = make_plan(two, signature, choose(signature, two, Machine()), MEMORY)
+        assert verify([plan] * 3).events
 
 
 @pytest.mark.parametrize("scope", ["all", "shared_memory", {"regex": "a"}])

@@ -111,7 +111,7 @@ def test_info_shows_the_groups(mpi_ranks):
     assert ("ranks [0-1]" in done.stdout) == (MPI.COMM_WORLD.rank == 0)
 
 
-@pytest.mark.mpi(ranks=3, timeout=120, unit="s")
+@pytest.mark.mpi(ranks=5, timeout=120, unit="s")
 def test_an_ablation_measures_all_that_can_be_left_out(mpi_ranks, tmp_path):
     record = tmp_path / "ablation.json"
     arguments = ["ablation", "--sizes", "8,64KiB", "--rounds", "1", "--iterations", "1"]
