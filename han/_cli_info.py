@@ -76,8 +76,17 @@ def collect(comm: Comm) -> dict[str, Any]:
         "settings": settings(os.environ),
         "attach": state.attach_refused or True,
         "levels": [_level(state.topology, k) for k in range(state.topology.depth)],
+        "sockets": _sockets(state.topology),
         "submodules": submodule_uses(state.topology),
     }
+
+
+def _sockets(topology: Topology) -> list[str]:
+    """Return the ranks of each socket."""
+    ranks: dict[int, list[int]] = {}
+    for rank, socket in enumerate(topology.sockets):
+        ranks.setdefault(socket, []).append(rank)
+    return [spans(members) for members in ranks.values()]
 
 
 def _level(topology: Topology, level: int) -> dict[str, Any]:
@@ -140,6 +149,7 @@ def as_text(record: Mapping[str, Any]) -> str:
         f"single copy {_attach(record['attach'])}",
         "levels     (innermost first)",
         *(f"  {_level_line(level)}" for level in record["levels"]),
+        f"sockets    {_groups(record['sockets'])}",
         f"submodules (asked about an {PROBE.describe()})",
     ]
     for name, part in record["submodules"].items():
@@ -154,12 +164,15 @@ def _attach(answer: bool | str) -> str:
 
 
 def _level_line(level: Mapping[str, Any]) -> str:
-    groups = level["groups"]
-    shown = " ".join(f"[{group}]" for group in groups[:SHOWN_GROUPS])
-    more = f" and {len(groups) - SHOWN_GROUPS} more" if len(groups) > SHOWN_GROUPS else ""
     how = "shared memory" if level["shares_memory"] else "messages"
     idle = "" if level["used"] else ", nothing to do: groups of one"
-    return f"{level['name']} ({level['symbol']}): ranks {shown}{more}; {how}{idle}"
+    return f"{level['name']} ({level['symbol']}): {_groups(level['groups'])}; {how}{idle}"
+
+
+def _groups(groups: Sequence[str]) -> str:
+    shown = " ".join(f"[{group}]" for group in groups[:SHOWN_GROUPS])
+    more = f" and {len(groups) - SHOWN_GROUPS} more" if len(groups) > SHOWN_GROUPS else ""
+    return f"ranks {shown}{more}"
 
 
 def _usable_line(use: Mapping[str, Any]) -> str:
@@ -179,7 +192,7 @@ def imagine(
     if not 0 <= root < ranks:
         raise han.ArgumentError(f"root {root} is not in 0..{ranks - 1}")
     loaded = known_config(config)
-    topology = arrange(loaded.levels, [_facts(r, ppn) for r in range(ranks)])
+    topology = arrange(loaded.levels, [_facts(r, ppn) for r in range(ranks)], loaded.sockets)
     decision = RuleTable(loaded, topology, Machine()).decide(signature)
     return Explanation(make_plan(topology, signature, decision.choice, loaded.memory), decision)
 

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 from han._catalogue import Catalogue, ParameterValue, SubmoduleInfo
 from han._config_errors import KeyPath, Problem
-from han._config_models import Level, LevelUse, Rule, SizeScope
+from han._config_models import Level, LevelUse, Rule, Scope, SizeScope
 from han._suggest import unknown
 
 if TYPE_CHECKING:
     from han.config import Config
 
 FIELDS = ("submodule", "algorithm")  # keys of a level's use that are no parameters
+SOCKETS = ("l3", "numa", "socket")
 _WIDTH = {"l3": 0, "numa": 0, "socket": 1, "shared_memory": 2, "all": 3}
 
 
@@ -66,6 +67,14 @@ def _scope_problems(levels: tuple[Level, ...]) -> Iterator[Problem]:
             yield Problem((*path, "size"), reason, scope.size)
         widest = max(widest, _WIDTH[scope]) if isinstance(scope, str) else widest
         largest = max(largest, scope.size) if isinstance(scope, SizeScope) else largest
+
+
+def socket_problems(scope: Scope) -> Iterator[Problem]:
+    """Yield what is wrong with a scope that is to divide the ranks that share memory."""
+    if isinstance(scope, SizeScope) or scope in SOCKETS:
+        return
+    shown = scope if isinstance(scope, str) else scope.model_dump()
+    yield Problem(("sockets",), f"expected {', '.join(SOCKETS)} or {{size: k}}", shown)
 
 
 def rule_problems(config: Config) -> Iterator[Problem]:

@@ -13,6 +13,7 @@ from mpi4py import MPI
 
 import han
 from han import (
+    _cli_ablation,
     _cli_bench,
     _cli_calibrate,
     _cli_diff,
@@ -79,6 +80,7 @@ COMMANDS = (
     _cli_calibrate.calibrate,
     _cli_bench.bench,
     _cli_bench.compare,
+    _cli_ablation.ablation,
     _cli_trace.trace,
 )
 for command in COMMANDS:

@@ -1,6 +1,7 @@
 """The configuration: what it holds, and the one function that loads and merges it.
 
-    levels (innermost first), rules (first match wins), memory, wait, check
+    levels (innermost first), rules (first match wins), sockets (that trees in shared memory look
+    at, below all levels), memory, wait, check
 
 ``load_config`` reads a YAML file, the name of a ready configuration or a mapping, puts over it
 what the environment and ``han.rc`` say, and returns one frozen ``Config`` or raises
@@ -83,6 +84,7 @@ class Config(Model):
 
     levels: Annotated[tuple[Level, ...], FromList] = TWO_LEVELS
     rules: Annotated[tuple[Rule, ...], FromList] = ()
+    sockets: Scope = "socket"
     memory: Annotated[Size, Field(ge=SMALLEST_MEMORY)] = 16 * 2**20
     wait: Wait = Wait()
     check: bool = False
@@ -99,7 +101,11 @@ class Config(Model):
 
     @model_validator(mode="after")
     def _hold_together(self) -> Config:
-        problems = [*checks.level_problems(self.levels), *checks.rule_problems(self)]
+        problems = [
+            *checks.level_problems(self.levels),
+            *checks.rule_problems(self),
+            *checks.socket_problems(self.sockets),
+        ]
         if problems:
             raise Inconsistent(problems)
         return self

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from mpi4py import MPI
 
 from han.errors import ConfigError
-from han.topology import Topology
+from han.topology import Topology, number_domains
 
 if TYPE_CHECKING:
-    from han.config import Config, Level
+    from han.config import Config, Level, Scope
     from han.meeting import Meeting
 
 CPUS = Path("/sys/devices/system/cpu")
@@ -37,12 +37,12 @@ def discover(meeting: Meeting, config: Config) -> tuple[Topology, bool]:
     """Return the topology that the configuration describes, and whether any node has more
     ranks than processors they may use; collective.
     """
-    scopes = {level.scope for level in config.levels if isinstance(level.scope, str)}
+    scopes = {s for s in (*(x.scope for x in config.levels), config.sockets) if isinstance(s, str)}
     wanted = [s for s in scopes if s in ("numa", "l3", "socket")]
     meeting.barrier(STEP)
     memory = _memory_of(meeting.comm)
     facts = meeting.share(lambda: _look(memory, wanted), STEP)
-    return arrange(config.levels, facts), _oversubscribed(facts)
+    return arrange(config.levels, facts, config.sockets), _oversubscribed(facts)
 
 
 def _memory_of(comm: MPI.Intracomm) -> int:
@@ -73,20 +73,23 @@ def _place(cpu: int, name: str) -> str:
         return "unknown"
 
 
-def arrange(levels: Sequence[Level], facts: Sequence[Facts]) -> Topology:
+def arrange(levels: Sequence[Level], facts: Sequence[Facts], sockets: Scope = "socket") -> Topology:
     """Place ranks into the domains of the levels, outermost first: inner ones divide them."""
     outer: list[tuple[object, ...]] = [()] * len(facts)
     domains: list[tuple[int, ...]] = []
     for level in reversed(levels):
-        keys = _keys(level, facts, outer)
+        keys = _keys(level.scope, facts, outer)
         outer = [(*o, k) for o, k in zip(outer, keys, strict=True)]
         first: dict[object, int] = {}
         domains.insert(0, tuple(first.setdefault(o, len(first)) for o in outer))
+    memory = _memory(levels, facts, domains)
+    parts = _keys(sockets, facts, [(m,) for m in memory])
     return Topology(
         tuple(level.name for level in levels),
         tuple(level.symbol or level.name[0] for level in levels),
         tuple(domains),
-        _memory(levels, facts, domains),
+        memory,
+        sockets=number_domains(list(zip(memory, parts, strict=True))),
     )
 
 
@@ -107,9 +110,8 @@ def _memory(
 
 
 def _keys(
-    level: Level, facts: Sequence[Facts], outer: Sequence[tuple[object, ...]]
+    scope: Scope, facts: Sequence[Facts], outer: Sequence[tuple[object, ...]]
 ) -> list[object]:
-    scope = level.scope
     if scope == "all":
         return [None] * len(facts)
     if scope == "shared_memory":

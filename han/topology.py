@@ -50,7 +50,8 @@ class Topology:
     those of the level below, and the outermost level has one domain. ``memory[r]`` names the
     memory that rank r shares. ``homes`` are the domains that own the channels: the same, but
     for a topology made by :meth:`ordered`. `attach` says that ranks that share memory can also read
-    each other's own (cross-memory attach).
+    each other's own (cross-memory attach). ``sockets[r]`` is the part of the machine that rank r
+    stands in below all levels, for trees that look at it; one for all where none are told.
     """
 
     names: tuple[str, ...]
@@ -59,16 +60,20 @@ class Topology:
     memory: tuple[int, ...]
     homes: tuple[tuple[int, ...], ...] = field(default=())
     attach: bool = False
+    sockets: tuple[int, ...] = field(default=())
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "domains", tuple(number_domains(d) for d in self.domains))
         object.__setattr__(self, "memory", number_domains(self.memory))
         if not self.homes:
             object.__setattr__(self, "homes", self.domains)
+        object.__setattr__(self, "sockets", number_domains(self.sockets or (0,) * self.size))
         self._check()
 
     def __repr__(self) -> str:
-        return f"<Topology {self.describe()}: {' < '.join(self.names)}>"
+        found = len(set(self.sockets))
+        sockets = f"; {found} sockets" if found > len(set(self.memory)) else ""
+        return f"<Topology {self.describe()}: {' < '.join(self.names)}{sockets}>"
 
     def _check(self) -> None:
         if self.depth > MAX_LEVELS:

@@ -15,12 +15,15 @@ from han.tuning.choice import LevelChoice
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of an algorithm: ``size`` (bytes), ``int`` or ``bool``, and its range."""
+    """A parameter of an algorithm: ``size`` (bytes), ``int`` or ``bool`` and its range, or
+    ``name`` and the names it takes.
+    """
 
     kind: str
     about: str
     minimum: int = 0
     maximum: int = 1 << 40
+    choices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -88,12 +91,15 @@ class Submodule(Protocol):
         """Emit this rank's operations for the context's tasks."""
 
 
-def order_kept(question: Question, algorithm: Algorithm) -> str | None:
-    """Return the reason why `algorithm` would mix up operands that do not commute, or None."""
+def order_kept(question: Question, algorithm: Algorithm, name: str = "") -> str | None:
+    """Return the reason why `algorithm` would mix up operands that do not commute, or None.
+
+    `name` says what does so, if it is more than the algorithm.
+    """
     signature = question.signature
     if not signature.reduces or signature.commutative or algorithm.ordered == "always":
         return None
-    name = question.choice.algorithm
+    name = name or question.choice.algorithm
     if algorithm.ordered == "never":
         return f"{name} does not keep the order of operands, which {signature.op} needs"
     if signature.collective == "reduce" and signature.root != 0:

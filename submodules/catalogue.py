@@ -16,7 +16,10 @@ def catalogue() -> Catalogue:
                 tuple(part.algorithms),
                 {
                     key: ParameterInfo(
-                        cast(Literal["size", "int", "bool", "name"], p.kind), p.minimum, p.maximum
+                        cast(Literal["size", "int", "bool", "name"], p.kind),
+                        p.minimum,
+                        p.maximum,
+                        p.choices,
                     )
                     for key, p in part.parameters.items()
                 },

@@ -7,12 +7,14 @@ for at the end: every run takes the next part of the rings (small messages: the 
 slots), so that the next collective begins at once.
 
 Source: Jain et al., sections II and III (trees, read-parent's-flag, pipelining, inlining,
-data-copy optimisation).
+data-copy optimisation). Each of these can be switched off by a parameter, to see what it is
+worth (``han ablation``).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from han.geometry import INLINE, LINE, PAGE
 from han.program import Ref
@@ -20,7 +22,8 @@ from han.submodules.base import Algorithm, Parameter, Question, order_kept
 from han.submodules.cells import FLAGS, GATHERED, READ, RELEASED, TAKEN, Ring, footprint, is_small
 from han.submodules.pieces import Piece, cut
 from han.submodules.sm_allreduce import direct, split
-from han.submodules.trees import Place, place
+from han.submodules.sm_trees import ALGORITHMS, PARAMETERS, Tree
+from han.submodules.trees import Place
 from han.tasks.lower import Context
 from han.tasks.plan import Plan
 
@@ -55,6 +58,20 @@ class Cells:
             return builder.small(group.level, group.slots[member])
         return builder.flag(group.level, group.slots[member], kind)
 
+    def own_flag(self, member: int) -> Ref:
+        """The flag of `member` that its parent writes: a line of its slot in the run's bank.
+
+        Another run may have another parent, which must not write before this one has: only the
+        banks are known to be free.
+        """
+        group, builder = self.context.group, self.context.builder
+        return builder.small(group.level, group.slots[member])
+
+    def done_flag(self, member: int, kind: int) -> Ref:
+        """The flag by which a member says what it has read: TAKEN or READ."""
+        group, builder = self.context.group, self.context.builder
+        return builder.flag(group.level, group.slots[member], kind)
+
     def value(self, piece: Piece, kind: int) -> int:
         """What the flag says when `piece` is there. In a small slot a release follows a gather."""
         if self.small:
@@ -70,9 +87,23 @@ class Cells:
         return builder.cells(group.level, group.slots[member]) + self.ring.cell(piece.index)
 
     @property
-    def recycled(self) -> bool:
-        """Whether cells are used twice, so that readers must say when they are done."""
-        return not self.small and self.ring.recycled
+    def to_children(self) -> bool:
+        """Whether parents write their children's flags rather than one that all of them read."""
+        return not self.context.choice.get("read_parent_flag", 1)
+
+    @property
+    def trailing(self) -> bool:
+        """Whether writers wait at the end until all has been read."""
+        return bool(self.context.choice.get("trailing", 0))
+
+    @property
+    def told(self) -> bool:
+        """Whether readers say when they are done: somebody waits for it."""
+        return self.trailing or (not self.small and self.ring.recycled)
+
+    def left(self, piece: Piece, last: bool) -> int:
+        """How many pieces must have left before `piece` is over; 0: none."""
+        return piece.index + 1 if last and self.trailing else 0
 
     def reused(self, piece: Piece) -> int:
         """How many pieces must have left before `piece` may enter its cell; 0: none."""
@@ -86,9 +117,7 @@ class Sm:
     about = "release/gather through cells in shared memory (Jain)"
     flags = FLAGS
     algorithms = {
-        "flat": Algorithm("all members are the root's children", ordered="always"),
-        "kary": Algorithm("k-ary tree of flags", ordered="never"),
-        "knomial": Algorithm("k-nomial tree of flags"),
+        **ALGORITHMS,
         "direct": Algorithm(
             "every member combines everybody's data by itself: one hop", ("allreduce",), "always"
         ),
@@ -97,10 +126,13 @@ class Sm:
         ),
     }
     parameters = {
-        "radix": Parameter("int", "children a member has (kary), base (knomial)", 2, 64),
-        "cells": Parameter("int", "cells of a rank's ring", 2, 8),
+        **PARAMETERS,
+        "cells": Parameter("int", "cells of a rank's ring", 1, 8),
         "chunk": Parameter("size", "bytes of one cell", 64, 4 << 20),
         "inline": Parameter("bool", "send up to a page beside the flag"),
+        "read_parent_flag": Parameter("bool", "children read their parent's flag, not their own"),
+        "in_recv": Parameter("bool", "the root combines in its receive buffer, not beside it"),
+        "trailing": Parameter("bool", "nobody leaves before its data has been read"),
     }
 
     def supports(self, question: Question) -> str | None:
@@ -115,7 +147,11 @@ class Sm:
             return f"direct serves up to {PAGE} bytes, not {question.signature.nbytes}"
         if choice.algorithm == "direct" and question.segmented:
             return "direct takes the message in one segment"
-        return order_kept(question, self.algorithms[choice.algorithm])
+        algorithm = self.algorithms[choice.algorithm]
+        if choice.algorithm not in ALGORITHMS:
+            return order_kept(question, algorithm)
+        tree = Tree.of(choice, "reduce")
+        return order_kept(question, replace(algorithm, ordered=tree.ordered), tree.describe())
 
     def footprint(self, plan: Plan, level: int) -> int:
         """Return how many bytes of each rank's ring of cells a run takes."""
@@ -132,34 +168,49 @@ class Sm:
             _release(context)
 
 
-def _tree(context: Context) -> Place:
-    choice = context.choice
-    return place(context.group, choice.algorithm, choice.get("radix", 4))
+def _place(context: Context) -> Place:
+    """Return this rank's place in the tree of the context's tasks."""
+    group, topology = context.group, context.builder.plan.topology
+    sockets = [topology.sockets[r] for r in group.ranks]
+    return Tree.of(context.choice, context.tasks[0].kind).place(group, sockets)
 
 
 def _gather(context: Context) -> None:
     """Reduce towards the group's root: children fill cells, parents combine."""
     stream, group, cells = context.stream, context.group, Cells.of(context)
-    tree = _tree(context)
+    tree, room = _place(context), _room(context, cells)
     pieces = cells.pieces()
-    recycled = cells.recycled
     for piece in pieces:
         if piece.first:
             stream.begin(piece.task)
         own = context.source + piece.start
         if tree.parent is None:
-            _combine_at_root(context, cells, piece, tree.children)
+            _combine_at_root(context, cells, piece, tree.children, room)
         else:
-            if cells.reused(piece):
-                parent = group.ranks[tree.parent]
-                stream.wait(cells.flag(tree.parent, TAKEN), cells.reused(piece), parent)
+            _await(context, cells, TAKEN, (tree.parent,), cells.reused(piece))
             cell = cells.cell(group.me, piece)
             _combine(context, cells, piece, cell, own, tree.children)
             stream.post(cells.flag(group.me, GATHERED), cells.value(piece, GATHERED))
-        if tree.children and recycled:
-            stream.post(cells.flag(group.me, TAKEN), piece.index + 1)
+        if tree.children and cells.told:
+            stream.post(cells.done_flag(group.me, TAKEN), piece.index + 1)
+        if tree.parent is not None:
+            _await(context, cells, TAKEN, (tree.parent,), cells.left(piece, piece is pieces[-1]))
         if piece.last:
             stream.end(piece.task)
+
+
+def _await(context: Context, cells: Cells, kind: int, members: Sequence[int], pieces: int) -> None:
+    """Wait until members have read that many pieces; none of them need not be waited for."""
+    for m in members if pieces else ():
+        context.stream.wait(cells.done_flag(m, kind), pieces, context.group.ranks[m])
+
+
+def _room(context: Context, cells: Cells) -> Ref | None:
+    """Where the root combines if not in its receive buffer (Jain, section III-E)."""
+    if not context.group.leads or context.choice.get("in_recv", 1):
+        return None
+    most = max(task.nbytes for task in context.tasks)
+    return context.builder.scratch(min(most, PAGE if cells.small else cells.ring.chunk))
 
 
 def _combine(
@@ -175,66 +226,91 @@ def _combine(
 
 
 def _combine_at_root(
-    context: Context, cells: Cells, piece: Piece, children: tuple[int, ...]
+    context: Context, cells: Cells, piece: Piece, children: tuple[int, ...], room: Ref | None
 ) -> None:
     """Combine into the result; where order counts, with what stands before the root first."""
     stream, group, builder = context.stream, context.group, context.builder
-    dst, own = context.result + piece.start, context.source + piece.start
+    result, own = context.result + piece.start, context.source + piece.start
+    dst = room or result
     before = [c for c in children if c < group.me]
     if builder.signature.commutative or not before:
         _combine(context, cells, piece, dst, own, children)
-        return
-    after = tuple(c for c in children if c > group.me)
-    left = cells.cell(before[0], piece)
-    for c in before:
+    else:
+        left = _combine_before(context, cells, piece, before)
+        stream.reduce(dst, left, own, piece.nbytes)
+        after = tuple(c for c in children if c > group.me)
+        if after:
+            _combine(context, cells, piece, dst, dst, after)
+    stream.copy(result, dst, piece.nbytes)
+
+
+def _combine_before(context: Context, cells: Cells, piece: Piece, members: list[int]) -> Ref:
+    """Combine what stands before the root, not where the result goes: our operand may be there."""
+    stream, group, builder = context.stream, context.group, context.builder
+    left = cells.cell(members[0], piece)
+    for c in members:
         stream.wait(cells.flag(c, GATHERED), cells.value(piece, GATHERED), group.ranks[c])
-    if len(before) > 1:  # not into dst, which may be where our own operand is
-        spare = builder.scratch(piece.nbytes)
-        for k, c in enumerate(before[1:]):
-            a = spare if k else left
-            stream.reduce(spare, a, cells.cell(c, piece), piece.nbytes)
-        left = spare
-    stream.reduce(dst, left, own, piece.nbytes)
-    if after:
-        _combine(context, cells, piece, dst, dst, after)
+    if len(members) == 1:
+        return left
+    spare = builder.scratch(piece.nbytes)
+    for k, c in enumerate(members[1:]):
+        stream.reduce(spare, spare if k else left, cells.cell(c, piece), piece.nbytes)
+    return spare
 
 
 def _release(context: Context) -> None:
     """Broadcast from the group's root: it fills its cells, all others copy out of them."""
     stream, group, cells = context.stream, context.group, Cells.of(context)
-    tree = _tree(context)
+    tree = _place(context)
     pieces = cells.pieces()
-    recycled = cells.recycled
     others = [m for m in range(group.size) if m != group.root]
     for piece in pieces:
         if piece.first:
             stream.begin(piece.task)
-        data = context.source + piece.start
         if tree.parent is None:
-            for m in others if cells.reused(piece) else ():
-                stream.wait(cells.flag(m, READ), cells.reused(piece), group.ranks[m])
-            stream.copy(cells.cell(group.me, piece), data, piece.nbytes)
-            stream.post(cells.flag(group.me, RELEASED), cells.value(piece, RELEASED))
+            _await(context, cells, READ, others, cells.reused(piece))
+            _put(context, cells, piece, tree, context.source + piece.start)
+            _await(context, cells, READ, others, cells.left(piece, piece is pieces[-1]))
         else:
             _take(context, cells, piece, tree)
-            if recycled:
-                stream.post(cells.flag(group.me, READ), piece.index + 1)
+            if cells.told:
+                stream.post(cells.done_flag(group.me, READ), piece.index + 1)
         if piece.last:
             stream.end(piece.task)
 
 
+def _put(context: Context, cells: Cells, piece: Piece, tree: Place, data: Ref) -> None:
+    """Show the root's piece, in its cell or in the lines of its children's flags."""
+    stream, me = context.stream, context.group.me
+    if not (cells.small and cells.to_children):
+        stream.copy(cells.cell(me, piece), data, piece.nbytes)
+    _release_children(context, cells, piece, tree, data)
+
+
+def _release_children(context: Context, cells: Cells, piece: Piece, tree: Place, data: Ref) -> None:
+    """Let the children go: by this rank's flag, or by each one's (with its data if small)."""
+    stream, value = context.stream, cells.value(piece, RELEASED)
+    if not cells.to_children:
+        stream.post(cells.flag(context.group.me, RELEASED), value)
+        return
+    for child in tree.children:
+        if cells.small:
+            stream.copy(cells.cell(child, piece), data, piece.nbytes)
+        stream.post(cells.own_flag(child), value)
+
+
 def _take(context: Context, cells: Cells, piece: Piece, tree: Place) -> None:
-    """Copy a piece out once the parent's flag says so, and pass the word on first."""
+    """Copy a piece out once a flag says so, and pass the word on first."""
     stream, group = context.stream, context.group
     assert tree.parent is not None
-    value = cells.value(piece, RELEASED)
-    stream.wait(cells.flag(tree.parent, RELEASED), value, group.ranks[tree.parent])
-    source = cells.cell(group.root, piece)
-    if tree.children and cells.small:  # the data travels in the flag's line
-        stream.copy(cells.cell(group.me, piece), cells.cell(tree.parent, piece), piece.nbytes)
-        source = cells.cell(tree.parent, piece)
-    elif cells.small:
-        source = cells.cell(tree.parent, piece)
+    flag = cells.flag(tree.parent, RELEASED)
+    source = cells.cell(tree.parent if cells.small else group.root, piece)
+    if cells.to_children:
+        flag = cells.own_flag(group.me)
+        source = cells.cell(group.me, piece) if cells.small else source
+    stream.wait(flag, cells.value(piece, RELEASED), group.ranks[tree.parent])
     if tree.children:
-        stream.post(cells.flag(group.me, RELEASED), value)
+        if cells.small and not cells.to_children:  # the data travels in the flag's line
+            stream.copy(cells.cell(group.me, piece), source, piece.nbytes)
+        _release_children(context, cells, piece, tree, source)
     stream.copy(context.result + piece.start, source, piece.nbytes)

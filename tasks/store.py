@@ -51,6 +51,7 @@ class _Topology(_Model):
     memory: tuple[Natural, ...]
     homes: tuple[tuple[Natural, ...], ...]
     attach: bool
+    sockets: tuple[Natural, ...] = ()
 
 
 class _Signature(_Model):

@@ -25,11 +25,11 @@ PARTS = tuple(
 )
 VALUES = {
     "radix": st.integers(2, 5),
-    "cells": st.integers(2, 5),
+    "cells": st.integers(1, 5),
     "chunk": st.sampled_from([64, 256, 1000, 4 * KiB, 64 * KiB]),
     "segment": st.sampled_from([8, 100, 1000, 4 * KiB, 64 * KiB]),
     "window": st.integers(1, 6),
-    "inline": st.booleans(),
+    **dict.fromkeys(("socket_radix", "reduce_radix", "reduce_socket_radix"), st.integers(2, 5)),
     "block": st.sampled_from([64, 1000, 64 * KiB]),
 }
 
@@ -49,7 +49,8 @@ def topologies(draw: st.DrawFn, sizes: st.SearchStrategy[int]) -> Topology:
         outer = domains[0]
         domains.insert(0, [ids.setdefault(k, len(ids)) for k in zip(outer, own, strict=True)])
     topology = topology_of(domains, draw(st.integers(-1, depth - 1)))
-    return replace(topology, attach=draw(st.booleans()))
+    sockets = tuple(draw(st.lists(st.integers(0, 2), min_size=size, max_size=size)))
+    return replace(topology, attach=draw(st.booleans()), sockets=sockets)
 
 
 @st.composite
@@ -58,7 +59,13 @@ def level_choices(draw: st.DrawFn) -> LevelChoice:
     name, algorithm = draw(st.sampled_from(PARTS))
     known = sorted(registered()[name].parameters)
     given = draw(st.sets(st.sampled_from(known))) if known else set()
-    parameters = tuple((key, draw(VALUES[key])) for key in sorted(given) if key in VALUES)
+    rows = registered()[name].parameters
+    values = VALUES | {
+        key: st.sampled_from(row.choices or (False, True))
+        for key, row in rows.items()
+        if row.kind in ("bool", "name")
+    }
+    parameters = tuple((key, draw(values[key])) for key in sorted(given) if key in values)
     return LevelChoice(name, algorithm, parameters)
 
 

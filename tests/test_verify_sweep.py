@@ -31,11 +31,11 @@ LONGER = float(os.environ.get("HAN_TEST_EXAMPLES", "1"))
 PIECES = 12  # that a message is cut into, about: more of the same proves little
 VALUES = {
     "radix": (2, 3, 4, 5, 8),
-    "cells": (2, 3, 4, 8),
+    "cells": (1, 2, 3, 4, 8),
     "chunk": (64, 256, 1000, 4 * KiB, 64 * KiB),
     "segment": (8, 100, 1000, 4 * KiB, 64 * KiB),
     "window": (1, 2, 3, 8),
-    "inline": (False, True),
+    **dict.fromkeys(("socket_radix", "reduce_radix", "reduce_socket_radix"), (2, 3, 5)),
 }
 
 
@@ -119,7 +119,8 @@ def draw_topology(draw: Random) -> Topology:
         outer = domains[0]
         domains.insert(0, [ids.setdefault(k, len(ids)) for k in zip(outer, own, strict=True)])
     topology = topology_of(domains, draw.randint(-1, depth - 1))
-    return replace(topology, attach=draw.random() < 0.7)
+    sockets = tuple(draw.randrange(draw.choice([1, 2, 5])) for _ in range(size))
+    return replace(topology, attach=draw.random() < 0.7, sockets=sockets)
 
 
 def draw_plan(
@@ -180,8 +181,13 @@ def draw_choice(draw: Random, topology: Topology, signature: Signature, unit: in
 
 def draw_level(draw: Random, name: str, algorithm: str, signature: Signature) -> LevelChoice:
     """Draw some of an algorithm's parameters."""
-    known = [k for k in sorted(registered()[name].parameters) if k in VALUES]
-    chosen = {k: draw.choice(VALUES[k]) for k in known if draw.random() < 0.5}
+    parameters = registered()[name].parameters
+    values = {k: VALUES[k] for k in sorted(parameters) if k in VALUES} | {
+        k: p.choices or (False, True)
+        for k, p in sorted(parameters.items())
+        if p.kind in ("bool", "name")
+    }
+    chosen = {k: draw.choice(v) for k, v in values.items() if draw.random() < 0.5}
     for size in chosen.keys() & {"chunk", "segment"}:
         chosen[size] = max(chosen[size], signature.nbytes // PIECES)
     return LevelChoice(name, algorithm, tuple(sorted(chosen.items())))

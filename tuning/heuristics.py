@@ -11,12 +11,14 @@ from han.geometry import PAGE
 from han.tasks.plan import active_levels
 from han.tasks.signature import Signature
 from han.topology import Topology
-from han.tuning.choice import Choice, LevelChoice, level_choice
+from han.tuning.choice import Choice, LevelChoice, Value, level_choice
 
 KiB = 1024
 DIRECT_RANKS = 8  # beyond, reading everyone's data costs more than a second hop
 DIRECT_BYTES = 4 * KiB
 SHARED_CHUNK = 512 * KiB  # large: few hand-overs, and lines that have left the caches
+SOCKET_BYTES = 512  # from here reductions stay within sockets as long as they can (Jain, VI-B)
+SOCKET_CHUNK = 8 * KiB  # from here two children a member rather than three
 FLAT_RANKS = 4  # up to here one parent serves all others quickly enough
 DOUBLING_BYTES = 8 * KiB  # between nodes: below, steps cost more than bytes
 CHAIN_LINK = 8 * KiB  # a chain of n nodes wants (n - 1) pieces of this size under way
@@ -65,7 +67,21 @@ def _shared(
     ordered = signature.reduces and not signature.commutative
     if ranks <= FLAT_RANKS or (ordered and signature.root):
         return level_choice("sm", "flat", chunk=chunk, cells=8)
-    return level_choice("sm", "knomial", radix=4, chunk=chunk, cells=8)
+    sockets = _by_sockets(signature, topology)
+    return level_choice("sm", "knomial", radix=4, chunk=chunk, cells=8, **sockets)
+
+
+def _by_sockets(signature: Signature, topology: Topology) -> dict[str, Value]:
+    """The tree of reductions where nodes have several sockets, as Jain measured it; {}: usual."""
+    several = len(set(topology.sockets)) > len(set(topology.memory))
+    reduces = signature.reduces and signature.commutative
+    if not several or not reduces or signature.nbytes < SOCKET_BYTES:
+        return {}
+    radix = 3 if signature.nbytes < SOCKET_CHUNK else 2
+    return {
+        "reduce_tree": "kary", "reduce_radix": radix, "reduce_leaders": "last",
+        "reduce_skew": "right",
+    }  # fmt: skip
 
 
 def _quarter(nbytes: int) -> int:

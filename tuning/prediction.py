@@ -63,7 +63,7 @@ class Where:
             socket = frozenset([str(inner[r])])
             places = dict.fromkeys(("numa", "l3", "socket"), socket)
             facts.append(Facts(first, f"node{node[r]}", frozenset([r - first]), places))
-        return arrange(config.levels, facts)
+        return arrange(config.levels, facts, config.sockets)
 
 
 @dataclass(frozen=True)

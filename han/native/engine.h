@@ -74,6 +74,7 @@ typedef struct han_plan {
     uint8_t writes[HAN_MAX_CHANNELS];     /* what this rank writes: HAN_W_SMALL, HAN_W_CELLS, HAN_W_SHOWN */
     bool sync;                       /* finishing means that every rank has entered */
     bool blocks;                     /* calls blocking collectives of the MPI library */
+    bool streaming; /* what is copied to RECV goes past the caches: too large for them */
     bool brief; /* a few microseconds' work, no MPI, no callback: may run under Python's lock */
     uint64_t signature;
     uint64_t number; /* which plan this is, in traces */

@@ -20,6 +20,15 @@ static inline void copy(uint8_t *dst, const uint8_t *src, size_t n) {
     if (dst != src && n) han_copy(dst, src, n);
 }
 
+/* What only the user reads, after the call, may go past the caches; what peers read must not. */
+static inline void copy_out(const han_plan *p, const han_instr *i, uint8_t *dst,
+                            const uint8_t *src) {
+    if (p->streaming && i->base[0] == HAN_B_RECV && dst != src)
+        han_copy_streaming(dst, src, i->n);
+    else
+        copy(dst, src, i->n);
+}
+
 /* dst = a op b through MPI_Reduce_local, which computes inout = in op inout. */
 static int reduce_by_mpi(const han_engine *e, han_plan *p, uint8_t *dst, const uint8_t *a,
                          const uint8_t *b, size_t n) {
@@ -88,7 +97,7 @@ static int tag_of(const han_engine *e, const han_instr *i) {
 static enum han_status execute(han_engine *e, han_plan *p, const han_instr *i) {
     int rc = 0, flag = 1;
     switch (i->code) {
-    case HAN_COPY: copy(at(e, i, 0), at(e, i, 1), i->n); return HAN_OK;
+    case HAN_COPY: copy_out(p, i, at(e, i, 0), at(e, i, 1)); return HAN_OK;
     case HAN_REDUCE:
     case HAN_REDUCE2: rc = reduce(e, p, i); break;
     case HAN_POST:

@@ -41,6 +41,12 @@ size_t han_dtype_size(enum han_dtype dtype);
 /* memcpy, without the call for the sizes (up to 64 bytes) where the call is what costs. */
 void han_copy(void *dst, const void *src, size_t n);
 
+/* The same past the caches where the machine can: for what nobody reads soon. */
+void han_copy_streaming(void *dst, const void *src, size_t n);
+
+/* Bytes that the last level of cache holds, by the system; a guess where it does not say. */
+size_t han_cache_bytes(void);
+
 /* The instruction set in use: "avx512", "avx2", "neon" or "baseline". */
 const char *han_kernels_isa(void);
 

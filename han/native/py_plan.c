@@ -54,6 +54,23 @@ static int fill_comms(PlanObject *self, PyObject *comms) {
     return PyErr_Occurred() ? -1 : 0;
 }
 
+/* Whether so much is copied to RECV that no cache would hold it until the user reads it, and this
+ * rank and its peers do not read it before. Changes only how bytes are copied: each rank may say
+ * otherwise. */
+static bool streams_out(const han_plan *p, size_t instructions) {
+    uint64_t nbytes = 0;
+    for (size_t k = 0; k < instructions; k++) {
+        const han_instr *i = &p->code[k];
+        bool flags = i->code == HAN_POST || i->code == HAN_WAIT || i->code == HAN_AWAIT;
+        for (int ref = 1; ref < 3 && !flags; ref++)
+            if (i->base[ref] == HAN_B_RECV) return false;
+        if (i->code == HAN_COPY && i->base[0] == HAN_B_RECV) nbytes += i->n;
+    }
+    for (int c = 0; c < HAN_MAX_CHANNELS; c++)
+        if (p->writes[c] & HAN_W_SHOWN) return false;
+    return nbytes >= han_cache_bytes();
+}
+
 static int fill_plan(PlanObject *self, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"code",   "streams", "requests",    "footprint", "writes", "sync",
                             "brief",  "signature", "kernel",  "element", "op",
@@ -93,6 +110,7 @@ static int fill_plan(PlanObject *self, PyObject *args, PyObject *kwargs) {
     }
     for (size_t k = 0; k < (size_t)code_len / sizeof(han_instr); k++)
         p->blocks |= self->code[k].code == HAN_COLL && HAN_COLL_KIND(&self->code[k]) & HAN_C_BLOCKING;
+    p->streaming = streams_out(p, (size_t)code_len / sizeof(han_instr));
     p->sync = sync;
     p->brief = brief;
     p->commutative = commutative;

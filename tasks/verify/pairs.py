@@ -144,17 +144,16 @@ class Pairs:
         return values
 
     def _check_writers(self, posts: Numbers, posted: Numbers) -> None:
-        """A flag has one writer, and its posts are in one order: that of a stream, or of runs."""
+        """A flag's posts are in one order: that of a stream, of a rank's runs, or one to prove."""
         events = self.events
         one, other = posts[:-1], posts[1:]
         same = posted[:-1] >> 40 == posted[1:] >> 40
-        self._refuse(one, other, same & (events.rank[one] != events.rank[other]),
-                     "flags have one writer", "one rank that posts to a flag")  # fmt: skip
+        handed = same & (events.rank[one] != events.rank[other])  # to another writer
         run = same & (events.run[one] == events.run[other])
-        stream = events.stream[one] == events.stream[other]
+        stream = ~handed & (events.stream[one] == events.stream[other])
         falls = run & ((posted[:-1] == posted[1:]) | stream & (one >= other))
         self._refuse(one, other, falls, "flags only rise", "posts in the order of values")
-        across = run & ~stream
+        across = handed | run & ~stream
         self.rises = dict(zip(other[across].tolist(), one[across].tolist(), strict=True))
 
     def _refuse(

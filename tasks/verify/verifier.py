@@ -24,7 +24,7 @@ Progress = Callable[[str, int, int], None]  # what is done, steps so far, of how
 
 CHECKED = (
     "operations, peers, requests, tags and streams that programs name exist; counts fit into ints",
-    "flags have one writer and only rise",
+    "flags only rise, whoever posts to them",
     "all ranks take the same part of their rings",
     "sends and receives pair up, with equal sizes and in one order a tag",
     "collectives of MPI pair up",

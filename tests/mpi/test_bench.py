@@ -8,6 +8,7 @@ from mpi4py import MPI
 from typer.testing import CliRunner
 
 from han._bench_calls import Buffers, Mode, measurable, prepare
+from han.ablation import BUILT_IN, VARIANTS
 from han.bench import Bench, Settings, WrongResultError
 from han.cli import app
 
@@ -108,3 +109,22 @@ def test_info_shows_the_groups(mpi_ranks):
     done = CliRunner().invoke(app, ["info", "--config", "virtual-2x2"])
     assert done.exit_code == 0, done.exception
     assert ("ranks [0-1]" in done.stdout) == (MPI.COMM_WORLD.rank == 0)
+
+
+@pytest.mark.mpi(ranks=5, timeout=120, unit="s")
+def test_an_ablation_measures_all_that_can_be_left_out(mpi_ranks, tmp_path):
+    record = tmp_path / "ablation.json"
+    arguments = ["ablation", "--sizes", "8,64KiB", "--rounds", "1", "--iterations", "1"]
+    config = tmp_path / "sockets.yaml"
+    config.write_text("sockets: {size: 2}\nmemory: 1MiB\n")
+    written = ["--json", str(record), "--plot", str(tmp_path / "a.png"), "--config", str(config)]
+    done = CliRunner().invoke(app, [*arguments, *written])
+    assert done.exit_code == 0, done.exception
+    if MPI.COMM_WORLD.rank:
+        return
+    rows = json.loads(record.read_text())["rows"]
+    names = {row["variant"] for row in rows}
+    assert names == {BUILT_IN, *(variant.name for variant in VARIANTS)}
+    assert all(row["low"] <= row["ratio"] <= row["high"] for row in rows)
+    assert {row["ratio"] for row in rows if row["variant"] == BUILT_IN} == {1.0}
+    assert all(name in done.stdout for name in names)

@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from _support import COLLECTIVES, Call, Checker, Reference, all_pairs, by_numpy, comm_with, opened
+from _support import (
+    COLLECTIVES,
+    Call,
+    Checker,
+    Reference,
+    all_pairs,
+    by_numpy,
+    comm_on,
+    comm_with,
+    opened,
+)
+from machines import topology_of
 from mpi4py import MPI
 
 from han.submodules.registry import registered
@@ -121,6 +133,29 @@ def test_types_and_operations(mpi_ranks, level):
     comm = MPI.COMM_WORLD
     calls = list(types_and_operations(comm.size))
     run_parts(comm, [[0, 0, 1, 1], [0] * 4], level, "dataflow", calls, shared_to=1)
+
+
+VARIANTS = (
+    {"algorithm": "kary", "radix": 2, "read_parent_flag": False, "in_recv": False},
+    {"algorithm": "kary", "reduce_tree": "flat", "leaders": "first", "reduce_leaders": "last"},
+    {"algorithm": "knomial", "skew": "right", "leaders": "last", "socket_tree": "flat"},
+    {"algorithm": "flat", "cells": 1, "trailing": True, "inline": False},
+    {"algorithm": "flat", "read_parent_flag": False, "trailing": True, "reduce_tree": "knomial"},
+)
+
+
+@pytest.mark.mpi(ranks=[7], timeout=120, unit="s")
+def test_trees_of_sockets_and_what_can_be_switched_off(mpi_ranks):
+    comm = MPI.COMM_WORLD
+    reference, calls = Reference(comm.Dup()), list(sizes_and_roots(comm.size))[::5]
+    topology = replace(topology_of([[0] * comm.size] * 2, 0), sockets=(0, 1, 0, 1, 2, 2, 0))
+    for variant in VARIANTS:
+        use = {"levels": {"level0": {"submodule": "sm", "chunk": 4096, **variant}}}
+        with opened(comm_on(comm, topology, use)) as han_comm:
+            check = Checker(han_comm, reference)
+            for call in calls:
+                check(call, variant)
+            assert not refusals(han_comm, calls)
 
 
 @pytest.mark.mpi(ranks=[1, 9], timeout=120, unit="s")

@@ -356,23 +356,23 @@ static void check_half_reference(void)
             fail("the reference itself does not round-trip", HAN_SUM, HAN_F16, 1, (size_t)h);
 }
 
-static void check_copy(void)
+static void check_copy(const char *name, void (*copy)(void *, const void *, size_t))
 {
-    unsigned char from[400], to[400];
+    unsigned char from[600], to[600];
     for (size_t i = 0; i < sizeof from; i++)
         from[i] = (unsigned char)(i * 31 + 7);
-    for (size_t n = 0; n <= 300; n++)
+    for (size_t n = 0; n <= 500; n++)
         for (size_t offset = 0; offset < 17; offset++) {
             memset(to, 0xa5, sizeof to);
-            han_copy(to + 40 + offset, from + 16 - offset % 16, n);
+            copy(to + 40 + offset, from + 16 - offset % 16, n);
             if (memcmp(to + 40 + offset, from + 16 - offset % 16, n) != 0 ||
                 to[39 + offset] != 0xa5 || to[40 + offset + n] != 0xa5) {
-                printf("FAILED: han_copy of %zu bytes at offset %zu\n", n, offset);
+                printf("FAILED: %s of %zu bytes at offset %zu\n", name, n, offset);
                 exit(1);
             }
         }
-    han_copy(NULL, NULL, 0);
-    printf("han_copy: 0 to 300 bytes at 17 offsets\n");
+    copy(NULL, NULL, 0);
+    printf("%s: 0 to 500 bytes at 17 offsets\n", name);
 }
 
 static void check_outside_the_enums(void)
@@ -392,7 +392,8 @@ int main(void)
     printf("best instruction set: %s\n", han_kernels_isa());
     check_half_reference();
     check_outside_the_enums();
-    check_copy();
+    check_copy("han_copy", han_copy);
+    check_copy("han_copy_streaming", han_copy_streaming);
     for (size_t i = 0; i < sizeof ISAS / sizeof ISAS[0]; i++) {
         han_kernels_limit(ISAS[i]);
         if (strcmp(han_kernels_isa(), ISAS[i]) != 0)
