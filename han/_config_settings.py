@@ -41,6 +41,7 @@ _SETTINGS = {
     "wait": Setting(("wait", "policy"), str.strip, "auto, spin, yield, sleep"),
     "spin": Setting(("wait", "spin"), _number, "polls, 0 or more"),
     "memory": Setting(("memory",), str.strip, "a size such as 16MiB"),
+    "plans": Setting(("plans",), _number, "a number of plans, 1 or more"),
 }
 
 

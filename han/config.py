@@ -1,6 +1,6 @@
 """The configuration: what it holds, and the one function that loads and merges it.
 
-    levels (innermost first), rules (first match wins), memory, wait, check
+    levels (innermost first), rules (first match wins), memory, plans, wait, check
 
 ``load_config`` reads a YAML file, the name of a ready configuration or a mapping, puts over it
 what the environment and ``han.rc`` say, and returns one frozen ``Config`` or raises
@@ -84,6 +84,7 @@ class Config(Model):
     levels: Annotated[tuple[Level, ...], FromList] = TWO_LEVELS
     rules: Annotated[tuple[Rule, ...], FromList] = ()
     memory: Annotated[Size, Field(ge=SMALLEST_MEMORY)] = 16 * 2**20
+    plans: Annotated[int, Field(ge=1)] = 512
     wait: Wait = Wait()
     check: bool = False
     _origin: Origin = PrivateAttr(default=Origin())

@@ -18,6 +18,7 @@ SETTINGS = {
     "wait": "how a rank waits: auto, spin, yield or sleep (HAN_WAIT)",
     "spin": "polls before a waiting rank yields (HAN_SPIN)",
     "memory": "shared memory of one channel, such as 16MiB (HAN_MEMORY)",
+    "plans": "plans kept for calls of different shapes, 512 if unsaid (HAN_PLANS)",
     "trace": "an existing folder, where every rank writes the times of its tasks (HAN_TRACE)",
 }
 VARIABLES = {name: f"HAN_{name.upper()}" for name in SETTINGS}
@@ -38,6 +39,7 @@ class Settings:
     wait: str | None
     spin: int | str | None
     memory: int | str | None
+    plans: int | str | None
     trace: Any
 
     def __init__(self) -> None:
