@@ -20,6 +20,7 @@ from han import (
     _cli_plan,
     _cli_simulate,
     _cli_trace,
+    _cli_wisdom,
 )
 from han._cli_common import ConfigOption, JsonFlag, say
 from han._environment import ENVIRONMENT, unknown_variables
@@ -80,6 +81,7 @@ COMMANDS = (
     _cli_bench.bench,
     _cli_bench.compare,
     _cli_trace.trace,
+    _cli_wisdom.wisdom,
 )
 for command in COMMANDS:
     app.command()(command)

@@ -20,6 +20,7 @@ from han.tasks.signature import Signature
 
 if TYPE_CHECKING:
     from han.state import State
+    from han.wisdom import Wisdom
 
 BRIEF = 64 << 10  # bytes that Python's other threads may be kept waiting for
 BLOCKING = "mpi"  # the submodule whose plans cannot serve nonblocking calls
@@ -120,8 +121,9 @@ def empty_plan(engine: Any, rank: int) -> Any:
 class Plans:
     """The plans of a communicator, and what they share."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, wisdom: str = "") -> None:
         self.state = state
+        self.wisdom = _wisdom(state, wisdom) if wisdom else None
         self._kept: OrderedDict[object, Prepared] = OrderedDict()
         self._numbers = itertools.count(1)
         self._counts: Counter[str] = Counter()
@@ -183,9 +185,27 @@ class Plans:
     def _program(self, signature: Signature, memory: int, blocking: bool) -> Program:
         """Plan and lower, and take the time."""
         begun = perf_counter()
-        program = plan_program(self.state, signature, memory, blocking)
+        program = self._stored(signature, memory, blocking)
         self._seconds += perf_counter() - begun
         self._counts["made"] += 1
+        return program
+
+    def _stored(self, signature: Signature, memory: int, blocking: bool) -> Program:
+        """Read a program that an earlier run has stored; else make it, and store it."""
+        state = self.state
+        if self.wisdom is None:
+            return plan_program(state, signature, memory, blocking)
+        from han.tasks.fence import check, ground
+        from han.wisdom import Call
+
+        call = Call(signature, memory, blocking)
+        where = ground(state.topology, signature, state.rank, memory)
+        program = self.wisdom.read(call, lambda found: check(found, where))
+        if program is not None:
+            self._counts["stored"] += 1
+            return program
+        program = plan_program(state, signature, memory, blocking)
+        self.wisdom.write(call, program)
         return program
 
     def _memory(self, nbytes: int, own: bool) -> np.ndarray[Any, Any] | None:
@@ -229,6 +249,13 @@ class Plans:
             self._comms.clear()
         for engine in list(self._comms):
             self.forget(engine)
+
+
+def _wisdom(state: State, folder: str) -> Wisdom | None:
+    """Find the stored programs; None where other packages' submodules decide: they may change."""
+    from han.wisdom import Wisdom, complete, key_of
+
+    return Wisdom(folder, key_of(state)) if complete(state.config) else None
 
 
 def plan_program(state: State, signature: Signature, memory: int, blocking: bool) -> Program:

@@ -19,6 +19,7 @@ SETTINGS = {
     "spin": "polls before a waiting rank yields (HAN_SPIN)",
     "memory": "shared memory of one channel, such as 16MiB (HAN_MEMORY)",
     "plans": "plans kept for calls of different shapes, 512 if unsaid (HAN_PLANS)",
+    "wisdom": "a folder of your own, where plans are kept for later runs (HAN_WISDOM)",
     "trace": "an existing folder, where every rank writes the times of its tasks (HAN_TRACE)",
 }
 VARIABLES = {name: f"HAN_{name.upper()}" for name in SETTINGS}
@@ -40,6 +41,7 @@ class Settings:
     spin: int | str | None
     memory: int | str | None
     plans: int | str | None
+    wisdom: Any
     trace: Any
 
     def __init__(self) -> None:

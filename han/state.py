@@ -25,6 +25,7 @@ from han.plans import Plans, Prepared, empty_plan
 from han.program import Coll
 from han.reports import Reporter
 from han.request import Request
+from han.wisdom import wisdom_folder
 
 ENGINE_TAGS = _native.MAX_STREAMS * _native.EPOCH_TAGS
 SETUP_LIMIT = 600.0  # seconds, until the configuration is known
@@ -45,13 +46,14 @@ class State:
         self.tracing = Tracing(self)
         loaded, problem = try_to_load(config)
         folder, trouble = trace_folder()
+        self._wisdom, damage = wisdom_folder()
         limit = SETUP_LIMIT if loaded is None else loaded.wait.timeout
         patient = limit and max(limit, SETUP_LEAST)
         self.comm = duplicate(comm, patient)
         self.meeting = Meeting(self.comm, patient)
         try:
             fingerprint = loaded.fingerprint() if loaded else ""
-            check_agreement(self.meeting, fingerprint, problem or trouble, folder)
+            check_agreement(self.meeting, fingerprint, problem or trouble or damage, folder)
             self.config = loaded
             self._explore(crowded)
             self.meeting.share(self._make, "the making of a han.Comm")
@@ -78,7 +80,7 @@ class State:
         """Make what needs no other rank."""
         self.engine = self._engine(self.channels)
         self.calls = _native.Calls(self.engine, MPI.IN_PLACE, Request)
-        self.plans = Plans(self)
+        self.plans = Plans(self, self._wisdom)
 
     def _engine(self, channels: list[Channel]) -> Any:
         tags = tag_limit(self.comm) // ENGINE_TAGS - 1

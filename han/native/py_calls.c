@@ -351,6 +351,8 @@ static PyMethodDef module_methods[] = {
      "Let the other ranks read this process's memory, as far as the system does."},
     {"peek", module_peek, METH_VARARGS,
      "peek(pid, address): 8 bytes of another process's memory; raises OSError."},
+    {"fence", (PyCFunction)(void (*)(void))han_py_fence, METH_VARARGS | METH_KEYWORDS,
+     "Raise ValueError unless a Program keeps to its memory (native/fence.h)."},
     {"has_kernel", module_has_kernel, METH_VARARGS,
      "has_kernel(op, dtype): whether MPI defines that pair and han has it natively."},
     {NULL, NULL, 0, NULL},
