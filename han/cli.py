@@ -18,6 +18,7 @@ from han import (
     _cli_diff,
     _cli_info,
     _cli_plan,
+    _cli_setup,
     _cli_simulate,
     _cli_trace,
     _cli_wisdom,
@@ -80,6 +81,7 @@ COMMANDS = (
     _cli_calibrate.calibrate,
     _cli_bench.bench,
     _cli_bench.compare,
+    _cli_setup.setup_costs,
     _cli_trace.trace,
     _cli_wisdom.wisdom,
 )
