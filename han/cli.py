@@ -21,6 +21,7 @@ from han import (
     _cli_setup,
     _cli_simulate,
     _cli_trace,
+    _cli_waits,
     _cli_wisdom,
 )
 from han._cli_common import ConfigOption, JsonFlag, say
@@ -82,6 +83,7 @@ COMMANDS = (
     _cli_bench.bench,
     _cli_bench.compare,
     _cli_setup.setup_costs,
+    _cli_waits.waits,
     _cli_trace.trace,
     _cli_wisdom.wisdom,
 )

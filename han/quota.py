@@ -35,9 +35,7 @@ def _quotas(root: Path, line: str) -> Iterator[float]:
             yield from _upwards(root / name, place, _version_1)
 
 
-def _upwards(
-    mount: Path, place: str, read: Callable[[Path], float | None]
-) -> Iterator[float]:
+def _upwards(mount: Path, place: str, read: Callable[[Path], float | None]) -> Iterator[float]:
     """Yield what is read in a group and in those that it is part of."""
     parts = [part for part in place.split("/") if part not in ("", "..")]
     for depth in range(len(parts), -1, -1):

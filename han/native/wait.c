@@ -126,8 +126,21 @@ static enum han_status spin(han_engine *e, han_idler *w) {
     return look ? look_around(e, w) : status;
 }
 
+/* Sleep in the kernel; between naps, look after what a posted flag would not tell. */
+static enum han_status doze(han_engine *e, han_idler *w) {
+    bool slept;
+    enum han_status status = han_doze(e, &slept);
+    if (!slept && status == HAN_BLOCKED) sched_yield();
+    w->yields++;
+    if (status == HAN_MOVED) *w = (han_idler){0};
+    if (status != HAN_BLOCKED) return status == HAN_MOVED ? HAN_BLOCKED : status;
+    if (slept || w->yields % POKE_YIELDING == 0) status = poke(e);
+    return status == HAN_BLOCKED ? look_around(e, w) : status;
+}
+
 static enum han_status idle(han_engine *e, han_idler *w) {
     if (++w->rounds < e->spins) return spin(e, w);
+    if (e->wait.futex) return doze(e, w);
     uint32_t nap = e->wait.sleep_ns ? e->wait.sleep_ns : w->sleepy ? SLEEPY_SLEEP_NS : 0;
     if (nap && w->yields > CLOCK_ROUNDS) {
         struct timespec t = {0, (long)nap};
