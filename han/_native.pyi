@@ -43,7 +43,7 @@ class Engine:
         comm: int,
         channels: tuple[tuple[Any, ...], ...],
         tag_base: int,
-        wait: tuple[int, int, int, float, bool],
+        wait: tuple[int, int, int, float, int],
         on_error: Callable[[int, int], bool],
     ) -> None: ...
     def plan(

@@ -73,7 +73,7 @@ class State:
         self.notices = Notices(self.meeting)
         self.engines_made = self.notices.token  # so tags are not those of a freed state
         self.channels = open_channels(
-            self.meeting, self.topology, self.config.memory, self._wait()[-1]
+            self.meeting, self.topology, self.config.memory, bool(self._wait()[-1])
         )
         self.attach_refused = refusal(self.meeting, self.channels)
         self.topology = replace(self.topology, attach=not self.attach_refused)
@@ -107,18 +107,20 @@ class State:
         self.tracing.recorder.attach(engine, number)
         return engine
 
-    def _wait(self) -> tuple[int, int, int, float, bool]:
+    def _wait(self) -> tuple[int, int, int, float, int]:
         """Turn the wait policy into (most and least rounds to spin, nanoseconds to sleep, timeout,
-        whether to sleep in the kernel until a flag is posted).
+        when to sleep in the kernel until a flag is posted: see native/engine.h).
 
-        ``auto`` spins less while yielding shows that others want the processor.
+        ``auto`` spins less while yielding shows that others want the processor, and with more
+        ranks than processors sleeps while processes that are no peers hold it.
         """
         wait = self.config.wait
         crowded = self.oversubscribed and wait.policy == "auto"
         spins = {"spin": (1 << 32) - 1, "yield": 0}.get(wait.policy, 1 if crowded else wait.spin)
         least = min(1, spins) if wait.policy == "auto" else spins
         nap = 50_000 if wait.policy == "sleep" else 0
-        return spins, least, nap, float(wait.timeout), wait.policy == "futex"
+        futex = 1 if wait.policy == "futex" else 2 if crowded else 0
+        return spins, least, nap, float(wait.timeout), futex
 
     def rules(self) -> Any:
         """Return the table that chooses."""
@@ -159,7 +161,7 @@ class State:
         message = self._compared(parse, arguments)
         with self.together("the making of a persistent request"):
             memory = self._persistent_memory(message.signature.nbytes)
-            channels = open_channels(self.meeting, self.topology, memory, self._wait()[-1])
+            channels = open_channels(self.meeting, self.topology, memory, bool(self._wait()[-1]))
             engine = self._engine(channels)
             prepared = self.plans.make(message, engine, memory, own_scratch=True)
             return self._persistent(engine, channels, prepared, message)

@@ -55,12 +55,15 @@ typedef struct {
     } taken[HAN_TAKEN];
 } han_channel;
 
+/* In the kernel: never, at once, or while yields show that strangers want the processor. */
+enum han_futex { HAN_FUTEX_NEVER, HAN_FUTEX_ALWAYS, HAN_FUTEX_CROWDED };
+
 typedef struct {
     uint32_t spins;       /* fruitless rounds before yielding */
     uint32_t least_spins; /* below `spins`: fall to this while others want the processor */
     uint32_t sleep_ns;    /* 0: only yield; else sleep that long when still nothing moves */
     double timeout;       /* seconds without any progress; 0: for ever */
-    bool futex;           /* then sleep in the kernel until a flag is posted */
+    enum han_futex futex; /* whether to sleep in the kernel then until a flag is posted */
 } han_wait_policy;
 
 enum { HAN_W_SMALL = 1, HAN_W_CELLS = 2, HAN_W_SHOWN = 8 };
@@ -158,6 +161,7 @@ typedef struct han_engine {
     han_channel channels[HAN_MAX_CHANNELS];
     han_wait_policy wait;
     uint32_t bells; /* a bit for each channel where somebody may sleep */
+    uint32_t naps;  /* still to be taken before it yields again, where only strangers make it nap */
     uint32_t spins; /* at present, between the policy's bounds */
     bool (*interrupted)(void *); /* asked now and then while waiting; may be NULL */
     uint64_t epoch, issued; /* runs finished, and runs ever put into the queue */

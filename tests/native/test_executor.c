@@ -219,7 +219,7 @@ int main(int argc, char **argv)
     for (uint64_t w = 0; w < n; w++) {
         run_world(&worlds[w], rounds, (han_wait_policy){.spins = 0, .timeout = 30});
         run_world(&worlds[w], rounds, (han_wait_policy){.spins = 200, .timeout = 30});
-        run_world(&worlds[w], rounds, (han_wait_policy){.spins = 1, .timeout = 30, .futex = true});
+        run_world(&worlds[w], rounds, (han_wait_policy){.spins = 1, .timeout = 30, .futex = HAN_FUTEX_ALWAYS});
     }
     programs_free(worlds, n);
     return 0;
