@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -37,6 +37,22 @@ def say(text: str) -> None:
     """Print on rank 0."""
     if not MPI.COMM_WORLD.rank:
         print(text, flush=True)
+
+
+def shown_table(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Lay out a table of texts, the first column to the left and numbers to the right."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    for k, head in enumerate(heads):
+        table.add_column(head, justify="right" if k else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    console = Console(width=max(160, Console().width))
+    with console.capture() as shown:
+        console.print(table)
+    return "\n".join(line.rstrip() for line in shown.get().rstrip().splitlines())
 
 
 def size_of(text: str) -> int:

@@ -274,6 +274,6 @@ class Rule(Model):
 class Wait(Model):
     """How a rank waits; it may differ from rank to rank."""
 
-    policy: Literal["auto", "spin", "yield", "sleep"] = "auto"
+    policy: Literal["auto", "spin", "yield", "sleep", "futex"] = "auto"
     spin: int = Field(default=1000, ge=0)
     timeout: float = Field(default=600.0, ge=0, allow_inf_nan=False)

@@ -38,9 +38,10 @@ class Setting:
 _SETTINGS = {
     "timeout": Setting(("wait", "timeout"), _number, "seconds; 0 = never"),
     "check": Setting(("check",), _truth, "1, true, yes, on, 0, false, no, off"),
-    "wait": Setting(("wait", "policy"), str.strip, "auto, spin, yield, sleep"),
+    "wait": Setting(("wait", "policy"), str.strip, "auto, spin, yield, sleep, futex"),
     "spin": Setting(("wait", "spin"), _number, "polls, 0 or more"),
     "memory": Setting(("memory",), str.strip, "a size such as 16MiB"),
+    "plans": Setting(("plans",), _number, "a number of plans, 1 or more"),
 }
 
 

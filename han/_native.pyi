@@ -12,6 +12,21 @@ def inside_op() -> bool: ...
 def isa() -> str: ...
 def let_attach() -> None: ...
 def peek(pid: int, address: int) -> int: ...
+def fence(
+    *,
+    code: bytes,
+    streams: tuple[tuple[int, int], ...],
+    channels: tuple[tuple[int, int, int], ...],
+    comms: tuple[int, ...],
+    ranks: int,
+    tasks: int,
+    requests: int,
+    count: int,
+    element: int,
+    native: bool,
+    operand: int,
+    lengths: tuple[int, int, int],
+) -> None: ...
 def has_kernel(op: int, dtype: int) -> bool: ...
 
 class Plan: ...
@@ -28,7 +43,7 @@ class Engine:
         comm: int,
         channels: tuple[tuple[Any, ...], ...],
         tag_base: int,
-        wait: tuple[int, int, int, float],
+        wait: tuple[int, int, int, float, int],
         on_error: Callable[[int, int], bool],
     ) -> None: ...
     def plan(
@@ -82,6 +97,7 @@ class Request:
     def _free(self) -> None: ...
 
 class Calls:
+    hits: int
     def __init__(self, engine: Engine, in_place: object, request: type[Request]) -> None: ...
     def bcast(self, buf: object, root: object) -> bool: ...
     def reduce(

@@ -66,7 +66,7 @@ class Recording:
 
     def know(self, prepared: Prepared) -> None:
         """Remember what a plan's number stands for."""
-        program, signature = prepared.program, prepared.plan.signature
+        program, signature = prepared.program, prepared.signature
         streams = tuple(s.name for s in program.streams)
         self._names[prepared.number] = Names(
             signature.collective, signature.nbytes, streams, program.tasks

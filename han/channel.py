@@ -21,7 +21,7 @@ from han.geometry import CONTROL, Geometry
 from han.meeting import Meeting
 from han.topology import Topology
 
-RECORD = struct.Struct("QQQqQQQ")  # native/engine.h: han_control
+RECORD = struct.Struct("QQQqQQQQ")  # native/engine.h: han_control
 ERRED = 64  # offset of that field: a line that is seldom written
 
 
@@ -53,10 +53,10 @@ class Channel:
             g.ring,
         )  # fmt: skip
 
-    def introduce(self) -> None:
-        """Write this rank's identity into its control record."""
+    def introduce(self, naps: bool) -> None:
+        """Write into this rank's control record who it is, and whether it sleeps in the kernel."""
         start, namespace = _process_start(), os.stat("/proc/self/ns/pid").st_ino
-        record = (0, 0, 0, os.getpid(), start, namespace, self.ranks[self.me])
+        record = (0, 0, 0, os.getpid(), start, namespace, self.ranks[self.me], naps)
         RECORD.pack_into(self.memory, self.me * CONTROL, *record)
 
     def mark_error(self, call: int) -> None:
@@ -104,8 +104,12 @@ class _Wanted:
         return wanted
 
 
-def open_channels(meeting: Meeting, topology: Topology, memory: int) -> list[Channel]:
+def open_channels(
+    meeting: Meeting, topology: Topology, memory: int, naps: bool = False
+) -> list[Channel]:
     """Make the channels of all levels that share memory; collective.
+
+    `naps` says whether this rank sleeps in the kernel while it waits: peers wake it then.
 
     Raises SharedMemoryError on all ranks alike when any of them cannot.
     """
@@ -124,7 +128,7 @@ def open_channels(meeting: Meeting, topology: Topology, memory: int) -> list[Cha
         for w in wanted:
             mapped = _map(paths[w.ranks[0]][w.level], w.geometry.size)
             channels.append(Channel(w.ranks, w.ranks.index(rank), w.geometry, mapped))
-            channels[-1].introduce()
+            channels[-1].introduce(naps)
 
     try:
         paths = meeting.share(create, step)

@@ -19,8 +19,11 @@ from han import (
     _cli_diff,
     _cli_info,
     _cli_plan,
+    _cli_setup,
     _cli_simulate,
     _cli_trace,
+    _cli_waits,
+    _cli_wisdom,
 )
 from han._cli_common import ConfigOption, JsonFlag, say
 from han._environment import ENVIRONMENT, unknown_variables
@@ -81,7 +84,10 @@ COMMANDS = (
     _cli_bench.bench,
     _cli_bench.compare,
     _cli_ablation.ablation,
+    _cli_setup.setup_costs,
+    _cli_waits.waits,
     _cli_trace.trace,
+    _cli_wisdom.wisdom,
 )
 for command in COMMANDS:
     app.command()(command)

@@ -16,6 +16,7 @@ from han.state import AGREED, State
 
 if TYPE_CHECKING:
     from han.explain import Explanation
+    from han.plans import CacheInfo
     from han.tasks.graph import TaskGraph
     from han.trace import Trace
 
@@ -256,6 +257,13 @@ class Comm(MPI.Intracomm):
         from han.explain import explain
 
         return explain(self._han, collective, nbytes, op, dtype, root)
+
+    def cache_info(self) -> CacheInfo:
+        """Tell how many calls on this rank found a plan, and what making plans took.
+
+        Not collective. What is counted: see :class:`han.plans.CacheInfo`; it prints as text.
+        """
+        return self._han.plans.info()
 
     def trace(self, events: int = 1 << 20, align: bool = False) -> Trace:
         """Record when each task of every call begins and ends on this rank.

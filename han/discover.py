@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from mpi4py import MPI
 
 from han.errors import ConfigError
+from han.quota import processors
 from han.topology import Topology, number_domains
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ class Facts:
     host: str
     cpus: frozenset[int]
     places: dict[str, frozenset[str]]  # for numa, l3, socket: those that its processors span
+    quota: float = math.inf  # processors' worth of time that its container may use
 
 
 def discover(meeting: Meeting, config: Config) -> tuple[Topology, bool]:
@@ -56,7 +59,7 @@ def _memory_of(comm: MPI.Intracomm) -> int:
 def _look(memory: int, wanted: Sequence[str]) -> Facts:
     cpus = frozenset(os.sched_getaffinity(0))
     places = {name: frozenset(_place(cpu, name) for cpu in cpus) for name in wanted}
-    return Facts(memory, MPI.Get_processor_name(), cpus, places)
+    return Facts(memory, MPI.Get_processor_name(), cpus, places, processors())
 
 
 def _place(cpu: int, name: str) -> str:
@@ -143,9 +146,14 @@ def _by_pattern(pattern: str, host: str) -> object:
 
 
 def _oversubscribed(facts: Sequence[Facts]) -> bool:
+    """Whether ranks outnumber the processors that they may use anywhere, or a quota of time.
+
+    Whether ranks share a quota cannot be seen: those of one memory are taken to.
+    """
     for memory in {fact.memory for fact in facts}:
-        here = [fact.cpus for fact in facts if fact.memory == memory]
-        if len(here) > len(frozenset().union(*here)):
+        here = [fact for fact in facts if fact.memory == memory]
+        cpus = len(frozenset().union(*(fact.cpus for fact in here)))
+        if len(here) > min(cpus, *(fact.quota for fact in here)):
             return True
     return False
 

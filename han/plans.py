@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -19,10 +20,8 @@ from han.tasks.signature import Signature
 
 if TYPE_CHECKING:
     from han.state import State
-    from han.tasks.plan import Plan
-    from han.tuning.rules import Decision
+    from han.wisdom import Wisdom
 
-MOST = 512  # plans kept, the least recently used goes first
 BRIEF = 64 << 10  # bytes that Python's other threads may be kept waiting for
 BLOCKING = "mpi"  # the submodule whose plans cannot serve nonblocking calls
 Members = tuple[int, ...]
@@ -34,9 +33,35 @@ class Prepared:
 
     native: Any
     program: Program
-    plan: Plan
-    decision: Decision
+    signature: Signature
     number: int = 0
+
+
+class CacheInfo(NamedTuple):
+    """What became of the calls of a communicator on this rank, in the manner of ``functools``.
+
+    A call is a hit if its plan was there, else a miss; `maxsize` plans are kept (HAN_PLANS), the
+    one that was looked for longest ago goes first (the quick way of plain arrays looks for none
+    until another plan has gone). `made` plans took `seconds` altogether, those of persistent
+    requests too; `stored` of them were read from HAN_WISDOM.
+    """
+
+    hits: int
+    misses: int
+    maxsize: int
+    currsize: int
+    evictions: int
+    made: int
+    stored: int
+    seconds: float
+
+    def __str__(self) -> str:
+        calls, each = self.hits + self.misses, self.seconds / max(1, self.made)
+        return (
+            f"{self.currsize} of at most {self.maxsize} plans; {self.hits} of {calls} calls found "
+            f"theirs, {self.evictions} dropped; {self.made} made in {self.seconds * 1e3:.2f} ms "
+            f"({each * 1e6:.0f} us each), {self.stored} of them from stored ones"
+        )
 
 
 def identity(signature: Signature) -> int:
@@ -96,10 +121,13 @@ def empty_plan(engine: Any, rank: int) -> Any:
 class Plans:
     """The plans of a communicator, and what they share."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, wisdom: str = "") -> None:
         self.state = state
+        self.wisdom = _wisdom(state, wisdom) if wisdom else None
         self._kept: OrderedDict[object, Prepared] = OrderedDict()
         self._numbers = itertools.count(1)
+        self._counts: Counter[str] = Counter()
+        self._seconds = 0.0  # spent planning
         self.living: WeakValueDictionary[int, Prepared] = WeakValueDictionary()
         self._scratch: np.ndarray[Any, Any] | None = None
         self._comms: dict[Any, dict[tuple[int, Members], MPI.Intracomm]] = {}
@@ -114,13 +142,24 @@ class Plans:
         prepared = self._kept.get(key)
         if prepared is not None:
             self._kept.move_to_end(key)
+            self._counts["hits"] += 1
             return prepared
+        self._counts["misses"] += 1
         prepared = self.make(message, state.engine, state.config.memory, blocking)
         self._kept[key] = prepared
-        if len(self._kept) > MOST:
+        if len(self._kept) > state.config.plans:
             self._kept.popitem(last=False)
+            self._counts["evictions"] += 1
             state.calls.clear()
         return prepared
+
+    def info(self) -> CacheInfo:
+        """Count what has happened so far."""
+        counts, most = self._counts, self.state.config.plans
+        return CacheInfo(
+            counts["hits"] + self.state.calls.hits, counts["misses"], most, len(self._kept),
+            counts["evictions"], counts["made"], counts["stored"], self._seconds,
+        )  # fmt: skip
 
     def make(
         self,
@@ -131,22 +170,43 @@ class Plans:
         own_scratch: bool = False,
     ) -> Prepared:
         """Decide, plan, lower, and fill in what the ranks' programs need."""
-        from han.tasks.lower import lower
-        from han.tasks.plan import make_plan
-
         state, signature = self.state, message.signature
-        decision = state.rules().decide(signature, blocking=blocking)
-        plan = make_plan(state.topology, signature, decision.choice, memory)
-        program = lower(plan, state.rank)
+        program = self._program(signature, memory, blocking)
         comms = tuple(self._comm(engine, *key, signature) for key in program.comms)
         scratch = self._memory(program.scratch, own_scratch)
         number = next(self._numbers)
         native = native_plan(engine, program, message, comms, scratch, number)
-        prepared = Prepared(native, program, plan, decision, number)
+        prepared = Prepared(native, program, signature, number)
         engine.on_error.know(prepared)
         self.living[number] = prepared
         state.tracing.recorder.know(prepared)
         return prepared
+
+    def _program(self, signature: Signature, memory: int, blocking: bool) -> Program:
+        """Plan and lower, and take the time."""
+        begun = perf_counter()
+        program = self._stored(signature, memory, blocking)
+        self._seconds += perf_counter() - begun
+        self._counts["made"] += 1
+        return program
+
+    def _stored(self, signature: Signature, memory: int, blocking: bool) -> Program:
+        """Read a program that an earlier run has stored; else make it, and store it."""
+        state = self.state
+        if self.wisdom is None:
+            return plan_program(state, signature, memory, blocking)
+        from han.tasks.fence import check, ground
+        from han.wisdom import Call
+
+        call = Call(signature, memory, blocking)
+        where = ground(state.topology, signature, state.rank, memory)
+        program = self.wisdom.read(call, lambda found: check(found, where))
+        if program is not None:
+            self._counts["stored"] += 1
+            return program
+        program = plan_program(state, signature, memory, blocking)
+        self.wisdom.write(call, program)
+        return program
 
     def _memory(self, nbytes: int, own: bool) -> np.ndarray[Any, Any] | None:
         """Private memory: calls that run one after the other share it."""
@@ -189,6 +249,23 @@ class Plans:
             self._comms.clear()
         for engine in list(self._comms):
             self.forget(engine)
+
+
+def _wisdom(state: State, folder: str) -> Wisdom | None:
+    """Find the stored programs; None where other packages' submodules decide: they may change."""
+    from han.wisdom import Wisdom, complete, key_of
+
+    return Wisdom(folder, key_of(state)) if complete(state.config) else None
+
+
+def plan_program(state: State, signature: Signature, memory: int, blocking: bool) -> Program:
+    """Decide, plan and lower for this rank."""
+    from han.tasks.lower import lower
+    from han.tasks.plan import make_plan
+
+    decision = state.rules().decide(signature, blocking=blocking)
+    plan = make_plan(state.topology, signature, decision.choice, memory)
+    return lower(plan, state.rank)
 
 
 def _handles(message: Message) -> tuple[int, int]:

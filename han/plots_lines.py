@@ -43,7 +43,7 @@ def _draw_lines(axis: Any, panel: Panel) -> None:
     axis.grid(True, which="major", alpha=0.3)
     axis.set_title(panel.title, fontsize=10)
     sizes = sorted({n for points in panel.series.values() for n in points})
-    if panel.over == "ranks":
+    if panel.over in ("ranks", "calls"):
         axis.set_xscale("log", base=2)
         axis.set_xticks(sizes, [str(n) for n in sizes], rotation=45)
         axis.set_xticks([], minor=True)

@@ -15,9 +15,11 @@ SETTINGS = {
     "config": "a configuration file, or the name of a ready one (HAN_CONFIG)",
     "timeout": "seconds until a collective that does not finish raises; 0 = never (HAN_TIMEOUT)",
     "check": "whether the ranks compare their arguments in every call (HAN_CHECK)",
-    "wait": "how a rank waits: auto, spin, yield or sleep (HAN_WAIT)",
+    "wait": "how a rank waits: auto, spin, yield, sleep or futex (HAN_WAIT)",
     "spin": "polls before a waiting rank yields (HAN_SPIN)",
     "memory": "shared memory of one channel, such as 16MiB (HAN_MEMORY)",
+    "plans": "plans kept for calls of different shapes, 512 if unsaid (HAN_PLANS)",
+    "wisdom": "a folder of your own, where plans are kept for later runs (HAN_WISDOM)",
     "trace": "an existing folder, where every rank writes the times of its tasks (HAN_TRACE)",
 }
 VARIABLES = {name: f"HAN_{name.upper()}" for name in SETTINGS}
@@ -38,6 +40,8 @@ class Settings:
     wait: str | None
     spin: int | str | None
     memory: int | str | None
+    plans: int | str | None
+    wisdom: Any
     trace: Any
 
     def __init__(self) -> None:

@@ -55,7 +55,7 @@ class Reporter:
 
     def know(self, prepared: Prepared) -> None:
         """Remember what a plan's number stands for."""
-        self._known[identity(prepared.plan.signature)] = prepared
+        self._known[identity(prepared.signature)] = prepared
         if len(self._known) > KNOWN:
             self._known.popitem(last=False)
 
@@ -118,7 +118,7 @@ class Reporter:
             if Code(code) in VERBS
         ]
         where = ", ".join(waits) or "begin, for the readers of an earlier collective"
-        return f"{prepared.plan.signature.describe()}: {where}"
+        return f"{prepared.signature.describe()}: {where}"
 
     def _others(self, state: State) -> str:
         """What the ranks that share memory are seen to be doing."""
@@ -138,7 +138,7 @@ class Reporter:
 
     def _describe(self, number: int) -> str:
         prepared = self._known.get(number)
-        return "another call" if prepared is None else prepared.plan.signature.describe()
+        return "another call" if prepared is None else prepared.signature.describe()
 
 
 def _task(prepared: Prepared, index: int) -> str:

@@ -25,6 +25,7 @@ from han.plans import Plans, Prepared, empty_plan
 from han.program import Coll
 from han.reports import Reporter
 from han.request import Request
+from han.wisdom import wisdom_folder
 
 ENGINE_TAGS = _native.MAX_STREAMS * _native.EPOCH_TAGS
 SETUP_LIMIT = 600.0  # seconds, until the configuration is known
@@ -45,13 +46,14 @@ class State:
         self.tracing = Tracing(self)
         loaded, problem = try_to_load(config)
         folder, trouble = trace_folder()
+        self._wisdom, damage = wisdom_folder()
         limit = SETUP_LIMIT if loaded is None else loaded.wait.timeout
         patient = limit and max(limit, SETUP_LEAST)
         self.comm = duplicate(comm, patient)
         self.meeting = Meeting(self.comm, patient)
         try:
             fingerprint = loaded.fingerprint() if loaded else ""
-            check_agreement(self.meeting, fingerprint, problem or trouble, folder)
+            check_agreement(self.meeting, fingerprint, problem or trouble or damage, folder)
             self.config = loaded
             self._explore(crowded)
             self.meeting.share(self._make, "the making of a han.Comm")
@@ -70,7 +72,9 @@ class State:
         self.oversubscribed = oversubscribed or crowded
         self.notices = Notices(self.meeting)
         self.engines_made = self.notices.token  # so tags are not those of a freed state
-        self.channels = open_channels(self.meeting, self.topology, self.config.memory)
+        self.channels = open_channels(
+            self.meeting, self.topology, self.config.memory, bool(self._wait()[-1])
+        )
         self.attach_refused = refusal(self.meeting, self.channels)
         self.topology = replace(self.topology, attach=not self.attach_refused)
 
@@ -78,7 +82,7 @@ class State:
         """Make what needs no other rank."""
         self.engine = self._engine(self.channels)
         self.calls = _native.Calls(self.engine, MPI.IN_PLACE, Request)
-        self.plans = Plans(self)
+        self.plans = Plans(self, self._wisdom)
 
     def _engine(self, channels: list[Channel]) -> Any:
         tags = tag_limit(self.comm) // ENGINE_TAGS - 1
@@ -103,16 +107,20 @@ class State:
         self.tracing.recorder.attach(engine, number)
         return engine
 
-    def _wait(self) -> tuple[int, int, int, float]:
-        """Turn the wait policy into (most and least rounds to spin, nanoseconds to sleep, timeout).
+    def _wait(self) -> tuple[int, int, int, float, int]:
+        """Turn the wait policy into (most and least rounds to spin, nanoseconds to sleep, timeout,
+        when to sleep in the kernel until a flag is posted: see native/engine.h).
 
-        ``auto`` spins less while yielding shows that others want the processor.
+        ``auto`` spins less while yielding shows that others want the processor, and with more
+        ranks than processors sleeps while processes that are no peers hold it.
         """
         wait = self.config.wait
         crowded = self.oversubscribed and wait.policy == "auto"
         spins = {"spin": (1 << 32) - 1, "yield": 0}.get(wait.policy, 1 if crowded else wait.spin)
         least = min(1, spins) if wait.policy == "auto" else spins
-        return spins, least, 50_000 if wait.policy == "sleep" else 0, float(wait.timeout)
+        nap = 50_000 if wait.policy == "sleep" else 0
+        futex = 1 if wait.policy == "futex" else 2 if crowded else 0
+        return spins, least, nap, float(wait.timeout), futex
 
     def rules(self) -> Any:
         """Return the table that chooses."""
@@ -153,7 +161,7 @@ class State:
         message = self._compared(parse, arguments)
         with self.together("the making of a persistent request"):
             memory = self._persistent_memory(message.signature.nbytes)
-            channels = open_channels(self.meeting, self.topology, memory)
+            channels = open_channels(self.meeting, self.topology, memory, bool(self._wait()[-1]))
             engine = self._engine(channels)
             prepared = self.plans.make(message, engine, memory, own_scratch=True)
             return self._persistent(engine, channels, prepared, message)

@@ -476,6 +476,7 @@ VALUES = {
     "wait": (("wait", "policy"), "yield", "yield", "sleep", "spin"),
     "spin": (("wait", "spin"), "5", 5, 6, 7),
     "memory": (("memory",), "5MiB", 5 * 2**20, 6 * 2**20, 7 * 2**20),
+    "plans": (("plans",), "5", 5, 6, 7),
 }
 
 
@@ -531,8 +532,9 @@ def test_the_source_is_argument_then_rc_then_environment(write):
         ("timeout", "-1", "wait.timeout = -1: must be at least 0"),
         ("timeout", "nan", "wait.timeout = nan: expected a finite number"),
         ("check", "maybe", "(takes 1, true, yes, on, 0, false, no, off): check = 'maybe'"),
-        ("wait", "spinn", "(takes auto, spin, yield, sleep): wait.policy = 'spinn'"),
+        ("wait", "spinn", "(takes auto, spin, yield, sleep, futex): wait.policy = 'spinn'"),
         ("spin", "1.5", "(takes polls, 0 or more): wait.spin = 1.5: expected a whole number"),
+        ("plans", "0", "plans = 0: must be at least 1"),
         ("memory", "64k", "(takes a size such as 16MiB): memory: '64k' is not a size"),
     ],
 )

@@ -46,6 +46,8 @@ void han_py_keep(PyObject *const *kept, Py_ssize_t n);
 PyObject *han_py_start(PyObject *request);
 /* The requests that were dropped while they run, as a list. */
 PyObject *han_py_orphans(void);
+/* Hold a Program against what it may touch: None, or NULL with a ValueError. */
+PyObject *han_py_fence(PyObject *module, PyObject *args, PyObject *kwargs);
 PyObject *han_py_plan(EngineObject *, PyObject *args, PyObject *kwargs);
 
 #endif

@@ -179,6 +179,23 @@ uint32_t han_engine_blocked(han_engine *e, han_where *rows, uint64_t *signature)
     return n;
 }
 
+int han_engine_awaits(han_engine *e, bool *brief) {
+    int channel = -1;
+    *brief = atomic_load_explicit(&active.count, memory_order_relaxed) > e->active;
+    if (!try_lock(&e->busy)) return -1;
+    const han_plan *p = e->started && e->head ? e->head->plan : NULL;
+    for (uint32_t s = 0; p && s < p->n_streams; s++) {
+        if (e->pc[s] == p->streams[s].stop) continue;
+        const han_instr *i = &p->code[e->pc[s]];
+        if (i->code == HAN_AWAIT) continue; /* for another stream, which is looked at too */
+        int here = i->code == HAN_WAIT ? (i->base[0] - HAN_B_CHANNEL) / HAN_B_PER_CHANNEL : -1;
+        if (here >= 0 && channel < 0) channel = here;
+        if (here != channel) *brief = true;
+    }
+    unlock(&e->busy);
+    return channel;
+}
+
 void *han_engine_trace(han_engine *e, han_trace *trace, void *owner) {
     lock(&e->busy);
     if (e->trace) e->trace->last = han_anchor_now(e);

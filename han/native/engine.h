@@ -28,10 +28,12 @@ typedef struct {
     uint64_t pid_start; /* with the pid: that very process */
     uint64_t pid_namespace;
     uint64_t rank; /* in the communicator */
-    uint64_t unused;
+    uint64_t naps; /* whether this rank sleeps in the kernel: others ring the bell for it */
     _Atomic uint64_t erred; /* 1 + the last call that raised here before anything moved */
     _Atomic uint64_t shown[3]; /* where send, receive buffer and scratch of a run are: HAN_W_SHOWN */
-    uint64_t pad[4];
+    /* Of the channel, in its first record: who sleeps there, and what they sleep on. */
+    _Atomic uint32_t sleepers, bell;
+    uint64_t pad[3];
 } han_control;
 
 _Static_assert(sizeof(han_control) == 2 * HAN_LINE, "as in han/channel.py");
@@ -53,11 +55,15 @@ typedef struct {
     } taken[HAN_TAKEN];
 } han_channel;
 
+/* In the kernel: never, at once, or while yields show that strangers want the processor. */
+enum han_futex { HAN_FUTEX_NEVER, HAN_FUTEX_ALWAYS, HAN_FUTEX_CROWDED };
+
 typedef struct {
     uint32_t spins;       /* fruitless rounds before yielding */
     uint32_t least_spins; /* below `spins`: fall to this while others want the processor */
     uint32_t sleep_ns;    /* 0: only yield; else sleep that long when still nothing moves */
     double timeout;       /* seconds without any progress; 0: for ever */
+    enum han_futex futex; /* whether to sleep in the kernel then until a flag is posted */
 } han_wait_policy;
 
 enum { HAN_W_SMALL = 1, HAN_W_CELLS = 2, HAN_W_SHOWN = 8 };
@@ -155,6 +161,8 @@ typedef struct han_engine {
     uint32_t n_channels, tag_base;
     han_channel channels[HAN_MAX_CHANNELS];
     han_wait_policy wait;
+    uint32_t bells; /* a bit for each channel where somebody may sleep */
+    uint32_t naps;  /* still to be taken before it yields again, where only strangers make it nap */
     uint32_t spins; /* at present, between the policy's bounds */
     bool (*interrupted)(void *); /* asked now and then while waiting; may be NULL */
     uint64_t epoch, issued; /* runs finished, and runs ever put into the queue */
@@ -210,6 +218,13 @@ enum han_status han_engine_step(han_engine *); /* one round, unless another thre
 /* Where the streams of the run at the head stand, at most HAN_MAX_STREAMS rows, and the run's
  * signature. 0 if there is none, or another thread keeps stepping it. */
 uint32_t han_engine_blocked(han_engine *, han_where *rows, uint64_t *signature);
+/* The channel whose flags the run at the head waits for, or -1; `brief` says that there is something
+ * else to look at too. */
+int han_engine_awaits(han_engine *, bool *brief);
+/* doze.c: wake who sleeps on a channel, after a flag was posted. */
+void han_ring(const han_channel *);
+/* Sleep until a flag is posted, or a moment; HAN_BLOCKED, or what the last look brought. */
+enum han_status han_doze(han_engine *, bool *slept);
 enum han_status han_fail(han_engine *, enum han_status);
 enum han_status han_step(han_engine *); /* executor.c: one round over the streams of the head */
 /* Read n bytes of another process's memory: 0, or errno. */

@@ -16,6 +16,12 @@ static inline uint64_t flag_value(const han_engine *e, uint64_t k) {
     return (e->epoch << HAN_EPOCH_SHIFT) + k;
 }
 
+/* Where somebody may sleep until this flag is posted. */
+static void ring(const han_engine *e, const han_instr *i) {
+    uint32_t c = (i->base[0] - (uint32_t)HAN_B_CHANNEL) / HAN_B_PER_CHANNEL;
+    if (e->bells >> c & 1) han_ring(&e->channels[c]);
+}
+
 static inline void copy(uint8_t *dst, const uint8_t *src, size_t n) {
     if (dst != src && n) han_copy(dst, src, n);
 }
@@ -102,6 +108,7 @@ static enum han_status execute(han_engine *e, han_plan *p, const han_instr *i) {
     case HAN_REDUCE2: rc = reduce(e, p, i); break;
     case HAN_POST:
         atomic_store_explicit(flag_at(at(e, i, 0)), flag_value(e, i->n), memory_order_release);
+        if (e->bells) ring(e, i);
         return HAN_OK;
     case HAN_WAIT:
         return atomic_load_explicit(flag_at(at(e, i, 0)), memory_order_acquire) >=

@@ -23,6 +23,7 @@ typedef struct {
     PyObject *in_place;
     PyObject *request; /* the class of what nonblocking calls return */
     uint32_t used;
+    unsigned long long hits; /* calls that found their plan here */
     entry slots[SLOTS];
 } CallsObject;
 
@@ -96,6 +97,7 @@ static PyObject *run(CallsObject *self, const entry *key, const void *send, void
                      PyObject *const *keep, Py_ssize_t n) {
     entry *hit = find(self, key);
     if (!hit->plan) Py_RETURN_FALSE;
+    self->hits++;
     return go(self, hit->plan, send, recv, keep, n);
 }
 
@@ -285,6 +287,16 @@ static PyMethodDef calls_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
+static PyObject *calls_get_hits(CallsObject *self, void *unused) {
+    (void)unused;
+    return PyLong_FromUnsignedLongLong(self->hits);
+}
+
+static PyGetSetDef calls_getset[] = {
+    {"hits", (getter)calls_get_hits, NULL, "Calls that found their plan here.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
 PyTypeObject CallsType = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "han._native.Calls",
     .tp_basicsize = sizeof(CallsObject),
@@ -294,6 +306,7 @@ PyTypeObject CallsType = {
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
     .tp_doc = "Plans of blocking calls by what was called.",
     .tp_methods = calls_methods,
+    .tp_getset = calls_getset,
     .tp_init = (initproc)calls_init,
     .tp_new = PyType_GenericNew,
 };
@@ -338,6 +351,8 @@ static PyMethodDef module_methods[] = {
      "Let the other ranks read this process's memory, as far as the system does."},
     {"peek", module_peek, METH_VARARGS,
      "peek(pid, address): 8 bytes of another process's memory; raises OSError."},
+    {"fence", (PyCFunction)(void (*)(void))han_py_fence, METH_VARARGS | METH_KEYWORDS,
+     "Raise ValueError unless a Program keeps to its memory (native/fence.h)."},
     {"has_kernel", module_has_kernel, METH_VARARGS,
      "has_kernel(op, dtype): whether MPI defines that pair and han has it natively."},
     {NULL, NULL, 0, NULL},

@@ -111,6 +111,9 @@ static int add_channel(EngineObject *self, PyObject *spec) {
         return -1;
     if (PyObject_GetBuffer(buffer, view, PyBUF_WRITABLE)) return -1;
     c->memory = view->buf;
+    const han_control *all = (const han_control *)(void *)(c->memory + c->control);
+    for (uint32_t r = 0; r < c->size; r++)
+        if (all[r].naps) e->bells |= 1u << e->n_channels;
     e->n_channels++;
     return 0;
 }
@@ -139,11 +142,13 @@ static int engine_init(EngineObject *self, PyObject *args, PyObject *kwargs) {
     han_engine *e = &self->engine;
     PyObject *mpi, *channels;
     unsigned long long comm;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OKO!I(IIId)O", names, &mpi, &comm,
+    int futex;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OKO!I(IIIdi)O", names, &mpi, &comm,
                                      &PyTuple_Type, &channels, &e->tag_base, &e->wait.spins,
                                      &e->wait.least_spins, &e->wait.sleep_ns, &e->wait.timeout,
-                                     &self->on_error))
+                                     &futex, &self->on_error))
         return -1;
+    e->wait.futex = (enum han_futex)futex;
     e->spins = e->wait.spins;
     Py_INCREF(self->on_error);
     if (mpi != Py_None && load_mpi(self, mpi)) return -1;

@@ -23,6 +23,8 @@ static const uint64_t DEAD_NS = 100000000;  /* dead peers */
 static const uint64_t SLEEPY_NS = 500000000; /* a wait this long no longer needs quick reactions */
 static const uint64_t ALONE_NS = 2000; /* a yield to nobody returns sooner */
 static const uint32_t SLEEPY_SLEEP_NS = 100000;
+static const uint64_t STRANGER_NS = 500000; /* a peer has its turn and waits again, long before */
+static const uint32_t NAPS = 256; /* taken until it is tried again whether strangers are there */
 
 uint64_t han_now_ns(void) {
     struct timespec t;
@@ -106,13 +108,17 @@ static enum han_status look_around(han_engine *e, han_idler *w) {
 /* Yield, and learn from how long that takes: when somebody else ran meanwhile, spinning only
  * keeps him from what we wait for. A local matter: it changes no message and no order. */
 static void yield(han_engine *e) {
-    if (e->wait.least_spins >= e->wait.spins) {
+    bool adapts = e->wait.least_spins < e->wait.spins;
+    if (!adapts && e->wait.futex != HAN_FUTEX_CROWDED) {
         sched_yield();
         return;
     }
     uint64_t before = han_now_ns();
     sched_yield();
-    if (han_now_ns() - before > ALONE_NS)
+    uint64_t took = han_now_ns() - before;
+    if (took > STRANGER_NS && e->wait.futex == HAN_FUTEX_CROWDED) e->naps = NAPS;
+    if (!adapts) return;
+    if (took > ALONE_NS)
         e->spins = e->spins / 2 > e->wait.least_spins ? e->spins / 2 : e->wait.least_spins;
     else if (e->spins < e->wait.spins)
         e->spins++;
@@ -126,8 +132,22 @@ static enum han_status spin(han_engine *e, han_idler *w) {
     return look ? look_around(e, w) : status;
 }
 
+/* Sleep in the kernel; between naps, look after what a posted flag would not tell. */
+static enum han_status doze(han_engine *e, han_idler *w) {
+    bool slept;
+    enum han_status status = han_doze(e, &slept);
+    if (!slept && status == HAN_BLOCKED) sched_yield();
+    if (e->naps) e->naps--;
+    w->yields++;
+    if (status == HAN_MOVED) *w = (han_idler){0};
+    if (status != HAN_BLOCKED) return status == HAN_MOVED ? HAN_BLOCKED : status;
+    if (slept || w->yields % POKE_YIELDING == 0) status = poke(e);
+    return status == HAN_BLOCKED ? look_around(e, w) : status;
+}
+
 static enum han_status idle(han_engine *e, han_idler *w) {
     if (++w->rounds < e->spins) return spin(e, w);
+    if (e->wait.futex == HAN_FUTEX_ALWAYS || e->naps) return doze(e, w);
     uint32_t nap = e->wait.sleep_ns ? e->wait.sleep_ns : w->sleepy ? SLEEPY_SLEEP_NS : 0;
     if (nap && w->yields > CLOCK_ROUNDS) {
         struct timespec t = {0, (long)nap};

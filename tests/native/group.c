@@ -58,6 +58,7 @@ group *group_open(const world *w, bool messages, han_wait_policy wait)
         e->comm = messages ? mailbox_comm(g->box, (int)r) : 0;
         e->n_channels = (uint32_t)w->n_channels;
         e->wait = wait;
+        e->bells = wait.futex ? (1u << w->n_channels) - 1 : 0;
         e->dead_rank = -1;
         atomic_flag_clear(&e->busy);
         for (uint64_t c = 0; c < w->n_channels; c++)

@@ -206,7 +206,7 @@ static void run_world(const world *w, uint64_t rounds, han_wait_policy wait)
         exit(1);
     }
     printf("%s: %llu calls of %llu kinds, %s\n", w->name, (unsigned long long)rounds,
-           (unsigned long long)w->n_cases, wait.spins ? "spinning" : "yielding");
+           (unsigned long long)w->n_cases, wait.futex ? "sleeping" : wait.spins ? "spinning" : "yielding");
     group_close(g);
 }
 
@@ -219,6 +219,7 @@ int main(int argc, char **argv)
     for (uint64_t w = 0; w < n; w++) {
         run_world(&worlds[w], rounds, (han_wait_policy){.spins = 0, .timeout = 30});
         run_world(&worlds[w], rounds, (han_wait_policy){.spins = 200, .timeout = 30});
+        run_world(&worlds[w], rounds, (han_wait_policy){.spins = 1, .timeout = 30, .futex = HAN_FUTEX_ALWAYS});
     }
     programs_free(worlds, n);
     return 0;

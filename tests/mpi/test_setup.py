@@ -1,0 +1,132 @@
+"""Stored plans and ways of waiting: results hold, whoever reads, plans or sleeps."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from _support import FLAT, LEVELS, TWO_BY_TWO, WORLD, check_works, new_comm, on_both, on_four
+from mpi4py import MPI
+
+import han
+from han.rc import rc
+from han.tasks import compact
+from han.waits import POLICIES
+
+
+@contextlib.contextmanager
+def stored_in(folder: Path):
+    rc.wisdom = str(folder)
+    try:
+        yield
+    finally:
+        rc.wisdom = None
+
+
+def calls(comm):
+    """Call every collective in several sizes and check the results."""
+    for count in (0, 1000, 20_000):
+        for root in {0, comm.size - 1}:
+            data = np.arange(count) * (1.0 if comm.rank == root else 0.0)
+            comm.Bcast(data, root)
+            np.testing.assert_array_equal(data, np.arange(count))
+            send, recv = np.arange(count, dtype="i8") + comm.rank, np.empty(count, "i8")
+            comm.Reduce(send, recv, MPI.SUM, root)
+            wanted = np.arange(count) * comm.size + comm.size * (comm.size - 1) // 2
+            if comm.rank == root:
+                np.testing.assert_array_equal(recv, wanted)
+        comm.Allreduce(send, recv, MPI.SUM)
+        np.testing.assert_array_equal(recv, wanted)
+    comm.Barrier()
+
+
+def programs(comm):
+    return {key: compact.dump(p.program) for key, p in comm._han.plans._kept.items()}
+
+
+def use(levels):
+    comm = new_comm(levels)
+    calls(comm)
+    request = comm.Allreduce_init(np.ones(3000), np.empty(3000))
+    request.Start()
+    request.Wait()
+    request.Free()
+    made, info = programs(comm), comm.cache_info()
+    comm.Free()
+    return made, info
+
+
+@on_four
+def test_ranks_that_read_plans_run_with_ranks_that_make_them(mpi_ranks, mpi_tmp_path):
+    folder = Path(mpi_tmp_path)
+    for levels in (FLAT, TWO_BY_TWO):
+        own = folder / f"{len(levels)}-{WORLD.rank}"
+        planned, _ = use(levels)
+        with stored_in(own):
+            written, info = use(levels)
+            assert info.stored == 0
+            read, info = use(levels)
+            assert info.stored == info.made > 10
+            assert planned == written == read  # bit for bit
+            if WORLD.rank % 2:
+                for path in own.iterdir():
+                    path.unlink()
+            if WORLD.rank == 2:
+                for path in own.iterdir():
+                    path.write_bytes(path.read_bytes()[:-1])
+            damaged = contextlib.nullcontext()
+            if WORLD.rank == 2:
+                damaged = pytest.warns(UserWarning, match="planned anew and replaced")
+            with damaged:
+                again, info = use(levels)
+            assert again == planned
+            assert (info.stored > 0) == (WORLD.rank == 0)
+
+
+@on_four
+def test_a_folder_that_one_rank_cannot_use_is_told_by_all(mpi_ranks):
+    place = "/proc/nowhere" if WORLD.rank == 1 else None
+    rc.wisdom = place
+    with pytest.raises(han.ConfigError, match=r"rank 1: han\.rc\.wisdom = '/proc/nowhere'"):
+        new_comm(FLAT)
+    rc.wisdom = None
+
+
+@on_both
+def test_every_policy_and_all_of_them_together(mpi_ranks):
+    mixed = POLICIES[WORLD.rank % len(POLICIES)]
+    for policy in (*POLICIES, mixed, "futex" if WORLD.rank else "spin"):
+        for levels in LEVELS:
+            comm = new_comm(levels, wait={"policy": policy, "timeout": 20, "spin": 10})
+            calls(comm)
+            requests = [comm.Iallreduce(np.ones(100), np.empty(100)) for _ in "abc"]
+            han.Request.Waitall(requests)
+            check_works(comm)
+            comm.Free()
+
+
+@on_four
+def test_a_rank_that_sleeps_still_drives_mpi(mpi_ranks):
+    """Its peer needs a large message of it before it enters the collective."""
+    comm = new_comm(FLAT, wait={"policy": "futex", "timeout": 20})
+    large = np.ones(1 << 20)
+    if WORLD.rank == 0:
+        request = WORLD.Isend(large, 1)
+        comm.Barrier()
+        request.Wait()
+    else:
+        if WORLD.rank == 1:
+            WORLD.Recv(np.empty_like(large), 0)
+        comm.Barrier()
+    comm.Free()
+
+
+@on_four
+def test_a_time_limit_ends_a_sleep(mpi_ranks):
+    comm = new_comm(FLAT, wait={"policy": "futex", "timeout": 1})
+    if WORLD.rank:
+        with pytest.raises((han.CollectiveTimeoutError, han.PeerError), match="waited for 1 s"):
+            comm.Barrier()
+    WORLD.Barrier()

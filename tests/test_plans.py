@@ -1,0 +1,74 @@
+"""The plans that a communicator keeps, and what it counts of them; a communicator of one rank."""
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+import han
+
+
+@pytest.fixture
+def comm():
+    made = han.Comm(MPI.COMM_SELF.Dup(), {"plans": 2})
+    yield made
+    made.Free()
+
+
+def allreduce(comm, count, dtype="f8"):
+    send = np.ones(count, dtype)
+    comm.Allreduce(send, np.empty_like(send))
+
+
+def test_what_is_counted(comm):
+    assert comm.cache_info() == (0, 0, 2, 0, 0, 0, 0, 0.0)
+    for _ in range(5):
+        allreduce(comm, 4)
+    info = comm.cache_info()
+    assert (info.hits, info.misses, info.currsize, info.evictions) == (4, 1, 1, 0)
+    assert (info.made, info.stored) == (1, 0)
+    assert info.seconds > 0
+
+
+def test_calls_that_the_quick_way_does_not_know_find_their_plan_too(comm):
+    strided = np.ones((4, 2))[:, 0].copy()
+    for _ in range(3):
+        comm.Allreduce([strided, 4, MPI.DOUBLE], np.empty(4))
+    info = comm.cache_info()
+    assert (info.hits, info.misses) == (2, 1)
+
+
+def test_the_plan_that_was_looked_for_longest_ago_goes(comm):
+    for count in (1, 2, 3):
+        allreduce(comm, count)
+    assert comm.cache_info()[:5] == (0, 3, 2, 2, 1)
+    allreduce(comm, 2)  # the look-up in C was emptied, so that this one is looked for
+    allreduce(comm, 4)
+    allreduce(comm, 2)
+    assert comm.cache_info()[:5] == (2, 4, 2, 2, 2)
+    allreduce(comm, 3)
+    assert comm.cache_info().misses == 5
+
+
+def test_results_stay_right_while_plans_come_and_go(comm):
+    for turn in range(3):
+        for count in (1, 5, 9, 17):
+            send = np.arange(count, dtype="f8") + turn
+            recv = np.empty(count)
+            comm.Allreduce(send, recv)
+            np.testing.assert_array_equal(send, recv)
+    assert comm.cache_info().evictions == 10
+
+
+def test_a_persistent_request_counts_as_made_only(comm):
+    request = comm.Barrier_init()
+    info = comm.cache_info()
+    assert (info.hits, info.misses, info.made, info.currsize) == (0, 0, 1, 0)
+    request.Free()
+
+
+def test_it_prints_as_text(comm):
+    allreduce(comm, 4)
+    allreduce(comm, 4)
+    text = str(comm.cache_info())
+    assert text.startswith("1 of at most 2 plans; 1 of 2 calls found theirs, 0 dropped; 1 made in ")
+    assert repr(comm.cache_info()).startswith("CacheInfo(hits=1, misses=1, maxsize=2, currsize=1, ")

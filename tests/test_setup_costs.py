@@ -1,0 +1,53 @@
+"""The command ``han setup-costs`` on one rank, and when a persistent request pays; no times."""
+
+import json
+
+import pytest
+from commands import call, refuse
+
+from han.rc import rc
+from han.setup_costs import PARTS, Costs
+
+QUICK = ("--rounds", "1", "--calls", "2", "--sizes", "8,1KiB")
+
+
+def costs(**times):
+    return Costs("bcast", 8, **{part: times.get(part, 0.0) for part in PARTS})
+
+
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [
+        ({"init": 100, "first": 10, "cached": 10, "persistent": 9}, 101),
+        ({"init": 10, "first": 100, "cached": 2, "persistent": 1}, 1),
+        ({"init": 10, "first": 10, "cached": 2, "persistent": 2}, None),
+        ({"init": 10, "first": 5, "cached": 1, "persistent": 2}, None),
+    ],
+)
+def test_when_a_persistent_request_pays(times, expected):
+    found = costs(**times)
+    assert found.pays == expected
+    if expected is not None and expected > 1:
+        before, after = found.per_call(expected - 1), found.per_call(expected)
+        assert before["persistent"] >= before["blocking"]
+        assert after["persistent"] < after["blocking"]
+
+
+def test_the_table_has_a_row_for_each_case():
+    lines = call("setup-costs", *QUICK).splitlines()
+    assert "microseconds" in lines[0]
+    found = sorted(line.split()[0] for line in lines[2:])
+    assert found == ["allreduce", "allreduce", "barrier", "bcast", "bcast", "reduce", "reduce"]
+
+
+def test_json_and_pictures(tmp_path):
+    record = json.loads(call("setup-costs", "allreduce", *QUICK, "--json"))
+    assert [row["nbytes"] for row in record["rows"]] == [8, 1024]
+    assert all(row[part] > 0 for row in record["rows"] for part in PARTS)
+    call("setup-costs", "allreduce", *QUICK, "--plot", tmp_path / "a.png")
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    assert rc.wisdom is None
+
+
+def test_mistakes_are_told_before_anything_is_measured():
+    assert "unknown collective" in refuse("setup-costs", "brodcast")

@@ -1,0 +1,28 @@
+"""The command ``han waits`` on one rank; no time is judged."""
+
+import json
+
+from commands import call, refuse
+
+from han.waits import POLICIES
+
+QUICK = ("--rounds", "2", "--time", "0", "--sizes", "8,1KiB")
+
+
+def test_every_policy_is_measured():
+    record = json.loads(call("waits", *QUICK, "--json"))
+    assert [(row["nbytes"], row["policy"]) for row in record["rows"]] == [
+        (nbytes, policy) for nbytes in (8, 1024) for policy in POLICIES
+    ]
+    assert all(row["low"] <= row["median"] <= row["high"] for row in record["rows"])
+    assert record["machine"]["ranks"] == 1
+
+
+def test_the_table_says_which_is_best():
+    lines = call("waits", "barrier", *QUICK, "--policies", "futex,yield").splitlines()
+    assert [line.split()[0] for line in lines[-2:]] == ["futex", "yield"]
+    assert any(line.endswith("1.00x") for line in lines)
+
+
+def test_unknown_policies_are_refused():
+    assert "unknown policy 'snooze'" in refuse("waits", "--policies", "snooze")

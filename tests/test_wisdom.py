@@ -1,0 +1,388 @@
+"""Stored plans: what is read is what planning gives; what is damaged, foreign or too much goes."""
+
+import json
+import os
+import time
+import warnings
+from dataclasses import replace
+from functools import cache
+from random import Random
+
+import numpy as np
+import pytest
+from commands import call
+from mpi4py import MPI
+from test_verify_sweep import example
+
+import han
+from han import wisdom
+from han.program import Code
+from han.rc import rc
+from han.tasks import compact, fence
+from han.tasks.lower import lower
+from han.tasks.signature import Signature
+from han.topology import virtual
+
+SWEEP = 40
+
+
+def same(a, b):
+    return compact.dump(a) == compact.dump(b)
+
+
+@cache
+def programs():
+    """Programs of all algorithms, with what they may touch."""
+    found = []
+    for number in range(SWEEP):
+        for plan in example(number).plans:
+            memory = next((g.memory for g in plan.geometries if g is not None), 1 << 16)
+            size = plan.topology.size
+            for rank in range(0, size, max(1, size // 2)):
+                where = fence.ground(plan.topology, plan.signature, rank, memory)
+                found.append((lower(plan, rank), where))
+    return found
+
+
+def test_programs_are_read_back_as_they_were_and_pass_the_fence():
+    assert len({str(s) for p, _ in programs() for s in np.unique(p.code["code"])}) == len(Code)
+    for program, where in programs():
+        read = compact.load(compact.dump(program))
+        assert same(read, program)
+        fence.check(read, where)
+
+
+FAR = {
+    "code": 99, "stream": 32, "task": 1 << 31, "slot": (1 << 32) - 1, "n": (1 << 64) - 8,
+    "peer": -1,
+}  # fmt: skip
+USERS = {  # the codes that use a field, where not all do
+    "slot": (Code.ISEND, Code.IRECV, Code.TEST, Code.COLL),
+    "peer": (Code.WAIT, Code.ISEND, Code.IRECV, Code.AWAIT, Code.COLL, Code.PULL),
+    "n": tuple(set(Code) - {Code.TEST, Code.AWAIT}),
+}
+
+
+def edited(program, k, field, value, ref=None):
+    code = program.code.copy()
+    if ref is None:
+        code[field][k] = value
+    else:
+        code[field][k, ref] = value
+    return replace(program, code=code)
+
+
+@pytest.mark.parametrize("field", FAR)
+def test_numbers_that_lead_astray_are_refused(field):
+    tried = 0
+    for program, where in programs():
+        codes = np.isin(program.code["code"], USERS.get(field, tuple(Code)))
+        if field == "n":  # barriers of MPI's have no count
+            codes &= ~((program.code["code"] == Code.COLL) & (program.code["n"] == 0))
+        for k in np.flatnonzero(codes)[:3]:
+            with pytest.raises(ValueError, match=r"^operation \d+: "):
+                fence.check(edited(program, k, field, FAR[field]), where)
+            tried += 1
+    assert tried > 100
+
+
+def test_addresses_outside_of_every_memory_are_refused():
+    refs = {
+        Code.COPY: (0, 1), Code.REDUCE: (0, 1, 2), Code.REDUCE2: (0, 1, 2, 3), Code.POST: (0,),
+        Code.WAIT: (0,), Code.ISEND: (1,), Code.IRECV: (0,), Code.PULL: (0,),
+    }  # fmt: skip
+    draw, tried = Random(1), 0
+    for program, where in programs():
+        for k in draw.sample(range(len(program.code)), min(4, len(program.code))):
+            row = program.code[k]
+            for ref in refs.get(Code(int(row["code"])), ()) if row["n"] else ():
+                for offset in (1 << 40, (1 << 64) - 64, (1 << 64) - 1):
+                    with pytest.raises(ValueError, match=r"^operation \d+: "):
+                        fence.check(edited(program, k, "off", offset, ref), where)
+                with pytest.raises(ValueError, match="no such base"):
+                    fence.check(edited(program, k, "base", 28 + ref, ref), where)
+                tried += 1
+    assert tried > 300
+
+
+def test_requests_are_started_and_tested_in_turns():
+    tried = 0
+    for program, where in programs():
+        tests = np.flatnonzero(program.code["code"] == Code.TEST)
+        for k in tests[:1]:
+            gone = edited(program, k, "code", Code.POST)
+            gone.code["base"][k], gone.code["n"][k] = 0, 0
+            with pytest.raises(ValueError, match=r"^operation \d+: "):
+                fence.check(gone, where)
+            tried += 1
+    assert tried > 5
+
+
+def test_other_parts_are_held_against_the_call():
+    program, where = programs()[0]
+    for name, value in (
+        ("rank", program.rank + 1), ("footprint", (1 << 40,) * len(program.footprint)),
+        ("writes", (*program.writes, 0)), ("requests", 1 << 40), ("scratch", 1 << 47),
+        ("streams", program.streams[:-1]), ("comms", ((0, (99,)),)), ("operand", 1 << 40),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=r"^(it|oper)"):
+            fence.check(replace(program, **{name: value}), where)
+
+
+# ---- files --------------------------------------------------------------------------------------
+
+SIGNATURE = Signature("allreduce", 1000, 8, "sum", "float64")
+CALL = wisdom.Call(SIGNATURE, 1 << 20, True)
+
+
+@pytest.fixture
+def store(tmp_path):
+    return wisdom.Wisdom(str(tmp_path), {"rank": 0})
+
+
+@pytest.fixture
+def program():
+    return programs()[0][0]
+
+
+def accept(program):
+    pass
+
+
+def refused(store):
+    """Read what cannot be used; return the warning."""
+    store._warned = False
+    with pytest.warns(UserWarning, match="planned anew and replaced") as told:
+        assert store.read(CALL, accept) is None
+    assert len(told) == 1
+    return str(told[0].message)
+
+
+def test_what_is_stored_is_read(store, program):
+    assert store.read(CALL, accept) is None
+    store.write(CALL, program)
+    assert same(store.read(CALL, accept), program)
+    assert store.path(CALL).stat().st_mode & 0o777 == 0o600
+    for other in (
+        replace(CALL, blocking=False), replace(CALL, memory=1 << 21),
+        *(replace(CALL, signature=replace(SIGNATURE, **{k: v})) for k, v in (
+            ("count", 999), ("op", "max"), ("dtype", "int64"), ("root", 1),
+            ("commutative", False), ("native", False), ("collective", "reduce"),
+        )),
+    ):  # fmt: skip
+        assert store.read(other, accept) is None
+    assert wisdom.Wisdom(str(store.folder), {"rank": 1}).read(CALL, accept) is None
+
+
+def test_every_truncation_and_every_flipped_bit_is_found(store, program):
+    store.write(CALL, program)
+    path, whole = store.path(CALL), store.path(CALL).read_bytes()
+    draw = Random(3)
+    for length in (0, 1, 20, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:length])
+        assert "damaged" in refused(store)
+    for _ in range(200):
+        spoilt = bytearray(whole)
+        spoilt[draw.randrange(len(whole))] ^= 1 << draw.randrange(8)
+        path.write_bytes(spoilt)
+        assert "damaged" in refused(store)
+    store.write(CALL, program)
+    assert same(store.read(CALL, accept), program)
+
+
+def forged(store, body):
+    store.path(CALL).write_bytes(wisdom.MAGIC + wisdom._digest(body) + b"\n" + body)
+
+
+def test_a_file_with_a_right_hash_is_still_not_believed(store, program):
+    key, body = store.key(CALL), compact.dump(program)
+    store.write(CALL, program)
+    forged(store, key.replace(b'"rank": 0', b'"rank": 1') + body)
+    assert "the plan of something else" in refused(store)
+    for wrong in (b"", b"{}\n", b"[]\n", b"\xff\n", body[:-3], body.replace(b'"sync"', b'"sink"')):
+        forged(store, key + wrong)
+        refused(store)
+
+
+def test_files_that_are_not_this_users_own_are_refused(store, program, tmp_path, monkeypatch):
+    store.write(CALL, program)
+    path = store.path(CALL)
+    path.chmod(0o622)
+    assert "can be written by others" in refused(store)
+    path.chmod(0o600)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "geteuid", lambda: path.stat().st_uid + 1)
+        assert "belongs to user" in refused(store)
+    aside = tmp_path / "aside"
+    path.rename(aside)
+    path.symlink_to(aside)
+    refused(store)
+    path.unlink()
+    os.mkfifo(path)
+    assert "it is no file" in refused(store)
+    path.unlink()
+    path.mkdir()
+    refused(store)
+
+
+def test_only_one_warning_is_given(store, program):
+    store.write(CALL, program)
+    store.path(CALL).write_bytes(b"")
+    refused(store)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert store.read(CALL, accept) is None
+
+
+def test_what_was_used_longest_ago_goes_and_so_do_old_drafts(store, program, tmp_path):
+    calls = [replace(CALL, memory=1 << k) for k in range(20, 26)]
+    now = time.time()
+    for age, one in enumerate(calls):
+        store.write(one, program)
+        os.utime(store.path(one), (now - age, now - age))
+    for name, age in ((".a.plan.1.x", 2 * wisdom.STALE), (".b.plan.1.x", 0)):
+        (tmp_path / name).write_bytes(b"x")
+        os.utime(tmp_path / name, (now - age, now - age))
+    (tmp_path / "notes.txt").write_text("mine")
+    each = store.path(calls[0]).stat().st_size
+    wisdom.prune(tmp_path, 3 * each + 10)
+    assert [store.path(one).exists() for one in calls] == [True] * 3 + [False] * 3
+    assert {p.name for p in tmp_path.iterdir()} >= {".b.plan.1.x", "notes.txt"}
+    assert not (tmp_path / ".a.plan.1.x").exists()
+
+
+def test_use_is_noted(store, program):
+    store.write(CALL, program)
+    os.utime(store.path(CALL), (0, 0))
+    store.read(CALL, accept)
+    assert store.path(CALL).stat().st_mtime > 1e9
+
+
+def test_a_folder_that_cannot_be_written_is_told_once(store, program, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.warns(UserWarning, match="cannot be stored in .*No space left"):
+        store.write(CALL, program)
+    assert list(store.folder.iterdir()) == []
+
+
+def test_the_folder_is_made_and_looked_at(tmp_path, monkeypatch):
+    folder = tmp_path / "a" / "b"
+    assert wisdom.wisdom_folder({}) == ("", None)
+    assert wisdom.wisdom_folder({"HAN_WISDOM": str(folder)}) == (str(folder), None)
+    assert folder.stat().st_mode & 0o777 == 0o700
+    folder.chmod(0o777)
+    assert "can be written by others" in wisdom.wisdom_folder({"HAN_WISDOM": str(folder)})[1]
+    (tmp_path / "file").write_text("")
+    said = wisdom.wisdom_folder({"HAN_WISDOM": str(tmp_path / "file" / "x")})[1]
+    assert said.startswith("HAN_WISDOM = ")
+    assert "cannot be made" in said
+    monkeypatch.setattr(rc, "wisdom", tmp_path / "rc")
+    assert wisdom.wisdom_folder({"HAN_WISDOM": "x"}) == (str(tmp_path / "rc"), None)
+
+
+# ---- in communicators ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("HAN_WISDOM", str(tmp_path / "wisdom"))
+    return tmp_path / "wisdom"
+
+
+def use(config=None):
+    """Call twice on a new communicator; return what was counted."""
+    comm = han.Comm(MPI.COMM_SELF.Dup(), config)
+    send = np.arange(1000.0)
+    for _ in range(2):
+        recv = np.zeros(1000)
+        comm.Allreduce(send, recv)
+        np.testing.assert_array_equal(send, recv)
+    info = comm.cache_info()
+    comm.Free()
+    return info
+
+
+def test_a_second_communicator_reads_what_the_first_has_planned(folder):
+    assert use().stored == 0
+    assert len(list(folder.iterdir())) == 1
+    info = use()
+    assert (info.made, info.stored, info.misses) == (1, 1, 1)
+    for path in folder.iterdir():
+        path.write_bytes(path.read_bytes()[:-8])
+    with pytest.warns(UserWarning, match="damaged"):
+        assert use().stored == 0
+    assert use().stored == 1
+    assert use({"memory": "1MiB"}).stored == 0
+    assert use({"rules": [{"use": {"schedule": "lockstep"}}]}).stored == 0
+    assert use({"wait": {"policy": "yield"}}).stored == 1
+
+
+def test_the_key_has_all_that_plans_depend_on(folder):
+    comm = han.Comm(MPI.COMM_SELF.Dup())
+    key = wisdom.key_of(comm._han)
+    for name, value in (("topology", replace(comm._han.topology, attach=True)),
+                        ("oversubscribed", True), ("rank", 7)):  # fmt: skip
+        before = getattr(comm._han, name)
+        setattr(comm._han, name, value)
+        other = wisdom.key_of(comm._han)
+        setattr(comm._han, name, before)
+        assert (other != key) == (value != before)
+    assert wisdom.key_of(comm._han) == key
+    comm.Free()
+    assert len(key["sources"]) == 64
+
+
+def test_the_hash_of_the_sources_is_of_what_is_in_them(tmp_path, monkeypatch):
+    file = tmp_path / "wisdom.py"
+    (tmp_path / "tasks").mkdir()
+    monkeypatch.setattr(wisdom, "__file__", str(file))
+    found = set()
+    for text in ("a = 1", "a = 2"):
+        (tmp_path / "tasks" / "x.py").write_text(text)
+        found.add(wisdom.sources.__wrapped__())
+    (tmp_path / "tasks" / "x.py").rename(tmp_path / "tasks" / "y.py")
+    found.add(wisdom.sources.__wrapped__())
+    assert len(found) == 3
+
+
+def test_other_packages_submodules_are_never_stored(monkeypatch):
+    config = han.config.load_config({"rules": [{"use": {"levels": {"node": {"submodule": "sm"}}}}]})
+    assert wisdom.complete(config)
+    monkeypatch.setattr("han.submodules.registry.SUBMODULES", {})
+    assert not wisdom.complete(config)
+
+
+def test_topologies_tell_plans_apart():
+    from dataclasses import asdict
+
+    keys = {
+        wisdom.Wisdom("x", {"topology": asdict(t)}).key(CALL)
+        for t in (virtual(4, 2), virtual(4, 4), virtual(8, 2), replace(virtual(4, 2), attach=True))
+    }
+    assert len(keys) == 4
+
+
+# ---- the command --------------------------------------------------------------------------------
+
+
+def test_the_command_lists_and_clears(folder):
+    use()
+    (folder / "damaged.plan").write_bytes(b"x")
+    text = call("wisdom")
+    assert f"{SIGNATURE.describe()}, rank 0 of 1, node < network, " in text
+    assert "damaged" in text
+    record = json.loads(call("wisdom", "--json"))
+    assert record["folder"] == str(folder)
+    assert len(record["plans"]) == 2
+    assert "2 stored plans removed" in call("wisdom", "--clear")
+    assert list(folder.iterdir()) == []
+    assert "no stored plans" in call("wisdom")
+
+
+def test_the_command_says_how_wisdom_is_switched_on(monkeypatch):
+    monkeypatch.delenv("HAN_WISDOM", raising=False)
+    assert "set HAN_WISDOM to a folder" in call("wisdom")
+    assert json.loads(call("wisdom", "--json")) == {"folder": None, "plans": []}
