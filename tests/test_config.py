@@ -340,7 +340,7 @@ WRONG = [
     ({"check": 1}, "check = 1: expected true or false"),
     ({"memory": "16 Mb/s"}, "memory: '16 Mb/s' is not a size in bytes; write 64KiB"),
     ({"memory": 100}, "memory = 100: must be at least 4096"),
-    ({"wait": {"policy": "spinn"}}, "unknown policy; did you mean 'spin'? Known: auto, sleep"),
+    ({"wait": {"policy": "spinn"}}, "unknown policy; did you mean 'spin'? Known: auto, futex"),
     ({"wait": {"spin": 1.5}}, "wait.spin = 1.5: expected a whole number"),
     ({"wait": {"timeout": -1}}, "wait.timeout = -1: must be at least 0"),
     ({"wait": {"timeout": float("inf")}}, "wait.timeout = inf: expected a finite number"),
