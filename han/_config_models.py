@@ -99,8 +99,10 @@ def _known_scope(name: str) -> str:
 
 
 def _parameter(value: object) -> ParameterValue:
+    if isinstance(value, (list, tuple)) and all(type(v) is int for v in value):
+        return tuple(value)
     if not isinstance(value, (bool, int, str)):
-        raise ValueError("expected a number, a size, true, false or a name")
+        raise ValueError("expected a number, a size, true, false, a name or a list of numbers")
     return value
 
 

@@ -15,7 +15,10 @@ from han.tuning.choice import LevelChoice
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of an algorithm: ``size`` (bytes), ``int`` or ``bool``, and its range."""
+    """A parameter of an algorithm: ``size`` (bytes), ``int``, ``bool`` or ``factors``, its range.
+
+    Factors are a tuple of whole numbers, each within the range.
+    """
 
     kind: str
     about: str

@@ -16,7 +16,9 @@ def catalogue() -> Catalogue:
                 tuple(part.algorithms),
                 {
                     key: ParameterInfo(
-                        cast(Literal["size", "int", "bool", "name"], p.kind), p.minimum, p.maximum
+                        cast(Literal["size", "int", "bool", "name", "factors"], p.kind),
+                        p.minimum,
+                        p.maximum,
                     )
                     for key, p in part.parameters.items()
                 },

@@ -379,8 +379,8 @@ USE = [
     ),
     ({"levels": {"node": "sm"}}, "rules[0].use.levels.node = 'sm': expected a mapping"),
     (
-        {"levels": {"node": {"submodule": "sm", "radix": [4]}}},
-        "node.radix = [4]: expected a number, a size, true, false or a name",
+        {"levels": {"node": {"submodule": "sm", "radix": ["4"]}}},
+        "node.radix = ['4']: expected a number, a size, true, false, a name or a list of numbers",
     ),
 ]
 WRONG += [({"rules": [{"when": when, "use": {}}]}, text) for when, text in WHEN]
