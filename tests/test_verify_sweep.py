@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 import pytest
-from machines import topology_of
+from machines import draw_factors, topology_of
 
 from han.submodules.registry import fuses, registered
 from han.tasks.plan import Plan, active_levels, make_plan
@@ -36,6 +36,8 @@ VALUES = {
     "segment": (8, 100, 1000, 4 * KiB, 64 * KiB),
     "window": (1, 2, 3, 8),
     "inline": (False, True),
+    "partition": (0, 64, 100, 1000),
+    "whole": (0, 64, 4 * KiB),
 }
 
 
@@ -139,7 +141,8 @@ def draw_plan(
             other = draw.choice(TARGETS)
             name, algorithm = other.submodule, other.algorithm
         wanted = list(choice.levels)
-        wanted[level] = draw_level(draw, name, algorithm, signature)
+        members = (topology.ordered() if ordered else topology).widest(level)
+        wanted[level] = draw_level(draw, name, algorithm, signature, members)
         tried = replace(choice, levels=tuple(wanted))
         reason = table.objection(signature, tried)
         if reason is None:
@@ -178,12 +181,16 @@ def draw_choice(draw: Random, topology: Topology, signature: Signature, unit: in
     return choice if serves else built_in
 
 
-def draw_level(draw: Random, name: str, algorithm: str, signature: Signature) -> LevelChoice:
+def draw_level(
+    draw: Random, name: str, algorithm: str, signature: Signature, members: int
+) -> LevelChoice:
     """Draw some of an algorithm's parameters."""
     known = [k for k in sorted(registered()[name].parameters) if k in VALUES]
     chosen = {k: draw.choice(VALUES[k]) for k in known if draw.random() < 0.5}
     for size in chosen.keys() & {"chunk", "segment"}:
         chosen[size] = max(chosen[size], signature.nbytes // PIECES)
+    if name == "exchange":
+        chosen |= draw_factors(draw, algorithm, members)
     return LevelChoice(name, algorithm, tuple(sorted(chosen.items())))
 
 
