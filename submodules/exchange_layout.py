@@ -18,7 +18,7 @@ from math import prod
 from han.geometry import INLINE, LINE, PAGE, RING_MIN
 from han.submodules.exchange_steps import Blocks, CopyIn, Cyclic, Pattern, Recursive
 from han.submodules.factors import Factors, cyclic_factors, misfit, recursive_factors
-from han.submodules.pieces import cut, share
+from han.submodules.pieces import share
 from han.tasks.graph import Task
 from han.tasks.plan import Plan
 from han.tuning.choice import LevelChoice
@@ -110,7 +110,9 @@ class Layout:
         one = cls(pattern, partition, element, 1, False)
         chunk = max(chunk, plan.signature.nbytes * one.values >> COUNTS)
         chunk = one.fitting(chunk, geometry.area)
-        return cls(pattern, partition, chunk, len(cut(tasks, chunk, element)), False)
+        step = max(1, chunk // element) * element
+        pieces = sum(max(1, -(-t.nbytes // step)) for t in tasks)  # what pieces.cut makes
+        return cls(pattern, partition, chunk, pieces, False)
 
     @classmethod
     def in_slots(
@@ -120,7 +122,7 @@ class Layout:
         if whole and (choice.algorithm != "recursive" or nbytes > choice.get("whole", PAGE)):
             return None
         pattern = pattern_of(choice, members, whole)
-        one = cls(pattern, _partition(choice, pattern, element), max(1, nbytes), 1, True)
+        one = cls(pattern, _partition(choice, pattern, element), nbytes, 1, True)
         return one if one.inline(nbytes) or one.bank(nbytes) <= PAGE else None
 
     def fitting(self, chunk: int, area: int) -> int:
@@ -153,10 +155,14 @@ class Layout:
         """Return the bytes of all regions of a piece, each on lines of its own."""
         return sum(map(_lines, self.regions(nbytes)))
 
-    def starts(self, nbytes: int) -> list[int]:
-        """Return where each region begins, in its bank or beside the flag."""
-        sizes = self.regions(nbytes)
-        return [0, *accumulate(sizes if self.inline(nbytes) else map(_lines, sizes))]
+    @cached_property
+    def starts(self) -> list[int]:
+        """Return where each region begins, in its bank or beside the flag.
+
+        That is the same for shorter pieces: a region is free earlier than those behind it.
+        """
+        sizes = self.regions(self.chunk)
+        return [0, *accumulate(sizes if self.inline(self.chunk) else map(_lines, sizes))]
 
     @property
     def values(self) -> int:

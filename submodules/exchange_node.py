@@ -93,7 +93,6 @@ class Script(NamedTuple):
     shows: list[Run]
     folds: list[list[tuple[tuple[Source, ...], list[Run]]]]
     takes: list[list[tuple[int, list[Run]]]]
-    starts: list[int]
 
     @classmethod
     def of(cls, layout: Layout, me: int, nbytes: int) -> Script:
@@ -105,7 +104,6 @@ class Script(NamedTuple):
             runs(pattern.shown(me), bounds, [layout.offsets(me, 0, bounds)]),
             [list(_folds(layout, me, stage, bounds)) for stage in stages],
             [list(_takes(layout, me, step, bounds)) for step in steps],
-            layout.starts(nbytes),
         )
 
 
@@ -269,11 +267,10 @@ class _Exchange:
     def _region(self, member: int, piece: Piece, stage: int) -> Ref:
         """Where a member shows what it has after a stage; from the last stage on: finished."""
         level, slot = self.group.level, self.group.slots[member]
-        at = self._script(piece).starts[stage]
+        at = self.layout.starts[stage]
         if self.layout.small:
-            return self.builder.small(level, slot) + (
-                8 if self.layout.inline(piece.nbytes) else LINE
-            ) + at  # fmt: skip
+            beside = 8 if self.layout.inline(piece.nbytes) else LINE
+            return self.builder.small(level, slot) + (beside + at)
         return self.builder.cells(level, slot) + (piece.index % BANKS * self.bank + at)
 
     def _counter(self, member: int, piece: Piece, stage: int) -> tuple[Ref, int]:
