@@ -1,9 +1,10 @@
 """The exchanges inside a node: through the members' cells, with counters for barriers.
 
 A member writes its own cells only and says with a counter how far it is; whoever needs what it
-shows waits for that count and for nothing else. Every element of the result depends on all
-members, so that who has the whole result of a piece knows that everything before was read: two
-banks of cells need no further flags, and nothing is waited for at the end.
+shows waits for that count and for nothing else. Every element of the result depends on what all
+members made of what they read, so that who has the whole result of a piece knows that everything
+before was read: two banks of cells need no further flags, and nothing is waited for at the end.
+Only where whole parts are combined by several (``factors_middle``) are readers asked.
 
 Source: Jocksch et al., sections 2.1.1 and 3.1 (barriers integrated as counters); members cannot
 write each other's memory here, so allgather steps read instead.
@@ -157,6 +158,7 @@ class _Exchange:
         self.bank = self.layout.bank(self.layout.chunk)
         self.scripts: dict[int, Script] = {}
         self.awaited: set[Source] = set()
+        self.unheard = () if self.layout.small else self.pattern.unheard(context.group.me)
         self.step = max(1, BLOCK // context.element) * context.element
         self.partial = self._room_for_partials()
 
@@ -172,6 +174,8 @@ class _Exchange:
     def show(self, piece: Piece) -> None:
         """Copy what others combine."""
         script = self._script(piece)
+        if piece.index >= BANKS:
+            self._await_readers(piece)
         for run in script.shows:
             cell = self._region(self.group.me, piece, 0) + run.offsets[0]
             self.stream.copy(cell, self._own(piece, run), run.nbytes)
@@ -210,7 +214,7 @@ class _Exchange:
                     self._fold(piece, sources, run, cell, None)
                 else:
                     self._fold(piece, sources, run, result, cell if self.pattern.gathers else None)
-        if worked and (self.pattern.gathers or not final):
+        if (worked and (self.pattern.gathers or not final)) or (final and self.unheard):
             self._post(piece, stage)
 
     def _fold(
@@ -251,6 +255,13 @@ class _Exchange:
                     self.stream.copy(mine, result, run.nbytes)
         if not last:
             self._post(piece, finished + step)
+
+    def _await_readers(self, piece: Piece) -> None:
+        """Wait until the bank is free of readers that this member does not hear of."""
+        done = (piece.index - BANKS) * self.layout.values + self.pattern.stages
+        for member in self.unheard:
+            flag = self.builder.flag(self.group.level, self.group.slots[member], COMBINED)
+            self.stream.wait(flag, done, self.group.ranks[member])
 
     # ---- flags and places -------------------------------------------------------------------
 

@@ -52,6 +52,9 @@ class Pattern(Protocol):
     def folds(self, member: int, stage: int) -> list[Fold]:
         """Return what a member combines in a stage, 1 the first."""
 
+    def unheard(self, member: int) -> tuple[int, ...]:
+        """Return who reads the member's cells while nothing made of that need come back to it."""
+
     def finished(self, member: int, step: int) -> Blocks:
         """Return the finished blocks that a member has after a gathering step, 0: its own."""
 
@@ -112,6 +115,15 @@ class Recursive:
         group = _spaced(member, prod(factors[: stage - 1]), factors[stage - 1])
         sources = tuple((m, OWN if m == member and stage == 1 else stage - 1) for m in group)
         return [(self.held(member, stage), sources)]
+
+    def unheard(self, member: int) -> tuple[int, ...]:
+        """Return the groups of the stages that split nothing: each has its result by itself."""
+        found: set[int] = set()
+        stride = self.blocks
+        for factor in self.whole:
+            found.update(_spaced(member, stride, factor))
+            stride *= factor
+        return tuple(sorted(found - {member}))
 
     def finished(self, member: int, step: int) -> Blocks:
         """Return the own block, then those taken, in the order in which they come."""
@@ -184,6 +196,10 @@ class Cyclic:
             found.append(((block,), (own, *others)))
         return found
 
+    def unheard(self, member: int) -> tuple[int, ...]:
+        """Return nobody."""
+        return ()
+
     def finished(self, member: int, step: int) -> Blocks:
         """Return the blocks from the member's own on."""
         return self._from(member, self._width(self.gather, step))
@@ -246,6 +262,10 @@ class CopyIn:
         """Return one fold: what has come round, and the member's own."""
         before = ((member - 1) % self.size, stage - 1)
         return [(self.held(member, stage), (before, (member, OWN)))]
+
+    def unheard(self, member: int) -> tuple[int, ...]:
+        """Return nobody."""
+        return ()
 
     def finished(self, member: int, step: int) -> Blocks:
         """Return the blocks from the member's own on."""

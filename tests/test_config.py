@@ -170,6 +170,7 @@ def test_ready_configurations_have_the_levels_that_they_are_for():
         "two-level": ["shared_memory", "all"],
         "flat": ["all"],
         "one-node": ["all"],
+        "exchange-node": ["all"],
         "virtual-2x2": [SizeScope(size=2), "all"],
         "socket-node-network": ["socket", "shared_memory", "all"],
         "numa": ["numa", "shared_memory", "all"],

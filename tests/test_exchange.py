@@ -250,6 +250,23 @@ def test_a_small_message_is_exchanged_whole_in_as_many_steps_as_factors():
         assert plan.footprint() == (0,)
 
 
+@pytest.mark.parametrize(
+    ("members", "parameters", "segment"),
+    [
+        (2, {"factors_middle": (2,)}, None),  # several combine the same, whole
+        (8, {"factors": (2,), "factors_middle": (4,)}, None),
+        (3, {}, 10_000),  # a short piece between long ones
+    ],
+)
+@pytest.mark.parametrize("schedule", ["dataflow", "lockstep"])
+def test_cells_are_written_again_when_their_readers_are_done(
+    members, parameters, segment, schedule
+):
+    more = {**parameters, "chunk": 1666}
+    plan = plan_of(members, "recursive", 20_000, "sum", segment, schedule, **more)
+    verify([plan] * 2)
+
+
 # ---- stored plans -------------------------------------------------------------------------------
 
 
