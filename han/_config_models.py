@@ -106,6 +106,10 @@ def _parameter(value: object) -> ParameterValue:
     return value
 
 
+def _plain(value: object) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
 Size = Annotated[
     int,
     BeforeValidator(parse_size),
@@ -117,7 +121,11 @@ Segment = Annotated[
     PlainSerializer(_show_segment, return_type=str, when_used="json-unless-none"),
 ]
 Identifier = Annotated[str, AfterValidator(_identifier)]
-Parameter = Annotated[ParameterValue, PlainValidator(_parameter)]
+Parameter = Annotated[
+    ParameterValue,
+    PlainValidator(_parameter),
+    PlainSerializer(_plain, when_used="json"),
+]
 FromList = BeforeValidator(_as_tuple)
 Names = Annotated[tuple[str, ...], FromList, AfterValidator(_not_empty)]
 

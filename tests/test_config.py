@@ -71,6 +71,14 @@ CATALOGUE = Catalogue(
                 "window": ParameterInfo("int", 1),
             },
         ),
+        "exchange": SubmoduleInfo(
+            ("recursive", "cyclic"),
+            {
+                "factors": ParameterInfo("factors", 2),
+                "factors_gather": ParameterInfo("factors", 2),
+                "partition": ParameterInfo("size"),
+            },
+        ),
         "mpi": SubmoduleInfo(),
         "libnbc": SubmoduleInfo(),
     }
@@ -422,7 +430,7 @@ def test_a_missing_key_has_the_line_of_its_parent(write):
 def test_a_file_that_is_not_there_is_answered_with_the_ready_ones():
     text = message("vrtual-2x2")
     assert "config = 'vrtual-2x2': no such file" in text
-    assert "did you mean 'virtual-2x2'? Known: flat, four-levels-virtual" in text
+    assert "did you mean 'virtual-2x2'? Known: exchange-node, flat, four-levels-virtual" in text
     assert message(None, {"HAN_CONFIG": "nope"}).startswith("HAN_CONFIG = 'nope': no such file")
 
 
@@ -648,6 +656,11 @@ def test_known_names_pass_and_their_parameters_are_parsed(write):
         ({"submodule": "sm", "inline": 1}, "node.inline = 1: expected true or false"),
         ({"submodule": "sm", "skew": "lft"}, "unknown name; did you mean 'left'? Known: left"),
         ({"submodule": "sm", "skew": 3}, "node.skew = 3: expected a name"),
+        (
+            {"submodule": "exchange", "factors": "4,2"},
+            "= '4,2': expected factors: a list of whole numbers such as [4, 2], or 4x2",
+        ),
+        ({"submodule": "exchange", "factors": [4, 1]}, "factors = [4, 1]: must be at least 2"),
     ],
 )
 def test_unknown_names_are_answered_with_the_known_ones(level, expected):
