@@ -31,7 +31,7 @@ COLLECTIVES = (
     "exscan",
 )
 
-ParameterValue = bool | int | str
+ParameterValue = bool | int | str | tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class ParameterInfo:
     ``choices`` are the names that a parameter of kind ``name`` takes; none given: any.
     """
 
-    kind: Literal["size", "int", "bool", "name"]
+    kind: Literal["size", "int", "bool", "name", "factors"]
     minimum: int | None = None
     maximum: int | None = None
     choices: tuple[str, ...] = ()
@@ -56,6 +56,8 @@ class ParameterInfo:
             return value
         if self.kind == "name" and isinstance(value, str):
             return self._chosen(value)
+        if self.kind == "factors":
+            return tuple(int(self._bounded(f, str)) for f in _listed(value))
         raise ValueError(f"expected {_EXPECTED[self.kind]}")
 
     def _bounded(self, value: int, show: Callable[[int], str]) -> int:
@@ -69,6 +71,19 @@ class ParameterInfo:
         if self.choices and name not in self.choices:
             raise ValueError(unknown("name", name, self.choices))
         return name
+
+
+def _listed(value: ParameterValue) -> tuple[int, ...]:
+    """Return the factors that are written as a list, as ``"4x2"`` or as one number."""
+    if isinstance(value, str):
+        parts = value.split("x")
+        value = tuple(int(p) for p in parts if p.strip().isdecimal())
+        value = value if len(value) == len(parts) else ()
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = (value,)
+    if not isinstance(value, tuple) or not value:
+        raise ValueError(f"expected {_EXPECTED['factors']}")
+    return value
 
 
 @dataclass(frozen=True)
@@ -86,4 +101,9 @@ class Catalogue:
     submodules: Mapping[str, SubmoduleInfo]
 
 
-_EXPECTED = {"int": "a whole number", "bool": "true or false", "name": "a name"}
+_EXPECTED = {
+    "int": "a whole number",
+    "bool": "true or false",
+    "name": "a name",
+    "factors": "factors: a list of whole numbers such as [4, 2], or 4x2",
+}

@@ -129,5 +129,6 @@ def _parsed_parameters(
         try:
             parsed[name] = info.parameters[name].parse(value)
         except ValueError as error:
-            problems.append(Problem((*path, name), str(error), value))
+            shown = list(value) if isinstance(value, tuple) else value
+            problems.append(Problem((*path, name), str(error), shown))
     return parsed

@@ -99,9 +99,15 @@ def _known_scope(name: str) -> str:
 
 
 def _parameter(value: object) -> ParameterValue:
+    if isinstance(value, (list, tuple)) and all(type(v) is int for v in value):
+        return tuple(value)
     if not isinstance(value, (bool, int, str)):
-        raise ValueError("expected a number, a size, true, false or a name")
+        raise ValueError("expected a number, a size, true, false, a name or a list of numbers")
     return value
+
+
+def _plain(value: object) -> Any:
+    return list(value) if isinstance(value, tuple) else value
 
 
 Size = Annotated[
@@ -115,7 +121,11 @@ Segment = Annotated[
     PlainSerializer(_show_segment, return_type=str, when_used="json-unless-none"),
 ]
 Identifier = Annotated[str, AfterValidator(_identifier)]
-Parameter = Annotated[ParameterValue, PlainValidator(_parameter)]
+Parameter = Annotated[
+    ParameterValue,
+    PlainValidator(_parameter),
+    PlainSerializer(_plain, when_used="json"),
+]
 FromList = BeforeValidator(_as_tuple)
 Names = Annotated[tuple[str, ...], FromList, AfterValidator(_not_empty)]
 

@@ -15,8 +15,10 @@ from han.tuning.choice import LevelChoice
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of an algorithm: ``size`` (bytes), ``int`` or ``bool`` and its range, or
+    """A parameter of an algorithm: ``size`` (bytes), ``int``, ``bool`` or ``factors``, its range, or
     ``name`` and the names it takes.
+
+    Factors are a tuple of whole numbers, each within the range.
     """
 
     kind: str

@@ -16,7 +16,7 @@ def catalogue() -> Catalogue:
                 tuple(part.algorithms),
                 {
                     key: ParameterInfo(
-                        cast(Literal["size", "int", "bool", "name"], p.kind),
+                        cast(Literal["size", "int", "bool", "name", "factors"], p.kind),
                         p.minimum,
                         p.maximum,
                         p.choices,

@@ -1,12 +1,14 @@
-"""``exchange``: allreduce between nodes by exchanging messages pairwise.
+"""``exchange``: allreduce by exchanging with a few others at a time.
 
-Recursive doubling: log2(n) steps, each rank sends the whole message in every step; lower
-positions stay on the left of every combination, so the order of operands is kept.
-Halving: a reduce-scatter that sends half, a quarter ... of the message, then an allgather the
-same way back: every rank sends 2 (n - 1) / n of the message, which is the least. The ranks
-beyond a power of two hand their data to a neighbour first.
+Between nodes, pairwise in messages. Recursive doubling: log2(n) steps, each rank sends the whole
+message in every step; lower positions stay on the left of every combination, so the order of
+operands is kept. Halving: a reduce-scatter that sends half, a quarter ... of the message, then
+an allgather the same way back: every rank sends 2 (n - 1) / n of the message, which is the
+least. The ranks beyond a power of two hand their data to a neighbour first.
 
-Source: Jocksch et al., section II (radix 2 throughout); Thakur et al. (Rabenseifner).
+Inside a node, through cells, with any factors: see ``exchange_node``.
+
+Source: Jocksch et al., section 2; Thakur et al. (Rabenseifner).
 """
 
 from __future__ import annotations
@@ -14,43 +16,71 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from han.program import Ref
+from han.submodules import exchange_node
 from han.submodules.base import Algorithm, Parameter, Question, order_kept
+from han.submodules.cells import FLAGS
+from han.submodules.exchange_layout import asked_factors
 from han.tasks.graph import Task
 from han.tasks.lower import Context
 from han.tasks.plan import Plan
 
 MOST = 1 << 30
 SEGMENT = 32 * 1024
+MESSAGES = ("recursive_doubling", "halving")
+FUSED = ("allreduce",)
 
 
 class Exchange:
-    """Pairwise exchange."""
+    """Exchange with a few others at a time."""
 
     name = "exchange"
-    about = "pairwise exchange of messages: an allreduce in log2(n) steps, or with least bytes"
+    about = "allreduce by exchanges: in messages, or in shared memory with any factors (Jocksch)"
+    flags = FLAGS
     algorithms = {
-        "recursive_doubling": Algorithm("whole messages, log2(n) steps", ("allreduce",), "always"),
-        "halving": Algorithm(
-            "reduce-scatter and allgather, 2 log2(n) steps", ("allreduce",), "never"
+        "recursive_doubling": Algorithm("whole messages, log2(n) steps", FUSED, "always"),
+        "halving": Algorithm("reduce-scatter and allgather, 2 log2(n) steps", FUSED, "never"),
+        "recursive": Algorithm(
+            "in shared memory: reduce-scatter and allgather by groups of groups", FUSED, "always"
+        ),
+        "cyclic": Algorithm(
+            "in shared memory: with members at growing distances, any number of them",
+            FUSED,
+            "never",
+        ),
+        "tree": Algorithm("in shared memory: the first of each group combines", FUSED, "always"),
+        "copyin": Algorithm(
+            "in shared memory: blocks go round, combined as they are copied in", FUSED, "never"
         ),
     }
-    parameters = {"segment": Parameter("size", "bytes of one message", 1, MOST)}
+    parameters = {
+        "segment": Parameter("size", "bytes of one message", 1, MOST),
+        "factors": Parameter("factors", "how many combine in each step: [4, 2]", 2, 1 << 16),
+        "factors_gather": Parameter("factors", "the same of the allgather: [2, 4]", 2, 1 << 16),
+        "factors_middle": Parameter(
+            "factors", "recursive: steps between them that split nothing", 2, 1 << 16
+        ),
+        "partition": Parameter("size", "bytes of a block; 0: blocks alike", 0, 1 << 30),
+        "chunk": Parameter("size", "bytes that are combined at a time", 64, 4 << 20),
+        "whole": Parameter("size", "recursive: up to here messages are not split", 0, 4096),
+    }
 
     def supports(self, question: Question) -> str | None:
         """Return None, or the reason why it cannot serve."""
-        whole = question.choice.algorithm == "recursive_doubling"
-        if whole and question.signature.nbytes > MOST:
-            return f"whole messages of more than {MOST} bytes"
-        if question.signature.element > MOST:
-            return f"elements of more than {MOST} bytes"
-        return order_kept(question, self.algorithms[question.choice.algorithm])
+        algorithm = question.choice.algorithm
+        reason = _unfit(question) if algorithm in MESSAGES else exchange_node.unfit(question)
+        return reason or order_kept(question, self.algorithms[algorithm])
 
     def footprint(self, plan: Plan, level: int) -> int:
-        """Return 0: no cells."""
-        return 0
+        """Return how many bytes of each rank's ring of cells a run takes."""
+        if plan.choice.levels[level].algorithm in MESSAGES:
+            return 0
+        return exchange_node.footprint(plan, level)
 
     def lower(self, context: Context) -> None:
         """Emit this rank's operations."""
+        if context.choice.algorithm not in MESSAGES:
+            exchange_node.lower(context)
+            return
         halving = context.choice.algorithm == "halving"
         nbytes = max(t.nbytes for t in context.tasks)
         room = context.builder.scratch(nbytes)
@@ -60,6 +90,18 @@ class Exchange:
             exchange = _Exchange(context, task, room, wires)
             exchange.fold_in_and_out(exchange.halve if halving else exchange.double)
             context.stream.end(task)
+
+
+def _unfit(question: Question) -> str | None:
+    """Return the reason why messages cannot serve, or None."""
+    choice, signature = question.choice, question.signature
+    if any(asked_factors(choice)):
+        return f"{choice.algorithm} is of factors 2 and takes no others"
+    if choice.algorithm == "recursive_doubling" and signature.nbytes > MOST:
+        return f"whole messages of more than {MOST} bytes"
+    if signature.element > MOST:
+        return f"elements of more than {MOST} bytes"
+    return None
 
 
 class _Exchange:

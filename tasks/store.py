@@ -68,7 +68,7 @@ class _Signature(_Model):
 class _Level(_Model):
     submodule: str
     algorithm: str
-    parameters: tuple[tuple[str, int | bool | str], ...]
+    parameters: tuple[tuple[str, int | bool | str | tuple[int, ...]], ...]
 
 
 class _Choice(_Model):

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from math import prod
+from random import Random
+
+from han.submodules.factors import primes
 from han.topology import Topology
 
 SYMBOLS = "snxyz"
@@ -15,3 +19,38 @@ def topology_of(domains: list[list[int]], shared_to: int) -> Topology:
     symbols = (*SYMBOLS[: depth - 1], "i")
     made = tuple(tuple(d) for d in domains)
     return Topology(names, symbols, made, memory, attach=True)
+
+
+def draw_factors(draw: Random, algorithm: str, members: int) -> dict[str, tuple[int, ...]]:
+    """Draw factors that make an exchange of so many members, or none."""
+    found: dict[str, tuple[int, ...]] = {}
+    if members < 2 or algorithm in ("recursive_doubling", "halving"):
+        return found
+    exact = algorithm in ("recursive", "tree")
+    left = members
+    if algorithm == "recursive" and draw.random() < 0.3:
+        found["factors_middle"] = draw_split(draw, members)[:1]
+        left //= prod(found["factors_middle"])
+    if left > 1 and algorithm != "copyin" and draw.random() < 0.7:
+        found["factors"] = draw_split(draw, left) if exact else draw_reaching(draw, left)[::-1]
+    if left > 1 and draw.random() < 0.7:
+        found["factors_gather"] = draw_split(draw, left) if exact else draw_reaching(draw, left)
+    return found
+
+
+def draw_split(draw: Random, members: int) -> tuple[int, ...]:
+    """Draw factors of a number: its primes in any order, some of them joined."""
+    factors = primes(members)
+    draw.shuffle(factors)
+    for _ in range(draw.randrange(len(factors))):
+        factors[:2] = [prod(factors[:2])]
+        draw.shuffle(factors)
+    return tuple(factors)
+
+
+def draw_reaching(draw: Random, members: int) -> tuple[int, ...]:
+    """Draw factors whose product reaches a number, only the last one perhaps too large."""
+    factors: tuple[int, ...] = ()
+    while prod(factors) < members:
+        factors += (draw.randint(2, max(2, members)),)
+    return factors

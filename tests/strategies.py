@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from random import Random
 
 import numpy as np
 from hypothesis import strategies as st
-from machines import topology_of
+from machines import draw_factors, topology_of
 
 from han.submodules.registry import registered
 from han.tasks.signature import Signature
@@ -31,6 +32,8 @@ VALUES = {
     "window": st.integers(1, 6),
     **dict.fromkeys(("socket_radix", "reduce_radix", "reduce_socket_radix"), st.integers(2, 5)),
     "block": st.sampled_from([64, 1000, 64 * KiB]),
+    "partition": st.sampled_from([0, 64, 100, 1000]),
+    "whole": st.sampled_from([0, 64, 4 * KiB]),
 }
 
 
@@ -54,8 +57,8 @@ def topologies(draw: st.DrawFn, sizes: st.SearchStrategy[int]) -> Topology:
 
 
 @st.composite
-def level_choices(draw: st.DrawFn) -> LevelChoice:
-    """Draw a submodule, an algorithm and some parameters."""
+def level_choices(draw: st.DrawFn, members: int = 2) -> LevelChoice:
+    """Draw a submodule, an algorithm and some parameters; factors are those of `members`."""
     name, algorithm = draw(st.sampled_from(PARTS))
     known = sorted(registered()[name].parameters)
     given = draw(st.sets(st.sampled_from(known))) if known else set()
@@ -66,6 +69,9 @@ def level_choices(draw: st.DrawFn) -> LevelChoice:
         if row.kind in ("bool", "name")
     }
     parameters = tuple((key, draw(values[key])) for key in sorted(given) if key in values)
+    if name == "exchange":
+        factors = draw_factors(Random(draw(st.integers(0, 1 << 30))), algorithm, members)
+        parameters = tuple(sorted((*parameters, *factors.items())))
     return LevelChoice(name, algorithm, parameters)
 
 
@@ -82,7 +88,7 @@ def choices(draw: st.DrawFn, topology: Topology, signature: Signature) -> Choice
         choice = built_in
     for level in range(topology.depth):
         levels = list(choice.levels)
-        levels[level] = draw(level_choices())
+        levels[level] = draw(level_choices(topology.widest(level)))
         other = replace(choice, levels=tuple(levels))
         if table.objection(signature, other) is None:
             choice = other

@@ -71,6 +71,14 @@ CATALOGUE = Catalogue(
                 "window": ParameterInfo("int", 1),
             },
         ),
+        "exchange": SubmoduleInfo(
+            ("recursive", "cyclic"),
+            {
+                "factors": ParameterInfo("factors", 2),
+                "factors_gather": ParameterInfo("factors", 2),
+                "partition": ParameterInfo("size"),
+            },
+        ),
         "mpi": SubmoduleInfo(),
         "libnbc": SubmoduleInfo(),
     }
@@ -170,6 +178,7 @@ def test_ready_configurations_have_the_levels_that_they_are_for():
         "two-level": ["shared_memory", "all"],
         "flat": ["all"],
         "one-node": ["all"],
+        "exchange-node": ["all"],
         "virtual-2x2": [SizeScope(size=2), "all"],
         "socket-node-network": ["socket", "shared_memory", "all"],
         "numa": ["numa", "shared_memory", "all"],
@@ -379,8 +388,8 @@ USE = [
     ),
     ({"levels": {"node": "sm"}}, "rules[0].use.levels.node = 'sm': expected a mapping"),
     (
-        {"levels": {"node": {"submodule": "sm", "radix": [4]}}},
-        "node.radix = [4]: expected a number, a size, true, false or a name",
+        {"levels": {"node": {"submodule": "sm", "radix": ["4"]}}},
+        "node.radix = ['4']: expected a number, a size, true, false, a name or a list of numbers",
     ),
 ]
 WRONG += [({"rules": [{"when": when, "use": {}}]}, text) for when, text in WHEN]
@@ -421,7 +430,7 @@ def test_a_missing_key_has_the_line_of_its_parent(write):
 def test_a_file_that_is_not_there_is_answered_with_the_ready_ones():
     text = message("vrtual-2x2")
     assert "config = 'vrtual-2x2': no such file" in text
-    assert "did you mean 'virtual-2x2'? Known: flat, four-levels-virtual" in text
+    assert "did you mean 'virtual-2x2'? Known: exchange-node, flat, four-levels-virtual" in text
     assert message(None, {"HAN_CONFIG": "nope"}).startswith("HAN_CONFIG = 'nope': no such file")
 
 
@@ -649,6 +658,11 @@ def test_known_names_pass_and_their_parameters_are_parsed(write):
         ({"submodule": "sm", "inline": 1}, "node.inline = 1: expected true or false"),
         ({"submodule": "sm", "skew": "lft"}, "unknown name; did you mean 'left'? Known: left"),
         ({"submodule": "sm", "skew": 3}, "node.skew = 3: expected a name"),
+        (
+            {"submodule": "exchange", "factors": "4,2"},
+            "= '4,2': expected factors: a list of whole numbers such as [4, 2], or 4x2",
+        ),
+        ({"submodule": "exchange", "factors": [4, 1]}, "factors = [4, 1]: must be at least 2"),
     ],
 )
 def test_unknown_names_are_answered_with_the_known_ones(level, expected):

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 import pytest
-from machines import topology_of
+from machines import draw_factors, topology_of
 
 from han.submodules.registry import fuses, registered
 from han.tasks.plan import Plan, active_levels, make_plan
@@ -36,6 +36,8 @@ VALUES = {
     "segment": (8, 100, 1000, 4 * KiB, 64 * KiB),
     "window": (1, 2, 3, 8),
     **dict.fromkeys(("socket_radix", "reduce_radix", "reduce_socket_radix"), (2, 3, 5)),
+    "partition": (0, 64, 100, 1000),
+    "whole": (0, 64, 4 * KiB),
 }
 
 
@@ -140,7 +142,8 @@ def draw_plan(
             other = draw.choice(TARGETS)
             name, algorithm = other.submodule, other.algorithm
         wanted = list(choice.levels)
-        wanted[level] = draw_level(draw, name, algorithm, signature)
+        members = (topology.ordered() if ordered else topology).widest(level)
+        wanted[level] = draw_level(draw, name, algorithm, signature, members)
         tried = replace(choice, levels=tuple(wanted))
         reason = table.objection(signature, tried)
         if reason is None:
@@ -179,7 +182,9 @@ def draw_choice(draw: Random, topology: Topology, signature: Signature, unit: in
     return choice if serves else built_in
 
 
-def draw_level(draw: Random, name: str, algorithm: str, signature: Signature) -> LevelChoice:
+def draw_level(
+    draw: Random, name: str, algorithm: str, signature: Signature, members: int
+) -> LevelChoice:
     """Draw some of an algorithm's parameters."""
     parameters = registered()[name].parameters
     values = {k: VALUES[k] for k in sorted(parameters) if k in VALUES} | {
@@ -190,6 +195,8 @@ def draw_level(draw: Random, name: str, algorithm: str, signature: Signature) ->
     chosen = {k: draw.choice(v) for k, v in values.items() if draw.random() < 0.5}
     for size in chosen.keys() & {"chunk", "segment"}:
         chosen[size] = max(chosen[size], signature.nbytes // PIECES)
+    if name == "exchange":
+        chosen |= draw_factors(draw, algorithm, members)
     return LevelChoice(name, algorithm, tuple(sorted(chosen.items())))
 
 

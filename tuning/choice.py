@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-Value = int | bool | str
-SIZES = ("segment", "chunk")  # parameters in bytes
+Value = int | bool | str | tuple[int, ...]
+SIZES = ("segment", "chunk", "partition", "whole")  # parameters in bytes
 
 
 @dataclass(frozen=True)
@@ -18,19 +18,32 @@ class LevelChoice:
 
     def get(self, name: str, default: int) -> int:
         """An integer parameter, or `default`."""
-        return int(dict(self.parameters).get(name, default))
+        value = dict(self.parameters).get(name, default)
+        assert not isinstance(value, tuple), "factors() returns those"
+        return int(value)
+
+    def factors(self, name: str) -> tuple[int, ...] | None:
+        """A parameter that is a list of factors, or None."""
+        value = dict(self.parameters).get(name)
+        return value if isinstance(value, tuple) else None
 
     def spelled(self) -> dict[str, str]:
         """The parameters as people write them: ``{"segment": "32KiB"}``."""
-        from han._units import format_size
-
-        return {k: format_size(int(v)) if k in SIZES else str(v) for k, v in self.parameters}
+        return {name: _spelled(name, value) for name, value in self.parameters}
 
     def describe(self) -> str:
         """``adapt chain (segment 32KiB)``."""
         shown = ", ".join(f"{k} {text}" for k, text in self.spelled().items())
         text = f"{self.submodule} {self.algorithm}"
         return text + (f" ({shown})" if shown else "")
+
+
+def _spelled(name: str, value: Value) -> str:
+    from han._units import format_size
+
+    if isinstance(value, tuple):
+        return "x".join(map(str, value))
+    return format_size(int(value)) if name in SIZES else str(value)
 
 
 def level_choice(submodule: str, algorithm: str, **parameters: Value) -> LevelChoice:

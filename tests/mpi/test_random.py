@@ -33,12 +33,12 @@ def calls(draw, size):
 
 
 @st.composite
-def uses(draw, names):
+def uses(draw, topology):
     """Draw what a rule decides: what cannot serve a call is passed over."""
     levels = {}
-    for name in names:
+    for level, name in enumerate(topology.names):
         if draw(st.booleans()):
-            choice = draw(level_choices())
+            choice = draw(level_choices(topology.widest(level)))
             levels[name] = {
                 "submodule": choice.submodule,
                 "algorithm": choice.algorithm,
@@ -58,7 +58,7 @@ RANKS = {"MPICH": [1, 4, 7], "Open MPI": [2, 5, 8]}.get(MPI.get_vendor()[0], [3,
 @given(st.data())
 def test_random_calls(mpi_ranks, data):
     topology = data.draw(topologies(st.just(WORLD.size)))
-    use = data.draw(uses(topology.names))
+    use = data.draw(uses(topology))
     several = data.draw(st.lists(calls(WORLD.size), min_size=1, max_size=8))
     memory = data.draw(st.sampled_from(["64KiB", "1MiB", "16MiB"]))
     drawn = WORLD.allgather(repr((topology, use, several)))

@@ -120,6 +120,11 @@ def fused_cases(choice) -> Iterator[Case]:
         level_choice("sm", "split", chunk=1024),
         level_choice("solo", "split", chunk=10_000, block=1000),
     ]
+    parts += [
+        level_choice("exchange", algorithm, chunk=1024, factors_gather=(5,))
+        for algorithm in ("cyclic", "copyin")
+    ]
+    parts += [level_choice("exchange", name, chunk=4096) for name in ("recursive", "tree")]
     for part, count, segment in product(parts, (SMALL, MEDIUM, LARGE), (None, 17_000)):
         yield Case(call("allreduce", count), choice(part, segment))
 

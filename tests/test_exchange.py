@@ -1,0 +1,284 @@
+"""Exchanges inside a node: factors, patterns, layouts; what they compute, and that it is proved."""
+
+from __future__ import annotations
+
+from itertools import product
+from math import prod
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from interpreter import Interpreter
+from machines import draw_factors, topology_of
+from strategies import OPERATIONS
+from test_planner import check, make_run, quick
+
+from han.config import load_config, validate_names
+from han.errors import ConfigError
+from han.program import Code
+from han.submodules.catalogue import catalogue
+from han.submodules.exchange_layout import Layout, Partition, pattern_of
+from han.submodules.factors import cyclic_factors, primes, recursive_factors
+from han.tasks.lower import lower
+from han.tasks.plan import make_plan
+from han.tasks.signature import Signature
+from han.tasks.store import PlanFileError, from_json, to_json
+from han.tasks.verify import verify
+from han.tuning.choice import Choice, level_choice
+from han.tuning.heuristics import Machine
+from han.tuning.rules import RuleTable
+
+IN_NODE = ("recursive", "cyclic", "tree", "copyin")
+ORDERED = ("recursive", "tree")
+MEMORY = 1 << 20
+few = settings(quick, max_examples=30)
+
+
+def plan_of(members, algorithm, nbytes, op="sum", segment=None, schedule="dataflow", **parameters):
+    element = OPERATIONS[op][0]
+    signature = Signature(
+        "allreduce", nbytes // element, element, op, "uint64", op == "sum", op == "sum"
+    )
+    choice = Choice((level_choice("exchange", algorithm, **parameters),), segment, schedule)
+    topology = topology_of([[0] * members], 0)
+    assert RuleTable(None, topology, Machine()).objection(signature, choice) is None
+    return make_plan(topology, signature, choice, MEMORY)
+
+
+def objection(members, algorithm, shared=0, element=8, **parameters):
+    signature = Signature("allreduce", 100, element, "sum", "uint64")
+    choice = Choice((level_choice("exchange", algorithm, **parameters),))
+    topology = topology_of([[0] * members], shared)
+    return RuleTable(None, topology, Machine()).objection(signature, choice)
+
+
+# ---- factors ------------------------------------------------------------------------------------
+
+
+def test_factors_by_default():
+    sizes = (2, 3, 4, 6, 7, 8, 9, 12, 16, 64)
+    assert [recursive_factors(n) for n in sizes] == [
+        (2,), (3,), (4,), (3, 2), (7,), (4, 2), (3, 3), (4, 3), (4, 4), (4, 4, 4),
+    ]  # fmt: skip
+    assert [cyclic_factors(n) for n in sizes] == [
+        (2,), (3,), (4,), (3, 2), (3, 3), (3, 3), (3, 3), (4, 3), (4, 4), (4, 4, 4),
+    ]  # fmt: skip
+    for members in range(1, 300):
+        assert prod(recursive_factors(members)) == prod(primes(members)) == members
+        factors = cyclic_factors(members)
+        assert prod(factors[:-1]) < members <= prod(factors) or members == 1
+
+
+def test_the_cyclic_shift_takes_the_papers_factors_of_eight():
+    """Jocksch et al., section 2.2.2: there are ten sets."""
+    sets = [(2, 2, 2), (2, 3, 2), (2, 4), (3, 2, 2), (3, 3), (4, 2), (5, 2), (6, 2), (7, 2), (8,)]
+    for gather in sets:
+        assert objection(8, "cyclic", factors=gather[::-1], factors_gather=gather) is None
+    exact = [gather for gather in sets if objection(8, "recursive", factors=gather) is None]
+    assert exact == [(2, 2, 2), (2, 4), (4, 2), (8,)]
+
+
+@pytest.mark.parametrize(
+    ("members", "algorithm", "parameters", "expected"),
+    [
+        (8, "recursive", {"factors": (4, 3)}, "product of 4x3 is 12, not the 8 members; take fac"),
+        (8, "tree", {"factors": (4,)}, "factors of 8 such as 4x2, or leave factors out"),
+        (6, "recursive", {"factors_gather": (4, 2)}, "factors_gather: the product of 4x2 is 8"),
+        (6, "recursive", {"factors_middle": (4,)}, "is 4, which does not divide the 6 members"),
+        (6, "recursive", {"factors_middle": (2,), "factors": (2,)}, "over factors_middle, 3"),
+        (6, "cyclic", {"factors_middle": (2,)}, "factors_middle is for recursive, not for cyclic"),
+        (7, "cyclic", {"factors": (3, 2)}, "product of 2x3 is 6, less than the 7 members"),
+        (7, "cyclic", {"factors_gather": (7, 2)}, "7 reaches the 7 members without the last 2"),
+        (7, "copyin", {"factors": (7,)}, "it takes factors_gather, but no factors"),
+        (8, "halving", {"factors": (4, 2)}, "halving is of factors 2 and takes no others"),
+    ],
+)
+def test_factors_that_do_not_fit_are_refused_with_numbers_and_a_way_out(
+    members, algorithm, parameters, expected
+):
+    assert expected in objection(members, algorithm, **parameters)
+
+
+def test_exchanges_through_cells_need_shared_memory_and_room():
+    for algorithm in IN_NODE:
+        reason = objection(4, algorithm, shared=-1)
+        assert "do not share memory; halving and recursive_doubling need none" in reason
+        assert "takes cells of" in objection(4, algorithm, element=1 << 20)
+    assert objection(4, "halving", shared=-1) is None
+
+
+def test_configurations_give_factors_as_lists_or_as_text():
+    for written, read in (([4, 2], (4, 2)), ("4x2", (4, 2)), (8, (8,)), ("8", (8,))):
+        config = validate_names(load_config(rule(factors=written), {}), catalogue())
+        assert config.rules[0].use.levels["node"].parameters["factors"] == read
+    for written in ([], [4, 1], "4x", "4,2", True, [4, "2"]):
+        with pytest.raises(ConfigError, match=r"node\.factors"):
+            validate_names(load_config(rule(factors=written), {}), catalogue())
+
+
+def rule(**parameters):
+    level = {"submodule": "exchange", "algorithm": "recursive", **parameters}
+    levels = [{"name": "node", "scope": "all"}]
+    return {"levels": levels, "rules": [{"use": {"levels": {"node": level}}}]}
+
+
+# ---- patterns and partitions --------------------------------------------------------------------
+
+
+@st.composite
+def exchanges(draw, most=32):
+    members, algorithm = draw(st.integers(2, most)), draw(st.sampled_from(IN_NODE))
+    factors = draw_factors(Random(draw(st.integers(0, 1 << 30))), algorithm, members)
+    return members, level_choice("exchange", algorithm, **factors)
+
+
+@quick
+@given(exchanges(), st.booleans())
+def test_every_block_is_combined_of_everyone_once_and_reaches_everyone(exchange, whole):
+    members, choice = exchange
+    pattern = pattern_of(choice, members, whole and choice.algorithm == "recursive")
+    has = {(m, 0, b): [m] for m in range(members) for b in range(pattern.blocks)}
+    for stage in range(1, pattern.stages + 1):
+        for m in range(members):
+            for blocks, sources in pattern.folds(m, stage):
+                for b in blocks:
+                    parts = [has[p, max(0, s), b] for p, s in sources]
+                    has[m, stage, b] = [x for part in parts for x in part]
+    for m in range(members):
+        for b in pattern.finished(m, 0):
+            found = has[m, pattern.stages, b]
+            assert sorted(found) == list(range(members))
+            assert choice.algorithm not in ORDERED or found == sorted(found)
+        for step in range(1, pattern.gathers + 1):
+            new = [b for p, blocks in pattern.takes(m, step) for b in blocks]
+            before = pattern.finished(m, step - 1)
+            assert sorted(pattern.finished(m, step)) == sorted((*before, *new))
+            for p, blocks in pattern.takes(m, step):
+                assert set(blocks) <= set(pattern.finished(p, step - 1))
+        assert sorted(pattern.finished(m, pattern.gathers)) == list(range(pattern.blocks))
+
+
+@quick
+@given(st.integers(0, 9000), st.integers(1, 33), st.sampled_from([1, 8, 24, 100]),
+       st.sampled_from([0, 64, 100, 1000]), st.sampled_from(IN_NODE))  # fmt: skip
+def test_partitions_cover_a_piece_in_whole_elements(count, blocks, element, size, algorithm):
+    nbytes = count // 10 * element
+    bounds = Partition(algorithm, blocks, element, size).bounds(nbytes)
+    assert len(bounds) == blocks
+    assert [a for a, _ in bounds] == [0, *(b for _, b in bounds[:-1])]
+    assert bounds[-1][1] == nbytes
+    assert all(a % element == 0 and a <= b for a, b in bounds)
+    if size and algorithm != "tree":
+        assert len({b - a for a, b in bounds if b < nbytes}) <= 1
+
+
+def test_a_partition_of_cache_lines_gives_each_member_whole_ones():
+    bounds = Partition("cyclic", 8, 8, 64).bounds(200)
+    assert bounds == [(0, 64), (64, 128), (128, 192), (192, 200), *[(200, 200)] * 4]
+    assert Partition("cyclic", 2, 8, 64).bounds(200) == [(0, 128), (128, 200)]
+
+
+@pytest.mark.parametrize("algorithm", IN_NODE)
+def test_cells_and_counts_stay_within_what_there_is(algorithm):
+    for members, nbytes in product((2, 9, 64), (0, 8, 4096, 5000, 1 << 20, 1 << 30)):
+        plan = plan_of(members, algorithm, nbytes, chunk=64)
+        (footprint,) = plan.footprint()
+        assert footprint <= plan.geometries[0].area
+        layout = Layout.of(plan, 0, plan.streams["allreduce", 0])
+        assert layout.pieces * layout.values < 1 << 24
+        assert footprint == 0 or not layout.small
+
+
+# ---- what they compute --------------------------------------------------------------------------
+
+
+@few
+@given(exchanges(9), st.sampled_from([0, 8, 56, 64, 4096]) | st.integers(0, 9000), st.data())
+def test_exchanges_compute_the_sum_in_any_interleaving(exchange, nbytes, data):
+    members, choice = exchange
+    op = data.draw(st.sampled_from(list(OPERATIONS) if choice.algorithm in ORDERED else ["sum"]))
+    more = {
+        "partition": data.draw(st.sampled_from([0, 64, 1000])),
+        "chunk": data.draw(st.sampled_from([64, 1000, 1 << 19])),
+        "whole": data.draw(st.sampled_from([0, 4096])),
+    }
+    segment = data.draw(st.sampled_from([None, None, max(1000, nbytes // 3)]))
+    schedule = data.draw(st.sampled_from(["dataflow", "lockstep"]))
+    more["chunk"] = max(more["chunk"], nbytes // 4)
+    parameters = dict(choice.parameters) | more
+    plan = plan_of(members, choice.algorithm, nbytes, op, segment, schedule, **parameters)
+    runs = [make_run(plan, data.draw(st.booleans())) for _ in range(2)]
+    check(runs, data.draw(st.integers(0, 1 << 30)))
+
+
+@few
+@given(exchanges(32), st.integers(0, 60_000), st.data())
+def test_exchanges_are_proved(exchange, nbytes, data):
+    members, choice = exchange
+    op = "matrix product" if choice.algorithm in ORDERED else "sum"
+    size = data.draw(st.sampled_from([0, 64, 1000]))
+    chunk = max(1000, nbytes // 4)
+    parameters = dict(choice.parameters) | {"partition": size, "chunk": chunk}
+    plan = plan_of(members, choice.algorithm, nbytes, op, **parameters)
+    for in_place in (False, True):
+        verify([plan] * 2, in_place=in_place)
+
+
+def test_floats_are_the_same_to_the_last_bit_on_all_ranks():
+    def add(a, b):
+        return (a.view(np.float32) + b.view(np.float32)).view(np.uint8)
+
+    for algorithm, members, nbytes in product(IN_NODE, (5, 6, 8), (40, 4000, 30_000)):
+        plan = plan_of(members, algorithm, nbytes, chunk=8192)
+        run, _ = make_run(plan, False)
+        for rank, send in enumerate(run.send):
+            values = np.random.default_rng(rank).normal(0, 1e3, nbytes // 4)
+            send[:] = values.astype(np.float32).view(np.uint8)
+        run.combine = add
+        Interpreter([run], members).run()
+        assert all(np.array_equal(run.recv[0], other) for other in run.recv[1:])
+
+
+def test_a_small_message_is_exchanged_whole_in_as_many_steps_as_factors():
+    for factors, waits in (((8,), 7), ((4, 2), 4), ((2, 2, 2), 3)):
+        plan = plan_of(8, "recursive", 8, factors=factors)
+        codes = lower(plan, 3).code["code"].tolist()
+        assert codes.count(Code.WAIT) == codes.count(Code.REDUCE) == waits
+        assert codes.count(Code.POST) == len(factors)
+        assert plan.footprint() == (0,)
+
+
+@pytest.mark.parametrize(
+    ("members", "parameters", "segment"),
+    [
+        (2, {"factors_middle": (2,)}, None),  # several combine the same, whole
+        (8, {"factors": (2,), "factors_middle": (4,)}, None),
+        (3, {}, 10_000),  # a short piece between long ones
+    ],
+)
+@pytest.mark.parametrize("schedule", ["dataflow", "lockstep"])
+def test_cells_are_written_again_when_their_readers_are_done(
+    members, parameters, segment, schedule
+):
+    more = {**parameters, "chunk": 1666}
+    plan = plan_of(members, "recursive", 20_000, "sum", segment, schedule, **more)
+    verify([plan] * 2)
+
+
+# ---- stored plans -------------------------------------------------------------------------------
+
+
+def test_factors_are_kept_in_stored_plans_and_checked():
+    plan = plan_of(8, "recursive", 5000, factors=(4, 2), factors_gather=(2, 2, 2))
+    text = to_json(plan, MEMORY)
+    again, programs = from_json(text)
+    assert again.choice == plan.choice
+    assert len(programs) == 8
+    assert again.choice.levels[0].describe() == (
+        "exchange recursive (factors 4x2, factors_gather 2x2x2)"
+    )
+    hash(again.choice)
+    with pytest.raises(PlanFileError, match="product of 4x3 is 12, not the 8 members"):
+        from_json(text.replace('["factors", [4, 2]]', '["factors", [4, 3]]'))
