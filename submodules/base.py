@@ -15,10 +15,10 @@ from han.tuning.choice import LevelChoice
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of an algorithm: ``size`` (bytes), ``int``, ``bool`` or ``factors``, its range, or
-    ``name`` and the names it takes.
+    """A parameter of an algorithm.
 
-    Factors are a tuple of whole numbers, each within the range.
+    A ``size`` (bytes), an ``int``, a ``bool`` or ``factors`` (whole numbers) within a range, or a
+    ``name`` among `choices`.
     """
 
     kind: str

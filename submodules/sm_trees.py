@@ -56,10 +56,10 @@ class Tree:
         own = {k.removeprefix("reduce_"): v for k, v in said.items() if k.startswith("reduce_")}
         told: dict[str, Value] = said | own if kind == "reduce" else said
         shape = str(told.get("tree", choice.algorithm))
-        radix = int(told.get("radix", RADIX))
+        radix = int(str(told.get("radix", RADIX)))
         return cls(
             shape, radix, str(told.get("skew", "left")), str(told.get("leaders", "none")),
-            str(told.get("socket_tree", shape)), int(told.get("socket_radix", radix)),
+            str(told.get("socket_tree", shape)), int(str(told.get("socket_radix", radix))),
         )  # fmt: skip
 
     @property
