@@ -15,6 +15,10 @@ class ConfigError(HanError, ValueError):
     """A configuration is wrong: names the file or key, the value and what is known."""
 
 
+class NoRuleError(ConfigError):
+    """No rule can carry out a call, not even what is built in: names each with its reason."""
+
+
 class ArgumentError(HanError, ValueError):
     """An argument of a call is wrong: raised before anything moves."""
 

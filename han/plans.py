@@ -13,8 +13,9 @@ import numpy as np
 from mpi4py import MPI
 
 from han import _native
+from han.errors import NoRuleError
 from han.message import Message
-from han.program import INSTRUCTION, Program
+from han.program import INSTRUCTION, Code, Program
 from han.tasks.signature import Signature
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def native_plan(
         footprint=program.footprint,
         writes=bytes(program.writes),
         sync=program.sync,
-        brief=not program.talks_mpi and not callback and signature.nbytes <= BRIEF,
+        brief=not program.talks_mpi and not callback and _moved(program, signature) <= BRIEF,
         signature=identity(signature),
         kernel=message.numbers or (-1, -1),
         element=signature.element,
@@ -76,6 +77,14 @@ def native_plan(
         keep=(message.op, message.datatype, comms),
         number=number,
     )
+
+
+def _moved(program: Program, signature: Signature) -> int:
+    """Bytes of a call: of all blocks that this rank copies or combines."""
+    if not signature.by_blocks:
+        return signature.nbytes
+    copies = program.code["code"] == Code.COPY
+    return int(program.code["n"][copies].sum())
 
 
 def _handle(message: Message, program: Program) -> int:
@@ -106,8 +115,8 @@ class Plans:
         uses = [use for rule in state.config.rules for use in rule.use.levels.values()]
         self.apart = any(use.submodule == BLOCKING for use in uses)
 
-    def find(self, message: Message, blocking: bool) -> Prepared:
-        """Find the plan of a call's shape, or make it."""
+    def find(self, message: Message, blocking: bool) -> Prepared | None:
+        """Find the plan of a call's shape, or make it; None where the call is not one of han's."""
         state = self.state
         handles = None if message.numbers else _handles(message)
         key = message.signature, handles, blocking or not self.apart
@@ -115,12 +124,21 @@ class Plans:
         if prepared is not None:
             self._kept.move_to_end(key)
             return prepared
+        if not self.serve(message.signature):
+            return None
         prepared = self.make(message, state.engine, state.config.memory, blocking)
         self._kept[key] = prepared
         if len(self._kept) > MOST:
             self._kept.popitem(last=False)
             state.calls.clear()
         return prepared
+
+    def serve(self, signature: Signature) -> bool:
+        """Whether han carries out a call: one that moves blocks may be left to MPI, by all ranks."""
+        try:
+            return not signature.by_blocks or bool(self.state.rules().decide(signature))
+        except NoRuleError:
+            return False
 
     def make(
         self,

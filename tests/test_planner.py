@@ -23,8 +23,8 @@ from han.submodules.trees import SHAPES, place
 from han.tasks.builders import build
 from han.tasks.lower import lower
 from han.tasks.plan import active_levels, geometries, make_plan
-from han.tasks.signature import Signature
-from han.tasks.stream import KINDS, Stream
+from han.tasks.signature import BY_BLOCKS, Signature
+from han.tasks.stream import KINDS, TREE, Stream
 from han.tasks.tree import segments
 from han.topology import Group, Topology, virtual
 from han.tuning.choice import Choice, level_choice
@@ -378,7 +378,7 @@ def test_a_topology_has_at_most_eight_levels(depth):
         return
     topology = Topology(names, tuple("abcdefgh"), tuple(map(tuple, domains)), (0, 0))
     tags = {Stream(0, kind, k, "", None).tag for kind in KINDS for k in range(depth)}
-    assert len(tags) == depth * len(KINDS)
+    assert len(tags) == depth * len(TREE) + len(BY_BLOCKS)
     assert max(tags) < MAX_STREAMS
     assert len(geometries(topology, MEMORY)) == depth
 
