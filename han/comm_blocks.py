@@ -39,13 +39,13 @@ class BlockCollectives(MPI.Intracomm):
     def _start(self, name: str, parse: Parse, *arguments: object) -> Any:
         """Start a nonblocking call that is new or not plain, or that han leaves to MPI."""
         state = self._han
-        request = state.start(parse, *arguments) if state.moves_blocks() else None
+        request = state.try_to_start(parse, *arguments) if state.moves_blocks() else None
         return request or self._mpis(name, *arguments)
 
     def _init(self, name: str, info: MPI.Info, parse: Parse, *arguments: object) -> Any:
         """Make a persistent request, of han's or of MPI's."""
         state = self._han
-        request = state.init(parse, *arguments) if state.moves_blocks() else None
+        request = state.try_to_init(parse, *arguments) if state.moves_blocks() else None
         return request or self._mpis(name, *arguments, info)
 
     def _mpis(self, name: str, *arguments: object) -> Any:

@@ -16,7 +16,12 @@ class ConfigError(HanError, ValueError):
 
 
 class NoRuleError(ConfigError):
-    """No rule can carry out a call, not even what is built in: names each with its reason."""
+    """No rule can serve a call, not even what is built in; `passed` holds (rule, reason) of each."""
+
+    def __init__(self, call: str, passed: list[tuple[str, str]]) -> None:
+        reasons = "; ".join(f"{rule}: {reason}" for rule, reason in passed)
+        super().__init__(f"no rule can serve {call}: {reasons}")
+        self.passed = tuple(passed)
 
 
 class ArgumentError(HanError, ValueError):

@@ -13,9 +13,10 @@ from han._units import format_size, parse_size
 from han.dtypes import element_type, kernel, numpy_name, op_name
 from han.errors import ArgumentError, ArgumentTypeError, NoRuleError
 from han.tasks.graph import TaskGraph, summarise
-from han.tasks.plan import Plan, active_levels, make_plan
+from han.tasks.plan import Plan, make_plan
 from han.tasks.signature import COLLECTIVES, REDUCING, ROOTED, Signature
-from han.tuning.rules import LEFT, Decision
+from han.tuning.choice import LEFT
+from han.tuning.rules import Decision
 
 if TYPE_CHECKING:
     from han.state import State
@@ -54,7 +55,7 @@ class Explanation:
         topology, choice = self.plan.topology, self.decision.choice
         size = "" if choice.segment is None else f" of {format_size(choice.segment)}"
         cut = f"{self.plan.segments}{size if self.plan.segments > 1 else ''}"
-        active = [] if choice.composition == LEFT else self.plan.levels
+        active = self.plan.levels
         lines = [
             self.plan.signature.describe(),
             f"  rule      {choice.rule}",
@@ -84,7 +85,7 @@ def explain(
     except NoRuleError as error:
         if not signature.by_blocks:
             raise
-        decision = rules.leave(signature, str(error))
+        decision = rules.leave(signature, error)
     plan = make_plan(state.topology, signature, decision.choice, state.config.memory)
     return Explanation(plan, decision)
 

@@ -134,7 +134,7 @@ class Plans:
         return prepared
 
     def serve(self, signature: Signature) -> bool:
-        """Whether han carries out a call: one that moves blocks may be left to MPI, by all ranks."""
+        """Whether a call is han's: one that moves blocks may be left to MPI, by all ranks."""
         try:
             return not signature.by_blocks or bool(self.state.rules().decide(signature))
         except NoRuleError:

@@ -147,7 +147,13 @@ class State:
         self._remember(message, prepared)
         return True
 
-    def start(self, parse: Parse, *arguments: object) -> Any:
+    def start(self, parse: Parse, *arguments: object) -> Request:
+        """Start a nonblocking call."""
+        request = self.try_to_start(parse, *arguments)
+        assert request is not None, "only calls that move blocks may be MPI's"
+        return request
+
+    def try_to_start(self, parse: Parse, *arguments: object) -> Request | None:
         """Start a nonblocking call; None where it is not one of han's."""
         agreed = self._checked(parse, arguments)
         with self._turn():
@@ -160,11 +166,14 @@ class State:
         self._remember(message, prepared)
         return request
 
-    def init(self, parse: Parse, *arguments: object) -> Any:
-        """Make a persistent request, with channels of its own: it may be live beside others.
+    def init(self, parse: Parse, *arguments: object) -> Request:
+        """Make a persistent request, with channels of its own: it may be live beside others."""
+        request = self.try_to_init(parse, *arguments)
+        assert request is not None, "only calls that move blocks may be MPI's"
+        return request
 
-        Returns None where the call is not one of han's.
-        """
+    def try_to_init(self, parse: Parse, *arguments: object) -> Request | None:
+        """Make a persistent request; None where the call is not one of han's."""
         self.live()
         message = self._compared(parse, arguments)
         if not self.plans.serve(message.signature):

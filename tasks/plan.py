@@ -10,7 +10,7 @@ from han.tasks.builders import build
 from han.tasks.graph import Task, TaskGraph, summarise
 from han.tasks.signature import Signature
 from han.topology import Topology
-from han.tuning.choice import Choice
+from han.tuning.choice import LEFT, Choice
 
 
 @dataclass(frozen=True, repr=False)
@@ -59,7 +59,8 @@ class Plan:
     @property
     def levels(self) -> list[int]:
         """Levels at which there is something to do."""
-        return levels_of(self.topology, self.signature)
+        left = self.choice.composition == LEFT
+        return [] if left else levels_of(self.topology, self.signature)
 
     @property
     def segments(self) -> int:
@@ -77,7 +78,7 @@ def make_plan(topology: Topology, signature: Signature, choice: Choice, memory: 
     from han.submodules.registry import fuses
 
     topology = as_called(topology, signature)
-    levels = levels_of(topology, signature)
+    levels = [] if choice.composition == LEFT else levels_of(topology, signature)
     fused = bool(levels) and fuses(choice.levels[levels[-1]])
     graph = build(signature, levels, topology.symbols, choice.segment, fused)
     return Plan(topology, signature, choice, graph, geometries(topology, memory))

@@ -16,11 +16,9 @@ from han.dtypes import DTYPES, OPS, PAIRS, WIDE, element_type, kernel
 from han.errors import ArgumentError
 from han.program import AREAS, CHANNELS, Code, Coll, Program
 from han.tasks.plan import Plan
-from han.tasks.signature import Signature
-from han.tasks.signature import BY_BLOCKS
+from han.tasks.signature import BY_BLOCKS, Signature
 from han.tasks.stream import KINDS, TREE
-from han.topology import MAX_LEVELS
-from han.topology import Topology, number_domains
+from han.topology import MAX_LEVELS, Topology, number_domains
 
 USERS = "user-defined"  # the name of all operations of users
 # Names of types that NumPy does not take back: derived ones (han.message), and strings of bytes.

@@ -12,13 +12,12 @@ from han.submodules.registry import fuses, submodule
 from han.tasks.plan import as_called, levels_of
 from han.tasks.signature import BY_BLOCKS, Signature
 from han.topology import Topology
-from han.tuning.choice import Choice, LevelChoice
+from han.tuning.choice import LEFT, Choice, LevelChoice
 from han.tuning.heuristics import Machine, choose
 
 if TYPE_CHECKING:
     from han.config import Config, Rule
 
-LEFT = "left to the MPI library"  # instead of a composition
 KINDS = {
     "bcast": ("bcast",),
     "reduce": ("reduce",),
@@ -52,13 +51,13 @@ class RuleTable:
             if reason is None:
                 return Decision(choice, tuple(passed))
             passed.append((choice.rule, reason))
-        reasons = "; ".join(f"{rule}: {reason}" for rule, reason in passed)
-        raise NoRuleError(f"no rule can serve {signature.describe()}: {reasons}")
+        raise NoRuleError(signature.describe(), passed)
 
-    def leave(self, signature: Signature, reason: str) -> Decision:
-        """Leave a call that moves blocks to the MPI library, for this reason."""
-        nothing = replace(choose(signature, self.topology, self.machine), composition=LEFT)
-        return Decision(replace(nothing, rule=f"none: {reason}"))
+    def leave(self, signature: Signature, because: NoRuleError) -> Decision:
+        """Leave a call that moves blocks to the MPI library."""
+        default = choose(signature, self.topology, self.machine)
+        nothing = replace(default, composition=LEFT, rule=f"none: {LEFT}")
+        return Decision(nothing, because.passed)
 
     def _candidates(self, signature: Signature) -> Iterator[Choice]:
         default = choose(signature, self.topology, self.machine)
