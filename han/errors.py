@@ -16,7 +16,7 @@ class ConfigError(HanError, ValueError):
 
 
 class NoRuleError(ConfigError):
-    """No rule can serve a call, not even what is built in; `passed` holds (rule, reason) of each."""
+    """No rule can serve a call, not even what is built in; `passed`: (rule, reason) of each."""
 
     def __init__(self, call: str, passed: list[tuple[str, str]]) -> None:
         reasons = "; ".join(f"{rule}: {reason}" for rule, reason in passed)

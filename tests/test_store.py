@@ -43,7 +43,7 @@ def a_plan():
 @given(st.data())
 def test_plans_are_read_back_as_they_were(data):
     topology = data.draw(topologies(st.integers(1, 8)))
-    signature = data.draw(signatures(topology.size))
+    signature = data.draw(signatures(topology.size, blocks=topology.whole is not None))
     if signature.op not in ("", *OPS):
         signature = replace(signature, op="user-defined")
     plan = make_plan(topology, signature, data.draw(choices(topology, signature)), MEMORY)
