@@ -29,6 +29,7 @@ KiB = 1024
 TIMES = 20  # that each algorithm is proved for each collective, at least
 LONGER = float(os.environ.get("HAN_TEST_EXAMPLES", "1"))
 PIECES = 12  # that a message is cut into, about: more of the same proves little
+WIDTH = 15  # of a column
 VALUES = {
     "radix": (2, 3, 4, 5, 8),
     "cells": (2, 3, 4, 8),
@@ -193,11 +194,13 @@ def draw_level(draw: Random, name: str, algorithm: str, signature: Signature) ->
 
 def table_of(proved: Counter[Target], refused: Counter[str]) -> str:
     """How often each algorithm was proved for each collective."""
-    lines = [f"{'proved':28}" + "".join(f"{c:>10}" for c in COLLECTIVES) + f"{'refused':>10}"]
+    head = "".join(f"{c:>{WIDTH}}" for c in COLLECTIVES)
+    lines = [f"{'proved':28}{head}{'refused':>{WIDTH}}"]
     for name, algorithm in dict.fromkeys((t.submodule, t.algorithm) for t in TARGETS):
         cells = [Target(name, algorithm, c) for c in COLLECTIVES]
-        numbers = "".join(f"{proved[t] if t in TARGETS else '-':>10}" for t in cells)
-        lines.append(f"{name + ' ' + algorithm:28}{numbers}{refused[f'{name} {algorithm}']:>10}")
+        numbers = "".join(f"{proved[t] if t in TARGETS else '-':>{WIDTH}}" for t in cells)
+        times = refused[f"{name} {algorithm}"]
+        lines.append(f"{name + ' ' + algorithm:28}{numbers}{times:>{WIDTH}}")
     return "\n".join(lines)
 
 
