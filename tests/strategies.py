@@ -109,7 +109,7 @@ def signatures(draw: st.DrawFn, size: int, most: int = 6000, blocks: bool = Fals
     if collective == "barrier":
         return Signature(collective)
     if collective in BY_BLOCKS:
-        nbytes //= size
+        nbytes //= size * size  # all blocks together are as long as other messages
     if collective not in REDUCING:
         return Signature(collective, nbytes, root=root if collective in ROOTED else 0)
     op = draw(st.sampled_from(list(OPERATIONS)))
