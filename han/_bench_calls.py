@@ -50,7 +50,7 @@ SHAPES = {
     "scatter": Shape("Scatter", "each", "once", rooted=True, at_root="send"),
     "allgather": Shape("Allgather", "once", "each"),
     "alltoall": Shape("Alltoall", "each", "each"),
-    "reduce_scatter_block": Shape("Reduce_scatter_block", "each", "once", reduces=True),
+    "reduce_scatter": Shape("Reduce_scatter_block", "each", "once", reduces=True),
 }
 
 

@@ -30,7 +30,7 @@ DtypeOption = Annotated[str, typer.Option(help="NumPy's name of the element type
 OpOption = Annotated[str, typer.Option(help="sum, prod, max, min, land, band ...")]
 RanksOption = Annotated[int, typer.Option(min=1, help="Ranks to plan for.")]
 PpnOption = Annotated[int | None, typer.Option(min=1, help="Ranks per node; all on one if unsaid.")]
-RootOption = Annotated[int, typer.Option(min=0, help="Of bcast and reduce.")]
+RootOption = Annotated[int, typer.Option(min=0, help="Of calls that have one.")]
 
 
 def say(text: str) -> None:

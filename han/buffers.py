@@ -69,15 +69,17 @@ class Buffer:
         return f"{self.count} x {name}"
 
 
-def parse(spec: object, what: str) -> Buffer:
+def parse(spec: object, what: str, blocks: int = 1) -> Buffer:
     """Normalise a buffer argument named `what` in messages.
 
     Takes an array or any buffer, ``[data, type]``, ``[data, count]``, ``[data, count, type]``,
     ``[data, (count, displacement), type]`` and ``[data, count, displacement, type]``; the type
-    an ``MPI.Datatype`` or a type code. With a type and no elements data may be None. Raises
-    ArgumentError.
+    an ``MPI.Datatype`` or a type code. With a type and no elements data may be None. Of a buffer
+    that holds `blocks` blocks, a count is that of one, as in MPI. Raises ArgumentError.
     """
     data, count, displacement, datatype = _unpack(spec, what)
+    if count is not None:
+        count *= blocks
     if data is MPI.BOTTOM:
         return _absolute(count, displacement, datatype, what)
     if data is None and datatype is not None:

@@ -10,6 +10,7 @@ from mpi4py import MPI
 
 from han import message
 from han._environment import warn_of_unknown
+from han.comm_blocks import BlockCollectives
 from han.errors import ArgumentError, ArgumentTypeError, ConfigError, RevokedError
 from han.request import Request
 from han.state import AGREED, State
@@ -34,7 +35,7 @@ def _delete(comm: MPI.Comm, keyval: int, state: State) -> None:
         state.close(free=comm not in (MPI.COMM_WORLD, MPI.COMM_SELF))
 
 
-class Comm(MPI.Intracomm):
+class Comm(BlockCollectives):
     """An intra-communicator with hierarchical, pipelined collectives.
 
     Making one is collective over `comm`, which it stands for (it is no duplicate); making it
@@ -45,7 +46,6 @@ class Comm(MPI.Intracomm):
     Raises ConfigError and SharedMemoryError, on all ranks alike.
     """
 
-    _state: State | None = None
     _origin: tuple[object, Any] = (None, None)
 
     def __new__(cls, comm: MPI.Comm | None = None, config: Any = None) -> Comm:

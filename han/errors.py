@@ -15,6 +15,15 @@ class ConfigError(HanError, ValueError):
     """A configuration is wrong: names the file or key, the value and what is known."""
 
 
+class NoRuleError(ConfigError):
+    """No rule can serve a call, not even what is built in; `passed`: (rule, reason) of each."""
+
+    def __init__(self, call: str, passed: list[tuple[str, str]]) -> None:
+        reasons = "; ".join(f"{rule}: {reason}" for rule, reason in passed)
+        super().__init__(f"no rule can serve {call}: {reasons}")
+        self.passed = tuple(passed)
+
+
 class ArgumentError(HanError, ValueError):
     """An argument of a call is wrong: raised before anything moves."""
 

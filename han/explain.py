@@ -11,11 +11,12 @@ from mpi4py import MPI
 from han._suggest import expect_known
 from han._units import format_size, parse_size
 from han.dtypes import element_type, kernel, numpy_name, op_name
-from han.errors import ArgumentError, ArgumentTypeError
+from han.errors import ArgumentError, ArgumentTypeError, NoRuleError
 from han.tasks.graph import TaskGraph, summarise
-from han.tasks.plan import Plan, active_levels, make_plan
-from han.tasks.signature import COLLECTIVES, Signature
+from han.tasks.plan import Plan, make_plan
+from han.tasks.signature import COLLECTIVES, REDUCING, ROOTED, Signature
 from han.tasks.traffic import describe
+from han.tuning.choice import LEFT
 from han.tuning.rules import Decision
 
 if TYPE_CHECKING:
@@ -44,16 +45,18 @@ class Explanation:
         return self.graph.stage_names()
 
     def _alone(self) -> str:
-        """Say what a call without tasks does: its rank is alone."""
+        """Say what a call without tasks does: its rank is alone, or it is not han's."""
         signature = self.plan.signature
-        copies = signature.reduces and signature.nbytes
+        if self.decision.choice.composition == LEFT:
+            return f"(none of han's: the MPI library's own {signature.collective})"
+        copies = (signature.reduces or signature.by_blocks) and signature.nbytes
         return f"(none: the rank is alone{', send is copied to recv' if copies else ''})"
 
     def __str__(self) -> str:
         topology, choice = self.plan.topology, self.decision.choice
         size = "" if choice.segment is None else f" of {format_size(choice.segment)}"
         cut = f"{self.plan.segments}{size if self.plan.segments > 1 else ''}"
-        active = active_levels(topology)
+        active = self.plan.levels
         lines = [
             self.plan.signature.describe(),
             f"  rule      {choice.rule}",
@@ -78,7 +81,13 @@ def explain(
     signature = make_signature(collective, nbytes, op, dtype, root)
     if signature.rooted and not 0 <= root < state.size:
         raise ArgumentError(f"root {root} is not in 0..{state.size - 1}")
-    decision = state.rules().decide(signature)
+    rules = state.rules()
+    try:
+        decision = rules.decide(signature)
+    except NoRuleError as error:
+        if not signature.by_blocks:
+            raise
+        decision = rules.leave(signature, error)
     plan = make_plan(state.topology, signature, decision.choice, state.config.memory)
     return Explanation(plan, decision)
 
@@ -103,8 +112,8 @@ def make_signature(
         raise ArgumentError(f"nbytes {nbytes} is negative")
     if collective == "barrier":
         return Signature(collective)
-    if collective == "bcast":
-        return Signature(collective, nbytes, root=root)
+    if collective not in REDUCING:
+        return Signature(collective, nbytes, root=root if collective in ROOTED else 0)
     if nbytes % element.itemsize:
         raise ArgumentError(f"{nbytes} bytes are no whole number of {element.name}")
     name = op_name(op)

@@ -155,7 +155,7 @@ def _packer(buffer: Buffer, packed: np.ndarray[Any, Any]) -> Hook:
         with _described(buffer) as (memory, datatype):
             datatype.Pack(memory, packed, 0, MPI.COMM_SELF)
 
-    return pack if buffer.count else _nothing
+    return pack if buffer.count and buffer.size else _nothing
 
 
 def _unpacker(buffer: Buffer, packed: np.ndarray[Any, Any]) -> Hook:
@@ -163,7 +163,7 @@ def _unpacker(buffer: Buffer, packed: np.ndarray[Any, Any]) -> Hook:
         with _described(buffer) as (memory, datatype):
             datatype.Unpack(packed, 0, memory, MPI.COMM_SELF)
 
-    return unpack if buffer.count else _nothing
+    return unpack if buffer.count and buffer.size else _nothing
 
 
 @contextlib.contextmanager

@@ -14,8 +14,9 @@ import numpy as np
 from mpi4py import MPI
 
 from han import _native
+from han.errors import NoRuleError
 from han.message import Message
-from han.program import INSTRUCTION, Program
+from han.program import INSTRUCTION, Code, Program
 from han.tasks.signature import Signature
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def native_plan(
         footprint=program.footprint,
         writes=bytes(program.writes),
         sync=program.sync,
-        brief=not program.talks_mpi and not callback and signature.nbytes <= BRIEF,
+        brief=not program.talks_mpi and not callback and _moved(program, signature) <= BRIEF,
         signature=identity(signature),
         kernel=message.numbers or (-1, -1),
         element=signature.element,
@@ -101,6 +102,14 @@ def native_plan(
         keep=(message.op, message.datatype, comms),
         number=number,
     )
+
+
+def _moved(program: Program, signature: Signature) -> int:
+    """Bytes of a call: of all blocks that this rank copies or combines."""
+    if not signature.by_blocks:
+        return signature.nbytes
+    copies = program.code["code"] == Code.COPY
+    return int(program.code["n"][copies].sum())
 
 
 def _handle(message: Message, program: Program) -> int:
@@ -134,8 +143,8 @@ class Plans:
         uses = [use for rule in state.config.rules for use in rule.use.levels.values()]
         self.apart = any(use.submodule == BLOCKING for use in uses)
 
-    def find(self, message: Message, blocking: bool) -> Prepared:
-        """Find the plan of a call's shape, or make it."""
+    def find(self, message: Message, blocking: bool) -> Prepared | None:
+        """Find the plan of a call's shape, or make it; None where the call is not one of han's."""
         state = self.state
         handles = None if message.numbers else _handles(message)
         key = message.signature, handles, blocking or not self.apart
@@ -144,6 +153,8 @@ class Plans:
             self._kept.move_to_end(key)
             self._counts["hits"] += 1
             return prepared
+        if not self.serve(message.signature):
+            return None
         self._counts["misses"] += 1
         prepared = self.make(message, state.engine, state.config.memory, blocking)
         self._kept[key] = prepared
@@ -160,6 +171,13 @@ class Plans:
             counts["hits"] + self.state.calls.hits, counts["misses"], most, len(self._kept),
             counts["evictions"], counts["made"], counts["stored"], self._seconds,
         )  # fmt: skip
+
+    def serve(self, signature: Signature) -> bool:
+        """Whether a call is han's: one that moves blocks may be left to MPI, by all ranks."""
+        try:
+            return not signature.by_blocks or bool(self.state.rules().decide(signature))
+        except NoRuleError:
+            return False
 
     def make(
         self,

@@ -36,6 +36,11 @@ class Coll(IntEnum):
     REDUCE = 1
     ALLREDUCE = 2
     BARRIER = 3
+    GATHER = 4  # these only name calls
+    SCATTER = 5
+    ALLGATHER = 6
+    ALLTOALL = 7
+    REDUCE_SCATTER = 8
     BLOCKING = 16
 
 

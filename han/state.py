@@ -81,7 +81,7 @@ class State:
     def _make(self) -> None:
         """Make what needs no other rank."""
         self.engine = self._engine(self.channels)
-        self.calls = _native.Calls(self.engine, MPI.IN_PLACE, Request)
+        self.calls = _native.Calls(self.engine, MPI.IN_PLACE, Request, self.rank, self.size)
         self.plans = Plans(self, self._wisdom)
 
     def _engine(self, channels: list[Channel]) -> Any:
@@ -131,25 +131,44 @@ class State:
 
     # ---- running ----------------------------------------------------------------------------
 
-    def run(self, parse: Parse, *arguments: object) -> None:
-        """Run a blocking call whose shape is new, or whose arguments are not plain arrays."""
+    def moves_blocks(self) -> bool:
+        """Whether calls whose buffers hold a block a rank are han's: where all share memory."""
+        self.live()
+        return self.topology.whole is not None
+
+    def run(self, parse: Parse, *arguments: object) -> bool:
+        """Run a blocking call whose shape is new, or whose arguments are not plain arrays.
+
+        Returns False, on all ranks alike, where the call is not one of han's.
+        """
         agreed = self._checked(parse, arguments)
         with self._turn():
             message = agreed or parse(self.comm, *arguments)
             prepared = self.plans.find(message, blocking=True)
+            if prepared is None:
+                return False
             if message.begin is not None:
                 message.begin()
             self.engine.run(prepared.native, message.send, message.recv, message.keep)
         if message.end is not None:
             message.end()
         self._remember(message, prepared)
+        return True
 
     def start(self, parse: Parse, *arguments: object) -> Request:
         """Start a nonblocking call."""
+        request = self.try_to_start(parse, *arguments)
+        assert request is not None, "only calls that move blocks may be MPI's"
+        return request
+
+    def try_to_start(self, parse: Parse, *arguments: object) -> Request | None:
+        """Start a nonblocking call; None where it is not one of han's."""
         agreed = self._checked(parse, arguments)
         with self._turn():
             message = agreed or parse(self.comm, *arguments)
             prepared = self.plans.find(message, blocking=False)
+            if prepared is None:
+                return None
             request = self._request(self.engine, prepared.native, message)
             request.Start()
         self._remember(message, prepared)
@@ -157,10 +176,18 @@ class State:
 
     def init(self, parse: Parse, *arguments: object) -> Request:
         """Make a persistent request, with channels of its own: it may be live beside others."""
+        request = self.try_to_init(parse, *arguments)
+        assert request is not None, "only calls that move blocks may be MPI's"
+        return request
+
+    def try_to_init(self, parse: Parse, *arguments: object) -> Request | None:
+        """Make a persistent request; None where the call is not one of han's."""
         self.live()
         message = self._compared(parse, arguments)
+        if not self.plans.serve(message.signature):
+            return None
         with self.together("the making of a persistent request"):
-            memory = self._persistent_memory(message.signature.nbytes)
+            memory = self._persistent_memory(message.signature.shown(self.size))
             channels = open_channels(self.meeting, self.topology, memory, bool(self._wait()[-1]))
             engine = self._engine(channels)
             prepared = self.plans.make(message, engine, memory, own_scratch=True)

@@ -149,6 +149,17 @@ class Topology:
             for level in self._home_ranks
         )
 
+    @cached_property
+    def whole(self) -> int | None:
+        """The innermost level at which all ranks share one channel; None if none does."""
+        levels = (k for k in range(self.depth) if self.shared[k] and len(self._home_ranks[k]) == 1)
+        return next(levels, None)
+
+    def everyone(self, level: int, rank: int, root: int) -> Group:
+        """All ranks as one group at `level`, where they share a channel."""
+        ranks = tuple(range(self.size))
+        return Group(level, ranks, ranks, root, rank)
+
     def leader(self, level: int, rank: int, root: int) -> int:
         """Who speaks for `rank`'s domain at `level`: the root if it is in it, else the lowest."""
         domain = self.domains[level]

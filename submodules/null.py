@@ -5,6 +5,7 @@ from __future__ import annotations
 from han.submodules.base import Algorithm, Parameter, Question
 from han.tasks.lower import Context
 from han.tasks.plan import Plan
+from han.tasks.signature import BY_BLOCKS
 
 
 class Null:
@@ -13,7 +14,7 @@ class Null:
     name = "null"
     about = "does nothing: measures overhead, results are wrong by design"
     algorithms = {
-        "default": Algorithm("nothing", ordered="always"),
+        "default": Algorithm("nothing", ("reduce", "bcast", *BY_BLOCKS), "always"),
         "allreduce": Algorithm("nothing, at one go", ("allreduce",), "always"),
     }
     parameters: dict[str, Parameter] = {}

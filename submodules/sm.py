@@ -18,14 +18,17 @@ from dataclasses import dataclass, replace
 
 from han.geometry import INLINE, LINE, PAGE
 from han.program import Ref
+from han.submodules import blocks as block_cells
 from han.submodules.base import Algorithm, Parameter, Question, order_kept
 from han.submodules.cells import FLAGS, GATHERED, READ, RELEASED, TAKEN, Ring, footprint, is_small
 from han.submodules.pieces import Piece, cut
 from han.submodules.sm_allreduce import direct, split
+from han.submodules.sm_blocks import blocks
 from han.submodules.sm_trees import ALGORITHMS, PARAMETERS, Tree
 from han.submodules.trees import Place
 from han.tasks.lower import Context
 from han.tasks.plan import Plan
+from han.tasks.signature import BY_BLOCKS
 
 
 @dataclass(frozen=True)
@@ -124,6 +127,9 @@ class Sm:
         "split": Algorithm(
             "every member combines its share, then copies the others'", ("allreduce",), "always"
         ),
+        "blocks": Algorithm(
+            "every block straight from who has it to who wants it", BY_BLOCKS, "always"
+        ),
     }
     parameters = {
         **PARAMETERS,
@@ -140,8 +146,11 @@ class Sm:
         topology, choice = question.topology, question.choice
         if not topology.shared[question.level]:
             return "members of a group do not share memory"
-        if question.signature.element > PAGE:
-            size = question.signature.element
+        signature = question.signature
+        if signature.by_blocks:
+            return block_cells.misfit(signature, topology.size)
+        if signature.element > PAGE:
+            size = signature.element
             return f"elements of {size} bytes do not fit into a cell of {PAGE}"
         if choice.algorithm == "direct" and question.signature.nbytes > PAGE:
             return f"direct serves up to {PAGE} bytes, not {question.signature.nbytes}"
@@ -155,12 +164,15 @@ class Sm:
 
     def footprint(self, plan: Plan, level: int) -> int:
         """Return how many bytes of each rank's ring of cells a run takes."""
-        return footprint(plan, level)
+        blocked = plan.signature.by_blocks
+        return block_cells.footprint(plan, level) if blocked else footprint(plan, level)
 
     def lower(self, context: Context) -> None:
         """Emit this rank's operations."""
         kind, algorithm = context.tasks[0].kind, context.choice.algorithm
-        if kind == "allreduce":
+        if kind in BY_BLOCKS:
+            blocks(context)
+        elif kind == "allreduce":
             (direct if algorithm == "direct" else split)(context)
         elif kind == "reduce":
             _gather(context)

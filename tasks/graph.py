@@ -14,7 +14,7 @@ from han._units import plural
 class Task:
     """One fine-grained collective of one segment on one level: ``sr(3)``, ``ib(0)``.
 
-    `start` and `stop` bound the segment in the message, in bytes.
+    `start` and `stop` bound the segment in the message (in each block of it), in bytes.
     """
 
     name: str
@@ -38,7 +38,16 @@ class Task:
         return self.kind, self.level
 
 
-LETTERS = {"reduce": "r", "bcast": "b", "allreduce": "a"}
+LETTERS = {
+    "reduce": "r",
+    "bcast": "b",
+    "allreduce": "a",
+    "gather": "g",
+    "scatter": "s",
+    "allgather": "ag",
+    "alltoall": "x",  # an exchange
+    "reduce_scatter": "rs",
+}
 
 
 class TaskGraph(nx.DiGraph):  # type: ignore[misc,type-arg,unused-ignore]

@@ -53,9 +53,10 @@ def lower(plan: Plan, rank: int) -> Program:
 
 
 def _groups(plan: Plan, rank: int) -> dict[int, Group | None]:
-    return {
-        k: plan.topology.group(k, rank, plan.signature.root) for k in range(plan.topology.depth)
-    }
+    topology, signature = plan.topology, plan.signature
+    if signature.by_blocks:
+        return {k: topology.everyone(k, rank, signature.root) for k in plan.levels}
+    return {k: topology.group(k, rank, signature.root) for k in range(topology.depth)}
 
 
 def _operands(plan: Plan, builder: Builder, groups: Mapping[int, Group | None]) -> dict[int, Ref]:
@@ -66,6 +67,8 @@ def _operands(plan: Plan, builder: Builder, groups: Mapping[int, Group | None]) 
     """
     if plan.signature.collective == "bcast":
         return dict.fromkeys(groups, Ref(Base.RECV))
+    if plan.signature.by_blocks:
+        return dict.fromkeys(groups, Ref(Base.SEND))
     where, here = {}, Ref(Base.SEND)
     for level, group in groups.items():
         where[level] = here
@@ -107,7 +110,8 @@ def _lower_batch(
 def _deliver(plan: Plan, builder: Builder, groups: Mapping[int, Group | None]) -> None:
     """A result that never left its owner (a single rank) is copied to where it is wanted."""
     signature = plan.signature
-    if not signature.reduces or any(g is not None and g.size > 1 for g in groups.values()):
+    moves = signature.reduces or signature.by_blocks
+    if not moves or any(g is not None and g.size > 1 for g in groups.values()):
         return
-    stream = builder.stream("reduce", 0)
+    stream = builder.stream(signature.collective if signature.by_blocks else "reduce", 0)
     stream.copy(Ref(Base.RECV), Ref(Base.SEND), signature.nbytes)

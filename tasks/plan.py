@@ -10,7 +10,7 @@ from han.tasks.builders import build
 from han.tasks.graph import Task, TaskGraph, summarise
 from han.tasks.signature import Signature
 from han.topology import Topology
-from han.tuning.choice import Choice
+from han.tuning.choice import LEFT, Choice
 
 
 @dataclass(frozen=True, repr=False)
@@ -57,6 +57,12 @@ class Plan:
         )
 
     @property
+    def levels(self) -> list[int]:
+        """Levels at which there is something to do."""
+        left = self.choice.composition == LEFT
+        return [] if left else levels_of(self.topology, self.signature)
+
+    @property
     def segments(self) -> int:
         """How many segments the message is cut into."""
         return 1 + max((task.segment for task in self.graph), default=0)
@@ -71,9 +77,8 @@ def make_plan(topology: Topology, signature: Signature, choice: Choice, memory: 
     """Build the graph that `choice` asks for; channels hold about `memory` bytes."""
     from han.submodules.registry import fuses
 
-    if signature.reduces and not signature.commutative:
-        topology = topology.ordered()
-    levels = active_levels(topology)
+    topology = as_called(topology, signature)
+    levels = [] if choice.composition == LEFT else levels_of(topology, signature)
     fused = bool(levels) and fuses(choice.levels[levels[-1]])
     graph = build(signature, levels, topology.symbols, choice.segment, fused)
     return Plan(topology, signature, choice, graph, geometries(topology, memory))
@@ -89,6 +94,19 @@ def geometries(topology: Topology, memory: int) -> tuple[Geometry | None, ...]:
         Geometry(n, memory) if shared else None
         for n, shared in zip(largest, topology.shared, strict=True)
     )
+
+
+def as_called(topology: Topology, signature: Signature) -> Topology:
+    """The topology that a call works on: where operands must keep their order, runs of ranks."""
+    ordered = signature.reduces and not signature.commutative and not signature.by_blocks
+    return topology.ordered() if ordered else topology
+
+
+def levels_of(topology: Topology, signature: Signature) -> list[int]:
+    """Levels at which a call has something to do; blocks move on the one that holds all ranks."""
+    if not signature.by_blocks:
+        return active_levels(topology)
+    return [topology.whole] if topology.whole is not None and topology.size > 1 else []
 
 
 def active_levels(topology: Topology) -> list[int]:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-COLLECTIVES = ("bcast", "reduce", "allreduce", "barrier")
+BY_BLOCKS = ("gather", "scatter", "allgather", "alltoall", "reduce_scatter")
+SPREADING = ("scatter", "alltoall", "reduce_scatter")  # a rank has a block for each
+COLLECTIVES = ("bcast", "reduce", "allreduce", "barrier", *BY_BLOCKS)
+ROOTED = ("bcast", "reduce", "gather", "scatter")
+REDUCING = ("reduce", "allreduce", "reduce_scatter")
 
 
 @dataclass(frozen=True)
 class Signature:
     """One collective call without its buffers.
 
-    A message is `count` elements of `element` bytes; a broadcast's elements are bytes. `op`
-    and `dtype` are names; `native` says that han has a kernel for the pair, otherwise
-    ``MPI_Reduce_local`` carries it out.
+    A message is `count` elements of `element` bytes; where nothing is combined, elements are
+    bytes. Where buffers hold a block a rank, that is the size of a block. `op` and `dtype` are
+    names; `native` says that han has a kernel for the pair, otherwise ``MPI_Reduce_local``
+    carries it out.
     """
 
     collective: str
@@ -27,18 +32,27 @@ class Signature:
 
     @property
     def nbytes(self) -> int:
-        """Size of the message in bytes."""
+        """Size of the message, or of a block, in bytes."""
         return self.count * self.element
+
+    @property
+    def by_blocks(self) -> bool:
+        """Whether a buffer holds a block for each rank."""
+        return self.collective in BY_BLOCKS
+
+    def shown(self, size: int) -> int:
+        """The most bytes that one of `size` ranks shows others."""
+        return self.nbytes * (size if self.collective in SPREADING else 1)
 
     @property
     def reduces(self) -> bool:
         """Whether operands are combined."""
-        return self.collective in ("reduce", "allreduce")
+        return self.collective in REDUCING
 
     @property
     def rooted(self) -> bool:
         """Whether one rank is special."""
-        return self.collective in ("bcast", "reduce")
+        return self.collective in ROOTED
 
     def describe(self) -> str:
         """One line for people: ``allreduce of 4 MiB (float64, sum)``."""

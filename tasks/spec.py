@@ -43,6 +43,18 @@ class Spec:
         """Number of ranks."""
         return len(self.after)
 
+    def sends(self, rank: int) -> int:
+        """Bytes of a rank's send buffer."""
+        return 0 if self.shared else _length(self.before[rank])
+
+    def receives(self, rank: int, one_buffer: bool) -> int:
+        """Bytes of a rank's receive buffer; `one_buffer`: of the only one."""
+        return max(_length(self.after[rank]), _length(self.before[rank]) if one_buffer else 0)
+
+
+def _length(pieces: tuple[Piece, ...]) -> int:
+    return max((piece.stop for piece in pieces), default=0)
+
 
 def _own(lengths: Sequence[int]) -> tuple[tuple[Piece, ...], ...]:
     """Every rank's send buffer is its contribution."""

@@ -16,9 +16,9 @@ from han.dtypes import DTYPES, OPS, PAIRS, WIDE, element_type, kernel
 from han.errors import ArgumentError
 from han.program import AREAS, CHANNELS, Code, Coll, Program
 from han.tasks.plan import Plan
-from han.tasks.signature import Signature
-from han.tasks.stream import KINDS
-from han.topology import Topology, number_domains
+from han.tasks.signature import BY_BLOCKS, Signature
+from han.tasks.stream import KINDS, TREE
+from han.topology import MAX_LEVELS, Topology, number_domains
 
 USERS = "user-defined"  # the name of all operations of users
 # Names of types that NumPy does not take back: derived ones (han.message), and strings of bytes.
@@ -129,7 +129,7 @@ def _rules(plan: Plan, program: Program) -> tuple[Rule, ...]:
     return (
         Rule("base", (), rows["base"].max(axis=1, initial=0), bases),
         Rule("base of a flag", flags, rows["base"][:, 0], bases, CHANNELS),
-        Rule("stream", (), rows["stream"], plan.topology.depth * len(KINDS)),
+        Rule("stream", (), rows["stream"], MAX_LEVELS * len(TREE) + len(BY_BLOCKS)),
         Rule("stream to wait for", (Code.AWAIT,), rows["peer"], len(program.streams)),
         Rule("rank", talks, rows["peer"], size),
         Rule("request", asks, rows["slot"], program.requests),

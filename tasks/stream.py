@@ -26,8 +26,13 @@ from han.program import (
 )
 from han.tasks.graph import Task
 from han.tasks.plan import Plan
+from han.tasks.signature import BY_BLOCKS
+from han.topology import MAX_LEVELS
 
-KINDS = {"reduce": 0, "bcast": 1, "allreduce": 2}
+TREE = ("reduce", "bcast", "allreduce")  # kinds of tasks that any level may have
+KINDS = {kind: number for number, kind in enumerate((*TREE, *BY_BLOCKS))}
+# Where all ranks hear from all: who has finished knows that every rank has entered.
+SYNCHRONISING = ("allreduce", "barrier", "allgather", "alltoall", "reduce_scatter")
 NOWHERE = Ref(Base.NONE)
 _Row = tuple[int, int, int, tuple[int, ...], tuple[int, ...], int, int, int]
 
@@ -58,7 +63,9 @@ class Stream:
     @cached_property
     def tag(self) -> int:
         """The stream's part of a message tag, the same on all ranks."""
-        return self.level * len(KINDS) + KINDS[self.kind]
+        if self.kind in TREE:
+            return self.level * len(TREE) + KINDS[self.kind]
+        return (MAX_LEVELS - 1) * len(TREE) + KINDS[self.kind]  # on one level only
 
     def _emit(
         self, code: Code, refs: Sequence[Ref] = (), n: int = 0, peer: int = 0, slot: int = 0
@@ -299,6 +306,6 @@ class Builder:
             operand=self.operand,
             footprint=footprint,
             writes=tuple(self._writes[: len(footprint)]),
-            sync=self.signature.collective in ("allreduce", "barrier"),
+            sync=self.signature.collective in SYNCHRONISING,
             comms=tuple(self._comms),
         )

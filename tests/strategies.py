@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from machines import draw_factors, topology_of
 
 from han.submodules.registry import registered
-from han.tasks.signature import Signature
+from han.tasks.signature import BY_BLOCKS, REDUCING, ROOTED, Signature
 from han.topology import Topology
 from han.tuning.choice import Choice, LevelChoice
 from han.tuning.heuristics import Machine, choose
@@ -113,15 +113,18 @@ OPERATIONS: dict[str, tuple[int, Callable[[np.ndarray, np.ndarray], np.ndarray]]
 
 
 @st.composite
-def signatures(draw: st.DrawFn, size: int, most: int = 6000) -> Signature:
-    """Draw a call of at most about `most` bytes."""
-    collective = draw(st.sampled_from(["bcast", "reduce", "allreduce", "barrier"]))
+def signatures(draw: st.DrawFn, size: int, most: int = 6000, blocks: bool = False) -> Signature:
+    """Draw a call of at most about `most` bytes; `blocks`: also one that moves blocks."""
+    known = ["bcast", "reduce", "allreduce", "barrier", *(BY_BLOCKS if blocks else ())]
+    collective = draw(st.sampled_from(known))
     root = draw(st.integers(0, size - 1))
     nbytes = draw(st.one_of(st.sampled_from([0, 8, 56, 64, 4096, 4104]), st.integers(0, most)))
     if collective == "barrier":
         return Signature(collective)
-    if collective == "bcast":
-        return Signature(collective, nbytes, root=root)
+    if collective in BY_BLOCKS:
+        nbytes //= size * size  # all blocks together are as long as other messages
+    if collective not in REDUCING:
+        return Signature(collective, nbytes, root=root if collective in ROOTED else 0)
     op = draw(st.sampled_from(list(OPERATIONS)))
     element = OPERATIONS[op][0]
     commutes = op == "sum"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter, defaultdict
 from dataclasses import replace
+from functools import reduce
 from itertools import product
 
 import numpy as np
@@ -23,8 +24,9 @@ from han.submodules.trees import SHAPES, place
 from han.tasks.builders import build
 from han.tasks.lower import lower
 from han.tasks.plan import active_levels, geometries, make_plan
-from han.tasks.signature import Signature
-from han.tasks.stream import KINDS, Stream
+from han.tasks.signature import BY_BLOCKS, Signature
+from han.tasks.spec import SPECS
+from han.tasks.stream import KINDS, TREE, Stream
 from han.tasks.tree import segments
 from han.topology import Group, Topology, virtual
 from han.tuning.choice import Choice, level_choice
@@ -210,7 +212,7 @@ def test_trees_that_keep_order_combine_consecutive_members(shape, radix):
 @st.composite
 def plans(draw, most=6000):
     topology = draw(any_topology)
-    signature = draw(signatures(topology.size, most))
+    signature = draw(signatures(topology.size, most, topology.whole is not None))
     return make_plan(topology, signature, draw(choices(topology, signature)), MEMORY)
 
 
@@ -270,6 +272,8 @@ def data_of(signature, rank):
 def make_run(plan, in_place):
     """Return a run and, for each rank, what it must receive (None: nothing)."""
     signature, size = plan.signature, plan.topology.size
+    if signature.by_blocks:
+        return make_run_of_blocks(plan, in_place)
     send = [data_of(signature, r) for r in range(size)]
     recv = [np.full(signature.nbytes, 0x5A, np.uint8) for _ in range(size)]
     if signature.collective == "barrier":
@@ -291,13 +295,47 @@ def make_run(plan, in_place):
     return Run(plan, send, recv, combine), wanted
 
 
+def make_run_of_blocks(plan, in_place):
+    """Make the buffers that the specification speaks of, and what it says comes out."""
+    signature, size = plan.signature, plan.topology.size
+    spec = SPECS[signature.collective](size, signature.nbytes, signature.root)
+    combine = OPERATIONS[signature.op][1] if signature.reduces else None
+    wide = replace(signature, count=size * signature.count)
+    send = [data_of(wide, r)[: spec.sends(r)] for r in range(size)]
+    recv = [np.full(spec.receives(r, False), 0x5A, np.uint8) for r in range(size)]
+
+    def value(piece):
+        stop = piece.offset + piece.stop - piece.start
+        return reduce(combine, [send[r][piece.offset : stop] for r in piece.ranks])
+
+    wanted = [np.concatenate([value(p) for p in ps]) if ps else None for ps in spec.after]
+    for rank in range(size) if in_place else ():
+        put_in_place(signature, rank, send, recv)
+    return Run(plan, send, recv, combine), wanted
+
+
+def put_in_place(signature, rank, send, recv):
+    """Let a rank's send or receive buffer be what MPI.IN_PLACE says."""
+    mine = slice(rank * signature.nbytes, (rank + 1) * signature.nbytes)
+    at_root = rank == signature.root
+    match signature.collective:
+        case "alltoall" | "reduce_scatter":
+            recv[rank] = send[rank]
+        case "scatter" if at_root:
+            recv[rank] = send[rank][mine]
+        case "gather" | "allgather" if at_root or signature.collective == "allgather":
+            recv[rank][mine] = send[rank]
+            send[rank] = recv[rank][mine]
+
+
 def check(runs, seed):
     before = [[s.copy() for s in run.send] for run, _ in runs]
     Interpreter([run for run, _ in runs], seed).run()
     for (run, wanted), sent in zip(runs, before, strict=True):
         for rank, expected in enumerate(wanted):
             if expected is not None:
-                np.testing.assert_array_equal(run.recv[rank], expected, f"rank {rank}")
+                got = run.recv[rank][: expected.size]
+                np.testing.assert_array_equal(got, expected, f"rank {rank}")
             if run.recv[rank] is not run.send[rank]:
                 np.testing.assert_array_equal(run.send[rank], sent[rank], f"send of {rank}")
 
@@ -314,7 +352,7 @@ def test_collectives_run_back_to_back(data, seed):
     topology = data.draw(topologies(st.integers(2, 8)))
     runs = []
     for _ in range(data.draw(st.integers(2, 6))):
-        signature = data.draw(signatures(topology.size, 2000))
+        signature = data.draw(signatures(topology.size, 2000, topology.whole is not None))
         plan = make_plan(topology, signature, data.draw(choices(topology, signature)), MEMORY)
         runs.append(make_run(plan, data.draw(st.booleans())))
     runs += [make_run(run.plan, False) for run, _ in runs for _ in range(2)]
@@ -378,7 +416,7 @@ def test_a_topology_has_at_most_eight_levels(depth):
         return
     topology = Topology(names, tuple("abcdefgh"), tuple(map(tuple, domains)), (0, 0))
     tags = {Stream(0, kind, k, "", None).tag for kind in KINDS for k in range(depth)}
-    assert len(tags) == depth * len(KINDS)
+    assert len(tags) == depth * len(TREE) + len(BY_BLOCKS)
     assert max(tags) < MAX_STREAMS
     assert len(geometries(topology, MEMORY)) == depth
 

@@ -278,7 +278,7 @@ def test_programs_that_never_end_are_told():
           suppress_health_check=list(HealthCheck))  # fmt: skip
 @given(topologies(st.integers(1, 12)), st.data())
 def test_every_plan_ends_and_does_all_of_its_operations(topology, data):
-    signature = data.draw(signatures(topology.size))
+    signature = data.draw(signatures(topology.size, blocks=topology.whole is not None))
     plan = make_plan(topology, signature, data.draw(choices(topology, signature)), MEMORY)
     model = machine()
     place = (tuple(range(topology.size)), (0,) * topology.size)

@@ -76,7 +76,7 @@ def sequences(draw: st.DrawFn) -> list[Plan]:
     topology = draw(topologies(st.integers(1, 12)))
     plans = []
     for _ in range(draw(st.integers(3, 5))):
-        signature = draw(signatures(topology.size))
+        signature = draw(signatures(topology.size, blocks=topology.whole is not None))
         plans.append(make_plan(topology, signature, draw(choices(topology, signature)), MEMORY))
     return plans
 

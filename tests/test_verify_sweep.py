@@ -17,18 +17,19 @@ import pytest
 from machines import draw_factors, topology_of
 
 from han.submodules.registry import fuses, registered
-from han.tasks.plan import Plan, active_levels, make_plan
-from han.tasks.signature import COLLECTIVES, Signature
+from han.tasks.plan import Plan, as_called, levels_of, make_plan
+from han.tasks.signature import BY_BLOCKS, COLLECTIVES, REDUCING, ROOTED, Signature
 from han.tasks.verify import Refuted, verify
 from han.topology import Topology, virtual
 from han.tuning.choice import Choice, LevelChoice
 from han.tuning.heuristics import Machine, choose
-from han.tuning.rules import RuleTable
+from han.tuning.rules import KINDS, RuleTable
 
 KiB = 1024
 TIMES = 20  # that each algorithm is proved for each collective, at least
 LONGER = float(os.environ.get("HAN_TEST_EXAMPLES", "1"))
 PIECES = 12  # that a message is cut into, about: more of the same proves little
+WIDTH = 15  # of a column
 VALUES = {
     "radix": (2, 3, 4, 5, 8),
     "cells": (1, 2, 3, 4, 8),
@@ -56,7 +57,8 @@ TARGETS = [
     if name != "null"  # its results are wrong by design
     for algorithm in part.algorithms
     for collective in COLLECTIVES
-    if collective in ("allreduce", "barrier") or not fuses(LevelChoice(name, algorithm))
+    if set(KINDS[collective]) <= set(part.algorithms[algorithm].kinds)
+    or (collective in ("allreduce", "barrier") and fuses(LevelChoice(name, algorithm)))
 ]
 
 
@@ -72,7 +74,7 @@ class Example:
         """The algorithms that have something to do."""
         found = set()
         for plan in self.plans:
-            for level in active_levels(plan.topology):
+            for level in plan.levels:
                 choice = plan.choice.levels[level]
                 collective = plan.signature.collective
                 found.add(Target(choice.submodule, choice.algorithm, collective))
@@ -131,8 +133,9 @@ def draw_plan(
     """Draw a plan in which a level uses the target; None if it is refused."""
     unit = draw.choice([64, 1000, 4 * KiB, 20_000])
     signature = draw_signature(draw, topology.size, target.collective, unit)
-    ordered = signature.reduces and not signature.commutative
-    active = active_levels(topology.ordered() if ordered else topology)
+    if signature.by_blocks and topology.whole is None:
+        return None
+    active = levels_of(as_called(topology, signature), signature)
     choice = draw_choice(draw, topology, signature, unit)
     table = RuleTable(None, topology, Machine())
     levels = dict.fromkeys(draw.sample(active, len(active)))
@@ -142,7 +145,7 @@ def draw_plan(
             other = draw.choice(TARGETS)
             name, algorithm = other.submodule, other.algorithm
         wanted = list(choice.levels)
-        members = (topology.ordered() if ordered else topology).widest(level)
+        members = as_called(topology, signature).widest(level)
         wanted[level] = draw_level(draw, name, algorithm, signature, members)
         tried = replace(choice, levels=tuple(wanted))
         reason = table.objection(signature, tried)
@@ -158,10 +161,12 @@ def draw_signature(draw: Random, size: int, collective: str, unit: int) -> Signa
     """Draw a call of no, one, two or many units."""
     nbytes = draw.choice([0, 8, 56, 4 * KiB, unit, 2 * unit, 7 * unit])
     root = draw.randrange(size)
+    if collective in BY_BLOCKS:  # of a block: all together are as long as others' messages
+        nbytes = draw.choice([min(nbytes, 8), nbytes // size // 8 * 8, nbytes // size])
     if collective == "barrier":
         return Signature(collective)
-    if collective == "bcast":
-        return Signature(collective, nbytes, root=root)
+    if collective not in REDUCING:
+        return Signature(collective, nbytes, root=root if collective in ROOTED else 0)
     commutes = draw.random() < 0.6
     element = 8 if commutes else draw.choice([8, 24, 32])
     root = root if collective == "reduce" else 0
@@ -202,11 +207,13 @@ def draw_level(
 
 def table_of(proved: Counter[Target], refused: Counter[str]) -> str:
     """How often each algorithm was proved for each collective."""
-    lines = [f"{'proved':28}" + "".join(f"{c:>10}" for c in COLLECTIVES) + f"{'refused':>10}"]
+    head = "".join(f"{c:>{WIDTH}}" for c in COLLECTIVES)
+    lines = [f"{'proved':28}{head}{'refused':>{WIDTH}}"]
     for name, algorithm in dict.fromkeys((t.submodule, t.algorithm) for t in TARGETS):
         cells = [Target(name, algorithm, c) for c in COLLECTIVES]
-        numbers = "".join(f"{proved[t] if t in TARGETS else '-':>10}" for t in cells)
-        lines.append(f"{name + ' ' + algorithm:28}{numbers}{refused[f'{name} {algorithm}']:>10}")
+        numbers = "".join(f"{proved[t] if t in TARGETS else '-':>{WIDTH}}" for t in cells)
+        times = refused[f"{name} {algorithm}"]
+        lines.append(f"{name + ' ' + algorithm:28}{numbers}{times:>{WIDTH}}")
     return "\n".join(lines)
 
 

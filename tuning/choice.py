@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 Value = int | bool | str | tuple[int, ...]
+LEFT = "left to the MPI library"  # instead of a composition
 SIZES = ("segment", "chunk", "partition", "whole")  # parameters in bytes
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from han.geometry import PAGE
-from han.tasks.plan import active_levels
+from han.tasks.plan import as_called, levels_of
 from han.tasks.signature import Signature
 from han.topology import Topology
 from han.tuning.choice import Choice, LevelChoice, Value, level_choice
@@ -35,14 +35,15 @@ class Machine:
 
 def choose(signature: Signature, topology: Topology, machine: Machine) -> Choice:
     """Make the built-in choice for a call."""
-    ordered = signature.reduces and not signature.commutative
-    effective = topology.ordered() if ordered else topology
-    active = active_levels(effective)
+    effective = as_called(topology, signature)
+    active = levels_of(effective, signature)
     outermost = max(active, default=0)
     segment = _segment(signature, effective.nodes) if len(active) > 1 else None
     levels = []
     for level in range(topology.depth):
-        if topology.shared[level] and _fits_cells(signature):
+        if signature.by_blocks:
+            levels.append(level_choice("sm", "blocks"))
+        elif topology.shared[level] and _fits_cells(signature):
             levels.append(_shared(signature, effective, level, level == outermost, segment))
         else:
             levels.append(_network(signature, effective, level, level == outermost))

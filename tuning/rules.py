@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from han.errors import ConfigError
+from han.errors import NoRuleError
 from han.submodules.base import Question
 from han.submodules.registry import fuses, submodule
-from han.tasks.plan import active_levels
-from han.tasks.signature import Signature
+from han.tasks.plan import as_called, levels_of
+from han.tasks.signature import BY_BLOCKS, Signature
 from han.topology import Topology
-from han.tuning.choice import Choice, LevelChoice
+from han.tuning.choice import LEFT, Choice, LevelChoice
 from han.tuning.heuristics import Machine, choose
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ KINDS = {
     "reduce": ("reduce",),
     "allreduce": ("reduce", "bcast"),
     "barrier": ("reduce", "bcast"),
+    **{kind: (kind,) for kind in BY_BLOCKS},
 }
 
 
@@ -50,8 +51,13 @@ class RuleTable:
             if reason is None:
                 return Decision(choice, tuple(passed))
             passed.append((choice.rule, reason))
-        reasons = "; ".join(f"{rule}: {reason}" for rule, reason in passed)
-        raise ConfigError(f"no rule can serve {signature.describe()}: {reasons}")
+        raise NoRuleError(signature.describe(), passed)
+
+    def leave(self, signature: Signature, because: NoRuleError) -> Decision:
+        """Leave a call that moves blocks to the MPI library."""
+        default = choose(signature, self.topology, self.machine)
+        nothing = replace(default, composition=LEFT, rule=f"none: {LEFT}")
+        return Decision(nothing, because.passed)
 
     def _candidates(self, signature: Signature) -> Iterator[Choice]:
         default = choose(signature, self.topology, self.machine)
@@ -88,10 +94,10 @@ class RuleTable:
         self, signature: Signature, choice: Choice, *, blocking: bool = True
     ) -> str | None:
         """Return the reason why `choice` cannot serve, or None."""
-        topology = self.topology
-        if signature.reduces and not signature.commutative:
-            topology = topology.ordered()
-        active = active_levels(topology)
+        if signature.by_blocks and self.topology.whole is None:
+            return apart(self.topology)
+        topology = as_called(self.topology, signature)
+        active = levels_of(topology, signature)
         for level in active:
             question = Question(
                 topology,
@@ -106,6 +112,14 @@ class RuleTable:
             if reason is not None:
                 return f"{topology.names[level]}: {choice.levels[level].submodule}: {reason}"
         return None
+
+
+def apart(topology: Topology) -> str:
+    """Say why calls that move blocks are not han's where ranks share no memory."""
+    return (
+        f"the {topology.size} ranks share memory at no level ({' < '.join(topology.names)}): "
+        "between nodes these calls are the MPI library's own"
+    )
 
 
 def _overlay(choice: LevelChoice, uses: Mapping[str, object], name: str) -> LevelChoice:

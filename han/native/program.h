@@ -20,7 +20,18 @@ enum han_code {
     HAN_CODES
 };
 
-enum han_coll { HAN_C_BCAST, HAN_C_REDUCE, HAN_C_ALLREDUCE, HAN_C_BARRIER, HAN_C_BLOCKING = 16 };
+enum han_coll {
+    HAN_C_BCAST,
+    HAN_C_REDUCE,
+    HAN_C_ALLREDUCE,
+    HAN_C_BARRIER,
+    HAN_C_GATHER, /* these only name calls (py_calls.c) */
+    HAN_C_SCATTER,
+    HAN_C_ALLGATHER,
+    HAN_C_ALLTOALL,
+    HAN_C_REDUCE_SCATTER,
+    HAN_C_BLOCKING = 16
+};
 
 /* Where a reference points: bases are filled in at each run. */
 enum han_base {

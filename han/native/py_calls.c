@@ -22,6 +22,7 @@ typedef struct {
     EngineObject *engine;
     PyObject *in_place;
     PyObject *request; /* the class of what nonblocking calls return */
+    int32_t rank, size;
     uint32_t used;
     unsigned long long hits; /* calls that found their plan here */
     entry slots[SLOTS];
@@ -63,9 +64,12 @@ static bool plain_writable(PyObject *o, array *out) {
     return plain(o, out) && PyArray_ISWRITEABLE((PyArrayObject *)o);
 }
 
+static bool apart(const array *a, const array *b) {
+    return a->data + a->nbytes <= b->data || b->data + b->nbytes <= a->data;
+}
+
 static bool alike(const array *a, const array *b) {
-    bool apart = a->data + a->nbytes <= b->data || b->data + b->nbytes <= a->data;
-    return a->nbytes == b->nbytes && a->dtype == b->dtype && apart;
+    return a->nbytes == b->nbytes && a->dtype == b->dtype && apart(a, b);
 }
 
 /* How a call goes on once its plan is found: to its end, or as a request that keeps `keep`. */
@@ -165,6 +169,100 @@ static PyObject *barrier(CallsObject *self, mode go) {
     return run(self, &key, NULL, NULL, go, NULL, 0);
 }
 
+/* ---- buffers that hold a block for each rank ----------------------------------------------- */
+
+/* The bytes of one of the blocks that an array is made of: whole elements, as many in each. */
+static bool block_of(const CallsObject *self, PyObject *o, const array *a, uint64_t *nbytes) {
+    uint64_t parts = (uint64_t)self->size * (uint64_t)PyArray_ITEMSIZE((PyArrayObject *)o);
+    *nbytes = a->nbytes / (uint64_t)self->size;
+    return parts && a->nbytes % parts == 0;
+}
+
+/* This rank gets all blocks; its own is in `send`, or in its place already. */
+static bool collecting(const CallsObject *self, PyObject *const *args, array *send, array *recv,
+                       uint64_t *nbytes) {
+    if (!plain_writable(args[1], recv) || !block_of(self, args[1], recv, nbytes)) return false;
+    if (args[0] == self->in_place) {
+        send->data = recv->data + *nbytes * (uint64_t)self->rank;
+        return true;
+    }
+    return plain(args[0], send) && send->nbytes == *nbytes && apart(send, recv);
+}
+
+static PyObject *gather(CallsObject *self, PyObject *const *args, Py_ssize_t n, mode go) {
+    array send = {0}, recv = {0};
+    entry key = {.collective = HAN_C_GATHER};
+    if (few(n, 3)) return NULL;
+    if (!root_of(args[2], &key)) Py_RETURN_FALSE;
+    if (key.root == self->rank) {
+        if (!collecting(self, args, &send, &recv, &key.nbytes)) Py_RETURN_FALSE;
+    } else {
+        if (!plain(args[0], &send)) Py_RETURN_FALSE;
+        key.nbytes = send.nbytes;
+    }
+    return run(self, &key, send.data, recv.data, go, args, 2);
+}
+
+static PyObject *scatter(CallsObject *self, PyObject *const *args, Py_ssize_t n, mode go) {
+    array send = {0}, recv = {0};
+    entry key = {.collective = HAN_C_SCATTER};
+    if (few(n, 3)) return NULL;
+    if (!root_of(args[2], &key)) Py_RETURN_FALSE;
+    if (key.root != self->rank) {
+        if (!plain_writable(args[1], &recv)) Py_RETURN_FALSE;
+        key.nbytes = recv.nbytes;
+        return run(self, &key, NULL, recv.data, go, args, 2);
+    }
+    if (!plain(args[0], &send) || !block_of(self, args[0], &send, &key.nbytes)) Py_RETURN_FALSE;
+    if (args[1] == self->in_place)
+        recv.data = send.data + key.nbytes * (uint64_t)self->rank;
+    else if (!plain_writable(args[1], &recv) || recv.nbytes != key.nbytes || !apart(&send, &recv))
+        Py_RETURN_FALSE;
+    return run(self, &key, send.data, recv.data, go, args, 2);
+}
+
+static PyObject *allgather(CallsObject *self, PyObject *const *args, Py_ssize_t n, mode go) {
+    array send, recv;
+    entry key = {.collective = HAN_C_ALLGATHER};
+    if (few(n, 2)) return NULL;
+    if (!collecting(self, args, &send, &recv, &key.nbytes)) Py_RETURN_FALSE;
+    return run(self, &key, send.data, recv.data, go, args, 2);
+}
+
+static PyObject *alltoall(CallsObject *self, PyObject *const *args, Py_ssize_t n, mode go) {
+    array send, recv;
+    uint64_t sent;
+    entry key = {.collective = HAN_C_ALLTOALL};
+    if (few(n, 2)) return NULL;
+    if (!plain_writable(args[1], &recv) || !block_of(self, args[1], &recv, &key.nbytes))
+        Py_RETURN_FALSE;
+    if (args[0] == self->in_place)
+        send = recv;
+    else if (!plain(args[0], &send) || !block_of(self, args[0], &send, &sent) ||
+             sent != key.nbytes || !apart(&send, &recv))
+        Py_RETURN_FALSE;
+    return run(self, &key, send.data, recv.data, go, args, 2);
+}
+
+static PyObject *reduce_scatter_block(CallsObject *self, PyObject *const *args, Py_ssize_t n,
+                                      mode go) {
+    array send, recv;
+    entry key = {.collective = HAN_C_REDUCE_SCATTER};
+    if (few(n, 3)) return NULL;
+    if (!plain_writable(args[1], &recv)) Py_RETURN_FALSE;
+    if (args[0] == self->in_place) {
+        if (!block_of(self, args[1], &recv, &key.nbytes)) Py_RETURN_FALSE;
+        send = recv;
+    } else {
+        if (!plain(args[0], &send) || !block_of(self, args[0], &send, &key.nbytes) ||
+            key.nbytes != recv.nbytes || send.dtype != recv.dtype || !apart(&send, &recv))
+            Py_RETURN_FALSE;
+    }
+    key.dtype = recv.dtype;
+    key.op = args[2];
+    return run(self, &key, send.data, recv.data, go, args, 2);
+}
+
 #define DEFINE_METHODS(NAME)                                                                  \
     static PyObject *calls_##NAME(CallsObject *self, PyObject *const *args, Py_ssize_t n) {   \
         return NAME(self, args, n, blocking);                                                 \
@@ -176,6 +274,11 @@ static PyObject *barrier(CallsObject *self, mode go) {
 DEFINE_METHODS(bcast)
 DEFINE_METHODS(reduce)
 DEFINE_METHODS(allreduce)
+DEFINE_METHODS(gather)
+DEFINE_METHODS(scatter)
+DEFINE_METHODS(allgather)
+DEFINE_METHODS(alltoall)
+DEFINE_METHODS(reduce_scatter_block)
 
 static PyObject *calls_barrier(CallsObject *self, PyObject *unused) {
     (void)unused;
@@ -222,9 +325,9 @@ static PyObject *calls_add(CallsObject *self, PyObject *args) {
 
 static int calls_init(CallsObject *self, PyObject *args, PyObject *kwargs) {
     PyObject *engine, *in_place, *request;
-    static char *names[] = {"engine", "in_place", "request", NULL};
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OO", names, &EngineType, &engine, &in_place,
-                                     &request))
+    static char *names[] = {"engine", "in_place", "request", "rank", "size", NULL};
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OOii", names, &EngineType, &engine, &in_place,
+                                     &request, &self->rank, &self->size))
         return -1;
     Py_INCREF(engine);
     Py_INCREF(in_place);
@@ -272,11 +375,20 @@ static PyObject *module_peek(PyObject *self, PyObject *args) {
     return errno ? PyErr_SetFromErrno(PyExc_OSError) : PyLong_FromUnsignedLongLong(value);
 }
 
+#define BOTH(NAME, ARGUMENTS)                                           \
+    {#NAME, QUICK(calls_##NAME), #NAME ARGUMENTS ": likewise."},         \
+    {"i" #NAME, QUICK(calls_i##NAME), "i" #NAME ARGUMENTS ": the started request, or False."}
+
 static PyMethodDef calls_methods[] = {
     {"bcast", QUICK(calls_bcast), "bcast(buf, root): whether it could be run."},
     {"reduce", QUICK(calls_reduce), "reduce(send, recv, op, root, at_root): likewise."},
     {"allreduce", QUICK(calls_allreduce), "allreduce(send, recv, op): likewise."},
     {"barrier", (PyCFunction)calls_barrier, METH_NOARGS, "barrier(): likewise."},
+    BOTH(gather, "(send, recv, root)"),
+    BOTH(scatter, "(send, recv, root)"),
+    BOTH(allgather, "(send, recv)"),
+    BOTH(alltoall, "(send, recv)"),
+    BOTH(reduce_scatter_block, "(send, recv, op)"),
     {"ibcast", QUICK(calls_ibcast), "ibcast(buf, root): the started request, or False."},
     {"ireduce", QUICK(calls_ireduce), "ireduce(send, recv, op, root, at_root): likewise."},
     {"iallreduce", QUICK(calls_iallreduce), "iallreduce(send, recv, op): likewise."},

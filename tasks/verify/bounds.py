@@ -185,12 +185,11 @@ def _check_own(events: Events, touch: Touch, base: Numbers, offset: Numbers) -> 
 def _lengths(events: Events) -> Numbers:
     """Bytes of each rank's send and receive buffer and scratch, by run, rank and base."""
     lengths = np.zeros((len(events.plans), events.size, Base.SCRATCH + 1), np.int64)
-    for run, plan in enumerate(events.plans):
-        signature = plan.signature
-        if signature.collective != "bcast":
-            lengths[run, :, Base.SEND] = signature.nbytes
-        receives = slice(None) if signature.collective != "reduce" else signature.root
-        lengths[run, receives, Base.RECV] = signature.nbytes
+    for run in range(len(events.plans)):
+        spec, shared = events.places.specs[run], events.places.one_buffer[run]
+        for rank in range(events.size):
+            lengths[run, rank, Base.SEND] = spec.sends(rank)
+            lengths[run, rank, Base.RECV] = spec.receives(rank, bool(shared[rank]))
         lengths[run, :, Base.SCRATCH] = [p.scratch for p in events.programs[run]]
     return lengths
 

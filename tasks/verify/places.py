@@ -57,7 +57,7 @@ class Places:
 
     def __init__(self, plans: Sequence[Plan], specs: Sequence[Spec], in_place: bool) -> None:
         topology = plans[0].topology
-        self.plans, self.size = plans, topology.size
+        self.plans, self.specs, self.size = plans, specs, topology.size
         self.channels = [k for k, g in enumerate(plans[0].geometries) if g is not None]
         self.one_buffer = np.array(
             [self._buffers(*one, in_place) for one in zip(plans, specs, strict=True)]
@@ -71,7 +71,8 @@ class Places:
 
     def _buffers(self, plan: Plan, spec: Spec, in_place: bool) -> npt.NDArray[np.bool_]:
         signature = plan.signature
-        shared = np.full(self.size, spec.shared or (in_place and signature.reduces))
+        replaces = signature.reduces or signature.collective == "alltoall"
+        shared = np.full(self.size, spec.shared or (in_place and replaces))
         if signature.collective == "reduce":
             shared[np.arange(self.size) != signature.root] = False
         return shared

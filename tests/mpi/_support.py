@@ -32,6 +32,7 @@ SECONDS = 10  # any error is told within, which is less than the time to wait
 WAIT = {"timeout": 30}  # seconds: a deadlock is an error that names the call, not a hang
 GUARD = 64  # bytes before and after a result that must stay as they are
 COLLECTIVES = ("bcast", "reduce", "allreduce", "barrier")
+ROOTED = ("bcast", "reduce", "gather", "scatter")
 
 on_two = pytest.mark.mpi(ranks=2, timeout=40, unit="s")
 on_four = pytest.mark.mpi(ranks=4, timeout=40, unit="s")
@@ -235,8 +236,8 @@ class Call:
     def nbytes(self) -> int:
         return self.count * np.dtype(self.dtype).itemsize
 
-    def data(self, rank: int) -> np.ndarray:
-        return data_of(rank, self.dtype, self.count, self.op)
+    def data(self, rank: int, blocks: int = 1) -> np.ndarray:
+        return data_of(rank, self.dtype, blocks * self.count, self.op)
 
 
 class Checker:
@@ -286,6 +287,69 @@ class Checker:
         if result.dtype.kind in "fc":
             self.digest.update(result.tobytes())
 
+    def _gather(self, call: Call) -> None:
+        if self.rank == call.root:
+            self._collection(call, lambda *a: self.comm.Gather(*a, root=call.root))
+            return
+        send = call.data(self.rank)
+        self.comm.Gather(send, None, call.root)
+        self._untouched(call, send)
+
+    def _allgather(self, call: Call) -> None:
+        self._collection(call, self.comm.Allgather)
+
+    def _collection(self, call: Call, function: Any) -> None:
+        wanted = np.concatenate([call.data(r) for r in range(self.comm.size)])
+        whole, recv = guarded(wanted)
+        send = call.data(self.rank)
+        if call.in_place:
+            recv[self.rank * call.count :][: call.count] = send
+            function(MPI.IN_PLACE, recv)
+        else:
+            function(send, recv)
+            self._untouched(call, send)
+        self._compare(call, wanted, whole, recv)
+
+    def _scatter(self, call: Call) -> None:
+        blocks = call.data(call.root, self.comm.size)
+        wanted = blocks[self.rank * call.count :][: call.count]
+        whole, recv = guarded(wanted)
+        at_root = self.rank == call.root
+        send = blocks.copy() if at_root else None
+        if at_root and call.in_place:
+            self.comm.Scatter(send, MPI.IN_PLACE, call.root)
+        else:
+            self.comm.Scatter(send, recv, call.root)
+            self._compare(call, wanted, whole, recv)
+        assert send is None or send.tobytes() == blocks.tobytes(), "sendbuf"
+
+    def _alltoall(self, call: Call) -> None:
+        size, mine = self.comm.size, slice(self.rank * call.count, (self.rank + 1) * call.count)
+        wanted = np.concatenate([call.data(r, size)[mine] for r in range(size)])
+        send = call.data(self.rank, size)
+        whole, recv = guarded(wanted)
+        if call.in_place:
+            recv[:] = send
+            self.comm.Alltoall(MPI.IN_PLACE, recv)
+        else:
+            self.comm.Alltoall(send, recv)
+            self._untouched(call, send, size)
+        self._compare(call, wanted, whole, recv)
+
+    def _reduce_scatter(self, call: Call) -> None:
+        size = self.comm.size
+        total = self.reference(call.dtype, call.op, size * call.count)
+        wanted = total[self.rank * call.count :][: call.count]
+        send = call.data(self.rank, size)
+        whole, recv = guarded(send if call.in_place else wanted)
+        if call.in_place:
+            recv[:] = send
+            self.comm.Reduce_scatter_block(MPI.IN_PLACE, recv, mpi_op(call.op))
+        else:
+            self.comm.Reduce_scatter_block(send, recv, mpi_op(call.op))
+            self._untouched(call, send, size)
+        self._compare(call, wanted, whole, recv[: call.count])
+
     def _reduction(self, call: Call, function: Any) -> np.ndarray:
         wanted = self.reference(call.dtype, call.op, call.count)
         send = call.data(self.rank)
@@ -299,8 +363,8 @@ class Checker:
         self._compare(call, wanted, whole, recv)
         return recv
 
-    def _untouched(self, call: Call, send: np.ndarray) -> None:
-        assert send.tobytes() == call.data(self.rank).tobytes(), "sendbuf"
+    def _untouched(self, call: Call, send: np.ndarray, blocks: int = 1) -> None:
+        assert send.tobytes() == call.data(self.rank, blocks).tobytes(), "sendbuf"
 
     def _compare(self, call: Call, wanted: np.ndarray, whole: np.ndarray, got: np.ndarray) -> None:
         guards = np.concatenate([whole[:GUARD], whole[whole.size - GUARD :]])

@@ -139,6 +139,30 @@ BAD = [
 ]
 
 
+SIZE = MPI.COMM_WORLD.size
+BAD_BLOCKS = [
+    Bad("Allgather", lambda: (f(4), f(4 * SIZE + 1)), ("recvbuf", "equal blocks", f"{SIZE}")),
+    Bad(
+        "Allgather",
+        lambda: (f(4), f(5 * SIZE)),
+        (f"recvbuf holds {40 * SIZE} bytes", f"{32 * SIZE} expected", "sendbuf", "4 x float64"),
+    ),
+    Bad("Allgather", lambda: (f(4), None), ("recvbuf", "None"), KIND),
+    Bad("Allgather", lambda: (f(4), MPI.IN_PLACE), ("recvbuf", "IN_PLACE")),
+    Bad("Allgather", lambda: (f(4), read_only(4 * SIZE)), ("recvbuf is read-only",)),
+    Bad("Allgather", lambda: (lambda a: (a[:4], a))(f(4 * SIZE)), ("overlap", "MPI.IN_PLACE")),
+    Bad("Allgather", lambda: (f(4), [f(4 * SIZE), 5, MPI.DOUBLE]), ("recvbuf holds", "expected")),
+    Bad("Alltoall", lambda: (f(4 * SIZE + 1), f(4 * SIZE)), ("sendbuf", "equal blocks")),
+    Bad("Alltoall", lambda: (f(4 * SIZE), f(3 * SIZE)), ("recvbuf holds", "sendbuf says")),
+    Bad("Gather", lambda: (f(4), f(4 * SIZE), SIZE), (f"root {SIZE}", "0..")),
+    Bad("Gather", lambda: ("text", f(4 * SIZE), 0), ("sendbuf", "str"), KIND),
+    Bad("Scatter", lambda: (f(4 * SIZE), f(4), -1), ("root -1",)),
+    Bad("Reduce_scatter_block", lambda: (f(4 * SIZE), f(5)), ("recvbuf holds 40", "32 expected")),
+    Bad("Reduce_scatter_block", lambda: (f(4 * SIZE), f(4), MPI.BAND), ("MPI.BAND", "float64")),
+    Bad("Reduce_scatter_block", lambda: (MPI.IN_PLACE, f(SIZE + 1)), ("recvbuf", "equal blocks")),
+]
+
+
 def refuse(call, bad: Bad):
     with pytest.raises(bad.error) as caught:
         call(*bad.arguments())
@@ -153,7 +177,7 @@ def refuse(call, bad: Bad):
 @with_each
 def test_all_ranks_refuse_and_go_on(mpi_ranks, levels):
     comm = new_comm(levels)
-    for k, bad in enumerate(b for b in BAD for _ in (0,)):
+    for k, bad in enumerate([*BAD, *(BAD_BLOCKS if levels is FLAT else ())]):
         for variant in VARIANTS:
             if k % 7 == comm.rank:
                 time.sleep(0.002)  # ranks learn of each other's errors early and late
@@ -248,6 +272,8 @@ GOOD = {
     "Allreduce": lambda: (f(16), f(16)),
     "Bcast": lambda: (f(16), 0),
     "Reduce": lambda: (f(16), f(16), MPI.SUM, 0),
+    "Allgather": lambda: (f(16), f(16 * SIZE)),
+    "Reduce_scatter_block": lambda: (f(16 * SIZE), f(16)),
 }
 # the collective, what one rank calls, a part of its error
 ODD = [
@@ -257,6 +283,10 @@ ODD = [
     ("Bcast", lambda: (f((16, 2))[:, 0], 0), "not contiguous"),
     ("Bcast", lambda: (f(16), 77), "root 77"),
     ("Reduce", lambda: (f(16, ">f8"), f(16), MPI.SUM, 0), "byte order"),
+]
+ODD_BLOCKS = [
+    ("Allgather", lambda: (f(16), f(15 * SIZE)), "expected: "),
+    ("Reduce_scatter_block", lambda: (f(16 * SIZE), f(16), "sum"), "'sum'"),
 ]
 
 
@@ -298,7 +328,7 @@ def check_told(error, odd, text):
 @on_ranks
 @with_each
 def test_one_rank_fails_and_the_others_hear_of_it(mpi_ranks, levels):
-    for k, row in enumerate(ODD):
+    for k, row in enumerate([*ODD, *(ODD_BLOCKS if levels is FLAT else ())]):
         for variant in ("{}", "I{}"):
             comm, odd = new_comm(levels), (k + 1) % mpi_ranks
             begun = time.monotonic()
@@ -328,7 +358,7 @@ def test_one_rank_fails_and_the_others_hear_of_it(mpi_ranks, levels):
 @with_each
 def test_one_rank_fails_to_make_a_persistent_request(mpi_ranks, levels):
     comm = new_comm(levels)
-    for k, row in enumerate(ODD):
+    for k, row in enumerate([*ODD, *(ODD_BLOCKS if levels is FLAT else ())]):
         odd = k % mpi_ranks
         error = call_oddly(comm, "{}_init", odd, row)
         if comm.rank != odd:

@@ -108,6 +108,87 @@ def test_two_communicators_with_crossed_waits(mpi_ranks):
             assert set(a) == set(b) == {total(size)}
 
 
+# ---- blocks -------------------------------------------------------------------------------------
+
+
+def block_cases(size, rank, n):
+    """Calls that move blocks of `n` numbers: (method, arguments, which of them is the result)."""
+    root, mine = size - 1, np.arange(n) + 1000 * rank
+    blocks = np.arange(size * n) * (rank + 1)
+    gaps = MPI.INT64_T.Create_vector(n, 1, 2).Create_resized(0, 16 * n).Commit()
+    spread = np.arange(2 * n * size) + 100 * rank
+    at_root, every = rank == root, np.full(size * n, -1)
+    own = every.copy()
+    own[rank * n :][:n] = mine
+    yield "Gather", (mine, every.copy() if at_root else None, root), 1
+    yield "Gather", (MPI.IN_PLACE if at_root else mine, own.copy() if at_root else None, root), 1
+    yield "Scatter", (blocks if at_root else None, every[:n].copy(), root), 1
+    if not at_root:
+        yield "Scatter", (None, [every[: 2 * n].copy(), 1, gaps], root), 1
+    else:
+        yield "Scatter", ([spread, 1, gaps], MPI.IN_PLACE, root), 0
+    yield "Allgather", (mine, [every.copy(), n, MPI.INT64_T]), 1
+    yield "Allgather", (MPI.IN_PLACE, own.copy()), 1
+    yield "Allgather", (MPI.IN_PLACE, [spread.copy(), 1, gaps]), 1
+    yield "Alltoall", (blocks, every.copy()), 1
+    yield "Alltoall", (MPI.IN_PLACE, [spread.copy(), gaps]), 1
+    yield "Alltoall", ([spread, 1, gaps], [every.copy(), n, MPI.INT64_T]), 1
+    yield "Reduce_scatter_block", (blocks, every[:n].copy(), MPI.MAX), 1
+
+
+def memory_of(buffer):
+    """Return the array of a buffer argument."""
+    return buffer[0] if isinstance(buffer, list) else buffer
+
+
+def check_blocks(comm, reference, n, persistent):
+    """Make the calls at once in each form, wait the other way round, compare with MPI's."""
+    size, rank = comm.Get_size(), comm.Get_rank()
+    wanted = []
+    for name, arguments, result in block_cases(size, rank, n):
+        getattr(reference, name)(*arguments)
+        wanted.append(memory_of(arguments[result]))
+    for form in ("{}", "I{}", "{}_init")[: 3 if persistent else 2]:
+        got, requests = [], []
+        for name, arguments, result in block_cases(size, rank, n):
+            called = form.format(name.lower() if form == "I{}" else name)
+            requests.append(getattr(comm, called)(*arguments))
+            got.append((called, arguments, memory_of(arguments[result])))
+        if form == "{}_init":
+            han.Request.Startall(requests)
+        if form != "{}":
+            for request in reversed(requests):
+                request.Wait()
+        for (called, arguments, ours), theirs in zip(got, wanted, strict=True):
+            np.testing.assert_array_equal(ours, theirs, f"{called}{arguments[2:]} of {n}")
+        for request in requests if form == "{}_init" else ():
+            request.Free()
+
+
+@pytest.mark.mpi(ranks=[1, 4], timeout=120, unit="s")
+def test_blocks_in_all_forms_within_and_between_nodes(mpi_ranks):
+    for shared_to in (0, 1):
+        with opened(open_interleaved(None, shared_to)) as comm:
+            here = comm.Get_size() == 1 or shared_to == 1
+            left = comm.explain("allgather", 8).rule.startswith("none")
+            assert left != here
+            for n in (0, 3, 700, 9000):
+                check_blocks(comm, WORLD, n, persistent=here and n == 700)
+            wait_before_and_after_an_allgather(comm)
+
+
+def wait_before_and_after_an_allgather(comm):
+    """One rank is in an allgather while others need its part of what was started before."""
+    mine, total_of = np.ones(50_000), np.empty(50_000)
+    out = np.empty(comm.Get_size())
+    request = comm.Iallreduce(mine, total_of)
+    if comm.Get_rank():
+        request.Wait()
+    comm.Allgather(np.ones(1), out)
+    request.Wait()
+    assert total_of[-1] == out.sum() == comm.Get_size()
+
+
 # ---- persistent ---------------------------------------------------------------------------------
 
 

@@ -22,17 +22,18 @@ mpi4py.rc.initialize = False
 mpi4py.rc.finalize = False
 
 from han.geometry import Geometry  # noqa: E402
-from han.program import Program  # noqa: E402
+from han.program import Coll, Program  # noqa: E402
 from han.tasks.lower import lower  # noqa: E402
 from han.tasks.plan import geometries, make_plan  # noqa: E402
-from han.tasks.signature import Signature  # noqa: E402
+from han.tasks.signature import BY_BLOCKS, REDUCING, ROOTED, Signature  # noqa: E402
+from han.tasks.signature import COLLECTIVES as COLLECTIVE_NAMES  # noqa: E402
 from han.topology import Topology, virtual  # noqa: E402
 from han.tuning.choice import Choice, LevelChoice, level_choice  # noqa: E402
 
 MAGIC = 0x31474F5250
 MEMORY = 64 * 1024  # small channels: the rings of cells go round often
 CHANNELS = 8  # HAN_MAX_CHANNELS
-COLLECTIVES = {"bcast": 0, "reduce": 1, "allreduce": 2, "barrier": 3}  # enum han_coll
+COLLECTIVES = {name: int(Coll[name.upper()]) for name in COLLECTIVE_NAMES}  # enum han_coll
 OPS = {"": 0, "sum": 0, "max": 2}  # enum han_op
 DTYPES = {"": 4, "int64": 4, "float64": 11}  # enum han_dtype
 SMALL, MEDIUM, LARGE = 1, 450, 20011  # elements of 8 bytes: a line, a page, several rings
@@ -40,7 +41,7 @@ SMALL, MEDIUM, LARGE = 1, 450, 20011  # elements of 8 bytes: a line, a page, sev
 
 @dataclass(frozen=True)
 class Case:
-    """One call, as chosen; ranks may do it in place unless it is a bcast or barrier."""
+    """One call, as chosen; ranks may do reductions in place."""
 
     signature: Signature
     choice: Choice
@@ -67,8 +68,8 @@ def call(collective: str, count: int = 0, root: int = 0, op: str = "sum") -> Sig
     """Make a signature; sums are of float64, maxima of int64."""
     if collective == "barrier":
         return Signature("barrier")
-    if collective == "bcast":
-        return Signature("bcast", 8 * count, root=root)
+    if collective not in REDUCING:
+        return Signature(collective, 8 * count, root=root)
     dtype = "float64" if op == "sum" else "int64"
     return Signature(collective, count, 8, op, dtype, root=root)
 
@@ -108,6 +109,7 @@ def shared_cases(ranks: int, levels: int = 1) -> Iterator[Case]:
             yield Case(signature, choice(part, segment, schedule))
     if levels == 1:
         yield from fused_cases(choice)
+        yield from block_cases(ranks, choice)
 
 
 def fused_cases(choice) -> Iterator[Case]:
@@ -127,6 +129,21 @@ def fused_cases(choice) -> Iterator[Case]:
     parts += [level_choice("exchange", name, chunk=4096) for name in ("recursive", "tree")]
     for part, count, segment in product(parts, (SMALL, MEDIUM, LARGE), (None, 17_000)):
         yield Case(call("allreduce", count), choice(part, segment))
+
+
+def block_cases(ranks: int, choice) -> Iterator[Case]:
+    """Calls that move blocks; those of all ranks together are as long as other messages."""
+    parts = [
+        level_choice("sm", "blocks"),
+        level_choice("sm", "blocks", chunk=512, cells=2),
+        level_choice("sm", "blocks", chunk=2048, cells=8),
+    ]
+    counts = (0, SMALL, MEDIUM // ranks, LARGE // ranks)
+    for part, collective, count in product(parts, BY_BLOCKS, counts):
+        for root in (0, ranks - 1) if collective in ROOTED else (0,):
+            yield Case(call(collective, count, root), choice(part, None))
+    for collective, schedule in product(BY_BLOCKS, ("dataflow", "lockstep")):
+        yield Case(call(collective, LARGE // ranks), choice(parts[1], 10_000, schedule))
 
 
 def message_cases(ranks: int) -> Iterator[Case]:

@@ -76,12 +76,46 @@ static int64_t encode(const test_case *c, int64_t v)
     return v;
 }
 
+/* ---- what a rank sends and gets, in elements ---- */
+
+static uint64_t sends(const runner *r, const test_case *c)
+{
+    uint64_t n = c->nbytes / 8, all = n * r->world->ranks;
+    switch (c->collective) {
+    case HAN_C_BCAST: return c->root == r->rank ? n : 0;
+    case HAN_C_SCATTER: return c->root == r->rank ? all : 0;
+    case HAN_C_ALLTOALL:
+    case HAN_C_REDUCE_SCATTER: return all;
+    default: return n;
+    }
+}
+
+static uint64_t gets(const runner *r, const test_case *c)
+{
+    uint64_t n = c->nbytes / 8, all = n * r->world->ranks;
+    switch (c->collective) {
+    case HAN_C_BARRIER: return 0;
+    case HAN_C_REDUCE: return c->root == r->rank ? n : 0;
+    case HAN_C_GATHER: return c->root == r->rank ? all : 0;
+    case HAN_C_ALLGATHER:
+    case HAN_C_ALLTOALL: return all;
+    default: return n;
+    }
+}
+
 static int64_t expected(const runner *r, const slot *s, uint64_t i)
 {
     const test_case *c = s->call;
+    uint64_t n = c->nbytes / 8, mine = r->rank * n;
+    switch (c->collective) {
+    case HAN_C_BCAST: return value(s->step, c->root, i);
+    case HAN_C_SCATTER: return value(s->step, c->root, mine + i);
+    case HAN_C_GATHER:
+    case HAN_C_ALLGATHER: return value(s->step, i / n, i % n);
+    case HAN_C_ALLTOALL: return value(s->step, i / n, mine + i % n);
+    case HAN_C_REDUCE_SCATTER: i += mine;
+    }
     int64_t total = value(s->step, 0, i);
-    if (c->collective == HAN_C_BCAST)
-        return value(s->step, c->root, i);
     for (uint64_t k = 1; k < r->world->ranks; k++) {
         int64_t v = value(s->step, k, i);
         total = c->op == HAN_SUM ? total + v : total > v ? total : v;
@@ -91,30 +125,25 @@ static int64_t expected(const runner *r, const slot *s, uint64_t i)
 
 /* ---- one call ---- */
 
-static bool gets_result(const runner *r, const test_case *c)
-{
-    return c->collective != HAN_C_BARRIER && (c->collective != HAN_C_REDUCE || c->root == r->rank);
-}
-
 static bool in_place(const runner *r, const slot *s)
 {
     if (s->call->collective == HAN_C_BCAST)
         return true;
-    return s->in_place && gets_result(r, s->call);
+    bool reduces = s->call->collective == HAN_C_REDUCE || s->call->collective == HAN_C_ALLREDUCE;
+    return s->in_place && reduces && gets(r, s->call);
 }
 
 static void prepare(runner *r, slot *s)
 {
     const test_case *c = s->call;
-    uint64_t n = c->nbytes / 8;
-    for (uint64_t i = 0; i < n + 2 * GUARD; i++)
+    for (uint64_t i = 0; i < LARGEST; i++)
         s->send[i] = s->recv[i] = UNTOUCHED;
     int64_t *operand = in_place(r, s) ? s->recv : s->send;
-    bool speaks = c->collective != HAN_C_BCAST || c->root == r->rank;
-    for (uint64_t i = 0; speaks && i < n; i++)
+    for (uint64_t i = 0; i < sends(r, c); i++)
         operand[GUARD + i] = encode(c, value(s->step, r->rank, i));
     plan_open(&s->plan, c, r->rank);
-    void *recv = gets_result(r, c) ? s->recv + GUARD : NULL;
+    bool none = c->collective == HAN_C_BARRIER || (c->nbytes && !gets(r, c));
+    void *recv = none ? NULL : s->recv + GUARD;
     s->run = (han_run){.plan = &s->plan, .send = operand + GUARD, .recv = recv};
 }
 
@@ -128,17 +157,15 @@ static void complain(const runner *r, const slot *s, const char *what, uint64_t 
 
 static void check(const runner *r, slot *s)
 {
-    uint64_t n = s->call->nbytes / 8;
-    bool wanted = gets_result(r, s->call), apart = !in_place(r, s);
-    for (uint64_t i = 0; i < n; i++) {
-        if (s->recv[GUARD + i] != (wanted ? expected(r, s, i) : UNTOUCHED))
+    uint64_t got = gets(r, s->call), sent = in_place(r, s) ? 0 : sends(r, s->call);
+    for (uint64_t i = 0; i < got; i++)
+        if (s->recv[GUARD + i] != expected(r, s, i))
             complain(r, s, "wrong result", i);
-        if (apart && s->call->collective != HAN_C_BARRIER &&
-            s->send[GUARD + i] != encode(s->call, value(s->step, r->rank, i)))
+    for (uint64_t i = 0; i < sent; i++)
+        if (s->send[GUARD + i] != encode(s->call, value(s->step, r->rank, i)))
             complain(r, s, "the send buffer was written to", i);
-    }
-    for (uint64_t i = 0; i < GUARD; i++)
-        if (s->recv[i] != UNTOUCHED || s->recv[GUARD + n + i] != UNTOUCHED)
+    for (uint64_t i = 0; i < LARGEST; i++)
+        if ((i < GUARD || i >= GUARD + got) && s->recv[i] != UNTOUCHED)
             complain(r, s, "written outside of the receive buffer", i);
     plan_close(&s->plan);
 }
