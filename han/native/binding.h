@@ -22,7 +22,7 @@ typedef struct {
     han_instr *code;
     han_handle *comms;
     PyObject *keep; /* scratch, operation and whatever else must live as long */
-    Py_buffer scratch;
+    Py_buffer scratch, shifts;
 } PlanObject;
 
 extern PyTypeObject EngineType, PlanType, RequestType, CallsType;
@@ -46,6 +46,8 @@ void han_py_keep(PyObject *const *kept, Py_ssize_t n);
 PyObject *han_py_start(PyObject *request);
 /* The requests that were dropped while they run, as a list. */
 PyObject *han_py_orphans(void);
+/* Add the functions of arenas to the module. 0 or -1. */
+int han_py_add_arena(PyObject *module);
 PyObject *han_py_plan(EngineObject *, PyObject *args, PyObject *kwargs);
 
 #endif
