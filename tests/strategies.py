@@ -108,11 +108,11 @@ def signatures(draw: st.DrawFn, size: int, most: int = 6000) -> Signature:
     if collective == "barrier":
         return Signature(collective)
     if collective == "bcast":
-        return Signature(collective, nbytes, root=root)
+        return Signature(collective, nbytes, root=root, mapped=draw(st.booleans()))
     op = draw(st.sampled_from(list(OPERATIONS)))
     element = OPERATIONS[op][0]
     commutes = op == "sum"
     return Signature(
         collective, nbytes // element, element, op, "uint64", commutes, commutes,
-        root if collective == "reduce" else 0,
+        root if collective == "reduce" else 0, draw(st.booleans()),
     )  # fmt: skip

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from han.geometry import PAGE
+from han.submodules.solo import reads_mapped
 from han.tasks.plan import active_levels
 from han.tasks.signature import Signature
 from han.topology import Topology
@@ -16,6 +17,7 @@ from han.tuning.choice import Choice, LevelChoice, level_choice
 KiB = 1024
 DIRECT_RANKS = 8  # beyond, reading everyone's data costs more than a second hop
 DIRECT_BYTES = 4 * KiB
+MAPPED_BYTES = 64 * KiB  # from here on arrays that all map are read where they are
 SHARED_CHUNK = 512 * KiB  # large: few hand-overs, and lines that have left the caches
 FLAT_RANKS = 4  # up to here one parent serves all others quickly enough
 DOUBLING_BYTES = 8 * KiB  # between nodes: below, steps cost more than bytes
@@ -56,6 +58,9 @@ def _shared(
     signature: Signature, topology: Topology, level: int, outermost: bool, segment: int | None
 ) -> LevelChoice:
     ranks = max(len(topology.home(level, r)) for r in range(topology.size))
+    if signature.nbytes >= MAPPED_BYTES and reads_mapped(topology, signature, level):
+        fused = signature.collective == "allreduce" and outermost
+        return level_choice("solo", "split" if fused else "pull", chunk=SHARED_CHUNK)
     if signature.collective in ("allreduce", "barrier") and outermost:
         if signature.nbytes <= DIRECT_BYTES and ranks <= DIRECT_RANKS:
             return level_choice("sm", "direct")

@@ -36,6 +36,7 @@ struct han_arena {
     int fd;
     uint8_t *base;
     size_t pages, taken, kept, keep, refused;
+    uint64_t refusals;
     int error;
     unsigned generation; /* of the process that made it: see below */
     extent **at; /* by page: who has it, for the first and last page of an extent, all of a slab */
@@ -316,6 +317,7 @@ void *han_arena_take(han_arena *a, size_t bytes, bool zero) {
     if (!p) {
         a->error = errno;
         a->refused = bytes;
+        a->refusals++;
     }
     (void)pthread_mutex_unlock(&a->lock);
     if (p && zero && !clean) memset(p, 0, bytes);
@@ -363,8 +365,8 @@ bool han_arena_holds(const han_arena *a, uint64_t from, uint64_t bytes) {
 han_arena_facts han_arena_tell(han_arena *a) {
     bool locks = !foreign(a);
     if (locks) (void)pthread_mutex_lock(&a->lock);
-    han_arena_facts facts = {a->base, a->pages * PAGE, a->taken * PAGE, a->kept * PAGE, a->error,
-                             a->refused};
+    han_arena_facts facts = {a->base, a->pages * PAGE, a->taken * PAGE, a->kept * PAGE,
+                             a->refusals, a->refused, a->error};
     if (locks) (void)pthread_mutex_unlock(&a->lock);
     return facts;
 }

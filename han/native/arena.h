@@ -13,8 +13,9 @@ typedef struct {
     uint8_t *base;
     size_t size;           /* of the file, whatever is taken of it */
     size_t taken, kept;    /* bytes in use, and free but still there for the next to come */
-    int error;             /* why an allocation was last refused: ENOMEM where no part was long enough */
-    size_t refused;        /* bytes that it asked for; 0: none was */
+    uint64_t refusals;     /* allocations that there was no room for */
+    size_t refused;        /* bytes that the last of them asked for */
+    int error;             /* and why: ENOMEM where no part of the file was long enough */
 } han_arena_facts;
 
 /* Map a file of `size` bytes, all of it holes; free memory up to `keep` bytes stays in it. The

@@ -83,9 +83,10 @@ static PyObject *arena_tell(PyObject *self, PyObject *capsule) {
     han_arena *a = arena_of(capsule);
     if (!a) return NULL;
     han_arena_facts f = han_arena_tell(a);
-    return Py_BuildValue("(KKKKiK)", (unsigned long long)(uintptr_t)f.base,
+    return Py_BuildValue("(KKKKKKi)", (unsigned long long)(uintptr_t)f.base,
                          (unsigned long long)f.size, (unsigned long long)f.taken,
-                         (unsigned long long)f.kept, f.error, (unsigned long long)f.refused);
+                         (unsigned long long)f.kept, (unsigned long long)f.refusals,
+                         (unsigned long long)f.refused, f.error);
 }
 
 static PyMethodDef methods[] = {
@@ -96,7 +97,7 @@ static PyMethodDef methods[] = {
     {"arena_holds", arena_holds, METH_VARARGS,
      "arena_holds(arena, address, nbytes): whether these bytes are in it."},
     {"arena_tell", arena_tell, METH_O,
-     "arena_tell(arena): base, size, bytes taken, bytes kept, errno and bytes last refused."},
+     "arena_tell(arena): base, size, bytes taken and kept; refusals, bytes and errno of the last."},
     {NULL, NULL, 0, NULL},
 };
 
