@@ -6,15 +6,19 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from mpi4py import MPI
 
 from han import message
 from han._environment import warn_of_unknown
+from han.arena import as_shared, shared_arrays
 from han.errors import ArgumentError, ArgumentTypeError, ConfigError, RevokedError
 from han.request import Request
 from han.state import AGREED, State
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from han.explain import Explanation
     from han.tasks.graph import TaskGraph
     from han.trace import Trace
@@ -153,6 +157,38 @@ class Comm(MPI.Intracomm):
     ) -> Request:
         """Make an allreduce that can be started again and again."""
         return self._han.init(message.allreduce, sendbuf, recvbuf, op)
+
+    # ---- shared arrays ----------------------------------------------------------------------
+
+    def empty(self, shape: Any, dtype: Any = float, order: Any = "C") -> npt.NDArray[Any]:
+        """Make an array in memory that the ranks of the node map, as ``numpy.empty`` does.
+
+        Persistent collectives on such arrays read them where they are, where all ranks' are such.
+        Not collective. The array stays as long as it is used, whatever becomes of the
+        communicator. Raises MemoryError when there is no room.
+        """
+        with shared_arrays(self):
+            return np.empty(shape, dtype, order)
+
+    def zeros(self, shape: Any, dtype: Any = float, order: Any = "C") -> npt.NDArray[Any]:
+        """Make an array of zeros; see :meth:`empty`."""
+        with shared_arrays(self):
+            return np.zeros(shape, dtype, order)
+
+    def full(
+        self, shape: Any, fill_value: Any, dtype: Any = None, order: Any = "C"
+    ) -> npt.NDArray[Any]:
+        """Make an array filled with one value; see :meth:`empty`."""
+        with shared_arrays(self):
+            return np.full(shape, fill_value, dtype, order)
+
+    def asarray(self, a: Any, dtype: Any = None) -> npt.NDArray[Any]:
+        """Return `a` if it is such an array, contiguous and of that type; else a copy that is.
+
+        See :meth:`empty`.
+        """
+        self._han.live()
+        return as_shared(a, dtype)
 
     # ---- communicators ----------------------------------------------------------------------
 
