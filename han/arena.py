@@ -82,8 +82,8 @@ class Arena:
         usage = self.usage()
         text = f"no room for a shared array of {format_size(usage.refused)}: "
         taken = format_size(usage.taken)
-        if usage.error == errno.ENOSPC:
-            return f"{text}the system has no memory left for it; {taken} are in use"
+        if usage.error != errno.ENOMEM:
+            return f"{text}the system says {os.strerror(usage.error)!r}; {taken} are in use"
         return (
             f"{text}{taken} of {format_size(usage.size)} are in use by this process's shared "
             f"arrays; let some go, or allow more with {VARIABLE}"
