@@ -25,6 +25,7 @@ from han._bench_machine import (
     settings,
 )
 from han._units import format_size, plural, spans
+from han.arena import limit
 from han.comm import Comm
 from han.config import Config, load_config, validate_names
 from han.discover import Facts, arrange
@@ -75,6 +76,8 @@ def collect(comm: Comm) -> dict[str, Any]:
         "timeout": state.config.wait.timeout,
         "settings": settings(os.environ),
         "attach": state.attach_refused or True,
+        "arenas": state.arenas().refused or True,
+        "arena_limit": limit(),
         "levels": [_level(state.topology, k) for k in range(state.topology.depth)],
         "submodules": submodule_uses(state.topology),
     }
@@ -138,6 +141,7 @@ def as_text(record: Mapping[str, Any]) -> str:
         f"wait       {record['wait']}; timeout {timeout}",
         *(f"setting    {name}={value}" for name, value in record["settings"].items()),
         f"single copy {_attach(record['attach'])}",
+        f"shared arrays {_arenas(record['arenas'], record['arena_limit'])}",
         "levels     (innermost first)",
         *(f"  {_level_line(level)}" for level in record["levels"]),
         f"submodules (asked about an {PROBE.describe()})",
@@ -150,6 +154,11 @@ def as_text(record: Mapping[str, Any]) -> str:
 
 def _attach(answer: bool | str) -> str:
     told = "ranks of a node read each other's memory (cross-memory attach)"
+    return told if answer is True else f"no: {answer}"
+
+
+def _arenas(answer: bool | str, most: int) -> str:
+    told = f"memfd, at most {format_size(most)} a rank: ranks of a node map each other's"
     return told if answer is True else f"no: {answer}"
 
 

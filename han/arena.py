@@ -169,7 +169,7 @@ def shared_arrays(comm: Comm | None = None) -> Iterator[None]:
         yield
 
 
-def as_shared(a: npt.ArrayLike, dtype: npt.DTypeLike = None) -> npt.NDArray[Any]:
+def as_shared(a: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> npt.NDArray[Any]:
     """Return `a` where it is a contiguous shared array of that type already, else a copy."""
     array = np.asarray(a, dtype)
     if array.flags.forc and holds(array.ctypes.data, array.nbytes):

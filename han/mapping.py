@@ -10,7 +10,7 @@ import mmap
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -100,13 +100,19 @@ def map_arenas(meeting: Meeting, channels: Sequence[Channel]) -> Mapping:
 
 
 def _map_all(
-    rank: int, peers: Sequence[int], places: Sequence[Place], mapped: dict[int, Any]
+    rank: int, peers: Sequence[int], places: Sequence[Place], mapped: dict[int, Mapped]
 ) -> str:
     """Map them all; return the reason why one cannot be."""
     for r in peers:
-        try:
-            mapped[r] = _map(places[r])
-        except (OSError, ValueError) as error:
-            text = getattr(error, "strerror", None) or error
-            return f"rank {rank} cannot map the shared arrays of rank {r}: {text}"
+        reason = _try(r, places[r], mapped)
+        if reason:
+            return f"rank {rank} cannot map the shared arrays of rank {r}: {reason}"
+    return ""
+
+
+def _try(rank: int, place: Place, mapped: dict[int, Mapped]) -> str:
+    try:
+        mapped[rank] = _map(place)
+    except (OSError, ValueError) as error:
+        return str(getattr(error, "strerror", None) or error)
     return ""

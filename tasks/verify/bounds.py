@@ -143,10 +143,10 @@ def _check_peers(events: Events) -> None:
     may = np.zeros((len(where), 4), bool)
     for code in (Code.COPY, Code.REDUCE, Code.REDUCE2):
         may[np.ix_(events.code[where] == code, READS[code])] = True
-    wrong = (events.peers[where] & ~may).any(axis=1)
+    wrong = np.asarray((events.peers[where] & ~may).any(axis=1), bool)
     _refuse(events, where, wrong, "a peer's buffer", "operands to copy or combine only", well)
-    mapped = np.array([plan.signature.mapped for plan in events.plans], bool)
-    _refuse(events, where, ~mapped[events.run[where]], "a peer's buffer", "a call on arrays that are mapped")
+    alone = np.array([not plan.signature.mapped for plan in events.plans])[events.run[where]]
+    _refuse(events, where, alone, "a peer's buffer", "a call on arrays that are mapped")
     for event, ref in zip(*(k.tolist() for k in np.nonzero(events.peers)), strict=True):
         row, rank = events.rows[event], int(events.holder[event, ref])
         channel = PeerBase.of(int(row["base"][ref])).channel

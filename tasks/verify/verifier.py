@@ -287,7 +287,7 @@ class _Verifier:
         self._reduce(strand, row)
 
     def _reduce(self, strand: Strand, row: Row) -> None:
-        code, target, to, x, at_x, y, at_y, also, to_also, nbytes, _ = row
+        _, target, to, x, at_x, y, at_y, also, to_also, nbytes, _ = row
         a = self.memories[x].read(at_x, at_x + nbytes, strand)
         b = self.memories[y].read(at_y, at_y + nbytes, strand)
         self._check_elements(strand, a)

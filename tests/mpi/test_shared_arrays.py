@@ -1,0 +1,216 @@
+"""Collectives on arrays that the ranks of a node map: right everywhere, agreed, no copy between."""
+
+from __future__ import annotations
+
+import gc
+import os
+from unittest import mock
+
+import numpy as np
+import pytest
+from _support import (
+    FLAT,
+    LEVELS,
+    Reference,
+    data_of,
+    error_of,
+    mpi_op,
+    new_comm,
+    on_both,
+    on_two,
+    opened,
+)
+from mpi4py import MPI
+
+import han
+from han import _cli_info
+from han.program import PEER
+
+COUNTS = (1, 1000, 40_001)  # a share of a line, of less than a block, several pieces
+KINDS = (("float64", "sum"), ("int32", "max"), ("uint8", "bxor"))
+THREE_LEVELS = [
+    {"name": "pair", "symbol": "p", "scope": {"size": 2}},
+    {"name": "node", "symbol": "s", "scope": {"size": 3}},
+    {"name": "network", "symbol": "i", "scope": "all"},
+]
+
+
+def solo(levels, algorithm):
+    """Use solo on all levels, for calls of any size; ranks may not read what they do not map."""
+    names = [level["name"] for level in levels]
+    pull = {name: {"submodule": "solo", "algorithm": "pull", "chunk": "32KiB"} for name in names}
+    split = {**pull, names[-1]: {**pull[names[-1]], "algorithm": algorithm}}
+    return {
+        "rules": [
+            {"when": {"collective": "allreduce"}, "use": {"levels": split}},
+            {"use": {"levels": pull}},
+        ]
+    }
+
+
+def newest(comm):
+    """Return the plan that was made last."""
+    living = comm._han.plans.living
+    return living[max(living)]
+
+
+def reads_peers(comm):
+    """Whether the newest plan reads buffers of peers where they are."""
+    return bool((newest(comm).program.code["base"] >= PEER).any())
+
+
+def array(comm, like, shared=True):
+    made = comm.empty(like.size, like.dtype) if shared else np.empty_like(like)
+    made[:] = like
+    return made
+
+
+def run(request, times=2):
+    for _ in range(times):
+        request.Start()
+        request.Wait()
+
+
+def reduction(comm, reference, dtype, op, count, root, in_place):
+    """Reduce to `root`, or (None) to all: twice, with other data the second time."""
+    gets = root is None or root == comm.rank
+    data, wanted = data_of(comm.rank, dtype, count, op), reference(dtype, op, count)
+    send, recv = array(comm, data), array(comm, np.zeros_like(data))
+    operand = MPI.IN_PLACE if in_place and gets else send
+    if root is None:
+        request = comm.Allreduce_init(operand, recv, mpi_op(op))
+    else:
+        request = comm.Reduce_init(operand, recv if gets else None, mpi_op(op), root)
+    for turn in range(2):
+        recv[:] = data if in_place else turn
+        run(request, 1)
+        if gets:
+            np.testing.assert_allclose(recv, wanted, rtol=1e-14 if op == "sum" else 0)
+        np.testing.assert_array_equal(send, data)
+    request.Free()
+
+
+def broadcast(comm, dtype, count, root):
+    wanted = data_of(root, dtype, count)
+    buffer = array(comm, wanted if comm.rank == root else np.zeros_like(wanted))
+    request = comm.Bcast_init(buffer, root)
+    for _ in range(2):
+        run(request, 1)
+        np.testing.assert_array_equal(buffer, wanted)
+        if comm.rank != root:
+            buffer[:] = 0
+    request.Free()
+
+
+def conform(comm):
+    reference, last = Reference(comm), comm.size - 1
+    for turn, count in enumerate(COUNTS):
+        dtype, op = KINDS[turn]
+        for in_place in (False, True):
+            for root in (None, 0, last):
+                reduction(comm, reference, dtype, op, count, root, in_place)
+        for root in (0, last):
+            broadcast(comm, dtype, count, root)
+
+
+@pytest.mark.mpi(ranks=[2, 5], timeout=60, unit="s")
+def test_results_are_right_on_any_levels(mpi_ranks):
+    with mock.patch("han.state.refusal", return_value="not tried"):
+        for levels in (FLAT, THREE_LEVELS):
+            for algorithm in ("split", "pull"):
+                with opened(new_comm(levels, **solo(levels, algorithm))) as comm:
+                    conform(comm)
+    assert not [name for name in os.listdir("/dev/shm") if name.startswith(f"han-{os.getuid()}-")]
+
+
+@on_both
+def test_large_arrays_are_read_where_they_are_if_all_ranks_are_such(mpi_ranks):
+    """The built-in choice; one rank's ordinary array sends all the other way."""
+    count = 30_000
+    for levels in LEVELS:
+        with opened(new_comm(levels)) as comm:
+            for odd in (None, 0, comm.size - 1):
+                send = array(comm, np.arange(count) + comm.rank, comm.rank != odd)
+                recv = array(comm, np.zeros(count, int))
+                for call in (
+                    lambda: comm.Allreduce_init(send, recv),  # noqa: B023
+                    lambda: comm.Reduce_init(send, recv),  # noqa: B023
+                    lambda: comm.Bcast_init(send),  # noqa: B023
+                ):
+                    before = send.copy()
+                    request = call()
+                    assert newest(comm).plan.signature.mapped == (odd is None)
+                    some = comm.allreduce(reads_peers(comm), MPI.LOR)
+                    near = levels is FLAT or comm.size == 4  # two ranks: a node each
+                    assert some == (odd is None and near)
+                    run(request)
+                    request.Free()
+                    if comm.rank == 0:
+                        np.testing.assert_array_equal(send, before)
+                np.testing.assert_array_equal(send, np.arange(count))
+                if comm.rank == 0:
+                    total = comm.size * np.arange(count) + sum(range(comm.size))
+                    np.testing.assert_array_equal(recv, total)
+
+
+@on_two
+def test_programs_as_they_are_and_arrays_that_outlive_the_communicator(mpi_ranks):
+    comm = new_comm()
+    with han.shared_arrays(comm):
+        x = np.linspace(0, 1, 50_000) * (comm.rank + 1)
+        y = np.zeros_like(x)
+    wanted = np.linspace(0, 1, 50_000) * 3
+    request = comm.Allreduce_init(x, y)
+    assert reads_peers(comm)
+    run(request)
+    np.testing.assert_allclose(y, wanted)
+    for call in (comm.Allreduce, lambda *a: comm.Iallreduce(*a).Wait()):
+        y[:] = 0  # ordinary calls take shared arrays as any others
+        call(x, y)
+        np.testing.assert_allclose(y, wanted)
+    again = comm.full(100_000, comm.rank + 1)  # other calls, other arrays; some gone meanwhile
+    for k in range(5):
+        other = comm.asarray(np.arange(20_000) * k)
+        total = comm.zeros(20_000, int)
+        run(comm.Allreduce_init(other, total))
+        np.testing.assert_array_equal(total, 2 * k * np.arange(20_000))
+        run(comm.Allreduce_init(MPI.IN_PLACE, again))
+        del other, total
+        gc.collect()
+    assert (again == 3 * 2**9).all()
+    run(request)
+    request.Free()
+    comm.Free()
+    assert (x == np.linspace(0, 1, 50_000) * (MPI.COMM_WORLD.rank + 1)).all()
+    np.testing.assert_allclose(y, wanted)
+    for call in (lambda: comm.empty(3), lambda: comm.asarray([1])):
+        name, text, _ = error_of(call)
+        assert (name, "COMM_NULL" in text) == ("RevokedError", True)
+
+
+@on_both
+def test_a_rank_that_cannot_map_is_known_to_all(mpi_ranks):
+    real = han.mapping.Mapped
+
+    def refused(place):
+        if MPI.COMM_WORLD.rank == 1:
+            raise PermissionError(13, "Permission denied")
+        return real(place)
+
+    unknown = mock.patch("han.mapping._known", {})
+    with unknown, mock.patch("han.mapping.Mapped", refused), opened(new_comm()) as comm:
+        send, recv = comm.full(20_000, 1), comm.zeros(20_000, int)
+        request = comm.Allreduce_init(send, recv)
+        assert not reads_peers(comm)
+        run(request)
+        assert (recv == comm.size).all()
+        request.Free()
+        text = "no: rank 1 cannot map the shared arrays of rank 0: Permission denied"
+        assert text in _cli_info.as_text(_cli_info.collect(comm))
+    with opened(new_comm()) as comm:
+        request = comm.Allreduce_init(send, recv)
+        assert reads_peers(comm)
+        run(request)
+        assert (recv == comm.size).all()
+        request.Free()
+        assert "shared arrays memfd" in _cli_info.as_text(_cli_info.collect(comm))
