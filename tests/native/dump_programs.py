@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import BinaryIO
@@ -106,6 +106,9 @@ def shared_cases(ranks: int, levels: int = 1) -> Iterator[Case]:
         part = level_choice("solo", "pull", chunk=8192, block=1000)
         for signature in everything(ranks, (0, SMALL, LARGE)):
             yield Case(signature, choice(part, segment, schedule))
+    part = level_choice("solo", "pull", chunk=8192, block=1000)
+    for signature in everything(ranks, (SMALL, LARGE)):
+        yield Case(replace(signature, mapped=True), choice(part, None))
     if levels == 1:
         yield from fused_cases(choice)
 
@@ -122,6 +125,8 @@ def fused_cases(choice) -> Iterator[Case]:
     ]
     for part, count, segment in product(parts, (SMALL, MEDIUM, LARGE), (None, 17_000)):
         yield Case(call("allreduce", count), choice(part, segment))
+        mapped = replace(call("allreduce", count), mapped=True)
+        yield Case(mapped, choice(part, segment))
 
 
 def message_cases(ranks: int) -> Iterator[Case]:
