@@ -284,14 +284,17 @@ class Comm(MPI.Intracomm):
         op: MPI.Op = MPI.SUM,
         dtype: Any = "f8",
         root: int = 0,
+        shared: bool = False,
     ) -> Explanation:
         """Tell what a call of `nbytes` (4194304, or ``"4MiB"``) would run and why; not collective.
+
+        `shared` asks about a persistent call on arrays that are shared on all ranks.
 
         Returns an object that prints as text and has the choice, the rule and the TaskGraph.
         """
         from han.explain import explain
 
-        return explain(self._han, collective, nbytes, op, dtype, root)
+        return explain(self._han, collective, nbytes, op, dtype, root, shared)
 
     def trace(self, events: int = 1 << 20, align: bool = False) -> Trace:
         """Record when each task of every call begins and ends on this rank.

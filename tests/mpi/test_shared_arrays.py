@@ -106,11 +106,11 @@ def conform(comm):
     reference, last = Reference(comm), comm.size - 1
     for turn, count in enumerate(COUNTS):
         dtype, op = KINDS[turn]
-        for in_place in (False, True):
-            for root in (None, 0, last):
-                reduction(comm, reference, dtype, op, count, root, in_place)
-        for root in (0, last):
-            broadcast(comm, dtype, count, root)
+        roots = (0, last) if turn % 2 else (last, 0)
+        for in_place, root in zip((False, True), roots, strict=True):
+            reduction(comm, reference, dtype, op, count, None, in_place)
+            reduction(comm, reference, dtype, op, count, root, in_place)
+        broadcast(comm, dtype, count, roots[0])
 
 
 @pytest.mark.mpi(ranks=[2, 5], timeout=60, unit="s")
@@ -162,6 +162,8 @@ def test_programs_as_they_are_and_arrays_that_outlive_the_communicator(mpi_ranks
     wanted = np.linspace(0, 1, 50_000) * 3
     request = comm.Allreduce_init(x, y)
     assert reads_peers(comm)
+    assert "solo split" in str(comm.explain("allreduce", x.nbytes, shared=True))
+    assert "solo" not in str(comm.explain("allreduce", x.nbytes))
     run(request)
     np.testing.assert_allclose(y, wanted)
     for call in (comm.Allreduce, lambda *a: comm.Iallreduce(*a).Wait()):
