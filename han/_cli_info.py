@@ -25,7 +25,7 @@ from han._bench_machine import (
     settings,
 )
 from han._units import format_size, plural, spans
-from han.arena import limit
+from han.arena import limit, process_arena
 from han.comm import Comm
 from han.config import Config, load_config, validate_names
 from han.discover import Facts, arrange
@@ -77,6 +77,7 @@ def collect(comm: Comm) -> dict[str, Any]:
         "settings": settings(os.environ),
         "attach": state.attach_refused or True,
         "arenas": state.arenas().refused or True,
+        "arena": "" if state.arenas().refused else process_arena().kind,
         "arena_limit": limit(),
         "levels": [_level(state.topology, k) for k in range(state.topology.depth)],
         "submodules": submodule_uses(state.topology),
@@ -141,7 +142,7 @@ def as_text(record: Mapping[str, Any]) -> str:
         f"wait       {record['wait']}; timeout {timeout}",
         *(f"setting    {name}={value}" for name, value in record["settings"].items()),
         f"single copy {_attach(record['attach'])}",
-        f"shared arrays {_arenas(record['arenas'], record['arena_limit'])}",
+        f"shared arrays {_arenas(record)}",
         "levels     (innermost first)",
         *(f"  {_level_line(level)}" for level in record["levels"]),
         f"submodules (asked about an {PROBE.describe()})",
@@ -157,9 +158,11 @@ def _attach(answer: bool | str) -> str:
     return told if answer is True else f"no: {answer}"
 
 
-def _arenas(answer: bool | str, most: int) -> str:
-    told = f"memfd, at most {format_size(most)} a rank: ranks of a node map each other's"
-    return told if answer is True else f"no: {answer}"
+def _arenas(record: Mapping[str, Any]) -> str:
+    if record["arenas"] is not True:
+        return f"no: {record['arenas']}"
+    most = format_size(record["arena_limit"])
+    return f"{record['arena']}, at most {most} a rank: ranks of a node map each other's"
 
 
 def _level_line(level: Mapping[str, Any]) -> str:

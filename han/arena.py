@@ -23,6 +23,7 @@ import numpy as np
 
 from han import _native
 from han._units import format_size, parse_size
+from han.channel import directory
 from han.errors import ConfigError, SharedMemoryError
 
 if TYPE_CHECKING:
@@ -50,10 +51,11 @@ class Usage(NamedTuple):
 
 @dataclass(frozen=True)
 class Arena:
-    """Where this process's shared arrays are: NumPy's handle of it, and the file's."""
+    """Where a process's shared arrays are: NumPy's handle of it, and the file's descriptor."""
 
     handle: Any
     fd: int
+    kind: str = "memfd"  # or the folder that its file is in
     pid: int = field(default_factory=os.getpid)
 
     def holds(self, address: int, nbytes: int) -> bool:
@@ -113,8 +115,8 @@ def open_arena(size: int, keep: int = KEPT) -> Arena:
     Raises SharedMemoryError where the system has no such files.
     """
     try:
-        fd = os.memfd_create("han", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        return _arena_in(fd, size, keep)
+        fd, kind = _nameless_file()
+        return _arena_in(fd, kind, size, keep)
     except OSError as error:
         failure = SharedMemoryError(
             f"cannot make an arena of {format_size(size)} for shared arrays: {error.strerror}; "
@@ -124,7 +126,16 @@ def open_arena(size: int, keep: int = KEPT) -> Arena:
         raise failure from None
 
 
-def _arena_in(fd: int, size: int, keep: int) -> Arena:
+def _nameless_file() -> tuple[int, str]:
+    """Open a memfd, or where there are none a file in the folder of shared memory."""
+    try:
+        return os.memfd_create("han", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING), "memfd"
+    except (AttributeError, OSError):  # Python made for an old system, or a kernel without
+        place = directory()
+        return os.open(place, os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC, 0o600), place
+
+
+def _arena_in(fd: int, kind: str, size: int, keep: int) -> Arena:
     try:
         os.ftruncate(fd, size)
         # Who has mapped it must never find it shorter: that would be a signal.
@@ -135,7 +146,7 @@ def _arena_in(fd: int, size: int, keep: int) -> Arena:
     except BaseException:
         os.close(fd)
         raise
-    return Arena(handle, fd)
+    return Arena(handle, fd, kind)
 
 
 _lock = threading.Lock()

@@ -15,7 +15,7 @@ import pytest
 
 from han import arena as arenas
 from han.arena import Arena, as_shared, holds, limit, open_arena, process_arena, shared_arrays
-from han.errors import ConfigError
+from han.errors import ConfigError, SharedMemoryError
 
 MiB = 1 << 20
 SLABS = 6 * (64 << 10)  # a slab of each size may stay for the next small arrays
@@ -217,3 +217,17 @@ def test_a_limit_is_checked(monkeypatch):
     assert process_arena().usage().size == 2 * MiB
     with pytest.raises(MemoryError, match="of 2MiB are in use"), shared_arrays():
         np.empty(4 * MiB, np.uint8)
+
+
+def test_without_memfd_the_file_is_in_the_folder_of_shared_memory(monkeypatch, tmp_path):
+    monkeypatch.delattr(os, "memfd_create")
+    monkeypatch.delenv("HAN_SHM_DIR", raising=False)
+    before = set(os.listdir("/dev/shm"))
+    arena = open_arena(16 * MiB)
+    assert arena.kind == "/dev/shm"
+    assert "(deleted)" in os.readlink(f"/proc/self/fd/{arena.fd}")
+    assert not {n for n in set(os.listdir("/dev/shm")) - before if n.startswith("han-")}
+    churn(arena, 1, 200)
+    monkeypatch.setenv("HAN_SHM_DIR", str(tmp_path / "nowhere"))
+    with pytest.raises(SharedMemoryError, match=r"arena of 1MiB .* No such file"):
+        open_arena(MiB)
