@@ -222,11 +222,9 @@ def test_a_limit_is_checked(monkeypatch):
 def test_without_memfd_the_file_is_in_the_folder_of_shared_memory(monkeypatch, tmp_path):
     monkeypatch.delattr(os, "memfd_create")
     monkeypatch.delenv("HAN_SHM_DIR", raising=False)
-    before = set(os.listdir("/dev/shm"))
     arena = open_arena(16 * MiB)
     assert arena.kind == "/dev/shm"
     assert "(deleted)" in os.readlink(f"/proc/self/fd/{arena.fd}")
-    assert not {n for n in set(os.listdir("/dev/shm")) - before if n.startswith("han-")}
     churn(arena, 1, 200)
     monkeypatch.setenv("HAN_SHM_DIR", str(tmp_path / "nowhere"))
     with pytest.raises(SharedMemoryError, match=r"arena of 1MiB .* No such file"):
