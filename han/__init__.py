@@ -8,6 +8,7 @@ comm.Allreduce(send, recv, op=MPI.SUM)
 """
 
 import han._library  # noqa: F401  first: it says what is missing where there is no MPI
+from han.arena import shared_arrays
 from han.comm import Comm
 from han.errors import (
     ArgumentError,
@@ -40,4 +41,5 @@ __all__ = [
     "RevokedError",
     "SharedMemoryError",
     "rc",
+    "shared_arrays",
 ]

@@ -25,6 +25,7 @@ from han._bench_machine import (
     settings,
 )
 from han._units import format_size, plural, spans
+from han.arena import limit, process_arena
 from han.comm import Comm
 from han.config import Config, load_config, validate_names
 from han.discover import Facts, arrange
@@ -75,6 +76,9 @@ def collect(comm: Comm) -> dict[str, Any]:
         "timeout": state.config.wait.timeout,
         "settings": settings(os.environ),
         "attach": state.attach_refused or True,
+        "arenas": state.arenas().refused or True,
+        "arena": "" if state.arenas().refused else process_arena().kind,
+        "arena_limit": limit(),
         "levels": [_level(state.topology, k) for k in range(state.topology.depth)],
         "sockets": _sockets(state.topology),
         "submodules": submodule_uses(state.topology),
@@ -147,6 +151,7 @@ def as_text(record: Mapping[str, Any]) -> str:
         f"wait       {record['wait']}; timeout {timeout}",
         *(f"setting    {name}={value}" for name, value in record["settings"].items()),
         f"single copy {_attach(record['attach'])}",
+        f"shared arrays {_arenas(record)}",
         "levels     (innermost first)",
         *(f"  {_level_line(level)}" for level in record["levels"]),
         f"sockets    {_groups(record['sockets'])}",
@@ -161,6 +166,13 @@ def as_text(record: Mapping[str, Any]) -> str:
 def _attach(answer: bool | str) -> str:
     told = "ranks of a node read each other's memory (cross-memory attach)"
     return told if answer is True else f"no: {answer}"
+
+
+def _arenas(record: Mapping[str, Any]) -> str:
+    if record["arenas"] is not True:
+        return f"no: {record['arenas']}"
+    most = format_size(record["arena_limit"])
+    return f"{record['arena']}, at most {most} a rank: ranks of a node map each other's"
 
 
 def _level_line(level: Mapping[str, Any]) -> str:

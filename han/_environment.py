@@ -11,6 +11,7 @@ from han.rc import SETTINGS, VARIABLES
 PREFIX, OF_TESTS = "HAN_", "HAN_TEST_"
 ENVIRONMENT = {
     **{VARIABLES[name]: about.partition(" (HAN_")[0] for name, about in SETTINGS.items()},
+    "HAN_ARENA": "most memory of a process's shared arrays, as 8GiB; half of all if unsaid",
     "HAN_SHM_DIR": "a folder in memory where ranks meet to share it; /dev/shm if unsaid",
 }
 

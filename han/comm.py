@@ -6,16 +6,20 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from mpi4py import MPI
 
 from han import message
 from han._environment import warn_of_unknown
+from han.arena import as_shared, shared_arrays
 from han.comm_blocks import BlockCollectives
 from han.errors import ArgumentError, ArgumentTypeError, ConfigError, RevokedError
 from han.request import Request
 from han.state import AGREED, State
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from han.explain import Explanation
     from han.plans import CacheInfo
     from han.tasks.graph import TaskGraph
@@ -155,6 +159,38 @@ class Comm(BlockCollectives):
         """Make an allreduce that can be started again and again."""
         return self._han.init(message.allreduce, sendbuf, recvbuf, op)
 
+    # ---- shared arrays ----------------------------------------------------------------------
+
+    def empty(self, shape: Any, dtype: Any = float, order: Any = "C") -> npt.NDArray[Any]:
+        """Make an array in memory that the ranks of the node map, as ``numpy.empty`` does.
+
+        Persistent collectives on such arrays read them where they are, where all ranks' are such.
+        Not collective. The array stays as long as it is used, whatever becomes of the
+        communicator. Raises MemoryError when there is no room.
+        """
+        with shared_arrays(self):
+            return np.empty(shape, dtype, order)
+
+    def zeros(self, shape: Any, dtype: Any = float, order: Any = "C") -> npt.NDArray[Any]:
+        """Make an array of zeros; see :meth:`empty`."""
+        with shared_arrays(self):
+            return np.zeros(shape, dtype, order)
+
+    def full(
+        self, shape: Any, fill_value: Any, dtype: Any = None, order: Any = "C"
+    ) -> npt.NDArray[Any]:
+        """Make an array filled with one value; see :meth:`empty`."""
+        with shared_arrays(self):
+            return np.full(shape, fill_value, dtype, order)
+
+    def asarray(self, a: Any, dtype: Any = None) -> npt.NDArray[Any]:
+        """Return `a` if it is such an array, contiguous and of that type; else a copy that is.
+
+        See :meth:`empty`.
+        """
+        self._han.live()
+        return as_shared(a, dtype)
+
     # ---- communicators ----------------------------------------------------------------------
 
     def _children(self, step: str, make: Callable[[], MPI.Comm]) -> Comm:
@@ -249,14 +285,17 @@ class Comm(BlockCollectives):
         op: MPI.Op = MPI.SUM,
         dtype: Any = "f8",
         root: int = 0,
+        shared: bool = False,
     ) -> Explanation:
         """Tell what a call of `nbytes` (4194304, or ``"4MiB"``) would run and why; not collective.
+
+        `shared` asks about a persistent call on arrays that are shared on all ranks.
 
         Returns an object that prints as text and has the choice, the rule and the TaskGraph.
         """
         from han.explain import explain
 
-        return explain(self._han, collective, nbytes, op, dtype, root)
+        return explain(self._han, collective, nbytes, op, dtype, root, shared)
 
     def cache_info(self) -> CacheInfo:
         """Tell how many calls on this rank found a plan, and what making plans took.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from mpi4py import MPI
@@ -75,10 +75,19 @@ class Explanation:
 
 
 def explain(
-    state: State, collective: str, nbytes: int | str, op: MPI.Op, dtype: Any, root: int
+    state: State,
+    collective: str,
+    nbytes: int | str,
+    op: MPI.Op,
+    dtype: Any,
+    root: int,
+    shared: bool = False,
 ) -> Explanation:
     """Explain a call; raises ArgumentError for what cannot be called."""
     signature = make_signature(collective, nbytes, op, dtype, root)
+    refused = state.mapping is not None and state.mapping.refused
+    if shared and signature.nbytes and not refused:
+        signature = replace(signature, mapped=True)
     if signature.rooted and not 0 <= root < state.size:
         raise ArgumentError(f"root {root} is not in 0..{state.size - 1}")
     rules = state.rules()

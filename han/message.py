@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
+from han.arena import holds
 from han.buffers import Buffer, parse
 from han.dtypes import PAIRS, WIDE, is_pair, kernel, op_name, ops_of
 from han.errors import ArgumentError, ArgumentTypeError
@@ -25,7 +26,8 @@ class Message:
 
     `send` and `recv` are addresses; `begin` packs before a run, `end` unpacks after it.
     `numbers` are those of the native kernel, else `op` and `datatype` go to the MPI library.
-    `plain` holds what the look-up of plain arrays needs: bytes and NumPy's type number.
+    `plain` holds what the look-up of plain arrays needs: bytes and NumPy's type number. `agreed`
+    says that the buffers of all ranks are in arenas, once the ranks have told each other.
     """
 
     signature: Signature
@@ -38,6 +40,13 @@ class Message:
     datatype: MPI.Datatype | None = None
     numbers: tuple[int, int] | None = None
     plain: tuple[int, int] | None = None
+    agreed: bool = False
+
+    @property
+    def shared(self) -> bool:
+        """Whether this rank's buffers are in its arena."""
+        nbytes = self.signature.nbytes
+        return nbytes > 0 and all(holds(at, nbytes) for at in {self.send, self.recv} if at)
 
 
 def barrier(comm: MPI.Comm) -> Message:

@@ -20,6 +20,7 @@ from han.program import INSTRUCTION, Code, Program
 from han.tasks.signature import Signature
 
 if TYPE_CHECKING:
+    from han.mapping import Mapping
     from han.state import State
     from han.wisdom import Wisdom
 
@@ -78,8 +79,12 @@ def native_plan(
     comms: tuple[MPI.Comm, ...],
     scratch: np.ndarray[Any, Any] | None,
     number: int = 0,
+    mapping: Mapping | None = None,
 ) -> Any:
-    """Make the native plan of a program; `number` tells it from others in traces."""
+    """Make the native plan of a program; `number` tells it from others in traces.
+
+    `mapping` is where it finds the buffers of peers, if it reads them where they are.
+    """
     signature = message.signature
     callback = signature.reduces and message.numbers is None
     return engine.plan(
@@ -99,8 +104,9 @@ def native_plan(
         operand=program.operand if callback else 0,
         comms=tuple(MPI._handleof(c) for c in comms),
         scratch=scratch,
-        keep=(message.op, message.datatype, comms),
+        keep=(message.op, message.datatype, comms, mapping),
         number=number,
+        shifts=None if mapping is None else mapping.shifts,
     )
 
 
@@ -193,7 +199,8 @@ class Plans:
         comms = tuple(self._comm(engine, *key, signature) for key in program.comms)
         scratch = self._memory(program.scratch, own_scratch)
         number = next(self._numbers)
-        native = native_plan(engine, program, message, comms, scratch, number)
+        mapping = state.mapping if signature.mapped else None
+        native = native_plan(engine, program, message, comms, scratch, number, mapping)
         prepared = Prepared(native, program, signature, number)
         engine.on_error.know(prepared)
         self.living[number] = prepared

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -67,6 +68,8 @@ class Area(IntEnum):
 
 AREAS = len(Area)
 CHANNELS = int(Base.CHANNEL)
+PEER = 1 << 15  # a bit of a base: a peer's buffer, in memory that this rank maps too
+PEER_SLOTS = 1 << 10  # places in a channel that such a base can name
 
 INSTRUCTION = np.dtype(
     [
@@ -96,6 +99,23 @@ class Ref:
 def channel_ref(channel: int, area: Area, offset: int = 0) -> Ref:
     """Address `offset` in an area of a level's channel."""
     return Ref(CHANNELS + AREAS * channel + area, offset)
+
+
+class PeerBase(NamedTuple):
+    """Whose buffer a base with the bit `PEER` is: its place in the channel where it shows it."""
+
+    buffer: int
+    channel: int
+    slot: int
+
+    @classmethod
+    def of(cls, base: int) -> PeerBase:
+        """Take a base apart (``native/program.h``)."""
+        return cls(base >> 13 & 3, base >> 10 & 7, base % PEER_SLOTS)
+
+    def ref(self, offset: int = 0) -> Ref:
+        """Address `offset` in it."""
+        return Ref(PEER | self.buffer << 13 | self.channel << 10 | self.slot, offset)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from han.channel import Channel, open_channels
 from han.discover import check_agreement, discover, try_to_load
 from han.errors import ConfigError, HanError, RevokedError, SetupError, SharedMemoryError
 from han.geometry import PAGE
+from han.mapping import Mapping, map_arenas
 from han.meeting import Meeting, duplicate
 from han.message import Message
 from han.notices import Notices, first_cause, peer_error, tag_limit
@@ -40,6 +41,7 @@ class State:
     def __init__(self, comm: MPI.Intracomm, config: Any, crowded: bool = False) -> None:
         self.failed: str | None = None
         self.step = ""  # of set-up, while one is under way
+        self.mapping: Mapping | None = None  # of the ranks' arenas, once it has been tried
         self.turning = 0  # 1 while a call is prepared: errors of that call concern it already
         self.engines: weakref.WeakSet[Any] = weakref.WeakSet()
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
@@ -187,11 +189,24 @@ class State:
         if not self.plans.serve(message.signature):
             return None
         with self.together("the making of a persistent request"):
+            message = self._mapped(message)
             memory = self._persistent_memory(message.signature.shown(self.size))
             channels = open_channels(self.meeting, self.topology, memory, bool(self._wait()[-1]))
             engine = self._engine(channels)
             prepared = self.plans.make(message, engine, memory, own_scratch=True)
             return self._persistent(engine, channels, prepared, message)
+
+    def _mapped(self, message: Message) -> Message:
+        """Say of a message whose buffers all are in arenas that they are mapped, once they are."""
+        if message.agreed and not self.arenas().refused:
+            return replace(message, signature=replace(message.signature, mapped=True))
+        return message
+
+    def arenas(self) -> Mapping:
+        """Return the arenas of the ranks that share memory; collective when first asked for."""
+        if self.mapping is None:
+            self.mapping = map_arenas(self.meeting, self.channels)
+        return self.mapping
 
     def _persistent(
         self, engine: Any, channels: list[Channel], prepared: Prepared, message: Message
@@ -257,10 +272,11 @@ class State:
             except Exception as error:
                 problem = error
             said = message.signature if message else f"{type(problem).__name__}: {problem}"
-            everyone = self.meeting.allgather(said, self.step)
-        compare(everyone, problem)
+            shared = message is not None and message.shared
+            everyone = self.meeting.allgather((said, shared), self.step)
+        compare([said for said, _ in everyone], problem)
         assert message is not None
-        return message
+        return replace(message, agreed=all(shared for _, shared in everyone))
 
     # ---- when something goes wrong ------------------------------------------------------------
 

@@ -1,8 +1,9 @@
-"""``solo``: one-sided, single copy: ranks read each other's memory (cross-memory attach).
+"""``solo``: one-sided, single copy: ranks read each other's memory.
 
 What is sent is copied once, from where it is to where it is wanted. Nobody leaves before the
 others have read what they need of it. Reductions are split: every member combines its share of a
-piece from everybody's operands.
+piece from everybody's operands. Arrays that all ranks of the node map (``han/arena.py``) are
+operands where they are; others are read by cross-memory attach, which takes a copy more to combine.
 
 Source: HAN, section III (SOLO); Jocksch et al., section II (reduce-scatter, then allgather).
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from han.geometry import LINE, PAGE
-from han.program import Ref
+from han.program import PEER_SLOTS, Base, PeerBase, Ref
 from han.submodules.base import Algorithm, Parameter, Question, order_kept
 from han.submodules.cells import (
     COMBINED,
@@ -26,8 +27,10 @@ from han.submodules.cells import (
 )
 from han.submodules.pieces import Piece, cut, share
 from han.tasks.lower import Context, operand_of
-from han.tasks.plan import Plan
+from han.tasks.plan import Plan, active_levels
+from han.tasks.signature import Signature
 from han.tasks.stream import Peer
+from han.topology import Topology
 
 KiB = 1024
 CHUNK = 512 * KiB
@@ -55,9 +58,10 @@ class Solo:
         """Return None, or the reason why it cannot serve."""
         if not question.topology.shared[question.level]:
             return "members of a group do not share memory"
-        if not question.topology.attach:
-            return "the ranks may not read each other's memory"
         signature = question.signature
+        mapped = reads_mapped(question.topology, signature, question.level)
+        if not (mapped or question.topology.attach):
+            return "the ranks may not read each other's memory"
         if signature.reduces and signature.element > PAGE:
             return f"elements of {signature.element} bytes do not fit into a share of {PAGE}"
         return order_kept(question, self.algorithms[question.choice.algorithm])
@@ -72,6 +76,18 @@ class Solo:
         context.builder.show(context.group.level)
         kind = context.tasks[0].kind
         {"bcast": _bcast, "reduce": _reduce, "allreduce": _allreduce}[kind](_Solo.of(context))
+
+
+def reads_mapped(topology: Topology, signature: Signature, level: int) -> bool:
+    """Whether all that members of a level read of each other is in memory that they map.
+
+    What leaders reduce towards a root is in memory of their own from the second level on.
+    """
+    if not signature.mapped or not topology.shared[level]:
+        return False
+    crowd = max(len(topology.home(level, r)) for r in range(topology.size))
+    own = signature.collective == "reduce" and level != active_levels(topology)[0]
+    return not own and crowd <= PEER_SLOTS
 
 
 def _chunk(plan: Plan, level: int) -> int:
@@ -97,13 +113,15 @@ class _Solo:
     context: Context
     pieces: list[Piece]
     members: range
+    mapped: bool  # operands are read where they are
 
     @classmethod
     def of(cls, context: Context) -> _Solo:
-        chunk = _chunk(context.builder.plan, context.group.level)
-        pieces = cut(context.tasks, chunk, context.element, context.stream.sequence)
+        plan, level = context.builder.plan, context.group.level
+        pieces = cut(context.tasks, _chunk(plan, level), context.element, context.stream.sequence)
         context.stream.sequence += len(pieces)
-        return cls(context, pieces, range(context.group.size))
+        mapped = reads_mapped(plan.topology, plan.signature, level)
+        return cls(context, pieces, range(context.group.size), mapped)
 
     @property
     def others(self) -> list[int]:
@@ -128,8 +146,17 @@ class _Solo:
     def pull(self, dst: Ref, src: Ref, nbytes: int, member: int) -> None:
         """Read from a member's memory."""
         group, builder = self.context.group, self.context.builder
+        if self.mapped:
+            self.context.stream.copy(dst, self.there(src, member), nbytes)
+            return
         peer = Peer(group.ranks[member], builder.channel(group.level), group.slots[member])
         self.context.stream.pull(dst, src, nbytes, peer)
+
+    def there(self, src: Ref, member: int) -> Ref:
+        """Address a place in a member's buffer that this rank maps."""
+        group = self.context.group
+        channel = self.context.builder.channel(group.level)
+        return PeerBase(src.base, channel, group.slots[member]).ref(src.offset)
 
     def operand(self, member: int) -> Ref:
         """Where a member's operand is, in its own memory."""
@@ -193,7 +220,11 @@ class _Combiner:
         block = max(element, context.choice.get("block", BLOCK) // element * element)
         most = max(stop - start for p in solo.pieces for start, stop in [solo.bounds(p, 0)])
         size = min(block, most + LINE + element)
-        rooms = [builder.scratch(size) for _ in range(3 if len(solo.members) > 2 else 1)]
+        partial = len(solo.members) > 2
+        if solo.mapped:
+            rooms = [builder.scratch(size)] if partial else [Ref(Base.NONE)]
+        else:
+            rooms = [builder.scratch(size) for _ in range(3 if partial else 1)]
         rooms = (rooms * 3)[:3]
         operands = [solo.operand(m) for m in solo.members]
         return cls(solo, operands, (rooms[0], rooms[1]), rooms[2], min(block, size))
@@ -215,14 +246,20 @@ class _Combiner:
         for m in self.solo.members:
             here = context.source + at
             if m != context.group.me:
-                here = self.room[m % 2]
-                self.solo.pull(here, self.operands[m] + at, nbytes, m)
+                here = self._fetch(m, at, nbytes)
             if total is not None:
                 last = m == self.solo.members[-1]
                 target = dst if last else self.partial
                 context.stream.reduce(target, total, here, nbytes)
                 here = target
             total = here
+
+    def _fetch(self, member: int, at: int, nbytes: int) -> Ref:
+        """Return where this rank finds bytes of a member's operand."""
+        if self.solo.mapped:
+            return self.solo.there(self.operands[member] + at, member)
+        self.solo.pull(self.room[member % 2], self.operands[member] + at, nbytes, member)
+        return self.room[member % 2]
 
 
 def _reduce(solo: _Solo) -> None:

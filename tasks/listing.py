@@ -9,7 +9,7 @@ from typing import Any
 
 from han._units import format_size, plural, spans
 from han.geometry import FLAGS, LINE, SMALL
-from han.program import Area, Base, Code, Coll, Program, StreamInfo
+from han.program import PEER, Area, Base, Code, Coll, PeerBase, Program, StreamInfo
 from han.tasks.plan import Plan, active_levels
 
 Details = Mapping[str, Any]
@@ -82,8 +82,17 @@ class Reader:
     def ref(self, k: int, which: int) -> str:
         """Spell an address: ``recv+64KiB``, ``cells[3]``, ``released[0]``."""
         base, offset = int(self.code["base"][k][which]), int(self.code["off"][k][which])
+        if base >= PEER:
+            peer = PeerBase.of(base)
+            home = self.plan.topology.home(self.levels[peer.channel], self.program.rank)
+            rank = home[peer.slot] if peer.slot < len(home) else "nobody"
+            return f"{self._own(peer.buffer, offset)} of rank {rank}"
         if base >= Base.CHANNEL:
             return self._shared(base - Base.CHANNEL, offset)
+        return self._own(base, offset)
+
+    def _own(self, base: int, offset: int) -> str:
+        """Spell an address in a rank's own memory."""
         if base == Base.NONE:
             return "nothing"
         whole = "buffer" if self.plan.signature.collective == "bcast" else ""

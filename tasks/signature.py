@@ -18,7 +18,8 @@ class Signature:
     A message is `count` elements of `element` bytes; where nothing is combined, elements are
     bytes. Where buffers hold a block a rank, that is the size of a block. `op` and `dtype` are
     names; `native` says that han has a kernel for the pair, otherwise ``MPI_Reduce_local``
-    carries it out.
+    carries it out. `mapped` says that all buffers of all ranks are in memory that the ranks of a
+    node map.
     """
 
     collective: str
@@ -29,6 +30,7 @@ class Signature:
     commutative: bool = True
     native: bool = True
     root: int = 0
+    mapped: bool = False
 
     @property
     def nbytes(self) -> int:
@@ -61,5 +63,7 @@ class Signature:
         details = [d for d in (self.dtype, self.op) if d]
         if self.rooted:
             details.append(f"root {self.root}")
+        if self.mapped:
+            details.append("shared arrays")
         size = f" of {format_size(self.nbytes)}" if self.collective != "barrier" else ""
         return f"{self.collective}{size}" + (f" ({', '.join(details)})" if details else "")

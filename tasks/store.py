@@ -21,7 +21,7 @@ from han.tasks.store_checks import check_message, check_segments, check_topology
 from han.topology import Topology
 from han.tuning.choice import Choice, LevelChoice
 
-FORMAT, VERSION = "han-plan", 2
+FORMAT, VERSION = "han-plan", 3
 Natural = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(gt=0)]
 Short = Annotated[int, Field(ge=0, lt=1 << 16)]  # the fields of han.program.INSTRUCTION
@@ -63,6 +63,7 @@ class _Signature(_Model):
     commutative: bool
     native: bool
     root: Natural
+    mapped: bool
 
 
 class _Level(_Model):

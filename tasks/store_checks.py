@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from han.dtypes import DTYPES, OPS, PAIRS, WIDE, element_type, kernel
 from han.errors import ArgumentError
-from han.program import AREAS, CHANNELS, Code, Coll, Program
+from han.program import AREAS, CHANNELS, PEER, Code, Coll, Program
 from han.tasks.plan import Plan
 from han.tasks.signature import BY_BLOCKS, Signature
 from han.tasks.stream import KINDS, TREE
@@ -122,12 +122,15 @@ def _parts(plan: Plan, program: Program) -> Iterator[str]:
 
 def _rules(plan: Plan, program: Program) -> tuple[Rule, ...]:
     rows, size = program.code, plan.topology.size
-    bases = CHANNELS + AREAS * len(plan.footprint())
+    channels = len(plan.footprint())
+    bases = CHANNELS + AREAS * channels
+    own = np.where(rows["base"] >= PEER, 0, rows["base"])
     asks = (Code.ISEND, Code.IRECV, Code.TEST, Code.COLL)
     talks = (Code.WAIT, Code.ISEND, Code.IRECV, Code.COLL, Code.PULL)
     flags = (Code.POST, Code.WAIT)
     return (
-        Rule("base", (), rows["base"].max(axis=1, initial=0), bases),
+        Rule("base", (), own.max(axis=1, initial=0), bases),
+        Rule("peer's buffer", (), _peers_channel(rows).max(axis=1, initial=-1), channels, -1),
         Rule("base of a flag", flags, rows["base"][:, 0], bases, CHANNELS),
         Rule("stream", (), rows["stream"], MAX_LEVELS * len(TREE) + len(BY_BLOCKS)),
         Rule("stream to wait for", (Code.AWAIT,), rows["peer"], len(program.streams)),
@@ -136,6 +139,12 @@ def _rules(plan: Plan, program: Program) -> tuple[Rule, ...]:
         Rule("task", (), rows["task"], max(1, len(program.tasks))),
         Rule("communicator", (Code.COLL,), rows["off"][:, 3], len(program.comms)),
     )
+
+
+def _peers_channel(rows: npt.NDArray[np.void]) -> npt.NDArray[np.integer]:
+    """The channel that each reference to a peer's buffer names; -1 for others."""
+    base = rows["base"].astype(np.int64)
+    return np.where(base >= PEER, base >> 10 & 7, -1)
 
 
 def _rows(plan: Plan, program: Program) -> Iterator[str]:

@@ -15,6 +15,7 @@ from han.program import (
     AREAS,
     CHANNELS,
     INSTRUCTION,
+    PEER,
     SHOWN,
     Area,
     Base,
@@ -240,7 +241,7 @@ class Builder:
 
     def wrote(self, ref: Ref) -> None:
         """Remember which areas of channels this rank writes: they must be free."""
-        if ref.base >= CHANNELS:
+        if CHANNELS <= ref.base < PEER:
             channel, area = divmod(ref.base - CHANNELS, AREAS)
             self._writes[channel] |= (1 << area) & ~(1 << Area.FLAGS)
 

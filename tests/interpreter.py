@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from han.geometry import SMALL_BANKS
-from han.program import Area, Base, Code, Coll, Program
+from han.program import PEER, Area, Base, Code, Coll, PeerBase, Program
 from han.tasks.lower import lower
 from han.tasks.plan import Plan
 from han.tasks.verify.places import Ring
@@ -109,7 +109,18 @@ class Interpreter:
         return found
 
     def at(self, rank: int, base: int, offset: int, nbytes: int) -> Bytes:
-        """Resolve an address of `nbytes`; it must lie inside of its memory."""
+        """Resolve an address of `nbytes`; it must lie inside of its memory.
+
+        What is a peer's can only be read, while the peer is in the same run.
+        """
+        if base >= PEER:
+            buffer, channel, slot = PeerBase.of(base)
+            peer = self.channels[rank][channel].ranks[slot]
+            assert self.turn[peer] == self.turn[rank], "a peer that is in another run"
+            assert self.runs[self.turn[rank]].plan.signature.mapped, "memory that is not mapped"
+            view = self.at(peer, buffer, offset, nbytes).view()
+            view.flags.writeable = False
+            return view
         memory, start, stop = self._memory(rank, base)
         assert start + offset + nbytes <= stop, f"rank {rank}: {nbytes} bytes beyond base {base}"
         return memory[start + offset : start + offset + nbytes]

@@ -119,16 +119,18 @@ def signatures(draw: st.DrawFn, size: int, most: int = 6000, blocks: bool = Fals
     collective = draw(st.sampled_from(known))
     root = draw(st.integers(0, size - 1))
     nbytes = draw(st.one_of(st.sampled_from([0, 8, 56, 64, 4096, 4104]), st.integers(0, most)))
+    mapped = nbytes // 8 % 2 == 1  # half of them; not drawn, as other draws would change
     if collective == "barrier":
         return Signature(collective)
     if collective in BY_BLOCKS:
         nbytes //= size * size  # all blocks together are as long as other messages
     if collective not in REDUCING:
-        return Signature(collective, nbytes, root=root if collective in ROOTED else 0)
+        root = root if collective in ROOTED else 0
+        return Signature(collective, nbytes, root=root, mapped=mapped)
     op = draw(st.sampled_from(list(OPERATIONS)))
     element = OPERATIONS[op][0]
     commutes = op == "sum"
     return Signature(
         collective, nbytes // element, element, op, "uint64", commutes, commutes,
-        root if collective == "reduce" else 0,
+        root if collective == "reduce" else 0, mapped,
     )  # fmt: skip

@@ -12,7 +12,7 @@ from han.rc import SETTINGS, VARIABLES
 
 def test_every_setting_has_a_variable_with_a_description():
     assert set(VARIABLES) == set(SETTINGS)
-    assert set(ENVIRONMENT) == {*VARIABLES.values(), "HAN_SHM_DIR"}
+    assert set(ENVIRONMENT) == {*VARIABLES.values(), "HAN_ARENA", "HAN_SHM_DIR"}
     assert all(about and "(HAN_" not in about for about in ENVIRONMENT.values())
 
 
@@ -22,7 +22,7 @@ def test_known_and_other_variables_pass(name):
 
 
 def test_an_unknown_variable_is_answered_with_the_known_ones():
-    with pytest.warns(UserWarning, match="HAN_TIMOUT; did you mean 'HAN_TIMEOUT'. Known: HAN_CH"):
+    with pytest.warns(UserWarning, match="HAN_TIMOUT; did you mean 'HAN_TIMEOUT'. Known: HAN_AR"):
         warn_of_unknown({"HAN_TIMOUT": "3", "HAN_WAIT": "spin"})
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 from mpi4py import MPI
@@ -10,6 +11,11 @@ from han._cli_info import imagine
 from han.program import Code
 from han.tasks.listing import DETAILS, FORMS, disassemble, listing_record, operations
 from han.tasks.lower import lower
+from han.tasks.plan import make_plan
+from han.tasks.store import from_json, to_json
+from han.tasks.verify import verify
+from han.tuning.heuristics import Machine
+from han.tuning.rules import RuleTable
 
 
 def listed(collective, nbytes, ranks, ppn, rank, config=None, root=0):
@@ -50,6 +56,18 @@ def test_flags_are_named_by_their_ranks_and_purposes():
     waits = [op.details["flag"] for op in operations(plan, program) if op.code == "WAIT"]
     assert posts == ["copied[1]", "combined[1]"]
     assert {f"{name}[{r}]" for name in ("copied", "combined") for r in (0, 2, 3)} == set(waits)
+
+
+def test_buffers_of_peers_are_named_by_their_ranks():
+    plan, _ = listed("allreduce", 1 << 17, 4, 4, 1)
+    signature = replace(plan.signature, mapped=True)
+    choice = RuleTable(None, plan.topology, Machine()).decide(signature).choice
+    plan = make_plan(plan.topology, signature, choice, 1 << 24)
+    text = disassemble(plan, lower(plan, 1))
+    assert "scratch <- send+32KiB of rank 0 op send+32KiB" in text
+    assert "recv+96KiB <- recv+96KiB of rank 3" in text
+    found, programs = from_json(to_json(plan, 1 << 24))
+    assert verify([found, found], programs=[programs, programs]).ranks == 4
 
 
 def test_waits_of_a_flag_name_the_rank_that_is_waited_for():

@@ -14,7 +14,7 @@ from machines import topology_of
 from strategies import choices, signatures, topologies
 
 from han.geometry import SMALL_BANKS
-from han.program import Area, Base, Code
+from han.program import Area, Base, Code, PeerBase
 from han.tasks.lower import lower
 from han.tasks.plan import Plan, make_plan
 from han.tasks.signature import Signature
@@ -541,15 +541,17 @@ def test_commands_prove_as_many_runs_as_use_memory_again():
     assert runs_of(large) * large.footprint()[0] > ring
 
 
-def pulled(collective, nbytes=100_000, **more):
+def pulled(collective, nbytes=100_000, mapped=False):
+    """Plans that read peers' memory, by attaching to it or because it is mapped."""
     algorithm = "split" if collective == "allreduce" else "pull"
-    part = ("solo", algorithm)
-    return [plan_of(collective, NODE, nbytes, part, **more)] * 3
+    plan = plan_of(collective, NODE, nbytes, ("solo", algorithm))
+    return [replace(plan, signature=replace(plan.signature, mapped=mapped))] * 3
 
 
+@pytest.mark.parametrize("mapped", [False, True])
 @pytest.mark.parametrize("collective", ["bcast", "reduce", "allreduce"])
-def test_who_does_not_wait_for_a_flag_when_reading_peers_memory(collective):
-    plans = pulled(collective)
+def test_who_does_not_wait_for_a_flag_when_reading_peers_memory(collective, mapped):
+    plans = pulled(collective, mapped=mapped)
     assert verify(plans).events
     right = programs_of(plans)
     for rank, program in enumerate(right[1]):
@@ -587,10 +589,39 @@ def test_reading_from_somewhere_else(change, said):
         verify(plans, programs=programs)
 
 
-def test_a_rank_that_does_not_show_where_its_buffers_are():
-    plans = pulled("bcast")
+@pytest.mark.parametrize("mapped", [False, True])
+def test_a_rank_that_does_not_show_where_its_buffers_are(mapped):
+    plans = pulled("bcast", mapped=mapped)
     with pytest.raises(Refuted, match="shows no addresses"):
         verify(plans, programs=spoilt(plans, writes=(0,)))
+
+
+@pytest.mark.parametrize(
+    ("ref", "base", "said"),
+    [
+        (1, PeerBase(Base.RECV, 0, 3), "beyond the end"),
+        (1, PeerBase(Base.RECV, 0, 4), "not there"),
+        (1, PeerBase(Base.RECV, 5, 0), "not there"),
+        (1, PeerBase(Base.SCRATCH, 0, 0), "not mapped"),
+        (0, PeerBase(Base.RECV, 0, 0), "to copy or combine only"),
+    ],
+)
+def test_mapped_memory_somewhere_else(ref, base, said):
+    plans = pulled("bcast", mapped=True)
+    programs = programs_of(plans)
+    code = programs[1][1].code.copy()
+    copies = code["code"] == Code.COPY
+    code["base"][copies, ref] = base.ref().base
+    code["off"][copies, ref] += 1 << 20
+    programs[1][1] = replace(programs[1][1], code=code)
+    with pytest.raises(Refuted, match=said):
+        verify(plans, programs=programs)
+
+
+def test_buffers_that_are_not_mapped():
+    programs = programs_of(pulled("allreduce", mapped=True))
+    with pytest.raises(Refuted, match="arrays that are mapped"):
+        verify(pulled("allreduce"), programs=programs)
 
 
 def test_the_root_of_another_call():

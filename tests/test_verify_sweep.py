@@ -165,13 +165,15 @@ def draw_signature(draw: Random, size: int, collective: str, unit: int) -> Signa
         nbytes = draw.choice([min(nbytes, 8), nbytes // size // 8 * 8, nbytes // size])
     if collective == "barrier":
         return Signature(collective)
+    mapped = draw.random() < 0.5
     if collective not in REDUCING:
-        return Signature(collective, nbytes, root=root if collective in ROOTED else 0)
+        root = root if collective in ROOTED else 0
+        return Signature(collective, nbytes, root=root, mapped=mapped)
     commutes = draw.random() < 0.6
     element = 8 if commutes else draw.choice([8, 24, 32])
     root = root if collective == "reduce" else 0
     count = nbytes // element
-    return Signature(collective, count, element, "op", "u8", commutes, commutes, root)
+    return Signature(collective, count, element, "op", "u8", commutes, commutes, root, mapped)
 
 
 def draw_choice(draw: Random, topology: Topology, signature: Signature, unit: int) -> Choice:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from han.geometry import PAGE
+from han.submodules.solo import reads_mapped
 from han.tasks.plan import as_called, levels_of
 from han.tasks.signature import Signature
 from han.topology import Topology
@@ -16,6 +17,7 @@ from han.tuning.choice import Choice, LevelChoice, Value, level_choice
 KiB = 1024
 DIRECT_RANKS = 8  # beyond, reading everyone's data costs more than a second hop
 DIRECT_BYTES = 4 * KiB
+MAPPED_BYTES = 64 * KiB  # from here on arrays that all map are read where they are
 SHARED_CHUNK = 512 * KiB  # large: few hand-overs, and lines that have left the caches
 SOCKET_BYTES = 512  # from here reductions stay within sockets as long as they can (Jain, VI-B)
 SOCKET_CHUNK = 8 * KiB  # from here two children a member rather than three
@@ -59,6 +61,9 @@ def _shared(
     signature: Signature, topology: Topology, level: int, outermost: bool, segment: int | None
 ) -> LevelChoice:
     ranks = max(len(topology.home(level, r)) for r in range(topology.size))
+    if signature.nbytes >= MAPPED_BYTES and reads_mapped(topology, signature, level):
+        fused = signature.collective == "allreduce" and outermost
+        return level_choice("solo", "split" if fused else "pull", chunk=SHARED_CHUNK)
     if signature.collective in ("allreduce", "barrier") and outermost:
         if signature.nbytes <= DIRECT_BYTES and ranks <= DIRECT_RANKS:
             return level_choice("sm", "direct")

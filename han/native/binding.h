@@ -22,7 +22,7 @@ typedef struct {
     han_instr *code;
     han_handle *comms;
     PyObject *keep; /* scratch, operation and whatever else must live as long */
-    Py_buffer scratch;
+    Py_buffer scratch, shifts;
 } PlanObject;
 
 extern PyTypeObject EngineType, PlanType, RequestType, CallsType;
@@ -48,6 +48,8 @@ PyObject *han_py_start(PyObject *request);
 PyObject *han_py_orphans(void);
 /* Hold a Program against what it may touch: None, or NULL with a ValueError. */
 PyObject *han_py_fence(PyObject *module, PyObject *args, PyObject *kwargs);
+/* Add the functions of arenas to the module. 0 or -1. */
+int han_py_add_arena(PyObject *module);
 PyObject *han_py_plan(EngineObject *, PyObject *args, PyObject *kwargs);
 
 #endif

@@ -89,6 +89,7 @@ typedef struct han_plan {
     size_t element;
     han_handle op, dtype;
     bool commutative;
+    const uint64_t *shifts; /* by rank: what to add to its addresses; NULL: nothing is mapped */
     uint8_t *operand; /* a spare operand for MPI_Reduce_local, plan's own */
     size_t operand_size;
 } han_plan;

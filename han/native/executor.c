@@ -8,8 +8,23 @@ enum { TURN = 4 };
 
 static inline _Atomic uint64_t *flag_at(uint8_t *p) { return (_Atomic uint64_t *)(void *)p; }
 
+static const han_control *shown_by(const han_engine *e, unsigned channel, unsigned slot) {
+    const han_channel *ch = &e->channels[channel];
+    return (const han_control *)(void *)(ch->memory + ch->control) + slot;
+}
+
+/* Where a peer's buffer is in this process. A flag of the peer's has ordered what it shows: it
+ * shows its addresses before it posts anything. */
+static uint8_t *at_peer(const han_engine *e, unsigned base) {
+    const han_control *peer = shown_by(e, HAN_PEER_CHANNEL(base), HAN_PEER_SLOT(base));
+    uint64_t there = atomic_load_explicit(&peer->shown[HAN_PEER_BUFFER(base) - HAN_B_SEND],
+                                          memory_order_relaxed);
+    return (uint8_t *)(uintptr_t)(there + e->head->plan->shifts[peer->rank]);
+}
+
 static inline uint8_t *at(const han_engine *e, const han_instr *i, int ref) {
-    return e->bases[i->base[ref]] + i->off[ref];
+    unsigned base = i->base[ref];
+    return (base & HAN_B_PEER ? at_peer(e, base) : e->bases[base]) + i->off[ref];
 }
 
 static inline uint64_t flag_value(const han_engine *e, uint64_t k) {
@@ -67,11 +82,8 @@ static int reduce(const han_engine *e, han_plan *p, const han_instr *i) {
     return rc;
 }
 
-/* What a flag of the peer's has ordered: it shows its addresses before it posts anything. */
 static enum han_status pull(han_engine *e, const han_instr *i) {
-    const han_channel *ch = &e->channels[HAN_PULL_CHANNEL(i)];
-    const han_control *peer =
-        (const han_control *)(void *)(ch->memory + ch->control) + HAN_PULL_SLOT(i);
+    const han_control *peer = shown_by(e, HAN_PULL_CHANNEL(i), HAN_PULL_SLOT(i));
     uint64_t base = atomic_load_explicit(&peer->shown[i->base[1] - HAN_B_SEND],
                                          memory_order_relaxed);
     if (!han_pull(peer->pid, at(e, i, 0), base + i->off[1], i->n)) return HAN_OK;

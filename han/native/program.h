@@ -46,6 +46,13 @@ enum han_base {
     HAN_B_PER_CHANNEL = 3
 };
 
+/* With this bit a base is a buffer of a peer's, in memory that this process maps too: which of
+ * HAN_B_SEND to HAN_B_SCRATCH (2 bits), in which channel the peer shows it (3), its place there. */
+#define HAN_B_PEER 0x8000u
+#define HAN_PEER_BUFFER(base) (((base) >> 13) & 3u)
+#define HAN_PEER_CHANNEL(base) (((base) >> 10) & 7u)
+#define HAN_PEER_SLOT(base) ((base) & 1023u)
+
 #define HAN_MAX_CHANNELS 8
 #define HAN_MAX_BASES (HAN_B_CHANNEL + HAN_B_PER_CHANNEL * HAN_MAX_CHANNELS)
 

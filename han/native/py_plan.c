@@ -10,6 +10,7 @@ static void plan_dealloc(PlanObject *self) {
     free(self->plan.requests);
     free(self->plan.operand);
     if (self->scratch.obj) PyBuffer_Release(&self->scratch);
+    if (self->shifts.obj) PyBuffer_Release(&self->shifts);
     Py_XDECREF(self->keep);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
@@ -75,20 +76,20 @@ static int fill_plan(PlanObject *self, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"code",   "streams", "requests",    "footprint", "writes", "sync",
                             "brief",  "signature", "kernel",  "element", "op",
                             "dtype",  "commutative", "operand", "comms",   "scratch",
-                            "keep",   "number",  NULL};
+                            "keep",   "number",  "shifts", NULL};
     han_plan *p = &self->plan;
     Py_buffer code, writes;
-    PyObject *streams, *footprint, *comms, *scratch, *keep;
+    PyObject *streams, *footprint, *comms, *scratch, *keep, *shifts = Py_None;
     unsigned long long signature, mpi_op, mpi_dtype; /* handles: no overflow check */
     unsigned long long number = 0;
     int sync, brief, commutative, op, dtype;
     Py_ssize_t requests, element, operand;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*O!nO!y*ppK(ii)nKKpnO!OO|K", names, &code,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*O!nO!y*ppK(ii)nKKpnO!OO|KO", names, &code,
                                      &PyTuple_Type, &streams, &requests, &PyTuple_Type,
                                      &footprint, &writes, &sync, &brief,
                                      &signature, &op, &dtype, &element, &mpi_op, &mpi_dtype,
                                      &commutative, &operand, &PyTuple_Type, &comms, &scratch,
-                                     &keep, &number))
+                                     &keep, &number, &shifts))
         return -1;
     self->code = copy_of(code.buf, (size_t)code.len);
     memcpy(p->writes, writes.buf,
@@ -127,6 +128,10 @@ static int fill_plan(PlanObject *self, PyObject *args, PyObject *kwargs) {
         if (PyObject_GetBuffer(scratch, &self->scratch, PyBUF_WRITABLE)) return -1;
         p->scratch = self->scratch.buf;
         p->scratch_size = (uint64_t)self->scratch.len;
+    }
+    if (shifts != Py_None) {
+        if (PyObject_GetBuffer(shifts, &self->shifts, PyBUF_SIMPLE)) return -1;
+        p->shifts = self->shifts.buf;
     }
     Py_INCREF(keep);
     self->keep = keep;

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from han.geometry import FLAGS, LINE, SMALL
-from han.program import SHOWN, Area, Base, Code, Coll
+from han.program import SHOWN, Area, Base, Code, Coll, PeerBase
 from han.tasks.plan import Plan
 from han.tasks.verify.events import MOST, Events
 from han.tasks.verify.places import Numbers
@@ -50,6 +50,7 @@ def check(events: Events) -> None:
     _check_numbers(events)
     _check_flags(events)
     _check_pulls(events)
+    _check_peers(events)
     touches = list(_touches(events))
     for touch in touches:
         _check_address(events, touch)
@@ -135,6 +136,29 @@ def _check_pulls(events: Events) -> None:
             _refuse(events, where, yes, "memory that is nobody's own", "a peer's buffer", well)
 
 
+def _check_peers(events: Events) -> None:
+    """Only buffers that are mapped are read where they are, of peers that show their addresses."""
+    well = "programs are well formed"
+    where = np.flatnonzero(events.peers.any(axis=1))
+    may = np.zeros((len(where), 4), bool)
+    for code in (Code.COPY, Code.REDUCE, Code.REDUCE2):
+        may[np.ix_(events.code[where] == code, READS[code])] = True
+    wrong = np.asarray((events.peers[where] & ~may).any(axis=1), bool)
+    _refuse(events, where, wrong, "a peer's buffer", "operands to copy or combine only", well)
+    alone = np.array([not plan.signature.mapped for plan in events.plans])[events.run[where]]
+    _refuse(events, where, alone, "a peer's buffer", "a call on arrays that are mapped")
+    for event, ref in zip(*(k.tolist() for k in np.nonzero(events.peers)), strict=True):
+        row, rank = events.rows[event], int(events.holder[event, ref])
+        channel = PeerBase.of(int(row["base"][ref])).channel
+        at, yes = np.array([event]), np.array([True])
+        if rank < 0:
+            _refuse(events, at, yes, "a peer that is not there", "its place in a channel", well)
+        if not events.programs[events.run[event]][rank].writes[channel] & SHOWN:
+            _refuse(events, at, yes, f"rank {rank} shows no addresses", "that it does", well)
+        if events.base[event, ref] not in (Base.SEND, Base.RECV):
+            _refuse(events, at, yes, "memory that is not mapped", "a peer's buffer", well)
+
+
 def _touches(events: Events) -> Iterator[Touch]:
     """All accesses: of operations of one kind, through one reference."""
     for table, write in ((READS, False), (WRITES, True)):
@@ -150,7 +174,7 @@ def _touches(events: Events) -> Iterator[Touch]:
 
 def _check_address(events: Events, touch: Touch) -> None:
     where = touch.events
-    base = events.rows["base"][where, touch.ref].astype(np.int64)
+    base = events.base[where, touch.ref]
     offset = np.minimum(events.rows["off"][where, touch.ref], MOST).astype(np.int64)
     nowhere = (base == Base.NONE) | (base >= events.places.bases)
     _refuse(events, where, nowhere, "an address relative to no base", "one that exists")
@@ -169,9 +193,7 @@ def _check_address(events: Events, touch: Touch) -> None:
 def _check_own(events: Events, touch: Touch, base: Numbers, offset: Numbers) -> None:
     """Buffers and scratch have ends, and send buffers are only read."""
     where, write = touch.events, touch.write
-    run, rank = events.run[where], events.rank[where]
-    if touch.ref == 1:  # of a peer's memory
-        rank = np.where(events.code[where] == Code.PULL, events.rows["peer"][where], rank)
+    run, rank = events.run[where], events.holder[where, touch.ref]
     ends = _lengths(events)[run, rank, np.minimum(base, Base.SCRATCH)]
     beyond = (base < Base.CHANNEL) & (offset + events.nbytes[where] > ends)
     _refuse(events, where, beyond, "an access beyond the end of a buffer or of the scratch",
@@ -199,7 +221,7 @@ def _check_announced(events: Events, touches: list[Touch]) -> None:
     flags = Touch(_where(events, Code.POST), 0, True)
     for touch in (*touches, flags):
         where = touch.events
-        base = events.rows["base"][where, touch.ref].astype(np.int64) - Base.CHANNEL
+        base = events.base[where, touch.ref] - Base.CHANNEL
         area = base % len(Area)
         if not touch.write or not (base >= 0).any():
             continue

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from han.program import INSTRUCTION, Code, Coll, Program
+from han.program import INSTRUCTION, PEER, Code, Coll, PeerBase, Program
 from han.tasks.plan import Plan
 from han.tasks.verify.places import Numbers, Places
 from han.tasks.verify.story import BEGIN, END, JOINT, Where
@@ -37,7 +38,8 @@ class Events:
     """Columns by event (`run`, `rank`, `stream`, `row`, `code`, `nbytes` ...) and the strands.
 
     `memory` and `at` resolve the four references of an operation, `row` is its place in its
-    program; `rows` are the operations as they are.
+    program; `rows` are the operations as they are. `peers` says which references are in memory of
+    peers that is mapped.
     """
 
     def __init__(self, plans: Sequence[Plan], programs: Programs, places: Places) -> None:
@@ -48,6 +50,7 @@ class Events:
         self.code: Numbers = self.rows["code"].astype(np.int64)
         self.run, self.rank, self.stream = self.owners[self.strand].T
         self.nbytes = self._bytes()
+        self._look_at_peers()
         self.joints: list[tuple[int, int]] = []  # run and rank to tell of
         self.strands = [
             Strand(run, rank, stream, start, stop)
@@ -109,15 +112,33 @@ class Events:
         nbytes[coll & (kinds == Coll.BARRIER)] = 0
         return nbytes
 
+    def _look_at_peers(self) -> None:
+        """Tell `holder` and `base` of each reference: whose memory it is in, and which part of it.
+
+        A place in a channel that is not there is nobody's: -1.
+        """
+        self.base: Numbers = self.rows["base"].astype(np.int64)
+        self.holder: Numbers = np.repeat(self.rank[:, None], 4, axis=1)
+        pulls = self.code == Code.PULL
+        self.holder[pulls, 1] = self.rows["peer"][pulls]
+        self.peers: npt.NDArray[np.bool_] = self.base >= PEER
+        if not self.peers.any():
+            return
+        for event, ref in np.argwhere(self.peers).tolist():
+            peer = PeerBase.of(int(self.base[event, ref]))
+            there = peer.channel < len(self.places.channels)
+            level = self.places.channels[peer.channel] if there else 0
+            home = self.topology.home(level, int(self.rank[event])) if there else ()
+            self.holder[event, ref] = home[peer.slot] if peer.slot < len(home) else -1
+            self.base[event, ref] = peer.buffer
+
     def resolve(self) -> None:
         """Find what references point to, once it is known that they point to something."""
-        bases = np.minimum(self.rows["base"], self.places.bases - 1).astype(np.int64)
+        bases = np.minimum(self.base, self.places.bases - 1)
         tables = np.array([self.places.memories(run) for run in range(len(self.plans))])
         shifts = np.array([self.places.shifts(run) for run in range(len(self.plans))])
         run = self.run[:, None]
-        self.memory: Numbers = tables[run, self.rank[:, None], bases]
-        pulls = self.code == Code.PULL  # from the memory of the peer
-        self.memory[pulls, 1] = tables[self.run[pulls], self.rows["peer"][pulls], bases[pulls, 1]]
+        self.memory: Numbers = tables[run, self.holder, bases]
         offsets = np.minimum(self.rows["off"], MOST).astype(np.int64)
         self.at: Numbers = offsets + shifts[run, bases]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from han.program import Area, Base, Code, Program
+from han.program import PEER, Area, Base, Code, PeerBase, Program
 
 NAMES = {Base.SEND: "send", Base.RECV: "recv", Base.SCRATCH: "scratch"}
 BEGIN, END, JOINT = -1, -2, -3  # rows that are no operations
@@ -77,6 +77,9 @@ def operation(row: object) -> str:
 
 def reference(base: int, offset: int) -> str:
     """Spell an address."""
+    if base >= PEER:
+        buffer, channel, slot = PeerBase.of(base)
+        return f"{NAMES.get(Base(buffer), 'nowhere')}+{offset} of place {slot} in channel {channel}"
     if base < Base.CHANNEL:
         return f"{NAMES.get(Base(base), 'nowhere')}+{offset}"
     channel, area = divmod(base - Base.CHANNEL, len(Area))

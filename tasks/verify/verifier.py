@@ -20,6 +20,7 @@ from han.tasks.verify.places import Numbers, Places
 from han.tasks.verify.story import BEGIN, END, Refuted
 
 NOTHING, GOT, GIVEN, COLLECTED = range(FINISH + 1, FINISH + 5)  # what a TEST finds, as codes
+READS = FINISH + 5  # a reduction of operands in memory of peers
 Progress = Callable[[str, int, int], None]  # what is done, steps so far, of how many
 
 CHECKED = (
@@ -166,6 +167,7 @@ class _Verifier:
         return {
             int(Code.COPY): self._copy,
             int(Code.PULL): self._pull,
+            READS: self._reduce_peers,
             int(Code.REDUCE): self._reduce,
             int(Code.REDUCE2): self._reduce,
             int(Code.POST): self._post,
@@ -189,6 +191,9 @@ class _Verifier:
         moves = np.isin(events.code[which], (Code.COPY, Code.REDUCE, Code.REDUCE2, Code.ISEND,
                                              Code.IRECV, Code.PULL))  # fmt: skip
         code[moves & (events.nbytes[which] == 0)] = NOTHING
+        foreign = (events.holder != events.rank[:, None]).any(axis=1) & (code != NOTHING)
+        code[foreign & (code == Code.COPY)] = Code.PULL
+        code[foreign & np.isin(code, (Code.REDUCE, Code.REDUCE2))] = READS
         places = np.stack([events.memory[which], events.at[which]], axis=2).reshape(-1, 8)
         rows: Numbers = np.column_stack([code, places, events.nbytes[which], which])
         return rows
@@ -264,23 +269,31 @@ class _Verifier:
         spans = self.memories[source].read(at, at + nbytes, strand)
         self.memories[target].write(to, spans, strand)
 
+    def _check_shown(self, strand: Strand) -> None:
+        """Whose memory is read has said where it is, and that it is there."""
+        for peer in self.events.holder[strand.event].tolist():
+            if not strand.entered & 1 << peer:
+                raise strand.problem(
+                    f"rank {peer} need not have entered, so where its buffers are is not known",
+                    -1, "a wait for it",
+                )  # fmt: skip
+
     def _pull(self, strand: Strand, row: Row) -> None:
-        peer = int(self.events.rows["peer"][strand.event])
-        if not strand.entered & 1 << peer:
-            raise strand.problem(
-                f"rank {peer} need not have entered, so where its buffers are is not known", -1,
-                "a wait for it",
-            )  # fmt: skip
+        self._check_shown(strand)
         self._copy(strand, row)
 
+    def _reduce_peers(self, strand: Strand, row: Row) -> None:
+        self._check_shown(strand)
+        self._reduce(strand, row)
+
     def _reduce(self, strand: Strand, row: Row) -> None:
-        code, target, to, x, at_x, y, at_y, also, to_also, nbytes, _ = row
+        _, target, to, x, at_x, y, at_y, also, to_also, nbytes, _ = row
         a = self.memories[x].read(at_x, at_x + nbytes, strand)
         b = self.memories[y].read(at_y, at_y + nbytes, strand)
         self._check_elements(strand, a)
         result = combine(a, b, self.expressions, strand)
         self.memories[target].write(to, result, strand)
-        if code == Code.REDUCE2:
+        if also >= 0:
             self.memories[also].write(to_also, result, strand)
 
     def _check_elements(self, strand: Strand, spans: list[Span]) -> None:

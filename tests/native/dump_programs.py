@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import BinaryIO
@@ -107,6 +107,9 @@ def shared_cases(ranks: int, levels: int = 1) -> Iterator[Case]:
         part = level_choice("solo", "pull", chunk=8192, block=1000)
         for signature in everything(ranks, (0, SMALL, LARGE)):
             yield Case(signature, choice(part, segment, schedule))
+    part = level_choice("solo", "pull", chunk=8192, block=1000)
+    for signature in everything(ranks, (SMALL, LARGE)):
+        yield Case(replace(signature, mapped=True), choice(part, None))
     if levels == 1:
         yield from fused_cases(choice)
         yield from block_cases(ranks, choice)
@@ -129,6 +132,8 @@ def fused_cases(choice) -> Iterator[Case]:
     parts += [level_choice("exchange", name, chunk=4096) for name in ("recursive", "tree")]
     for part, count, segment in product(parts, (SMALL, MEDIUM, LARGE), (None, 17_000)):
         yield Case(call("allreduce", count), choice(part, segment))
+        mapped = replace(call("allreduce", count), mapped=True)
+        yield Case(mapped, choice(part, segment))
 
 
 def block_cases(ranks: int, choice) -> Iterator[Case]:

@@ -94,13 +94,16 @@ han_control *group_control(group *g, uint64_t rank)
     return (han_control *)(void *)g->memory[0][0] + rank;
 }
 
+/* Threads are ranks here, and find each other's buffers where they are. */
+static const uint64_t no_shifts[MAX_RANKS];
+
 void plan_open(han_plan *p, const test_case *c, uint64_t rank)
 {
     const program *from = &c->programs[rank];
     *p = (han_plan){.code = from->code, .n_streams = (uint32_t)from->n_streams,
                     .n_requests = (uint32_t)from->requests, .scratch_size = from->scratch,
                     .sync = from->sync, .signature = (uint64_t)(uintptr_t)c->name,
-                    .element = 8, .commutative = true};
+                    .element = 8, .commutative = true, .shifts = no_shifts};
     memcpy(p->streams, from->streams, sizeof p->streams);
     for (int b = 0; b < HAN_MAX_CHANNELS; b++)
         p->writes[b] = (uint8_t)from->writes[b];

@@ -1,0 +1,118 @@
+"""Mapping the arenas of the ranks of the node: tried when first needed, and agreed by all.
+
+A rank opens a peer's arena through ``/proc``, which the system allows to processes of one user, and
+maps it for reading only. Whether all could is known to all, so that all choose alike.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+from weakref import WeakValueDictionary
+
+import numpy as np
+import numpy.typing as npt
+
+from han.arena import Arena, process_arena
+from han.channel import Channel
+from han.errors import SetupError
+from han.meeting import Meeting
+
+STEP = "the mapping of shared arrays"
+NORESERVE = 0x4000  # MAP_NORESERVE: the file's owner reserves
+
+
+class Place(NamedTuple):
+    """Where an arena is: the process and its descriptor, and the file that is to be found there."""
+
+    pid: int
+    fd: int
+    device: int
+    inode: int
+    base: int
+    size: int
+
+    @classmethod
+    def of(cls, arena: Arena) -> Place:
+        """Describe this process's."""
+        stat, usage = os.fstat(arena.fd), arena.usage()
+        return cls(arena.pid, arena.fd, stat.st_dev, stat.st_ino, usage.base, usage.size)
+
+
+class Mapped:
+    """A peer's arena in this process's memory, until nobody holds it any more."""
+
+    def __init__(self, place: Place) -> None:
+        fd = os.open(f"/proc/{place.pid}/fd/{place.fd}", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            found = os.fstat(fd)
+            if (found.st_dev, found.st_ino) != (place.device, place.inode):
+                raise OSError(0, "another file is there: process numbers differ")
+            flags = mmap.MAP_SHARED | NORESERVE
+            self.memory = mmap.mmap(fd, place.size, flags=flags, prot=mmap.PROT_READ)
+        finally:
+            os.close(fd)
+        self.address: int = np.frombuffer(self.memory, np.uint8, 1).ctypes.data
+
+
+@dataclass(frozen=True)
+class Mapping:
+    """The arenas that this rank can read; `refused` says why it is none, the same on all ranks.
+
+    ``shifts[r]`` is what is to be added to an address of rank r's to find it in this process.
+    """
+
+    refused: str = ""
+    shifts: npt.NDArray[np.uint64] | None = None
+    held: tuple[Mapped, ...] = ()
+
+
+_known: WeakValueDictionary[Place, Mapped] = WeakValueDictionary()
+
+
+def _map(place: Place) -> Mapped:
+    found = _known.get(place)
+    if found is None:
+        found = _known[place] = Mapped(place)
+    return found
+
+
+def map_arenas(meeting: Meeting, channels: Sequence[Channel]) -> Mapping:
+    """Map the arenas of all ranks that share a channel with this one; collective."""
+    rank = meeting.rank
+    peers = sorted({r for channel in channels for r in channel.ranks} - {rank})
+    try:
+        places = meeting.share(lambda: Place.of(process_arena()), STEP)
+    except SetupError as error:
+        return Mapping(str(error))
+    mapped: dict[int, Mapped] = {}
+    said = meeting.share(lambda: _map_all(rank, peers, places, mapped), STEP)
+    refused = next(filter(None, said), "")
+    if refused:
+        return Mapping(refused)
+    shifts = np.zeros(meeting.size, np.uint64)
+    for r, found in mapped.items():
+        shifts[r] = (found.address - places[r].base) % (1 << 64)
+    return Mapping("", shifts, tuple(mapped.values()))
+
+
+def _map_all(
+    rank: int, peers: Sequence[int], places: Sequence[Place], mapped: dict[int, Mapped]
+) -> str:
+    """Map them all; return the reason why one cannot be."""
+    for r in peers:
+        reason = _try(r, places[r], mapped)
+        if reason:
+            return f"rank {rank} cannot map the shared arrays of rank {r}: {reason}"
+    return ""
+
+
+def _try(rank: int, place: Place, mapped: dict[int, Mapped]) -> str:
+    try:
+        mapped[rank] = _map(place)
+    except (OSError, ValueError) as error:
+        return str(getattr(error, "strerror", None) or error)
+    return ""

@@ -1,0 +1,372 @@
+/* The allocator of an arena. What describes the memory lies outside of it, so that nothing that
+ * is written there can lead it astray; only the links of free blocks lie in the blocks. */
+#define _GNU_SOURCE
+#include "arena.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum {
+    PAGE = 4096,
+    SLAB_PAGES = 16,
+    LEAST = 64, /* bytes of the smallest blocks: a cache line each, as vector loads like it */
+    CLASSES = 6, /* 64 to 2048 bytes; what is larger takes pages */
+    BINS = 48,
+    LOOKS = 32,              /* extents of a bin that are tried before larger ones are */
+    STRIDE = 256 * PAGE,     /* reserved at a time: a signal makes the system give all of it up */
+};
+
+enum state { HOLE, KEPT, USED, SLAB }; /* holes are in no memory, and read as zeros */
+
+/* Neighbouring pages of one fate; or a slab, whose blocks are of one size. */
+typedef struct extent {
+    struct extent *prev, *next; /* in its bin, or among the slabs of its class that have room */
+    size_t page, pages;
+    enum state state;
+    uint32_t size, live, fresh; /* of a slab: bytes of a block, blocks in use, blocks never used */
+    void *free;                 /* a slab's free blocks */
+} extent;
+
+struct han_arena {
+    int fd;
+    uint8_t *base;
+    size_t pages, taken, kept, keep, refused;
+    uint64_t refusals;
+    int error;
+    unsigned generation; /* of the process that made it: see below */
+    extent **at; /* by page: who has it, for the first and last page of an extent, all of a slab */
+    extent *bins[2][BINS]; /* of holes and of what is kept, by the power of two below their pages */
+    extent *slabs[CLASSES];
+    pthread_mutex_t lock;
+};
+
+/* A child process made by fork has the same memory, but its changes to what describes it are its
+ * own: it must not hand any of it out, nor give any back. */
+static unsigned generation;
+static void next_generation(void) { generation++; }
+static void watch_forks(void) { (void)pthread_atfork(NULL, NULL, next_generation); }
+static pthread_once_t watched = PTHREAD_ONCE_INIT;
+
+static bool foreign(const han_arena *a) { return a->generation != generation; }
+
+static uint8_t *address(const han_arena *a, const extent *e) { return a->base + e->page * PAGE; }
+
+/* ---- extents ------------------------------------------------------------------------------ */
+
+static int bin_of(size_t pages) { return 63 - __builtin_clzll((unsigned long long)pages); }
+
+static void push(extent **list, extent *e) {
+    e->prev = NULL;
+    e->next = *list;
+    if (*list) (*list)->prev = e;
+    *list = e;
+}
+
+static void unlink_from(extent **list, extent *e) {
+    if (e->prev)
+        e->prev->next = e->next;
+    else
+        *list = e->next;
+    if (e->next) e->next->prev = e->prev;
+}
+
+static void mark(han_arena *a, extent *e) {
+    a->at[e->page] = a->at[e->page + e->pages - 1] = e;
+}
+
+static void shelve(han_arena *a, extent *e, enum state state) {
+    e->state = state;
+    if (state == KEPT) a->kept += e->pages;
+    mark(a, e);
+    push(&a->bins[state][bin_of(e->pages)], e);
+}
+
+static void unshelve(han_arena *a, extent *e) {
+    if (e->state == KEPT) a->kept -= e->pages;
+    unlink_from(&a->bins[e->state][bin_of(e->pages)], e);
+}
+
+/* Shelve what is free, joined with free neighbours of the same state. */
+static extent *shelve_joined(han_arena *a, extent *e, enum state state) {
+    extent *left = e->page ? a->at[e->page - 1] : NULL;
+    extent *right = e->page + e->pages < a->pages ? a->at[e->page + e->pages] : NULL;
+    if (left && left->state == state) {
+        unshelve(a, left);
+        e->page = left->page;
+        e->pages += left->pages;
+        free(left);
+    }
+    if (right && right->state == state) {
+        unshelve(a, right);
+        e->pages += right->pages;
+        free(right);
+    }
+    shelve(a, e, state);
+    return e;
+}
+
+static extent *find(const han_arena *a, enum state state, size_t pages) {
+    int bin = bin_of(pages), looks = LOOKS;
+    for (extent *e = a->bins[state][bin]; e && looks--; e = e->next)
+        if (e->pages >= pages) return e;
+    while (++bin < BINS)
+        if (a->bins[state][bin]) return a->bins[state][bin];
+    return NULL;
+}
+
+static void punch(const han_arena *a, size_t page, size_t pages) {
+    while (pages && fallocate(a->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                              (off_t)(page * PAGE), (off_t)(pages * PAGE)) &&
+           errno == EINTR)
+        ;
+}
+
+/* Reserve holes before anybody touches them: 0 or errno, with nothing reserved. */
+static int reserve(const han_arena *a, size_t page, size_t pages) {
+    size_t stop = (page + pages) * PAGE;
+    for (size_t at = page * PAGE, n; at < stop; at += n) {
+        n = stop - at < STRIDE ? stop - at : STRIDE;
+        while (fallocate(a->fd, 0, (off_t)at, (off_t)n)) {
+            int error = errno;
+            if (error == EINTR) continue;
+            punch(a, page, (at - page * PAGE) / PAGE);
+            return error;
+        }
+    }
+    return 0;
+}
+
+/* Give all that is kept back to the system, so that the holes are as long as can be. */
+static void drop_kept(han_arena *a) {
+    for (int bin = 0; bin < BINS; bin++)
+        for (extent *e; (e = a->bins[KEPT][bin]);) {
+            unshelve(a, e);
+            punch(a, e->page, e->pages);
+            (void)shelve_joined(a, e, HOLE);
+        }
+}
+
+/* Take an extent off its shelf, cut to `pages`; NULL if there is no memory to describe the rest. */
+static extent *cut(han_arena *a, extent *e, size_t pages) {
+    extent *rest = NULL;
+    if (e->pages > pages && !(rest = calloc(1, sizeof *rest))) return NULL;
+    unshelve(a, e);
+    if (rest) {
+        rest->page = e->page + pages;
+        rest->pages = e->pages - pages;
+        e->pages = pages;
+        shelve(a, rest, e->state);
+    }
+    mark(a, e);
+    return e;
+}
+
+static extent *take_hole(han_arena *a, size_t pages) {
+    extent *e = find(a, HOLE, pages);
+    if (!e || !(e = cut(a, e, pages))) return NULL;
+    int error = reserve(a, e->page, pages);
+    if (!error) return e;
+    (void)shelve_joined(a, e, HOLE);
+    errno = error;
+    return NULL;
+}
+
+/* An extent of so many pages; `clean` says whether it holds zeros. NULL: errno says why. */
+static extent *take_pages(han_arena *a, size_t pages, bool *clean) {
+    errno = ENOMEM;
+    extent *e = find(a, KEPT, pages);
+    *clean = !e;
+    if (e) e = cut(a, e, pages);
+    if (!e) e = take_hole(a, pages);
+    if (!e && a->kept) {
+        drop_kept(a);
+        *clean = true;
+        errno = ENOMEM;
+        e = take_hole(a, pages);
+    }
+    if (!e) return NULL;
+    e->state = USED;
+    a->taken += pages;
+    return e;
+}
+
+static void give_pages(han_arena *a, extent *e) {
+    a->taken -= e->pages;
+    if (a->kept + e->pages <= a->keep) {
+        (void)shelve_joined(a, e, KEPT);
+        return;
+    }
+    punch(a, e->page, e->pages);
+    (void)shelve_joined(a, e, HOLE);
+}
+
+/* ---- blocks of slabs ---------------------------------------------------------------------- */
+
+static int class_of(size_t bytes) {
+    int class = 0;
+    while ((size_t)LEAST << class < bytes) class++;
+    return class;
+}
+
+static extent *new_slab(han_arena *a, int class) {
+    bool clean;
+    extent *e = take_pages(a, SLAB_PAGES, &clean);
+    if (!e) return NULL;
+    e->state = SLAB;
+    e->size = (uint32_t)LEAST << class;
+    e->live = 0;
+    e->fresh = SLAB_PAGES * PAGE / e->size;
+    e->free = NULL;
+    for (size_t k = 0; k < SLAB_PAGES; k++) a->at[e->page + k] = e;
+    push(&a->slabs[class], e);
+    return e;
+}
+
+static bool full(const extent *e) { return !e->free && !e->fresh; }
+
+static void *take_block(han_arena *a, int class) {
+    extent *e = a->slabs[class] ? a->slabs[class] : new_slab(a, class);
+    if (!e) return NULL;
+    void *block = e->free;
+    if (block)
+        memcpy(&e->free, block, sizeof e->free);
+    else
+        block = address(a, e) + (size_t)--e->fresh * e->size;
+    e->live++;
+    if (full(e)) unlink_from(&a->slabs[class], e);
+    return block;
+}
+
+static void give_block(han_arena *a, extent *e, void *block) {
+    int class = class_of(e->size);
+    if (full(e)) push(&a->slabs[class], e);
+    memcpy(block, &e->free, sizeof e->free);
+    e->free = block;
+    bool last = a->slabs[class] == e && !e->next; /* one is left for those to come */
+    if (--e->live || last) return;
+    unlink_from(&a->slabs[class], e);
+    give_pages(a, e);
+}
+
+/* ---- what the others call ----------------------------------------------------------------- */
+
+han_arena *han_arena_open(int fd, size_t size, size_t keep) {
+    (void)pthread_once(&watched, watch_forks);
+    size_t pages = size / PAGE;
+    han_arena *a = calloc(1, sizeof *a);
+    extent *all = calloc(1, sizeof *all);
+    if (!a || !all || !pages) goto failed;
+    a->base = mmap(NULL, pages * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    a->at = mmap(NULL, pages * sizeof *a->at, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (a->base == MAP_FAILED || (void *)a->at == MAP_FAILED) goto failed;
+#ifdef MADV_HUGEPAGE
+    (void)madvise(a->base, pages * PAGE, MADV_HUGEPAGE);
+#endif
+    (void)pthread_mutex_init(&a->lock, NULL);
+    a->fd = fd;
+    a->pages = all->pages = pages;
+    a->keep = keep / PAGE;
+    a->generation = generation;
+    shelve(a, all, HOLE);
+    return a;
+failed:;
+    int error = errno;
+    if (a && a->base && a->base != MAP_FAILED) (void)munmap(a->base, pages * PAGE);
+    if (a && a->at && (void *)a->at != MAP_FAILED) (void)munmap(a->at, pages * sizeof *a->at);
+    free(a);
+    free(all);
+    errno = error ? error : EINVAL;
+    return NULL;
+}
+
+void han_arena_close(han_arena *a) {
+    for (size_t page = 0, pages; page < a->pages; page += pages) {
+        extent *e = a->at[page];
+        pages = e->pages;
+        free(e);
+    }
+    (void)munmap(a->base, a->pages * PAGE);
+    (void)munmap(a->at, a->pages * sizeof *a->at);
+    (void)close(a->fd);
+    free(a);
+}
+
+static void *take_locked(han_arena *a, size_t bytes, bool *clean) {
+    *clean = false;
+    if (bytes <= (size_t)LEAST << (CLASSES - 1)) return take_block(a, class_of(bytes));
+    size_t pages = bytes / PAGE + !!(bytes % PAGE);
+    extent *e = NULL;
+    if (pages <= a->pages)
+        e = take_pages(a, pages, clean);
+    else
+        errno = ENOMEM;
+    return e ? address(a, e) : NULL;
+}
+
+void *han_arena_take(han_arena *a, size_t bytes, bool zero) {
+    if (foreign(a)) return zero ? calloc(1, bytes ? bytes : 1) : malloc(bytes ? bytes : 1);
+    bool clean;
+    (void)pthread_mutex_lock(&a->lock);
+    void *p = take_locked(a, bytes, &clean);
+    if (!p) {
+        a->error = errno;
+        a->refused = bytes;
+        a->refusals++;
+    }
+    (void)pthread_mutex_unlock(&a->lock);
+    if (p && zero && !clean) memset(p, 0, bytes);
+    return p;
+}
+
+static extent *owner(const han_arena *a, const void *p) {
+    return a->at[(size_t)((const uint8_t *)p - a->base) / PAGE];
+}
+
+void han_arena_give(han_arena *a, void *p) {
+    if (!p) return;
+    if (!han_arena_holds(a, (uint64_t)(uintptr_t)p, 1)) {
+        free(p);
+        return;
+    }
+    if (foreign(a)) return;
+    (void)pthread_mutex_lock(&a->lock);
+    extent *e = owner(a, p);
+    if (e->state == SLAB)
+        give_block(a, e, p);
+    else
+        give_pages(a, e);
+    (void)pthread_mutex_unlock(&a->lock);
+}
+
+void *han_arena_resize(han_arena *a, void *p, size_t bytes) {
+    if (!p) return han_arena_take(a, bytes, false);
+    if (!han_arena_holds(a, (uint64_t)(uintptr_t)p, 1)) return realloc(p, bytes ? bytes : 1);
+    const extent *e = owner(a, p); /* it stays as it is while `p` is in use: no lock */
+    size_t room = e->state == SLAB ? e->size : e->pages * PAGE;
+    if (bytes <= room && bytes >= room / 2 && !foreign(a)) return p;
+    void *other = han_arena_take(a, bytes, false);
+    if (!other) return NULL;
+    memcpy(other, p, bytes < room ? bytes : room);
+    han_arena_give(a, p);
+    return other;
+}
+
+bool han_arena_holds(const han_arena *a, uint64_t from, uint64_t bytes) {
+    uint64_t base = (uint64_t)(uintptr_t)a->base, size = a->pages * (uint64_t)PAGE;
+    return from >= base && bytes <= size && from - base <= size - bytes;
+}
+
+han_arena_facts han_arena_tell(han_arena *a) {
+    bool locks = !foreign(a);
+    if (locks) (void)pthread_mutex_lock(&a->lock);
+    han_arena_facts facts = {a->base, a->pages * PAGE, a->taken * PAGE, a->kept * PAGE,
+                             a->refusals, a->refused, a->error};
+    if (locks) (void)pthread_mutex_unlock(&a->lock);
+    return facts;
+}

@@ -1,0 +1,107 @@
+/* An arena as Python and NumPy see it: a capsule that NumPy takes data from (NEP 49). Every array
+ * holds the capsule that its data came from, so that the arena stays until the last one is gone.
+ * NumPy calls these functions with the interpreter's lock held; nothing here needs it. */
+#define NPY_NO_DEPRECATED_API NPY_1_7_API_VERSION
+#define NPY_TARGET_VERSION NPY_1_22_API_VERSION
+#include "binding.h"
+
+#include <errno.h>
+#include <numpy/arrayobject.h>
+
+#include "arena.h"
+
+static const char CAPSULE[] = "mem_handler"; /* NumPy's name for those */
+
+typedef struct {
+    PyDataMem_Handler handler; /* what the capsule points to */
+    han_arena *arena;
+} provider;
+
+static void *data_malloc(void *arena, size_t bytes) { return han_arena_take(arena, bytes, false); }
+
+static void *data_calloc(void *arena, size_t n, size_t each) {
+    if (each && n > SIZE_MAX / each) return NULL;
+    return han_arena_take(arena, n * each, true);
+}
+
+static void *data_realloc(void *arena, void *p, size_t bytes) {
+    return han_arena_resize(arena, p, bytes);
+}
+
+static void data_free(void *arena, void *p, size_t bytes) {
+    (void)bytes;
+    han_arena_give(arena, p);
+}
+
+static void release(PyObject *capsule) {
+    provider *p = PyCapsule_GetPointer(capsule, CAPSULE);
+    han_arena_close(p->arena);
+    PyMem_Free(p);
+}
+
+static PyObject *arena_open(PyObject *self, PyObject *args) {
+    (void)self;
+    int fd;
+    Py_ssize_t size, keep;
+    if (!PyArg_ParseTuple(args, "inn", &fd, &size, &keep)) return NULL;
+    provider *p = PyMem_Calloc(1, sizeof *p);
+    if (!p) return PyErr_NoMemory();
+    p->handler = (PyDataMem_Handler){"han", 1, {0}};
+    p->arena = han_arena_open(fd, (size_t)size, (size_t)keep);
+    if (!p->arena) {
+        PyMem_Free(p);
+        return PyErr_SetFromErrno(PyExc_OSError);
+    }
+    p->handler.allocator =
+        (PyDataMemAllocator){p->arena, data_malloc, data_calloc, data_realloc, data_free};
+    return PyCapsule_New(p, CAPSULE, release);
+}
+
+static han_arena *arena_of(PyObject *capsule) {
+    provider *p = PyCapsule_GetPointer(capsule, CAPSULE);
+    if (p && PyCapsule_GetDestructor(capsule) == release) return p->arena;
+    if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "this is no arena of han's");
+    return NULL;
+}
+
+static PyObject *arena_use(PyObject *self, PyObject *handler) {
+    (void)self;
+    return PyDataMem_SetHandler(handler == Py_None ? NULL : handler);
+}
+
+static PyObject *arena_holds(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *capsule;
+    unsigned long long address, bytes;
+    if (!PyArg_ParseTuple(args, "OKK", &capsule, &address, &bytes)) return NULL;
+    const han_arena *a = arena_of(capsule);
+    return a ? PyBool_FromLong(han_arena_holds(a, address, bytes)) : NULL;
+}
+
+static PyObject *arena_tell(PyObject *self, PyObject *capsule) {
+    (void)self;
+    han_arena *a = arena_of(capsule);
+    if (!a) return NULL;
+    han_arena_facts f = han_arena_tell(a);
+    return Py_BuildValue("(KKKKKKi)", (unsigned long long)(uintptr_t)f.base,
+                         (unsigned long long)f.size, (unsigned long long)f.taken,
+                         (unsigned long long)f.kept, (unsigned long long)f.refusals,
+                         (unsigned long long)f.refused, f.error);
+}
+
+static PyMethodDef methods[] = {
+    {"arena_open", arena_open, METH_VARARGS,
+     "arena_open(fd, size, keep): an arena in a file of holes, which it closes at its end."},
+    {"arena_use", arena_use, METH_O,
+     "arena_use(handler): let NumPy take data there in this context; what it used before."},
+    {"arena_holds", arena_holds, METH_VARARGS,
+     "arena_holds(arena, address, nbytes): whether these bytes are in it."},
+    {"arena_tell", arena_tell, METH_O,
+     "arena_tell(arena): base, size, bytes taken and kept; refusals, bytes and errno of the last."},
+    {NULL, NULL, 0, NULL},
+};
+
+int han_py_add_arena(PyObject *module) {
+    import_array1(-1);
+    return PyModule_AddFunctions(module, methods);
+}

@@ -1,0 +1,225 @@
+"""Collectives on arrays that the ranks of a node map: right everywhere, agreed, no copy between."""
+
+from __future__ import annotations
+
+import gc
+from unittest import mock
+
+import numpy as np
+import pytest
+from _support import (
+    FLAT,
+    LEVELS,
+    Reference,
+    comm_on,
+    data_of,
+    error_of,
+    mpi_op,
+    new_comm,
+    on_both,
+    on_two,
+    opened,
+)
+from machines import topology_of
+from mpi4py import MPI
+
+import han
+from han import _cli_info
+from han.program import PEER
+
+COUNTS = (1, 1000, 40_001)  # a share of a line, of less than a block, several pieces
+KINDS = (("float64", "sum"), ("int32", "max"), ("uint8", "bxor"))
+SOCKETS = topology_of([[0, 0, 1], [0, 0, 0]], 1)  # of one node
+
+
+def solo(names, algorithm):
+    """Use solo on all levels, for calls of any size."""
+    pull = {name: {"submodule": "solo", "algorithm": "pull", "chunk": "32KiB"} for name in names}
+    split = {**pull, names[-1]: {**pull[names[-1]], "algorithm": algorithm}}
+    return {
+        "rules": [
+            {"when": {"collective": "allreduce"}, "use": {"levels": split}},
+            {"use": {"levels": pull}},
+        ]
+    }
+
+
+def newest(comm):
+    """Return the plan that was made last."""
+    living = comm._han.plans.living
+    return living[max(living)]
+
+
+def reads_peers(comm):
+    """Whether the newest plan reads buffers of peers where they are."""
+    return bool((newest(comm).program.code["base"] >= PEER).any())
+
+
+def by_solo(comm):
+    """Whether the newest plan uses nothing else."""
+    return {level.submodule for level in newest(comm).plan.choice.levels} == {"solo"}
+
+
+def array(comm, like, shared=True):
+    made = comm.empty(like.size, like.dtype) if shared else np.empty_like(like)
+    made[:] = like
+    return made
+
+
+def run(request, times=2):
+    for _ in range(times):
+        request.Start()
+        request.Wait()
+
+
+def reduction(comm, reference, dtype, op, count, root, in_place):
+    """Reduce to `root`, or (None) to all: twice, with other data the second time."""
+    gets = root is None or root == comm.rank
+    data, wanted = data_of(comm.rank, dtype, count, op), reference(dtype, op, count)
+    send, recv = array(comm, data), array(comm, np.zeros_like(data))
+    operand = MPI.IN_PLACE if in_place and gets else send
+    if root is None:
+        request = comm.Allreduce_init(operand, recv, mpi_op(op))
+    else:
+        request = comm.Reduce_init(operand, recv if gets else None, mpi_op(op), root)
+    partial = root is not None and comm._han.topology.depth > 1  # in memory that is not mapped
+    assert by_solo(comm) or partial
+    for turn in range(2):
+        recv[:] = data if in_place else turn
+        run(request, 1)
+        if gets:
+            np.testing.assert_allclose(recv, wanted, rtol=1e-14 if op == "sum" else 0)
+        np.testing.assert_array_equal(send, data)
+    request.Free()
+
+
+def broadcast(comm, dtype, count, root):
+    wanted = data_of(root, dtype, count)
+    buffer = array(comm, wanted if comm.rank == root else np.zeros_like(wanted))
+    request = comm.Bcast_init(buffer, root)
+    assert by_solo(comm)
+    for _ in range(2):
+        run(request, 1)
+        np.testing.assert_array_equal(buffer, wanted)
+        if comm.rank != root:
+            buffer[:] = 0
+    request.Free()
+
+
+def conform(comm):
+    reference, last = Reference(comm), comm.size - 1
+    for turn, count in enumerate(COUNTS):
+        dtype, op = KINDS[turn]
+        roots = (0, last) if turn % 2 else (last, 0)
+        for in_place, root in zip((False, True), roots, strict=True):
+            reduction(comm, reference, dtype, op, count, None, in_place)
+            reduction(comm, reference, dtype, op, count, root, in_place)
+        broadcast(comm, dtype, count, roots[0])
+
+
+@pytest.mark.mpi(ranks=[2, 3], timeout=60, unit="s")
+def test_results_are_right_where_nothing_but_mapped_memory_can_be_read(mpi_ranks):
+    size = MPI.COMM_WORLD.size
+    cases = [(topology_of([[0] * size], 0), "split")]
+    if size == 3:
+        cases += [(SOCKETS, "split"), (SOCKETS, "pull")]
+    with mock.patch("han.state.refusal", return_value="not tried"):
+        for topology, algorithm in cases:
+            names = topology.names
+            with opened(comm_on(MPI.COMM_WORLD, topology, **solo(names, algorithm))) as comm:
+                conform(comm)
+
+
+@on_both
+def test_large_arrays_are_read_where_they_are_if_all_ranks_are_such(mpi_ranks):
+    """The built-in choice; one rank's ordinary array sends all the other way."""
+    count = 30_000
+    for levels in LEVELS:
+        with opened(new_comm(levels)) as comm:
+            for odd in (None, 0, comm.size - 1):
+                send = array(comm, np.arange(count) + comm.rank, comm.rank != odd)
+                recv = array(comm, np.zeros(count, int))
+                for call in (
+                    lambda: comm.Allreduce_init(send, recv),  # noqa: B023
+                    lambda: comm.Reduce_init(send, recv),  # noqa: B023
+                    lambda: comm.Bcast_init(send),  # noqa: B023
+                ):
+                    before = send.copy()
+                    request = call()
+                    assert newest(comm).plan.signature.mapped == (odd is None)
+                    some = comm.allreduce(reads_peers(comm), MPI.LOR)
+                    near = levels is FLAT or comm.size == 4  # two ranks: a node each
+                    assert some == (odd is None and near)
+                    run(request)
+                    request.Free()
+                    if comm.rank == 0:
+                        np.testing.assert_array_equal(send, before)
+                np.testing.assert_array_equal(send, np.arange(count))
+                if comm.rank == 0:
+                    total = comm.size * np.arange(count) + sum(range(comm.size))
+                    np.testing.assert_array_equal(recv, total)
+
+
+@on_two
+def test_programs_as_they_are_and_arrays_that_outlive_the_communicator(mpi_ranks):
+    comm = new_comm()
+    with han.shared_arrays(comm):
+        x = np.linspace(0, 1, 50_000) * (comm.rank + 1)
+        y = np.zeros_like(x)
+    wanted = np.linspace(0, 1, 50_000) * 3
+    request = comm.Allreduce_init(x, y)
+    assert reads_peers(comm)
+    assert "solo split" in str(comm.explain("allreduce", x.nbytes, shared=True))
+    assert "solo" not in str(comm.explain("allreduce", x.nbytes))
+    run(request)
+    np.testing.assert_allclose(y, wanted)
+    for call in (comm.Allreduce, lambda *a: comm.Iallreduce(*a).Wait()):
+        y[:] = 0  # ordinary calls take shared arrays as any others
+        call(x, y)
+        np.testing.assert_allclose(y, wanted)
+    again = comm.full(100_000, comm.rank + 1)  # other calls, other arrays; some gone meanwhile
+    for k in range(5):
+        other = comm.asarray(np.arange(20_000) * k)
+        total = comm.zeros(20_000, int)
+        run(comm.Allreduce_init(other, total))
+        np.testing.assert_array_equal(total, 2 * k * np.arange(20_000))
+        run(comm.Allreduce_init(MPI.IN_PLACE, again))
+        del other, total
+        gc.collect()
+    assert (again == 3 * 2**9).all()
+    run(request)
+    request.Free()
+    comm.Free()
+    assert (x == np.linspace(0, 1, 50_000) * (MPI.COMM_WORLD.rank + 1)).all()
+    np.testing.assert_allclose(y, wanted)
+    for call in (lambda: comm.empty(3), lambda: comm.asarray([1])):
+        name, text, _ = error_of(call)
+        assert (name, "COMM_NULL" in text) == ("RevokedError", True)
+
+
+@on_both
+def test_a_rank_that_cannot_map_is_known_to_all(mpi_ranks):
+    real = han.mapping.Mapped
+
+    def refused(place):
+        if MPI.COMM_WORLD.rank == 1:
+            raise PermissionError(13, "Permission denied")
+        return real(place)
+
+    unknown = mock.patch("han.mapping._known", {})
+    with unknown, mock.patch("han.mapping.Mapped", refused), opened(new_comm()) as comm:
+        send, recv = comm.full(20_000, 1), comm.zeros(20_000, int)
+        request = comm.Allreduce_init(send, recv)
+        assert not reads_peers(comm)
+        run(request)
+        assert (recv == comm.size).all()
+        request.Free()
+        text = "no: rank 1 cannot map the shared arrays of rank 0: Permission denied"
+        assert text in _cli_info.as_text(_cli_info.collect(comm))
+    with opened(new_comm()) as comm:
+        request = comm.Allreduce_init(send, recv)
+        assert reads_peers(comm)
+        run(request)
+        assert (recv == comm.size).all()
+        request.Free()
+        assert "shared arrays memfd" in _cli_info.as_text(_cli_info.collect(comm))
