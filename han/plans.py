@@ -218,7 +218,7 @@ class Plans:
     def _stored(self, signature: Signature, memory: int, blocking: bool) -> Program:
         """Read a program that an earlier run has stored; else make it, and store it."""
         state = self.state
-        if self.wisdom is None:
+        if self.wisdom is None or signature.mapped:  # peers' buffers are no memory of this rank's
             return plan_program(state, signature, memory, blocking)
         from han.tasks.fence import check, ground
         from han.wisdom import Call
