@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from han.geometry import LINE, PAGE
-from han.program import PEER_SLOTS, Base, PeerBase, Ref
+from han.program import Base, Ref
 from han.submodules.base import Algorithm, Parameter, Question, order_kept
 from han.submodules.cells import (
     COMBINED,
@@ -25,15 +25,13 @@ from han.submodules.cells import (
     TAKEN,
     tasks_at,
 )
-from han.submodules.pieces import Piece, cut, share
-from han.tasks.lower import Context, operand_of
-from han.tasks.plan import Plan, active_levels
-from han.tasks.signature import Signature
-from han.tasks.stream import Peer
-from han.topology import Topology
+from han.submodules.pieces import Piece
+from han.submodules.solo_blocks import BLOCKS
+from han.submodules.solo_reads import Reads, reads_mapped, share_room
+from han.tasks.lower import Context
+from han.tasks.plan import Plan
 
 KiB = 1024
-CHUNK = 512 * KiB
 BLOCK = 64 * KiB  # what is read to be combined stays in a near cache
 
 
@@ -48,6 +46,7 @@ class Solo:
         "split": Algorithm(
             "members combine a share each, then read the others'", ("allreduce",), "always"
         ),
+        "blocks": Algorithm("read blocks from those who send them", tuple(BLOCKS), "always"),
     }
     parameters = {
         "chunk": Parameter("size", "bytes that are worked on at a time", 64, 1 << 30),
@@ -69,124 +68,18 @@ class Solo:
     def footprint(self, plan: Plan, level: int) -> int:
         """Return how many bytes of each rank's ring of cells a run takes: shares of a reduce."""
         tasks = tasks_at(plan, level).get("reduce")
-        return 0 if tasks is None else 2 * _share_room(plan, level)
+        return 0 if tasks is None else 2 * share_room(plan, level)
 
     def lower(self, context: Context) -> None:
         """Emit this rank's operations."""
         context.builder.show(context.group.level)
         kind = context.tasks[0].kind
-        {"bcast": _bcast, "reduce": _reduce, "allreduce": _allreduce}[kind](_Solo.of(context))
+        MOVES[kind](Reads.of(context))
 
 
-def reads_mapped(topology: Topology, signature: Signature, level: int) -> bool:
-    """Whether all that members of a level read of each other is in memory that they map.
-
-    What leaders reduce towards a root is in memory of their own from the second level on.
-    """
-    if not signature.mapped or not topology.shared[level]:
-        return False
-    crowd = max(len(topology.home(level, r)) for r in range(topology.size))
-    own = signature.collective == "reduce" and level != active_levels(topology)[0]
-    return not own and crowd <= PEER_SLOTS
-
-
-def _chunk(plan: Plan, level: int) -> int:
-    """Bytes of a piece: a reduce's two shares of it must fit into what a run may take."""
-    element = plan.signature.element
-    chunk = plan.choice.levels[level].get("chunk", CHUNK)
-    geometry = plan.geometries[level]
-    if geometry is not None:
-        chunk = min(chunk, geometry.area - 4 * (LINE + element))
-    return max(element, chunk // element * element)
-
-
-def _share_room(plan: Plan, level: int) -> int:
-    """Bytes of the largest share of a piece: of a group of two."""
-    unit = max(LINE, plan.signature.element)
-    return -(-(_chunk(plan, level) // 2 + unit) // LINE) * LINE
-
-
-@dataclass(frozen=True)
-class _Solo:
-    """One stream of a member, its pieces, and how it addresses the others."""
-
-    context: Context
-    pieces: list[Piece]
-    members: range
-    mapped: bool  # operands are read where they are
-
-    @classmethod
-    def of(cls, context: Context) -> _Solo:
-        plan, level = context.builder.plan, context.group.level
-        pieces = cut(context.tasks, _chunk(plan, level), context.element, context.stream.sequence)
-        context.stream.sequence += len(pieces)
-        mapped = reads_mapped(plan.topology, plan.signature, level)
-        return cls(context, pieces, range(context.group.size), mapped)
-
-    @property
-    def others(self) -> list[int]:
-        """Everyone else, the next one first: not all start at the same place."""
-        me, size = self.context.group.me, self.context.group.size
-        return [(me + k) % size for k in range(1, size)]
-
-    def flag(self, member: int, kind: int) -> Ref:
-        """A member's flag."""
-        group = self.context.group
-        return self.context.builder.flag(group.level, group.slots[member], kind)
-
-    def tell(self, kind: int, value: int) -> None:
-        """Raise a flag of this rank."""
-        self.context.stream.post(self.flag(self.context.group.me, kind), value)
-
-    def await_(self, member: int, kind: int, value: int) -> None:
-        """Wait for a flag of another rank."""
-        rank = self.context.group.ranks[member]
-        self.context.stream.wait(self.flag(member, kind), value, rank)
-
-    def pull(self, dst: Ref, src: Ref, nbytes: int, member: int) -> None:
-        """Read from a member's memory."""
-        group, builder = self.context.group, self.context.builder
-        if self.mapped:
-            self.context.stream.copy(dst, self.there(src, member), nbytes)
-            return
-        peer = Peer(group.ranks[member], builder.channel(group.level), group.slots[member])
-        self.context.stream.pull(dst, src, nbytes, peer)
-
-    def there(self, src: Ref, member: int) -> Ref:
-        """Address a place in a member's buffer that this rank maps."""
-        group = self.context.group
-        channel = self.context.builder.channel(group.level)
-        return PeerBase(src.base, channel, group.slots[member]).ref(src.offset)
-
-    def operand(self, member: int) -> Ref:
-        """Where a member's operand is, in its own memory."""
-        plan, group = self.context.builder.plan, self.context.group
-        return operand_of(plan, group.ranks[member], group.level)
-
-    def cell(self, member: int, piece: Piece) -> Ref:
-        """Where a member puts its share of a piece of a reduce."""
-        group, builder = self.context.group, self.context.builder
-        room = _share_room(builder.plan, group.level)
-        return builder.cells(group.level, group.slots[member]) + piece.index % 2 * room
-
-    def bounds(self, piece: Piece, member: int) -> tuple[int, int]:
-        """The bytes of a piece that a member combines."""
-        return share(piece.nbytes, self.context.element, member, len(self.members))
-
-    def begin(self, piece: Piece) -> None:
-        """Begin a task with its first piece."""
-        if piece.first:
-            self.context.stream.begin(piece.task)
-
-    def end(self, piece: Piece) -> None:
-        """End a task with its last piece."""
-        if piece.last:
-            self.context.stream.end(piece.task)
-
-
-def _bcast(solo: _Solo) -> None:
+def _bcast(solo: Reads) -> None:
     """Read from the root, which waits until all have."""
-    context, last = solo.context, solo.pieces[-1].index + 1
+    context, last = solo.context, solo.last
     group = context.group
     for piece in solo.pieces:
         solo.begin(piece)
@@ -207,14 +100,14 @@ def _bcast(solo: _Solo) -> None:
 class _Combiner:
     """Combines a share of a piece from everybody's operands, in their order."""
 
-    solo: _Solo
+    solo: Reads
     operands: list[Ref]
     room: tuple[Ref, Ref]  # for what is read
     partial: Ref
     block: int
 
     @classmethod
-    def of(cls, solo: _Solo) -> _Combiner:
+    def of(cls, solo: Reads) -> _Combiner:
         context = solo.context
         element, builder = context.element, context.builder
         block = max(element, context.choice.get("block", BLOCK) // element * element)
@@ -262,7 +155,7 @@ class _Combiner:
         return self.room[member % 2]
 
 
-def _reduce(solo: _Solo) -> None:
+def _reduce(solo: Reads) -> None:
     """Combine a share each; the root collects them. Two cells a member take turns."""
     context, combiner = solo.context, _Combiner.of(solo)
     group, stream = context.group, context.stream
@@ -286,10 +179,10 @@ def _reduce(solo: _Solo) -> None:
                 stream.copy(at, solo.cell(m, piece), stop - start)
             solo.tell(TAKEN, piece.index + 1)
         solo.end(piece)
-    _await_all(solo, COMBINED)
+    solo.await_all(COMBINED)
 
 
-def _allreduce(solo: _Solo) -> None:
+def _allreduce(solo: Reads) -> None:
     """Combine a share each, then read the others'."""
     context, combiner = solo.context, _Combiner.of(solo)
     group = context.group
@@ -305,11 +198,8 @@ def _allreduce(solo: _Solo) -> None:
             at = context.result + (piece.start + start)
             solo.pull(at, at, stop - start, m)
         solo.end(piece)
-    solo.tell(TAKEN, solo.pieces[-1].index + 1)
-    _await_all(solo, TAKEN)
+    solo.tell(TAKEN, solo.last)
+    solo.await_all(TAKEN)
 
 
-def _await_all(solo: _Solo, kind: int) -> None:
-    """Wait until nobody reads from this rank's memory any more."""
-    for m in solo.others:
-        solo.await_(m, kind, solo.pieces[-1].index + 1)
+MOVES = {"bcast": _bcast, "reduce": _reduce, "allreduce": _allreduce, **BLOCKS}

@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from han.geometry import PAGE
-from han.submodules.solo import reads_mapped
+from han.submodules.solo_blocks import BLOCKS as READ_BLOCKS
+from han.submodules.solo_reads import reads_mapped
 from han.tasks.plan import as_called, levels_of
 from han.tasks.signature import Signature
 from han.topology import Topology
@@ -44,12 +45,19 @@ def choose(signature: Signature, topology: Topology, machine: Machine) -> Choice
     levels = []
     for level in range(topology.depth):
         if signature.by_blocks:
-            levels.append(level_choice("sm", "blocks"))
+            levels.append(_blocks(signature, effective, level))
         elif topology.shared[level] and _fits_cells(signature):
             levels.append(_shared(signature, effective, level, level == outermost, segment))
         else:
             levels.append(_network(signature, effective, level, level == outermost))
     return Choice(tuple(levels), segment, rule="built-in")
+
+
+def _blocks(signature: Signature, topology: Topology, level: int) -> LevelChoice:
+    large = signature.nbytes >= MAPPED_BYTES and signature.collective in READ_BLOCKS
+    if large and reads_mapped(topology, signature, level):
+        return level_choice("solo", "blocks", chunk=SHARED_CHUNK)
+    return level_choice("sm", "blocks")
 
 
 def _fits_cells(signature: Signature) -> bool:
