@@ -19,7 +19,9 @@ KiB = 1024
 DIRECT_RANKS = 8  # beyond, reading everyone's data costs more than a second hop
 DIRECT_BYTES = 4 * KiB
 MAPPED_BYTES = 64 * KiB  # from here on arrays that all map are read where they are
+ATTACH_BYTES = 2048 * KiB  # of a block: from here one read beats two copies through cells
 SHARED_CHUNK = 512 * KiB  # large: few hand-overs, and lines that have left the caches
+BLOCK_CHUNK = 256 * KiB  # blocks: two cells that stay in a cache
 SOCKET_BYTES = 512  # from here reductions stay within sockets as long as they can (Jain, VI-B)
 SOCKET_CHUNK = 8 * KiB  # from here two children a member rather than three
 FLAT_RANKS = 4  # up to here one parent serves all others quickly enough
@@ -54,10 +56,12 @@ def choose(signature: Signature, topology: Topology, machine: Machine) -> Choice
 
 
 def _blocks(signature: Signature, topology: Topology, level: int) -> LevelChoice:
-    large = signature.nbytes >= MAPPED_BYTES and signature.collective in READ_BLOCKS
-    if large and reads_mapped(topology, signature, level):
+    kind, nbytes = signature.collective, signature.nbytes
+    mapped = nbytes >= MAPPED_BYTES and reads_mapped(topology, signature, level)
+    attached = nbytes >= ATTACH_BYTES and topology.attach and signature.rooted
+    if kind in READ_BLOCKS and (mapped or attached):
         return level_choice("solo", "blocks", chunk=SHARED_CHUNK)
-    return level_choice("sm", "blocks")
+    return level_choice("sm", "blocks", chunk=BLOCK_CHUNK, cells=2)
 
 
 def _fits_cells(signature: Signature) -> bool:
