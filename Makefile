@@ -13,7 +13,7 @@ PYTHON ?= python3
 LIBRARIES := $(or $(HAN_TEST_MPI),mpich openmpi impi)
 FIRST := $(firstword $(LIBRARIES))
 BUILD := pyproject.toml setup.py $(wildcard han/native/*.c han/native/*.h)
-BENCH ?= bcast reduce allreduce
+BENCH ?= bcast reduce allreduce allgather
 BENCH_ARGS ?= --sizes 8:8MiB:4
 RANKS ?= $(shell nproc)
 

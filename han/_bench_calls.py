@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,6 +14,7 @@ from mpi4py import MPI
 
 from han._suggest import expect_known
 from han._units import format_size
+from han.arena import shared_arrays
 from han.dtypes import OPS, element_type, ops_of
 from han.errors import ArgumentError
 from han.tasks.signature import COLLECTIVES
@@ -97,12 +99,16 @@ def check_case(case: Case, size: int) -> None:
 
 
 class Buffers:
-    """One rank's ordinary NumPy arrays for a case, the same for han and for the MPI library."""
+    """One rank's NumPy arrays for a case, the same for han and for the MPI library.
 
-    def __init__(self, case: Case, rank: int, size: int) -> None:
+    `shared` arrays are in memory that the ranks of a node share.
+    """
+
+    def __init__(self, case: Case, rank: int, size: int, shared: bool = False) -> None:
         self.case, self.rank, self.size = case, rank, size
-        self.send = self._array("send")
-        self.recv = self._array("recv")
+        with shared_arrays() if shared else nullcontext():
+            self.send = self._array("send")
+            self.recv = self._array("recv")
         if self.send is not None:
             self.send[...] = self._values(self.send)
 

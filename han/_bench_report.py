@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ from han.errors import ArgumentError
 FORMAT = "han-bench"
 VERSION = 1
 COLUMN = 20  # holds a library's name and version
-SAME = ("ranks", "nodes", "mode", "dtype", "op")  # in runs that can be compared
+SAME = ("ranks", "nodes", "mode", "shared", "dtype", "op")  # in runs that can be compared
 
 
 # ---- what a file must hold: more may stand in it -----------------------------------------------
@@ -54,6 +55,7 @@ class _Settings(BaseModel):
     dtype: str
     op: str
     root: Number
+    shared: bool = False
 
 
 class _Run(BaseModel):
@@ -84,7 +86,7 @@ class Report:
 
     def about(self, key: str) -> object:
         """Return a property that runs to be compared must share."""
-        return self.data["machine"].get(key, self.data["settings"].get(key))
+        return self.data["machine"].get(key, self.data["settings"].get(key, False))
 
 
 def report(
@@ -93,7 +95,7 @@ def report(
     """Make the Report of a run; `config` is han's configuration as YAML."""
     how = {
         "mode": settings.mode.value, "dtype": settings.dtype, "op": settings.op,
-        "root": settings.root, "rounds": settings.rounds,
+        "root": settings.root, "rounds": settings.rounds, "shared": settings.shared,
     }  # fmt: skip
     data = {
         "format": FORMAT,
@@ -142,8 +144,9 @@ def read(path: Path) -> Report:
 def head(machine: Machine, settings: Settings, version: str) -> str:
     """Return the lines above the tables."""
     lines = [
-        f"han {version} bench: {settings.mode.value} calls; {settings.dtype} {settings.op} where "
-        "they reduce",
+        f"han {version} bench: {settings.mode.value} calls on "
+        f"{'shared' if settings.shared else 'ordinary'} arrays; {settings.dtype} {settings.op} "
+        "where they reduce",
         *machine.lines(),
         f"times     microseconds per call of the slowest rank: median of {settings.rounds} rounds "
         "(min .. max)",
@@ -255,6 +258,10 @@ def merged_table(rows: Sequence[Merged]) -> str:
         titles = "".join(f"{name:>{width}}" for name in names)
         lines += ["", f"# {collective}", f"#{'size':>8}{'han':>12}{titles}{'ratio':>8}  han under"]
         lines += [_merged_row(r, names, width) for r in rows if r.collective == collective]
+    least = min(rows, key=lambda row: row.ratio)
+    mean = statistics.geometric_mean(row.ratio for row in rows)
+    lines += ["", f"# ratios: geometric mean {mean:.2f}, least {least.ratio:.2f} "
+              f"({least.collective} of {format_size(least.nbytes)})"]  # fmt: skip
     return "\n".join(lines)
 
 

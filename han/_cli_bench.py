@@ -45,6 +45,9 @@ def bench(
         str, typer.Option(help="8:8MiB doubles, 8:8MiB:4 goes times 4, 8,1KiB,1MiB lists.")
     ] = "8:8MiB",
     mode: Annotated[Mode, typer.Option(help="How the collectives are called.")] = Mode.BLOCKING,
+    shared: Annotated[
+        bool, typer.Option("--shared", help="On arrays that the ranks of a node share.")
+    ] = False,
     dtype: DtypeOption = "f8",
     op: OpOption = "sum",
     root: RootOption = 0,
@@ -70,6 +73,7 @@ def bench(
     Examples:
       mpiexec -n 4 han bench allreduce bcast
       mpiexec -n 4 han bench allreduce --sizes 1KiB:4MiB:4 --mode persistent
+      mpiexec -n 2 han bench allreduce --shared --mode persistent
       mpiexec -n 4 han bench --config virtual-2x2 --json mpich.json --plot mpich.png
       mpiexec -n 2 han bench reduce --only han --json -
     """
@@ -78,7 +82,7 @@ def bench(
 
     settings = measuring.Settings(
         mode, element_type(dtype).name, op, root, rounds, iterations, time, check,
-        only.value if only else None,
+        only.value if only else None, shared,
     )  # fmt: skip
     check_files(json_file, plot=plot)
     names = collectives or list(measurable())

@@ -3,7 +3,7 @@
 Every size is measured in rounds; in each round a batch of back-to-back calls of han and one of
 the MPI library follow each other, so that whatever else the machine does meets both. A batch
 starts at a barrier of MPI's own; its time is that of the slowest rank. Both sides get the same
-ordinary NumPy arrays through the same mpi4py calls, after their results were compared.
+NumPy arrays through the same mpi4py calls, after their results were compared.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ class Settings:
     seconds: float = 0.3
     check: bool = True
     only: str | None = None
+    shared: bool = False
 
     def case(self, collective: str, nbytes: int) -> Case:
         """Return the case of one collective and size."""
@@ -133,7 +134,7 @@ class Bench:
     def measure(self, case: Case) -> Row:
         """Measure one case."""
         check_case(case, self.control.size)
-        buffers = Buffers(case, self.control.rank, self.control.size)
+        buffers = Buffers(case, self.control.rank, self.control.size, self.settings.shared)
         prepared = {
             side: prepare(comm, buffers, self.settings.mode) for side, comm in self.comms.items()
         }

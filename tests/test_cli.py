@@ -283,7 +283,9 @@ def test_bench_writes_json_that_compare_reads(tmp_path):
     assert data["machine"]["ranks"] == 1
     merged = json.loads(call("compare", path, "--json"))
     assert len(merged) == 6
-    assert "# allreduce" in call("compare", path, "--plot", picture)
+    table = call("compare", path, "--plot", picture)
+    assert "# allreduce" in table
+    assert "# ratios: geometric mean" in table
 
 
 def test_bench_prints_nothing_but_json_to_standard_output():

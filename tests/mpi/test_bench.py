@@ -95,13 +95,15 @@ def test_a_library_without_persistent_collectives_is_measured_blocking(mpi_ranks
 
 @on_two
 def test_rank_0_alone_prints(mpi_ranks):
-    arguments = ["bench", "allreduce", "--sizes", "8", "--rounds", "1", "--iterations", "1"]
-    done = CliRunner().invoke(app, [*arguments, "--json", "-"])
+    arguments = ["bench", "allreduce", "--sizes", "8,64KiB", "--rounds", "1", "--iterations", "1"]
+    done = CliRunner().invoke(app, [*arguments, "--shared", "--mode", "persistent", "--json", "-"])
     assert done.exit_code == 0, done.exception
     if MPI.COMM_WORLD.rank:
         assert done.stdout == ""
     else:
-        assert json.loads(done.stdout)["machine"]["ranks"] == 2
+        found = json.loads(done.stdout)
+        assert found["machine"]["ranks"] == 2
+        assert found["settings"]["shared"]
 
 
 @on_two
