@@ -292,7 +292,8 @@ failed:;
 }
 
 void han_arena_close(han_arena *a) {
-    for (size_t page = 0, pages; page < a->pages; page += pages) {
+    /* Another thread may have been in the middle of a change when this process was forked. */
+    for (size_t page = 0, pages; page < a->pages && !foreign(a); page += pages) {
         extent *e = a->at[page];
         pages = e->pages;
         free(e->free);
