@@ -186,4 +186,4 @@ def as_shared(a: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> npt.NDArr
     if array.flags.forc and holds(array.ctypes.data, array.nbytes):
         return array
     with process_arena().used():
-        return np.array(array, copy=True, subok=False)
+        return np.array(array, copy=True, order="A", subok=False)  # contiguous, whatever its axes

@@ -13,7 +13,6 @@ from mpi4py import MPI
 
 from han import message_blocks as message
 from han.message import Message
-from han.request import Request
 
 if TYPE_CHECKING:
     from han.state import State
@@ -34,7 +33,7 @@ class BlockCollectives(MPI.Intracomm):
         """Make a blocking call that is new or not plain, or that han leaves to MPI."""
         state = self._han
         if not (state.moves_blocks() and state.run(parse, *arguments)):
-            Request.Waitall([self._mpis("I" + name.lower(), *arguments)])
+            state.wait_for(self._mpis("I" + name.lower(), *arguments), name)
 
     def _start(self, name: str, parse: Parse, *arguments: object) -> Any:
         """Start a nonblocking call that is new or not plain, or that han leaves to MPI."""

@@ -19,7 +19,7 @@ from han.discover import check_agreement, discover, try_to_load
 from han.errors import ConfigError, HanError, RevokedError, SetupError, SharedMemoryError
 from han.geometry import PAGE
 from han.mapping import Mapping, map_arenas
-from han.meeting import Meeting, duplicate
+from han.meeting import Meeting, Patience, abandon, duplicate
 from han.message import Message
 from han.notices import Notices, first_cause, peer_error, tag_limit
 from han.plans import Plans, Prepared, empty_plan
@@ -252,6 +252,18 @@ class State:
         op = message.op if signature.reduces else None
         nbytes, number = message.plain
         self.calls.add(prepared.native, kind, nbytes, number, op, signature.root)
+
+    def wait_for(self, request: MPI.Request, step: str) -> None:
+        """Wait for a call that is MPI's, unless another rank gives the communicator up."""
+        patience = Patience()
+        try:
+            while not request.Test():
+                _native.progress()
+                if patience.pause():
+                    self.listen(0, step)
+        except BaseException:
+            abandon(request)  # and the buffers that it holds
+            raise
 
     # ---- checked mode -----------------------------------------------------------------------
 

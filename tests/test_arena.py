@@ -147,6 +147,29 @@ def test_a_forked_child_leaves_the_parents_memory_alone():
     assert (small == 7).all()
 
 
+def test_what_a_child_still_writes_leads_the_parent_nowhere():
+    arena = open_arena(16 * MiB)
+    old = [make(arena, 100, 7) for _ in range(10)]
+    go, told = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            os.read(go, 1)
+            for array in old:
+                array[:] = 0xEE
+            os._exit(0)
+        finally:
+            os._exit(2)
+    old.clear()  # given back here; the child has them yet
+    os.write(told, b"x")
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    os.close(go)
+    os.close(told)
+    new = [make(arena, 100, value) for value in range(20)]
+    assert all(arena.holds(a.ctypes.data, 100) for a in new)
+    assert [int(a.max()) for a in new] == list(range(20))
+
+
 def test_arrays_keep_their_memory_and_the_last_one_lets_the_file_go():
     arena = open_arena(16 * MiB)
     with arena.used():
@@ -204,6 +227,10 @@ def test_an_array_is_shared_once():
     assert columns.flags.c_contiguous
     assert shared(columns)
     assert shared(as_shared([1, 2, 3]))
+    turned = as_shared(np.zeros((2, 3, 4)).transpose(1, 0, 2))  # dense, in no order of its axes
+    assert turned.flags.c_contiguous
+    assert as_shared(turned) is turned
+    assert as_shared(np.asfortranarray(plain)).flags.f_contiguous
 
 
 def test_a_limit_is_checked(monkeypatch):

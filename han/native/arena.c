@@ -1,5 +1,6 @@
-/* The allocator of an arena. What describes the memory lies outside of it, so that nothing that
- * is written there can lead it astray; only the links of free blocks lie in the blocks. */
+/* The allocator of an arena. What describes the memory lies outside of it, free blocks included:
+ * nothing that is written there can lead it astray, also not by a forked child, which goes on
+ * writing to what this process has given back. */
 #define _GNU_SOURCE
 #include "arena.h"
 
@@ -29,7 +30,8 @@ typedef struct extent {
     size_t page, pages;
     enum state state;
     uint32_t size, live, fresh; /* of a slab: bytes of a block, blocks in use, blocks never used */
-    void *free;                 /* a slab's free blocks */
+    uint32_t n_free;            /* and how many were given back: */
+    uint16_t *free;             /* their numbers; NULL where it is no slab */
 } extent;
 
 struct han_arena {
@@ -215,41 +217,45 @@ static int class_of(size_t bytes) {
 
 static extent *new_slab(han_arena *a, int class) {
     bool clean;
-    extent *e = take_pages(a, SLAB_PAGES, &clean);
-    if (!e) return NULL;
+    uint32_t size = (uint32_t)LEAST << class, blocks = SLAB_PAGES * PAGE / size;
+    uint16_t *numbers = malloc(blocks * sizeof *numbers);
+    extent *e = numbers ? take_pages(a, SLAB_PAGES, &clean) : NULL;
+    if (!e) {
+        int error = numbers ? errno : ENOMEM;
+        free(numbers);
+        errno = error;
+        return NULL;
+    }
     e->state = SLAB;
-    e->size = (uint32_t)LEAST << class;
-    e->live = 0;
-    e->fresh = SLAB_PAGES * PAGE / e->size;
-    e->free = NULL;
+    e->size = size;
+    e->live = e->n_free = 0;
+    e->fresh = blocks;
+    e->free = numbers;
     for (size_t k = 0; k < SLAB_PAGES; k++) a->at[e->page + k] = e;
     push(&a->slabs[class], e);
     return e;
 }
 
-static bool full(const extent *e) { return !e->free && !e->fresh; }
+static bool full(const extent *e) { return !e->n_free && !e->fresh; }
 
 static void *take_block(han_arena *a, int class) {
     extent *e = a->slabs[class] ? a->slabs[class] : new_slab(a, class);
     if (!e) return NULL;
-    void *block = e->free;
-    if (block)
-        memcpy(&e->free, block, sizeof e->free);
-    else
-        block = address(a, e) + (size_t)--e->fresh * e->size;
+    size_t number = e->n_free ? e->free[--e->n_free] : --e->fresh;
     e->live++;
     if (full(e)) unlink_from(&a->slabs[class], e);
-    return block;
+    return address(a, e) + number * e->size;
 }
 
-static void give_block(han_arena *a, extent *e, void *block) {
+static void give_block(han_arena *a, extent *e, const uint8_t *block) {
     int class = class_of(e->size);
     if (full(e)) push(&a->slabs[class], e);
-    memcpy(block, &e->free, sizeof e->free);
-    e->free = block;
+    e->free[e->n_free++] = (uint16_t)((size_t)(block - address(a, e)) / e->size);
     bool last = a->slabs[class] == e && !e->next; /* one is left for those to come */
     if (--e->live || last) return;
     unlink_from(&a->slabs[class], e);
+    free(e->free);
+    e->free = NULL;
     give_pages(a, e);
 }
 
@@ -286,9 +292,11 @@ failed:;
 }
 
 void han_arena_close(han_arena *a) {
-    for (size_t page = 0, pages; page < a->pages; page += pages) {
+    /* Another thread may have been in the middle of a change when this process was forked. */
+    for (size_t page = 0, pages; page < a->pages && !foreign(a); page += pages) {
         extent *e = a->at[page];
         pages = e->pages;
+        free(e->free);
         free(e);
     }
     (void)munmap(a->base, a->pages * PAGE);

@@ -478,3 +478,17 @@ def test_a_second_configuration_for_one_communicator_is_refused(mpi_ranks):
     with pytest.raises(han.RevokedError, match="COMM_NULL"):
         han.Comm().Barrier()
     check_works(comm)
+
+
+@pytest.mark.mpi(ranks=2, timeout=60, unit="s")
+def test_a_call_that_is_mpis_ends_when_another_rank_gives_up():
+    comm = new_comm([{"name": "node", "symbol": "s", "scope": {"size": 1}}, TWO_BY_TWO[-1]])
+    assert not comm._han.moves_blocks()
+    if comm.rank:
+        comm._han.give_up(RuntimeError("enough"))
+    expected = han.RevokedError if comm.rank else han.PeerError
+    begun = time.monotonic()
+    with pytest.raises(expected, match="enough"):
+        comm.Allgather(np.ones(1), np.zeros(2))
+    assert time.monotonic() - begun < SECONDS
+    comm.Free()
