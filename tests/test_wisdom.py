@@ -260,15 +260,19 @@ def test_what_was_used_longest_ago_goes_and_so_do_old_drafts(store, program, tmp
     for age, one in enumerate(calls):
         store.write(one, program)
         os.utime(store.path(one), (now - age, now - age))
-    for name, age in ((".a.plan.1.x", 2 * wisdom.STALE), (".b.plan.1.x", 0)):
+    mine = f".bcast-{'0' * 32}.plan.1."
+    for name, age in ((mine + "00000001", 2 * wisdom.STALE), (mine + "00000002", 0)):
         (tmp_path / name).write_bytes(b"x")
         os.utime(tmp_path / name, (now - age, now - age))
-    (tmp_path / "notes.txt").write_text("mine")
+    foreign = {"notes.txt", "budget.plan", ".budget.plan.swp"}
+    for name in foreign:
+        (tmp_path / name).write_bytes(b"x")
+        os.utime(tmp_path / name, (0, 0))
     each = store.path(calls[0]).stat().st_size
     wisdom.prune(tmp_path, 3 * each + 10)
     assert [store.path(one).exists() for one in calls] == [True] * 3 + [False] * 3
-    assert {p.name for p in tmp_path.iterdir()} >= {".b.plan.1.x", "notes.txt"}
-    assert not (tmp_path / ".a.plan.1.x").exists()
+    assert {p.name for p in tmp_path.iterdir()} >= {mine + "00000002", *foreign}
+    assert not (tmp_path / (mine + "00000001")).exists()
 
 
 def test_use_is_noted(store, program):
@@ -390,19 +394,23 @@ def test_topologies_tell_plans_apart():
 
 def test_the_command_lists_and_clears(folder):
     use()
-    (folder / "damaged.plan").write_bytes(b"x")
+    damaged = f"bcast-{'0' * 32}.plan"
+    (folder / damaged).write_bytes(b"x")
+    (folder / "budget.plan").write_text("not han's")
     text = call("wisdom")
     assert f"{SIGNATURE.describe()}, rank 0 of 1, node < network, " in text
-    assert "damaged" in text
+    assert f"{damaged}: not usable: it is damaged" in text
+    assert "budget" not in text
     record = json.loads(call("wisdom", "--json"))
     assert record["folder"] == str(folder)
     assert len(record["plans"]) == 2
     assert "2 stored plans removed" in call("wisdom", "--clear")
-    assert list(folder.iterdir()) == []
+    assert [path.name for path in folder.iterdir()] == ["budget.plan"]
     assert "no stored plans" in call("wisdom")
 
 
 def test_the_command_says_how_wisdom_is_switched_on(monkeypatch):
     monkeypatch.delenv("HAN_WISDOM", raising=False)
     assert "set HAN_WISDOM to a folder" in call("wisdom")
+    assert "set HAN_WISDOM to a folder" in call("wisdom", "--clear")
     assert json.loads(call("wisdom", "--json")) == {"folder": None, "plans": []}
