@@ -57,6 +57,7 @@ def wisdom_folder(environ: Mapping[str, str] = os.environ) -> tuple[str, str | N
     if not text:
         return "", None
     try:
+        text = os.path.abspath(text)  # the program may go elsewhere later
         os.makedirs(text, mode=0o700, exist_ok=True)
         reason = _foreign(os.stat(text), "the folder")
     except (OSError, ValueError) as error:

@@ -307,6 +307,11 @@ def test_the_folder_is_made_and_looked_at(tmp_path, monkeypatch):
     assert wisdom.wisdom_folder({"HAN_WISDOM": "x"}) == (str(tmp_path / "rc"), None)
 
 
+def test_a_relative_folder_is_that_of_the_beginning(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert wisdom.wisdom_folder({"HAN_WISDOM": "plans"}) == (str(tmp_path / "plans"), None)
+
+
 # ---- in communicators ---------------------------------------------------------------------------
 
 
