@@ -125,6 +125,17 @@ def test_addresses_outside_of_every_memory_are_refused():
     assert tried > 300
 
 
+def test_collectives_of_the_library_do_not_write_to_what_is_sent():
+    tried = 0
+    for program, where in programs():
+        writes = (program.code["code"] == Code.COLL) & (program.code["base"][:, 0] != 0)
+        for k in np.flatnonzero(writes & (program.code["n"] > 0))[:2]:
+            with pytest.raises(ValueError, match="it leaves its memory"):
+                fence.check(edited(program, k, "base", 1, 0), where)
+            tried += 1
+    assert tried > 5
+
+
 def test_requests_are_started_and_tested_in_turns():
     tried = 0
     for program, where in programs():
