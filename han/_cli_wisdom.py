@@ -34,7 +34,7 @@ def wisdom(
         return
     place = folder or _folder()
     rows = _rows(place) if place is not None and place.is_dir() else []
-    if clear:
+    if clear and place is not None:
         for row in rows:
             Path(row["path"]).unlink(missing_ok=True)
         say(f"{len(rows)} stored plans removed from {place}")

@@ -94,4 +94,4 @@ def _count(control: MPI.Intracomm, call: Call, seconds: float) -> int:
     """Warm up, and return how many calls make a batch; the same on all ranks."""
     _batch(control, call, 1)
     each: float = control.allreduce(_batch(control, call, 3), op=MPI.MAX)
-    return max(1, min(10_000, round(seconds / each)))
+    return max(1, round(min(10_000, seconds / each)))

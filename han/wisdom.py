@@ -12,6 +12,7 @@ import functools
 import hashlib
 import json
 import os
+import re
 import secrets
 import stat
 import sys
@@ -24,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from han import _native
 from han.rc import rc
-from han.tasks.signature import Signature
+from han.tasks.signature import COLLECTIVES, Signature
 
 if TYPE_CHECKING:
     from han.program import Program
@@ -34,6 +35,10 @@ VARIABLE = "HAN_WISDOM"
 MAGIC = b"han-wisdom 1 "
 DIGEST = 32  # bytes of a hash, written as twice as many digits
 SUFFIX = ".plan"
+NAME = re.compile(  # of a file, or its draft: nobody else's is listed, nor removed
+    rf"({'|'.join(COLLECTIVES)})-[0-9a-f]{{32}}\{SUFFIX}"
+    rf"|\.({'|'.join(COLLECTIVES)})-[0-9a-f]{{32}}\{SUFFIX}\.[0-9]+\.[0-9a-f]{{8}}"
+)
 MOST = 256 << 20  # bytes in a folder; beyond, what was used longest ago goes
 OFTEN = 64  # files written between two looks at how much there is
 STALE = 3600.0  # seconds after which a draft is one that a killed process has left
@@ -52,10 +57,11 @@ def wisdom_folder(environ: Mapping[str, str] = os.environ) -> tuple[str, str | N
     if not text:
         return "", None
     try:
+        text = os.path.abspath(text)  # the program may go elsewhere later
         os.makedirs(text, mode=0o700, exist_ok=True)
         reason = _foreign(os.stat(text), "the folder")
-    except OSError as error:
-        reason = f"cannot be made: {error.strerror or error}"
+    except (OSError, ValueError) as error:
+        reason = f"cannot be made: {getattr(error, 'strerror', None) or error}"
     if reason is None and not os.access(text, os.W_OK | os.X_OK):
         reason = "this process may not write there"
     return text, reason and f"{said_by} = {text!r}: {reason}"
@@ -250,9 +256,7 @@ def stored(folder: Path) -> Iterator[Stored]:
     """List the files of wisdom in a folder, drafts too, and nothing else that is there."""
     with os.scandir(folder) as entries:
         for entry in entries:
-            if SUFFIX not in entry.name or not entry.is_file(follow_symlinks=False):
-                continue
-            if entry.name.endswith(SUFFIX) or entry.name.startswith("."):
+            if NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
                 with contextlib.suppress(FileNotFoundError):
                     about = entry.stat(follow_symlinks=False)
                     yield Stored(Path(entry.path), about.st_size, about.st_mtime)

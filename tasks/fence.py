@@ -47,6 +47,7 @@ def check(program: Program, where: Ground) -> None:
     if problem is not None:
         raise ValueError(problem)
     signature, comms = where.signature, program.comms
+    blocks = where.topology.size if signature.by_blocks else 1
     taken = zip(where.channels, program.footprint, strict=True)
     _native.fence(
         code=program.code.tobytes(),
@@ -56,7 +57,7 @@ def check(program: Program, where: Ground) -> None:
         ranks=where.topology.size,
         tasks=len(program.tasks),
         requests=program.requests,
-        count=signature.count,
+        count=signature.count * blocks,
         element=signature.element,
         native=signature.native,
         operand=program.operand,
@@ -84,7 +85,16 @@ def _problem(program: Program, where: Ground) -> str | None:
 
 def _lengths(program: Program, where: Ground) -> tuple[int, int, int]:
     """Bytes of the send buffer, the receive buffer and the scratch."""
-    signature = where.signature
-    sends = signature.collective != "bcast"
-    gets = signature.collective != "reduce" or signature.root == where.rank
-    return signature.nbytes * sends, signature.nbytes * gets, program.scratch
+    signature, size = where.signature, where.topology.size
+    at_root, nbytes = signature.root == where.rank, signature.nbytes
+    every = nbytes * size
+    send, recv = {
+        "bcast": (0, nbytes),
+        "reduce": (nbytes, nbytes * at_root),
+        "gather": (nbytes, every * at_root),
+        "scatter": (every * at_root, nbytes),
+        "allgather": (nbytes, every),
+        "alltoall": (every, every),
+        "reduce_scatter": (every, nbytes),
+    }.get(signature.collective, (nbytes, nbytes))
+    return send, recv, program.scratch

@@ -20,8 +20,11 @@ from han.program import Code
 from han.rc import rc
 from han.tasks import compact, fence
 from han.tasks.lower import lower
-from han.tasks.signature import Signature
+from han.tasks.plan import make_plan
+from han.tasks.signature import COLLECTIVES, REDUCING, Signature
 from han.topology import virtual
+from han.tuning.heuristics import Machine
+from han.tuning.rules import RuleTable
 
 SWEEP = 40
 
@@ -32,10 +35,12 @@ def same(a, b):
 
 @cache
 def programs():
-    """Programs of all algorithms, with what they may touch."""
+    """Programs of all algorithms, with what they may touch; those that are stored at all."""
     found = []
     for number in range(SWEEP):
         for plan in example(number).plans:
+            if plan.signature.mapped:
+                continue
             memory = next((g.memory for g in plan.geometries if g is not None), 1 << 16)
             size = plan.topology.size
             for rank in range(0, size, max(1, size // 2)):
@@ -50,6 +55,21 @@ def test_programs_are_read_back_as_they_were_and_pass_the_fence():
         read = compact.load(compact.dump(program))
         assert same(read, program)
         fence.check(read, where)
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES)
+@pytest.mark.parametrize("count", [3, 5000])
+def test_every_collective_passes_the_fence(collective, count):
+    topology, memory = virtual(5), 1 << 20
+    reducing = ("sum", "float64") if collective in REDUCING else ("", "")
+    element = 8 if collective in REDUCING else 1
+    count *= collective != "barrier"
+    for root in (0, 3):
+        signature = Signature(collective, count, element, *reducing, root=root)
+        choice = RuleTable(None, topology, Machine()).decide(signature).choice
+        for rank in range(topology.size):
+            program = lower(make_plan(topology, signature, choice, memory), rank)
+            fence.check(program, fence.ground(topology, signature, rank, memory))
 
 
 FAR = {
@@ -103,6 +123,17 @@ def test_addresses_outside_of_every_memory_are_refused():
                     fence.check(edited(program, k, "base", 28 + ref, ref), where)
                 tried += 1
     assert tried > 300
+
+
+def test_collectives_of_the_library_do_not_write_to_what_is_sent():
+    tried = 0
+    for program, where in programs():
+        writes = (program.code["code"] == Code.COLL) & (program.code["base"][:, 0] != 0)
+        for k in np.flatnonzero(writes & (program.code["n"] > 0))[:2]:
+            with pytest.raises(ValueError, match="it leaves its memory"):
+                fence.check(edited(program, k, "base", 1, 0), where)
+            tried += 1
+    assert tried > 5
 
 
 def test_requests_are_started_and_tested_in_turns():
@@ -240,15 +271,19 @@ def test_what_was_used_longest_ago_goes_and_so_do_old_drafts(store, program, tmp
     for age, one in enumerate(calls):
         store.write(one, program)
         os.utime(store.path(one), (now - age, now - age))
-    for name, age in ((".a.plan.1.x", 2 * wisdom.STALE), (".b.plan.1.x", 0)):
+    mine = f".bcast-{'0' * 32}.plan.1."
+    for name, age in ((mine + "00000001", 2 * wisdom.STALE), (mine + "00000002", 0)):
         (tmp_path / name).write_bytes(b"x")
         os.utime(tmp_path / name, (now - age, now - age))
-    (tmp_path / "notes.txt").write_text("mine")
+    foreign = {"notes.txt", "budget.plan", ".budget.plan.swp"}
+    for name in foreign:
+        (tmp_path / name).write_bytes(b"x")
+        os.utime(tmp_path / name, (0, 0))
     each = store.path(calls[0]).stat().st_size
     wisdom.prune(tmp_path, 3 * each + 10)
     assert [store.path(one).exists() for one in calls] == [True] * 3 + [False] * 3
-    assert {p.name for p in tmp_path.iterdir()} >= {".b.plan.1.x", "notes.txt"}
-    assert not (tmp_path / ".a.plan.1.x").exists()
+    assert {p.name for p in tmp_path.iterdir()} >= {mine + "00000002", *foreign}
+    assert not (tmp_path / (mine + "00000001")).exists()
 
 
 def test_use_is_noted(store, program):
@@ -281,6 +316,11 @@ def test_the_folder_is_made_and_looked_at(tmp_path, monkeypatch):
     assert "cannot be made" in said
     monkeypatch.setattr(rc, "wisdom", tmp_path / "rc")
     assert wisdom.wisdom_folder({"HAN_WISDOM": "x"}) == (str(tmp_path / "rc"), None)
+
+
+def test_a_relative_folder_is_that_of_the_beginning(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert wisdom.wisdom_folder({"HAN_WISDOM": "plans"}) == (str(tmp_path / "plans"), None)
 
 
 # ---- in communicators ---------------------------------------------------------------------------
@@ -370,19 +410,23 @@ def test_topologies_tell_plans_apart():
 
 def test_the_command_lists_and_clears(folder):
     use()
-    (folder / "damaged.plan").write_bytes(b"x")
+    damaged = f"bcast-{'0' * 32}.plan"
+    (folder / damaged).write_bytes(b"x")
+    (folder / "budget.plan").write_text("not han's")
     text = call("wisdom")
     assert f"{SIGNATURE.describe()}, rank 0 of 1, node < network, " in text
-    assert "damaged" in text
+    assert f"{damaged}: not usable: it is damaged" in text
+    assert "budget" not in text
     record = json.loads(call("wisdom", "--json"))
     assert record["folder"] == str(folder)
     assert len(record["plans"]) == 2
     assert "2 stored plans removed" in call("wisdom", "--clear")
-    assert list(folder.iterdir()) == []
+    assert [path.name for path in folder.iterdir()] == ["budget.plan"]
     assert "no stored plans" in call("wisdom")
 
 
 def test_the_command_says_how_wisdom_is_switched_on(monkeypatch):
     monkeypatch.delenv("HAN_WISDOM", raising=False)
     assert "set HAN_WISDOM to a folder" in call("wisdom")
+    assert "set HAN_WISDOM to a folder" in call("wisdom", "--clear")
     assert json.loads(call("wisdom", "--json")) == {"folder": None, "plans": []}

@@ -190,7 +190,7 @@ int han_engine_awaits(han_engine *e, bool *brief) {
         if (i->code == HAN_AWAIT) continue; /* for another stream, which is looked at too */
         int here = i->code == HAN_WAIT ? (i->base[0] - HAN_B_CHANNEL) / HAN_B_PER_CHANNEL : -1;
         if (here >= 0 && channel < 0) channel = here;
-        if (here != channel) *brief = true;
+        if (here < 0 || here != channel) *brief = true;
     }
     unlock(&e->busy);
     return channel;

@@ -88,7 +88,7 @@ static const char *collective(const han_ground *g, const han_instr *i) {
     if (i->n > most || i->n > INT_MAX) return "more than the message has, or an int counts";
     uint64_t nbytes = kind == HAN_C_BCAST ? i->n : i->n * g->element;
     bool gives = i->base[1] == HAN_B_NONE ? kind == HAN_C_BCAST : inside(g, i, 1, nbytes);
-    bool gets = i->base[0] == HAN_B_NONE ? kind == HAN_C_REDUCE : inside(g, i, 0, nbytes);
+    bool gets = i->base[0] == HAN_B_NONE ? kind == HAN_C_REDUCE : writable(g, i, 0, nbytes);
     return gives && gets ? NULL : "it leaves its memory";
 }
 

@@ -39,6 +39,11 @@ def calls(comm):
                 np.testing.assert_array_equal(recv, wanted)
         comm.Allreduce(send, recv, MPI.SUM)
         np.testing.assert_array_equal(recv, wanted)
+        gathered = np.empty((comm.size, count), "i8")
+        comm.Allgather(send, gathered)
+        np.testing.assert_array_equal(
+            gathered - np.arange(comm.size)[:, None], [np.arange(count)] * comm.size
+        )
     comm.Barrier()
 
 
