@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -116,6 +119,28 @@ def check_works(comm: han.Comm) -> None:
     data = np.full(5000, rank)
     comm.Bcast(data, root=size - 1)
     assert (data == size - 1).all()
+
+
+@contextlib.contextmanager
+def tiny_memory(kib: int) -> Iterator[Path]:
+    """A file system of `kib` KiB for shared memory; the ranks share it."""
+    world = MPI.COMM_WORLD
+    place: Path = world.bcast(Path(tempfile.mkdtemp()) if world.rank == 0 else None)
+    problem = None
+    if world.rank == 0:
+        command = ["mount", "-t", "tmpfs", "-o", f"size={kib}k", "tmpfs", str(place)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        problem = done.stderr.strip() if done.returncode else None
+    problem = world.bcast(problem)
+    if problem:
+        pytest.skip(f"cannot mount a small file system: {problem}")
+    try:
+        yield place
+    finally:
+        world.Barrier()
+        if world.rank == 0:
+            subprocess.run(["umount", str(place)], check=True)
+            place.rmdir()
 
 
 # ---- how calls end ------------------------------------------------------------------------------

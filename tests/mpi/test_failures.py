@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from _support import FLAT, SECONDS, TWO_BY_TWO, error_of, new_comm
+from _support import FLAT, SECONDS, TWO_BY_TWO, error_of, new_comm, tiny_memory
 from mpi4py import MPI
 
 import han
@@ -157,29 +157,6 @@ def test_an_interrupt_reaches_a_rank_in_a_collective(mpi_ranks, levels):
 
 
 # ---- no room ----------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def tiny_memory(kib):
-    """A file system of `kib` KiB for shared memory; the ranks share it."""
-    world = MPI.COMM_WORLD
-    place = Path(tempfile.mkdtemp()) if world.rank == 0 else None
-    place = world.bcast(place)
-    problem = None
-    if world.rank == 0:
-        command = ["mount", "-t", "tmpfs", "-o", f"size={kib}k", "tmpfs", str(place)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        problem = done.stderr.strip() if done.returncode else None
-    problem = world.bcast(problem)
-    if problem:
-        pytest.skip(f"cannot mount a small file system: {problem}")
-    try:
-        yield place
-    finally:
-        world.Barrier()
-        if world.rank == 0:
-            subprocess.run(["umount", str(place)], check=True)
-            place.rmdir()
 
 
 @pytest.mark.mpi(ranks=[2, 4], timeout=60, unit="s")
