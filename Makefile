@@ -97,16 +97,18 @@ test-python: .venv-$(FIRST)/.installed ## Tests that need no mpiexec
 test-mpi: $(LIBRARIES:%=test-mpi-%) ## Tests under mpiexec, with each MPI library
 
 # The examples, the measuring and the checks of arguments are the same program under every library:
-# once is enough. Of tests with variants (numbers of ranks, say) the other libraries take turns.
+# once is enough. Of tests with variants (numbers of ranks, say) several libraries take turns.
+ONCE = $(patsubst %,tests/mpi/test_%.py,examples bench bad_input)
+TURN_mpich = 1/2
 TURN_openmpi = 0/2
 TURN_impi = 1/2
-ONCE = --ignore=tests/mpi/test_examples.py --ignore=tests/mpi/test_bench.py \
-	--ignore=tests/mpi/test_bad_input.py
 
 test-mpi-%: .venv-%/.installed
+	@$(if $(filter $*,$(FIRST)),$(call step,MPI tests for one library,\
+		$(call with,$*,pytest $(ONCE))))
 	@$(call step,MPI tests under $*,$(call with,$*,\
-		$(if $(filter $*,$(FIRST)),,HAN_TEST_TURN=$(TURN_$*)) \
-		pytest tests/mpi $(if $(filter $*,$(FIRST)),,$(ONCE))))
+		HAN_TEST_TURN=$(if $(word 2,$(LIBRARIES)),$(TURN_$*)) \
+		pytest tests/mpi $(ONCE:%=--ignore=%)))
 
 test-cluster: $(LIBRARIES:%=.venv-%/.installed) ## Tests on emulated nodes (root on Linux)
 	@if [ "$$(id -u)" != 0 ]; then echo "=== cluster tests skipped: they need root"; else \
