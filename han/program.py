@@ -28,6 +28,7 @@ class Code(IntEnum):
     AWAIT = 8
     COLL = 9
     PULL = 10
+    PUSH = 11
 
 
 class Coll(IntEnum):
@@ -55,7 +56,8 @@ class Base(IntEnum):
     CHANNEL = 4
 
 
-SHOWN = 8  # a bit of Program.writes: the buffers' addresses, for peers that pull
+# Bits of Program.writes: buffers' addresses, for peers that pull; and for those that push to them.
+SHOWN, GIVEN = 8, 16
 
 
 class Area(IntEnum):
@@ -135,7 +137,7 @@ class Program:
 
     ``footprint[c]`` is what the run takes of every rank's ring in channel c, the same on all
     ranks; ``writes[c]`` which areas of it this rank writes (1: small slots, 2: cells, 8: where its
-    buffers are, for peers that pull from them); ``sync``
+    buffers are, for peers that pull from them, 16: that push to them); ``sync``
     says that finishing implies that every rank has entered; ``comms`` lists the tags and members
     of the communicators that ``COLL`` operations use, one a stream: MPI wants the collectives of
     a communicator in the same order on all of its ranks.

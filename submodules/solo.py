@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from han.geometry import LINE, PAGE
 from han.program import Base, Ref
+from han.submodules import solo_meet
 from han.submodules.base import Algorithm, Parameter, Question, order_kept
 from han.submodules.cells import (
     COMBINED,
@@ -46,6 +47,7 @@ class Solo:
         "split": Algorithm(
             "members combine a share each, then read the others'", ("allreduce",), "always"
         ),
+        "meet": Algorithm("read from the root, which writes a share", ("bcast",), "always"),
         "blocks": Algorithm("read blocks from those who send them", tuple(BLOCKS), "always"),
     }
     parameters = {
@@ -59,7 +61,8 @@ class Solo:
             return "members of a group do not share memory"
         signature = question.signature
         mapped = reads_mapped(question.topology, signature, question.level)
-        if not (mapped or question.topology.attach):
+        alone = mapped and question.choice.algorithm != "meet"
+        if not (alone or question.topology.attach):
             return "the ranks may not read each other's memory"
         if signature.reduces and signature.element > PAGE:
             return f"elements of {signature.element} bytes do not fit into a share of {PAGE}"
@@ -72,9 +75,11 @@ class Solo:
 
     def lower(self, context: Context) -> None:
         """Emit this rank's operations."""
-        context.builder.show(context.group.level)
+        meets = context.choice.algorithm == "meet"
+        context.builder.show(context.group.level, given=meets)
         kind = context.tasks[0].kind
-        MOVES[kind](Reads.of(context))
+        move = solo_meet.bcast if meets else MOVES[kind]
+        move(Reads.of(context))
 
 
 def _bcast(solo: Reads) -> None:

@@ -92,6 +92,12 @@ class Reads:
         peer = Peer(group.ranks[member], builder.channel(group.level), group.slots[member])
         self.context.stream.pull(dst, src, nbytes, peer)
 
+    def push(self, dst: Ref, src: Ref, nbytes: int, member: int) -> None:
+        """Write to a member's memory: by attaching, as what is mapped is mapped for reading."""
+        group, builder = self.context.group, self.context.builder
+        peer = Peer(group.ranks[member], builder.channel(group.level), group.slots[member])
+        self.context.stream.push(dst, src, nbytes, peer)
+
     def there(self, src: Ref, member: int) -> Ref:
         """Address a place in a member's buffer that this rank maps."""
         group = self.context.group

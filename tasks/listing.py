@@ -185,6 +185,7 @@ DETAILS: Mapping[Code, Callable[[Reader, int], Details]] = {
     Code.AWAIT: Reader._wait_for_stream,
     Code.COLL: Reader._collective,
     Code.PULL: Reader._pull,
+    Code.PUSH: Reader._pull,
 }
 FORMS: Mapping[Code, str] = {
     Code.COPY: "{bytes:>8}  {to} <- {from}",
@@ -199,6 +200,7 @@ FORMS: Mapping[Code, str] = {
     Code.COLL: "{bytes:>8}  {kind} of ranks {ranks}, root {root}: {to} <- {from}  "
     "(request {request})",
     Code.PULL: "{bytes:>8}  {to} <- {from} of rank {rank}",
+    Code.PUSH: "{bytes:>8}  {to} of rank {rank} <- {from}",
 }
 
 
@@ -219,7 +221,7 @@ def bytes_of(plan: Plan, row: Any) -> int:
     if code == Code.COLL:
         of_bytes = int(row["off"][2]) & ~Coll.BLOCKING == Coll.BCAST
         return n if of_bytes else n * plan.signature.element
-    return n if code in (Code.COPY, Code.ISEND, Code.IRECV, Code.PULL) else 0
+    return n if code in (Code.COPY, Code.ISEND, Code.IRECV, Code.PULL, Code.PUSH) else 0
 
 
 # ---- the listing --------------------------------------------------------------------------------

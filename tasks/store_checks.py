@@ -126,7 +126,7 @@ def _rules(plan: Plan, program: Program) -> tuple[Rule, ...]:
     bases = CHANNELS + AREAS * channels
     own = np.where(rows["base"] >= PEER, 0, rows["base"])
     asks = (Code.ISEND, Code.IRECV, Code.TEST, Code.COLL)
-    talks = (Code.WAIT, Code.ISEND, Code.IRECV, Code.COLL, Code.PULL)
+    talks = (Code.WAIT, Code.ISEND, Code.IRECV, Code.COLL, Code.PULL, Code.PUSH)
     flags = (Code.POST, Code.WAIT)
     return (
         Rule("base", (), own.max(axis=1, initial=0), bases),

@@ -14,6 +14,7 @@ from han.geometry import Geometry
 from han.program import (
     AREAS,
     CHANNELS,
+    GIVEN,
     INSTRUCTION,
     PEER,
     SHOWN,
@@ -100,6 +101,12 @@ class Stream:
             refs = (dst, src, Ref(0, peer.channel), Ref(0, peer.slot))
             self._emit(Code.PULL, refs, nbytes, peer.rank)
             self.builder.wrote(dst)
+
+    def push(self, dst: Ref, src: Ref, nbytes: int, peer: Peer) -> None:
+        """Copy to `dst` in the memory of a peer, which has said that it may be written."""
+        if nbytes:
+            refs = (dst, src, Ref(0, peer.channel), Ref(0, peer.slot))
+            self._emit(Code.PUSH, refs, nbytes, peer.rank)
 
     def post(self, flag: Ref, k: int) -> None:
         """Store-release ``epoch + k`` to a flag of this rank."""
@@ -202,9 +209,9 @@ class Builder:
             found = self._refs[key] = channel_ref(self._channels[level], area, offset)
         return found
 
-    def show(self, level: int) -> None:
-        """Show the addresses of this rank's buffers to the ranks of a level's channel."""
-        self._writes[self._channels[level]] |= SHOWN
+    def show(self, level: int, given: bool = False) -> None:
+        """Show this rank's buffers to the ranks of a channel; `given`: they may write there too."""
+        self._writes[self._channels[level]] |= SHOWN | (GIVEN if given else 0)
 
     def request(self) -> int:
         """A new request."""

@@ -12,7 +12,7 @@ from han.tasks.lower import lower
 from han.tasks.plan import Plan
 
 MOST = 64  # ranks looked at: further ones are like these
-COPIES = (Code.COPY, Code.PULL)
+COPIES = (Code.COPY, Code.PULL, Code.PUSH)
 COMBINATIONS = (Code.REDUCE, Code.REDUCE2)
 
 

@@ -236,6 +236,10 @@ class Interpreter:
                 peer = int(row["peer"])
                 assert self.turn[peer] == self.turn[rank], "a peer that is in another run"
                 self.at(rank, *refs[0], n)[:] = self.at(peer, *refs[1], n)
+            case Code.PUSH:
+                peer = int(row["peer"])
+                assert self.turn[peer] == self.turn[rank], "a peer that is in another run"
+                self.at(peer, *refs[0], n)[:] = self.at(rank, *refs[1], n)
             case Code.REDUCE | Code.REDUCE2:
                 a, b = (self.at(rank, *ref, n * element) for ref in refs[1:3])
                 assert run.combine is not None

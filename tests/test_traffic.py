@@ -20,11 +20,18 @@ def plan_of(collective: str, choice: LevelChoice):
     return make_plan(topology, signature, Choice(levels), 64 << 20)
 
 
-def test_reading_from_the_root_is_one_copy_a_receiver():
-    moved = traffic(plan_of("bcast", level_choice("solo", "pull")))
+@pytest.mark.parametrize("algorithm", ["pull", "meet"])
+def test_reading_from_the_root_is_one_copy_a_receiver(algorithm):
+    moved = traffic(plan_of("bcast", level_choice("solo", algorithm)))
     assert moved.copied == (SIZE - 1) * NBYTES
     assert not moved.combined
     assert not moved.sent
+
+
+def test_who_meets_copies_as_much_as_everybody_else():
+    plan = plan_of("bcast", level_choice("solo", "meet"))
+    shares = [traffic(plan, [rank]).copied for rank in range(SIZE)]
+    assert max(shares) - min(shares) <= (SIZE - 1) * 64
 
 
 def test_cells_cost_the_root_one_copy_more():

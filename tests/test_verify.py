@@ -541,17 +541,20 @@ def test_commands_prove_as_many_runs_as_use_memory_again():
     assert runs_of(large) * large.footprint()[0] > ring
 
 
-def pulled(collective, nbytes=100_000, mapped=False):
+def pulled(collective, nbytes=100_000, mapped=False, algorithm=None):
     """Plans that read peers' memory, by attaching to it or because it is mapped."""
-    algorithm = "split" if collective == "allreduce" else "pull"
+    algorithm = algorithm or ("split" if collective == "allreduce" else "pull")
     plan = plan_of(collective, NODE, nbytes, ("solo", algorithm))
     return [replace(plan, signature=replace(plan.signature, mapped=mapped))] * 3
 
 
 @pytest.mark.parametrize("mapped", [False, True])
-@pytest.mark.parametrize("collective", ["bcast", "reduce", "allreduce"])
-def test_who_does_not_wait_for_a_flag_when_reading_peers_memory(collective, mapped):
-    plans = pulled(collective, mapped=mapped)
+@pytest.mark.parametrize(
+    ("collective", "algorithm"),
+    [("bcast", "pull"), ("bcast", "meet"), ("reduce", "pull"), ("allreduce", "split")],
+)
+def test_who_does_not_wait_for_a_flag_when_touching_peers_memory(collective, algorithm, mapped):
+    plans = pulled(collective, mapped=mapped, algorithm=algorithm)
     assert verify(plans).events
     right = programs_of(plans)
     for rank, program in enumerate(right[1]):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from commands import call
 from mpi4py import MPI
-from test_verify_sweep import example
+from test_verify_sweep import TARGETS, example
 
 import han
 from han import wisdom
@@ -27,6 +27,7 @@ from han.tuning.heuristics import Machine
 from han.tuning.rules import RuleTable
 
 SWEEP = 40
+MEETS = [k for k in range(300) if TARGETS[k % len(TARGETS)].algorithm == "meet"]
 
 
 def same(a, b):
@@ -37,7 +38,7 @@ def same(a, b):
 def programs():
     """Programs of all algorithms, with what they may touch; those that are stored at all."""
     found = []
-    for number in range(SWEEP):
+    for number in (*range(SWEEP), *MEETS):
         for plan in example(number).plans:
             if plan.signature.mapped:
                 continue
@@ -78,7 +79,7 @@ FAR = {
 }  # fmt: skip
 USERS = {  # the codes that use a field, where not all do
     "slot": (Code.ISEND, Code.IRECV, Code.TEST, Code.COLL),
-    "peer": (Code.WAIT, Code.ISEND, Code.IRECV, Code.AWAIT, Code.COLL, Code.PULL),
+    "peer": (Code.WAIT, Code.ISEND, Code.IRECV, Code.AWAIT, Code.COLL, Code.PULL, Code.PUSH),
     "n": tuple(set(Code) - {Code.TEST, Code.AWAIT}),
 }
 
@@ -110,6 +111,7 @@ def test_addresses_outside_of_every_memory_are_refused():
     refs = {
         Code.COPY: (0, 1), Code.REDUCE: (0, 1, 2), Code.REDUCE2: (0, 1, 2, 3), Code.POST: (0,),
         Code.WAIT: (0,), Code.ISEND: (1,), Code.IRECV: (0,), Code.PULL: (0,),
+        Code.PUSH: (1,),
     }  # fmt: skip
     draw, tried = Random(1), 0
     for program, where in programs():

@@ -1,4 +1,4 @@
-/* Reading another process's memory (cross-memory attach). */
+/* Reading and writing another process's memory (cross-memory attach). */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <sys/prctl.h>
@@ -15,6 +15,19 @@ int han_pull(int64_t pid, void *dst, uint64_t src, size_t n) {
         to += got;
         src += (uint64_t)got;
         n -= (size_t)got;
+    }
+    return 0;
+}
+
+int han_push(int64_t pid, uint64_t dst, const void *src, size_t n) {
+    const uint8_t *from = src;
+    while (n) {
+        struct iovec here = {(void *)(uintptr_t)from, n}, there = {(void *)(uintptr_t)dst, n};
+        ssize_t put = process_vm_writev((pid_t)pid, &here, 1, &there, 1, 0);
+        if (put <= 0) return put ? errno : EFAULT;
+        from += put;
+        dst += (uint64_t)put;
+        n -= (size_t)put;
     }
     return 0;
 }

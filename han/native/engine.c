@@ -240,10 +240,21 @@ static bool settle(han_engine *e, const han_plan *p) {
     return true;
 }
 
+/* Whether peers may still push to the buffers of a plan under way. */
+static bool given(const han_plan *p) {
+    bool any = false;
+    for (int c = 0; c < HAN_MAX_CHANNELS; c++) any |= p->writes[c] & HAN_W_GIVEN;
+    return any;
+}
+
 void han_engine_stop(han_engine *e) {
     deactivate(e);
     lock(&e->busy);
-    if (e->started && e->head && !settle(e, e->head->plan)) e->left = e->head->left = true;
+    if (e->started && e->head) {
+        const han_plan *p = e->head->plan;
+        e->left = !settle(e, p);
+        e->head->left = e->left || given(p);
+    }
     e->started = false;
     if (!e->failed) e->failed = HAN_E_FAILED;
     for (han_run *run = e->head, *next; run; run = next) {

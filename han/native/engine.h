@@ -66,7 +66,8 @@ typedef struct {
     enum han_futex futex; /* whether to sleep in the kernel then until a flag is posted */
 } han_wait_policy;
 
-enum { HAN_W_SMALL = 1, HAN_W_CELLS = 2, HAN_W_SHOWN = 8 };
+/* HAN_W_SHOWN: its buffers' addresses; HAN_W_GIVEN: they are, too, for peers that push to them. */
+enum { HAN_W_SMALL = 1, HAN_W_CELLS = 2, HAN_W_SHOWN = 8, HAN_W_GIVEN = 16 };
 
 typedef struct han_plan {
     const han_instr *code;
@@ -77,7 +78,7 @@ typedef struct han_plan {
     uint8_t *scratch;
     uint64_t scratch_size;
     uint64_t footprint[HAN_MAX_CHANNELS]; /* bytes of each rank's ring, alike on all ranks */
-    uint8_t writes[HAN_MAX_CHANNELS];     /* what this rank writes: HAN_W_SMALL, HAN_W_CELLS, HAN_W_SHOWN */
+    uint8_t writes[HAN_MAX_CHANNELS];     /* what this rank writes: HAN_W_SMALL and so on */
     bool sync;                       /* finishing means that every rank has entered */
     bool blocks;                     /* calls blocking collectives of the MPI library */
     bool streaming; /* what is copied to RECV goes past the caches: too large for them */
@@ -104,7 +105,7 @@ enum han_status {
     HAN_E_NOTICE,
     HAN_E_INTERRUPT,
     HAN_E_FAILED, /* an earlier run of this engine failed */
-    HAN_E_ATTACH, /* the memory of rank `dead_rank` cannot be read */
+    HAN_E_ATTACH, /* the memory of rank `dead_rank` cannot be read, or written */
 };
 
 /* The instruction that a stream is at; `peer` is the rank that it waits for. */
@@ -125,7 +126,7 @@ typedef struct han_run {
     han_plan *plan;
     const void *send;
     void *recv;
-    bool left; /* failed, and the MPI library may still touch the memory of plan, send and recv */
+    bool left; /* failed, and MPI or a peer may still touch the memory of plan, send and recv */
     han_idler idle;
     /* HAN_BLOCKED while under way. Storing another value is the last thing that is done to a run:
      * its owner may let it go then, whichever thread did it. */
@@ -228,8 +229,9 @@ void han_ring(const han_channel *);
 enum han_status han_doze(han_engine *, bool *slept);
 enum han_status han_fail(han_engine *, enum han_status);
 enum han_status han_step(han_engine *); /* executor.c: one round over the streams of the head */
-/* Read n bytes of another process's memory: 0, or errno. */
+/* Read, or write, n bytes of another process's memory: 0, or errno. */
 int han_pull(int64_t pid, void *dst, uint64_t src, size_t n);
+int han_push(int64_t pid, uint64_t dst, const void *src, size_t n);
 void han_let_attach(void); /* let the other ranks read this process's memory */
 bool han_inside_op(void); /* called from a user's reduction, which runs inside of a step */
 bool han_enter(bool);     /* say that a step, or MPI's progress, begins or ends; what was before */

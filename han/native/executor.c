@@ -82,11 +82,14 @@ static int reduce(const han_engine *e, han_plan *p, const han_instr *i) {
     return rc;
 }
 
-static enum han_status pull(han_engine *e, const han_instr *i) {
-    const han_control *peer = shown_by(e, HAN_PULL_CHANNEL(i), HAN_PULL_SLOT(i));
-    uint64_t base = atomic_load_explicit(&peer->shown[i->base[1] - HAN_B_SEND],
-                                         memory_order_relaxed);
-    if (!han_pull(peer->pid, at(e, i, 0), base + i->off[1], i->n)) return HAN_OK;
+/* Move between this rank's memory and a peer's, where the reference `there` points to. */
+static enum han_status attach(han_engine *e, const han_instr *i, int there) {
+    const han_control *peer = shown_by(e, HAN_ATTACH_CHANNEL(i), HAN_ATTACH_SLOT(i));
+    uint64_t far = i->off[there] + atomic_load_explicit(&peer->shown[i->base[there] - HAN_B_SEND],
+                                                        memory_order_relaxed);
+    int problem = there ? han_pull(peer->pid, at(e, i, 0), far, i->n)
+                        : han_push(peer->pid, far, at(e, i, 1), i->n);
+    if (!problem) return HAN_OK;
     e->dead_rank = i->peer;
     return HAN_E_ATTACH;
 }
@@ -138,7 +141,8 @@ static enum han_status execute(han_engine *e, han_plan *p, const han_instr *i) {
     case HAN_TEST: rc = han_test(e->mpi, &p->requests[i->slot], &flag); break;
     case HAN_AWAIT: flag = e->pc[i->peer] >= i->n; break;
     case HAN_COLL: rc = collective(e, p, i); break;
-    case HAN_PULL: return pull(e, i);
+    case HAN_PULL: return attach(e, i, 1);
+    case HAN_PUSH: return attach(e, i, 0);
     default: break;
     }
     if (rc) {
@@ -158,7 +162,7 @@ static enum han_status step_stream(han_engine *e, han_plan *p, uint32_t s) {
         if (status > HAN_BLOCKED) return status;
         if (status == HAN_BLOCKED) return result;
         result = HAN_MOVED;
-        turn -= i->code <= HAN_REDUCE2 || i->code == HAN_PULL;
+        turn -= i->code <= HAN_REDUCE2 || i->code >= HAN_PULL;
         e->pc[s]++;
         if (e->trace) {
             bool last = e->pc[s] == p->streams[s].stop || p->code[e->pc[s]].task != i->task;

@@ -61,20 +61,28 @@ static const char *reduction(const han_ground *g, const han_instr *i) {
     return reads && writes ? NULL : "it leaves its memory";
 }
 
+/* What a peer does not have, the system refuses to read. What is pushed goes into the message, at
+ * the place that it has in this rank's own: in a peer's buffer it must not reach further. */
+static const char *attached(const han_ground *g, const han_instr *i) {
+    uint32_t base = i->base[i->code == HAN_PULL];
+    bool mine = i->code == HAN_PULL || (base == HAN_B_RECV && i->base[1] == HAN_B_RECV &&
+                                        i->off[0] == i->off[1]);
+    bool there = HAN_ATTACH_CHANNEL(i) < g->n_channels && base >= HAN_B_SEND &&
+                 base <= HAN_B_SCRATCH &&
+                 HAN_ATTACH_SLOT(i) < g->channels[HAN_ATTACH_CHANNEL(i)].members;
+    return there && mine ? NULL : "it reads or writes nobody's memory";
+}
+
 static const char *transfer(const han_ground *g, const han_instr *i) {
     if (i->n > g->count * g->element) return "more bytes than the message has";
-    if (i->code != HAN_COPY && i->code != HAN_PULL && i->n > INT_MAX)
+    bool pulls = i->code == HAN_PULL, pushes = i->code == HAN_PUSH;
+    if (i->code != HAN_COPY && !pulls && !pushes && i->n > INT_MAX)
         return "more bytes than an int counts";
     if (!i->n) return NULL;
-    bool reads = i->code == HAN_IRECV || i->code == HAN_PULL || inside(g, i, 1, i->n);
-    bool writes = i->code == HAN_ISEND || writable(g, i, 0, i->n);
+    bool reads = i->code == HAN_IRECV || pulls || inside(g, i, 1, i->n);
+    bool writes = i->code == HAN_ISEND || pushes || writable(g, i, 0, i->n);
     if (!reads || !writes) return "it leaves its memory";
-    if (i->code != HAN_PULL) return NULL;
-    /* What a peer does not have, the system refuses to read. */
-    bool there = HAN_PULL_CHANNEL(i) < g->n_channels && i->base[1] >= HAN_B_SEND &&
-                 i->base[1] <= HAN_B_SCRATCH &&
-                 HAN_PULL_SLOT(i) < g->channels[HAN_PULL_CHANNEL(i)].members;
-    return there ? NULL : "it pulls from nobody";
+    return pulls || pushes ? attached(g, i) : NULL;
 }
 
 static const char *collective(const han_ground *g, const han_instr *i) {
@@ -96,6 +104,7 @@ static const char *operation(const han_ground *g, const han_instr *i) {
     switch (i->code) {
     case HAN_COPY:
     case HAN_PULL:
+    case HAN_PUSH:
     case HAN_ISEND:
     case HAN_IRECV: return transfer(g, i);
     case HAN_REDUCE:
@@ -115,7 +124,7 @@ static const char *frame(const han_ground *g, const han_instr *i) {
     if (i->stream >= HAN_MAX_STREAMS) return "no such tag";
     if (i->task >= (g->tasks ? g->tasks : 1)) return "no such task";
     bool talks = i->code == HAN_WAIT || i->code == HAN_ISEND || i->code == HAN_IRECV ||
-                 i->code == HAN_COLL || i->code == HAN_PULL;
+                 i->code == HAN_COLL || i->code >= HAN_PULL;
     if (talks && (i->peer < 0 || (uint64_t)i->peer >= g->ranks)) return "no such rank";
     return NULL;
 }

@@ -17,6 +17,7 @@ enum han_code {
     HAN_AWAIT,   /* until stream `peer` has passed instruction n of its own */
     HAN_COLL,    /* the MPI library's collective `kind` on communicator `comm` */
     HAN_PULL,    /* ref0 <- ref1 in the memory of rank `peer`, n bytes: cross-memory attach */
+    HAN_PUSH,    /* ref0 in the memory of rank `peer` <- ref1, n bytes: likewise */
     HAN_CODES
 };
 
@@ -73,9 +74,9 @@ _Static_assert(sizeof(han_instr) == 64, "one cache line, as in han/program.py");
 #define HAN_COLL_KIND(i) ((unsigned)(i)->off[2])
 #define HAN_COLL_COMM(i) ((unsigned)(i)->off[3])
 
-/* HAN_PULL says so where to find what the peer shows: its channel, and its place in it. */
-#define HAN_PULL_CHANNEL(i) ((unsigned)(i)->off[2])
-#define HAN_PULL_SLOT(i) ((unsigned)(i)->off[3])
+/* HAN_PULL and HAN_PUSH say so where to find what the peer shows: its channel, and its place in it. */
+#define HAN_ATTACH_CHANNEL(i) ((unsigned)(i)->off[2])
+#define HAN_ATTACH_SLOT(i) ((unsigned)(i)->off[3])
 
 typedef struct {
     uint32_t start, stop;

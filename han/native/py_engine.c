@@ -93,7 +93,7 @@ int han_py_run(EngineObject *self, PlanObject *plan, const void *send, void *rec
     if (!rc) (void)han_py_try(self, &run);
     if (!rc && run.status != HAN_OK) rc = han_py_wait(self, &run);
     if (run.left)
-        han_py_keep(kept, n); /* for ever, and the plan too: MPI may still write there */
+        han_py_keep(kept, n); /* for ever, and the plan too: MPI or a peer may still write there */
     else
         Py_DECREF(plan);
     return rc;

@@ -55,7 +55,7 @@ static int request_traverse(RequestObject *self, visitproc visit, void *arg) {
 }
 
 static int request_clear(RequestObject *self) {
-    if (self->run.left) { /* MPI may still read or write there: kept for ever */
+    if (self->run.left) { /* MPI or a peer may still read or write there: kept for ever */
         self->keep = NULL;
         self->plan = NULL;
         self->run.left = false;

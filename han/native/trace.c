@@ -21,7 +21,7 @@ han_anchor han_anchor_now(const han_engine *e) {
 }
 
 static bool waits(const han_instr *i) { return i->code == HAN_WAIT || i->code == HAN_AWAIT; }
-static bool copies(const han_instr *i) { return i->code == HAN_COPY || i->code == HAN_PULL; }
+static bool copies(const han_instr *i) { return i->code == HAN_COPY || i->code >= HAN_PULL; }
 static bool works(const han_instr *i) { return i->code <= HAN_REDUCE2 || copies(i); }
 
 void han_trace_before(han_engine *e, uint32_t s, const han_instr *i, uint64_t *ticks) {

@@ -23,7 +23,7 @@ from han.tuning.machine import MachineModel
 NEVER = float("inf")
 TURN = 4  # data operations of a stream before the others get their turn (native/executor.c)
 
-DATA = (Code.COPY, Code.REDUCE, Code.REDUCE2, Code.PULL)
+DATA = (Code.COPY, Code.REDUCE, Code.REDUCE2, Code.PULL, Code.PUSH)
 SENDS = (Code.ISEND, Code.IRECV)
 WAITS = (Code.WAIT, Code.AWAIT)
 # A row of the table of operations: returns when it is done, or minus when to ask again.

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from han.geometry import FLAGS, LINE, SMALL
-from han.program import SHOWN, Area, Base, Code, Coll, PeerBase
+from han.program import GIVEN, SHOWN, Area, Base, Code, Coll, PeerBase
 from han.tasks.plan import Plan
 from han.tasks.verify.events import MOST, Events
 from han.tasks.verify.places import Numbers
@@ -21,10 +21,13 @@ SHIFT = 24  # flags hold (run << SHIFT) + k (native/engine.h)
 Mask = npt.NDArray[np.bool_]
 READS = {
     Code.COPY: (1,), Code.REDUCE: (1, 2), Code.REDUCE2: (1, 2), Code.ISEND: (1,), Code.PULL: (1,),
+    Code.PUSH: (1,),
 }  # fmt: skip
 WRITES = {
     Code.COPY: (0,), Code.REDUCE: (0,), Code.REDUCE2: (0, 3), Code.IRECV: (0,), Code.PULL: (0,),
+    Code.PUSH: (0,),
 }  # fmt: skip
+ATTACHED = {Code.PULL: (1, SHOWN), Code.PUSH: (0, GIVEN)}  # the peer's reference, what it says
 # Operands that the kernels refuse (native/kernels.h): overlaps, of some also where they are equal.
 APART = {
     Code.COPY: (((0, 1), True),),
@@ -49,7 +52,7 @@ def check(events: Events) -> None:
     """Examine every operation by itself; resolve addresses; raise Refuted with what is wrong."""
     _check_numbers(events)
     _check_flags(events)
-    _check_pulls(events)
+    _check_attached(events)
     _check_peers(events)
     touches = list(_touches(events))
     for touch in touches:
@@ -119,10 +122,10 @@ def _check_flags(events: Events) -> None:
     _refuse(events, where, high, "a flag's value of the next run", f"less than {1 << SHIFT}")
 
 
-def _check_pulls(events: Events) -> None:
-    """Peers that are pulled from share the channel, at that place, and show their addresses."""
+def _check_attached(events: Events) -> None:
+    """Peers pulled from or pushed to share the channel, at that place, and say where they are."""
     well = "programs are well formed"
-    for event in _where(events, Code.PULL).tolist():
+    for event in _where(events, *ATTACHED).tolist():
         row, rank = events.rows[event], int(events.rank[event])
         channel, slot, peer = int(row["off"][2]), int(row["off"][3]), int(row["peer"])
         where, yes = np.array([event]), np.array([True])
@@ -130,9 +133,10 @@ def _check_pulls(events: Events) -> None:
         home = events.topology.home(channels[channel], rank) if channel < len(channels) else ()
         if slot >= len(home) or home[slot] != peer:
             _refuse(events, where, yes, "a peer that is not there", "its place in a channel", well)
-        if not events.programs[events.run[event]][peer].writes[channel] & SHOWN:
+        ref, bit = ATTACHED[Code(int(row["code"]))]
+        if not events.programs[events.run[event]][peer].writes[channel] & bit:
             _refuse(events, where, yes, f"rank {peer} shows no addresses", "that it does", well)
-        if row["base"][1] not in (Base.SEND, Base.RECV, Base.SCRATCH):
+        if row["base"][ref] not in (Base.SEND, Base.RECV, Base.SCRATCH):
             _refuse(events, where, yes, "memory that is nobody's own", "a peer's buffer", well)
 
 

@@ -106,7 +106,7 @@ class Events:
         kinds = self.rows["off"][:, 2] % Coll.BLOCKING
         coll = self.code == Code.COLL
         combines = np.isin(self.code, (Code.REDUCE, Code.REDUCE2)) | (coll & (kinds != Coll.BCAST))
-        moves = np.isin(self.code, (Code.COPY, Code.ISEND, Code.IRECV, Code.PULL))
+        moves = np.isin(self.code, (Code.COPY, Code.ISEND, Code.IRECV, Code.PULL, Code.PUSH))
         moves |= combines | coll
         nbytes: Numbers = np.where(moves, n, 0) * np.where(combines, elements[self.run], 1)
         nbytes[coll & (kinds == Coll.BARRIER)] = 0
@@ -119,8 +119,9 @@ class Events:
         """
         self.base: Numbers = self.rows["base"].astype(np.int64)
         self.holder: Numbers = np.repeat(self.rank[:, None], 4, axis=1)
-        pulls = self.code == Code.PULL
-        self.holder[pulls, 1] = self.rows["peer"][pulls]
+        for code, ref in ((Code.PULL, 1), (Code.PUSH, 0)):
+            there = self.code == code
+            self.holder[there, ref] = self.rows["peer"][there]
         self.peers: npt.NDArray[np.bool_] = self.base >= PEER
         if not self.peers.any():
             return

@@ -200,8 +200,11 @@ class Memory:
             self._replace(self._range(start, start + spans[-1][1]), start, spans, access)
 
     def abandon(self, access: Access) -> None:
-        """Give the memory back to its owner: nobody may still be reading it."""
+        """Give the memory back to its owner: nobody may still be reading or writing it."""
         for at, segment in zip(self.starts, self.segments, strict=True):
+            if segment.writer >= 0 and not access.after(segment.chain, segment.writer):
+                found = f"byte {at} given back before a writer is done"
+                raise access.problem(found, segment.writer, "a wait for it")
             for chain, event in segment.readers.items():
                 if not access.after(chain, event):
                     found = f"byte {at} given back before a reader is done"

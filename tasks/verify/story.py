@@ -71,6 +71,8 @@ def operation(row: object) -> str:
             return f"AWAIT stream {peer} at {n}"
         case Code.PULL:
             return f"PULL {n} B {refs[0]} <- {refs[1]} of rank {peer}"
+        case Code.PUSH:
+            return f"PUSH {n} B {refs[0]} of rank {peer} <- {refs[1]}"
         case Code.COLL:
             return f"COLL {n} root {peer}, request {slot}"
 

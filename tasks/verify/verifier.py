@@ -34,7 +34,7 @@ CHECKED = (
     "accesses lie inside their memory, beside the flags, and as the kernels and their room allow",
     "every read is ordered after its write, every write after the reads before it",
     "nothing is read that was never written or is in flight",
-    "other ranks' own memory is read between their entering and their leaving only",
+    "other ranks' own memory is touched between their entering and their leaving only",
     "send buffers are only read; programs announce which shared memory they write",
     "the result is as specified, operands in order where the operation does not commute",
     "all ranks combine in the same order",
@@ -167,6 +167,7 @@ class _Verifier:
         return {
             int(Code.COPY): self._copy,
             int(Code.PULL): self._pull,
+            int(Code.PUSH): self._pull,
             READS: self._reduce_peers,
             int(Code.REDUCE): self._reduce,
             int(Code.REDUCE2): self._reduce,
@@ -189,7 +190,7 @@ class _Verifier:
             code[(start >= 0) & (events.code[start] == began)] = ends
         which[start >= 0] = start[start >= 0]
         moves = np.isin(events.code[which], (Code.COPY, Code.REDUCE, Code.REDUCE2, Code.ISEND,
-                                             Code.IRECV, Code.PULL))  # fmt: skip
+                                             Code.IRECV, Code.PULL, Code.PUSH))  # fmt: skip
         code[moves & (events.nbytes[which] == 0)] = NOTHING
         foreign = (events.holder != events.rank[:, None]).any(axis=1) & (code != NOTHING)
         code[foreign & (code == Code.COPY)] = Code.PULL

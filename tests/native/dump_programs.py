@@ -110,6 +110,8 @@ def shared_cases(ranks: int, levels: int = 1) -> Iterator[Case]:
     part = level_choice("solo", "pull", chunk=8192, block=1000)
     for signature in everything(ranks, (SMALL, LARGE)):
         yield Case(replace(signature, mapped=True), choice(part, None))
+    for signature in (call("bcast", n, root=ranks - 1) for n in (0, SMALL, LARGE)):
+        yield Case(signature, choice(level_choice("solo", "meet", chunk=8192), None))
     if levels == 1:
         yield from fused_cases(choice)
         yield from block_cases(ranks, choice)
