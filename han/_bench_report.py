@@ -185,7 +185,7 @@ def _us(value: float) -> str:
 
 @dataclass(frozen=True)
 class Merged:
-    """The best of han and the best library at one size, and where each was measured."""
+    """han and several libraries at one size, by the library of the run that measured them."""
 
     collective: str
     nbytes: int
@@ -203,9 +203,25 @@ class Merged:
         return min(self.mpi.items(), key=lambda item: item[1].median)
 
     @property
+    def ratios(self) -> Mapping[str, float]:
+        """How many times longer each library takes than han in the same run.
+
+        Runs cannot be held against each other where a machine is not always equally fast; where
+        no run measured both, there is nothing better.
+        """
+        both = {n: t.median / self.han[n].median for n, t in self.mpi.items() if n in self.han}
+        name, times = self.best_mpi
+        return both or {name: times.median / self.best_han[1].median}
+
+    @property
+    def rival(self) -> str:
+        """The library that does best beside han."""
+        return min(self.ratios, key=self.ratios.__getitem__)
+
+    @property
     def ratio(self) -> float:
-        """How many times longer the best library takes than han at its best."""
-        return self.best_mpi[1].median / self.best_han[1].median
+        """How many times longer it takes than han."""
+        return self.ratios[self.rival]
 
 
 def merge(runs: Sequence[Report]) -> list[Merged]:
@@ -252,11 +268,12 @@ def merged_table(rows: Sequence[Merged]) -> str:
     names = list(dict.fromkeys(name for row in rows for name in row.mpi))
     width = max(12, *(len(name) + 2 for name in names))
     lines = [
-        "# microseconds per call, median; ratio: best library / best han, more than 1 is han's"
+        "# microseconds per call, median, han's under its best library; ratio: of a library's time",
+        "# to han's in the same run, of the library (*) that does best: more than 1, han is faster",
     ]
     for collective in dict.fromkeys(row.collective for row in rows):
         titles = "".join(f"{name:>{width}}" for name in names)
-        lines += ["", f"# {collective}", f"#{'size':>8}{'han':>12}{titles}{'ratio':>8}  han under"]
+        lines += ["", f"# {collective}", f"#{'size':>8}{'han':>12}{titles}{'ratio':>8}"]
         lines += [_merged_row(r, names, width) for r in rows if r.collective == collective]
     least = min(rows, key=lambda row: row.ratio)
     mean = statistics.geometric_mean(row.ratio for row in rows)
@@ -266,14 +283,14 @@ def merged_table(rows: Sequence[Merged]) -> str:
 
 
 def _merged_row(row: Merged, names: Sequence[str], width: int) -> str:
-    best = row.best_mpi[0]
+    rival = row.rival
     cells = [
-        (_us(row.mpi[name].median) if name in row.mpi else "-") + ("*" if name == best else " ")
+        (_us(row.mpi[name].median) if name in row.mpi else "-") + ("*" if name == rival else " ")
         for name in names
     ]
-    under, times = row.best_han
     others = "".join(f"{cell:>{width}}" for cell in cells)
-    return f"{format_size(row.nbytes):>9}{_us(times.median):>12}{others}{row.ratio:>8.2f}  {under}"
+    best = _us(row.best_han[1].median)
+    return f"{format_size(row.nbytes):>9}{best:>12}{others}{row.ratio:>8.2f}"
 
 
 def merged_json(rows: Sequence[Merged]) -> str:
@@ -286,6 +303,8 @@ def merged_json(rows: Sequence[Merged]) -> str:
             "han_under": row.best_han[0],
             "mpi": {name: times.median for name, times in row.mpi.items()},
             "best_mpi": row.best_mpi[0],
+            "rival": row.rival,
+            "ratios": dict(row.ratios),
             "ratio": row.ratio,
         }
         for row in rows

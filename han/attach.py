@@ -1,4 +1,4 @@
-"""Whether ranks that share memory can also read each other's own: tried, and agreed by all."""
+"""Whether ranks that share memory can also read and write each other's own: tried, and agreed."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ WORD = 0x68616E5F61747463  # with the rank: what is to be found there
 
 
 def refusal(meeting: Meeting, channels: Sequence[Channel]) -> str:
-    """Try a real read between all ranks that share a channel; collective.
+    """Try a real read and write between all ranks that share a channel; collective.
 
     Returns an empty string if all can read all, else the first reason, the same on all ranks.
     """
-    word = np.array([WORD + meeting.rank], np.uint64)
+    word = np.array([WORD + meeting.rank, 0], np.uint64)  # and room, where all write the same
     _native.let_attach()
     places = meeting.share(lambda: (os.getpid(), word.ctypes.data), STEP)
     peers = sorted({rank for channel in channels for rank in channel.ranks} - {meeting.rank})
@@ -37,4 +37,8 @@ def _try(rank: int, peer: int, pid: int, address: int) -> str:
         return f"rank {rank} may not read the memory of rank {peer}: {error.strerror}"
     if found != WORD + peer:
         return f"rank {rank} sees another process where rank {peer} is: process numbers differ"
+    try:
+        _native.poke(pid, address + 8, WORD)
+    except OSError as error:
+        return f"rank {rank} may not write to the memory of rank {peer}: {error.strerror}"
     return ""

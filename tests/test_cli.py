@@ -3,6 +3,7 @@
 import itertools
 import json
 import re
+from dataclasses import replace
 
 import matplotlib
 import pytest
@@ -351,14 +352,21 @@ def run_of(library, han, mpi, name="a.json", **about):
     )
 
 
-def test_compare_takes_the_best_of_both_sides():
-    rows = reports.merge([run_of("A 1", [2, 4], [6, 3]), run_of("B 2", [3, 1], [4, 9])])
+def test_compare_holds_han_against_each_library_in_its_own_run():
+    rows = reports.merge([run_of("A 1", [2, 4], [6, 3]), run_of("B 2", [3, 1], [12, 9])])
     assert [r.best_han[0] for r in rows] == ["A 1", "B 2"]
-    assert [r.best_mpi[0] for r in rows] == ["B 2", "A 1"]
-    assert [r.ratio for r in rows] == [2, 3]
+    assert [r.best_mpi[0] for r in rows] == ["A 1", "A 1"]
+    assert [r.ratios for r in rows] == [{"A 1": 3, "B 2": 4}, {"A 1": 0.75, "B 2": 9}]
+    assert [r.rival for r in rows] == ["A 1", "A 1"]
     table = reports.merged_table(rows)
-    assert "4.00*" in table
-    assert "2.00  A 1" in table
+    assert "3.00*" in table
+    assert table.endswith("# ratios: geometric mean 1.50, least 0.75 (bcast of 16B)")
+
+
+def test_libraries_measured_without_han_are_held_against_its_best():
+    rows = reports.merge([run_of("A 1", [2], [6]), run_of("B 2", [], [])])
+    alone = replace(rows[0], mpi={"B 2": times(5)})
+    assert (alone.rival, alone.ratio) == ("B 2", 2.5)
 
 
 def test_compare_tells_two_runs_under_one_library_apart():

@@ -20,6 +20,8 @@ DIRECT_RANKS = 8  # beyond, reading everyone's data costs more than a second hop
 DIRECT_BYTES = 4 * KiB
 MAPPED_BYTES = 64 * KiB  # from here on arrays that all map are read where they are
 ATTACH_BYTES = 2048 * KiB  # of a block: from here one read beats two copies through cells
+MEET_BYTES = 64 * KiB  # of a broadcast: from here the root writes while the others read
+MEET_CHUNK = 4096 * KiB
 SHARED_CHUNK = 512 * KiB  # large: few hand-overs, and lines that have left the caches
 BLOCK_CHUNK = 256 * KiB  # blocks: two cells that stay in a cache
 SOCKET_BYTES = 512  # from here reductions stay within sockets as long as they can (Jain, VI-B)
@@ -76,6 +78,10 @@ def _shared(
     if signature.nbytes >= MAPPED_BYTES and reads_mapped(topology, signature, level):
         fused = signature.collective == "allreduce" and outermost
         return level_choice("solo", "split" if fused else "pull", chunk=SHARED_CHUNK)
+    alone = segment is None and outermost
+    if signature.collective == "bcast" and alone and signature.nbytes >= MEET_BYTES:
+        if topology.attach:
+            return level_choice("solo", "meet", chunk=MEET_CHUNK)
     if signature.collective in ("allreduce", "barrier") and outermost:
         if signature.nbytes <= DIRECT_BYTES and ranks <= DIRECT_RANKS:
             return level_choice("sm", "direct")

@@ -375,6 +375,16 @@ static PyObject *module_peek(PyObject *self, PyObject *args) {
     return errno ? PyErr_SetFromErrno(PyExc_OSError) : PyLong_FromUnsignedLongLong(value);
 }
 
+static PyObject *module_poke(PyObject *self, PyObject *args) {
+    (void)self;
+    long long pid;
+    unsigned long long address, value;
+    if (!PyArg_ParseTuple(args, "LKK", &pid, &address, &value)) return NULL;
+    errno = han_push(pid, address, &value, sizeof value);
+    if (errno) return PyErr_SetFromErrno(PyExc_OSError);
+    Py_RETURN_NONE;
+}
+
 #define BOTH(NAME, ARGUMENTS)                                           \
     {#NAME, QUICK(calls_##NAME), #NAME ARGUMENTS ": likewise."},         \
     {"i" #NAME, QUICK(calls_i##NAME), "i" #NAME ARGUMENTS ": the started request, or False."}
@@ -463,6 +473,7 @@ static PyMethodDef module_methods[] = {
      "Let the other ranks read this process's memory, as far as the system does."},
     {"peek", module_peek, METH_VARARGS,
      "peek(pid, address): 8 bytes of another process's memory; raises OSError."},
+    {"poke", module_poke, METH_VARARGS, "poke(pid, address, value): write a word to another process."},
     {"fence", (PyCFunction)(void (*)(void))han_py_fence, METH_VARARGS | METH_KEYWORDS,
      "Raise ValueError unless a Program keeps to its memory (native/fence.h)."},
     {"has_kernel", module_has_kernel, METH_VARARGS,
