@@ -78,10 +78,9 @@ def _shared(
     if signature.nbytes >= MAPPED_BYTES and reads_mapped(topology, signature, level):
         fused = signature.collective == "allreduce" and outermost
         return level_choice("solo", "split" if fused else "pull", chunk=SHARED_CHUNK)
-    alone = segment is None and outermost
-    if signature.collective == "bcast" and alone and signature.nbytes >= MEET_BYTES:
-        if topology.attach:
-            return level_choice("solo", "meet", chunk=MEET_CHUNK)
+    whole = topology.attach and outermost and segment is None
+    if signature.collective == "bcast" and whole and signature.nbytes >= MEET_BYTES:
+        return level_choice("solo", "meet", chunk=MEET_CHUNK)
     if signature.collective in ("allreduce", "barrier") and outermost:
         if signature.nbytes <= DIRECT_BYTES and ranks <= DIRECT_RANKS:
             return level_choice("sm", "direct")
