@@ -15,11 +15,37 @@ static void plan_dealloc(PlanObject *self) {
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
+/* In the order of han_counts. */
+static PyObject *plan_get_counts(PlanObject *self, void *unused) {
+    (void)unused;
+    const han_counts *c = &self->plan.counts;
+    const _Atomic uint64_t *all[] = {&c->runs,   &c->copied, &c->combined, &c->pulled,
+                                     &c->mapped, &c->sent,   &c->received};
+    enum { N = sizeof all / sizeof *all };
+    PyObject *tuple = PyTuple_New(N);
+    for (int k = 0; tuple && k < N; k++) {
+        PyObject *n = PyLong_FromUnsignedLongLong(atomic_load_explicit(all[k], memory_order_relaxed));
+        if (n)
+            PyTuple_SET_ITEM(tuple, k, n);
+        else
+            Py_CLEAR(tuple);
+    }
+    return tuple;
+}
+
+static PyGetSetDef plan_getset[] = {
+    {"counts", (getter)plan_get_counts, NULL,
+     "Runs finished; bytes copied, combined, pulled, of them read from peers' arrays, sent, received.",
+     NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
 PyTypeObject PlanType = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "han._native.Plan",
     .tp_basicsize = sizeof(PlanObject),
     .tp_dealloc = (destructor)plan_dealloc,
     .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_getset = plan_getset,
     .tp_doc = "A Program with its resources, ready to run. Made by Engine.plan.",
 };
 
