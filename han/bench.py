@@ -139,7 +139,7 @@ class Bench:
             side: prepare(comm, buffers, self.settings.mode) for side, comm in self.comms.items()
         }
         self._compare(buffers, prepared)
-        times = self._time({side: prepared[side].call for side in self.settings.sides})
+        times = self.time({side: prepared[side].call for side in self.settings.sides})
         self._compare(buffers, prepared)  # later calls take quicker paths than the first
         for one in prepared.values():
             one.free()
@@ -168,7 +168,8 @@ class Bench:
                 f"{buffers.case.describe()}: han's result is not MPI's: {'; '.join(problems)}"
             )
 
-    def _time(self, calls: Mapping[str, Call]) -> dict[str, Times]:
+    def time(self, calls: Mapping[str, Call]) -> dict[str, Times]:
+        """Measure calls in turns, whatever they are; collective."""
         counts = {side: self._batch_size(call) for side, call in calls.items()}
         rounds = self.settings.rounds
         mine = np.zeros((len(calls), rounds))

@@ -18,6 +18,7 @@ from han import (
     _cli_calibrate,
     _cli_diff,
     _cli_info,
+    _cli_limits,
     _cli_plan,
     _cli_setup,
     _cli_simulate,
@@ -86,6 +87,7 @@ COMMANDS = (
     _cli_ablation.ablation,
     _cli_setup.setup_costs,
     _cli_waits.waits,
+    _cli_limits.limits,
     _cli_trace.trace,
     _cli_wisdom.wisdom,
 )

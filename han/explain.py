@@ -15,7 +15,7 @@ from han.errors import ArgumentError, ArgumentTypeError, NoRuleError
 from han.tasks.graph import TaskGraph, summarise
 from han.tasks.plan import Plan, make_plan
 from han.tasks.signature import COLLECTIVES, REDUCING, ROOTED, Signature
-from han.tasks.traffic import describe
+from han.tasks.traffic import Counted, describe
 from han.tuning.choice import LEFT
 from han.tuning.rules import Decision
 
@@ -29,6 +29,7 @@ class Explanation:
 
     plan: Plan
     decision: Decision
+    counted: Counted | None = None  # on this rank; None where no such call is han's
 
     @property
     def graph(self) -> TaskGraph:
@@ -71,6 +72,8 @@ class Explanation:
             f"  stages    {summarise(self.stages()) or self._alone()}",
             f"  traffic   {describe(self.plan)}",
         ]
+        if self.counted is not None and self.counted.calls:
+            lines.append(f"  counted   {self.counted.describe(self.plan.signature.nbytes)}")
         return "\n".join(lines)
 
 
@@ -98,7 +101,10 @@ def explain(
             raise
         decision = rules.leave(signature, error)
     plan = make_plan(state.topology, signature, decision.choice, state.config.memory)
-    return Explanation(plan, decision)
+    if decision.choice.composition == LEFT:
+        return Explanation(plan, decision)
+    counted = sum(map(Counted.of, state.plans.counts(signature)), Counted())
+    return Explanation(plan, decision, counted)
 
 
 def _bytes(nbytes: int | str) -> int:

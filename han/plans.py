@@ -178,6 +178,10 @@ class Plans:
             counts["evictions"], counts["made"], counts["stored"], self._seconds,
         )  # fmt: skip
 
+    def counts(self, signature: Signature) -> list[tuple[int, ...]]:
+        """List what the executor has counted on this rank, by plan of such calls that is kept."""
+        return [p.native.counts for p in self.living.values() if p.signature == signature]
+
     def serve(self, signature: Signature) -> bool:
         """Whether a call is han's: one that moves blocks may be left to MPI, by all ranks."""
         try:

@@ -251,7 +251,9 @@ def test_a_rank_that_is_alone_copies_what_it_reduces_and_nothing_else():
         assert "topology  1 rank, " in text
 
 
-@pytest.mark.parametrize("command", ["info", "explain", "plan", "diff", "bench", "compare"])
+@pytest.mark.parametrize(
+    "command", ["info", "explain", "plan", "diff", "bench", "compare", "limits"]
+)
 def test_help_has_examples(command):
     text = call(command, "--help")
     assert "Examples:" in text

@@ -1,5 +1,7 @@
 """How often bytes are moved: what is known of the algorithms, and what `explain` says."""
 
+from dataclasses import replace
+
 import pytest
 from machines import topology_of
 from mpi4py import MPI
@@ -7,7 +9,7 @@ from mpi4py import MPI
 from han._cli_info import imagine
 from han.explain import make_signature
 from han.tasks.plan import make_plan
-from han.tasks.traffic import describe, traffic
+from han.tasks.traffic import Counted, Traffic, describe, traffic
 from han.tuning.choice import Choice, LevelChoice, level_choice
 
 SIZE, NBYTES = 4, 3 << 20
@@ -23,7 +25,7 @@ def plan_of(collective: str, choice: LevelChoice):
 @pytest.mark.parametrize("algorithm", ["pull", "meet"])
 def test_reading_from_the_root_is_one_copy_a_receiver(algorithm):
     moved = traffic(plan_of("bcast", level_choice("solo", algorithm)))
-    assert moved.copied == (SIZE - 1) * NBYTES
+    assert moved.copied == moved.attached == (SIZE - 1) * NBYTES
     assert not moved.combined
     assert not moved.sent
 
@@ -49,6 +51,26 @@ def test_messages_are_counted_where_they_are_sent():
     plan = imagine(4, 1, None, ("bcast", 1 << 20, MPI.SUM, "f8", 0)).plan
     assert traffic(plan).sent == 3 << 20
     assert traffic(plan, [0]).sent == 1 << 20  # a chain
+    assert traffic(plan, [3]) == Traffic(received=1 << 20)
+
+
+def test_operands_in_peers_arrays_are_told_apart():
+    choice = Choice((level_choice("solo", "split"),))
+    signature = replace(make_signature("allreduce", NBYTES), mapped=True)
+    plan = make_plan(topology_of([[0] * SIZE], 0), signature, choice, 64 << 20)
+    moved = traffic(plan)
+    assert moved.attached == 0
+    assert moved.copied == moved.combined == (SIZE - 1) * NBYTES
+    assert moved.mapped == 2 * (SIZE - 1) * NBYTES
+
+
+def test_what_was_counted_is_said_a_call():
+    counted = Counted.of((1, 60, 20, 40, 5, 0, 0)) + Counted.of((1, 0, 0, 0, 0, 10, 0))
+    assert counted == Counted(2, Traffic(100, 20, 10, 0, 40, 5))
+    assert counted.describe(50) == (
+        "2 calls, each byte copied 1 times, combined 0.2 times, sent 0.1 times by this rank"
+    )
+    assert Counted(1).describe(0) == "1 call, nothing moved by this rank"
 
 
 def test_it_is_said_per_receiver():

@@ -69,6 +69,15 @@ typedef struct {
 /* HAN_W_SHOWN: its buffers' addresses; HAN_W_GIVEN: they are, too, for peers that push to them. */
 enum { HAN_W_SMALL = 1, HAN_W_CELLS = 2, HAN_W_SHOWN = 8, HAN_W_GIVEN = 16 };
 
+/* What a plan's runs have moved on this rank, in bytes; one under way counts as far as it has come.
+ * Written by whoever steps the engine, and read by others at any time. */
+typedef struct {
+    _Atomic uint64_t runs; /* finished */
+    _Atomic uint64_t copied, combined, attached; /* combined: of results */
+    _Atomic uint64_t mapped; /* of those that were copied or combined: read from peers' arrays */
+    _Atomic uint64_t sent, received; /* in messages */
+} han_counts;
+
 typedef struct han_plan {
     const han_instr *code;
     uint32_t n_streams, n_requests, n_comms;
@@ -93,6 +102,7 @@ typedef struct han_plan {
     const uint64_t *shifts; /* by rank: what to add to its addresses; NULL: nothing is mapped */
     uint8_t *operand; /* a spare operand for MPI_Reduce_local, plan's own */
     size_t operand_size;
+    han_counts counts;
 } han_plan;
 
 enum han_status {

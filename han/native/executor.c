@@ -37,17 +37,31 @@ static void ring(const han_engine *e, const han_instr *i) {
     if (e->bells >> c & 1) han_ring(&e->channels[c]);
 }
 
-static inline void copy(uint8_t *dst, const uint8_t *src, size_t n) {
-    if (dst != src && n) han_copy(dst, src, n);
+/* There is one writer at a time: an addition needs no lock. */
+static inline void add(_Atomic uint64_t *count, uint64_t n) {
+    uint64_t before = atomic_load_explicit(count, memory_order_relaxed);
+    atomic_store_explicit(count, before + n, memory_order_relaxed);
+}
+
+static inline void add_mapped(han_plan *p, const han_instr *i, int ref, uint64_t n) {
+    if (i->base[ref] & HAN_B_PEER) add(&p->counts.mapped, n);
+}
+
+static inline void copy(han_plan *p, uint8_t *dst, const uint8_t *src, size_t n) {
+    if (dst == src || !n) return;
+    han_copy(dst, src, n);
+    add(&p->counts.copied, n);
 }
 
 /* What only the user reads, after the call, may go past the caches; what peers read must not. */
-static inline void copy_out(const han_plan *p, const han_instr *i, uint8_t *dst,
-                            const uint8_t *src) {
-    if (p->streaming && i->base[0] == HAN_B_RECV && dst != src)
+static inline void copy_out(han_plan *p, const han_instr *i, uint8_t *dst, const uint8_t *src) {
+    if (p->streaming && i->base[0] == HAN_B_RECV && dst != src) {
         han_copy_streaming(dst, src, i->n);
-    else
-        copy(dst, src, i->n);
+        add(&p->counts.copied, i->n);
+    } else {
+        copy(p, dst, src, i->n);
+    }
+    add_mapped(p, i, 1, i->n);
 }
 
 /* dst = a op b through MPI_Reduce_local, which computes inout = in op inout. */
@@ -59,18 +73,24 @@ static int reduce_by_mpi(const han_engine *e, han_plan *p, uint8_t *dst, const u
         memcpy(p->operand, b, bytes);
         int rc = han_reduce_local(e->mpi, a, p->operand, (int)n, p->dtype, p->op);
         memcpy(dst, p->operand, bytes);
+        add(&p->counts.copied, 2 * bytes);
         return rc;
     }
-    copy(dst, b, bytes);
+    copy(p, dst, b, bytes);
     return han_reduce_local(e->mpi, a, dst, (int)n, p->dtype, p->op);
 }
 
 static int reduce(const han_engine *e, han_plan *p, const han_instr *i) {
     uint8_t *dst = at(e, i, 0);
     const uint8_t *a = at(e, i, 1), *b = at(e, i, 2);
+    uint64_t bytes = i->n * p->element;
     if (!i->n) return 0;
+    add(&p->counts.combined, bytes);
+    add_mapped(p, i, 1, bytes);
+    add_mapped(p, i, 2, bytes);
     if (i->code == HAN_REDUCE2 && p->reduce2) {
         p->reduce2(dst, at(e, i, 3), a, b, i->n);
+        add(&p->counts.copied, bytes);
         return 0;
     }
     int rc = 0;
@@ -78,20 +98,23 @@ static int reduce(const han_engine *e, han_plan *p, const han_instr *i) {
         p->reduce(dst, a, b, i->n);
     else
         rc = reduce_by_mpi(e, p, dst, a, b, i->n);
-    if (i->code == HAN_REDUCE2) copy(at(e, i, 3), dst, i->n * p->element);
+    if (i->code == HAN_REDUCE2) copy(p, at(e, i, 3), dst, bytes);
     return rc;
 }
 
 /* Move between this rank's memory and a peer's, where the reference `there` points to. */
-static enum han_status attach(han_engine *e, const han_instr *i, int there) {
+static enum han_status attach(han_engine *e, han_plan *p, const han_instr *i, int there) {
     const han_control *peer = shown_by(e, HAN_ATTACH_CHANNEL(i), HAN_ATTACH_SLOT(i));
     uint64_t far = i->off[there] + atomic_load_explicit(&peer->shown[i->base[there] - HAN_B_SEND],
                                                         memory_order_relaxed);
     int problem = there ? han_pull(peer->pid, at(e, i, 0), far, i->n)
                         : han_push(peer->pid, far, at(e, i, 1), i->n);
-    if (!problem) return HAN_OK;
-    e->dead_rank = i->peer;
-    return HAN_E_ATTACH;
+    if (problem) {
+        e->dead_rank = i->peer;
+        return HAN_E_ATTACH;
+    }
+    add(&p->counts.attached, i->n);
+    return HAN_OK;
 }
 
 static int collective(const han_engine *e, han_plan *p, const han_instr *i) {
@@ -133,16 +156,18 @@ static enum han_status execute(han_engine *e, han_plan *p, const han_instr *i) {
     case HAN_ISEND:
         rc = han_isend(e->mpi, at(e, i, 1), (int)i->n, i->peer, tag_of(e, i), e->comm,
                        &p->requests[i->slot]);
+        add(&p->counts.sent, i->n);
         break;
     case HAN_IRECV:
         rc = han_irecv(e->mpi, at(e, i, 0), (int)i->n, i->peer, tag_of(e, i), e->comm,
                        &p->requests[i->slot]);
+        add(&p->counts.received, i->n);
         break;
     case HAN_TEST: rc = han_test(e->mpi, &p->requests[i->slot], &flag); break;
     case HAN_AWAIT: flag = e->pc[i->peer] >= i->n; break;
     case HAN_COLL: rc = collective(e, p, i); break;
-    case HAN_PULL: return attach(e, i, 1);
-    case HAN_PUSH: return attach(e, i, 0);
+    case HAN_PULL: return attach(e, p, i, 1);
+    case HAN_PUSH: return attach(e, p, i, 0);
     default: break;
     }
     if (rc) {
@@ -290,6 +315,7 @@ enum han_status han_step(han_engine *e) {
     }
     if (all) {
         if (out_of_step(e)) return HAN_E_NOTICE;
+        add(&p->counts.runs, 1);
         finish(e);
         return HAN_MOVED;
     }

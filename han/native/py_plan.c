@@ -15,11 +15,37 @@ static void plan_dealloc(PlanObject *self) {
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
+/* In the order of han_counts. */
+static PyObject *plan_get_counts(PlanObject *self, void *unused) {
+    (void)unused;
+    const han_counts *c = &self->plan.counts;
+    const _Atomic uint64_t *all[] = {&c->runs,   &c->copied, &c->combined, &c->attached,
+                                     &c->mapped, &c->sent,   &c->received};
+    enum { N = sizeof all / sizeof *all };
+    PyObject *tuple = PyTuple_New(N);
+    for (int k = 0; tuple && k < N; k++) {
+        PyObject *n = PyLong_FromUnsignedLongLong(atomic_load_explicit(all[k], memory_order_relaxed));
+        if (n)
+            PyTuple_SET_ITEM(tuple, k, n);
+        else
+            Py_CLEAR(tuple);
+    }
+    return tuple;
+}
+
+static PyGetSetDef plan_getset[] = {
+    {"counts", (getter)plan_get_counts, NULL,
+     "Runs finished; bytes copied, combined, copied by attach, of them read from peers' arrays, sent, received.",
+     NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
 PyTypeObject PlanType = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "han._native.Plan",
     .tp_basicsize = sizeof(PlanObject),
     .tp_dealloc = (destructor)plan_dealloc,
     .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_getset = plan_getset,
     .tp_doc = "A Program with its resources, ready to run. Made by Engine.plan.",
 };
 
@@ -56,20 +82,24 @@ static int fill_comms(PlanObject *self, PyObject *comms) {
 }
 
 /* Whether so much is copied to RECV that no cache would hold it until the user reads it, and this
- * rank and its peers do not read it before. Changes only how bytes are copied: each rank may say
- * otherwise. */
+ * rank and its peers do not read it before. Peers read what was copied there only where a leader
+ * hands it on to those of another level: a rank that posts flags on one level alone hands nothing
+ * on. Changes only how bytes are copied: each rank may say otherwise. */
 static bool streams_out(const han_plan *p, size_t instructions) {
     uint64_t nbytes = 0;
+    uint32_t levels = 0; /* a bit for each channel in which it posts flags */
+    bool shows = false;
     for (size_t k = 0; k < instructions; k++) {
         const han_instr *i = &p->code[k];
+        if (i->code == HAN_POST) levels |= 1u << (i->base[0] - HAN_B_CHANNEL) / HAN_B_PER_CHANNEL;
         bool flags = i->code == HAN_POST || i->code == HAN_WAIT || i->code == HAN_AWAIT;
         for (int ref = 1; ref < 3 && !flags; ref++)
             if (i->base[ref] == HAN_B_RECV) return false;
         if (i->code == HAN_COPY && i->base[0] == HAN_B_RECV) nbytes += i->n;
     }
     for (int c = 0; c < HAN_MAX_CHANNELS; c++)
-        if (p->writes[c] & HAN_W_SHOWN) return false;
-    return nbytes >= han_cache_bytes();
+        shows |= p->writes[c] & HAN_W_SHOWN;
+    return nbytes >= han_cache_bytes() && !(shows && levels & (levels - 1));
 }
 
 static int fill_plan(PlanObject *self, PyObject *args, PyObject *kwargs) {

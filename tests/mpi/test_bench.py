@@ -11,6 +11,7 @@ from han._bench_calls import Buffers, Mode, measurable, prepare
 from han.ablation import BUILT_IN, VARIANTS
 from han.bench import Bench, Settings, WrongResultError
 from han.cli import app
+from han.limits import COLLECTIVES
 
 on_two = pytest.mark.mpi(ranks=2, timeout=120, unit="s")
 on_ranks = pytest.mark.mpi(ranks=[2, 3], timeout=120, unit="s")
@@ -111,6 +112,25 @@ def test_info_shows_the_groups(mpi_ranks):
     done = CliRunner().invoke(app, ["info", "--config", "virtual-2x2"])
     assert done.exit_code == 0, done.exception
     assert ("ranks [0-1]" in done.stdout) == (MPI.COMM_WORLD.rank == 0)
+
+
+@on_ranks
+def test_limits_of_all_collectives_and_what_has_none(mpi_ranks, tmp_path):
+    record = tmp_path / "limits.json"
+    arguments = ["limits", *COLLECTIVES, "--sizes", "8,256KiB", "--rounds", "2", "--time", "0"]
+    done = CliRunner().invoke(app, [*arguments, "--json", str(record)])
+    assert done.exit_code == 0, done.exception
+    if not MPI.COMM_WORLD.rank:
+        rows = json.loads(record.read_text())["rows"]
+        kinds = [(row["collective"], row["nbytes"], row["shared"]) for row in rows]
+        sizes = (8, 256 << 10)
+        assert kinds == [(c, n, s) for s in (True, False) for c in COLLECTIVES for n in sizes]
+        moved = {kind: row["moved"] for kind, row in zip(kinds, rows, strict=True)}
+        assert moved["bcast", 256 << 10, True] == (mpi_ranks - 1) * 256 << 10
+    config = tmp_path / "rules.yaml"
+    config.write_text("rules: [{use: {levels: {node: {submodule: mpi}}}}]")
+    done = CliRunner().invoke(app, ["limits", "bcast", "--sizes", "8", "--config", str(config)])
+    assert "the MPI library moves a part of it here" in str(done.exception)
 
 
 @pytest.mark.mpi(ranks=5, timeout=120, unit="s")

@@ -198,6 +198,30 @@ def test_programs_as_they_are_and_arrays_that_outlive_the_communicator(mpi_ranks
         assert (name, "COMM_NULL" in text) == ("RevokedError", True)
 
 
+@on_two
+def test_results_that_no_cache_holds(mpi_ranks):
+    """They go past the caches, by stores that flags alone would not order; twice, other data."""
+    count = (68 << 20) // 8
+    with opened(new_comm()) as comm:
+        send, recv, both = comm.empty(count), comm.empty(count), comm.empty((2, count // 2))
+        requests = [
+            comm.Allreduce_init(send, recv), comm.Allgather_init(send[: count // 2], both),
+            comm.Bcast_init(recv),
+        ]  # fmt: skip
+        for turn in range(2):
+            send[:] = np.arange(count) * (comm.rank + 1) + turn
+            run(requests[0], 1)
+            np.testing.assert_array_equal(recv, np.arange(count) * 3 + 2 * turn)
+            run(requests[1], 1)
+            for rank, block in enumerate(both):
+                np.testing.assert_array_equal(block, np.arange(count // 2) * (rank + 1) + turn)
+            recv[:] = send
+            run(requests[2], 1)
+            np.testing.assert_array_equal(recv, np.arange(count) + turn)
+        for request in requests:
+            request.Free()
+
+
 @on_both
 def test_a_rank_that_cannot_map_is_known_to_all(mpi_ranks):
     real = han.mapping.Mapped

@@ -1,0 +1,112 @@
+"""What the executor counts: as Programs predict it, in every algorithm; copies a receiver."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from _support import COLLECTIVES, comm_with, new_comm, opened
+from mpi4py import MPI
+from test_conformance import PARTS, force, meant_for
+
+from han._bench_calls import Buffers, Case, Mode, prepare
+from han.tasks.lower import lower
+from han.tasks.signature import BY_BLOCKS
+from han.tasks.traffic import Counted, Traffic
+
+SIZES = (0, 8, 50_008)
+CALLS = 2
+CASES = [Case(name, n, root=1) for name in (*COLLECTIVES, *BY_BLOCKS) for n in SIZES]
+CASES = [case for case in CASES if bool(case.nbytes) == (case.collective != "barrier")]
+ALONE = 1 << 20  # bytes
+
+
+def run(comm, case, mode=Mode.BLOCKING, shared=False, calls=CALLS):
+    """Make calls, and return what `explain` says of them meanwhile."""
+    prepared = prepare(comm, Buffers(case, comm.rank, comm.size, shared), mode)
+    for _ in range(calls):
+        prepared.call()
+    call = {"dtype": case.dtype, "root": case.root, "shared": shared}
+    said = comm.explain(case.collective, case.nbytes, **call)
+    prepared.free()
+    return said
+
+
+def check(comm, case, about, **how):
+    """Hold what was counted in some calls of a shape against what their Programs are to move."""
+    said = run(comm, case, **how)
+    if said.counted is None:
+        return Traffic()  # the MPI library's own
+    predicted = Traffic.of(lower(said.plan, comm.rank), said.plan.signature.element)
+    assert said.counted == Counted(CALLS, predicted * CALLS), (case, about)
+    return predicted
+
+
+def run_all(comm, domains, level, parts, cases, **how):
+    """Check every case by every algorithm; return what all ranks have moved."""
+    moved = Traffic()
+    for name, algorithm in parts:
+        segment = "whole" if name == "mpi" or algorithm == "direct" else 20_000
+        use = force(level, name, algorithm, segment=segment)
+        with opened(comm_with(comm, domains, use)) as forced:
+            for case in meant_for((name, algorithm), cases):
+                moved += check(forced, case, (name, algorithm, level, how), **how)
+    return comm.allreduce(moved)
+
+
+@pytest.mark.mpi(ranks=4, timeout=120, unit="s")
+def test_what_is_counted_is_what_programs_say(mpi_ranks):
+    comm = MPI.COMM_WORLD
+    inside = run_all(comm, [[0] * 4] * 2, "level0", PARTS, CASES)
+    assert min(inside.copied, inside.combined) > 0
+    with opened(new_comm()) as plain:
+        assert (inside.attached > 0) == (not plain._han.attach_refused)
+    between = run_all(comm, [[0, 0, 1, 1], [0] * 4], "network", PARTS, CASES)
+    assert min(between.copied, between.combined, between.sent) > 0
+    assert between.sent == between.received
+    solo = [part for part in PARTS if part[0] == "solo"]
+    shared = {"mode": Mode.PERSISTENT, "shared": True}
+    mapped = run_all(comm, [[0] * 4] * 2, "level0", solo, CASES, **shared)
+    assert mapped.mapped > mapped.attached
+
+
+def copies(comm, name, algorithm, nbytes):
+    """Broadcast ordinary arrays by an algorithm; return how often each rank copied each byte."""
+    use = force("level0", name, algorithm, segment="whole")
+    with opened(comm_with(comm, [[0] * comm.size] * 2, use)) as forced:
+        said = run(forced, Case("bcast", nbytes))
+        assert said.plan.choice.levels[0].submodule == name
+        assert f"counted   {CALLS} calls, " in str(said)
+        mine = said.counted.traffic.copied / nbytes / said.counted.calls
+        return comm.allgather(mine)
+
+
+@pytest.mark.mpi(ranks=[2, 4], timeout=60, unit="s")
+def test_a_broadcast_is_one_copy_a_receiver_by_attach_and_through_cells_one_more_at_the_root(
+    mpi_ranks,
+):
+    comm = MPI.COMM_WORLD
+    others = comm.size - 1
+    assert copies(comm, "sm", "flat", ALONE) == [1] + [1] * others  # in by the root, out by each
+    with opened(new_comm()) as plain:
+        reason = plain._han.attach_refused
+    if reason:
+        pytest.skip(f"this machine refuses cross-memory attach: {reason}")
+    assert copies(comm, "solo", "pull", ALONE) == [0] + [1] * others
+
+
+@pytest.mark.mpi(ranks=2, timeout=60, unit="s")
+def test_what_stays_where_it_is_does_not_count(mpi_ranks):
+    count = 5000
+    with opened(comm_with(MPI.COMM_WORLD, [[0] * 2] * 2, force("level0", "sm", "flat"))) as comm:
+
+        def counted(collective, nbytes):
+            return comm.explain(collective, nbytes).counted
+
+        send, recv = np.arange(count) + comm.rank, np.empty((2, count), int)
+        comm.Allgather(send, recv)
+        before = counted("allgather", send.nbytes)
+        recv[comm.rank] = send
+        comm.Allgather(MPI.IN_PLACE, recv)
+        after = counted("allgather", send.nbytes)
+        np.testing.assert_array_equal(recv[1], recv[0] + 1)
+        assert after.traffic.copied - before.traffic.copied == before.traffic.copied - send.nbytes
