@@ -20,12 +20,11 @@ from han.submodules.cells import (
     COPIED,
     FLAGS,
     GATHERED,
-    READ,
-    RELEASED,
     TAKEN,
     tasks_at,
 )
 from han.submodules.pieces import Piece
+from han.submodules.solo_bcast import PARAMETERS, misfit, pull, spread
 from han.submodules.solo_blocks import BLOCKS
 from han.submodules.solo_reads import Reads, reads_mapped, share_room
 from han.tasks.lower import Context
@@ -42,7 +41,12 @@ class Solo:
     about = "one-sided: ranks read each other's memory, one copy (HAN's SOLO)"
     flags = FLAGS
     algorithms = {
-        "pull": Algorithm("read from the root; members combine a share each", ordered="always"),
+        "pull": Algorithm(
+            "read from the root or along a tree; members combine a share each", ordered="always"
+        ),
+        "spread": Algorithm(
+            "read a share each from the root, then the others'; reduce like pull", ordered="always"
+        ),
         "split": Algorithm(
             "members combine a share each, then read the others'", ("allreduce",), "always"
         ),
@@ -51,6 +55,7 @@ class Solo:
     parameters = {
         "chunk": Parameter("size", "bytes that are worked on at a time", 64, 1 << 30),
         "block": Parameter("size", "bytes that are read and combined at a time", 64, 1 << 26),
+        **PARAMETERS,
     }
 
     def supports(self, question: Question) -> str | None:
@@ -63,7 +68,8 @@ class Solo:
             return "the ranks may not read each other's memory"
         if signature.reduces and signature.element > PAGE:
             return f"elements of {signature.element} bytes do not fit into a share of {PAGE}"
-        return order_kept(question, self.algorithms[question.choice.algorithm])
+        kept = order_kept(question, self.algorithms[question.choice.algorithm])
+        return kept or misfit(question.choice)
 
     def footprint(self, plan: Plan, level: int) -> int:
         """Return how many bytes of each rank's ring of cells a run takes: shares of a reduce."""
@@ -74,26 +80,8 @@ class Solo:
         """Emit this rank's operations."""
         context.builder.show(context.group.level)
         kind = context.tasks[0].kind
-        MOVES[kind](Reads.of(context))
-
-
-def _bcast(solo: Reads) -> None:
-    """Read from the root, which waits until all have."""
-    context, last = solo.context, solo.last
-    group = context.group
-    for piece in solo.pieces:
-        solo.begin(piece)
-        if group.leads:
-            solo.tell(RELEASED, piece.index + 1)
-        else:
-            solo.await_(group.root, RELEASED, piece.index + 1)
-            at = context.source + piece.start
-            solo.pull(context.result + piece.start, at, piece.nbytes, group.root)
-        solo.end(piece)
-    if not group.leads:
-        solo.tell(READ, last)
-    for m in solo.others if group.leads else ():
-        solo.await_(m, READ, last)
+        spreads = kind == "bcast" and context.choice.algorithm == "spread"
+        (spread if spreads else MOVES[kind])(Reads.of(context))
 
 
 @dataclass(frozen=True)
@@ -202,4 +190,4 @@ def _allreduce(solo: Reads) -> None:
     solo.await_all(TAKEN)
 
 
-MOVES = {"bcast": _bcast, "reduce": _reduce, "allreduce": _allreduce, **BLOCKS}
+MOVES = {"bcast": pull, "reduce": _reduce, "allreduce": _allreduce, **BLOCKS}

@@ -20,8 +20,17 @@ def plan_of(collective: str, choice: LevelChoice):
     return make_plan(topology, signature, Choice(levels), 64 << 20)
 
 
-def test_reading_from_the_root_is_one_copy_a_receiver():
-    moved = traffic(plan_of("bcast", level_choice("solo", "pull")))
+ONE_COPY = (
+    level_choice("solo", "pull"),
+    level_choice("solo", "pull", tree="chain", chunk=64 << 10),
+    level_choice("solo", "pull", tree="knomial", radix=2),
+    level_choice("solo", "spread"),
+)
+
+
+@pytest.mark.parametrize("choice", ONE_COPY, ids=LevelChoice.describe)
+def test_reading_each_others_memory_is_one_copy_a_receiver(choice):
+    moved = traffic(plan_of("bcast", choice))
     assert moved.copied == (SIZE - 1) * NBYTES
     assert not moved.combined
     assert not moved.sent
