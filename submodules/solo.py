@@ -31,7 +31,8 @@ from han.tasks.lower import Context
 from han.tasks.plan import Plan
 
 KiB = 1024
-BLOCK = 64 * KiB  # what is read to be combined stays in a near cache
+BLOCK = 64 * KiB  # what is combined so far stays in a near cache
+READ_BLOCK = 256 * KiB  # so does what is read, and few calls of the system read it
 
 
 class Solo:
@@ -98,7 +99,8 @@ class _Combiner:
     def of(cls, solo: Reads) -> _Combiner:
         context = solo.context
         element, builder = context.element, context.builder
-        block = max(element, context.choice.get("block", BLOCK) // element * element)
+        usual = BLOCK if solo.mapped else READ_BLOCK
+        block = max(element, context.choice.get("block", usual) // element * element)
         most = max(stop - start for p in solo.pieces for start, stop in [solo.bounds(p, 0)])
         size = min(block, most + LINE + element)
         partial = len(solo.members) > 2
