@@ -14,26 +14,26 @@ from dataclasses import dataclass
 
 from han.geometry import LINE, PAGE
 from han.program import Base, Ref
-from han.submodules import solo_meet
 from han.submodules.base import Algorithm, Parameter, Question, order_kept
 from han.submodules.cells import (
     COMBINED,
     COPIED,
     FLAGS,
     GATHERED,
-    READ,
-    RELEASED,
     TAKEN,
     tasks_at,
 )
 from han.submodules.pieces import Piece
+from han.submodules.solo_bcast import PARAMETERS, misfit, pull, spread
 from han.submodules.solo_blocks import BLOCKS
+from han.submodules.solo_meet import meet
 from han.submodules.solo_reads import Reads, reads_mapped, share_room
 from han.tasks.lower import Context
 from han.tasks.plan import Plan
 
 KiB = 1024
-BLOCK = 64 * KiB  # what is read to be combined stays in a near cache
+BLOCK = 64 * KiB  # what is combined so far stays in a near cache
+READ_BLOCK = 256 * KiB  # so does what is read, and few calls of the system read it
 
 
 class Solo:
@@ -43,7 +43,12 @@ class Solo:
     about = "one-sided: ranks read each other's memory, one copy (HAN's SOLO)"
     flags = FLAGS
     algorithms = {
-        "pull": Algorithm("read from the root; members combine a share each", ordered="always"),
+        "pull": Algorithm(
+            "read from the root or along a tree; members combine a share each", ordered="always"
+        ),
+        "spread": Algorithm(
+            "read a share each from the root, then the others'; reduce like pull", ordered="always"
+        ),
         "split": Algorithm(
             "members combine a share each, then read the others'", ("allreduce",), "always"
         ),
@@ -53,6 +58,7 @@ class Solo:
     parameters = {
         "chunk": Parameter("size", "bytes that are worked on at a time", 64, 1 << 30),
         "block": Parameter("size", "bytes that are read and combined at a time", 64, 1 << 26),
+        **PARAMETERS,
     }
 
     def supports(self, question: Question) -> str | None:
@@ -66,7 +72,8 @@ class Solo:
             return "the ranks may not read each other's memory"
         if signature.reduces and signature.element > PAGE:
             return f"elements of {signature.element} bytes do not fit into a share of {PAGE}"
-        return order_kept(question, self.algorithms[question.choice.algorithm])
+        kept = order_kept(question, self.algorithms[question.choice.algorithm])
+        return kept or misfit(question.choice)
 
     def footprint(self, plan: Plan, level: int) -> int:
         """Return how many bytes of each rank's ring of cells a run takes: shares of a reduce."""
@@ -78,27 +85,8 @@ class Solo:
         meets = context.choice.algorithm == "meet"
         context.builder.show(context.group.level, given=meets)
         kind = context.tasks[0].kind
-        move = solo_meet.bcast if meets else MOVES[kind]
-        move(Reads.of(context))
-
-
-def _bcast(solo: Reads) -> None:
-    """Read from the root, which waits until all have."""
-    context, last = solo.context, solo.last
-    group = context.group
-    for piece in solo.pieces:
-        solo.begin(piece)
-        if group.leads:
-            solo.tell(RELEASED, piece.index + 1)
-        else:
-            solo.await_(group.root, RELEASED, piece.index + 1)
-            at = context.source + piece.start
-            solo.pull(context.result + piece.start, at, piece.nbytes, group.root)
-        solo.end(piece)
-    if not group.leads:
-        solo.tell(READ, last)
-    for m in solo.others if group.leads else ():
-        solo.await_(m, READ, last)
+        move = BROADCASTS.get(context.choice.algorithm) if kind == "bcast" else None
+        (move or MOVES[kind])(Reads.of(context))
 
 
 @dataclass(frozen=True)
@@ -115,7 +103,8 @@ class _Combiner:
     def of(cls, solo: Reads) -> _Combiner:
         context = solo.context
         element, builder = context.element, context.builder
-        block = max(element, context.choice.get("block", BLOCK) // element * element)
+        usual = BLOCK if solo.mapped else READ_BLOCK
+        block = max(element, context.choice.get("block", usual) // element * element)
         most = max(stop - start for p in solo.pieces for start, stop in [solo.bounds(p, 0)])
         size = min(block, most + LINE + element)
         partial = len(solo.members) > 2
@@ -207,4 +196,5 @@ def _allreduce(solo: Reads) -> None:
     solo.await_all(TAKEN)
 
 
-MOVES = {"bcast": _bcast, "reduce": _reduce, "allreduce": _allreduce, **BLOCKS}
+BROADCASTS = {"pull": pull, "spread": spread, "meet": meet}
+MOVES = {"bcast": pull, "reduce": _reduce, "allreduce": _allreduce, **BLOCKS}

@@ -18,7 +18,7 @@ def _cut(solo: Reads, piece: Piece) -> int:
     return share(piece.nbytes, solo.context.element, size - 1, size)[0]
 
 
-def bcast(solo: Reads) -> None:
+def meet(solo: Reads) -> None:
     """Read from the root what it does not write; it waits until all have, they until it has."""
     if solo.context.group.leads:
         _lead(solo)

@@ -22,9 +22,18 @@ def plan_of(collective: str, choice: LevelChoice):
     return make_plan(topology, signature, Choice(levels), 64 << 20)
 
 
-@pytest.mark.parametrize("algorithm", ["pull", "meet"])
-def test_reading_from_the_root_is_one_copy_a_receiver(algorithm):
-    moved = traffic(plan_of("bcast", level_choice("solo", algorithm)))
+ONE_COPY = (
+    level_choice("solo", "pull"),
+    level_choice("solo", "pull", tree="chain", chunk=64 << 10),
+    level_choice("solo", "pull", tree="knomial", radix=2),
+    level_choice("solo", "spread"),
+    level_choice("solo", "meet"),
+)
+
+
+@pytest.mark.parametrize("choice", ONE_COPY, ids=LevelChoice.describe)
+def test_reading_each_others_memory_is_one_copy_a_receiver(choice):
+    moved = traffic(plan_of("bcast", choice))
     assert moved.copied == moved.attached == (SIZE - 1) * NBYTES
     assert not moved.combined
     assert not moved.sent

@@ -541,20 +541,30 @@ def test_commands_prove_as_many_runs_as_use_memory_again():
     assert runs_of(large) * large.footprint()[0] > ring
 
 
-def pulled(collective, nbytes=100_000, mapped=False, algorithm=None):
+def pulled(collective, nbytes=100_000, mapped=False, algorithm=None, **parameters):
     """Plans that read peers' memory, by attaching to it or because it is mapped."""
     algorithm = algorithm or ("split" if collective == "allreduce" else "pull")
-    plan = plan_of(collective, NODE, nbytes, ("solo", algorithm))
+    plan = plan_of(collective, NODE, nbytes)
+    choice = Choice((level_choice("solo", algorithm, **parameters),))
+    plan = make_plan(NODE, plan.signature, choice, MEMORY)
     return [replace(plan, signature=replace(plan.signature, mapped=mapped))] * 3
 
 
 @pytest.mark.parametrize("mapped", [False, True])
 @pytest.mark.parametrize(
-    ("collective", "algorithm"),
-    [("bcast", "pull"), ("bcast", "meet"), ("reduce", "pull"), ("allreduce", "split")],
+    ("collective", "how"),
+    [
+        ("bcast", {}),
+        ("bcast", {"tree": "chain"}),
+        ("bcast", {"tree": "knomial", "chunk": 30_000}),
+        ("bcast", {"algorithm": "spread", "chunk": 30_000}),
+        ("bcast", {"algorithm": "meet", "chunk": 30_000}),
+        ("reduce", {}),
+        ("allreduce", {}),
+    ],
 )
-def test_who_does_not_wait_for_a_flag_when_touching_peers_memory(collective, algorithm, mapped):
-    plans = pulled(collective, mapped=mapped, algorithm=algorithm)
+def test_who_does_not_wait_for_a_flag_when_touching_peers_memory(collective, how, mapped):
+    plans = pulled(collective, mapped=mapped, **how)
     assert verify(plans).events
     right = programs_of(plans)
     for rank, program in enumerate(right[1]):

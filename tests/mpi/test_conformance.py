@@ -167,6 +167,8 @@ VARIANTS = (
     {"algorithm": "knomial", "skew": "right", "leaders": "last", "socket_tree": "flat"},
     {"algorithm": "flat", "cells": 1, "trailing": True, "inline": False},
     {"algorithm": "flat", "read_parent_flag": False, "trailing": True, "reduce_tree": "knomial"},
+    {"submodule": "solo", "algorithm": "pull", "tree": "kary", "radix": 2},
+    {"submodule": "solo", "algorithm": "pull", "tree": "chain"},
 )
 
 

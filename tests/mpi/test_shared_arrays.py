@@ -32,10 +32,11 @@ KINDS = (("float64", "sum"), ("int32", "max"), ("uint8", "bxor"))
 SOCKETS = topology_of([[0, 0, 1], [0, 0, 0]], 1)  # of one node
 
 
-def solo(names, algorithm):
-    """Use solo on all levels, for calls of any size."""
-    pull = {name: {"submodule": "solo", "algorithm": "pull", "chunk": "32KiB"} for name in names}
-    split = {**pull, names[-1]: {**pull[names[-1]], "algorithm": algorithm}}
+def solo(names, fused, **more):
+    """Use solo on all levels, for calls of any size; `more` says how broadcasts are read."""
+    level = {"submodule": "solo", "algorithm": "pull", "chunk": "32KiB", **more}
+    pull = dict.fromkeys(names, level)
+    split = {**pull, names[-1]: {**pull[names[-1]], "algorithm": fused}}
     return {
         "rules": [
             {"when": {"collective": "allreduce"}, "use": {"levels": split}},
@@ -121,13 +122,15 @@ def conform(comm):
 @pytest.mark.mpi(ranks=[2, 3], timeout=60, unit="s")
 def test_results_are_right_where_nothing_but_mapped_memory_can_be_read(mpi_ranks):
     size = MPI.COMM_WORLD.size
-    cases = [(topology_of([[0] * size], 0), "split")]
+    flat = topology_of([[0] * size], 0)
+    cases = [(flat, "split", {})]
     if size == 3:
-        cases += [(SOCKETS, "split"), (SOCKETS, "pull")]
+        cases += [(SOCKETS, "split", {}), (SOCKETS, "pull", {"algorithm": "spread"})]
+        cases += [(flat, "split", {"tree": "chain"}), (flat, "split", {"algorithm": "spread"})]
     with mock.patch("han.state.refusal", return_value="not tried"):
-        for topology, algorithm in cases:
-            names = topology.names
-            with opened(comm_on(MPI.COMM_WORLD, topology, **solo(names, algorithm))) as comm:
+        for topology, fused, more in cases:
+            use = solo(topology.names, fused, **more)
+            with opened(comm_on(MPI.COMM_WORLD, topology, **use)) as comm:
                 conform(comm)
 
 
