@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from mpi4py import MPI
 
 from han import message_blocks as message
+from han import message_uneven as uneven
 from han.message import Message
 
 if TYPE_CHECKING:
@@ -21,7 +23,11 @@ Parse = Callable[..., Message]
 
 
 class BlockCollectives(MPI.Intracomm):
-    """Gather, Scatter, Allgather, Alltoall and Reduce_scatter_block, in all forms."""
+    """Gather, Scatter, Allgather, Alltoall and Reduce_scatter_block, in all forms.
+
+    Also Allgatherv and Reduce_scatter, whose blocks differ in size. Other forms of different sizes
+    are mpi4py's own: there only a root, or a pair, knows how much moves.
+    """
 
     _state: State | None = None
 
@@ -83,6 +89,29 @@ class BlockCollectives(MPI.Intracomm):
             parse = message.reduce_scatter_block
             self._run("Reduce_scatter_block", parse, sendbuf, recvbuf, op)
 
+    def Allgatherv(self, sendbuf: Any, recvbuf: Any) -> None:
+        """Gather everybody's block at all ranks; blocks may differ in size."""
+        self._run("Allgatherv", uneven.allgatherv, sendbuf, recvbuf)
+
+    def Reduce_scatter(
+        self, sendbuf: Any, recvbuf: Any, recvcounts: Any = None, op: MPI.Op = MPI.SUM
+    ) -> None:
+        """Reduce blocks, one for each rank, of `recvcounts` elements each.
+
+        Without them the ranks tell each other how many elements they receive.
+        """
+        counts = self._counts(sendbuf, recvbuf, recvcounts)
+        self._run("Reduce_scatter", uneven.reduce_scatter, sendbuf, recvbuf, counts, op)
+
+    def _counts(self, sendbuf: Any, recvbuf: Any, recvcounts: Any) -> Any:
+        """Find out what all ranks receive, where they do not say."""
+        state = self._han
+        if recvcounts is not None or sendbuf is MPI.IN_PLACE or not state.moves_blocks():
+            return recvcounts
+        counts = np.empty(state.size, np.int64)
+        served = state.run(uneven.recvcounts, recvbuf, counts)
+        return counts if served else None
+
     # ---- nonblocking ------------------------------------------------------------------------
 
     def Igather(self, sendbuf: Any, recvbuf: Any, root: int = 0) -> Any:
@@ -110,6 +139,18 @@ class BlockCollectives(MPI.Intracomm):
         started = self._han.calls.ireduce_scatter_block(sendbuf, recvbuf, op)
         parse = message.reduce_scatter_block
         return started or self._start("Ireduce_scatter_block", parse, sendbuf, recvbuf, op)
+
+    def Iallgatherv(self, sendbuf: Any, recvbuf: Any) -> Any:
+        """Start an allgather of blocks of different sizes."""
+        return self._start("Iallgatherv", uneven.allgatherv, sendbuf, recvbuf)
+
+    def Ireduce_scatter(
+        self, sendbuf: Any, recvbuf: Any, recvcounts: Any = None, op: MPI.Op = MPI.SUM
+    ) -> Any:
+        """Start a reduce-scatter of blocks of different sizes; without `recvcounts` it waits."""
+        counts = self._counts(sendbuf, recvbuf, recvcounts)
+        parse = uneven.reduce_scatter
+        return self._start("Ireduce_scatter", parse, sendbuf, recvbuf, counts, op)
 
     # ---- persistent -------------------------------------------------------------------------
 
@@ -139,3 +180,20 @@ class BlockCollectives(MPI.Intracomm):
         """Make a reduce-scatter of equal blocks that can be started again and again."""
         name, parse = "Reduce_scatter_block_init", message.reduce_scatter_block
         return self._init(name, info, parse, sendbuf, recvbuf, op)
+
+    def Allgatherv_init(self, sendbuf: Any, recvbuf: Any, info: MPI.Info = MPI.INFO_NULL) -> Any:
+        """Make an allgather of blocks of different sizes that can be started again and again."""
+        return self._init("Allgatherv_init", info, uneven.allgatherv, sendbuf, recvbuf)
+
+    def Reduce_scatter_init(
+        self,
+        sendbuf: Any,
+        recvbuf: Any,
+        recvcounts: Any = None,
+        op: MPI.Op = MPI.SUM,
+        info: MPI.Info = MPI.INFO_NULL,
+    ) -> Any:
+        """Make a reduce-scatter of blocks of different sizes that can be started again and again."""
+        counts = self._counts(sendbuf, recvbuf, recvcounts)
+        name, parse = "Reduce_scatter_init", uneven.reduce_scatter
+        return self._init(name, info, parse, sendbuf, recvbuf, counts, op)

@@ -251,7 +251,8 @@ class State:
         kind = Coll[signature.collective.upper()]
         op = message.op if signature.reduces else None
         nbytes, number = message.plain
-        self.calls.add(prepared.native, kind, nbytes, number, op, signature.root)
+        way = signature.root or int(signature.in_place)  # one or the other
+        self.calls.add(prepared.native, kind, nbytes, number, op, way)
 
     def wait_for(self, request: MPI.Request, step: str) -> None:
         """Wait for a call that is MPI's, unless another rank gives the communicator up."""

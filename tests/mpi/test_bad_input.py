@@ -160,6 +160,20 @@ BAD_BLOCKS = [
     Bad("Reduce_scatter_block", lambda: (f(4 * SIZE), f(5)), ("recvbuf holds 40", "32 expected")),
     Bad("Reduce_scatter_block", lambda: (f(4 * SIZE), f(4), MPI.BAND), ("MPI.BAND", "float64")),
     Bad("Reduce_scatter_block", lambda: (MPI.IN_PLACE, f(SIZE + 1)), ("recvbuf", "equal blocks")),
+    Bad("Allgatherv", lambda: (f(4), [f(9), [4] * (SIZE - 1)]), ("counts", f"{SIZE} expected")),
+    Bad("Allgatherv", lambda: (f(4), [f(9), [-1] * SIZE]), ("recvbuf: counts", "-1 is negative")),
+    Bad("Allgatherv", lambda: (f(4), [f(9), "few"]), ("recvbuf", "whole numbers"), KIND),
+    Bad("Allgatherv", lambda: (f(4), [f(9), (1, 2, 3)]), ("a tuple is (counts",), KIND),
+    Bad("Allgatherv", lambda: (f(4), [f(4 * SIZE - 1), [4] * SIZE]), (f"{32 * SIZE} expected",)),
+    Bad("Allgatherv", lambda: (f(4), [f(8 * SIZE), [3] * SIZE]), ("24 expected: block", "recvbuf")),
+    Bad("Allgatherv", lambda: (f(4), [f(8 * SIZE), (4, 3)]), ("ranks 0 and 1 overlap", "at 3")),
+    Bad("Allgatherv", lambda: (f(4), [read_only(4 * SIZE), 4]), ("recvbuf is read-only",)),
+    Bad("Allgatherv", lambda: (lambda a: (a[:4], a))(f(4 * SIZE)), ("overlap", "MPI.IN_PLACE")),
+    Bad("Reduce_scatter", lambda: (f(4 * SIZE), f(4), [3] * SIZE), ("sum of recvcounts (3, ",)),
+    Bad("Reduce_scatter", lambda: (f(4 * SIZE), f(3), [4] * SIZE), ("recvbuf", "4 elements expec")),
+    Bad("Reduce_scatter", lambda: (f(4), f(4), [4]), ("recvcounts: 1 numbers",)),
+    Bad("Reduce_scatter", lambda: (MPI.IN_PLACE, f(4)), ("recvcounts: None",), KIND),
+    Bad("Reduce_scatter", lambda: (f(4 * SIZE), f(4), None, "sum"), ("op", "'sum'"), KIND),
 ]
 
 
@@ -274,6 +288,8 @@ GOOD = {
     "Reduce": lambda: (f(16), f(16), MPI.SUM, 0),
     "Allgather": lambda: (f(16), f(16 * SIZE)),
     "Reduce_scatter_block": lambda: (f(16 * SIZE), f(16)),
+    "Allgatherv": lambda: (f(16), [f(16 * SIZE), 16]),
+    "Reduce_scatter": lambda: (f(16 * SIZE), f(16), [16] * SIZE),
 }
 # the collective, what one rank calls, a part of its error
 ODD = [
@@ -287,6 +303,8 @@ ODD = [
 ODD_BLOCKS = [
     ("Allgather", lambda: (f(16), f(15 * SIZE)), "expected: "),
     ("Reduce_scatter_block", lambda: (f(16 * SIZE), f(16), "sum"), "'sum'"),
+    ("Allgatherv", lambda: (f(15), [f(16 * SIZE), 16]), "128 expected: block"),
+    ("Reduce_scatter", lambda: (f(16 * SIZE), f(16), [15] * SIZE), "sum of recvcounts"),
 ]
 
 
