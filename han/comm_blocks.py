@@ -193,7 +193,7 @@ class BlockCollectives(MPI.Intracomm):
         op: MPI.Op = MPI.SUM,
         info: MPI.Info = MPI.INFO_NULL,
     ) -> Any:
-        """Make a reduce-scatter of blocks of different sizes that can be started again and again."""
+        """Make a reduce-scatter of blocks of different sizes that can be started repeatedly."""
         counts = self._counts(sendbuf, recvbuf, recvcounts)
         name, parse = "Reduce_scatter_init", uneven.reduce_scatter
         return self._init(name, info, parse, sendbuf, recvbuf, counts, op)

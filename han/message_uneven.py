@@ -8,7 +8,7 @@ afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import Any
@@ -112,10 +112,11 @@ class Vector:
     def of(cls, spec: object, what: str, size: int) -> Vector:
         """Normalise a vector argument in every spelling that mpi4py takes.
 
-        Those are an array, ``[data, type]``, ``[data, counts]``, ``[data, (counts, displacements)]``
-        and both with a type, and ``[data, counts, displacements, type]``. Without counts the
-        elements are dealt out evenly, the first ranks get what is left over; without displacements
-        blocks lie one behind the other. Raises ArgumentError.
+        Those are an array, ``[data, type]``, ``[data, counts]``,
+        ``[data, (counts, displacements)]``, both with a type, and
+        ``[data, counts, displacements, type]``. Without counts the elements are dealt out evenly,
+        the first ranks get what is left over; without displacements blocks lie one behind the
+        other. Raises ArgumentError.
         """
         data, counts, starts, datatype = _parts(spec, what)
         if counts is None:
@@ -180,7 +181,8 @@ def _mover(buffer: Buffer, packed: np.ndarray[Any, Any], packs: bool) -> Hook:
 
 
 def _memory(buffer: Buffer) -> np.ndarray[Any, Any]:
-    return np.frombuffer(MPI.memory.fromaddress(buffer.address, buffer.span), np.uint8)
+    memory = MPI.memory.fromaddress(buffer.address, buffer.span)
+    return np.asarray(memory).view(np.uint8)
 
 
 def _all(hooks: Iterable[Hook]) -> Hook:

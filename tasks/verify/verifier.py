@@ -67,10 +67,11 @@ def verify(
 ) -> Report:
     """Prove that `plans`, run back to back on one communicator, do what they are specified to.
 
-    `in_place` lets reductions of whole messages take their operand from the receive buffer (for a reduce, at the
-    root). `programs` are examined instead of what the plans lower to, if given: a list of all
-    ranks' for each plan. `progress` is called now and then. Raises Refuted with the first
-    property that does not hold; ValueError if the plans belong to different communicators.
+    `in_place` lets reductions of whole messages take their operand from the receive buffer (for a
+    reduce, at the root); calls that move blocks say so themselves. `programs` are examined instead
+    of what the plans lower to, if given: a list of all ranks' for each plan. `progress` is called
+    now and then. Raises Refuted with the first property that does not hold; ValueError if the plans
+    belong to different communicators.
     """
     _check_together(plans)
     made = programs or lower_all(plans, progress)

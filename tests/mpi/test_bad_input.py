@@ -162,7 +162,7 @@ BAD_BLOCKS = [
     Bad("Reduce_scatter_block", lambda: (MPI.IN_PLACE, f(SIZE + 1)), ("recvbuf", "equal blocks")),
     Bad("Allgatherv", lambda: (f(4), [f(9), [4] * (SIZE - 1)]), ("counts", f"{SIZE} expected")),
     Bad("Allgatherv", lambda: (f(4), [f(9), [-1] * SIZE]), ("recvbuf: counts", "-1 is negative")),
-    Bad("Allgatherv", lambda: (f(4), [f(9), "few"]), ("recvbuf", "whole numbers"), KIND),
+    Bad("Allgatherv", lambda: (f(4), [f(9), [1.5] * SIZE]), ("counts", "whole numbers"), KIND),
     Bad("Allgatherv", lambda: (f(4), [f(9), (1, 2, 3)]), ("a tuple is (counts",), KIND),
     Bad("Allgatherv", lambda: (f(4), [f(4 * SIZE - 1), [4] * SIZE]), (f"{32 * SIZE} expected",)),
     Bad("Allgatherv", lambda: (f(4), [f(8 * SIZE), [3] * SIZE]), ("24 expected: block", "recvbuf")),

@@ -141,8 +141,9 @@ def block_cases(size, rank, n):
     whole = np.arange(most) * (rank + 1)
     yield "Allgatherv", (whole[:each], [wide.copy(), counts]), 1
     yield "Allgatherv", (whole[:each], [wide.copy(), (counts, starts), MPI.INT64_T]), 1
+    wider = np.arange(wide.size) * (rank + 1)
     spaced = MPI.INT64_T.Create_resized(0, 16).Commit()
-    yield "Allgatherv", ([np.arange(wide.size) * (rank + 1), each, spaced], [wide.copy(), counts, starts, spaced]), 1
+    yield "Allgatherv", ([wider, each, spaced], [wide.copy(), counts, starts, spaced]), 1
     yield "Reduce_scatter", (whole, np.full(each, -1), counts, MPI.MAX), 1
     yield "Reduce_scatter", (whole, np.full(each, -1)), 1
 
