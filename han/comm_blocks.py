@@ -14,6 +14,7 @@ from mpi4py import MPI
 
 from han import message_blocks as message
 from han import message_uneven as uneven
+from han.left import LeftRequest
 from han.message import Message
 
 if TYPE_CHECKING:
@@ -38,23 +39,35 @@ class BlockCollectives(MPI.Intracomm):
     def _run(self, name: str, parse: Parse, *arguments: object) -> None:
         """Make a blocking call that is new or not plain, or that han leaves to MPI."""
         state = self._han
-        if not (state.moves_blocks() and state.run(parse, *arguments)):
+        if not (self._moves(parse, *arguments) and state.run(parse, *arguments)):
             state.wait_for(self._mpis("I" + name.lower(), *arguments), name)
 
     def _start(self, name: str, parse: Parse, *arguments: object) -> Any:
         """Start a nonblocking call that is new or not plain, or that han leaves to MPI."""
         state = self._han
-        request = state.try_to_start(parse, *arguments) if state.moves_blocks() else None
-        return request or self._mpis(name, *arguments)
+        moves = self._moves(parse, *arguments)
+        request = state.try_to_start(parse, *arguments) if moves else None
+        return request or LeftRequest(self._mpis(name, *arguments), state, name)
 
     def _init(self, name: str, info: MPI.Info, parse: Parse, *arguments: object) -> Any:
         """Make a persistent request, of han's or of MPI's."""
         state = self._han
-        request = state.try_to_init(parse, *arguments) if state.moves_blocks() else None
-        return request or self._mpis(name, *arguments, info)
+        moves = self._moves(parse, *arguments)
+        request = state.try_to_init(parse, *arguments) if moves else None
+        return request or LeftRequest(self._mpis(name, *arguments, info), state, name)
+
+    def _moves(self, parse: Parse, *arguments: object) -> bool:
+        """Whether the call is han's; if not, in checked mode, once all ranks agree on it."""
+        state = self._han
+        moves = state.moves_blocks()
+        if not moves:
+            state.check(parse, *arguments)
+        return moves
 
     def _mpis(self, name: str, *arguments: object) -> Any:
-        return getattr(MPI.Intracomm, name)(self, *arguments)
+        """Make a call of MPI's; the other ranks, who may wait for this one, hear of an error."""
+        with self._han.notices.leaving():
+            return getattr(MPI.Intracomm, name)(self, *arguments)
 
     # ---- blocking ---------------------------------------------------------------------------
 

@@ -273,6 +273,10 @@ class State:
         self.live()
         return self._compared(parse, arguments) if self.config.check else None
 
+    def check(self, parse: Parse, *arguments: object) -> None:
+        """In checked mode, compare a call that is MPI's; raise on all ranks if they differ."""
+        self._checked(parse, arguments)
+
     def _compared(self, parse: Parse, arguments: tuple[object, ...]) -> Message:
         """Compare the call across ranks; raise on all of them when they do not agree."""
         from han.checks import compare
