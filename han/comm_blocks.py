@@ -14,7 +14,7 @@ from mpi4py import MPI
 
 from han import message_blocks as message
 from han import message_uneven as uneven
-from han.left import LeftRequest
+from han.left import left_request
 from han.message import Message
 
 if TYPE_CHECKING:
@@ -47,14 +47,14 @@ class BlockCollectives(MPI.Intracomm):
         state = self._han
         moves = self._moves(parse, *arguments)
         request = state.try_to_start(parse, *arguments) if moves else None
-        return request or LeftRequest(self._mpis(name, *arguments), state, name)
+        return request or left_request(self._mpis(name, *arguments), state, name)
 
     def _init(self, name: str, info: MPI.Info, parse: Parse, *arguments: object) -> Any:
         """Make a persistent request, of han's or of MPI's."""
         state = self._han
         moves = self._moves(parse, *arguments)
         request = state.try_to_init(parse, *arguments) if moves else None
-        return request or LeftRequest(self._mpis(name, *arguments, info), state, name)
+        return request or left_request(self._mpis(name, *arguments, info), state, name)
 
     def _moves(self, parse: Parse, *arguments: object) -> bool:
         """Whether the call is han's; if not, in checked mode, once all ranks agree on it."""

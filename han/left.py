@@ -11,11 +11,19 @@ from han.errors import HanError
 from han.meeting import Patience, abandon
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from han.state import State
 
 
-class LeftRequest(MPI.Prequest):
-    """An MPI request, nonblocking or persistent, whose ``Wait`` is no dead end.
+def left_request(request: MPI.Request, state: State, step: str) -> LeftRequest:
+    """Wrap the request that a call named `step`, which is MPI's, has returned."""
+    kind = LeftPrequest if isinstance(request, MPI.Prequest) else LeftRequest
+    return kind(request, state, step)
+
+
+class LeftRequest(MPI.Request):
+    """A request of MPI's whose ``Wait`` is no dead end.
 
     While it waits, han's own requests go on, and errors of other ranks are heard of: the calls of
     a rank that raised, or that gave the communicator up, will not complete. Lists of requests: see
@@ -24,13 +32,12 @@ class LeftRequest(MPI.Prequest):
 
     _state: State
     _step: str
-    persistent: bool
+    persistent = False
 
-    def __new__(cls, request: MPI.Request, state: State, step: str) -> LeftRequest:
-        """Take the place of `request`, which a call named `step` has returned."""
+    def __new__(cls, request: MPI.Request, state: State, step: str) -> Self:
+        """Take the place of `request`."""
         self = super().__new__(cls, request)
         self._state, self._step = state, step
-        self.persistent = isinstance(request, MPI.Prequest)
         return self
 
     def __repr__(self) -> str:
@@ -38,8 +45,12 @@ class LeftRequest(MPI.Prequest):
 
     def look(self) -> None:
         """Raise what other ranks report; RevokedError if the communicator was given up before."""
-        self._state.live()
-        self._state.listen(0, self._step)
+        try:
+            self._state.live()
+            self._state.listen(0, self._step)
+        except BaseException:
+            abandon(self)  # and the buffers that it holds
+            raise
 
     def Wait(self, status: MPI.Status | None = None) -> Any:
         """Wait until complete; raises PeerError when another rank's error is heard of."""
@@ -49,8 +60,8 @@ class LeftRequest(MPI.Prequest):
                 _native.progress()
                 if patience.pause():
                     self.look()
-        except BaseException:
-            abandon(self)  # and the buffers that it holds
+        except KeyboardInterrupt:
+            abandon(self)
             raise
         return super().Wait(status)
 
@@ -70,17 +81,23 @@ class LeftRequest(MPI.Prequest):
         """Make progress; return whether it is complete."""
         return self.Test(status), None
 
-    def Start(self) -> None:
-        """Start it, unless the communicator was given up."""
-        self.look()
-        super().Start()
-
     def Cancel(self) -> None:
         """Refuse: MPI lets no collective be cancelled."""
         raise HanError("Cancel: a collective cannot be cancelled; call Wait")
 
-    def __enter__(self) -> LeftRequest:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.Free()
+
+
+class LeftPrequest(LeftRequest, MPI.Prequest):
+    """One that can be started again and again."""
+
+    persistent = True
+
+    def Start(self) -> None:
+        """Start it, unless the communicator was given up."""
+        self.look()
+        super().Start()
