@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 def left_request(request: MPI.Request, state: State, step: str) -> LeftRequest:
     """Wrap the request that a call named `step`, which is MPI's, has returned."""
-    kind = LeftPrequest if isinstance(request, MPI.Prequest) else LeftRequest
-    return kind(request, state, step)
+    if isinstance(request, MPI.Prequest):
+        return LeftPrequest(request, state, step)
+    return LeftRequest(request, state, step)
 
 
 class LeftRequest(MPI.Request):
@@ -32,6 +33,7 @@ class LeftRequest(MPI.Request):
 
     _state: State
     _step: str
+    _own: MPI.Prequest  # where it is persistent
     persistent = False
 
     def __new__(cls, request: MPI.Request, state: State, step: str) -> Self:
@@ -92,12 +94,18 @@ class LeftRequest(MPI.Request):
         self.Free()
 
 
-class LeftPrequest(LeftRequest, MPI.Prequest):
+class LeftPrequest(LeftRequest):
     """One that can be started again and again."""
 
     persistent = True
 
+    def __new__(cls, request: MPI.Prequest, state: State, step: str) -> Self:
+        """Take the place of `request`, which goes on to start it."""
+        self = super().__new__(cls, request, state, step)
+        self._own = request
+        return self
+
     def Start(self) -> None:
         """Start it, unless the communicator was given up."""
         self.look()
-        super().Start()
+        self._own.Start()
