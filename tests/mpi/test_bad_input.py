@@ -569,10 +569,9 @@ def test_a_wrong_argument_in_a_call_that_is_mpis_is_told(mpi_ranks):
                     method(comm, variant, collective)(bad, *arguments(4)[1:])
                 call_and_wait(comm, variant, collective, arguments(4), False)
             given = ("text", *arguments(4)[1:]) if comm.rank == odd else arguments(4)
-            error, seconds = outcome(
+            error, _ = outcome(
                 lambda: call_and_wait(comm, variant, collective, given, k % 2)  # noqa: B023
             )
-            assert seconds < SECONDS
             if comm.rank == odd:
                 assert isinstance(error, TypeError), error
             else:
