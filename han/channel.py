@@ -21,8 +21,8 @@ from han.geometry import CONTROL, Geometry
 from han.meeting import Meeting
 from han.topology import Topology
 
-RECORD = struct.Struct("QQQqQQQQ")  # native/engine.h: han_control
-ERRED = 64  # offset of that field: a line that is seldom written
+RECORD = struct.Struct("QQQQqQQQ")  # native/engine.h: han_control
+ERRED, NAPS = 64, 104  # offsets of those fields: a line that is seldom written
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,9 @@ class Channel:
     def introduce(self, naps: bool) -> None:
         """Write into this rank's control record who it is, and whether it sleeps in the kernel."""
         start, namespace = _process_start(), os.stat("/proc/self/ns/pid").st_ino
-        record = (0, 0, 0, os.getpid(), start, namespace, self.ranks[self.me], naps)
+        record = (0, 0, 0, 0, os.getpid(), start, namespace, self.ranks[self.me])
         RECORD.pack_into(self.memory, self.me * CONTROL, *record)
+        struct.pack_into("Q", self.memory, self.me * CONTROL + NAPS, naps)
 
     def mark_error(self, call: int) -> None:
         """Tell the ranks that share this memory that `call` raised here before anything moved."""
@@ -67,7 +68,7 @@ class Channel:
         """Read the control records of all ranks."""
         peers = []
         for k, rank in enumerate(self.ranks):
-            done, entered, signature, pid, *_ = RECORD.unpack_from(self.memory, k * CONTROL)
+            done, entered, signature, _, pid, *_ = RECORD.unpack_from(self.memory, k * CONTROL)
             peers.append(Peer(rank, done, entered, signature, pid))
         return peers
 

@@ -60,4 +60,7 @@ class RevokedError(HanError, RuntimeError):
 
 
 class MismatchError(HanError, ValueError):
-    """The ranks of one collective call do not agree (``HAN_CHECK=1``)."""
+    """The ranks of one collective call do not agree.
+
+    With ``HAN_CHECK=1`` that is found before anything moves, and the communicator stays usable.
+    """

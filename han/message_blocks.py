@@ -82,7 +82,8 @@ def alltoall(comm: MPI.Comm, sendbuf: object, recvbuf: object) -> Message:
     nbytes = _block(buffer, size)
     recv = _Bytes.of(buffer, packs=in_place, unpacks=True)
     if in_place:
-        return _message("alltoall", nbytes, 0, recv, recv)
+        message = _message("alltoall", nbytes, 0, recv, recv)
+        return replace(message, signature=replace(message.signature, in_place=True))
     send = parse(sendbuf, "sendbuf", size)
     _expect(buffer, _block(send, size), send, size)
     return _message("alltoall", nbytes, 0, _Bytes.of(send, packs=True), recv)
@@ -95,10 +96,17 @@ def reduce_scatter_block(comm: MPI.Comm, sendbuf: object, recvbuf: object, op: o
     recv = _writable(parse(_no_in_place(recvbuf, "recvbuf"), "recvbuf", blocks))
     send = recv if in_place else parse(sendbuf, "sendbuf", size)
     _block(send, size)
+    return scattered(send, recv, op, size)
+
+
+def scattered(send: Buffer, recv: Buffer, op: object, size: int) -> Message:
+    """Make the message of a reduce-scatter of equal blocks; in place, both are one buffer."""
+    in_place = send is recv
     if not in_place:
         _check_apart(send, recv)
     operand = replace(send, count=send.count // size)
-    return _reduction("reduce_scatter", operand, operand if in_place else recv, op, 0)
+    message = _reduction("reduce_scatter", operand, operand if in_place else recv, op, 0)
+    return replace(message, signature=replace(message.signature, in_place=in_place))
 
 
 # ---- buffers as bytes ---------------------------------------------------------------------------
@@ -179,7 +187,9 @@ def _expect(whole: Buffer, nbytes: int, one: Buffer, size: int) -> None:
 
 
 def _check_apart(send: Buffer, recv: Buffer) -> None:
-    if send.address < recv.address + recv.span and recv.address < send.address + send.span:
+    empty = not send.span or not recv.span
+    overlap = send.address < recv.address + recv.span and recv.address < send.address + send.span
+    if overlap and not empty:
         raise ArgumentError(
             "sendbuf and recvbuf overlap; MPI.IN_PLACE says that data is where it belongs"
         )

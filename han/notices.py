@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import secrets
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +22,7 @@ def tag_limit(comm: MPI.Comm) -> int:
     return int(limit)
 
 
+LEFT = 1 << 61  # calls that are MPI's are counted from here on
 LATEST = 1 << 62  # a call that concerns every call to come
 LONGEST = 2000  # characters of a text
 
@@ -28,8 +31,9 @@ LONGEST = 2000  # characters of a text
 class Notice:
     """What went wrong, where, and in which call.
 
-    Calls are counted alike on all ranks, as the engine's ``issued`` does. `rank` is whose error
-    it is, `sender` who says so: one who gives up because of another's error names that one.
+    Calls are counted alike on all ranks, as the engine's ``issued`` does; those that are left to
+    the MPI library pass no engine, and are counted by themselves, from LEFT on. `rank` is whose
+    error it is, `sender` who says so: one who gives up because of another's error names that one.
     """
 
     call: int
@@ -52,6 +56,7 @@ class Notices:
         self.rank = meeting.rank
         self.tag = tag_limit(self.comm)
         self.token = meeting.allgather(secrets.randbits(31), "the making of a han.Comm")[0]
+        self.left = LEFT  # the next call that is MPI's
         self._mine: dict[int, int] = {}  # calls that failed here: peers yet to be heard about it
         self._early: list[Notice] = []
         self._lock = threading.RLock()  # several threads may wait
@@ -83,14 +88,28 @@ class Notices:
         """Take what has arrived about the first `issued` calls, less what also failed here."""
         with self._lock:
             self._fetch()
-            found = [n for n in self._early if n.call == LATEST or n.call < issued]
+            found = [n for n in self._early if self._concerns(n, issued)]
             self._early = [n for n in self._early if n not in found]
         return found
+
+    def _concerns(self, notice: Notice, issued: int) -> bool:
+        left = LEFT <= notice.call < self.left
+        return notice.call == LATEST or notice.call < issued or left
+
+    @contextlib.contextmanager
+    def leaving(self) -> Iterator[None]:
+        """Count a call that is left to the MPI library; tell the others if it raises."""
+        call, self.left = self.left, self.left + 1
+        try:
+            yield
+        except BaseException as error:
+            self.tell(call, error)
+            raise
 
     @property
     def held(self) -> int:
         """The first call, counted from 1, that a notice is about which came early; 0: none."""
-        return min((n.call + 1 for n in self._early), default=0)
+        return min((n.call + 1 for n in self._early if n.call < LEFT), default=0)
 
     def close(self) -> None:
         """Leave what is still on its way to the MPI library."""

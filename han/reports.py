@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import weakref
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -11,7 +12,14 @@ from typing import TYPE_CHECKING, Any
 from mpi4py import MPI
 
 from han.channel import Channel
-from han.errors import CollectiveTimeoutError, HanError, PeerError, RevokedError
+from han.errors import (
+    CollectiveTimeoutError,
+    HanError,
+    MismatchError,
+    PeerError,
+    RevokedError,
+)
+from han.notices import LATEST
 from han.plans import Prepared, identity
 from han.program import Code
 
@@ -29,9 +37,13 @@ class Status(IntEnum):
     INTERRUPT = 7
     FAILED = 8
     ATTACH = 9
+    MISMATCH = 10
 
 
+ANSWER = 1.0  # seconds that a rank waits to hear what the other one calls
 KNOWN = 512  # calls remembered, the oldest goes first
+DIFFERENT = "rank {} does not make the same calls as this rank"
+REMEDY = "HAN_CHECK=1 compares calls before they are made"
 VERBS = {
     Code.WAIT: "the shared flag of",
     Code.ISEND: "to send to",
@@ -72,6 +84,8 @@ class Reporter:
         if state.failed is not None and status != Status.INTERRUPT:
             raise RevokedError(f"this communicator cannot be used any more: {state.failed}")
         try:
+            if status == Status.MISMATCH:
+                raise self._mismatch(detail, state)
             if status != Status.NOTICE:
                 raise self._error(Status(status), detail, state)
             state.listen(state.engine.issued, self._story(state))
@@ -102,6 +116,22 @@ class Reporter:
         if status == Status.INTERRUPT:
             return HanError(f"rank {state.rank} was interrupted in {self._story(state)}")
         return RevokedError("an earlier collective on this communicator failed")
+
+    def _mismatch(self, peer: int, state: State) -> HanError:
+        """Say what this rank calls and, once it has answered, what the other one does.
+
+        Notices come first: a rank that raised did nothing in the call that the others made.
+        """
+        state.listen(state.engine.issued, self._story(state))
+        mine = f"rank {state.rank} was in {self._story(state)}"
+        state.give_up(MismatchError(f"{DIFFERENT.format(peer)}: {mine}"))
+        until, said = time.monotonic() + ANSWER, ""
+        while not said and time.monotonic() < until:
+            time.sleep(1e-3)
+            heard = state.notices.receive(LATEST)
+            said = next((n.text for n in heard if n.sender == peer), "")
+        answer = f"; rank {peer} said {said}" if said else ""
+        return MismatchError(f"{DIFFERENT.format(peer)}: {mine}{answer} ({REMEDY})")
 
     def _story(self, state: State) -> str:
         """``allreduce of 8 B: sr(0) for the shared flag of rank 3``."""

@@ -10,6 +10,7 @@ from mpi4py import MPI
 
 from han import _native
 from han.errors import HanError
+from han.left import LeftRequest
 from han.meeting import Patience
 
 Statuses = list[MPI.Status] | None
@@ -185,8 +186,12 @@ class Request(_native.Request):
 
 
 def _rounds(requests: Sequence[Any]) -> Iterator[None]:
-    """Yield for ever, with pauses; raise when han's requests get nowhere for too long."""
+    """Yield for ever, with pauses; raise when han's requests get nowhere for too long.
+
+    Those of calls that are MPI's end with other ranks' errors only.
+    """
     patience = Patience()
+    left = [r for r in requests if isinstance(r, LeftRequest)]
     mine = [r for r in requests if isinstance(r, Request)]
     before: object = None
     while True:
@@ -194,6 +199,9 @@ def _rounds(requests: Sequence[Any]) -> Iterator[None]:
         _native.progress()  # of what is not in the list
         if not patience.pause():
             continue
+        for request in left:
+            if not request.Get_status():
+                request.look()
         engines = [r._engine for r in mine if r.active]
         now = [(e.epoch, e.blocked()) for e in engines]
         if now != before:
@@ -207,7 +215,8 @@ def _wait_for_all(requests: Sequence[Any]) -> None:
     for request in requests:
         if isinstance(request, Request):
             request.Wait()
-    for _ in _rounds(()):
+    others = [r for r in requests if not isinstance(r, Request)]
+    for _ in _rounds(others):
         if _all_complete(requests):
             return
 

@@ -251,7 +251,8 @@ class State:
         kind = Coll[signature.collective.upper()]
         op = message.op if signature.reduces else None
         nbytes, number = message.plain
-        self.calls.add(prepared.native, kind, nbytes, number, op, signature.root)
+        way = signature.root or int(signature.in_place)  # one or the other
+        self.calls.add(prepared.native, kind, nbytes, number, op, way)
 
     def wait_for(self, request: MPI.Request, step: str) -> None:
         """Wait for a call that is MPI's, unless another rank gives the communicator up."""
@@ -271,6 +272,10 @@ class State:
         """In checked mode, return the message once all ranks are found to agree on it."""
         self.live()
         return self._compared(parse, arguments) if self.config.check else None
+
+    def check(self, parse: Parse, *arguments: object) -> None:
+        """In checked mode, compare a call that is MPI's; raise on all ranks if they differ."""
+        self._checked(parse, arguments)
 
     def _compared(self, parse: Parse, arguments: tuple[object, ...]) -> Message:
         """Compare the call across ranks; raise on all of them when they do not agree."""

@@ -101,7 +101,7 @@ class Blocks:
 
     context: Context
     layout: Layout
-    nbytes: int
+    signature: Signature
 
     @classmethod
     def of(cls, context: Context) -> Blocks:
@@ -109,7 +109,7 @@ class Blocks:
         builder = context.builder
         tasks = builder.tasks_of(context.stream)
         layout = Layout.of(builder.plan, context.group.level, tasks)
-        return cls(context, layout, builder.signature.nbytes)
+        return cls(context, layout, builder.signature)
 
     def pieces(self) -> list[Piece]:
         """The stream's tasks in chunks."""
@@ -133,11 +133,15 @@ class Blocks:
 
     def source(self, piece: Piece, block: int = 0) -> Ref:
         """A piece of a block that this rank sends."""
-        return self.context.source + (block * self.nbytes + piece.start)
+        return self.context.source + (self.signature.start(block) + piece.start)
 
     def result(self, piece: Piece, block: int = 0) -> Ref:
         """Where a piece of a block goes."""
-        return self.context.result + (block * self.nbytes + piece.start)
+        return self.context.result + (self.signature.start(block) + piece.start)
+
+    def nbytes(self, piece: Piece, member: int) -> int:
+        """Bytes of a piece of a member's block."""
+        return piece.within(self.signature.length(member))
 
     def shown(self, member: int, piece: Piece, part: int = 0) -> Ref:
         """Where a member shows a piece of a block."""

@@ -24,6 +24,10 @@ class Piece:
         """Size in bytes."""
         return self.stop - self.start
 
+    def within(self, length: int) -> int:
+        """Bytes of it that a block of `length` bytes has: blocks may end before the largest one."""
+        return max(0, min(self.stop, length) - self.start)
+
 
 def cut(tasks: tuple[Task, ...], size: int, element: int, index: int = 0) -> list[Piece]:
     """Cut tasks into pieces of at most `size` bytes (whole elements), numbered from `index`.

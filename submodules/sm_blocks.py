@@ -62,17 +62,17 @@ def _turn_to(mine: Blocks, piece: Piece) -> None:
 
 def _show_one(mine: Blocks, piece: Piece) -> None:
     """Show the one block that all others want."""
-    stream, own = mine.context.stream, mine.source(piece)
-    stream.copy(mine.shown(mine.me, piece), own, piece.nbytes)
+    stream, own, nbytes = mine.context.stream, mine.source(piece), mine.nbytes(piece, mine.me)
+    stream.copy(mine.shown(mine.me, piece), own, nbytes)
     mine.tell(GATHERED, piece.index + 1)
-    stream.copy(mine.result(piece, mine.me), own, piece.nbytes)
+    stream.copy(mine.result(piece, mine.me), own, nbytes)
 
 
 def _show_parts(mine: Blocks, piece: Piece) -> None:
     """Show every other rank its block."""
     for m in mine.others:
         target = mine.shown(mine.me, piece, m)
-        mine.context.stream.copy(target, mine.source(piece, m), piece.nbytes)
+        mine.context.stream.copy(target, mine.source(piece, m), mine.nbytes(piece, m))
     mine.tell(GATHERED, piece.index + 1)
 
 
@@ -80,7 +80,8 @@ def _take_blocks(mine: Blocks, piece: Piece) -> None:
     """Copy everybody's block."""
     for m in mine.others:
         mine.wait(m, GATHERED, piece.index + 1)
-        mine.context.stream.copy(mine.result(piece, m), mine.shown(m, piece), piece.nbytes)
+        nbytes = mine.nbytes(piece, m)
+        mine.context.stream.copy(mine.result(piece, m), mine.shown(m, piece), nbytes)
 
 
 def _take_parts(mine: Blocks, piece: Piece) -> None:
@@ -96,17 +97,17 @@ def _combine_parts(mine: Blocks, piece: Piece) -> None:
     """Combine what everybody has for this rank, in rank order.
 
     In place, the result lies over a piece that was shown before; over the own operand only at
-    rank 0, where that is the first one.
+    rank 0, where that is the first one. Blocks of different sizes are never in place here.
     """
     context, group = mine.context, mine.context.group
     for m in mine.others:
         mine.wait(m, GATHERED, piece.index + 1)
     operands = [mine.shown(m, piece, mine.me) for m in range(group.size)]
     operands[mine.me] = mine.source(piece, mine.me)
-    dst = mine.result(piece)
+    dst, length = mine.result(piece), mine.nbytes(piece, mine.me)
     step = max(context.element, BLOCK // context.element * context.element)
-    for at in range(0, piece.nbytes, step):
-        nbytes, total = min(step, piece.nbytes - at), operands[0] + at
+    for at in range(0, length, step):
+        nbytes, total = min(step, length - at), operands[0] + at
         for operand in operands[1:]:
             context.stream.reduce(dst + at, total, operand + at, nbytes)
             total = dst + at

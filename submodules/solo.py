@@ -10,10 +10,8 @@ Source: HAN, section III (SOLO); Jocksch et al., section II (reduce-scatter, the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from han.geometry import LINE, PAGE
-from han.program import Base, Ref
+from han.geometry import PAGE
+from han.program import Ref
 from han.submodules.base import Algorithm, Parameter, Question, order_kept
 from han.submodules.cells import (
     COMBINED,
@@ -26,14 +24,11 @@ from han.submodules.cells import (
 from han.submodules.pieces import Piece
 from han.submodules.solo_bcast import PARAMETERS, misfit, pull, spread
 from han.submodules.solo_blocks import BLOCKS
+from han.submodules.solo_combine import Combiner
 from han.submodules.solo_meet import meet
 from han.submodules.solo_reads import Reads, reads_mapped, share_room
 from han.tasks.lower import Context
 from han.tasks.plan import Plan
-
-KiB = 1024
-BLOCK = 64 * KiB  # what is combined so far stays in a near cache
-READ_BLOCK = 256 * KiB  # so does what is read, and few calls of the system read it
 
 
 class Solo:
@@ -70,6 +65,8 @@ class Solo:
         alone = mapped and question.choice.algorithm != "meet"
         if not (alone or question.topology.attach):
             return "the ranks may not read each other's memory"
+        if signature.in_place:
+            return "in place, what others still read would be overwritten"
         if signature.reduces and signature.element > PAGE:
             return f"elements of {signature.element} bytes do not fit into a share of {PAGE}"
         kept = order_kept(question, self.algorithms[question.choice.algorithm])
@@ -89,69 +86,22 @@ class Solo:
         (move or MOVES[kind])(Reads.of(context))
 
 
-@dataclass(frozen=True)
-class _Combiner:
-    """Combines a share of a piece from everybody's operands, in their order."""
+def _largest_share(solo: Reads) -> int:
+    return max(stop - start for p in solo.pieces for start, stop in [solo.bounds(p, 0)])
 
-    solo: Reads
-    operands: list[Ref]
-    room: tuple[Ref, Ref]  # for what is read
-    partial: Ref
-    block: int
 
-    @classmethod
-    def of(cls, solo: Reads) -> _Combiner:
-        context = solo.context
-        element, builder = context.element, context.builder
-        usual = BLOCK if solo.mapped else READ_BLOCK
-        block = max(element, context.choice.get("block", usual) // element * element)
-        most = max(stop - start for p in solo.pieces for start, stop in [solo.bounds(p, 0)])
-        size = min(block, most + LINE + element)
-        partial = len(solo.members) > 2
-        if solo.mapped:
-            rooms = [builder.scratch(size)] if partial else [Ref(Base.NONE)]
-        else:
-            rooms = [builder.scratch(size) for _ in range(3 if partial else 1)]
-        rooms = (rooms * 3)[:3]
-        operands = [solo.operand(m) for m in solo.members]
-        return cls(solo, operands, (rooms[0], rooms[1]), rooms[2], min(block, size))
-
-    def combine(self, piece: Piece, dst: Ref, ready: int) -> None:
-        """Put this rank's share of a piece at `dst`; operands are there when `ready` is told."""
-        solo = self.solo
-        start, stop = solo.bounds(piece, solo.context.group.me)
-        for m in solo.others:
-            solo.await_(m, ready, piece.index + 1)
-        step = max(solo.context.element, self.block // solo.context.element * solo.context.element)
-        for at in range(start, stop, step):
-            self._block(piece.start + at, min(step, stop - at), dst + (at - start))
-
-    def _block(self, at: int, nbytes: int, dst: Ref) -> None:
-        """Combine some bytes; `dst` may lie over our own operand, so it is written last."""
-        context = self.solo.context
-        total = None
-        for m in self.solo.members:
-            here = context.source + at
-            if m != context.group.me:
-                here = self._fetch(m, at, nbytes)
-            if total is not None:
-                last = m == self.solo.members[-1]
-                target = dst if last else self.partial
-                context.stream.reduce(target, total, here, nbytes)
-                here = target
-            total = here
-
-    def _fetch(self, member: int, at: int, nbytes: int) -> Ref:
-        """Return where this rank finds bytes of a member's operand."""
-        if self.solo.mapped:
-            return self.solo.there(self.operands[member] + at, member)
-        self.solo.pull(self.room[member % 2], self.operands[member] + at, nbytes, member)
-        return self.room[member % 2]
+def _combine_share(combiner: Combiner, piece: Piece, dst: Ref, ready: int) -> None:
+    """Put this rank's share of a piece at `dst`; operands are there when `ready` is told."""
+    solo = combiner.solo
+    start, stop = solo.bounds(piece, solo.context.group.me)
+    for m in solo.others:
+        solo.await_(m, ready, piece.index + 1)
+    combiner.combine(piece.start + start, stop - start, dst)
 
 
 def _reduce(solo: Reads) -> None:
     """Combine a share each; the root collects them. Two cells a member take turns."""
-    context, combiner = solo.context, _Combiner.of(solo)
+    context, combiner = solo.context, Combiner.of(solo, _largest_share(solo))
     group, stream = context.group, context.stream
     for piece in solo.pieces:
         solo.begin(piece)
@@ -163,7 +113,7 @@ def _reduce(solo: Reads) -> None:
             dst = solo.cell(group.me, piece)
             if piece.index >= 2:
                 solo.await_(group.root, TAKEN, piece.index - 1)
-        combiner.combine(piece, dst, GATHERED)
+        _combine_share(combiner, piece, dst, GATHERED)
         solo.tell(COMBINED, piece.index + 1)
         if group.leads:
             for m in solo.others:
@@ -178,13 +128,13 @@ def _reduce(solo: Reads) -> None:
 
 def _allreduce(solo: Reads) -> None:
     """Combine a share each, then read the others'."""
-    context, combiner = solo.context, _Combiner.of(solo)
+    context, combiner = solo.context, Combiner.of(solo, _largest_share(solo))
     group = context.group
     for piece in solo.pieces:
         solo.begin(piece)
         solo.tell(COPIED, piece.index + 1)
         start, _ = solo.bounds(piece, group.me)
-        combiner.combine(piece, context.result + (piece.start + start), COPIED)
+        _combine_share(combiner, piece, context.result + (piece.start + start), COPIED)
         solo.tell(COMBINED, piece.index + 1)
         for m in solo.others:
             start, stop = solo.bounds(piece, m)

@@ -87,14 +87,14 @@ def _lengths(program: Program, where: Ground) -> tuple[int, int, int]:
     """Bytes of the send buffer, the receive buffer and the scratch."""
     signature, size = where.signature, where.topology.size
     at_root, nbytes = signature.root == where.rank, signature.nbytes
-    every = nbytes * size
+    every, own = signature.start(size), signature.length(where.rank)
     send, recv = {
         "bcast": (0, nbytes),
         "reduce": (nbytes, nbytes * at_root),
         "gather": (nbytes, every * at_root),
         "scatter": (every * at_root, nbytes),
-        "allgather": (nbytes, every),
+        "allgather": (own, every),
         "alltoall": (every, every),
-        "reduce_scatter": (every, nbytes),
+        "reduce_scatter": (every, own),
     }.get(signature.collective, (nbytes, nbytes))
     return send, recv, program.scratch

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
 
 BY_BLOCKS = ("gather", "scatter", "allgather", "alltoall", "reduce_scatter")
 SPREADING = ("scatter", "alltoall", "reduce_scatter")  # a rank has a block for each
 COLLECTIVES = ("bcast", "reduce", "allreduce", "barrier", *BY_BLOCKS)
 ROOTED = ("bcast", "reduce", "gather", "scatter")
 REDUCING = ("reduce", "allreduce", "reduce_scatter")
+UNEVEN = ("allgather", "reduce_scatter")  # all ranks know the sizes of all blocks
+LISTED = 8  # sizes that are listed
+REPLACING = ("alltoall", "reduce_scatter")  # in place, results lie over what others want
 
 
 @dataclass(frozen=True)
@@ -20,6 +25,10 @@ class Signature:
     names; `native` says that han has a kernel for the pair, otherwise ``MPI_Reduce_local``
     carries it out. `mapped` says that all buffers of all ranks are in memory that the ranks of a
     node map.
+
+    Where blocks differ in size, `counts` are the elements of each and `count` those of the largest.
+    `in_place` says of the calls in REPLACING that the receive buffer is the send buffer too, which
+    MPI wants to be so on all ranks or on none.
     """
 
     collective: str
@@ -31,11 +40,25 @@ class Signature:
     native: bool = True
     root: int = 0
     mapped: bool = False
+    counts: tuple[int, ...] = ()
+    in_place: bool = False
 
     @property
     def nbytes(self) -> int:
-        """Size of the message, or of a block, in bytes."""
+        """Size of the message, or of a block (the largest one), in bytes."""
         return self.count * self.element
+
+    def length(self, block: int) -> int:
+        """Bytes of a rank's block."""
+        return self.counts[block] * self.element if self.counts else self.nbytes
+
+    def start(self, block: int) -> int:
+        """Where a rank's block begins among all blocks; of the number of ranks: where they end."""
+        return self._starts[block] * self.element if self.counts else block * self.nbytes
+
+    @cached_property
+    def _starts(self) -> tuple[int, ...]:
+        return tuple(accumulate(self.counts, initial=0))
 
     @property
     def by_blocks(self) -> bool:
@@ -44,7 +67,7 @@ class Signature:
 
     def shown(self, size: int) -> int:
         """The most bytes that one of `size` ranks shows others."""
-        return self.nbytes * (size if self.collective in SPREADING else 1)
+        return self.start(size) if self.collective in SPREADING else self.nbytes
 
     @property
     def reduces(self) -> bool:
@@ -63,7 +86,22 @@ class Signature:
         details = [d for d in (self.dtype, self.op) if d]
         if self.rooted:
             details.append(f"root {self.root}")
+        if self.in_place:
+            details.append("in place")
         if self.mapped:
             details.append("shared arrays")
         size = f" of {format_size(self.nbytes)}" if self.collective != "barrier" else ""
+        if self.counts:
+            size = f" of {_listed([self.length(r) for r in range(len(self.counts))])}"
         return f"{self.collective}{size}" + (f" ({', '.join(details)})" if details else "")
+
+
+def _listed(lengths: list[int]) -> str:
+    """``16B, 24B and 0B``; of many, the first ones and all together."""
+    from han._units import format_size
+
+    said = [format_size(n) for n in lengths]
+    if len(said) <= LISTED:
+        return f"{', '.join(said[:-1])} and {said[-1]}"
+    first = ", ".join(said[:LISTED])
+    return f"{first} ... ({len(said)} blocks, {format_size(sum(lengths))} in all)"

@@ -171,3 +171,8 @@ SPECS: dict[str, Callable[[int, int, int], Spec]] = {
     "scan": lambda size, nbytes, root: scan(size, nbytes),
     "exscan": lambda size, nbytes, root: exscan(size, nbytes),
 }
+# By name, for blocks of so many bytes.
+UNEVEN: dict[str, Callable[[Sequence[int]], Spec]] = {
+    "allgather": allgatherv,
+    "reduce_scatter": reduce_scatter,
+}

@@ -17,7 +17,13 @@ from han.submodules.registry import submodule
 from han.tasks.lower import lower
 from han.tasks.plan import Plan, make_plan
 from han.tasks.signature import Signature
-from han.tasks.store_checks import check_message, check_segments, check_topology, problems
+from han.tasks.store_checks import (
+    check_counts,
+    check_message,
+    check_segments,
+    check_topology,
+    problems,
+)
 from han.topology import Topology
 from han.tuning.choice import Choice, LevelChoice
 
@@ -64,6 +70,8 @@ class _Signature(_Model):
     native: bool
     root: Natural
     mapped: bool
+    counts: tuple[Natural, ...] = ()
+    in_place: bool = False
 
 
 class _Level(_Model):
@@ -180,6 +188,7 @@ def _plan(record: _File) -> Plan:
         if level.algorithm not in submodule(level.submodule).algorithms:
             raise ConfigError(f"submodule {level.submodule!r} has no {level.algorithm!r}")
     check_topology(topology, len(levels))
+    check_counts(signature, topology.size)
     if topology.size > 1:
         moved = sum(n for p in record.programs for *_, n, _, _ in p.code)
         check_message(signature, moved)

@@ -16,7 +16,7 @@ from han.dtypes import DTYPES, OPS, PAIRS, WIDE, element_type, kernel
 from han.errors import ArgumentError
 from han.program import AREAS, CHANNELS, PEER, Code, Coll, Program
 from han.tasks.plan import Plan
-from han.tasks.signature import BY_BLOCKS, Signature
+from han.tasks.signature import BY_BLOCKS, REPLACING, UNEVEN, Signature
 from han.tasks.stream import KINDS, TREE
 from han.topology import MAX_LEVELS, Topology, number_domains
 
@@ -66,6 +66,19 @@ def check_topology(topology: Topology, levels: int) -> None:
         raise ValueError(f"choice.levels: {levels} for {topology.depth} levels")
 
 
+def check_counts(signature: Signature, size: int) -> None:
+    """Raise ValueError unless blocks of different sizes are as many as ranks, for a call that
+    knows such.
+    """
+    counts = signature.counts
+    if not counts:
+        return
+    if signature.collective not in UNEVEN or len(counts) != size:
+        raise ValueError(f"signature.counts: {len(counts)} for {signature.collective} of {size}")
+    if max(counts) != signature.count:
+        raise ValueError(f"signature.counts: the largest is {max(counts)}, not {signature.count}")
+
+
 def check_message(signature: Signature, moved: int) -> None:
     """Raise ValueError if all operations together move less than the message, before it is cut."""
     if signature.nbytes > moved * signature.element:
@@ -82,6 +95,8 @@ def check_segments(signature: Signature, segment: int | None, tasks: int, size: 
 def _signature(signature: Signature, size: int) -> Iterator[str]:
     if signature.root >= size:
         yield f"signature.root: {signature.root} is not in 0..{size - 1}"
+    if signature.in_place and signature.collective not in REPLACING:
+        yield f"signature.in_place: {signature.collective} knows nothing of it"
     if not signature.reduces:
         return
     known = (*OPS, *PAIRS, USERS)

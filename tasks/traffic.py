@@ -57,7 +57,7 @@ class Traffic:
     def __mul__(self, runs: int) -> Traffic:
         return Traffic(*(n * runs for n in astuple(self)))
 
-    def describe(self, nbytes: int, times: int) -> str:
+    def describe(self, nbytes: float, times: int) -> str:
         """Say how often each of `nbytes` was moved, on the average of so many times."""
         parts = [("copied", self.copied), ("combined", self.combined), ("sent", self.sent)]
         said = [f"{what} {n / nbytes / times:.3g} times" for what, n in parts if n]
@@ -109,9 +109,15 @@ def receivers(plan: Plan) -> int:
     return {"bcast": size - 1, "reduce": 1, "barrier": 0}.get(signature.collective, size)
 
 
+def _usual(plan: Plan) -> float:
+    """Bytes of the message, or of a block: of the mean one."""
+    signature, size = plan.signature, plan.topology.size
+    return signature.start(size) / size if signature.counts else signature.nbytes
+
+
 def describe(plan: Plan) -> str:
     """Say how often each byte is moved for each rank that receives it, as `explain` prints it."""
-    to, nbytes = receivers(plan), plan.signature.nbytes
+    to, nbytes = receivers(plan), _usual(plan)
     if not to or not nbytes:
         return "none"
     if plan.topology.size > MOST:

@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from machines import draw_factors, topology_of
 
 from han.submodules.registry import registered
-from han.tasks.signature import BY_BLOCKS, REDUCING, ROOTED, Signature
+from han.tasks.signature import (
+    BY_BLOCKS,
+    REDUCING,
+    REPLACING,
+    ROOTED,
+    UNEVEN,
+    Signature,
+)
 from han.topology import Topology
 from han.tuning.choice import Choice, LevelChoice
 from han.tuning.heuristics import Machine, choose
@@ -126,11 +133,24 @@ def signatures(draw: st.DrawFn, size: int, most: int = 6000, blocks: bool = Fals
         nbytes //= size * size  # all blocks together are as long as other messages
     if collective not in REDUCING:
         root = root if collective in ROOTED else 0
-        return Signature(collective, nbytes, root=root, mapped=mapped)
+        return blocks_of(Signature(collective, nbytes, root=root, mapped=mapped), size)
     op = draw(st.sampled_from(list(OPERATIONS)))
     element = OPERATIONS[op][0]
     commutes = op == "sum"
-    return Signature(
+    signature = Signature(
         collective, nbytes // element, element, op, "uint64", commutes, commutes,
         root if collective == "reduce" else 0, mapped,
     )  # fmt: skip
+    return blocks_of(signature, size)
+
+
+def blocks_of(signature: Signature, size: int) -> Signature:
+    """Let blocks become shorter from rank to rank, or results replace what was sent; some of them.
+
+    By the size and not drawn, as other draws would change.
+    """
+    count = signature.count
+    if signature.collective in UNEVEN and count % 3 == 1 and size > 1:
+        counts = [count * (size - 1 - r) // (size - 1) for r in range(size)]
+        return replace(signature, counts=tuple(counts))
+    return replace(signature, in_place=signature.collective in REPLACING and count % 3 == 2)

@@ -24,8 +24,8 @@ from han.submodules.trees import SHAPES, place
 from han.tasks.builders import build
 from han.tasks.lower import lower
 from han.tasks.plan import active_levels, geometries, make_plan
-from han.tasks.signature import BY_BLOCKS, Signature
-from han.tasks.spec import SPECS
+from han.tasks.signature import BY_BLOCKS, REPLACING, Signature
+from han.tasks.spec import SPECS, UNEVEN
 from han.tasks.stream import KINDS, TREE, Stream
 from han.tasks.tree import segments
 from han.topology import Group, Topology, virtual
@@ -298,7 +298,10 @@ def make_run(plan, in_place):
 def make_run_of_blocks(plan, in_place):
     """Make the buffers that the specification speaks of, and what it says comes out."""
     signature, size = plan.signature, plan.topology.size
-    spec = SPECS[signature.collective](size, signature.nbytes, signature.root)
+    if signature.counts:
+        spec = UNEVEN[signature.collective]([signature.length(r) for r in range(size)])
+    else:
+        spec = SPECS[signature.collective](size, signature.nbytes, signature.root)
     combine = OPERATIONS[signature.op][1] if signature.reduces else None
     wide = replace(signature, count=size * signature.count)
     send = [data_of(wide, r)[: spec.sends(r)] for r in range(size)]
@@ -309,6 +312,7 @@ def make_run_of_blocks(plan, in_place):
         return reduce(combine, [send[r][piece.offset : stop] for r in piece.ranks])
 
     wanted = [np.concatenate([value(p) for p in ps]) if ps else None for ps in spec.after]
+    in_place = signature.in_place or (in_place and signature.collective not in REPLACING)
     for rank in range(size) if in_place else ():
         put_in_place(signature, rank, send, recv)
     return Run(plan, send, recv, combine), wanted
@@ -316,7 +320,7 @@ def make_run_of_blocks(plan, in_place):
 
 def put_in_place(signature, rank, send, recv):
     """Let a rank's send or receive buffer be what MPI.IN_PLACE says."""
-    mine = slice(rank * signature.nbytes, (rank + 1) * signature.nbytes)
+    mine = slice(signature.start(rank), signature.start(rank + 1))
     at_root = rank == signature.root
     match signature.collective:
         case "alltoall" | "reduce_scatter":

@@ -21,6 +21,7 @@ from han.tasks.signature import Signature
 from han.tasks.spec import SPECS
 from han.tasks.verify import Refuted, verify
 from han.tasks.verify.memory import Expressions
+from han.topology import virtual
 from han.tuning.choice import Choice, level_choice
 from han.tuning.heuristics import Machine
 from han.tuning.rules import RuleTable
@@ -677,3 +678,24 @@ def test_a_story_names_rank_task_and_operation():
     text = str(caught.value)
     for part in (f"run 1, rank {rank}", "ib(0)", "COPY", "not ordered after its write", "rank 0"):
         assert part in text, text
+
+
+IN_PLACE = [  # and who may carry it out
+    (Signature("alltoall", 5000, in_place=True), ["sm"]),
+    (Signature("reduce_scatter", 500, 8, "op", "u8", in_place=True), ["sm"]),
+    (Signature("reduce_scatter", 500, 8, "op", "u8", counts=(37, 0, 500), in_place=True), []),
+    (Signature("reduce_scatter", 500, 8, "op", "u8", counts=(37, 0, 500)), ["sm", "solo"]),
+]
+
+
+@pytest.mark.parametrize(("signature", "fit"), IN_PLACE)
+def test_results_that_lie_over_what_is_still_wanted_are_refuted(signature, fit):
+    topology = replace(virtual(3), attach=True)
+    for name in ("sm", "solo"):
+        choice = Choice((level_choice(name, "blocks"),) * topology.depth)
+        plans = [make_plan(topology, signature, choice, 1 << 20)] * 2
+        if name in fit:
+            assert verify(plans).ranks == 3
+        else:
+            with pytest.raises(Refuted):
+                verify(plans)

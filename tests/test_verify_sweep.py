@@ -18,7 +18,15 @@ from machines import draw_factors, topology_of
 
 from han.submodules.registry import fuses, registered
 from han.tasks.plan import Plan, as_called, levels_of, make_plan
-from han.tasks.signature import BY_BLOCKS, COLLECTIVES, REDUCING, ROOTED, Signature
+from han.tasks.signature import (
+    BY_BLOCKS,
+    COLLECTIVES,
+    REDUCING,
+    REPLACING,
+    ROOTED,
+    UNEVEN,
+    Signature,
+)
 from han.tasks.verify import Refuted, verify
 from han.topology import Topology, virtual
 from han.tuning.choice import Choice, LevelChoice
@@ -169,12 +177,27 @@ def draw_signature(draw: Random, size: int, collective: str, unit: int) -> Signa
     mapped = draw.random() < 0.5
     if collective not in REDUCING:
         root = root if collective in ROOTED else 0
-        return Signature(collective, nbytes, root=root, mapped=mapped)
+        signature = Signature(collective, nbytes, root=root, mapped=mapped)
+        return draw_blocks(draw, size, signature)
     commutes = draw.random() < 0.6
     element = 8 if commutes else draw.choice([8, 24, 32])
     root = root if collective == "reduce" else 0
     count = nbytes // element
-    return Signature(collective, count, element, "op", "u8", commutes, commutes, root, mapped)
+    signature = Signature(
+        collective, count, element, "op", "u8", commutes, commutes, root, mapped
+    )  # fmt: skip
+    return draw_blocks(draw, size, signature)
+
+
+def draw_blocks(draw: Random, size: int, signature: Signature) -> Signature:
+    """Draw blocks of different sizes, some empty; or that results replace what was sent."""
+    most = signature.count
+    if signature.collective in UNEVEN and most and size > 1 and draw.random() < 0.4:
+        counts = [draw.choice([0, most, draw.randint(0, most)]) for _ in range(size)]
+        counts[draw.randrange(size)] = most
+        return replace(signature, counts=tuple(counts))
+    in_place = signature.collective in REPLACING and draw.random() < 0.3
+    return replace(signature, in_place=in_place)
 
 
 def draw_choice(draw: Random, topology: Topology, signature: Signature, unit: int) -> Choice:

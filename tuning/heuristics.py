@@ -61,7 +61,7 @@ def _blocks(signature: Signature, topology: Topology, level: int) -> LevelChoice
     kind, nbytes = signature.collective, signature.nbytes
     mapped = nbytes >= MAPPED_BYTES and reads_mapped(topology, signature, level)
     attached = nbytes >= ATTACH_BYTES and topology.attach and signature.rooted
-    if kind in READ_BLOCKS and (mapped or attached):
+    if kind in READ_BLOCKS and not signature.in_place and (mapped or attached):
         return level_choice("solo", "blocks", chunk=SHARED_CHUNK)
     return level_choice("sm", "blocks", chunk=BLOCK_CHUNK, cells=2)
 

@@ -209,6 +209,13 @@ void *han_engine_trace(han_engine *e, han_trace *trace, void *owner) {
     return before;
 }
 
+bool han_engine_mismatch(han_engine *e) {
+    if (!try_lock(&e->busy)) return false;
+    bool found = han_mismatch(e);
+    unlock(&e->busy);
+    return found;
+}
+
 /* ---- stopping ----------------------------------------------------------------------------- */
 
 /* Test every message and collective under way, and recall receives; whether all are over. */

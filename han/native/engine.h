@@ -17,6 +17,10 @@
 #define HAN_EPOCH_TAGS 8   /* runs whose messages cannot be taken for each other's */
 #define HAN_MAX_STREAMS 32 /* also: tags a run */
 #define HAN_SMALL_BANKS 8
+/* The low bits of `calls` count runs, the others are a digest of the signatures of all runs so far:
+ * ranks that made the same calls have the same word after as many runs. A power of two are kept. */
+#define HAN_CALLS_COUNT UINT64_C(0xffff)
+#define HAN_CALLS_KEPT 64
 #define HAN_TAKEN 64 /* runs remembered by a ring; a power of two */
 
 /* What each rank tells the others on its node, one record of two lines a rank. */
@@ -24,16 +28,17 @@ typedef struct {
     _Atomic uint64_t done;    /* runs finished */
     _Atomic uint64_t entered; /* runs begun */
     _Atomic uint64_t signature;
+    _Atomic uint64_t calls; /* what was called up to the last run begun: HAN_CALLS */
     int64_t pid;
     uint64_t pid_start; /* with the pid: that very process */
     uint64_t pid_namespace;
     uint64_t rank; /* in the communicator */
-    uint64_t naps; /* whether this rank sleeps in the kernel: others ring the bell for it */
     _Atomic uint64_t erred; /* 1 + the last call that raised here before anything moved */
     _Atomic uint64_t shown[3]; /* where send, receive buffer and scratch of a run are: HAN_W_SHOWN */
     /* Of the channel, in its first record: who sleeps there, and what they sleep on. */
     _Atomic uint32_t sleepers, bell;
-    uint64_t pad[3];
+    uint64_t naps; /* whether this rank sleeps in the kernel: others ring the bell for it */
+    uint64_t pad[2];
 } han_control;
 
 _Static_assert(sizeof(han_control) == 2 * HAN_LINE, "as in han/channel.py");
@@ -116,6 +121,7 @@ enum han_status {
     HAN_E_INTERRUPT,
     HAN_E_FAILED, /* an earlier run of this engine failed */
     HAN_E_ATTACH, /* the memory of rank `dead_rank` cannot be read, or written */
+    HAN_E_MISMATCH, /* rank `dead_rank` has not called what this one has */
 };
 
 /* The instruction that a stream is at; `peer` is the rank that it waits for. */
@@ -178,6 +184,8 @@ typedef struct han_engine {
     uint32_t spins; /* at present, between the policy's bounds */
     bool (*interrupted)(void *); /* asked now and then while waiting; may be NULL */
     uint64_t epoch, issued; /* runs finished, and runs ever put into the queue */
+    uint64_t calls[HAN_CALLS_KEPT]; /* after each of the last runs begun */
+    uint64_t agreed; /* runs up to which all ranks that share memory are known to have agreed */
     uint64_t held; /* a notice has come that concerns the run issued as this one, from 1; 0: none */
     /* the run at the head of the queue */
     han_run *head, *tail;
@@ -226,6 +234,10 @@ void han_activate(han_engine *);
 /* Fail the engine and all its runs. Receives are recalled; `left` tells what could not be. */
 void han_engine_stop(han_engine *);
 
+/* Has a rank that shares memory called something else than this one, and is no error the reason?
+ * Sets `dead_rank`. For who is stepping the engine; the other one for who is not. */
+bool han_mismatch(han_engine *);
+bool han_engine_mismatch(han_engine *);
 enum han_status han_engine_step(han_engine *); /* one round, unless another thread is at it */
 /* Where the streams of the run at the head stand, at most HAN_MAX_STREAMS rows, and the run's
  * signature. 0 if there is none, or another thread keeps stepping it. */

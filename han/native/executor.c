@@ -250,11 +250,21 @@ static bool room_free(han_engine *e, const han_plan *p) {
 /* What operations on no bytes point to where there is no buffer: addresses are added to. */
 static uint8_t nowhere[3][HAN_LINE];
 
+/* Add a call to what was called before it. */
+static uint64_t called(han_engine *e, uint64_t signature) {
+    uint64_t digest = (e->calls[e->epoch % HAN_CALLS_KEPT] & ~HAN_CALLS_COUNT) ^ signature;
+    digest = (digest ^ digest >> 32) * UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t word = (digest & ~HAN_CALLS_COUNT) | ((e->epoch + 1) & HAN_CALLS_COUNT);
+    e->calls[(e->epoch + 1) % HAN_CALLS_KEPT] = word;
+    return word;
+}
+
 static void begin(han_engine *e, const han_run *run) {
     const han_plan *p = run->plan;
     e->bases[HAN_B_SEND] = run->send ? (uint8_t *)(uintptr_t)run->send : nowhere[0];
     e->bases[HAN_B_RECV] = run->recv ? run->recv : nowhere[1];
     e->bases[HAN_B_SCRATCH] = p->scratch ? p->scratch : nowhere[2];
+    uint64_t calls = called(e, p->signature);
     for (uint32_t c = 0; c < e->n_channels; c++) {
         han_channel *ch = &e->channels[c];
         uint8_t **base = &e->bases[HAN_B_CHANNEL + HAN_B_PER_CHANNEL * c];
@@ -267,6 +277,7 @@ static void begin(han_engine *e, const han_run *run) {
                                   memory_order_relaxed);
         atomic_store_explicit(&mine->signature, p->signature, memory_order_relaxed);
         atomic_store_explicit(&mine->entered, e->epoch + 1, memory_order_release);
+        atomic_store_explicit(&mine->calls, calls, memory_order_release);
     }
     for (uint32_t s = 0; s < p->n_streams; s++) e->pc[s] = p->streams[s].start;
     e->started = true;
@@ -302,6 +313,39 @@ static bool out_of_step(const han_engine *e) {
     return false;
 }
 
+/* Whether an error is known that the ranks of a channel may not have had all alike. */
+static bool erred_since(const han_channel *ch, uint64_t epoch) {
+    const han_control *all = (const han_control *)(void *)(ch->memory + ch->control);
+    for (uint32_t r = 0; r < ch->size; r++)
+        if (atomic_load_explicit(&all[r].erred, memory_order_relaxed) > epoch) return true;
+    return false;
+}
+
+bool han_mismatch(han_engine *e) {
+    uint64_t now = e->epoch + e->started, agreed = now;
+    for (uint32_t c = 0; c < e->n_channels; c++) {
+        const han_channel *ch = &e->channels[c];
+        const han_control *all = (const han_control *)(void *)(ch->memory + ch->control);
+        for (uint32_t r = 0; r < ch->size; r++) {
+            uint64_t said = atomic_load_explicit(&all[r].calls, memory_order_acquire);
+            uint64_t behind = (now - said) & HAN_CALLS_COUNT;
+            if (r == ch->me) continue;
+            if (behind >= HAN_CALLS_KEPT || behind > now) { /* it is ahead, and will look at ours */
+                agreed = e->agreed;
+            } else if (said == e->calls[said % HAN_CALLS_KEPT]) {
+                if (now - behind < agreed) agreed = now - behind;
+            } else if (erred_since(ch, e->agreed)) {
+                agreed = e->agreed; /* who raised did nothing in that call: a notice tells */
+            } else {
+                e->dead_rank = (int)all[r].rank;
+                return true;
+            }
+        }
+    }
+    if (agreed > e->agreed) e->agreed = agreed;
+    return false;
+}
+
 enum han_status han_step(han_engine *e) {
     han_plan *p = e->head->plan;
     if (!e->started) begin(e, e->head);
@@ -315,6 +359,9 @@ enum han_status han_step(han_engine *e) {
     }
     if (all) {
         if (out_of_step(e)) return HAN_E_NOTICE;
+        /* What peers say lies in lines that they keep writing: not looked at in every brief run. */
+        if ((!p->brief || e->epoch % HAN_CALLS_KEPT == 0) && han_mismatch(e))
+            return HAN_E_MISMATCH;
         add(&p->counts.runs, 1);
         finish(e);
         return HAN_MOVED;

@@ -236,7 +236,8 @@ static PyObject *alltoall(CallsObject *self, PyObject *const *args, Py_ssize_t n
     if (few(n, 2)) return NULL;
     if (!plain_writable(args[1], &recv) || !block_of(self, args[1], &recv, &key.nbytes))
         Py_RETURN_FALSE;
-    if (args[0] == self->in_place)
+    key.root = args[0] == self->in_place; /* another plan: there is no root to tell apart */
+    if (key.root)
         send = recv;
     else if (!plain(args[0], &send) || !block_of(self, args[0], &send, &sent) ||
              sent != key.nbytes || !apart(&send, &recv))
@@ -253,6 +254,7 @@ static PyObject *reduce_scatter_block(CallsObject *self, PyObject *const *args, 
     if (args[0] == self->in_place) {
         if (!block_of(self, args[1], &recv, &key.nbytes)) Py_RETURN_FALSE;
         send = recv;
+        key.root = 1; /* as for alltoall */
     } else {
         if (!plain(args[0], &send) || !block_of(self, args[0], &send, &key.nbytes) ||
             key.nbytes != recv.nbytes || send.dtype != recv.dtype || !apart(&send, &recv))

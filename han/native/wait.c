@@ -99,6 +99,7 @@ static enum han_status look_around(han_engine *e, han_idler *w) {
     if (e->interrupted && e->interrupted(e)) return HAN_E_INTERRUPT;
     if (e->wait.timeout > 0 && (double)(now - w->since) > e->wait.timeout * 1e9)
         return HAN_E_TIMEOUT;
+    if (han_engine_mismatch(e)) return HAN_E_MISMATCH;
     if (now < w->dead) return HAN_BLOCKED;
     w->dead = now + DEAD_NS;
     e->dead_rank = dead_peer(e);
@@ -187,6 +188,7 @@ enum han_status han_progress(han_engine *e, han_run *run, bool block) {
 
 enum han_status han_look(han_engine *e, double waited) {
     if (e->failed) return HAN_E_FAILED;
+    if (han_engine_mismatch(e)) return han_fail(e, HAN_E_MISMATCH);
     if (e->wait.timeout > 0 && waited > e->wait.timeout) return han_fail(e, HAN_E_TIMEOUT);
     e->dead_rank = dead_peer(e);
     return e->dead_rank >= 0 ? han_fail(e, HAN_E_DEAD) : HAN_BLOCKED;

@@ -71,8 +71,8 @@ class Places:
 
     def _buffers(self, plan: Plan, spec: Spec, in_place: bool) -> npt.NDArray[np.bool_]:
         signature = plan.signature
-        replaces = signature.reduces or signature.collective == "alltoall"
-        shared = np.full(self.size, spec.shared or (in_place and replaces))
+        replaces = in_place and signature.reduces and not signature.by_blocks
+        shared = np.full(self.size, spec.shared or replaces or signature.in_place)
         if signature.collective == "reduce":
             shared[np.arange(self.size) != signature.root] = False
         return shared

@@ -10,7 +10,8 @@ import numpy as np
 from han.program import Base, Code, Coll, Program
 from han.tasks.lower import lower
 from han.tasks.plan import Plan
-from han.tasks.spec import SPECS
+from han.tasks.signature import Signature
+from han.tasks.spec import SPECS, UNEVEN, Spec
 from han.tasks.verify import bounds
 from han.tasks.verify.events import FINISH, Events, Programs
 from han.tasks.verify.memory import Expressions, Memory, Span, combine, merged
@@ -66,10 +67,11 @@ def verify(
 ) -> Report:
     """Prove that `plans`, run back to back on one communicator, do what they are specified to.
 
-    `in_place` lets reductions take their operand from the receive buffer (for a reduce, at the
-    root). `programs` are examined instead of what the plans lower to, if given: a list of all
-    ranks' for each plan. `progress` is called now and then. Raises Refuted with the first
-    property that does not hold; ValueError if the plans belong to different communicators.
+    `in_place` lets reductions of whole messages take their operand from the receive buffer (for a
+    reduce, at the root); calls that move blocks say so themselves. `programs` are examined instead
+    of what the plans lower to, if given: a list of all ranks' for each plan. `progress` is called
+    now and then. Raises Refuted with the first property that does not hold; ValueError if the plans
+    belong to different communicators.
     """
     _check_together(plans)
     made = programs or lower_all(plans, progress)
@@ -126,6 +128,12 @@ class _Memories(dict[int, Memory]):
         return memory
 
 
+def _spec(signature: Signature, size: int) -> Spec:
+    if signature.counts:
+        return UNEVEN[signature.collective]([signature.length(r) for r in range(size)])
+    return SPECS[signature.collective](size, signature.nbytes, signature.root)
+
+
 class _Verifier:
     """What events do: an action for each code, on :class:`Memory`."""
 
@@ -133,9 +141,7 @@ class _Verifier:
         self.plans, self.programs = plans, programs
         self.size = plans[0].topology.size
         self._check_footprints()
-        self.specs = [
-            SPECS[s.collective](self.size, s.nbytes, s.root) for s in (p.signature for p in plans)
-        ]
+        self.specs = [_spec(plan.signature, self.size) for plan in plans]
         self.places = Places(plans, self.specs, in_place)
         self.events = Events(plans, programs, self.places)
         bounds.check(self.events)

@@ -256,6 +256,13 @@ class Call:
     op: str = "sum"
     root: int = 0
     in_place: bool = False
+    uneven: bool = False  # some ranks' blocks are smaller, or empty
+
+    def counts(self, size: int) -> list[int]:
+        """Elements of each rank's block."""
+        if not self.uneven:
+            return [self.count] * size
+        return [(self.count, 0, self.count // 2 + 1)[(r + self.count) % 3] for r in range(size)]
 
     @property
     def nbytes(self) -> int:
@@ -321,7 +328,33 @@ class Checker:
         self._untouched(call, send)
 
     def _allgather(self, call: Call) -> None:
+        if call.uneven:
+            self._allgatherv(call)
+            return
         self._collection(call, self.comm.Allgather)
+
+    def _allgatherv(self, call: Call) -> None:
+        """Blocks of odd counts lie the other way round, with an element between two."""
+        size, mine = self.comm.size, self.rank
+        counts, odd = call.counts(size), call.count % 2
+        order = reversed(range(size)) if odd else range(size)
+        starts, at = [0] * size, 0
+        for r in order:
+            starts[r], at = at, at + counts[r] + odd
+        blocks = [data_of(r, call.dtype, counts[r]) for r in range(size)]
+        whole, recv = guarded(np.empty(at, call.dtype))
+        wanted = recv.copy()
+        for start, block in zip(starts, blocks, strict=True):
+            wanted[start : start + block.size] = block
+        send = blocks[mine].copy()
+        target = [recv, (counts, starts)] if odd else [recv, counts]
+        if call.in_place:
+            recv[starts[mine] :][: send.size] = send
+            self.comm.Allgatherv(MPI.IN_PLACE, target)
+        else:
+            self.comm.Allgatherv(send, target)
+        assert send.tobytes() == blocks[mine].tobytes(), "sendbuf"
+        self._compare(call, wanted, whole, recv)
 
     def _collection(self, call: Call, function: Any) -> None:
         wanted = np.concatenate([call.data(r) for r in range(self.comm.size)])
@@ -362,18 +395,21 @@ class Checker:
         self._compare(call, wanted, whole, recv)
 
     def _reduce_scatter(self, call: Call) -> None:
-        size = self.comm.size
-        total = self.reference(call.dtype, call.op, size * call.count)
-        wanted = total[self.rank * call.count :][: call.count]
-        send = call.data(self.rank, size)
+        counts, op = call.counts(self.comm.size), mpi_op(call.op)
+        total = self.reference(call.dtype, call.op, sum(counts))
+        wanted = total[sum(counts[: self.rank]) :][: counts[self.rank]]
+        send = data_of(self.rank, call.dtype, sum(counts), call.op)
         whole, recv = guarded(send if call.in_place else wanted)
+        given = MPI.IN_PLACE if call.in_place else send.copy()
         if call.in_place:
             recv[:] = send
-            self.comm.Reduce_scatter_block(MPI.IN_PLACE, recv, mpi_op(call.op))
+        if call.uneven:
+            known = call.in_place or call.count % 2
+            self.comm.Reduce_scatter(given, recv, counts if known else None, op)
         else:
-            self.comm.Reduce_scatter_block(send, recv, mpi_op(call.op))
-            self._untouched(call, send, size)
-        self._compare(call, wanted, whole, recv[: call.count])
+            self.comm.Reduce_scatter_block(given, recv, op)
+        assert call.in_place or given.tobytes() == send.tobytes(), "sendbuf"
+        self._compare(call, wanted, whole, recv[: wanted.size])
 
     def _reduction(self, call: Call, function: Any) -> np.ndarray:
         wanted = self.reference(call.dtype, call.op, call.count)

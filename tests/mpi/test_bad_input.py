@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from _support import FLAT, SECONDS, TWO_BY_TWO, check_works, new_comm
+from _support import FLAT, SECONDS, TWO_BY_TWO, check_works, new_comm, outcome
 from mpi4py import MPI
 
 import han
@@ -160,6 +160,20 @@ BAD_BLOCKS = [
     Bad("Reduce_scatter_block", lambda: (f(4 * SIZE), f(5)), ("recvbuf holds 40", "32 expected")),
     Bad("Reduce_scatter_block", lambda: (f(4 * SIZE), f(4), MPI.BAND), ("MPI.BAND", "float64")),
     Bad("Reduce_scatter_block", lambda: (MPI.IN_PLACE, f(SIZE + 1)), ("recvbuf", "equal blocks")),
+    Bad("Allgatherv", lambda: (f(4), [f(9), [4] * (SIZE - 1)]), ("counts", f"{SIZE} expected")),
+    Bad("Allgatherv", lambda: (f(4), [f(9), [-1] * SIZE]), ("recvbuf: counts", "-1 is negative")),
+    Bad("Allgatherv", lambda: (f(4), [f(9), [1.5] * SIZE]), ("counts", "whole numbers"), KIND),
+    Bad("Allgatherv", lambda: (f(4), [f(9), (1, 2, 3)]), ("a tuple is (counts",), KIND),
+    Bad("Allgatherv", lambda: (f(4), [f(4 * SIZE - 1), [4] * SIZE]), (f"{32 * SIZE} expected",)),
+    Bad("Allgatherv", lambda: (f(4), [f(8 * SIZE), [3] * SIZE]), ("24 expected: block", "recvbuf")),
+    Bad("Allgatherv", lambda: (f(4), [f(8 * SIZE), (4, 3)]), ("ranks 0 and 1 overlap", "at 3")),
+    Bad("Allgatherv", lambda: (f(4), [read_only(4 * SIZE), 4]), ("recvbuf is read-only",)),
+    Bad("Allgatherv", lambda: (lambda a: (a[:4], a))(f(4 * SIZE)), ("overlap", "MPI.IN_PLACE")),
+    Bad("Reduce_scatter", lambda: (f(4 * SIZE), f(4), [3] * SIZE), ("sum of recvcounts (3, ",)),
+    Bad("Reduce_scatter", lambda: (f(4 * SIZE), f(3), [4] * SIZE), ("recvbuf", "4 elements expec")),
+    Bad("Reduce_scatter", lambda: (f(4), f(4), [4]), ("recvcounts: 1 numbers",)),
+    Bad("Reduce_scatter", lambda: (MPI.IN_PLACE, f(4)), ("recvcounts: None",), KIND),
+    Bad("Reduce_scatter", lambda: (f(4 * SIZE), f(4), None, "sum"), ("op", "'sum'"), KIND),
 ]
 
 
@@ -274,6 +288,8 @@ GOOD = {
     "Reduce": lambda: (f(16), f(16), MPI.SUM, 0),
     "Allgather": lambda: (f(16), f(16 * SIZE)),
     "Reduce_scatter_block": lambda: (f(16 * SIZE), f(16)),
+    "Allgatherv": lambda: (f(16), [f(16 * SIZE), 16]),
+    "Reduce_scatter": lambda: (f(16 * SIZE), f(16), [16] * SIZE),
 }
 # the collective, what one rank calls, a part of its error
 ODD = [
@@ -287,6 +303,8 @@ ODD = [
 ODD_BLOCKS = [
     ("Allgather", lambda: (f(16), f(15 * SIZE)), "expected: "),
     ("Reduce_scatter_block", lambda: (f(16 * SIZE), f(16), "sum"), "'sum'"),
+    ("Allgatherv", lambda: (f(15), [f(16 * SIZE), 16]), "128 expected: block"),
+    ("Reduce_scatter", lambda: (f(16 * SIZE), f(16), [15] * SIZE), "sum of recvcounts"),
 ]
 
 
@@ -427,6 +445,46 @@ def test_checked_mode_names_the_odd_rank(mpi_ranks, levels, asked, monkeypatch):
     comm.Free()
 
 
+# ---- not in checked mode ----------------------------------------------------------------------
+
+OF_SIZE: dict[str, Callable[[han.Comm, int], None]] = {
+    "allreduce": lambda c, n: c.Allreduce(f(n), f(n)),
+    "bcast": lambda c, n: c.Bcast(f(n), 0),
+    "reduce": lambda c, n: c.Reduce(f(n), f(n), root=1),
+    "gather": lambda c, n: c.Gather(f(n), f(n * SIZE), root=0),
+    "scatter": lambda c, n: c.Scatter(f(n * SIZE), f(n), root=0),
+    "allgather": lambda c, n: c.Allgather(f(n), f(n * SIZE)),
+    "alltoall": lambda c, n: c.Alltoall(f(n * SIZE), f(n * SIZE)),
+    "reduce_scatter": lambda c, n: c.Reduce_scatter_block(f(n * SIZE), f(n)),
+    "uneven allgather": lambda c, n: c.Allgatherv(f(n), [f(n * SIZE), [n] * SIZE]),
+    "uneven reduce_scatter": lambda c, n: c.Reduce_scatter(f(n * SIZE), f(n), [n] * SIZE),
+    "collective": lambda c, n: c.Barrier() if n % 2 else c.Allreduce(f(n), f(n)),
+}
+
+
+def again_and_again(comm, call, count):
+    for _ in range(80):
+        call(comm, count)
+        comm.Barrier()
+
+
+@pytest.mark.mpi(ranks=[2, 4], timeout=120, unit="s")
+def test_sizes_that_differ_are_noticed_and_nobody_hangs(mpi_ranks):
+    """Small ones may pass for a while; nobody writes beyond a buffer, and somebody looks soon."""
+    last = MPI.COMM_WORLD.size - 1
+    for name, call in OF_SIZE.items():
+        for usual, odd in ((8, 9), (100, 40_001), (40_000, 40_001)):
+            comm = new_comm(FLAT)
+            begun = time.monotonic()
+            count = odd if comm.rank == last else usual
+            with pytest.raises((han.MismatchError, han.PeerError, han.RevokedError)) as caught:
+                again_and_again(comm, call, count)
+            assert time.monotonic() - begun < SECONDS
+            assert "not make the same calls" in str(caught.value), f"{name}: {caught.value}"
+            MPI.COMM_WORLD.Barrier()
+            comm.Free()
+
+
 # ---- configurations ---------------------------------------------------------------------------
 
 
@@ -478,6 +536,61 @@ def test_a_second_configuration_for_one_communicator_is_refused(mpi_ranks):
     with pytest.raises(han.RevokedError, match="COMM_NULL"):
         han.Comm().Barrier()
     check_works(comm)
+
+
+# ---- calls that are MPI's -----------------------------------------------------------------------
+
+APART = [{"name": "node", "symbol": "s", "scope": {"size": 1}}, TWO_BY_TWO[-1]]
+BLOCKS = {
+    "Allgather": lambda n: (f(n), f(n * SIZE)),
+    "Alltoall": lambda n: (f(n * SIZE), f(n * SIZE)),
+    "Reduce_scatter": lambda n: (f(n * SIZE), f(n), [n] * SIZE),
+    "Allgatherv": lambda n: (f(n), [f(n * SIZE), [n] * SIZE]),
+}
+
+
+def call_and_wait(comm, variant, collective, arguments, waitall):
+    answer = method(comm, variant, collective)(*arguments)
+    if answer is not None and waitall:
+        if answer.persistent:
+            answer.Start()
+        han.Request.Waitall([answer])
+    else:
+        finish(answer)
+
+
+@on_ranks
+def test_a_wrong_argument_in_a_call_that_is_mpis_is_told(mpi_ranks):
+    for k, (collective, arguments) in enumerate(BLOCKS.items()):
+        for variant in VARIANTS:
+            comm, odd = new_comm(APART), k % mpi_ranks
+            for bad in ("text", f((4, 4))[:, 1]):  # on all ranks alike: they go on
+                with pytest.raises((TypeError, ValueError, BufferError)):
+                    method(comm, variant, collective)(bad, *arguments(4)[1:])
+                call_and_wait(comm, variant, collective, arguments(4), False)
+            given = ("text", *arguments(4)[1:]) if comm.rank == odd else arguments(4)
+            error, _ = outcome(
+                lambda: call_and_wait(comm, variant, collective, given, k % 2)  # noqa: B023
+            )
+            if comm.rank == odd:
+                assert isinstance(error, TypeError), error
+            else:
+                assert isinstance(error, han.PeerError), error
+                assert f"rank {odd} raised TypeError" in str(error)
+            MPI.COMM_WORLD.Barrier()
+
+
+@on_ranks
+def test_checked_mode_compares_calls_that_are_mpis(mpi_ranks):
+    comm = new_comm(APART, check=True)
+    for collective, arguments in BLOCKS.items():
+        for variant in VARIANTS:
+            given = arguments(5 if comm.rank == 1 else 4)
+            with pytest.raises(han.MismatchError, match="rank"):
+                method(comm, variant, collective)(*given)
+            call_and_wait(comm, variant, collective, arguments(4), False)
+    check_works(comm)
+    comm.Free()
 
 
 @pytest.mark.mpi(ranks=2, timeout=60, unit="s")

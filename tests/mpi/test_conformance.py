@@ -23,7 +23,7 @@ from machines import topology_of
 from mpi4py import MPI
 
 from han.submodules.registry import registered
-from han.tasks.signature import BY_BLOCKS
+from han.tasks.signature import BY_BLOCKS, UNEVEN
 
 COUNTS = (0, 1, 2, 7, 8, 500, 513, 1000)
 LARGE = 38_003  # of 8 bytes: about 300 KB, no multiple of anything
@@ -67,6 +67,9 @@ def blocks_of_all_sizes(size):
         for k, count in enumerate((*COUNTS, LARGE // size)):
             root = (k + in_place) % size if collective in ROOTED else 0
             yield Call(collective, count, root=root, in_place=in_place)
+    for collective, in_place in itertools.product(UNEVEN, (False, True)):
+        for count in (1, 8, 513, 1000, LARGE // size):
+            yield Call(collective, count, in_place=in_place, uneven=True)
 
 
 def types_and_operations(size):
@@ -78,6 +81,7 @@ def types_and_operations(size):
         if op in ("sum", "lxor"):
             yield Call("reduce", 1030, dtype, op, root, in_place)
             yield Call("reduce_scatter", 140, dtype, op, 0, in_place)
+            yield Call("reduce_scatter", 141, dtype, op, 0, not in_place, True)
 
 
 def refusals(comm, calls):

@@ -134,6 +134,18 @@ def block_cases(size, rank, n):
     yield "Alltoall", (MPI.IN_PLACE, [spread.copy(), gaps]), 1
     yield "Alltoall", ([spread, 1, gaps], [every.copy(), n, MPI.INT64_T]), 1
     yield "Reduce_scatter_block", (blocks, every[:n].copy(), MPI.MAX), 1
+    counts = [n * (r % 3) // 2 + r for r in range(size)]
+    each, most = counts[rank], sum(counts)
+    starts = [size * n + size * size - sum(counts[: r + 1]) for r in range(size)]
+    wide = np.full(2 * (size * n + size * size), -1)
+    whole = np.arange(most) * (rank + 1)
+    yield "Allgatherv", (whole[:each], [wide.copy(), counts]), 1
+    yield "Allgatherv", (whole[:each], [wide.copy(), (counts, starts), MPI.INT64_T]), 1
+    wider = np.arange(wide.size) * (rank + 1)
+    spaced = MPI.INT64_T.Create_resized(0, 16).Commit()
+    yield "Allgatherv", ([wider, each, spaced], [wide.copy(), counts, starts, spaced]), 1
+    yield "Reduce_scatter", (whole, np.full(each, -1), counts, MPI.MAX), 1
+    yield "Reduce_scatter", (whole, np.full(each, -1)), 1
 
 
 def memory_of(buffer):

@@ -162,6 +162,39 @@ def test_large_arrays_are_read_where_they_are_if_all_ranks_are_such(mpi_ranks):
                 if comm.rank == 0:
                     total = comm.size * np.arange(count) + sum(range(comm.size))
                     np.testing.assert_array_equal(recv, total)
+            if levels is FLAT:
+                blocks_are_read_where_they_are(comm, 20_000)
+
+
+def blocks_are_read_where_they_are(comm, count):
+    """Not those in place, where results would lie over what others read."""
+    size, rank = comm.Get_size(), comm.Get_rank()
+    counts = [count - 3 * r for r in range(size)]
+    begins, own = sum(counts[:rank]), counts[rank]
+    data = np.arange(size * count)
+    send, every = array(comm, data + 1000 * rank), array(comm, 0 * data)
+    block, total = slice(rank * count, (rank + 1) * count), size * data + 1000 * sum(range(size))
+    exchanged = np.concatenate([data[block] + 1000 * r for r in range(size)])
+    joined = np.concatenate([data[: counts[r]] + 1000 * r for r in range(size)])
+    one, over = array(comm, data[:count]), array(comm, send)
+    all_counts, some = sum(counts), send[: sum(counts)]
+    for call, result, wanted, reads in (
+        (lambda: comm.Alltoall_init(send, every), every, exchanged, True),
+        (lambda: comm.Alltoall_init(MPI.IN_PLACE, over), over, exchanged, False),
+        (lambda: comm.Reduce_scatter_block_init(send, one), one, total[block], True),
+        (lambda: comm.Reduce_scatter_init(some, one[:own], counts), one[:own],
+         total[begins:][:own], True),
+        (lambda: comm.Allgatherv_init(send[:own], [every[:all_counts], counts]),
+         every[:all_counts], joined, True),
+    ):  # fmt: skip
+        request = call()
+        assert newest(comm).signature.mapped
+        assert by_solo(comm) == reads
+        assert reads_peers(comm) == reads
+        result[:] = send[: result.size] if not reads else 0
+        run(request, 1)
+        np.testing.assert_array_equal(result, wanted)
+        request.Free()
 
 
 @on_two

@@ -144,11 +144,14 @@ def block_cases(ranks: int, choice) -> Iterator[Case]:
         level_choice("sm", "blocks"),
         level_choice("sm", "blocks", chunk=512, cells=2),
         level_choice("sm", "blocks", chunk=2048, cells=8),
+        level_choice("solo", "blocks", chunk=8192, block=1000),
     ]
     counts = (0, SMALL, MEDIUM // ranks, LARGE // ranks)
     for part, collective, count in product(parts, BY_BLOCKS, counts):
         for root in (0, ranks - 1) if collective in ROOTED else (0,):
             yield Case(call(collective, count, root), choice(part, None))
+    for collective, count in product(BY_BLOCKS, counts[1:]):
+        yield Case(replace(call(collective, count), mapped=True), choice(parts[-1], None))
     for collective, schedule in product(BY_BLOCKS, ("dataflow", "lockstep")):
         yield Case(call(collective, LARGE // ranks), choice(parts[1], 10_000, schedule))
 
