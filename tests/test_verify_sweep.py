@@ -14,16 +14,16 @@ from dataclasses import dataclass, replace
 from random import Random
 
 import pytest
-from machines import draw_factors, topology_of
+from machines import collectives_of, draw_factors, topology_of
 
-from han.submodules.registry import fuses, registered
+from han.submodules.registry import registered
 from han.tasks.plan import Plan, as_called, levels_of, make_plan
 from han.tasks.signature import BY_BLOCKS, COLLECTIVES, REDUCING, ROOTED, Signature
 from han.tasks.verify import Refuted, verify
 from han.topology import Topology, virtual
 from han.tuning.choice import Choice, LevelChoice
 from han.tuning.heuristics import Machine, choose
-from han.tuning.rules import KINDS, RuleTable
+from han.tuning.rules import RuleTable
 
 KiB = 1024
 PARTS = 2  # of the sweep, for as many processes
@@ -57,9 +57,7 @@ TARGETS = [
     for name, part in registered().items()
     if name != "null"  # its results are wrong by design
     for algorithm in part.algorithms
-    for collective in COLLECTIVES
-    if set(KINDS[collective]) <= set(part.algorithms[algorithm].kinds)
-    or (collective in ("allreduce", "barrier") and fuses(LevelChoice(name, algorithm)))
+    for collective in collectives_of(name, algorithm)
 ]
 
 

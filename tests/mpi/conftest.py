@@ -6,6 +6,9 @@ import os
 import sys
 from collections import Counter
 from pathlib import Path
+from unittest import mock
+
+import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -32,6 +35,13 @@ def pytest_collection_modifyitems(config, items):
 
 def _test(item):
     return item.location[0], item.originalname
+
+
+@pytest.hookimpl(hookwrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item):
+    """Start a module's ranks with its ENVIRONMENT: MPI libraries read theirs when they begin."""
+    with mock.patch.dict(os.environ, getattr(item.module, "ENVIRONMENT", {})):
+        yield
 
 
 def pytest_sessionfinish(session):

@@ -19,7 +19,7 @@ from _support import (
     comm_with,
     opened,
 )
-from machines import topology_of
+from machines import collectives_of, topology_of
 from mpi4py import MPI
 
 from han.submodules.registry import registered
@@ -112,10 +112,9 @@ def run_parts(comm, domains, level, schedule, calls, shared_to=0):
 
 
 def meant_for(part, calls):
-    """Leave out blocks where an algorithm does not move them: the same would run once more."""
-    name, algorithm = part
-    kinds = registered()[name].algorithms[algorithm].kinds
-    return [c for c in calls if c.collective not in BY_BLOCKS or c.collective in kinds]
+    """Leave out calls that an algorithm has no part in: the built-in one would run once more."""
+    served = collectives_of(*part)
+    return [call for call in calls if call.collective in served]
 
 
 def serves_something(refused, part, calls):
