@@ -255,3 +255,29 @@ def test_hardly_any_ranks(size):
         plan = make_plan(topology, signature, choice, 1 << 16)
         for in_place in (False, True):
             assert verify([plan] * 3, in_place=in_place).ranks == size
+
+
+MANY = (64, *range(33, 64, 2))
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_many_ranks_on_one_node(part):
+    """Every algorithm and collective on 64 ranks, and on odd numbers that take their turns."""
+    for number, target in list(enumerate(TARGETS))[part::PARTS]:
+        for size in (MANY[0], MANY[1 + number % (len(MANY) - 1)]):
+            plan = forced(topology_of([[0] * size], 0), target, root=number % size)
+            report = verify([plan] * (1 + size % 2), in_place=bool(number % 2))
+            assert report.ranks == size
+
+
+def forced(topology: Topology, target: Target, root: int) -> Plan:
+    """Plan a call of few pieces by an algorithm on the only level: it must serve."""
+    count = 0 if target.collective == "barrier" else 3 if target.collective in BY_BLOCKS else 130
+    root = root if target.collective in ROOTED else 0
+    signature = Signature(target.collective, 8 * count, root=root)
+    if target.collective in REDUCING:
+        signature = replace(signature, count=count, element=8, op="op", dtype="u8")
+    level = LevelChoice(target.submodule, target.algorithm)
+    choice = replace(choose(signature, topology, Machine()), levels=(level,))
+    assert RuleTable(None, topology, Machine()).objection(signature, choice) is None, target
+    return make_plan(topology, signature, choice, 1 << 22)

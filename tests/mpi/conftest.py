@@ -26,7 +26,8 @@ def pytest_collection_modifyitems(config, items):
     seen: Counter[tuple[str, str]] = Counter()
     ours, others = [], []
     for item in items:
-        mine = variants[_test(item)] == 1 or seen[_test(item)] % n == k
+        alone = variants[_test(item)] == 1 or getattr(item.module, "ALL_VARIANTS", False)
+        mine = alone or seen[_test(item)] % n == k
         (ours if mine else others).append(item)
         seen[_test(item)] += 1
     config.hook.pytest_deselected(items=others)

@@ -181,7 +181,7 @@ def conform(part, turn, topology, reference):
     return found
 
 
-@pytest.mark.mpi(ranks=[3, 5], timeout=120, unit="s")
+@pytest.mark.mpi(ranks=[3, 5], timeout=240, unit="s")
 def test_only_what_reads_others_is_refused(mpi_ranks, monkeypatch):
     """Every algorithm: refused by all ranks where it would read others' memory, else right."""
     reference, topology = Reference(WORLD.Dup()), topology_of([[0] * WORLD.size], 0)
