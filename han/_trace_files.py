@@ -95,4 +95,5 @@ class TraceFile:
         try:
             write_part(part_path(self.folder, part, self.recording.rank), part)
         except OSError as error:
-            print(f"han: {VARIABLE}: no trace is written: {error}", file=sys.stderr, flush=True)
+            said = f"han: {VARIABLE}: no trace is written in {self.folder}: {error.strerror}"
+            print(said, file=sys.stderr, flush=True)

@@ -6,9 +6,21 @@ from math import prod
 from random import Random
 
 from han.submodules.factors import primes
+from han.submodules.registry import fuses, registered
+from han.tasks.signature import COLLECTIVES
 from han.topology import Topology
+from han.tuning.choice import LevelChoice
+from han.tuning.rules import KINDS
 
 SYMBOLS = "snxyz"
+
+
+def collectives_of(name: str, algorithm: str) -> tuple[str, ...]:
+    """The collectives that an algorithm of a submodule has something to do in."""
+    kinds = set(registered()[name].algorithms[algorithm].kinds)
+    if fuses(LevelChoice(name, algorithm)):
+        return ("allreduce", "barrier")
+    return tuple(c for c in COLLECTIVES if set(KINDS[c]) <= kinds)
 
 
 def topology_of(domains: list[list[int]], shared_to: int) -> Topology:

@@ -228,8 +228,24 @@ def test_a_folder_that_is_gone_at_the_end_is_told(tmp_path):
         [sys.executable, "-c", f"import os\n{PROGRAM}\nos.rmdir({str(folder)!r})"],
         env=os.environ | {"HAN_TRACE": str(folder)}, capture_output=True, text=True, timeout=60,
     )  # fmt: skip
-    assert "han: HAN_TRACE: no trace is written: " in done.stderr
-    assert str(folder) in done.stderr
+    assert f"han: HAN_TRACE: no trace is written in {folder}: No such file" in done.stderr
+
+
+def test_a_full_disk_is_told_and_harms_nothing_else(tmp_path):
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", str(tmp_path)]
+    made = subprocess.run(mount, capture_output=True, text=True, check=False)
+    if made.returncode:
+        pytest.skip(f"cannot mount a small file system: {made.stderr.strip()}")
+    try:
+        (tmp_path / "full").write_bytes(bytes(4096))
+        for how in ("free", "exit", "fail"):
+            done = run(tmp_path, how)
+            assert done.returncode == (how == "fail")
+            text = f"han: HAN_TRACE: no trace is written in {tmp_path}: No space left on device"
+            assert text in done.stderr.splitlines()
+            assert [path.name for path in tmp_path.iterdir()] == ["full"], "nothing by halves"
+    finally:
+        subprocess.run(["umount", str(tmp_path)], check=True)
 
 
 def test_a_place_that_cannot_take_traces_is_refused_at_once(tmp_path, monkeypatch):

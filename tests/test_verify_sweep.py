@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from random import Random
 
 import pytest
-from machines import draw_factors, topology_of
+from machines import collectives_of, draw_factors, topology_of
 
-from han.submodules.registry import fuses, registered
+from han.submodules.registry import registered
 from han.tasks.plan import Plan, as_called, levels_of, make_plan
 from han.tasks.signature import (
     BY_BLOCKS,
@@ -31,7 +31,7 @@ from han.tasks.verify import Refuted, verify
 from han.topology import Topology, virtual
 from han.tuning.choice import Choice, LevelChoice
 from han.tuning.heuristics import Machine, choose
-from han.tuning.rules import KINDS, RuleTable
+from han.tuning.rules import RuleTable
 
 KiB = 1024
 PARTS = 2  # of the sweep, for as many processes
@@ -65,9 +65,7 @@ TARGETS = [
     for name, part in registered().items()
     if name != "null"  # its results are wrong by design
     for algorithm in part.algorithms
-    for collective in COLLECTIVES
-    if set(KINDS[collective]) <= set(part.algorithms[algorithm].kinds)
-    or (collective in ("allreduce", "barrier") and fuses(LevelChoice(name, algorithm)))
+    for collective in collectives_of(name, algorithm)
 ]
 
 
@@ -280,3 +278,29 @@ def test_hardly_any_ranks(size):
         plan = make_plan(topology, signature, choice, 1 << 16)
         for in_place in (False, True):
             assert verify([plan] * 3, in_place=in_place).ranks == size
+
+
+MANY = (64, *range(33, 64, 2))
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_many_ranks_on_one_node(part):
+    """Every algorithm and collective on 64 ranks, and on odd numbers that take their turns."""
+    for number, target in list(enumerate(TARGETS))[part::PARTS]:
+        for size in (MANY[0], MANY[1 + number % (len(MANY) - 1)]):
+            plan = forced(topology_of([[0] * size], 0), target, root=number % size)
+            report = verify([plan] * (1 + size % 2), in_place=bool(number % 2))
+            assert report.ranks == size
+
+
+def forced(topology: Topology, target: Target, root: int) -> Plan:
+    """Plan a call of few pieces by an algorithm on the only level: it must serve."""
+    count = 0 if target.collective == "barrier" else 3 if target.collective in BY_BLOCKS else 130
+    root = root if target.collective in ROOTED else 0
+    signature = Signature(target.collective, 8 * count, root=root)
+    if target.collective in REDUCING:
+        signature = replace(signature, count=count, element=8, op="op", dtype="u8")
+    level = LevelChoice(target.submodule, target.algorithm)
+    choice = replace(choose(signature, topology, Machine()), levels=(level,))
+    assert RuleTable(None, topology, Machine()).objection(signature, choice) is None, target
+    return make_plan(topology, signature, choice, 1 << 22)

@@ -139,7 +139,7 @@ def tiny_memory(kib: int) -> Iterator[Path]:
     finally:
         world.Barrier()
         if world.rank == 0:
-            subprocess.run(["umount", str(place)], check=True)
+            subprocess.run(["umount", "--lazy", str(place)], check=True)
             place.rmdir()
 
 

@@ -6,6 +6,9 @@ import os
 import sys
 from collections import Counter
 from pathlib import Path
+from unittest import mock
+
+import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -23,7 +26,8 @@ def pytest_collection_modifyitems(config, items):
     seen: Counter[tuple[str, str]] = Counter()
     ours, others = [], []
     for item in items:
-        mine = variants[_test(item)] == 1 or seen[_test(item)] % n == k
+        alone = variants[_test(item)] == 1 or getattr(item.module, "ALL_VARIANTS", False)
+        mine = alone or seen[_test(item)] % n == k
         (ours if mine else others).append(item)
         seen[_test(item)] += 1
     config.hook.pytest_deselected(items=others)
@@ -32,6 +36,13 @@ def pytest_collection_modifyitems(config, items):
 
 def _test(item):
     return item.location[0], item.originalname
+
+
+@pytest.hookimpl(hookwrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item):
+    """Start a module's ranks with its ENVIRONMENT: MPI libraries read theirs when they begin."""
+    with mock.patch.dict(os.environ, getattr(item.module, "ENVIRONMENT", {})):
+        yield
 
 
 def pytest_sessionfinish(session):

@@ -347,6 +347,49 @@ def test_survivors_name_the_rank_that_was_killed(tmp_path, call):
             assert "in allreduce of 8000B" in error
 
 
+READ = (
+    PRELUDE
+    + """
+import threading
+solo = {"levels": {"everyone": {"submodule": "solo"}}}
+config = {"levels": LEVELS, "wait": {"timeout": 5}, "rules": [{"use": solo}]}
+comm = han.Comm(MPI.COMM_WORLD, config=config)
+data = MAKE
+data[:] = 1
+request = CALL
+comm.Barrier()
+if rank == 1:
+    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGKILL)).start()
+try:
+    while True:
+        request.Start()
+        request.Wait()
+except BaseException as error:
+    note(f"{type(error).__name__}: {error}")
+os._exit(3)
+"""
+)
+MEMORY_OF_THE_DEAD = {
+    "pulled": ("np.empty(1 << 20)", "comm.Bcast_init(data, root=1)"),
+    "mapped": ("comm.empty(1 << 20)", "comm.Allreduce_init(MPI.IN_PLACE, data, op=MPI.MAX)"),
+}
+
+
+@pytest.mark.skipif(not shutil.which("setsid"), reason="there is no setsid (util-linux)")
+@pytest.mark.parametrize("how", MEMORY_OF_THE_DEAD)
+def test_a_rank_is_killed_while_others_read_its_memory(tmp_path, how):
+    """Wherever it is then: pulls from it fail, mapped arrays stay, and survivors are told."""
+    make, call = MEMORY_OF_THE_DEAD[how]
+    source = READ.replace("LEVELS", repr(FLAT)).replace("MAKE", make).replace("CALL", call)
+    _, output, _ = job(tmp_path, source, 3, *APART)
+    for rank in (0, 2):
+        assert (tmp_path / f"rank{rank}").exists(), output
+        error = (tmp_path / f"rank{rank}").read_text()
+        assert error.startswith("PeerError: "), error
+        gone = ("rank 1 died (its process is gone)", "could not read the memory of rank 1")
+        assert any(text in error for text in gone), error
+
+
 @pytest.mark.parametrize("levels", [FLAT, TWO_BY_TWO], ids=["one level", "two levels"])
 def test_a_job_with_a_killed_rank_ends(tmp_path, levels):
     source = KILLED.replace("LEVELS", repr(levels)).replace("VICTIM", "1")

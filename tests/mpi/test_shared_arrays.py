@@ -258,6 +258,34 @@ def test_results_that_no_cache_holds(mpi_ranks):
             request.Free()
 
 
+def cannot_move(comm, send):
+    """Resize and rebind what a request holds: it is refused, or concerns the request not."""
+    recv = comm.zeros(send.size)
+    request = comm.Allreduce_init(send, recv)
+    first = send.copy()
+    with pytest.raises(ValueError, match="cannot resize"):
+        send.resize(10 * send.size)
+    send = np.full(7, -1.0)  # its name; the request keeps the array
+    gc.collect()
+    run(request)
+    np.testing.assert_array_equal(recv, comm.size * first)
+    request.Free()
+
+
+@on_two
+def test_an_array_that_a_request_holds_cannot_move(mpi_ranks):
+    with opened(new_comm()) as comm:
+        cannot_move(comm, comm.full(50_000, 2.0))
+        cannot_move(comm, np.full(50_000, 3.0))
+        grown = bytearray(8 * 50_000)
+        request = comm.Bcast_init(grown)
+        with pytest.raises(BufferError):
+            grown.extend(b"more")
+        run(request)
+        request.Free()
+        grown.extend(b"more")
+
+
 @on_both
 def test_a_rank_that_cannot_map_is_known_to_all(mpi_ranks):
     real = han.mapping.Mapped

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 
 import numpy as np
 import pytest
-from _support import tiny_memory
 from mpi4py import MPI
 
 import han
 from han import _cli_info, _native
 
-CAPABILITIES, CAP_SYS_PTRACE, PR_SET_DUMPABLE = 0x20080522, 19, 4
 RULES = {
     "rules": [
         {
@@ -77,43 +74,6 @@ def test_one_rank_that_may_not_is_known_to_all(mpi_ranks, monkeypatch, how):
     assert "single copy no: rank 1" in _cli_info.as_text(_cli_info.collect(comm))
     calls(comm)
     comm.Free()
-
-
-class CapabilityHeader(ctypes.Structure):
-    _fields_ = (("version", ctypes.c_uint32), ("pid", ctypes.c_int))
-
-
-def drop_ptrace():
-    """Give up CAP_SYS_PTRACE, and let no other process look into this one; may be refused."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    header, data = CapabilityHeader(CAPABILITIES, 0), (ctypes.c_uint32 * 6)()
-    told = libc.capget(ctypes.byref(header), data)
-    data[0] &= ~(1 << CAP_SYS_PTRACE)  # of three words each: effective, permitted, inheritable
-    told = told or libc.capset(ctypes.byref(header), data)
-    return told or libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
-
-
-@pytest.mark.mpi(ranks=[3], timeout=60, unit="s")
-def test_processes_that_let_nobody_look_into_them(mpi_ranks, monkeypatch):
-    """The system refuses: the calls take another way, also with little shared memory."""
-    told = MPI.COMM_WORLD.allreduce(drop_ptrace(), MPI.MIN)
-    if told:
-        pytest.skip("this system does not let capabilities go")
-    with tiny_memory(4096) as place:
-        monkeypatch.setenv("HAN_SHM_DIR", str(place))
-        comm = han.Comm(MPI.COMM_WORLD.Dup(), config=RULES | {"memory": "512KiB"})
-        assert "Operation not permitted" in comm._han.attach_refused
-        assert said_of_bcast(comm).plan.choice.levels[0].submodule == "sm"
-        calls(comm)
-        send, recv = comm.full(100_000, comm.rank + 1.0), comm.empty(100_000)
-        step = comm.Allreduce_init(send, recv)
-        step.Start()
-        step.Wait()
-        assert (recv == 6).all()
-        assert "cannot map the shared arrays" in comm._han.mapping.refused
-        step.Free()
-        comm.Free()
-        assert not list(place.iterdir())
 
 
 @pytest.mark.mpi(ranks=[2], timeout=60, unit="s")

@@ -1,0 +1,189 @@
+"""Where nobody may read another's memory and little can be shared: refused by all, or right."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import itertools
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+from _support import (
+    COLLECTIVES,
+    ROOTED,
+    Call,
+    Checker,
+    Reference,
+    comm_on,
+    data_of,
+    mpi_op,
+    opened,
+    tiny_memory,
+)
+from machines import topology_of
+from mpi4py import MPI
+from test_conformance import LARGE, PARTS, force, meant_for, types_and_operations
+
+from han.program import Code
+from han.tasks.lower import lower
+from han.tasks.plan import make_plan
+from han.tasks.signature import BY_BLOCKS
+from han.tuning.heuristics import Machine
+from han.tuning.rules import RuleTable
+
+WORLD = MPI.COMM_WORLD
+CAPABILITIES, CAP_SYS_PTRACE, PR_SET_DUMPABLE = 0x20080522, 19, 4
+ENVIRONMENT = {  # MPI libraries read other ranks' memory themselves, and fail or hang if refused
+    "MPIR_CVAR_CH4_CMA_ENABLE": "0",
+    "OMPI_MCA_smsc": "^cma",
+    "I_MPI_SHM_CMA": "0",
+}
+MEMORY = "512KiB"  # of a communicator and of each persistent request, where 4 MiB are there
+REASON = "the ranks may not read each other's memory"
+FORCED = "rules[0]"
+NEED_OTHERS = {("solo", algorithm) for algorithm in ("pull", "spread", "split", "meet", "blocks")}
+TURNS = 3
+PERSISTENT = (  # of shared arrays, in turn: count, type, operation
+    (1, "float64", "sum"),
+    (1000, "int32", "max"),
+    (40_001, "uint8", "bxor"),
+)
+
+
+class CapabilityHeader(ctypes.Structure):
+    _fields_ = (("version", ctypes.c_uint32), ("pid", ctypes.c_int))
+
+
+def drop_ptrace():
+    """Give up CAP_SYS_PTRACE, and let no other process look into this one; may be refused."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    header, data = CapabilityHeader(CAPABILITIES, 0), (ctypes.c_uint32 * 6)()
+    told = libc.capget(ctypes.byref(header), data)
+    data[0] &= ~(1 << CAP_SYS_PTRACE)  # of three words each: effective, permitted, inheritable
+    told = told or libc.capset(ctypes.byref(header), data)
+    return told or libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+@contextlib.contextmanager
+def restricted(monkeypatch):
+    """Let no rank look into another from now on; 4 MiB of shared memory, all given back."""
+    if WORLD.allreduce(drop_ptrace(), MPI.MIN):
+        pytest.skip("this system does not let capabilities go")
+    with tiny_memory(4096) as place:
+        monkeypatch.setenv("HAN_SHM_DIR", str(place))
+        yield
+        WORLD.Barrier()
+        assert not list(place.iterdir())
+
+
+def all_calls(size, turn):
+    """All collectives in all sizes, from every root and in place; each type has its turn."""
+    for collective, count in itertools.product(COLLECTIVES, (0, 1, 513, LARGE)):
+        roots = range(size) if collective in ROOTED and count in (1, LARGE) else (count % size,)
+        for root in roots:
+            in_place = collective in ("reduce", "allreduce") and (root + count) % 2 == 0
+            yield Call(collective, count, root=root, in_place=in_place)
+    for collective, count in itertools.product(BY_BLOCKS, (0, 7, 1000, LARGE // size)):
+        for in_place in (False, True):
+            root = (count + in_place) % size if collective in ROOTED else 0
+            yield Call(collective, count, root=root, in_place=in_place)
+    yield from list(types_and_operations(size))[turn % TURNS :: TURNS]
+
+
+def reads_others(comm, signature):
+    """Whether the forced algorithm would let this rank read others' memory, were it allowed."""
+    state = comm._han
+    topology = replace(state.topology, attach=True)
+    table = RuleTable(state.config, topology, Machine(state.oversubscribed))
+    choice = table.decide(signature).choice
+    if not choice.rule.startswith(FORCED):
+        return False
+    plan = make_plan(topology, signature, choice, state.config.memory)
+    return bool(np.isin(lower(plan, comm.rank).code["code"], (Code.PULL, Code.PUSH)).any())
+
+
+def refused(comm, calls):
+    """Return the collectives that the forced algorithm does not serve since it would read others.
+
+    All ranks must say so, and of no other call; where nothing is to be read it does no harm.
+    """
+    found = set()
+    for call in {(c.collective, c.nbytes): c for c in calls}.values():
+        said = comm.explain(call.collective, call.nbytes, mpi_op(call.op), call.dtype, call.root)
+        signature, passed = said.plan.signature, said.decision.passed
+        reason = next((why for rule, why in passed if rule.startswith(FORCED)), "")
+        rows = WORLD.allgather((reason, reads_others(comm, signature)))
+        assert {why for why, _ in rows} == {reason}, (call, rows)
+        would = any(reads for _, reads in rows)
+        assert would == (REASON in reason) or not signature.nbytes, (call, rows)
+        if REASON in reason:
+            found.add(call.collective)
+    return found
+
+
+def report(part, calls, refused):
+    """Say how an algorithm ends for each collective that it has a part in."""
+    served = sorted({call.collective for call in calls} - refused)
+    reason = f"; refused, since {REASON}: {', '.join(sorted(refused))}" if refused else ""
+    print(f"{' '.join(part)}: served: {', '.join(served) or 'nothing'}{reason}")
+
+
+def twice(request, begin, look):
+    """Run a persistent request twice, and let its memory go."""
+    for _ in range(2):
+        begin()
+        request.Start()
+        request.Wait()
+        look()
+    request.Free()
+    WORLD.Barrier()  # the memory is there again when the last rank has let go of it
+
+
+def persistent(comm, reference, count, dtype, op):
+    """Run persistent calls on shared arrays, which nobody can map."""
+    last, at_last = comm.size - 1, comm.rank == comm.size - 1
+    data, wanted = data_of(comm.rank, dtype, count, op), reference(dtype, op, count)
+    send, recv = comm.asarray(data), comm.empty(count, dtype)
+
+    def fill(value):
+        recv[:] = value
+
+    def compare():
+        np.testing.assert_allclose(recv, wanted, rtol=1e-14 if op == "sum" else 0)
+
+    everywhere = comm.Allreduce_init(MPI.IN_PLACE, recv, mpi_op(op))
+    twice(everywhere, partial(fill, data), compare)
+    to_last = comm.Reduce_init(send, recv if at_last else None, mpi_op(op), last)
+    twice(to_last, partial(fill, 0), compare if at_last else bool)
+    from_last = comm.Bcast_init(recv, last)
+    twice(from_last, partial(fill, wanted if at_last else 0), compare)
+    assert "cannot map the shared arrays" in comm._han.mapping.refused
+
+
+def conform(part, turn, topology, reference):
+    """Hold an algorithm's calls against what is right; return what it is refused for."""
+    calls = meant_for(part, all_calls(WORLD.size, turn))
+    segment = "whole" if part[0] == "mpi" or part[1] == "direct" else 20_000
+    use = force("network", *part, segment=segment)
+    with opened(comm_on(WORLD, topology, use, memory=MEMORY)) as comm:
+        assert "Operation not permitted" in comm._han.attach_refused
+        check = Checker(comm, reference)
+        for call in calls:
+            check(call, part)
+        check.agree()
+        persistent(comm, reference, *PERSISTENT[turn % TURNS])
+        found = refused(comm, calls)
+        if comm.rank == 0:
+            report(part, calls, found)
+    return found
+
+
+@pytest.mark.mpi(ranks=[2, 3], timeout=240, unit="s")
+def test_only_what_reads_others_is_refused(mpi_ranks, monkeypatch):
+    """Every algorithm: refused by all ranks where it would read others' memory, else right."""
+    reference, topology = Reference(WORLD.Dup()), topology_of([[0] * WORLD.size], 0)
+    with restricted(monkeypatch):
+        found = [conform(part, k, topology, reference) for k, part in enumerate(PARTS)]
+    assert {part for part, some in zip(PARTS, found, strict=True) if some} == NEED_OTHERS
