@@ -19,6 +19,7 @@ enum {
     CLASSES = 6, /* 64 to 2048 bytes; what is larger takes pages */
     BINS = 48,
     LOOKS = 32,              /* extents of a bin that are tried before larger ones are */
+    HUGE = 512 * PAGE,       /* of the tables of pages, where a page is 4 KiB */
     STRIDE = 256 * PAGE,     /* reserved at a time: a signal makes the system give all of it up */
 };
 
@@ -261,19 +262,36 @@ static void give_block(han_arena *a, extent *e, const uint8_t *block) {
 
 /* ---- what the others call ----------------------------------------------------------------- */
 
+void *han_arena_map(int fd, size_t size, int protection) {
+    size_t room = size + HUGE, page = (size_t)sysconf(_SC_PAGESIZE);
+    uint8_t *from = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (from == MAP_FAILED) return from;
+    size_t before = -(uintptr_t)from % HUGE, whole = (size + page - 1) / page * page;
+    void *at = mmap(from + before, size, protection, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd, 0);
+    int error = errno;
+    if (at == MAP_FAILED) { /* what was there may be gone already */
+        (void)munmap(from, room);
+        errno = error;
+        return at;
+    }
+    if (before) (void)munmap(from, before);
+    if (before + whole < room) (void)munmap(from + before + whole, room - before - whole);
+#ifdef MADV_HUGEPAGE
+    (void)madvise(at, size, MADV_HUGEPAGE);
+#endif
+    return at;
+}
+
 han_arena *han_arena_open(int fd, size_t size, size_t keep) {
     (void)pthread_once(&watched, watch_forks);
     size_t pages = size / PAGE;
     han_arena *a = calloc(1, sizeof *a);
     extent *all = calloc(1, sizeof *all);
     if (!a || !all || !pages) goto failed;
-    a->base = mmap(NULL, pages * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    a->base = han_arena_map(fd, pages * PAGE, PROT_READ | PROT_WRITE);
     a->at = mmap(NULL, pages * sizeof *a->at, PROT_READ | PROT_WRITE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (a->base == MAP_FAILED || (void *)a->at == MAP_FAILED) goto failed;
-#ifdef MADV_HUGEPAGE
-    (void)madvise(a->base, pages * PAGE, MADV_HUGEPAGE);
-#endif
     (void)pthread_mutex_init(&a->lock, NULL);
     a->fd = fd;
     a->pages = all->pages = pages;

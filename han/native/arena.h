@@ -21,6 +21,8 @@ typedef struct {
 /* Map a file of `size` bytes, all of it holes; free memory up to `keep` bytes stays in it. The
  * arena owns `fd` then. NULL: errno says why. */
 han_arena *han_arena_open(int fd, size_t size, size_t keep);
+/* Map a file from its beginning, at an address that huge pages can be mapped at; or MAP_FAILED. */
+void *han_arena_map(int fd, size_t size, int protection);
 /* Unmap it: nothing of it may be used any more. */
 void han_arena_close(han_arena *);
 

@@ -487,7 +487,8 @@ PyMODINIT_FUNC PyInit__native(void) {
         PyModule_AddIntConstant(m, "MAX_STREAMS", HAN_MAX_STREAMS) ||
         PyModule_AddIntConstant(m, "EPOCH_TAGS", HAN_EPOCH_TAGS) ||
         PyModule_AddIntConstant(m, "MAX_CHANNELS", HAN_MAX_CHANNELS) ||
-        PyModule_AddIntConstant(m, "SMALL_BANKS", HAN_SMALL_BANKS) || han_py_add_arena(m))
+        PyModule_AddIntConstant(m, "SMALL_BANKS", HAN_SMALL_BANKS) || han_py_add_arena(m) ||
+        han_py_add_mapping(m))
         return NULL;
     return m;
 }
