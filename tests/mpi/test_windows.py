@@ -126,8 +126,9 @@ def test_windows_are_read_where_they_are_wherever_in_them_buffers_lie(mpi_ranks)
             some = (lambda: Places(one, rank)) if rank % 2 else (lambda: comm.asarray)
             everything(comm, some, lambda: Places(two, following))
             # one rank's ordinary arrays send all the other way
-            odd = (lambda: Places(one, rank)) if rank else (lambda: ordinary)
-            everything(comm, odd, odd, expected=False)
+            send, recv = (lambda: Places(one, rank)), (lambda: Places(two, rank))
+            odd = (lambda: ordinary, lambda: ordinary) if rank == 0 else (send, recv)
+            everything(comm, *odd, expected=False)
             text = _cli_info.as_text(_cli_info.collect(comm))
             assert "windows    2 of MPI's are attached" in text
             explained = str(comm.explain("allreduce", 8 * COUNT, shared=True))
@@ -235,8 +236,8 @@ def wrong_windows(comm):
 def freed_windows(comm):
     """What MPI has unmapped is never touched: our own mapping stays as long as a request."""
     for end in ("detach", "free", "free while it runs", "free the communicator first"):
-        other = new_comm(FLAT) if end.startswith("free the") else comm
         before = shared_files()
+        other = new_comm(FLAT) if end.startswith("free the") else comm
         win = MPI.Win.Allocate_shared(WINDOW, 8, comm=comm)
         other.attach_window(win)
         place = Places(win, comm.rank)
