@@ -24,6 +24,7 @@ from han._bench_machine import (
     library_text,
     settings,
 )
+from han._pages import describe, policy
 from han._units import format_size, plural, spans
 from han.arena import limit, process_arena
 from han.comm import Comm
@@ -79,6 +80,7 @@ def collect(comm: Comm) -> dict[str, Any]:
         "arenas": state.arenas().refused or True,
         "arena": "" if state.arenas().refused else process_arena().kind,
         "arena_limit": limit(),
+        "arena_pages": describe("" if state.arenas().refused else process_arena().kind, policy()),
         "windows": [window.nbytes for window in state.windows],
         "levels": [_level(state.topology, k) for k in range(state.topology.depth)],
         "sockets": _sockets(state.topology),
@@ -174,7 +176,8 @@ def _arenas(record: Mapping[str, Any]) -> str:
     if record["arenas"] is not True:
         return f"no: {record['arenas']}"
     most = format_size(record["arena_limit"])
-    return f"{record['arena']}, at most {most} a rank: ranks of a node map each other's"
+    told = f"{record['arena']}, at most {most} a rank: ranks of a node map each other's"
+    return f"{told}; pages: {record['arena_pages']}"
 
 
 def _windows(sizes: Sequence[int]) -> str:

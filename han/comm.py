@@ -307,7 +307,8 @@ class Comm(BlockCollectives):
     ) -> Explanation:
         """Tell what a call of `nbytes` (4194304, or ``"4MiB"``) would run and why; not collective.
 
-        `shared` asks about a persistent call on arrays that are shared on all ranks.
+        `shared` asks about a persistent call on arrays that are shared on all ranks: shared
+        arrays, or arrays in windows that are attached.
 
         Returns an object that prints as text and has the choice, the rule and the TaskGraph.
         """

@@ -30,8 +30,8 @@ class Message:
     `send` and `recv` are addresses; `begin` packs before a run, `end` unpacks after it.
     `numbers` are those of the native kernel, else `op` and `datatype` go to the MPI library.
     `plain` holds what the look-up of plain arrays needs: bytes and NumPy's type number. `spots`
-    says in which memory that others may map the buffers of all ranks are, once the ranks have told
-    each other and if all are; `mapping`, where they are here, if not all in shared arrays.
+    says in which memory the buffers of all ranks are, once the ranks have told each other;
+    `mapping`, where this rank has mapped that.
     """
 
     signature: Signature

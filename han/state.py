@@ -33,7 +33,7 @@ from han.plans import Plans, Prepared, empty_plan
 from han.program import Coll
 from han.reports import Reporter
 from han.request import Request
-from han.windows import ARENA, Windows, agreed_spots
+from han.windows import ARENA, ELSEWHERE, Windows, agreed_spots
 from han.wisdom import wisdom_folder
 
 ENGINE_TAGS = _native.MAX_STREAMS * _native.EPOCH_TAGS
@@ -215,20 +215,24 @@ class State:
             return self._persistent(engine, channels, prepared, message)
 
     def _mapped(self, message: Message) -> Message:
-        """Say of a message whose buffers all are where others may read them that they are mapped,
-        once they are.
+        """Say of a message whose buffers all are where others can map them that they are mapped.
+
+        What is in a window of MPI's is used where han has mapped it, also if other buffers are not.
         """
-        spots = message.spots
-        arenas = self.arenas() if any(s.window == ARENA for pair in spots for s in pair) else None
-        if not spots or (arenas and arenas.refused):
+        spots, windows = message.spots, self.windows
+        used = {spot.window for pair in spots for spot in pair}
+        all_there = bool(used) and ELSEWHERE not in used
+        arenas = self.arenas() if all_there and ARENA in used else None
+        mapped = all_there and not (arenas and arenas.refused)
+        if not mapped and max(used, default=ARENA) <= ARENA:
             return message
         send, recv = spots[self.rank]
         return replace(
             message,
-            signature=replace(message.signature, mapped=True),
-            send=self.windows.moved(message.send, send),
-            recv=self.windows.moved(message.recv, recv),
-            mapping=self.windows.mapping(spots, arenas),
+            signature=replace(message.signature, mapped=mapped),
+            send=windows.moved(message.send, send),
+            recv=windows.moved(message.recv, recv),
+            mapping=windows.mapping(spots, arenas) if mapped else windows.held(spots),
         )
 
     def arenas(self) -> Mapping:
@@ -273,7 +277,7 @@ class State:
                     begin()
 
         request = Request(
-            engine, prepared.native, message.send, message.recv, message.keep,
+            engine, prepared.native, message.send, message.recv, (*message.keep, mapping),
             begin_or_give_up if begin or (mapping and mapping.windows) else None, message.end, True,
         )  # fmt: skip
         request.closing = close

@@ -26,7 +26,8 @@ from han.message import Message
 from han.segments import Copy, Segment, joined, map_again, segments_of
 
 T = TypeVar("T")
-NOWHERE, ARENA = -1, 0  # instead of a window's number: there is no buffer; it is a shared array
+# Instead of a window's number: nobody else can map it; there is no buffer; it is a shared array.
+ELSEWHERE, NOWHERE, ARENA = -2, -1, 0
 
 
 class Spot(NamedTuple):
@@ -150,51 +151,53 @@ class Windows:
 
     # ---- buffers ----------------------------------------------------------------------------
 
-    def spots(self, message: Message) -> tuple[Spots | None, tuple[int, ...]]:
-        """Say where this rank's buffers are, if others may read them, and what is attached."""
+    def spots(self, message: Message) -> tuple[Spots, tuple[int, ...]]:
+        """Say where this rank's buffers are, and which windows are attached."""
         signature, size = message.signature, len(self.nodes)
-        attached = tuple(a.number for a in self)
         send = self._spot(message.send, signature.shown(size))
-        recv = self._spot(message.recv, signature.nbytes)
-        if send is None or recv is None or not signature.nbytes:
-            return None, attached
-        return (send, recv), attached
+        return (send, self._spot(message.recv, signature.nbytes)), tuple(a.number for a in self)
 
-    def _spot(self, address: int, nbytes: int) -> Spot | None:
+    def _spot(self, address: int, nbytes: int) -> Spot:
+        if not nbytes:
+            return Spot(ELSEWHERE)
         if not address:
             return Spot(NOWHERE)
         if holds(address, nbytes):
             return Spot(ARENA)
-        return next(filter(None, (a.find(address, nbytes) for a in self)), None)
+        return next(filter(None, (a.find(address, nbytes) for a in self)), Spot(ELSEWHERE))
 
     def moved(self, address: int, spot: Spot) -> int:
         """Return the address that collectives use for a buffer."""
-        if spot.window in (NOWHERE, ARENA):
+        if spot.window <= ARENA:
             return address
         return self._attached[spot.window].ours(address, spot.part)
+
+    def held(self, spots: Sequence[Spots]) -> Mapping:
+        """Hold on to the windows that any rank's buffer is in, though not all can be mapped."""
+        used = {
+            s.window: self._attached[s.window] for pair in spots for s in pair if s.window > ARENA
+        }
+        copies = tuple(copy for attached in used.values() for copy in attached.copies)
+        return Mapping("a buffer is in memory of its rank's own", None, copies, (*used.values(),))
 
     def mapping(self, spots: Sequence[Spots], arenas: Mapping | None) -> Mapping:
         """Return where this rank finds the buffers of its node; shared arrays by `arenas`."""
         shifts = np.zeros((len(spots), BUFFERS), np.uint64)
-        used: dict[int, Attached] = {}
         for r in self.node:
             for k, spot in enumerate(spots[r]):
-                if spot.window == ARENA:
-                    assert arenas is not None
-                    assert arenas.shifts is not None
+                if spot.window > ARENA:
+                    shifts[r, k] = self._attached[spot.window].shift(r, spot.part)
+                elif spot.window == ARENA and arenas is not None and arenas.shifts is not None:
                     shifts[r, k] = arenas.shifts[r, k]
-                elif spot.window != NOWHERE:
-                    attached = used[spot.window] = self._attached[spot.window]
-                    shifts[r, k] = attached.shift(r, spot.part)
-        copies = tuple(copy for attached in used.values() for copy in attached.copies)
-        return Mapping("", shifts, (*(arenas.held if arenas else ()), *copies), (*used.values(),))
+        held = self.held(spots)
+        return Mapping("", shifts, (*(arenas.held if arenas else ()), *held.held), held.windows)
 
 
-def agreed_spots(said: Sequence[tuple[Spots | None, tuple[int, ...]] | None]) -> tuple[Spots, ...]:
-    """Return where the buffers of each rank are, if all can be read: each rank finds the same."""
-    attached = {one[1] for one in said if one is not None}
-    spots = [one[0] for one in said if one is not None and one[0] is not None]
-    return tuple(spots) if len(spots) == len(said) and len(attached) == 1 else ()
+def agreed_spots(said: Sequence[tuple[Spots, tuple[int, ...]] | None]) -> tuple[Spots, ...]:
+    """Return where the buffers of each rank are, if the same windows are attached everywhere."""
+    pairs = [one for one in said if one is not None]
+    alike = len(pairs) == len(said) and len({attached for _, attached in pairs}) == 1
+    return tuple(spots for spots, _ in pairs) if alike else ()
 
 
 def _tried(make: Callable[[], tuple[T, ...]]) -> tuple[tuple[T, ...], str]:
