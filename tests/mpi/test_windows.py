@@ -107,9 +107,10 @@ def check(comm, name, send_in, recv_in, root, in_place):
     return found
 
 
-def everything(comm, send_in, recv_in, expected=True):
-    """Make all calls that can be mapped; `send_in` and `recv_in` make places for buffers anew."""
-    for turn, (name, in_place) in enumerate((n, p) for n in MAPPED for p in (False, True)):
+def everything(comm, send_in, recv_in, expected=True, part=slice(None)):
+    """Make (a part of) all calls that can be mapped; `send_in` and `recv_in` make places anew."""
+    calls = [(name, in_place) for in_place in (False, True) for name in MAPPED]
+    for turn, (name, in_place) in enumerate(calls[part]):
         found = check(comm, name, send_in(), recv_in(), turn % comm.size, in_place)
         assert found == expected, (name, in_place)
     comm.Barrier()  # what comes next may use the places of others
@@ -121,14 +122,19 @@ def test_windows_are_read_where_they_are_wherever_in_them_buffers_lie(mpi_ranks)
         rank, following = comm.rank, (comm.rank + 1) % comm.size
         with window(comm) as one, window(comm, alloc_shared_noncontig="true") as two:
             everything(comm, lambda: Places(one, rank), lambda: Places(two, rank))
-            everything(comm, lambda: Places(two, following), lambda: Places(one, rank))
+            everything(
+                comm,
+                lambda: Places(two, following),
+                lambda: Places(one, rank),
+                part=slice(0, None, 5),
+            )
             # shared arrays and windows together; the ranks' buffers of one call differ
             some = (lambda: Places(one, rank)) if rank % 2 else (lambda: comm.asarray)
-            everything(comm, some, lambda: Places(two, following))
+            everything(comm, some, lambda: Places(two, following), part=slice(1, None, 2))
             # one rank's ordinary arrays send all the other way
             send, recv = (lambda: Places(one, rank)), (lambda: Places(two, rank))
             odd = (lambda: ordinary, lambda: ordinary) if rank == 0 else (send, recv)
-            everything(comm, *odd, expected=False)
+            everything(comm, *odd, expected=False, part=slice(2, None, 4))
             text = _cli_info.as_text(_cli_info.collect(comm))
             assert "windows    2 of MPI's are attached" in text
             explained = str(comm.explain("allreduce", 8 * COUNT, shared=True))
