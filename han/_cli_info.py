@@ -24,6 +24,7 @@ from han._bench_machine import (
     library_text,
     settings,
 )
+from han._pages import describe, policy
 from han._units import format_size, plural, spans
 from han.arena import limit, process_arena
 from han.comm import Comm
@@ -79,6 +80,8 @@ def collect(comm: Comm) -> dict[str, Any]:
         "arenas": state.arenas().refused or True,
         "arena": "" if state.arenas().refused else process_arena().kind,
         "arena_limit": limit(),
+        "arena_pages": describe("" if state.arenas().refused else process_arena().kind, policy()),
+        "windows": [window.nbytes for window in state.windows],
         "levels": [_level(state.topology, k) for k in range(state.topology.depth)],
         "sockets": _sockets(state.topology),
         "submodules": submodule_uses(state.topology),
@@ -152,6 +155,7 @@ def as_text(record: Mapping[str, Any]) -> str:
         *(f"setting    {name}={value}" for name, value in record["settings"].items()),
         f"single copy {_attach(record['attach'])}",
         f"shared arrays {_arenas(record)}",
+        f"windows    {_windows(record['windows'])}",
         "levels     (innermost first)",
         *(f"  {_level_line(level)}" for level in record["levels"]),
         f"sockets    {_groups(record['sockets'])}",
@@ -172,7 +176,15 @@ def _arenas(record: Mapping[str, Any]) -> str:
     if record["arenas"] is not True:
         return f"no: {record['arenas']}"
     most = format_size(record["arena_limit"])
-    return f"{record['arena']}, at most {most} a rank: ranks of a node map each other's"
+    told = f"{record['arena']}, at most {most} a rank: ranks of a node map each other's"
+    return f"{told}; pages: {record['arena_pages']}"
+
+
+def _windows(sizes: Sequence[int]) -> str:
+    if not sizes:
+        return "none of MPI's is attached (comm.attach_window): arrays in one are shared too"
+    told = ", ".join(map(format_size, sizes))
+    return f"{len(sizes)} of MPI's are attached, of {told}: arrays in them are shared too"
 
 
 def _level_line(level: Mapping[str, Any]) -> str:

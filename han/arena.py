@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from han import _native
+from han._pages import WHEN_TOUCHED, policy
 from han._units import format_size, parse_size
 from han.channel import directory
 from han.errors import ConfigError, SharedMemoryError
@@ -142,7 +143,8 @@ def _arena_in(fd: int, kind: str, size: int, keep: int) -> Arena:
         with contextlib.suppress(OSError):
             seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
             fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
-        handle = _native.arena_open(fd, size, keep)
+        touch = kind == "memfd" and policy() == WHEN_TOUCHED
+        handle = _native.arena_open(fd, size, keep, touch)
     except BaseException:
         os.close(fd)
         raise

@@ -191,6 +191,24 @@ class Comm(BlockCollectives):
         self._han.live()
         return as_shared(a, dtype)
 
+    def attach_window(self, win: MPI.Win) -> None:
+        """Let persistent collectives read arrays in one of MPI's shared windows where they are.
+
+        Collective. The ranks of a node pass the same window, made by ``MPI.Win.Allocate_shared`` on
+        this communicator or another one that has all of them. It stays attached until it is
+        detached or freed; a request whose buffers are in a window that was freed does not start.
+
+        Raises ArgumentError, on all ranks alike, for other windows.
+        """
+        self._han.attach_window(win)
+
+    def detach_window(self, win: MPI.Win) -> None:
+        """Forget a window; collective. Requests that were made before go on as they are.
+
+        Raises ArgumentError, on all ranks alike, where it is not attached.
+        """
+        self._han.detach_window(win)
+
     # ---- communicators ----------------------------------------------------------------------
 
     def _children(self, step: str, make: Callable[[], MPI.Comm]) -> Comm:
@@ -289,7 +307,8 @@ class Comm(BlockCollectives):
     ) -> Explanation:
         """Tell what a call of `nbytes` (4194304, or ``"4MiB"``) would run and why; not collective.
 
-        `shared` asks about a persistent call on arrays that are shared on all ranks.
+        `shared` asks about a persistent call on arrays that are shared on all ranks: shared
+        arrays, or arrays in windows that are attached.
 
         Returns an object that prints as text and has the choice, the rule and the TaskGraph.
         """

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mpi4py import MPI
 
 from han._suggest import expect_known
-from han._units import format_size, parse_size
+from han._units import format_size, parse_size, plural
 from han.dtypes import element_type, kernel, numpy_name, op_name
 from han.errors import ArgumentError, ArgumentTypeError, NoRuleError
 from han.tasks.graph import TaskGraph, summarise
@@ -29,6 +29,7 @@ class Explanation:
 
     plan: Plan
     decision: Decision
+    reads: str = ""  # how ranks read each other's memory, if they do
     counted: Counted | None = None  # on this rank; None where no such call is han's
 
     @property
@@ -67,6 +68,8 @@ class Explanation:
         for k in range(topology.depth):
             what = choice.levels[k].describe() if k in active else "(one member: nothing to do)"
             lines.append(f"  level     {topology.names[k]} ({topology.symbols[k]}): {what}")
+        if self.reads:
+            lines.append(f"  reads     {self.reads}")
         lines += [
             f"  segments  {cut}, {choice.schedule}",
             f"  stages    {summarise(self.stages()) or self._alone()}",
@@ -88,8 +91,8 @@ def explain(
 ) -> Explanation:
     """Explain a call; raises ArgumentError for what cannot be called."""
     signature = make_signature(collective, nbytes, op, dtype, root)
-    refused = state.mapping is not None and state.mapping.refused
-    if shared and signature.nbytes and not refused:
+    mappable = _mappable(state)
+    if shared and signature.nbytes and mappable:
         signature = replace(signature, mapped=True)
     if signature.rooted and not 0 <= root < state.size:
         raise ArgumentError(f"root {root} is not in 0..{state.size - 1}")
@@ -104,7 +107,18 @@ def explain(
     if decision.choice.composition == LEFT:
         return Explanation(plan, decision)
     counted = sum(map(Counted.of, state.plans.counts(signature)), Counted())
-    return Explanation(plan, decision, counted)
+    single_copy = any(decision.choice.levels[k].submodule == "solo" for k in plan.levels)
+    reads = f"{mappable} where they are" if signature.mapped else "by cross-memory attach"
+    return Explanation(plan, decision, reads if single_copy else "", counted)
+
+
+def _mappable(state: State) -> str:
+    """Name the arrays that ranks can read where they are: "" where there are none."""
+    refused, windows = state.mapping is not None and state.mapping.refused, len([*state.windows])
+    kinds = [] if refused else ["shared arrays"]
+    if windows:
+        kinds.append(f"arrays in {plural(windows, 'attached window')}")
+    return " and ".join(kinds)
 
 
 def _bytes(nbytes: int | str) -> int:

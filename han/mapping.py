@@ -6,23 +6,26 @@ maps it for reading only. Whether all could is known to all, so that all choose 
 
 from __future__ import annotations
 
-import mmap
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
 
+from han import _native
 from han.arena import Arena, process_arena
 from han.channel import Channel
-from han.errors import SetupError
+from han.errors import ArgumentError, SetupError
 from han.meeting import Meeting
 
+if TYPE_CHECKING:
+    from han.windows import Attached
+
 STEP = "the mapping of shared arrays"
-NORESERVE = 0x4000  # MAP_NORESERVE: the file's owner reserves
+BUFFERS = 2  # of a rank: send and receive
 
 
 class Place(NamedTuple):
@@ -51,23 +54,31 @@ class Mapped:
             found = os.fstat(fd)
             if (found.st_dev, found.st_ino) != (place.device, place.inode):
                 raise OSError(0, "another file is there: process numbers differ")
-            flags = mmap.MAP_SHARED | NORESERVE
-            self.memory = mmap.mmap(fd, place.size, flags=flags, prot=mmap.PROT_READ)
+            self.memory, self.address = _native.map_file(fd, place.size)
         finally:
             os.close(fd)
-        self.address: int = np.frombuffer(self.memory, np.uint8, 1).ctypes.data
 
 
 @dataclass(frozen=True)
 class Mapping:
-    """The arenas that this rank can read; `refused` says why it is none, the same on all ranks.
+    """The memory that this rank can read; `refused` says why it is none, the same on all ranks.
 
-    ``shifts[r]`` is what is to be added to an address of rank r's to find it in this process.
+    ``shifts[r]`` is what is to be added to an address of rank r's to find it in this process, for
+    its send and its receive buffer. `held` owns the memory; `windows` are those that are in it.
     """
 
     refused: str = ""
     shifts: npt.NDArray[np.uint64] | None = None
-    held: tuple[Mapped, ...] = ()
+    held: tuple[object, ...] = ()
+    windows: tuple[Attached, ...] = ()
+
+    def check(self) -> None:
+        """Raise ArgumentError where a window has been freed: its ranks have done so together."""
+        if any(window.freed for window in self.windows):
+            raise ArgumentError(
+                "Start: the shared window that a buffer is in has been freed; make the request "
+                "anew with buffers that there are"
+            )
 
 
 _known: WeakValueDictionary[Place, Mapped] = WeakValueDictionary()
@@ -93,7 +104,7 @@ def map_arenas(meeting: Meeting, channels: Sequence[Channel]) -> Mapping:
     refused = next(filter(None, said), "")
     if refused:
         return Mapping(refused)
-    shifts = np.zeros(meeting.size, np.uint64)
+    shifts = np.zeros((meeting.size, BUFFERS), np.uint64)
     for r, found in mapped.items():
         shifts[r] = (found.address - places[r].base) % (1 << 64)
     return Mapping("", shifts, tuple(mapped.values()))

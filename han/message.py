@@ -6,16 +6,19 @@ import contextlib
 import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from mpi4py import MPI
 
-from han.arena import holds
 from han.buffers import Buffer, parse
 from han.dtypes import PAIRS, WIDE, is_pair, kernel, op_name, ops_of
 from han.errors import ArgumentError, ArgumentTypeError
 from han.tasks.signature import Signature
+
+if TYPE_CHECKING:
+    from han.mapping import Mapping
+    from han.windows import Spots
 
 Hook = Callable[[], None]
 
@@ -26,8 +29,9 @@ class Message:
 
     `send` and `recv` are addresses; `begin` packs before a run, `end` unpacks after it.
     `numbers` are those of the native kernel, else `op` and `datatype` go to the MPI library.
-    `plain` holds what the look-up of plain arrays needs: bytes and NumPy's type number. `agreed`
-    says that the buffers of all ranks are in arenas, once the ranks have told each other.
+    `plain` holds what the look-up of plain arrays needs: bytes and NumPy's type number. `spots`
+    says in which memory the buffers of all ranks are, once the ranks have told each other;
+    `mapping`, where this rank has mapped that.
     """
 
     signature: Signature
@@ -40,13 +44,8 @@ class Message:
     datatype: MPI.Datatype | None = None
     numbers: tuple[int, int] | None = None
     plain: tuple[int, int] | None = None
-    agreed: bool = False
-
-    @property
-    def shared(self) -> bool:
-        """Whether this rank's buffers are in its arena."""
-        nbytes = self.signature.nbytes
-        return nbytes > 0 and all(holds(at, nbytes) for at in {self.send, self.recv} if at)
+    spots: tuple[Spots, ...] = ()
+    mapping: Mapping | None = None
 
 
 def barrier(comm: MPI.Comm) -> Message:

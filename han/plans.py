@@ -203,7 +203,7 @@ class Plans:
         comms = tuple(self._comm(engine, *key, signature) for key in program.comms)
         scratch = self._memory(program.scratch, own_scratch)
         number = next(self._numbers)
-        mapping = state.mapping if signature.mapped else None
+        mapping = (message.mapping or state.mapping) if signature.mapped else None
         native = native_plan(engine, program, message, comms, scratch, number, mapping)
         prepared = Prepared(native, program, signature, number)
         engine.on_error.know(prepared)

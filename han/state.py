@@ -16,7 +16,14 @@ from han._tracing import Tracing
 from han.attach import refusal
 from han.channel import Channel, open_channels
 from han.discover import check_agreement, discover, try_to_load
-from han.errors import ConfigError, HanError, RevokedError, SetupError, SharedMemoryError
+from han.errors import (
+    ArgumentError,
+    ConfigError,
+    HanError,
+    RevokedError,
+    SetupError,
+    SharedMemoryError,
+)
 from han.geometry import PAGE
 from han.mapping import Mapping, map_arenas
 from han.meeting import Meeting, Patience, abandon, duplicate
@@ -26,6 +33,7 @@ from han.plans import Plans, Prepared, empty_plan
 from han.program import Coll
 from han.reports import Reporter
 from han.request import Request
+from han.windows import ARENA, ELSEWHERE, Windows, agreed_spots
 from han.wisdom import wisdom_folder
 
 ENGINE_TAGS = _native.MAX_STREAMS * _native.EPOCH_TAGS
@@ -77,8 +85,18 @@ class State:
         self.channels = open_channels(
             self.meeting, self.topology, self.config.memory, bool(self._wait()[-1])
         )
+        self.windows = Windows(self.meeting, self._nodes())
         self.attach_refused = refusal(self.meeting, self.channels)
         self.topology = replace(self.topology, attach=not self.attach_refused)
+
+    def _nodes(self) -> list[int]:
+        """Return for each rank the lowest one that it shares a channel with."""
+        topology = self.topology
+        levels = [k for k in range(topology.depth) if topology.shared[k]]
+        return [
+            min([r, *(other for k in levels for other in topology.home(k, r))])
+            for r in range(self.size)
+        ]
 
     def _make(self) -> None:
         """Make what needs no other rank."""
@@ -197,10 +215,25 @@ class State:
             return self._persistent(engine, channels, prepared, message)
 
     def _mapped(self, message: Message) -> Message:
-        """Say of a message whose buffers all are in arenas that they are mapped, once they are."""
-        if message.agreed and not self.arenas().refused:
-            return replace(message, signature=replace(message.signature, mapped=True))
-        return message
+        """Say of a message whose buffers all are where others can map them that they are mapped.
+
+        What is in a window of MPI's is used where han has mapped it, also if other buffers are not.
+        """
+        spots, windows = message.spots, self.windows
+        used = {spot.window for pair in spots for spot in pair}
+        all_there = bool(used) and ELSEWHERE not in used
+        arenas = self.arenas() if all_there and ARENA in used else None
+        mapped = all_there and not (arenas and arenas.refused)
+        if not mapped and max(used, default=ARENA) <= ARENA:
+            return message
+        send, recv = spots[self.rank]
+        return replace(
+            message,
+            signature=replace(message.signature, mapped=mapped),
+            send=windows.moved(message.send, send),
+            recv=windows.moved(message.recv, recv),
+            mapping=windows.mapping(spots, arenas) if mapped else windows.held(spots),
+        )
 
     def arenas(self) -> Mapping:
         """Return the arenas of the ranks that share memory; collective when first asked for."""
@@ -208,10 +241,26 @@ class State:
             self.mapping = map_arenas(self.meeting, self.channels)
         return self.mapping
 
+    def attach_window(self, win: Any) -> None:
+        """Let collectives read what is in a shared window where it is; collective."""
+        self._of_window("attach_window", self.windows.attach, win)
+
+    def detach_window(self, win: Any) -> None:
+        """Let those that are made from now on not; collective."""
+        self._of_window("detach_window", self.windows.detach, win)
+
+    def _of_window(self, name: str, act: Callable[[Any], str], win: Any) -> None:
+        """Do something with a window, with all ranks; raise ArgumentError on all of them alike."""
+        self.live()
+        with self.together(name):
+            wrong = act(win)
+        if wrong:
+            raise ArgumentError(f"{name}: {wrong}")
+
     def _persistent(
         self, engine: Any, channels: list[Channel], prepared: Prepared, message: Message
     ) -> Request:
-        begin = message.begin
+        begin, mapping = message.begin, message.mapping
 
         def close() -> None:
             self.tracing.recorder.settle(engine)
@@ -221,13 +270,15 @@ class State:
                 channel.close()
 
         def begin_or_give_up() -> None:
-            assert begin is not None
-            with self.together("the start of a persistent request"):
-                begin()
+            if mapping is not None:
+                mapping.check()
+            if begin is not None:
+                with self.together("the start of a persistent request"):
+                    begin()
 
         request = Request(
-            engine, prepared.native, message.send, message.recv, message.keep,
-            None if begin is None else begin_or_give_up, message.end, True,
+            engine, prepared.native, message.send, message.recv, (*message.keep, mapping),
+            begin_or_give_up if begin or (mapping and mapping.windows) else None, message.end, True,
         )  # fmt: skip
         request.closing = close
         return request
@@ -289,11 +340,11 @@ class State:
             except Exception as error:
                 problem = error
             said = message.signature if message else f"{type(problem).__name__}: {problem}"
-            shared = message is not None and message.shared
-            everyone = self.meeting.allgather((said, shared), self.step)
+            spots = None if message is None else self.windows.spots(message)
+            everyone = self.meeting.allgather((said, spots), self.step)
         compare([said for said, _ in everyone], problem)
         assert message is not None
-        return replace(message, agreed=all(shared for _, shared in everyone))
+        return replace(message, spots=agreed_spots([spots for _, spots in everyone]))
 
     # ---- when something goes wrong ------------------------------------------------------------
 
@@ -413,5 +464,6 @@ class State:
         _native.orphans()  # forgets those that are finished
         self.notices.close()
         self.plans.clear(free)
+        self.windows.clear()
         if free:
             self.comm.Free()

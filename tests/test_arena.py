@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import contextvars
+import ctypes
 import fcntl
 import gc
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from random import Random
 
 import numpy as np
 import pytest
 
 from han import arena as arenas
+from han._pages import AT_ONCE, POLICY, WHEN_TOUCHED, describe, policy
 from han.arena import Arena, as_shared, holds, limit, open_arena, process_arena, shared_arrays
 from han.errors import ConfigError, SharedMemoryError
+from han.mapping import Mapped, Place
 
 MiB = 1 << 20
+HUGE = 2 * MiB
 SLABS = 6 * (64 << 10)  # a slab of each size may stay for the next small arrays
 
 
@@ -256,3 +261,59 @@ def test_without_memfd_the_file_is_in_the_folder_of_shared_memory(monkeypatch, t
     monkeypatch.setenv("HAN_SHM_DIR", str(tmp_path / "nowhere"))
     with pytest.raises(SharedMemoryError, match=r"arena of 1MiB .* No such file"):
         open_arena(MiB)
+
+
+def kib_of(address: int, what: str) -> int:
+    """Read what the system says of the mapping that an address is in."""
+    inside = False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        first, *rest = line.split()
+        if "-" in first:
+            start, stop = (int(text, 16) for text in first.split("-"))
+            inside = start <= address < stop
+        elif inside and first == f"{what}:":
+            return int(rest[0])
+    raise AssertionError(f"nothing is mapped at {address:#x}")
+
+
+@pytest.mark.parametrize("touch", [False, True])
+def test_large_arrays_begin_where_huge_pages_do(touch):
+    fd = os.memfd_create("huge", os.MFD_ALLOW_SEALING)
+    os.ftruncate(fd, 64 * MiB)
+    arena = Arena(arenas._native.arena_open(fd, 64 * MiB, 0, touch), fd)
+    small = make(arena, 5000, 1)
+    large = [make(arena, nbytes, k) for k, nbytes in enumerate((5 * MiB, 2 * MiB, 3 * MiB + 5))]
+    assert all(array.ctypes.data % HUGE == 0 for array in large)
+    between = [make(arena, MiB, 7) for _ in range(2)]  # what is left between them is used
+    assert max(array.ctypes.data for array in between) < large[-1].ctypes.data
+    assert all((array == k).all() for k, array in enumerate(large))
+    with arena.used():
+        rest = np.empty(50 * MiB + MiB // 2, np.uint8)  # more than there is from any such place on
+    assert rest.ctypes.data % HUGE
+    del small, large, between, rest
+    gc.collect()
+    if policy() not in AT_ONCE:  # those fill holes with whole huge pages, and split few
+        assert in_memory(arena) <= SLABS
+    churn(arena, 3, 200)
+
+
+def test_huge_pages_come_where_the_system_gives_them():
+    arena = open_arena(64 * MiB)
+    large = make(arena, 5 * MiB, 1)
+    peer = Mapped(Place.of(arena))  # as another rank maps it
+    there = peer.address + large.ctypes.data - arena.usage().base
+    seen = np.frombuffer((ctypes.c_uint8 * large.nbytes).from_address(there), np.uint8)
+    assert (seen == 1).all()
+    assert there % HUGE == 0
+    found = policy()
+    if found not in (*AT_ONCE, WHEN_TOUCHED):
+        pytest.skip(f"arrays are in {describe('memfd', found)}")
+    assert kib_of(large.ctypes.data, "ShmemPmdMapped") >= 4 * MiB // 1024
+    assert kib_of(there, "ShmemPmdMapped") >= 4 * MiB // 1024
+
+
+def test_what_pages_there_are_is_told_with_a_way_out():
+    assert describe("memfd", "advise").startswith("huge ones for arrays of ")
+    assert describe("memfd", "never").endswith(f"(as root: echo advise > {POLICY})")
+    assert "kernel" in describe("memfd", "")
+    assert "/dev/shm is mounted" in describe("/dev/shm", "never")

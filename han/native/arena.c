@@ -12,6 +12,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* Linux 5.14; older ones refuse it */
+#endif
+
 enum {
     PAGE = 4096,
     SLAB_PAGES = 16,
@@ -19,7 +23,9 @@ enum {
     CLASSES = 6, /* 64 to 2048 bytes; what is larger takes pages */
     BINS = 48,
     LOOKS = 32,              /* extents of a bin that are tried before larger ones are */
-    STRIDE = 256 * PAGE,     /* reserved at a time: a signal makes the system give all of it up */
+    HUGE_PAGES = 512,        /* in a huge page */
+    HUGE = HUGE_PAGES * PAGE,
+    STRIDE = HUGE,           /* reserved at a time: a signal makes the system give all of it up */
 };
 
 enum state { HOLE, KEPT, USED, SLAB }; /* holes are in no memory, and read as zeros */
@@ -40,6 +46,7 @@ struct han_arena {
     size_t pages, taken, kept, keep, refused;
     uint64_t refusals;
     int error;
+    bool touch; /* huge pages come to who writes first, not to who reserves */
     unsigned generation; /* of the process that made it: see below */
     extent **at; /* by page: who has it, for the first and last page of an extent, all of a slab */
     extent *bins[2][BINS]; /* of holes and of what is kept, by the power of two below their pages */
@@ -112,13 +119,29 @@ static extent *shelve_joined(han_arena *a, extent *e, enum state state) {
     return e;
 }
 
-static extent *find(const han_arena *a, enum state state, size_t pages) {
-    int bin = bin_of(pages), looks = LOOKS;
-    for (extent *e = a->bins[state][bin]; e && looks--; e = e->next)
-        if (e->pages >= pages) return e;
-    while (++bin < BINS)
-        if (a->bins[state][bin]) return a->bins[state][bin];
+/* Where so many pages begin in an extent at a multiple of `step`; SIZE_MAX if there is no room. */
+static size_t start_in(const extent *e, size_t pages, size_t step) {
+    size_t start = (e->page + step - 1) / step * step, stop = e->page + e->pages;
+    return start <= stop && pages <= stop - start ? start : SIZE_MAX;
+}
+
+static extent *find_at(const han_arena *a, enum state state, size_t pages, size_t step) {
+    for (int bin = bin_of(pages); bin < BINS; bin++) {
+        int looks = LOOKS;
+        for (extent *e = a->bins[state][bin]; e && looks--; e = e->next)
+            if (start_in(e, pages, step) != SIZE_MAX) return e;
+    }
     return NULL;
+}
+
+/* An extent with room for so many pages, and where they begin: at a huge page, if they fill one
+ * and there is room. */
+static extent *find(const han_arena *a, enum state state, size_t pages, size_t *start) {
+    size_t step = pages < HUGE_PAGES ? 1 : HUGE_PAGES;
+    extent *e = find_at(a, state, pages, step);
+    if (!e && step > 1) e = find_at(a, state, pages, step = 1);
+    if (e) *start = start_in(e, pages, step);
+    return e;
 }
 
 static void punch(const han_arena *a, size_t page, size_t pages) {
@@ -128,8 +151,18 @@ static void punch(const han_arena *a, size_t page, size_t pages) {
         ;
 }
 
+/* Write to the huge pages of holes, which reserving alone would fill with small ones. Where that
+ * cannot be done, reserving says why. */
+static void touch(const han_arena *a, size_t page, size_t pages) {
+    size_t at = (page + HUGE_PAGES - 1) / HUGE_PAGES * HUGE_PAGES;
+    while (at + HUGE_PAGES <= page + pages &&
+           !madvise(a->base + at * PAGE, HUGE, MADV_POPULATE_WRITE))
+        at += HUGE_PAGES;
+}
+
 /* Reserve holes before anybody touches them: 0 or errno, with nothing reserved. */
 static int reserve(const han_arena *a, size_t page, size_t pages) {
+    if (a->touch) touch(a, page, pages);
     size_t stop = (page + pages) * PAGE;
     for (size_t at = page * PAGE, n; at < stop; at += n) {
         n = stop - at < STRIDE ? stop - at : STRIDE;
@@ -153,24 +186,34 @@ static void drop_kept(han_arena *a) {
         }
 }
 
-/* Take an extent off its shelf, cut to `pages`; NULL if there is no memory to describe the rest. */
-static extent *cut(han_arena *a, extent *e, size_t pages) {
-    extent *rest = NULL;
-    if (e->pages > pages && !(rest = calloc(1, sizeof *rest))) return NULL;
-    unshelve(a, e);
-    if (rest) {
-        rest->page = e->page + pages;
-        rest->pages = e->pages - pages;
-        e->pages = pages;
-        shelve(a, rest, e->state);
+/* Take so many pages out of an extent that is on a shelf, where what is left of it stays; NULL if
+ * there is no memory to describe that. */
+static extent *cut(han_arena *a, extent *e, size_t start, size_t pages) {
+    size_t before = start - e->page, after = e->pages - pages - before;
+    extent *rest[2] = {before ? calloc(1, sizeof *e) : NULL, after ? calloc(1, sizeof *e) : NULL};
+    if ((before && !rest[0]) || (after && !rest[1])) {
+        free(rest[0]);
+        free(rest[1]);
+        return NULL;
     }
+    unshelve(a, e);
+    size_t from[2] = {e->page, start + pages}, length[2] = {before, after};
+    for (int k = 0; k < 2; k++) {
+        if (!rest[k]) continue;
+        rest[k]->page = from[k];
+        rest[k]->pages = length[k];
+        shelve(a, rest[k], e->state);
+    }
+    e->page = start;
+    e->pages = pages;
     mark(a, e);
     return e;
 }
 
 static extent *take_hole(han_arena *a, size_t pages) {
-    extent *e = find(a, HOLE, pages);
-    if (!e || !(e = cut(a, e, pages))) return NULL;
+    size_t start;
+    extent *e = find(a, HOLE, pages, &start);
+    if (!e || !(e = cut(a, e, start, pages))) return NULL;
     int error = reserve(a, e->page, pages);
     if (!error) return e;
     (void)shelve_joined(a, e, HOLE);
@@ -181,9 +224,10 @@ static extent *take_hole(han_arena *a, size_t pages) {
 /* An extent of so many pages; `clean` says whether it holds zeros. NULL: errno says why. */
 static extent *take_pages(han_arena *a, size_t pages, bool *clean) {
     errno = ENOMEM;
-    extent *e = find(a, KEPT, pages);
+    size_t start;
+    extent *e = find(a, KEPT, pages, &start);
     *clean = !e;
-    if (e) e = cut(a, e, pages);
+    if (e) e = cut(a, e, start, pages);
     if (!e) e = take_hole(a, pages);
     if (!e && a->kept) {
         drop_kept(a);
@@ -261,23 +305,41 @@ static void give_block(han_arena *a, extent *e, const uint8_t *block) {
 
 /* ---- what the others call ----------------------------------------------------------------- */
 
-han_arena *han_arena_open(int fd, size_t size, size_t keep) {
+void *han_arena_map(int fd, size_t size, int protection) {
+    size_t room = size + HUGE, page = (size_t)sysconf(_SC_PAGESIZE);
+    uint8_t *from = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (from == MAP_FAILED) return from;
+    size_t before = -(uintptr_t)from % HUGE, whole = (size + page - 1) / page * page;
+    void *at = mmap(from + before, size, protection, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd, 0);
+    int error = errno;
+    if (at == MAP_FAILED) { /* what was there may be gone already */
+        (void)munmap(from, room);
+        errno = error;
+        return at;
+    }
+    if (before) (void)munmap(from, before);
+    if (before + whole < room) (void)munmap(from + before + whole, room - before - whole);
+#ifdef MADV_HUGEPAGE
+    (void)madvise(at, size, MADV_HUGEPAGE);
+#endif
+    return at;
+}
+
+han_arena *han_arena_open(int fd, size_t size, size_t keep, bool touch) {
     (void)pthread_once(&watched, watch_forks);
     size_t pages = size / PAGE;
     han_arena *a = calloc(1, sizeof *a);
     extent *all = calloc(1, sizeof *all);
     if (!a || !all || !pages) goto failed;
-    a->base = mmap(NULL, pages * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    a->base = han_arena_map(fd, pages * PAGE, PROT_READ | PROT_WRITE);
     a->at = mmap(NULL, pages * sizeof *a->at, PROT_READ | PROT_WRITE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (a->base == MAP_FAILED || (void *)a->at == MAP_FAILED) goto failed;
-#ifdef MADV_HUGEPAGE
-    (void)madvise(a->base, pages * PAGE, MADV_HUGEPAGE);
-#endif
     (void)pthread_mutex_init(&a->lock, NULL);
     a->fd = fd;
     a->pages = all->pages = pages;
     a->keep = keep / PAGE;
+    a->touch = touch;
     a->generation = generation;
     shelve(a, all, HOLE);
     return a;

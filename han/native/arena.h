@@ -18,9 +18,11 @@ typedef struct {
     int error;             /* and why: ENOMEM where no part of the file was long enough */
 } han_arena_facts;
 
-/* Map a file of `size` bytes, all of it holes; free memory up to `keep` bytes stays in it. The
- * arena owns `fd` then. NULL: errno says why. */
-han_arena *han_arena_open(int fd, size_t size, size_t keep);
+/* Map a file of `size` bytes, all of it holes; free memory up to `keep` bytes stays in it. `touch`
+ * says that huge pages come to who writes first. The arena owns `fd` then. NULL: errno says why. */
+han_arena *han_arena_open(int fd, size_t size, size_t keep, bool touch);
+/* Map a file from its beginning, at an address that huge pages can be mapped at; or MAP_FAILED. */
+void *han_arena_map(int fd, size_t size, int protection);
 /* Unmap it: nothing of it may be used any more. */
 void han_arena_close(han_arena *);
 

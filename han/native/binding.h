@@ -52,6 +52,8 @@ PyObject *han_py_fence(PyObject *module, PyObject *args, PyObject *kwargs);
 int han_py_add_arena(PyObject *module);
 /* Add plain copies and reductions to the module. 0 or -1. */
 int han_py_add_kernels(PyObject *module);
+/* Add the functions that map memory of other processes. 0 or -1. */
+int han_py_add_mapping(PyObject *module);
 PyObject *han_py_plan(EngineObject *, PyObject *args, PyObject *kwargs);
 
 #endif

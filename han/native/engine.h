@@ -71,6 +71,8 @@ typedef struct {
     enum han_futex futex; /* whether to sleep in the kernel then until a flag is posted */
 } han_wait_policy;
 
+enum { HAN_SHIFTS = 2 }; /* buffers of a rank's that others may map */
+
 /* HAN_W_SHOWN: its buffers' addresses; HAN_W_GIVEN: they are, too, for peers that push to them. */
 enum { HAN_W_SMALL = 1, HAN_W_CELLS = 2, HAN_W_SHOWN = 8, HAN_W_GIVEN = 16 };
 
@@ -104,7 +106,9 @@ typedef struct han_plan {
     size_t element;
     han_handle op, dtype;
     bool commutative;
-    const uint64_t *shifts; /* by rank: what to add to its addresses; NULL: nothing is mapped */
+    /* By rank and buffer (send, receive): what to add to its addresses there to find them here.
+     * NULL: nothing is mapped. */
+    const uint64_t *shifts;
     uint8_t *operand; /* a spare operand for MPI_Reduce_local, plan's own */
     size_t operand_size;
     han_counts counts;

@@ -19,7 +19,8 @@ static uint8_t *at_peer(const han_engine *e, unsigned base) {
     const han_control *peer = shown_by(e, HAN_PEER_CHANNEL(base), HAN_PEER_SLOT(base));
     uint64_t there = atomic_load_explicit(&peer->shown[HAN_PEER_BUFFER(base) - HAN_B_SEND],
                                           memory_order_relaxed);
-    return (uint8_t *)(uintptr_t)(there + e->head->plan->shifts[peer->rank]);
+    const uint64_t *shifts = e->head->plan->shifts + HAN_SHIFTS * peer->rank;
+    return (uint8_t *)(uintptr_t)(there + shifts[HAN_PEER_BUFFER(base) - HAN_B_SEND]);
 }
 
 static inline uint8_t *at(const han_engine *e, const han_instr *i, int ref) {

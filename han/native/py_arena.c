@@ -42,12 +42,13 @@ static void release(PyObject *capsule) {
 static PyObject *arena_open(PyObject *self, PyObject *args) {
     (void)self;
     int fd;
+    int touch = false;
     Py_ssize_t size, keep;
-    if (!PyArg_ParseTuple(args, "inn", &fd, &size, &keep)) return NULL;
+    if (!PyArg_ParseTuple(args, "inn|p", &fd, &size, &keep, &touch)) return NULL;
     provider *p = PyMem_Calloc(1, sizeof *p);
     if (!p) return PyErr_NoMemory();
     p->handler = (PyDataMem_Handler){"han", 1, {0}};
-    p->arena = han_arena_open(fd, (size_t)size, (size_t)keep);
+    p->arena = han_arena_open(fd, (size_t)size, (size_t)keep, touch);
     if (!p->arena) {
         PyMem_Free(p);
         return PyErr_SetFromErrno(PyExc_OSError);
@@ -91,7 +92,7 @@ static PyObject *arena_tell(PyObject *self, PyObject *capsule) {
 
 static PyMethodDef methods[] = {
     {"arena_open", arena_open, METH_VARARGS,
-     "arena_open(fd, size, keep): an arena in a file of holes, which it closes at its end."},
+     "arena_open(fd, size, keep, touch=False): an arena in a file of holes, which it closes at its end."},
     {"arena_use", arena_use, METH_O,
      "arena_use(handler): let NumPy take data there in this context; what it used before."},
     {"arena_holds", arena_holds, METH_VARARGS,

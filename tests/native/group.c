@@ -95,7 +95,7 @@ han_control *group_control(group *g, uint64_t rank)
 }
 
 /* Threads are ranks here, and find each other's buffers where they are. */
-static const uint64_t no_shifts[MAX_RANKS];
+static const uint64_t no_shifts[HAN_SHIFTS * MAX_RANKS];
 
 void plan_open(han_plan *p, const test_case *c, uint64_t rank)
 {

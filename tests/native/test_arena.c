@@ -127,7 +127,7 @@ static size_t in_memory(int fd)
 static void test_threads(uint64_t rounds)
 {
     int fd = new_file(SIZE);
-    han_arena *a = han_arena_open(fd, SIZE, MIB);
+    han_arena *a = han_arena_open(fd, SIZE, MIB, true);
     pthread_t threads[THREADS];
     worker workers[THREADS];
     require(a, "the file can be mapped");
@@ -150,7 +150,7 @@ static void test_threads(uint64_t rounds)
 
 static void test_no_room(void)
 {
-    han_arena *a = han_arena_open(new_file(MIB), MIB, MIB);
+    han_arena *a = han_arena_open(new_file(MIB), MIB, MIB, false);
     void *pages[256], *whole = han_arena_take(a, MIB, false);
     require(whole && !han_arena_take(a, 1, false), "no room for a byte");
     han_arena_give(a, whole);

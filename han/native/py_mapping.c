@@ -1,0 +1,60 @@
+/* Memory of other processes as this one maps it: a capsule each, which unmaps it at its end. */
+#define _GNU_SOURCE
+#include "binding.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "arena.h"
+
+static const char CAPSULE[] = "han.mapping";
+
+static void release(PyObject *capsule) {
+    void *address = PyCapsule_GetPointer(capsule, CAPSULE);
+    (void)munmap(address, (size_t)(uintptr_t)PyCapsule_GetContext(capsule));
+}
+
+/* (capsule, address), which owns the mapping from now on; `at` is the address that was asked for. */
+static PyObject *owned(void *mapping, size_t size, uint64_t at) {
+    if (mapping == MAP_FAILED) return PyErr_SetFromErrno(PyExc_OSError);
+    PyObject *capsule = PyCapsule_New(mapping, CAPSULE, NULL);
+    if (!capsule || PyCapsule_SetContext(capsule, (void *)(uintptr_t)size) ||
+        PyCapsule_SetDestructor(capsule, release)) {
+        Py_XDECREF(capsule);
+        (void)munmap(mapping, size);
+        return NULL;
+    }
+    return Py_BuildValue("(NK)", capsule, (unsigned long long)at);
+}
+
+static PyObject *map_file(PyObject *self, PyObject *args) {
+    (void)self;
+    int fd;
+    Py_ssize_t size;
+    if (!PyArg_ParseTuple(args, "in", &fd, &size)) return NULL;
+    void *mapping = han_arena_map(fd, (size_t)size, PROT_READ);
+    return owned(mapping, (size_t)size, (uint64_t)(uintptr_t)mapping);
+}
+
+/* Shared memory that is mapped already is mapped once more where mremap takes a length of 0: what
+ * MPI unmaps stays then. Whole pages: what else is in the first and last of them comes along. */
+static PyObject *map_again(PyObject *self, PyObject *args) {
+    (void)self;
+    unsigned long long address, bytes;
+    if (!PyArg_ParseTuple(args, "KK", &address, &bytes)) return NULL;
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), first = address / page * page;
+    size_t size = (size_t)((address + bytes + page - 1) / page * page - first);
+    void *mapping = mremap((void *)(uintptr_t)first, 0, size, MREMAP_MAYMOVE);
+    return owned(mapping, size, (uint64_t)(uintptr_t)mapping + (address - first));
+}
+
+static PyMethodDef methods[] = {
+    {"map_file", map_file, METH_VARARGS,
+     "map_file(fd, size): (owner, address) of a file that is mapped for reading only."},
+    {"map_again", map_again, METH_VARARGS,
+     "map_again(address, nbytes): (owner, address) of another mapping of the same shared memory."},
+    {NULL, NULL, 0, NULL},
+};
+
+int han_py_add_mapping(PyObject *module) { return PyModule_AddFunctions(module, methods); }
