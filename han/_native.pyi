@@ -33,12 +33,14 @@ def arena_use(handler: object) -> object: ...
 def arena_holds(arena: object, address: int, nbytes: int) -> bool: ...
 def arena_tell(arena: object) -> tuple[int, int, int, int, int, int, int]: ...
 
-class Plan: ...
+class Plan:
+    alternative: Plan | None
 
 class Engine:
     epoch: int
     issued: int
     held: int
+    alternatives: int
     failed: bool
     on_error: Any
     def __init__(
@@ -72,6 +74,7 @@ class Engine:
         keep: object,
         number: int = ...,
         shifts: Any = ...,
+        arena: tuple[int, int, int] = ...,
     ) -> Plan: ...
     def run(self, plan: Plan, send: int, recv: int, keep: object) -> None: ...
     def fail(self) -> None: ...

@@ -18,7 +18,7 @@ from han.channel import Channel, open_channels
 from han.discover import check_agreement, discover, try_to_load
 from han.errors import ConfigError, HanError, RevokedError, SetupError, SharedMemoryError
 from han.geometry import PAGE
-from han.mapping import Mapping, map_arenas
+from han.mapping import Mapping, map_arenas, map_unasked
 from han.meeting import Meeting, Patience, abandon, duplicate
 from han.message import Message
 from han.notices import Notices, first_cause, peer_error, tag_limit
@@ -79,6 +79,8 @@ class State:
         )
         self.attach_refused = refusal(self.meeting, self.channels)
         self.topology = replace(self.topology, attach=not self.attach_refused)
+        if self.topology.whole is not None and self.size > 1:
+            self.mapping = map_unasked(self.meeting, self.channels)
 
     def _make(self) -> None:
         """Make what needs no other rank."""
@@ -201,6 +203,16 @@ class State:
         if message.agreed and not self.arenas().refused:
             return replace(message, signature=replace(message.signature, mapped=True))
         return message
+
+    def arena(self) -> tuple[int, int, int] | None:
+        """Return where this rank's arena is, its bytes, and which channel holds all ranks.
+
+        None if no channel does, or a rank cannot map the others' arenas.
+        """
+        whole, mapping = self.topology.whole, self.mapping
+        if whole is None or mapping is None or mapping.own is None:
+            return None
+        return mapping.own.base, mapping.own.size, sum(self.topology.shared[:whole])
 
     def arenas(self) -> Mapping:
         """Return the arenas of the ranks that share memory; collective when first asked for."""
