@@ -10,6 +10,7 @@ from mpi4py import MPI
 
 from han._suggest import expect_known
 from han._units import format_size, parse_size
+from han.alternative import alternative
 from han.dtypes import element_type, kernel, numpy_name, op_name
 from han.errors import ArgumentError, ArgumentTypeError, NoRuleError
 from han.tasks.graph import TaskGraph, summarise
@@ -25,10 +26,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What a call would run: prints as text."""
+    """What a call would run, and what instead on shared arrays: prints as text."""
 
     plan: Plan
     decision: Decision
+    alternative: Plan | None = None
 
     @property
     def graph(self) -> TaskGraph:
@@ -52,6 +54,13 @@ class Explanation:
         copies = (signature.reduces or signature.by_blocks) and signature.nbytes
         return f"(none: the rank is alone{', send is copied to recv' if copies else ''})"
 
+    def _instead(self) -> str:
+        """``node: solo split (chunk 512KiB)``."""
+        other = self.alternative
+        assert other is not None
+        names, levels = other.topology.names, other.choice.levels
+        return ", ".join(f"{names[k]}: {levels[k].describe()}" for k in other.levels)
+
     def __str__(self) -> str:
         topology, choice = self.plan.topology, self.decision.choice
         size = "" if choice.segment is None else f" of {format_size(choice.segment)}"
@@ -71,6 +80,10 @@ class Explanation:
             f"  stages    {summarise(self.stages()) or self._alone()}",
             f"  traffic   {describe(self.plan)}",
         ]
+        if self.alternative is not None:
+            lines.append(
+                f"  or, where all buffers of all ranks are shared arrays: {self._instead()}"
+            )
         return "\n".join(lines)
 
 
@@ -98,7 +111,8 @@ def explain(
             raise
         decision = rules.leave(signature, error)
     plan = make_plan(state.topology, signature, decision.choice, state.config.memory)
-    return Explanation(plan, decision)
+    other = None if signature.mapped else alternative(state, signature, True)
+    return Explanation(plan, decision, other)
 
 
 def _bytes(nbytes: int | str) -> int:

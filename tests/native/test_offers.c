@@ -72,7 +72,7 @@ static void who_offers_waits_for_the_other(void)
     uint32_t n = han_engine_blocked(a, rows, &signature);
     require(n == 1 && rows[0].code == HAN_CODES && rows[0].peer == 1, "for the other rank", n);
     require(signature == 1, "in the call's own plan", signature);
-    require(han_engine_awaits(a, &brief) == 0, "where posted flags ring the bell", brief);
+    require(han_engine_awaits(a, &brief) == 0, "where posted flags ring the bell", 0);
     (void)start(b, &its, 1, arena);
     n = han_engine_blocked(b, rows, &signature);
     require(n == 1 && rows[0].code == HAN_WAIT && signature == 2, "the alternative runs", signature);
