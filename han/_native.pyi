@@ -40,11 +40,13 @@ def arena_tell(arena: object) -> tuple[int, int, int, int, int, int, int]: ...
 
 class Plan:
     counts: tuple[int, int, int, int, int, int, int]
+    alternative: Plan | None
 
 class Engine:
     epoch: int
     issued: int
     held: int
+    alternatives: int
     failed: bool
     on_error: Any
     def __init__(
@@ -78,6 +80,7 @@ class Engine:
         keep: object,
         number: int = ...,
         shifts: Any = ...,
+        arena: tuple[int, int, int] = ...,
     ) -> Plan: ...
     def run(self, plan: Plan, send: int, recv: int, keep: object) -> None: ...
     def fail(self) -> None: ...

@@ -21,6 +21,7 @@ from han.geometry import CONTROL, Geometry
 from han.meeting import Meeting
 from han.topology import Topology
 
+EPOCH_SHIFT = 24  # below it `entered` tells what was offered: native/offer.c
 RECORD = struct.Struct("QQQQqQQQ")  # native/engine.h: han_control
 ERRED, NAPS = 64, 104  # offsets of those fields: a line that is seldom written
 
@@ -69,7 +70,7 @@ class Channel:
         peers = []
         for k, rank in enumerate(self.ranks):
             done, entered, signature, _, pid, *_ = RECORD.unpack_from(self.memory, k * CONTROL)
-            peers.append(Peer(rank, done, entered, signature, pid))
+            peers.append(Peer(rank, done, entered >> EPOCH_SHIFT, signature, pid))
         return peers
 
     def close(self) -> None:

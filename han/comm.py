@@ -164,7 +164,8 @@ class Comm(BlockCollectives):
     def empty(self, shape: Any, dtype: Any = float, order: Any = "C") -> npt.NDArray[Any]:
         """Make an array in memory that the ranks of the node map, as ``numpy.empty`` does.
 
-        Persistent collectives on such arrays read them where they are, where all ranks' are such.
+        Collectives of 64 KiB and more read such arrays where they are, if all ranks' are such (and,
+        unless they are persistent, all ranks share memory).
         Not collective. The array stays as long as it is used, whatever becomes of the
         communicator. Raises MemoryError when there is no room.
         """
@@ -307,8 +308,9 @@ class Comm(BlockCollectives):
     ) -> Explanation:
         """Tell what a call of `nbytes` (4194304, or ``"4MiB"``) would run and why; not collective.
 
-        `shared` asks about a persistent call on arrays that are shared on all ranks: shared
-        arrays, or arrays in windows that are attached.
+        `shared` asks about a call on arrays that are shared on all ranks: shared arrays, or for a
+        persistent call arrays in windows that are attached. Where a call that is not persistent can
+        take them as they are, a last line says so in any case.
 
         Returns an object that prints as text and has the choice, the rule and the TaskGraph.
         """

@@ -10,6 +10,7 @@ from mpi4py import MPI
 
 from han._suggest import expect_known
 from han._units import format_size, parse_size, plural
+from han.alternative import alternative
 from han.dtypes import element_type, kernel, numpy_name, op_name
 from han.errors import ArgumentError, ArgumentTypeError, NoRuleError
 from han.tasks.graph import TaskGraph, summarise
@@ -25,12 +26,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What a call would run: prints as text."""
+    """What a call would run, and what instead on shared arrays: prints as text."""
 
     plan: Plan
     decision: Decision
     reads: str = ""  # how ranks read each other's memory, if they do
     counted: Counted | None = None  # on this rank; None where no such call is han's
+    alternative: Plan | None = None
 
     @property
     def graph(self) -> TaskGraph:
@@ -53,6 +55,13 @@ class Explanation:
             return f"(none of han's: the MPI library's own {signature.collective})"
         copies = (signature.reduces or signature.by_blocks) and signature.nbytes
         return f"(none: the rank is alone{', send is copied to recv' if copies else ''})"
+
+    def _instead(self) -> str:
+        """``node: solo split (chunk 512KiB)``."""
+        other = self.alternative
+        assert other is not None
+        names, levels = other.topology.names, other.choice.levels
+        return ", ".join(f"{names[k]}: {levels[k].describe()}" for k in other.levels)
 
     def __str__(self) -> str:
         topology, choice = self.plan.topology, self.decision.choice
@@ -77,6 +86,10 @@ class Explanation:
         ]
         if self.counted is not None and self.counted.calls:
             lines.append(f"  counted   {self.counted.describe(self.plan.signature.nbytes)}")
+        if self.alternative is not None:
+            lines.append(
+                f"  or, where all buffers of all ranks are shared arrays: {self._instead()}"
+            )
         return "\n".join(lines)
 
 
@@ -109,7 +122,8 @@ def explain(
     counted = sum(map(Counted.of, state.plans.counts(signature)), Counted())
     single_copy = any(decision.choice.levels[k].submodule == "solo" for k in plan.levels)
     reads = f"{mappable} where they are" if signature.mapped else "by cross-memory attach"
-    return Explanation(plan, decision, reads if single_copy else "", counted)
+    other = None if signature.mapped else alternative(state, signature, True)
+    return Explanation(plan, decision, reads if single_copy else "", counted, other)
 
 
 def _mappable(state: State) -> str:

@@ -1,4 +1,4 @@
-"""Mapping the arenas of the ranks of the node: tried when first needed, and agreed by all.
+"""Mapping the arenas of the ranks of the node: tried, and agreed by all.
 
 A rank opens a peer's arena through ``/proc``, which the system allows to processes of one user, and
 maps it for reading only. Whether all could is known to all, so that all choose alike.
@@ -7,6 +7,7 @@ maps it for reading only. Whether all could is known to all, so that all choose 
 from __future__ import annotations
 
 import os
+import resource
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -44,6 +45,10 @@ class Place(NamedTuple):
         stat, usage = os.fstat(arena.fd), arena.usage()
         return cls(arena.pid, arena.fd, stat.st_dev, stat.st_ino, usage.base, usage.size)
 
+    def holds(self, address: int) -> bool:
+        """Whether an address of that process is in it."""
+        return self.base <= address < self.base + self.size
+
 
 class Mapped:
     """A peer's arena in this process's memory, until nobody holds it any more."""
@@ -64,13 +69,15 @@ class Mapping:
     """The memory that this rank can read; `refused` says why it is none, the same on all ranks.
 
     ``shifts[r]`` is what is to be added to an address of rank r's to find it in this process, for
-    its send and its receive buffer. `held` owns the memory; `windows` are those that are in it.
+    its send and its receive buffer. `held` owns the memory; `windows` are those that are in it;
+    `own` is where the others find this rank's.
     """
 
     refused: str = ""
     shifts: npt.NDArray[np.uint64] | None = None
     held: tuple[object, ...] = ()
     windows: tuple[Attached, ...] = ()
+    own: Place | None = None
 
     def check(self) -> None:
         """Raise ArgumentError where a window has been freed: its ranks have done so together."""
@@ -93,12 +100,31 @@ def _map(place: Place) -> Mapped:
 
 def map_arenas(meeting: Meeting, channels: Sequence[Channel]) -> Mapping:
     """Map the arenas of all ranks that share a channel with this one; collective."""
-    rank = meeting.rank
-    peers = sorted({r for channel in channels for r in channel.ranks} - {rank})
     try:
         places = meeting.share(lambda: Place.of(process_arena()), STEP)
     except SetupError as error:
         return Mapping(str(error))
+    return _map_places(meeting, channels, places)
+
+
+def map_unasked(meeting: Meeting, channels: Sequence[Channel]) -> Mapping | None:
+    """Map them in case that shared arrays are used; collective. None where addresses are short."""
+    try:
+        places = meeting.share(lambda: None if _limited() else Place.of(process_arena()), STEP)
+    except SetupError as error:
+        return Mapping(str(error))
+    found = [place for place in places if place is not None]
+    return _map_places(meeting, channels, found) if len(found) == len(places) else None
+
+
+def _limited() -> bool:
+    """Whether addresses are limited (ulimit -v): arenas take many, which others may need."""
+    return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
+
+
+def _map_places(meeting: Meeting, channels: Sequence[Channel], places: Sequence[Place]) -> Mapping:
+    rank = meeting.rank
+    peers = sorted({r for channel in channels for r in channel.ranks} - {rank})
     mapped: dict[int, Mapped] = {}
     said = meeting.share(lambda: _map_all(rank, peers, places, mapped), STEP)
     refused = next(filter(None, said), "")
@@ -107,7 +133,7 @@ def map_arenas(meeting: Meeting, channels: Sequence[Channel]) -> Mapping:
     shifts = np.zeros((meeting.size, BUFFERS), np.uint64)
     for r, found in mapped.items():
         shifts[r] = (found.address - places[r].base) % (1 << 64)
-    return Mapping("", shifts, tuple(mapped.values()))
+    return Mapping("", shifts, tuple(mapped.values()), own=places[rank])
 
 
 def _map_all(

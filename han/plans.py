@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections import Counter, OrderedDict
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakValueDictionary
@@ -22,6 +23,7 @@ from han.tasks.signature import Signature
 if TYPE_CHECKING:
     from han.mapping import Mapping
     from han.state import State
+    from han.tasks.plan import Plan
     from han.wisdom import Wisdom
 
 BRIEF = 64 << 10  # bytes that Python's other threads may be kept waiting for
@@ -31,12 +33,17 @@ Members = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Prepared:
-    """A plan that can run: the native one, and what it was made from; `number` is its own."""
+    """A plan that can run: the native one, and what it was made from; `number` is its own.
+
+    `alternative` is planned for shared arrays (``han/alternative.py``), this rank's part of it made
+    when it is first needed.
+    """
 
     native: Any
     program: Program
     signature: Signature
     number: int = 0
+    alternative: Plan | None = None
 
 
 class CacheInfo(NamedTuple):
@@ -80,10 +87,12 @@ def native_plan(
     scratch: np.ndarray[Any, Any] | None,
     number: int = 0,
     mapping: Mapping | None = None,
+    arena: tuple[int, int, int] | None = None,
 ) -> Any:
     """Make the native plan of a program; `number` tells it from others in traces.
 
-    `mapping` is where it finds the buffers of peers, if it reads them where they are.
+    `mapping` is where it finds the buffers of peers, if it reads them where they are; `arena`
+    says that there is an alternative, for buffers in this one.
     """
     signature = message.signature
     callback = signature.reduces and message.numbers is None
@@ -107,6 +116,7 @@ def native_plan(
         keep=(message.op, message.datatype, comms, mapping),
         number=number,
         shifts=None if mapping is None else mapping.shifts,
+        arena=arena or (0, 0, 0),
     )
 
 
@@ -151,6 +161,12 @@ class Plans:
 
     def find(self, message: Message, blocking: bool) -> Prepared | None:
         """Find the plan of a call's shape, or make it; None where the call is not one of han's."""
+        prepared = self._found(message, blocking)
+        if prepared is not None:
+            self._equip(prepared, message)
+        return prepared
+
+    def _found(self, message: Message, blocking: bool) -> Prepared | None:
         state = self.state
         handles = None if message.numbers else _handles(message)
         key = message.signature, handles, blocking or not self.apart
@@ -162,7 +178,8 @@ class Plans:
         if not self.serve(message.signature):
             return None
         self._counts["misses"] += 1
-        prepared = self.make(message, state.engine, state.config.memory, blocking)
+        other = self._alternative(message.signature, blocking)
+        prepared = self.make(message, state.engine, state.config.memory, blocking, other=other)
         self._kept[key] = prepared
         if len(self._kept) > state.config.plans:
             self._kept.popitem(last=False)
@@ -180,7 +197,11 @@ class Plans:
 
     def counts(self, signature: Signature) -> list[tuple[int, ...]]:
         """List what the executor has counted on this rank, by plan of such calls that is kept."""
-        return [p.native.counts for p in self.living.values() if p.signature == signature]
+        living = self.living.values()
+        natives = [p.native for p in living if p.signature == signature]
+        others = [p for p in living if p.alternative and p.alternative.signature == signature]
+        natives += [p.native.alternative for p in others if p.native.alternative]
+        return [native.counts for native in natives]
 
     def serve(self, signature: Signature) -> bool:
         """Whether a call is han's: one that moves blocks may be left to MPI, by all ranks."""
@@ -196,25 +217,61 @@ class Plans:
         memory: int,
         blocking: bool = False,
         own_scratch: bool = False,
+        other: Plan | None = None,
     ) -> Prepared:
         """Decide, plan, lower, and fill in what the ranks' programs need."""
+        program = self._timed(lambda: self._stored(message.signature, memory, blocking))
+        if other is not None:  # the rings stay in step, whichever of both is run
+            footprint = tuple(map(max, program.footprint, other.footprint()))
+            program = replace(program, footprint=footprint)
+        return self._bind(message, engine, program, own_scratch, other)
+
+    def _alternative(self, signature: Signature, blocking: bool) -> Plan | None:
+        from han.alternative import alternative
+
+        return alternative(self.state, signature, blocking)
+
+    def _equip(self, prepared: Prepared, message: Message) -> None:
+        """Make the alternative once this rank has buffers for it; the others are not needed."""
+        state, other = self.state, prepared.alternative
+        if other is None or prepared.native.alternative is not None:
+            return
+        own = state.mapping.own if state.mapping is not None else None
+        if own is None or not all(own.holds(at) for at in (message.send, message.recv) if at):
+            return
+        from han.tasks.lower import lower
+
+        program = self._timed(lambda: lower(other, state.rank))
+        program = replace(program, footprint=prepared.program.footprint)
+        made = self._bind(replace(message, signature=other.signature), state.engine, program)
+        prepared.native.alternative = made.native
+
+    def _bind(
+        self,
+        message: Message,
+        engine: Any,
+        program: Program,
+        own_scratch: bool = False,
+        other: Plan | None = None,
+    ) -> Prepared:
+        """Give a program what it needs to run."""
         state, signature = self.state, message.signature
-        program = self._program(signature, memory, blocking)
         comms = tuple(self._comm(engine, *key, signature) for key in program.comms)
         scratch = self._memory(program.scratch, own_scratch)
         number = next(self._numbers)
         mapping = (message.mapping or state.mapping) if signature.mapped else None
-        native = native_plan(engine, program, message, comms, scratch, number, mapping)
-        prepared = Prepared(native, program, signature, number)
+        own = None if other is None else state.arena()
+        native = native_plan(engine, program, message, comms, scratch, number, mapping, own)
+        prepared = Prepared(native, program, signature, number, other)
         engine.on_error.know(prepared)
         self.living[number] = prepared
         state.tracing.recorder.know(prepared)
         return prepared
 
-    def _program(self, signature: Signature, memory: int, blocking: bool) -> Program:
-        """Plan and lower, and take the time."""
+    def _timed(self, make: Callable[[], Program]) -> Program:
+        """Make a program, and take the time."""
         begun = perf_counter()
-        program = self._stored(signature, memory, blocking)
+        program = make()
         self._seconds += perf_counter() - begun
         self._counts["made"] += 1
         return program

@@ -6,6 +6,7 @@ import time
 import weakref
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,7 @@ class Status(IntEnum):
 
 
 ANSWER = 1.0  # seconds that a rank waits to hear what the other one calls
+OFFER = len(Code)  # where a rank waits for another's offer (native/engine.h: han_where)
 KNOWN = 512  # calls remembered, the oldest goes first
 DIFFERENT = "rank {} does not make the same calls as this rank"
 REMEDY = "HAN_CHECK=1 compares calls before they are made"
@@ -142,10 +144,12 @@ class Reporter:
         prepared = self._known.get(number)
         if prepared is None:
             return "a collective"
-        waits = [
+        late = ", ".join(str(peer) for code, peer, _ in rows if code == OFFER)
+        waits = [f"begin, to hear of the buffers of rank(s) {late}"] if late else []
+        waits += [
             f"{_task(prepared, task)} for {VERBS[Code(code)]} rank {peer}"
             for code, peer, task in rows
-            if Code(code) in VERBS
+            if code in VERBS
         ]
         where = ", ".join(waits) or "begin, for the readers of an earlier collective"
         return f"{prepared.signature.describe()}: {where}"
@@ -156,15 +160,21 @@ class Reporter:
         if engine is None:
             return ""
         epoch, (number, _) = engine.epoch, engine.blocked()
+        mine = {number, self._call(number)}
         seen = {p.rank: p for c in self.channels for p in c.peers() if p.rank != state.rank}
         late = [str(r) for r, p in sorted(seen.items()) if p.entered <= epoch]
         other = [
             f"rank {r} is in {self._describe(p.signature)}"
             for r, p in sorted(seen.items())
-            if p.entered == epoch + 1 and p.signature != number
+            if p.entered == epoch + 1 and p.signature not in mine
         ]
         parts = [f"rank(s) {', '.join(late)} have not entered this call"] if late else []
         return "".join(f"; {part}" for part in parts + other)
+
+    def _call(self, number: int) -> int:
+        """What peers see of a run: the call's own plan, also where its alternative runs."""
+        prepared = self._known.get(number)
+        return number if prepared is None else identity(replace(prepared.signature, mapped=False))
 
     def _describe(self, number: int) -> str:
         prepared = self._known.get(number)

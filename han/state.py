@@ -25,7 +25,7 @@ from han.errors import (
     SharedMemoryError,
 )
 from han.geometry import PAGE
-from han.mapping import Mapping, map_arenas
+from han.mapping import Mapping, map_arenas, map_unasked
 from han.meeting import Meeting, Patience, abandon, duplicate
 from han.message import Message
 from han.notices import Notices, first_cause, peer_error, tag_limit
@@ -88,6 +88,8 @@ class State:
         self.windows = Windows(self.meeting, self._nodes())
         self.attach_refused = refusal(self.meeting, self.channels)
         self.topology = replace(self.topology, attach=not self.attach_refused)
+        if self.topology.whole is not None and self.size > 1:
+            self.mapping = map_unasked(self.meeting, self.channels)
 
     def _nodes(self) -> list[int]:
         """Return for each rank the lowest one that it shares a channel with."""
@@ -234,6 +236,16 @@ class State:
             recv=windows.moved(message.recv, recv),
             mapping=windows.mapping(spots, arenas) if mapped else windows.held(spots),
         )
+
+    def arena(self) -> tuple[int, int, int] | None:
+        """Return where this rank's arena is, its bytes, and which channel holds all ranks.
+
+        None if no channel does, or a rank cannot map the others' arenas.
+        """
+        whole, mapping = self.topology.whole, self.mapping
+        if whole is None or mapping is None or mapping.own is None:
+            return None
+        return mapping.own.base, mapping.own.size, sum(self.topology.shared[:whole])
 
     def arenas(self) -> Mapping:
         """Return the arenas of the ranks that share memory; collective when first asked for."""

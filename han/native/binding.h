@@ -16,9 +16,10 @@ typedef struct {
     Py_buffer views[HAN_MAX_CHANNELS];
 } EngineObject;
 
-typedef struct {
+typedef struct PlanObject {
     PyObject_HEAD
     han_plan plan;
+    struct PlanObject *alternative; /* owned; or NULL */
     han_instr *code;
     han_handle *comms;
     PyObject *keep; /* scratch, operation and whatever else must live as long */

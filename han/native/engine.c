@@ -170,9 +170,10 @@ uint32_t han_engine_blocked(han_engine *e, han_where *rows, uint64_t *signature)
         han_cpu_relax();
     }
     if (e->started && e->head) {
-        const han_plan *p = e->head->plan;
+        const han_plan *p = e->plan ? e->plan : e->head->plan;
         *signature = p->signature;
-        for (uint32_t s = 0; s < p->n_streams; s++)
+        if (!e->plan) n = han_undecided(e, rows);
+        for (uint32_t s = 0; e->plan && s < p->n_streams; s++)
             if (e->pc[s] < p->streams[s].stop) rows[n++] = where(p, s, e->pc[s]);
     }
     unlock(&e->busy);
@@ -183,7 +184,8 @@ int han_engine_awaits(han_engine *e, bool *brief) {
     int channel = -1;
     *brief = atomic_load_explicit(&active.count, memory_order_relaxed) > e->active;
     if (!try_lock(&e->busy)) return -1;
-    const han_plan *p = e->started && e->head ? e->head->plan : NULL;
+    const han_plan *p = e->started && e->head ? e->plan : NULL;
+    if (e->started && e->head && !p) channel = (int)e->head->plan->whole;
     for (uint32_t s = 0; p && s < p->n_streams; s++) {
         if (e->pc[s] == p->streams[s].stop) continue;
         const han_instr *i = &p->code[e->pc[s]];
@@ -257,12 +259,12 @@ static bool given(const han_plan *p) {
 void han_engine_stop(han_engine *e) {
     deactivate(e);
     lock(&e->busy);
-    if (e->started && e->head) {
-        const han_plan *p = e->head->plan;
-        e->left = !settle(e, p);
-        e->head->left = e->left || given(p);
+    if (e->started && e->plan) {
+        e->left = !settle(e, e->plan);
+        e->head->left = e->left || given(e->plan);
     }
     e->started = false;
+    e->plan = NULL;
     if (!e->failed) e->failed = HAN_E_FAILED;
     for (han_run *run = e->head, *next; run; run = next) {
         next = run->next;

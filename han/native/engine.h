@@ -26,7 +26,7 @@
 /* What each rank tells the others on its node, one record of two lines a rank. */
 typedef struct {
     _Atomic uint64_t done;    /* runs finished */
-    _Atomic uint64_t entered; /* runs begun */
+    _Atomic uint64_t entered; /* runs begun, and below HAN_EPOCH_SHIFT what was offered: han_plan */
     _Atomic uint64_t signature;
     _Atomic uint64_t calls; /* what was called up to the last run begun: HAN_CALLS */
     int64_t pid;
@@ -111,6 +111,12 @@ typedef struct han_plan {
     const uint64_t *shifts;
     uint8_t *operand; /* a spare operand for MPI_Reduce_local, plan's own */
     size_t operand_size;
+    /* What all ranks run instead where the buffers of all are in their arenas; it takes as much of
+     * the rings. Each rank offers it or does not when it begins; the offers of the last runs stay
+     * to be seen by those who come later. NULL while this rank never could. */
+    struct han_plan *alternative;
+    uint64_t arena, arena_size; /* where this rank's is; 0 bytes: no rank has an alternative */
+    uint32_t whole;             /* the channel of all ranks, where they see each other's offers */
     han_counts counts;
 } han_plan;
 
@@ -128,7 +134,8 @@ enum han_status {
     HAN_E_MISMATCH, /* rank `dead_rank` has not called what this one has */
 };
 
-/* The instruction that a stream is at; `peer` is the rank that it waits for. */
+/* The instruction that a stream is at; `peer` is the rank that it waits for. HAN_CODES: for its
+ * offer. */
 typedef struct {
     int code, peer;
     uint32_t task;
@@ -194,6 +201,9 @@ typedef struct han_engine {
     /* the run at the head of the queue */
     han_run *head, *tail;
     bool started;
+    han_plan *plan; /* its own or the alternative; NULL until that is decided */
+    uint64_t offers, choices; /* a bit a run, the last one's lowest: offered, had an alternative */
+    uint64_t alternatives; /* how often one was run */
     uint32_t pc[HAN_MAX_STREAMS];
     uint8_t *bases[HAN_MAX_BASES];
     /* what went wrong, for the report */
@@ -243,8 +253,9 @@ void han_engine_stop(han_engine *);
 bool han_mismatch(han_engine *);
 bool han_engine_mismatch(han_engine *);
 enum han_status han_engine_step(han_engine *); /* one round, unless another thread is at it */
-/* Where the streams of the run at the head stand, at most HAN_MAX_STREAMS rows, and the run's
- * signature. 0 if there is none, or another thread keeps stepping it. */
+/* Where the streams of the run at the head stand, at most HAN_MAX_STREAMS rows, or whose offers it
+ * waits for; and the signature of what runs. 0 if there is none, or another thread keeps stepping
+ * it. */
 uint32_t han_engine_blocked(han_engine *, han_where *rows, uint64_t *signature);
 /* The channel whose flags the run at the head waits for, or -1; `brief` says that there is something
  * else to look at too. */
@@ -255,6 +266,20 @@ void han_ring(const han_channel *);
 enum han_status han_doze(han_engine *, bool *slept);
 enum han_status han_fail(han_engine *, enum han_status);
 enum han_status han_step(han_engine *); /* executor.c: one round over the streams of the head */
+/* Whether a buffer is in this rank's arena. One that it does not have keeps nobody from reading. */
+static inline bool han_in_arena(const han_plan *p, const void *buffer) {
+    return !buffer || (uint64_t)(uintptr_t)buffer - p->arena < p->arena_size;
+}
+
+#define HAN_HISTORY HAN_EPOCH_SHIFT /* runs whose offers a rank's word tells */
+/* offer.c: whether the run at the head may begin, where an offer would be forgotten: peers may ask. */
+bool han_may_forget(han_engine *);
+/* What all ranks run where this one has offered, once the others have said enough; NULL before. */
+han_plan *han_decide(han_engine *);
+/* How many runs every rank in a channel has finished. */
+uint64_t han_least_done(const han_channel *);
+/* Ranks whose offers are still to come: rows of han_engine_blocked. */
+uint32_t han_undecided(const han_engine *, han_where *rows);
 /* Read, or write, n bytes of another process's memory: 0, or errno. */
 int han_pull(int64_t pid, void *dst, uint64_t src, size_t n);
 int han_push(int64_t pid, uint64_t dst, const void *src, size_t n);

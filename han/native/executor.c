@@ -6,6 +6,10 @@
 /* Data operations a stream may do before the others get their turn: none starves the network. */
 enum { TURN = 4 };
 
+static inline han_control *control_of(const han_channel *ch) {
+    return (han_control *)(void *)(ch->memory + ch->control) + ch->me;
+}
+
 static inline _Atomic uint64_t *flag_at(uint8_t *p) { return (_Atomic uint64_t *)(void *)p; }
 
 static const han_control *shown_by(const han_engine *e, unsigned channel, unsigned slot) {
@@ -19,7 +23,7 @@ static uint8_t *at_peer(const han_engine *e, unsigned base) {
     const han_control *peer = shown_by(e, HAN_PEER_CHANNEL(base), HAN_PEER_SLOT(base));
     uint64_t there = atomic_load_explicit(&peer->shown[HAN_PEER_BUFFER(base) - HAN_B_SEND],
                                           memory_order_relaxed);
-    const uint64_t *shifts = e->head->plan->shifts + HAN_SHIFTS * peer->rank;
+    const uint64_t *shifts = e->plan->shifts + HAN_SHIFTS * peer->rank;
     return (uint8_t *)(uintptr_t)(there + shifts[HAN_PEER_BUFFER(base) - HAN_B_SEND]);
 }
 
@@ -225,24 +229,13 @@ static uint64_t needed(const han_engine *e, const han_channel *ch, uint8_t write
     return n;
 }
 
-static uint64_t least_done(const han_channel *ch) {
-    const han_control *control = (const han_control *)(void *)(ch->memory + ch->control);
-    uint64_t least = UINT64_MAX;
-    for (uint32_t r = 0; r < ch->size; r++) {
-        if (r == ch->me) continue;
-        uint64_t done = atomic_load_explicit(&control[r].done, memory_order_acquire);
-        if (done < least) least = done;
-    }
-    return least;
-}
-
 /* Shared memory is written again only once the readers of what was there are done with it. */
 static bool room_free(han_engine *e, const han_plan *p) {
     for (uint32_t c = 0; c < e->n_channels; c++) {
         han_channel *ch = &e->channels[c];
         uint64_t n = needed(e, ch, p->writes[c]);
         if (n <= ch->known) continue;
-        ch->known = least_done(ch);
+        ch->known = han_least_done(ch);
         if (n > ch->known) return false;
     }
     return true;
@@ -260,11 +253,35 @@ static uint64_t called(han_engine *e, uint64_t signature) {
     return word;
 }
 
-static void begin(han_engine *e, const han_run *run) {
+/* Run this plan: its scratch, what its peers read, and where its streams begin. */
+static void take_up(han_engine *e, han_plan *p) {
+    e->bases[HAN_B_SCRATCH] = p->scratch ? p->scratch : nowhere[2];
+    for (uint32_t c = 0; c < e->n_channels; c++) {
+        han_control *mine = control_of(&e->channels[c]);
+        for (int k = 0; p->writes[c] & HAN_W_SHOWN && k < 3; k++)
+            atomic_store_explicit(&mine->shown[k], (uint64_t)(uintptr_t)e->bases[HAN_B_SEND + k],
+                                  memory_order_relaxed);
+    }
+    for (uint32_t s = 0; s < p->n_streams; s++) e->pc[s] = p->streams[s].start;
+    e->plan = p;
+}
+
+/* Whether this rank offers the alternative, if there is one: noted for the word that tells it. */
+static bool offer(han_engine *e, const han_run *run) {
     const han_plan *p = run->plan;
+    bool offers = p->arena_size && han_in_arena(p, run->send) && han_in_arena(p, run->recv) &&
+                  p->alternative;
+    e->offers = (e->offers << 1 | offers) & ((1u << HAN_HISTORY) - 1);
+    e->choices = e->choices << 1 | (p->arena_size != 0);
+    return offers;
+}
+
+static void begin(han_engine *e, const han_run *run) {
+    han_plan *p = run->plan;
+    bool offers = offer(e, run);
+    uint64_t entered = (e->epoch + 1) << HAN_EPOCH_SHIFT | e->offers;
     e->bases[HAN_B_SEND] = run->send ? (uint8_t *)(uintptr_t)run->send : nowhere[0];
     e->bases[HAN_B_RECV] = run->recv ? run->recv : nowhere[1];
-    e->bases[HAN_B_SCRATCH] = p->scratch ? p->scratch : nowhere[2];
     uint64_t calls = called(e, p->signature);
     for (uint32_t c = 0; c < e->n_channels; c++) {
         han_channel *ch = &e->channels[c];
@@ -272,15 +289,13 @@ static void begin(han_engine *e, const han_run *run) {
         base[HAN_B_SMALL] = ch->memory + ch->small + e->epoch % HAN_SMALL_BANKS * ch->small_bank;
         base[HAN_B_CELLS] = ch->memory + ch->cells + take(ch, e->epoch, p->footprint[c]);
         base[HAN_B_FLAGS] = ch->memory + ch->flags;
-        han_control *mine = (han_control *)(void *)(ch->memory + ch->control) + ch->me;
-        for (int k = 0; p->writes[c] & HAN_W_SHOWN && k < 3; k++)
-            atomic_store_explicit(&mine->shown[k], (uint64_t)(uintptr_t)e->bases[HAN_B_SEND + k],
-                                  memory_order_relaxed);
+        han_control *mine = control_of(ch);
         atomic_store_explicit(&mine->signature, p->signature, memory_order_relaxed);
-        atomic_store_explicit(&mine->entered, e->epoch + 1, memory_order_release);
+        atomic_store_explicit(&mine->entered, entered, memory_order_release);
         atomic_store_explicit(&mine->calls, calls, memory_order_release);
     }
-    for (uint32_t s = 0; s < p->n_streams; s++) e->pc[s] = p->streams[s].start;
+    if (p->arena_size && e->bells >> p->whole & 1) han_ring(&e->channels[p->whole]);
+    if (!offers) take_up(e, p); /* it waits for nobody's offers */
     e->started = true;
 }
 
@@ -288,12 +303,12 @@ static void finish(han_engine *e) {
     han_run *run = e->head;
     for (uint32_t c = 0; c < e->n_channels; c++) {
         han_channel *ch = &e->channels[c];
-        han_control *mine = (han_control *)(void *)(ch->memory + ch->control) + ch->me;
-        atomic_store_explicit(&mine->done, e->epoch + 1, memory_order_release);
-        if (run->plan->sync && ch->known < e->epoch) ch->known = e->epoch;
+        atomic_store_explicit(&control_of(ch)->done, e->epoch + 1, memory_order_release);
+        if (e->plan->sync && ch->known < e->epoch) ch->known = e->epoch;
     }
     e->epoch++;
     e->started = false;
+    e->plan = NULL;
     e->head = run->next;
     if (!e->head) e->tail = NULL;
     atomic_store_explicit(&run->status, HAN_OK, memory_order_release);
@@ -347,10 +362,23 @@ bool han_mismatch(han_engine *e) {
     return false;
 }
 
+/* Has the run at the head begun, is it decided what runs, and may that write? */
+static bool ready(han_engine *e) {
+    if (!e->started) {
+        if (e->choices >> (HAN_HISTORY - 1) & 1 && !han_may_forget(e)) return false;
+        begin(e, e->head);
+    }
+    if (!e->plan) {
+        han_plan *p = han_decide(e);
+        if (!p) return false;
+        take_up(e, p);
+    }
+    return room_free(e, e->plan);
+}
+
 enum han_status han_step(han_engine *e) {
-    han_plan *p = e->head->plan;
-    if (!e->started) begin(e, e->head);
-    if (!room_free(e, p)) return HAN_BLOCKED;
+    if (!ready(e)) return HAN_BLOCKED;
+    han_plan *p = e->plan;
     bool moved = false, all = true;
     for (uint32_t s = 0; s < p->n_streams; s++) {
         enum han_status status = step_stream(e, p, s);

@@ -96,11 +96,16 @@ static PyObject *nonblocking(CallsObject *self, PlanObject *plan, const void *se
     return request;
 }
 
+/* Whether an alternative could be offered that is yet to be made. */
+static bool lacks_alternative(const han_plan *p, const void *send, const void *recv) {
+    return p->arena_size && !p->alternative && han_in_arena(p, send) && han_in_arena(p, recv);
+}
+
 /* NULL with an exception, False where the call must go the long way, else what `go` returns. */
 static PyObject *run(CallsObject *self, const entry *key, const void *send, void *recv, mode go,
                      PyObject *const *keep, Py_ssize_t n) {
     entry *hit = find(self, key);
-    if (!hit->plan) Py_RETURN_FALSE;
+    if (!hit->plan || lacks_alternative(&hit->plan->plan, send, recv)) Py_RETURN_FALSE;
     self->hits++;
     return go(self, hit->plan, send, recv, keep, n);
 }

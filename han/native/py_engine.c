@@ -294,6 +294,11 @@ static PyObject *engine_get_issued(EngineObject *self, void *unused) {
     return PyLong_FromUnsignedLongLong(self->engine.issued);
 }
 
+static PyObject *engine_get_alternatives(EngineObject *self, void *unused) {
+    (void)unused;
+    return PyLong_FromUnsignedLongLong(self->engine.alternatives);
+}
+
 static PyObject *engine_get_held(EngineObject *self, void *unused) {
     (void)unused;
     return PyLong_FromUnsignedLongLong(self->engine.held);
@@ -338,6 +343,8 @@ static PyMethodDef engine_methods[] = {
 static PyGetSetDef engine_getset[] = {
     {"epoch", (getter)engine_get_epoch, NULL, "Runs finished.", NULL},
     {"issued", (getter)engine_get_issued, NULL, "Runs started or in the queue, and finished.", NULL},
+    {"alternatives", (getter)engine_get_alternatives, NULL,
+     "Runs of a plan's alternative: blocking and nonblocking calls that read shared arrays.", NULL},
     {"held", (getter)engine_get_held, (setter)engine_set_held,
      "The run that a notice that came early is about, counted from 1; 0: none.", NULL},
     {"on_error", (getter)engine_get_on_error, NULL, "What is called on errors.", NULL},

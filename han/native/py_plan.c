@@ -12,6 +12,7 @@ static void plan_dealloc(PlanObject *self) {
     if (self->scratch.obj) PyBuffer_Release(&self->scratch);
     if (self->shifts.obj) PyBuffer_Release(&self->shifts);
     Py_XDECREF(self->keep);
+    Py_XDECREF(self->alternative);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
@@ -33,10 +34,32 @@ static PyObject *plan_get_counts(PlanObject *self, void *unused) {
     return tuple;
 }
 
+static PyObject *get_alternative(PlanObject *self, void *unused) {
+    (void)unused;
+    PyObject *o = self->alternative ? (PyObject *)self->alternative : Py_None;
+    Py_INCREF(o);
+    return o;
+}
+
+/* Once and for all: a run may be at it. */
+static int set_alternative(PlanObject *self, PyObject *o, void *unused) {
+    (void)unused;
+    if (!o || !PyObject_TypeCheck(o, &PlanType) || self->alternative || !self->plan.arena_size) {
+        PyErr_SetString(PyExc_ValueError, "a plan takes one alternative, and says so when made");
+        return -1;
+    }
+    Py_INCREF(o);
+    self->alternative = (PlanObject *)o;
+    self->plan.alternative = &self->alternative->plan;
+    return 0;
+}
+
 static PyGetSetDef plan_getset[] = {
     {"counts", (getter)plan_get_counts, NULL,
      "Runs finished; bytes copied, combined, copied by attach, of them read from peers' arrays, sent, received.",
      NULL},
+    {"alternative", (getter)get_alternative, (setter)set_alternative,
+     "The plan that all ranks run instead where the buffers of all are in their arenas.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -106,20 +129,20 @@ static int fill_plan(PlanObject *self, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"code",   "streams", "requests",    "footprint", "writes", "sync",
                             "brief",  "signature", "kernel",  "element", "op",
                             "dtype",  "commutative", "operand", "comms",   "scratch",
-                            "keep",   "number",  "shifts", NULL};
+                            "keep",   "number",  "shifts", "arena", NULL};
     han_plan *p = &self->plan;
     Py_buffer code, writes;
     PyObject *streams, *footprint, *comms, *scratch, *keep, *shifts = Py_None;
     unsigned long long signature, mpi_op, mpi_dtype; /* handles: no overflow check */
-    unsigned long long number = 0;
+    unsigned long long number = 0, arena = 0, arena_size = 0;
     int sync, brief, commutative, op, dtype;
     Py_ssize_t requests, element, operand;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*O!nO!y*ppK(ii)nKKpnO!OO|KO", names, &code,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*O!nO!y*ppK(ii)nKKpnO!OO|KO(KKI)", names, &code,
                                      &PyTuple_Type, &streams, &requests, &PyTuple_Type,
                                      &footprint, &writes, &sync, &brief,
                                      &signature, &op, &dtype, &element, &mpi_op, &mpi_dtype,
                                      &commutative, &operand, &PyTuple_Type, &comms, &scratch,
-                                     &keep, &number, &shifts))
+                                     &keep, &number, &shifts, &arena, &arena_size, &p->whole))
         return -1;
     self->code = copy_of(code.buf, (size_t)code.len);
     memcpy(p->writes, writes.buf,
@@ -147,6 +170,8 @@ static int fill_plan(PlanObject *self, PyObject *args, PyObject *kwargs) {
     p->commutative = commutative;
     p->signature = signature;
     p->number = number;
+    p->arena = arena;
+    p->arena_size = arena_size;
     p->element = (size_t)element;
     p->op = (han_handle)mpi_op;
     p->dtype = (han_handle)mpi_dtype;

@@ -19,8 +19,8 @@ static const int64_t UNTOUCHED = 0x5a5a5a5a5a5a5a5a;
 
 /* What a rank needs for one call. */
 typedef struct {
-    const test_case *call;
-    han_plan plan;
+    const test_case *call, *other; /* `other`: the same call, done in another way; or NULL */
+    han_plan plan, alternative;
     han_run run;
     uint64_t step;
     bool in_place;
@@ -31,6 +31,7 @@ typedef struct {
     const world *world;
     group *group;
     uint64_t rank, rounds, seed, luck;
+    uint64_t agreed; /* calls whose alternative all ranks offered */
 } runner;
 
 /* ---- chance, and data ---- */
@@ -133,6 +134,48 @@ static bool in_place(const runner *r, const slot *s)
     return s->in_place && reduces && gets(r, s->call);
 }
 
+/* A case that does the same, the same one on all ranks; NULL for none. */
+static const test_case *another(const runner *r, const slot *s)
+{
+    const test_case *found = NULL, *c = s->call;
+    for (uint64_t k = 0, n = 1; k < r->world->n_cases; k++) {
+        const test_case *o = &r->world->cases[k];
+        bool same = o != c && o->collective == c->collective && o->op == c->op &&
+                    o->dtype == c->dtype && o->nbytes == c->nbytes && o->root == c->root;
+        if (same && common(r, s->step, 20 + n) % n == 0)
+            found = o;
+        n += same;
+    }
+    return common(r, s->step, 3) % 4 ? found : NULL;
+}
+
+/* Whether a rank says that it could run the other way: most do, as all must. */
+static bool willing(const runner *r, const slot *s, uint64_t rank)
+{
+    return common(r, s->step, 4 + rank) % 8 < 7;
+}
+
+/* Give the plan its alternative, and an arena that has the buffers in it or not. */
+static void open_alternative(runner *r, slot *s)
+{
+    s->other = another(r, s);
+    if (!s->other)
+        return;
+    bool all = true;
+    for (uint64_t rank = 0; rank < r->world->ranks; rank++)
+        all = all && willing(r, s, rank);
+    r->agreed += all;
+    plan_open(&s->alternative, s->other, r->rank);
+    for (int c = 0; c < HAN_MAX_CHANNELS; c++)
+        if (s->plan.footprint[c] < s->alternative.footprint[c])
+            s->plan.footprint[c] = s->alternative.footprint[c];
+    bool mine = willing(r, s, r->rank), made = mine || chance(r) % 2;
+    s->plan.alternative = made ? &s->alternative : NULL;
+    s->plan.arena = mine ? (uint64_t)(uintptr_t)s : 1;
+    s->plan.arena_size = mine ? sizeof *s : 1;
+    s->plan.whole = (uint32_t)r->world->n_channels - 1;
+}
+
 static void prepare(runner *r, slot *s)
 {
     const test_case *c = s->call;
@@ -145,6 +188,9 @@ static void prepare(runner *r, slot *s)
     bool none = c->collective == HAN_C_BARRIER || (c->nbytes && !gets(r, c));
     void *recv = none ? NULL : s->recv + GUARD;
     s->run = (han_run){.plan = &s->plan, .send = operand + GUARD, .recv = recv};
+    s->other = NULL;
+    if (!strstr(r->world->name, "nodes")) /* all ranks share the outermost channel */
+        open_alternative(r, s);
 }
 
 static void complain(const runner *r, const slot *s, const char *what, uint64_t i)
@@ -168,6 +214,8 @@ static void check(const runner *r, slot *s)
         if ((i < GUARD || i >= GUARD + got) && s->recv[i] != UNTOUCHED)
             complain(r, s, "written outside of the receive buffer", i);
     plan_close(&s->plan);
+    if (s->other)
+        plan_close(&s->alternative);
 }
 
 static void finish(runner *r, slot *s)
@@ -181,9 +229,9 @@ static void finish(runner *r, slot *s)
     status = han_progress(e, &s->run, true);
     if (status != HAN_OK) {
         printf("status %d, blocked at", (int)status);
-        for (uint32_t k = 0; k < s->plan.n_streams; k++)
-            printf(" %u/%u", e->pc[k] - s->plan.streams[k].start,
-                   s->plan.streams[k].stop - s->plan.streams[k].start);
+        for (uint32_t k = 0; e->plan && k < e->plan->n_streams; k++)
+            printf(" %u/%u", e->pc[k] - e->plan->streams[k].start,
+                   e->plan->streams[k].stop - e->plan->streams[k].start);
         complain(r, s, " of its streams", 0);
     }
     check(r, s);
@@ -210,6 +258,12 @@ static void *run_rank(void *argument)
         for (uint64_t k = 0; k < flying; k++)
             finish(r, &slots[k]);
     }
+    uint64_t ran = r->group->engines[r->rank].alternatives;
+    if (ran != r->agreed) {
+        printf("FAILED: %s: rank %llu ran %llu alternatives, all offered %llu\n", r->world->name,
+               (unsigned long long)r->rank, (unsigned long long)ran, (unsigned long long)r->agreed);
+        exit(1);
+    }
     free(slots);
     return NULL;
 }
@@ -232,8 +286,9 @@ static void run_world(const world *w, uint64_t rounds, han_wait_policy wait)
         printf("FAILED: %s: messages are left over\n", w->name);
         exit(1);
     }
-    printf("%s: %llu calls of %llu kinds, %s\n", w->name, (unsigned long long)rounds,
-           (unsigned long long)w->n_cases, wait.futex ? "sleeping" : wait.spins ? "spinning" : "yielding");
+    printf("%s: %llu calls of %llu kinds, %llu alternatives, %s\n", w->name,
+           (unsigned long long)rounds, (unsigned long long)w->n_cases,
+           (unsigned long long)runners[0].agreed, wait.futex ? "sleeping" : wait.spins ? "spinning" : "yielding");
     group_close(g);
 }
 

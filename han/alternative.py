@@ -1,0 +1,34 @@
+"""What a call that is not persistent runs where all its buffers on all ranks are shared arrays.
+
+Only its rank knows where a buffer is, and only once the call is made. So a plan has an alternative
+beside it, which takes as much of the rings; each rank offers it as it begins the call, or does not,
+and all run it where all do (``native/offer.c``). Whether there is one follows from what all know.
+A rank makes its own part of it when it first has such buffers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from han.errors import NoRuleError
+from han.submodules.solo_reads import reads_peers
+from han.tasks.plan import Plan, make_plan
+from han.tasks.signature import Signature
+from han.tuning.heuristics import MAPPED_BYTES
+
+if TYPE_CHECKING:
+    from han.state import State
+
+
+def alternative(state: State, signature: Signature, blocking: bool) -> Plan | None:
+    """Plan what a call runs on shared arrays; None if that is what it runs anyway."""
+    if signature.nbytes < MAPPED_BYTES or state.arena() is None:
+        return None
+    mapped = replace(signature, mapped=True)
+    try:
+        choice = state.rules().decide(mapped, blocking=blocking).choice
+    except NoRuleError:
+        return None
+    plan = make_plan(state.topology, mapped, choice, state.config.memory)
+    return plan if reads_peers(plan) else None
