@@ -25,6 +25,7 @@ from han.submodules.pieces import Piece
 from han.submodules.solo_bcast import PARAMETERS, misfit, pull, spread
 from han.submodules.solo_blocks import BLOCKS
 from han.submodules.solo_combine import Combiner
+from han.submodules.solo_each import each
 from han.submodules.solo_meet import meet
 from han.submodules.solo_reads import Reads, reads_mapped, share_room
 from han.tasks.lower import Context
@@ -46,6 +47,9 @@ class Solo:
         ),
         "split": Algorithm(
             "members combine a share each, then read the others'", ("allreduce",), "always"
+        ),
+        "each": Algorithm(
+            "read everybody's operand and combine them all", ("allreduce",), "always"
         ),
         "meet": Algorithm("read from the root, which writes a share", ("bcast",), "always"),
         "blocks": Algorithm("read blocks from those who send them", tuple(BLOCKS), "always"),
@@ -82,8 +86,8 @@ class Solo:
         meets = context.choice.algorithm == "meet"
         context.builder.show(context.group.level, given=meets)
         kind = context.tasks[0].kind
-        move = BROADCASTS.get(context.choice.algorithm) if kind == "bcast" else None
-        (move or MOVES[kind])(Reads.of(context))
+        move = OTHERS.get((kind, context.choice.algorithm), MOVES[kind])
+        move(Reads.of(context))
 
 
 def _largest_share(solo: Reads) -> int:
@@ -146,5 +150,5 @@ def _allreduce(solo: Reads) -> None:
     solo.await_all(TAKEN)
 
 
-BROADCASTS = {"pull": pull, "spread": spread, "meet": meet}
+OTHERS = {("bcast", "spread"): spread, ("bcast", "meet"): meet, ("allreduce", "each"): each}
 MOVES = {"bcast": pull, "reduce": _reduce, "allreduce": _allreduce, **BLOCKS}

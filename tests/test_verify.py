@@ -562,6 +562,7 @@ def pulled(collective, nbytes=100_000, mapped=False, algorithm=None, **parameter
         ("bcast", {"algorithm": "meet", "chunk": 30_000}),
         ("reduce", {}),
         ("allreduce", {}),
+        ("allreduce", {"algorithm": "each", "chunk": 30_000}),
     ],
 )
 def test_who_does_not_wait_for_a_flag_when_touching_peers_memory(collective, how, mapped):

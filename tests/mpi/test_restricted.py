@@ -43,7 +43,9 @@ ENVIRONMENT = {  # MPI libraries read other ranks' memory themselves, and fail o
 MEMORY = "512KiB"  # of a communicator and of each persistent request, where 4 MiB are there
 REASON = "the ranks may not read each other's memory"
 FORCED = "rules[0]"
-NEED_OTHERS = {("solo", algorithm) for algorithm in ("pull", "spread", "split", "meet", "blocks")}
+NEED_OTHERS = {
+    ("solo", algorithm) for algorithm in ("pull", "spread", "split", "each", "meet", "blocks")
+}
 TURNS = 3
 PERSISTENT = (  # of shared arrays, in turn: count, type, operation
     (1, "float64", "sum"),
