@@ -19,9 +19,17 @@ KiB = 1024
 DIRECT_RANKS = 8  # beyond, reading everyone's data costs more than a second hop
 DIRECT_BYTES = 4 * KiB
 MAPPED_BYTES = 64 * KiB  # from here on arrays that all map are read where they are
-ATTACH_BYTES = 2048 * KiB  # of a block: from here one read beats two copies through cells
-MEET_BYTES = 64 * KiB  # of a broadcast: from here the root writes while the others read
-MEET_CHUNK = 4096 * KiB
+NEVER = 1 << 63
+# From how many bytes (of a block, where there are blocks) one copy by attach beats two through
+# cells: between two ranks, and among more, who get into each other's way at the one they read from.
+ATTACH_BYTES = {
+    "bcast": (64 * KiB, 8192 * KiB),
+    "allreduce": (4096 * KiB, NEVER),
+    "gather": (2048 * KiB, 2048 * KiB),
+    "scatter": (2048 * KiB, 2048 * KiB),
+    "allgather": (32 * KiB, NEVER),
+}
+ATTACH_CHUNK = {"bcast": 4096 * KiB, "allreduce": 2048 * KiB, "allgather": 4096 * KiB}
 SHARED_CHUNK = 512 * KiB  # large: few hand-overs, and lines that have left the caches
 BLOCK_CHUNK = 256 * KiB  # blocks: two cells that stay in a cache
 SOCKET_BYTES = 512  # from here reductions stay within sockets as long as they can (Jain, VI-B)
@@ -60,10 +68,19 @@ def choose(signature: Signature, topology: Topology, machine: Machine) -> Choice
 def _blocks(signature: Signature, topology: Topology, level: int) -> LevelChoice:
     kind, nbytes = signature.collective, signature.nbytes
     mapped = nbytes >= MAPPED_BYTES and reads_mapped(topology, signature, level)
-    attached = nbytes >= ATTACH_BYTES and topology.attach and signature.rooted
-    if kind in READ_BLOCKS and not signature.in_place and (mapped or attached):
-        return level_choice("solo", "blocks", chunk=SHARED_CHUNK)
+    if kind in READ_BLOCKS and not signature.in_place:
+        if mapped:
+            return level_choice("solo", "blocks", chunk=SHARED_CHUNK)
+        if _attaches(signature, topology, level):
+            return level_choice("solo", "blocks", chunk=ATTACH_CHUNK.get(kind, SHARED_CHUNK))
     return level_choice("sm", "blocks", chunk=BLOCK_CHUNK, cells=2)
+
+
+def _attaches(signature: Signature, topology: Topology, level: int) -> bool:
+    """Whether ranks reach into each other's ordinary memory: where they may, and it pays."""
+    ranks = max(len(topology.home(level, r)) for r in range(topology.size))
+    least = ATTACH_BYTES.get(signature.collective, (NEVER, NEVER))[ranks > 2]
+    return topology.attach and signature.nbytes >= least
 
 
 def _fits_cells(signature: Signature) -> bool:
@@ -75,13 +92,14 @@ def _shared(
     signature: Signature, topology: Topology, level: int, outermost: bool, segment: int | None
 ) -> LevelChoice:
     ranks = max(len(topology.home(level, r)) for r in range(topology.size))
+    kind, whole = signature.collective, outermost and segment is None
     if signature.nbytes >= MAPPED_BYTES and reads_mapped(topology, signature, level):
-        fused = signature.collective == "allreduce" and outermost
+        fused = kind == "allreduce" and outermost
         return level_choice("solo", "split" if fused else "pull", chunk=SHARED_CHUNK)
-    whole = topology.attach and outermost and segment is None
-    if signature.collective == "bcast" and whole and signature.nbytes >= MEET_BYTES:
-        return level_choice("solo", "meet", chunk=MEET_CHUNK)
-    if signature.collective in ("allreduce", "barrier") and outermost:
+    if whole and _attaches(signature, topology, level):
+        algorithm = "meet" if kind == "bcast" else "split"
+        return level_choice("solo", algorithm, chunk=ATTACH_CHUNK[kind])
+    if kind in ("allreduce", "barrier") and outermost:
         if signature.nbytes <= DIRECT_BYTES and ranks <= DIRECT_RANKS:
             return level_choice("sm", "direct")
         if signature.nbytes > DIRECT_BYTES:
