@@ -10,7 +10,7 @@ from typing import Any
 
 from mpi4py import MPI
 
-from han import _native
+from han import _native, persistent
 from han._trace_files import trace_folder
 from han._tracing import Tracing
 from han.attach import refusal
@@ -24,7 +24,6 @@ from han.errors import (
     SetupError,
     SharedMemoryError,
 )
-from han.geometry import PAGE
 from han.mapping import Mapping, map_arenas, map_unasked
 from han.meeting import Meeting, Patience, abandon, duplicate
 from han.message import Message
@@ -33,7 +32,7 @@ from han.plans import Plans, Prepared, empty_plan
 from han.program import Coll
 from han.reports import Reporter
 from han.request import Request
-from han.windows import ARENA, ELSEWHERE, Windows, agreed_spots
+from han.windows import Windows, agreed_spots
 from han.wisdom import wisdom_folder
 
 ENGINE_TAGS = _native.MAX_STREAMS * _native.EPOCH_TAGS
@@ -82,9 +81,7 @@ class State:
         self.oversubscribed = oversubscribed or crowded
         self.notices = Notices(self.meeting)
         self.engines_made = self.notices.token  # so tags are not those of a freed state
-        self.channels = open_channels(
-            self.meeting, self.topology, self.config.memory, bool(self._wait()[-1])
-        )
+        self.channels = open_channels(self.meeting, self.topology, self.config.memory, self.naps)
         self.windows = Windows(self.meeting, self._nodes())
         self.attach_refused = refusal(self.meeting, self.channels)
         self.topology = replace(self.topology, attach=not self.attach_refused)
@@ -102,11 +99,12 @@ class State:
 
     def _make(self) -> None:
         """Make what needs no other rank."""
-        self.engine = self._engine(self.channels)
+        self.engine = self.engine_on(self.channels)
         self.calls = _native.Calls(self.engine, MPI.IN_PLACE, Request, self.rank, self.size)
         self.plans = Plans(self, self._wisdom)
 
-    def _engine(self, channels: list[Channel]) -> Any:
+    def engine_on(self, channels: list[Channel]) -> Any:
+        """Make an engine over some channels."""
         tags = tag_limit(self.comm) // ENGINE_TAGS - 1
         base = (self.engines_made % tags + 1) * ENGINE_TAGS
         number = self.engines_made - self.notices.token
@@ -143,6 +141,11 @@ class State:
         nap = 50_000 if wait.policy == "sleep" else 0
         futex = 1 if wait.policy == "futex" else 2 if crowded else 0
         return spins, least, nap, float(wait.timeout), futex
+
+    @property
+    def naps(self) -> bool:
+        """Whether ranks may sleep in the kernel until a flag is posted."""
+        return bool(self._wait()[-1])
 
     def rules(self) -> Any:
         """Return the table that chooses."""
@@ -209,33 +212,7 @@ class State:
         if not self.plans.serve(message.signature):
             return None
         with self.together("the making of a persistent request"):
-            message = self._mapped(message)
-            memory = self._persistent_memory(message.signature.shown(self.size))
-            channels = open_channels(self.meeting, self.topology, memory, bool(self._wait()[-1]))
-            engine = self._engine(channels)
-            prepared = self.plans.make(message, engine, memory, own_scratch=True)
-            return self._persistent(engine, channels, prepared, message)
-
-    def _mapped(self, message: Message) -> Message:
-        """Say of a message whose buffers all are where others can map them that they are mapped.
-
-        What is in a window of MPI's is used where han has mapped it, also if other buffers are not.
-        """
-        spots, windows = message.spots, self.windows
-        used = {spot.window for pair in spots for spot in pair}
-        all_there = bool(used) and ELSEWHERE not in used
-        arenas = self.arenas() if all_there and ARENA in used else None
-        mapped = all_there and not (arenas and arenas.refused)
-        if not mapped and max(used, default=ARENA) <= ARENA:
-            return message
-        send, recv = spots[self.rank]
-        return replace(
-            message,
-            signature=replace(message.signature, mapped=mapped),
-            send=windows.moved(message.send, send),
-            recv=windows.moved(message.recv, recv),
-            mapping=windows.mapping(spots, arenas) if mapped else windows.held(spots),
-        )
+            return persistent.make(self, message)
 
     def arena(self) -> tuple[int, int, int] | None:
         """Return where this rank's arena is, its bytes, and which channel holds all ranks.
@@ -268,38 +245,6 @@ class State:
             wrong = act(win)
         if wrong:
             raise ArgumentError(f"{name}: {wrong}")
-
-    def _persistent(
-        self, engine: Any, channels: list[Channel], prepared: Prepared, message: Message
-    ) -> Request:
-        begin, mapping = message.begin, message.mapping
-
-        def close() -> None:
-            self.tracing.recorder.settle(engine)
-            engine.stop()
-            self.plans.forget(engine)
-            for channel in channels:
-                channel.close()
-
-        def begin_or_give_up() -> None:
-            if mapping is not None:
-                mapping.check()
-            if begin is not None:
-                with self.together("the start of a persistent request"):
-                    begin()
-
-        request = Request(
-            engine, prepared.native, message.send, message.recv, (*message.keep, mapping),
-            begin_or_give_up if begin or (mapping and mapping.windows) else None, message.end, True,
-        )  # fmt: skip
-        request.closing = close
-        return request
-
-    def _persistent_memory(self, nbytes: int) -> int:
-        """What channels of one plan need: rings longer than a core's caches, if any cells."""
-        each = 0 if nbytes <= PAGE else max(2 << 20, 4 * nbytes)
-        most: int = self.config.memory
-        return min(most, self.size * each)
 
     def _request(self, engine: Any, plan: Any, message: Message) -> Request:
         return Request(
