@@ -122,7 +122,7 @@ class Plain:
         found = {}
         for rank in wanted:
             assert mapping.shifts is not None
-            here = (places[rank] + int(mapping.shifts[rank])) % (1 << 64)
+            here = (places[rank] + int(mapping.shifts[rank, 0])) % (1 << 64)
             memory = (ctypes.c_uint8 * self.a.size).from_address(here)
             found[rank] = np.ctypeslib.as_array(memory)
         return found
