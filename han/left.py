@@ -106,6 +106,8 @@ class LeftPrequest(LeftRequest):
         return self
 
     def Start(self) -> None:
-        """Start it, unless the communicator was given up."""
+        """Start it, unless it was freed, or the communicator given up."""
+        if self == MPI.REQUEST_NULL:
+            raise HanError("Start: the request has been freed")
         self.look()
         self._own.Start()

@@ -64,7 +64,7 @@ def reduce_scatter(
     if not in_place:
         _expect_elements(recv, numbers[rank], f"recvcounts[{rank}]")
         _check_apart(send, recv)
-    if len(set(numbers)) == 1:
+    if len(set(numbers)) == 1 and not in_place:  # which this call's other ranks need not be
         return scattered(send, recv, op, size)
     operand = replace(send, count=numbers[rank])
     message = _reduction("reduce_scatter", operand, operand if in_place else recv, op, 0)

@@ -121,11 +121,13 @@ def native_plan(
 
 
 def _moved(program: Program, signature: Signature) -> int:
-    """Bytes of a call: of all blocks that this rank copies or combines."""
+    """Bytes of a call, or where it is one of blocks those that this rank copies and combines."""
     if not signature.by_blocks:
         return signature.nbytes
-    copies = program.code["code"] == Code.COPY
-    return int(program.code["n"][copies].sum())
+    rows = program.code
+    copies = np.isin(rows["code"], (Code.COPY, Code.PULL, Code.PUSH))
+    combines = np.isin(rows["code"], (Code.REDUCE, Code.REDUCE2))
+    return int(rows["n"][copies].sum() + signature.element * rows["n"][combines].sum())
 
 
 def _handle(message: Message, program: Program) -> int:

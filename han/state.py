@@ -87,6 +87,7 @@ class State:
         self.topology = replace(self.topology, attach=not self.attach_refused)
         if self.topology.whole is not None and self.size > 1:
             self.mapping = map_unasked(self.meeting, self.channels)
+        self._alternatives = self.mapping is not None  # plans' room in rings follows from it
 
     def _nodes(self) -> list[int]:
         """Return for each rank the lowest one that it shares a channel with."""
@@ -220,7 +221,7 @@ class State:
         None if no channel does, or a rank cannot map the others' arenas.
         """
         whole, mapping = self.topology.whole, self.mapping
-        if whole is None or mapping is None or mapping.own is None:
+        if not self._alternatives or whole is None or mapping is None or mapping.own is None:
             return None
         return mapping.own.base, mapping.own.size, sum(self.topology.shared[:whole])
 

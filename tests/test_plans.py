@@ -1,10 +1,18 @@
 """The plans that a communicator keeps, and what it counts of them; a communicator of one rank."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from mpi4py import MPI
 
 import han
+from han.plans import _moved
+from han.tasks.lower import lower
+from han.tasks.plan import make_plan
+from han.tasks.signature import Signature
+from han.topology import virtual
+from han.tuning.choice import Choice, level_choice
 
 
 @pytest.fixture
@@ -27,6 +35,16 @@ def test_what_is_counted(comm):
     assert (info.hits, info.misses, info.currsize, info.evictions) == (4, 1, 1, 0)
     assert (info.made, info.stored) == (1, 0)
     assert info.seconds > 0
+
+
+@pytest.mark.parametrize("collective", ["scatter", "reduce_scatter", "alltoall"])
+def test_all_that_a_rank_moves_makes_a_run_long(collective):
+    """Long runs let go of Python's lock."""
+    reduces = (8, "sum", "float64") if collective == "reduce_scatter" else ()
+    signature = Signature(collective, 4 << 20, *reduces)
+    topology = replace(virtual(2), attach=True)
+    plan = make_plan(topology, signature, Choice((level_choice("solo", "blocks"),)), 8 << 20)
+    assert _moved(lower(plan, 1), signature) >= signature.nbytes
 
 
 def test_calls_that_the_quick_way_does_not_know_find_their_plan_too(comm):

@@ -68,7 +68,7 @@ def choose(signature: Signature, topology: Topology, machine: Machine) -> Choice
 def _blocks(signature: Signature, topology: Topology, level: int) -> LevelChoice:
     kind, nbytes = signature.collective, signature.nbytes
     mapped = nbytes >= MAPPED_BYTES and reads_mapped(topology, signature, level)
-    if kind in READ_BLOCKS and not signature.in_place:
+    if kind in READ_BLOCKS and not signature.in_place and _fits_cells(signature):
         if mapped:
             return level_choice("solo", "blocks", chunk=SHARED_CHUNK)
         if _attaches(signature, topology, level):

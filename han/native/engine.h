@@ -114,7 +114,7 @@ typedef struct han_plan {
     /* What all ranks run instead where the buffers of all are in their arenas; it takes as much of
      * the rings. Each rank offers it or does not when it begins; the offers of the last runs stay
      * to be seen by those who come later. NULL while this rank never could. */
-    struct han_plan *alternative;
+    struct han_plan *_Atomic alternative;
     uint64_t arena, arena_size; /* where this rank's is; 0 bytes: no rank has an alternative */
     uint32_t whole;             /* the channel of all ranks, where they see each other's offers */
     han_counts counts;

@@ -329,12 +329,11 @@ static bool out_of_step(const han_engine *e) {
     return false;
 }
 
-/* Whether an error is known that the ranks of a channel may not have had all alike. */
-static bool erred_since(const han_channel *ch, uint64_t epoch) {
-    const han_control *all = (const han_control *)(void *)(ch->memory + ch->control);
-    for (uint32_t r = 0; r < ch->size; r++)
-        if (atomic_load_explicit(&all[r].erred, memory_order_relaxed) > epoch) return true;
-    return false;
+/* Whether only one of two ranks has raised, since they were last known to have called the same. */
+static bool erred_alone(const han_control *a, const han_control *b, uint64_t agreed) {
+    uint64_t x = atomic_load_explicit(&a->erred, memory_order_relaxed);
+    uint64_t y = atomic_load_explicit(&b->erred, memory_order_relaxed);
+    return x != y && (x > agreed || y > agreed);
 }
 
 bool han_mismatch(han_engine *e) {
@@ -344,13 +343,16 @@ bool han_mismatch(han_engine *e) {
         const han_control *all = (const han_control *)(void *)(ch->memory + ch->control);
         for (uint32_t r = 0; r < ch->size; r++) {
             uint64_t said = atomic_load_explicit(&all[r].calls, memory_order_acquire);
+            uint64_t runs = atomic_load_explicit(&all[r].entered, memory_order_acquire) >>
+                            HAN_EPOCH_SHIFT; /* `said` counts them too, and comes round */
             uint64_t behind = (now - said) & HAN_CALLS_COUNT;
             if (r == ch->me) continue;
-            if (behind >= HAN_CALLS_KEPT || behind > now) { /* it is ahead, and will look at ours */
+            if (runs > now || now - runs >= HAN_CALLS_KEPT || behind >= HAN_CALLS_KEPT ||
+                behind > now) { /* it is ahead and will look at ours, or far behind */
                 agreed = e->agreed;
             } else if (said == e->calls[said % HAN_CALLS_KEPT]) {
                 if (now - behind < agreed) agreed = now - behind;
-            } else if (erred_since(ch, e->agreed)) {
+            } else if (erred_alone(&all[r], &all[ch->me], e->agreed)) {
                 agreed = e->agreed; /* who raised did nothing in that call: a notice tells */
             } else {
                 e->dead_rank = (int)all[r].rank;

@@ -485,6 +485,28 @@ def test_sizes_that_differ_are_noticed_and_nobody_hangs(mpi_ranks):
             comm.Free()
 
 
+@pytest.mark.mpi(ranks=2, timeout=60, unit="s")
+def test_who_is_far_ahead_or_raised_as_all_did_calls_nothing_else(mpi_ranks):
+    comm, empty = new_comm(FLAT), f(0)
+    if comm.rank:
+        time.sleep(0.3)
+    for _ in range(70_000):  # more than the 16 bits hold that peers look at
+        comm.Bcast(empty, root=0)
+    comm.Barrier()
+    mine, block = np.arange(4.0) + comm.rank, np.empty(2)
+    if comm.rank:  # MPI does not ask that all ranks are in place
+        comm.Reduce_scatter(mine, block, [2, 2])
+    else:
+        comm.Reduce_scatter(MPI.IN_PLACE, mine, [2, 2])
+    assert (mine[:2] if comm.rank == 0 else block).tolist() == ([5, 7] if comm.rank else [1, 3])
+    for _ in range(3):
+        with pytest.raises(TypeError):
+            comm.Bcast("text")
+    with pytest.raises((han.MismatchError, han.PeerError, han.RevokedError)):
+        again_and_again(comm, OF_SIZE["bcast"], 9 + comm.rank)
+    comm.Free()
+
+
 # ---- configurations ---------------------------------------------------------------------------
 
 
@@ -589,6 +611,10 @@ def test_checked_mode_compares_calls_that_are_mpis(mpi_ranks):
             with pytest.raises(han.MismatchError, match="rank"):
                 method(comm, variant, collective)(*given)
             call_and_wait(comm, variant, collective, arguments(4), False)
+    freed = comm.Allgather_init(f(1), f(comm.size))
+    freed.Free()
+    with pytest.raises(han.HanError, match="has been freed"):
+        freed.Start()
     check_works(comm)
     comm.Free()
 

@@ -260,6 +260,27 @@ def test_results_that_no_cache_holds(mpi_ranks):
             request.Free()
 
 
+@on_two
+def test_elements_that_no_cell_holds_go_another_way(mpi_ranks):
+    large, each = MPI.BYTE.Create_contiguous(8192).Commit(), 8192 * 8
+
+    def greatest(a, b, datatype):
+        np.maximum(
+            np.frombuffer(a, np.uint8), np.frombuffer(b, np.uint8), np.frombuffer(b, np.uint8)
+        )
+
+    op = MPI.Op.Create(greatest, commute=True)
+    with opened(new_comm()) as comm:
+        send, recv = comm.full(2 * each, comm.rank, np.uint8), comm.zeros(each, np.uint8)
+        request = comm.Reduce_scatter_block_init([send, large], [recv, large], op)
+        request.Start()
+        request.Wait()
+        assert (recv == 1).all()
+        request.Free()
+    op.Free()
+    large.Free()
+
+
 def cannot_move(comm, send):
     """Resize and rebind what a request holds: it is refused, or concerns the request not."""
     recv = comm.zeros(send.size)
