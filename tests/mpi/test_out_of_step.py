@@ -10,7 +10,7 @@ import han
 @pytest.mark.mpi(ranks=[2], timeout=60, unit="s")
 def test_peers_of_a_rank_that_goes_on_raise(mpi_ranks):
     comm = han.Comm(MPI.COMM_WORLD.Dup(), config={"wait": {"timeout": 20}})
-    data = np.zeros(8192)
+    data = np.zeros(4096)
     for _ in range(3):
         comm.Bcast(data, 0)
         comm.Bcast(data, 1)
@@ -18,7 +18,7 @@ def test_peers_of_a_rank_that_goes_on_raise(mpi_ranks):
         data.flags.writeable = False
         with pytest.raises(han.ArgumentError):
             comm.Bcast(data, 0)
-        comm.Bcast(np.full(8192, 99.0), 1)
+        comm.Bcast(np.full(4096, 99.0), 1)
     else:
         comm.Bcast(data, 0)
         with pytest.raises(han.PeerError, match="rank 1 raised ArgumentError"):
