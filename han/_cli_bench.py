@@ -153,4 +153,5 @@ def compare(
     if plot is not None and not MPI.COMM_WORLD.rank:
         from han import plots
 
-        plots.comparison(plots.merged_panels(rows), plot, title=plots.title_of(runs[0]))
+        title, ratios = plots.title_of(runs[0]), plots.merged_ratios(rows)
+        plots.comparison(plots.merged_panels(rows), plot, title, ratios)

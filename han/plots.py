@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 Series = Mapping[int, "Times"]
 Panels = Mapping[str, Mapping[str, Series]]  # collective -> who -> bytes -> times
+Ratios = Mapping[str, Mapping[str, Mapping[int, float]]]  # collective -> who -> bytes -> ratio
 
 COLORS = ("#1b6ca8", "#c8553d", "#588157", "#8e6c8a", "#b08900", "#4a4e69", "#2a9d8f", "#9d0208")
 GREY = "#9a9a9a"
@@ -84,6 +85,15 @@ def merged_panels(rows: Sequence[Merged]) -> Panels:
     return _panels(series)
 
 
+def merged_ratios(rows: Sequence[Merged]) -> Ratios:
+    """Return how many times longer each library takes than han in the same run."""
+    ratios: dict[str, dict[str, dict[int, float]]] = {}
+    for row in rows:
+        for name, ratio in row.ratios.items():
+            ratios.setdefault(row.collective, {}).setdefault(name, {})[row.nbytes] = ratio
+    return ratios
+
+
 def _panels(series: Mapping[str, Mapping[tuple[str, int], Times]]) -> Panels:
     panels: dict[str, dict[str, dict[int, Times]]] = {}
     for name, points in series.items():
@@ -99,10 +109,11 @@ def title_of(run: Report) -> str:
     return f"{machine['ranks']} ranks on {where}, {run.data['settings']['mode']} calls"
 
 
-def comparison(panels: Panels, path: Path, title: str = "") -> None:
+def comparison(panels: Panels, path: Path, title: str = "", ratios: Ratios | None = None) -> None:
     """Draw times over sizes, a column for each collective, and below them others' times / han's.
 
-    Bands reach from the fastest to the slowest round. Raises PlotError.
+    `ratios` are drawn there if given, else those of the times above. Bands reach from the fastest
+    to the slowest round. Raises PlotError.
     """
     plt = pyplot()
     figure, axes = plt.subplots(
@@ -113,7 +124,7 @@ def comparison(panels: Panels, path: Path, title: str = "") -> None:
     for column, (collective, series) in enumerate(panels.items()):
         upper, lower = axes[0][column], axes[1][column]
         _draw_times(upper, series, colors)
-        _draw_ratios(lower, series, colors)
+        _draw_ratios(lower, (ratios or {}).get(collective, _ratios(series)), colors)
         upper.set_title(collective)
         size_axis(lower, sorted({n for points in series.values() for n in points}))
     axes[0][0].set_ylabel("time per call (us)")
@@ -146,12 +157,22 @@ def _draw_times(axis: Any, series: Mapping[str, Series], colors: Mapping[str, st
     axis.grid(True, which="major", alpha=0.3)
 
 
-def _draw_ratios(axis: Any, series: Mapping[str, Series], colors: Mapping[str, str]) -> None:
+def _ratios(series: Mapping[str, Series]) -> Mapping[str, Mapping[int, float]]:
     base = series.get("han", {})
-    for name, points in series.items():
-        sizes = [n for n in sorted(points) if n in base]
-        ratios = [points[n].median / base[n].median for n in sizes]
-        axis.plot(sizes, ratios, "-" if name == "han" else "o-", ms=3, color=colors[name])
+    others = {name: points for name, points in series.items() if name != "han"}
+    return {
+        name: {n: points[n].median / base[n].median for n in points if n in base}
+        for name, points in others.items()
+    }
+
+
+def _draw_ratios(
+    axis: Any, ratios: Mapping[str, Mapping[int, float]], colors: Mapping[str, str]
+) -> None:
+    for name, points in ratios.items():
+        sizes = sorted(points)
+        axis.plot(sizes, [points[n] for n in sizes], "o-", ms=3, color=colors[name])
+    axis.axhline(1, color=colors.get("han", GREY))
     axis.set_yscale("log", base=2)
     axis.yaxis.set_major_formatter("{x:g}")
     axis.grid(True, which="major", alpha=0.3)
