@@ -23,7 +23,7 @@ static const uint64_t DEAD_NS = 100000000;  /* dead peers */
 static const uint64_t SLEEPY_NS = 500000000; /* a wait this long no longer needs quick reactions */
 static const uint64_t ALONE_NS = 2000; /* a yield to nobody returns sooner */
 static const uint32_t SLEEPY_SLEEP_NS = 100000;
-static const uint64_t STRANGER_NS = 500000; /* a peer has its turn and waits again, long before */
+static const uint64_t STRANGER_NS = 1000000; /* several peers have had their turns and wait again before */
 static const uint32_t NAPS = 256; /* taken until it is tried again whether strangers are there */
 
 uint64_t han_now_ns(void) {
