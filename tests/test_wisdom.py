@@ -27,7 +27,7 @@ from han.tuning.heuristics import Machine
 from han.tuning.rules import RuleTable
 
 SWEEP = 40
-MEETS = [k for k in range(300) if TARGETS[k % len(TARGETS)].algorithm == "meet"]
+MEETS = [k for k in range(600) if TARGETS[k % len(TARGETS)].algorithm == "meet"]
 
 
 def same(a, b):
@@ -44,7 +44,7 @@ def programs():
                 continue
             memory = next((g.memory for g in plan.geometries if g is not None), 1 << 16)
             size = plan.topology.size
-            for rank in range(0, size, max(1, size // 2)):
+            for rank in {*range(0, size, max(1, size // 2)), plan.signature.root}:
                 where = fence.ground(plan.topology, plan.signature, rank, memory)
                 found.append((lower(plan, rank), where))
     return found
