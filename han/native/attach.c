@@ -6,30 +6,28 @@
 
 #include "engine.h"
 
-int han_pull(int64_t pid, void *dst, uint64_t src, size_t n) {
-    uint8_t *to = dst;
+typedef ssize_t moving(pid_t, const struct iovec *, unsigned long, const struct iovec *,
+                       unsigned long, unsigned long);
+
+/* The system may move less than it is asked to. */
+static int move_all(moving *some, int64_t pid, uint8_t *here, uint64_t there, size_t n) {
     while (n) {
-        struct iovec here = {to, n}, there = {(void *)(uintptr_t)src, n};
-        ssize_t got = process_vm_readv((pid_t)pid, &here, 1, &there, 1, 0);
-        if (got <= 0) return got ? errno : EFAULT;
-        to += got;
-        src += (uint64_t)got;
-        n -= (size_t)got;
+        struct iovec mine = {here, n}, theirs = {(void *)(uintptr_t)there, n};
+        ssize_t moved = some((pid_t)pid, &mine, 1, &theirs, 1, 0);
+        if (moved <= 0) return moved ? errno : EFAULT;
+        here += moved;
+        there += (uint64_t)moved;
+        n -= (size_t)moved;
     }
     return 0;
 }
 
+int han_pull(int64_t pid, void *dst, uint64_t src, size_t n) {
+    return move_all(process_vm_readv, pid, dst, src, n);
+}
+
 int han_push(int64_t pid, uint64_t dst, const void *src, size_t n) {
-    const uint8_t *from = src;
-    while (n) {
-        struct iovec here = {(void *)(uintptr_t)from, n}, there = {(void *)(uintptr_t)dst, n};
-        ssize_t put = process_vm_writev((pid_t)pid, &here, 1, &there, 1, 0);
-        if (put <= 0) return put ? errno : EFAULT;
-        from += put;
-        dst += (uint64_t)put;
-        n -= (size_t)put;
-    }
-    return 0;
+    return move_all(process_vm_writev, pid, (uint8_t *)(uintptr_t)src, dst, n);
 }
 
 /* Where Yama restricts attaching to descendants, a process may name who else may: all may, whom

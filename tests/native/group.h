@@ -28,4 +28,13 @@ uint64_t group_process_start(void);
 void plan_open(han_plan *, const test_case *, uint64_t rank);
 void plan_close(han_plan *);
 
+/* An operation on a rank's first flag. */
+static inline han_instr at_flag(enum han_code code, uint64_t rank, uint64_t n)
+{
+    han_instr i = {.code = (uint16_t)code, .peer = (int32_t)rank, .n = n};
+    i.base[0] = HAN_B_CHANNEL + HAN_B_FLAGS;
+    i.off[0] = rank * HAN_LINE;
+    return i;
+}
+
 #endif

@@ -21,14 +21,6 @@ static void require(bool holds, const char *what, int got)
 
 /* ---- small plans, written by hand ---- */
 
-static han_instr at_flag(enum han_code code, uint64_t rank, uint64_t n)
-{
-    han_instr i = {.code = (uint16_t)code, .peer = (int32_t)rank, .n = n};
-    i.base[0] = HAN_B_CHANNEL + HAN_B_FLAGS;
-    i.off[0] = rank * HAN_LINE;
-    return i;
-}
-
 static han_instr message(enum han_code code, int peer, uint64_t n, uint32_t slot)
 {
     han_instr i = {.code = (uint16_t)code, .peer = peer, .n = n, .slot = slot};

@@ -20,14 +20,6 @@ static void require(bool holds, const char *what, uint64_t got)
     exit(1);
 }
 
-static han_instr at_flag(enum han_code code, uint64_t rank, uint64_t n)
-{
-    han_instr i = {.code = (uint16_t)code, .peer = (int32_t)rank, .n = n};
-    i.base[0] = HAN_B_CHANNEL + HAN_B_FLAGS;
-    i.off[0] = rank * HAN_LINE;
-    return i;
-}
-
 /* A call that waits for nobody; its alternative is a barrier of two ranks. */
 typedef struct {
     han_instr code[2];
