@@ -77,8 +77,9 @@ class State:
 
     def _explore(self, crowded: bool) -> None:
         """Find out where the ranks stand, and make the shared memory."""
-        self.topology, oversubscribed = discover(self.meeting, self.config)
-        self.oversubscribed = oversubscribed or crowded
+        self.topology, room = discover(self.meeting, self.config)
+        self.oversubscribed = room.oversubscribed or crowded
+        self.processors = room.processors
         self.notices = Notices(self.meeting)
         self.engines_made = self.notices.token  # so tags are not those of a freed state
         self.channels = open_channels(self.meeting, self.topology, self.config.memory, self.naps)
@@ -128,9 +129,9 @@ class State:
         self.tracing.recorder.attach(engine, number)
         return engine
 
-    def _wait(self) -> tuple[int, int, int, float, int]:
+    def _wait(self) -> tuple[int, int, int, float, int, float]:
         """Turn the wait policy into (most and least rounds to spin, nanoseconds to sleep, timeout,
-        when to sleep in the kernel until a flag is posted: see native/engine.h).
+        when to sleep in the kernel until a flag is posted, processors): see native/engine.h.
 
         ``auto`` spins less while yielding shows that others want the processor, and with more
         ranks than processors sleeps while processes that are no peers hold it.
@@ -141,12 +142,12 @@ class State:
         least = min(1, spins) if wait.policy == "auto" else spins
         nap = 50_000 if wait.policy == "sleep" else 0
         futex = 1 if wait.policy == "futex" else 2 if crowded else 0
-        return spins, least, nap, float(wait.timeout), futex
+        return spins, least, nap, float(wait.timeout), futex, self.processors
 
     @property
     def naps(self) -> bool:
         """Whether ranks may sleep in the kernel until a flag is posted."""
-        return bool(self._wait()[-1])
+        return bool(self._wait()[-2])
 
     def rules(self) -> Any:
         """Return the table that chooses."""

@@ -2,8 +2,8 @@
  *
  * Each channel has a bell, a number that sleepers wait on, and counts them. Who posts a flag looks
  * at the count afterwards; who goes to sleep counts itself before it looks at the flags once more.
- * Both change the count, the one by nothing, so that one comes after the other and has seen what the
- * other did before: either the sleeper sees the flag, or the poster the sleeper. */
+ * Both put a fence in between, and one of the fences comes first: either the sleeper sees the flag,
+ * or the poster the sleeper. Posters only read the count, so its line stays in all caches. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <limits.h>
@@ -30,7 +30,8 @@ static long futex(_Atomic uint32_t *word, int op, uint32_t value, const struct t
 
 void han_ring(const han_channel *ch) {
     han_control *c = first(ch);
-    if (!atomic_fetch_add_explicit(&c->sleepers, 0, memory_order_acq_rel)) return;
+    atomic_thread_fence(memory_order_seq_cst);
+    if (!atomic_load_explicit(&c->sleepers, memory_order_relaxed)) return;
     atomic_fetch_add_explicit(&c->bell, 1, memory_order_release);
     (void)futex(&c->bell, FUTEX_WAKE, INT_MAX, NULL);
 }
@@ -42,7 +43,8 @@ enum han_status han_doze(han_engine *e, bool *slept) {
     if (channel < 0 || !(e->bells >> channel & 1)) return HAN_BLOCKED;
     han_control *c = first(&e->channels[channel]);
     struct timespec limit = {0, brief ? BRIEF_NS : NAP_NS};
-    atomic_fetch_add_explicit(&c->sleepers, 1, memory_order_acq_rel);
+    atomic_fetch_add_explicit(&c->sleepers, 1, memory_order_relaxed);
+    atomic_thread_fence(memory_order_seq_cst);
     uint32_t bell = atomic_load_explicit(&c->bell, memory_order_acquire);
     enum han_status status = han_engine_step(e);
     if (status == HAN_BLOCKED) {

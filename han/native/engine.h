@@ -60,7 +60,7 @@ typedef struct {
     } taken[HAN_TAKEN];
 } han_channel;
 
-/* In the kernel: never, at once, or while yields show that strangers want the processor. */
+/* In the kernel: never, at once, or while strangers hold processors. */
 enum han_futex { HAN_FUTEX_NEVER, HAN_FUTEX_ALWAYS, HAN_FUTEX_CROWDED };
 
 typedef struct {
@@ -69,6 +69,7 @@ typedef struct {
     uint32_t sleep_ns;    /* 0: only yield; else sleep that long when still nothing moves */
     double timeout;       /* seconds without any progress; 0: for ever */
     enum han_futex futex; /* whether to sleep in the kernel then until a flag is posted */
+    double processors;    /* worth of time that the ranks of this node may use; for CROWDED */
 } han_wait_policy;
 
 enum { HAN_SHIFTS = 2 }; /* buffers of a rank's that others may map */
@@ -191,7 +192,10 @@ typedef struct han_engine {
     han_channel channels[HAN_MAX_CHANNELS];
     han_wait_policy wait;
     uint32_t bells; /* a bit for each channel where somebody may sleep */
-    uint32_t naps;  /* still to be taken before it yields again, where only strangers make it nap */
+    uint64_t naps_until; /* then it is seen again whether strangers hold processors; 0: yields */
+    struct {
+        uint64_t wall, cpu; /* nanoseconds; 0: no look so far */
+    } ranks_had; /* processors' time, at the last look */
     uint32_t spins; /* at present, between the policy's bounds */
     bool (*interrupted)(void *); /* asked now and then while waiting; may be NULL */
     uint64_t epoch, issued; /* runs finished, and runs ever put into the queue */
@@ -264,6 +268,8 @@ int han_engine_awaits(han_engine *, bool *brief);
 void han_ring(const han_channel *);
 /* Sleep until a flag is posted, or a moment; HAN_BLOCKED, or what the last look brought. */
 enum han_status han_doze(han_engine *, bool *slept);
+/* crowd.c, after a yield that took long: is it processes that are no ranks which hold processors? */
+bool han_strangers(han_engine *, uint64_t now);
 enum han_status han_fail(han_engine *, enum han_status);
 enum han_status han_step(han_engine *); /* executor.c: one round over the streams of the head */
 /* Whether a buffer is in this rank's arena. One that it does not have keeps nobody from reading. */

@@ -23,8 +23,8 @@ static const uint64_t DEAD_NS = 100000000;  /* dead peers */
 static const uint64_t SLEEPY_NS = 500000000; /* a wait this long no longer needs quick reactions */
 static const uint64_t ALONE_NS = 2000; /* a yield to nobody returns sooner */
 static const uint32_t SLEEPY_SLEEP_NS = 100000;
-static const uint64_t STRANGER_NS = 1000000; /* several peers have had their turns and wait again before */
-static const uint32_t NAPS = 256; /* taken until it is tried again whether strangers are there */
+static const uint64_t LONG_YIELD_NS = 1000000; /* several peers have had their turns and wait again before */
+static const uint64_t NAPPING_NS = 200000000; /* until it is seen again whether strangers are there */
 
 uint64_t han_now_ns(void) {
     struct timespec t;
@@ -116,8 +116,9 @@ static void yield(han_engine *e) {
     }
     uint64_t before = han_now_ns();
     sched_yield();
-    uint64_t took = han_now_ns() - before;
-    if (took > STRANGER_NS && e->wait.futex == HAN_FUTEX_CROWDED) e->naps = NAPS;
+    uint64_t now = han_now_ns(), took = now - before;
+    if (took > LONG_YIELD_NS && e->wait.futex == HAN_FUTEX_CROWDED && han_strangers(e, now))
+        e->naps_until = now + NAPPING_NS;
     if (!adapts) return;
     if (took > ALONE_NS)
         e->spins = e->spins / 2 > e->wait.least_spins ? e->spins / 2 : e->wait.least_spins;
@@ -138,7 +139,7 @@ static enum han_status doze(han_engine *e, han_idler *w) {
     bool slept;
     enum han_status status = han_doze(e, &slept);
     if (!slept && status == HAN_BLOCKED) sched_yield();
-    if (e->naps) e->naps--;
+    if (e->naps_until && han_now_ns() > e->naps_until) e->naps_until = 0;
     w->yields++;
     if (status == HAN_MOVED) *w = (han_idler){0};
     if (status != HAN_BLOCKED) return status == HAN_MOVED ? HAN_BLOCKED : status;
@@ -148,7 +149,7 @@ static enum han_status doze(han_engine *e, han_idler *w) {
 
 static enum han_status idle(han_engine *e, han_idler *w) {
     if (++w->rounds < e->spins) return spin(e, w);
-    if (e->wait.futex == HAN_FUTEX_ALWAYS || e->naps) return doze(e, w);
+    if (e->wait.futex == HAN_FUTEX_ALWAYS || e->naps_until) return doze(e, w);
     uint32_t nap = e->wait.sleep_ns ? e->wait.sleep_ns : w->sleepy ? SLEEPY_SLEEP_NS : 0;
     if (nap && w->yields > CLOCK_ROUNDS) {
         struct timespec t = {0, (long)nap};

@@ -55,7 +55,7 @@ sanitized() {
 
 "${PYTHON:-python3}" tests/native/dump_programs.py "$work/programs"
 export UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1
-stage plain 1000 "kernels arena errors offers executor" -O2
-sanitized "address and undefined behaviour" 200 "kernels arena errors offers executor" \
+stage plain 1000 "kernels arena errors offers crowd executor" -O2
+sanitized "address and undefined behaviour" 200 "kernels arena errors offers crowd executor" \
     -fsanitize=address,undefined -fno-sanitize-recover=all
-sanitized threads 60 "arena errors offers executor" -fsanitize=thread
+sanitized threads 60 "arena errors offers crowd executor" -fsanitize=thread
