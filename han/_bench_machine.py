@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import mpi4py
 from mpi4py import MPI
 
+from han._autogroup import autogroup, describe
 from han._units import plural, spans
 from han.comm import Comm
 
@@ -40,6 +42,7 @@ class Machine:
     topology: str = ""
     config: str = ""
     wait: str = ""
+    autogroups: int = 0  # of the scheduler: see han/_autogroup.py
     oversubscribed: bool = False
     settings: Mapping[str, str] = field(default_factory=dict)
 
@@ -60,6 +63,8 @@ class Machine:
                 f"levels    {self.topology}",
                 f"config    {self.config}; wait {self.wait}",
             ]
+        if self.autogroups > 1:
+            lines.append(f"yields    {describe(self.autogroups)}")
         if self.settings:
             lines.append("settings  " + " ".join(f"{k}={v}" for k, v in self.settings.items()))
         return lines
@@ -87,6 +92,7 @@ def look(comm: MPI.Intracomm, han: Comm | None) -> Machine:
         topology=_topology(han),
         config=han._han.config.source,
         wait=describe_wait(han),
+        autogroups=autogroups(han),
         oversubscribed=han._han.oversubscribed,
     )
 
@@ -101,6 +107,17 @@ def _topology(comm: Comm) -> str:
     counts = [topology.size] + [len(set(domains)) for domains in topology.domains]
     levels = [plural(counts[k + 1], name) for k, name in reversed(list(enumerate(topology.names)))]
     return f"{' > '.join(levels)} > {topology.size} ranks"
+
+
+def autogroups(comm: Comm) -> int:
+    """Count the automatic groups of the scheduler that ranks are in which yield to each other, on
+    the node that has most; 0 where there are no more ranks than processors; collective.
+    """
+    node = MPI.Get_processor_name()
+    found = {pair for pair in comm.allgather((node, autogroup())) if pair[1]}
+    if not comm._han.oversubscribed:
+        return 0
+    return max(Counter(node for node, _ in found).values(), default=0)
 
 
 def describe_wait(comm: Comm) -> str:

@@ -14,9 +14,10 @@ import numpy as np
 from mpi4py import MPI
 
 import han
-from han import _native
+from han import _autogroup, _native
 from han._bench_machine import (
     allowed_cpus,
+    autogroups,
     cpu_model,
     describe_wait,
     described,
@@ -74,6 +75,7 @@ def collect(comm: Comm) -> dict[str, Any]:
         "memory": state.config.memory,
         "check": state.config.check,
         "wait": describe_wait(comm),
+        "autogroups": autogroups(comm),
         "timeout": state.config.wait.timeout,
         "settings": settings(os.environ),
         "attach": state.attach_refused or True,
@@ -152,6 +154,11 @@ def as_text(record: Mapping[str, Any]) -> str:
         f"config     {record['config']}; {format_size(record['memory'])} shared memory a channel; "
         f"checked calls {'on' if record['check'] else 'off'}",
         f"wait       {record['wait']}; timeout {timeout}",
+        *(
+            [f"yields     {_autogroup.describe(record['autogroups'])}"]
+            if record["autogroups"] > 1
+            else []
+        ),
         *(f"setting    {name}={value}" for name, value in record["settings"].items()),
         f"single copy {_attach(record['attach'])}",
         f"shared arrays {_arenas(record)}",

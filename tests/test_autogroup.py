@@ -1,0 +1,38 @@
+"""Automatic groups of the scheduler, in folders made up."""
+
+import pytest
+
+from han._autogroup import autogroup, describe
+
+CASES = [
+    ("1", "0::/", {}, "/autogroup-7"),
+    ("0", "0::/", {}, ""),
+    ("1", "0::/user", {"user/cgroup.procs"}, "/autogroup-7"),
+    ("1", "0::/user", {"user/cpu.weight"}, ""),
+    ("1", "0::/", {"cpu.weight"}, ""),
+    ("1", "3:cpu,cpuacct:/\n2:memory:/a\n0::/", {}, "/autogroup-7"),
+    ("1", "3:cpu,cpuacct:/a\n0::/", {}, ""),
+    ("1", "", {}, "/autogroup-7"),
+]
+
+
+@pytest.mark.parametrize(("switch", "groups", "files", "expected"), CASES)
+def test_a_process_is_in_an_automatic_group(tmp_path, switch, groups, files, expected):
+    own, cgroups = tmp_path / "self", tmp_path / "cgroup"
+    own.mkdir()
+    (tmp_path / "switch").write_text(switch + "\n")
+    (own / "autogroup").write_text("/autogroup-7 nice 0\n")
+    (own / "cgroup").write_text(groups)
+    for file in files:
+        (cgroups / file).parent.mkdir(parents=True, exist_ok=True)
+        (cgroups / file).touch()
+    assert autogroup(tmp_path / "switch", own, cgroups) == expected
+
+
+def test_a_kernel_without_them_has_none(tmp_path):
+    assert autogroup(tmp_path / "switch", tmp_path, tmp_path) == ""
+
+
+def test_what_they_mean_is_said_with_a_way_out():
+    assert "schedules 8 sessions" in describe(8)
+    assert "sched_autogroup_enabled" in describe(8)
