@@ -10,7 +10,7 @@ CONTROL = 128  # bytes of a rank's control record (native/engine.h: han_control)
 FLAGS = 8  # flags a rank, one cache line each
 SMALL = PAGE + LINE  # a rank's small slot: a flag's line and a page of data
 INLINE = LINE - 8  # data that fits beside the flag
-SMALL_BANKS = 8
+SMALL_BANKS = 16  # so many runs a rank may be ahead with little data
 RING_MIN = 128 * 1024  # bytes of cells that a rank has at least
 RING_MAX = 4 * 1024 * 1024  # and at most
 
@@ -23,7 +23,7 @@ def _pages(nbytes: int) -> int:
 class Geometry:
     """Layout of a channel of `ranks` ranks within about `memory` bytes.
 
-    Areas, in order: control records, flags, small slots (8 banks), a ring of cells a rank.
+    Areas, in order: control records, flags, small slots (in banks), a ring of cells a rank.
     Every run takes the next part of the rings, so that it seldom has to wait for readers of
     an earlier one, and writes lines that have long left the readers' caches.
     """

@@ -16,7 +16,7 @@
 #define HAN_EPOCH_SHIFT 24 /* a run may post 2^24 - 1 values to one flag */
 #define HAN_EPOCH_TAGS 8   /* runs whose messages cannot be taken for each other's */
 #define HAN_MAX_STREAMS 32 /* also: tags a run */
-#define HAN_SMALL_BANKS 8
+#define HAN_SMALL_BANKS 16
 /* The low bits of `calls` count runs, the others are a digest of the signatures of all runs so far:
  * ranks that made the same calls have the same word after as many runs. A power of two are kept. */
 #define HAN_CALLS_COUNT UINT64_C(0xffff)
