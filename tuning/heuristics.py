@@ -33,7 +33,7 @@ ATTACH_CHUNK = {"bcast": 4096 * KiB, "allreduce": 2048 * KiB, "allgather": 4096 
 SHARED_CHUNK = 512 * KiB  # large: few hand-overs, and lines that have left the caches
 BLOCK_CHUNK = 256 * KiB  # blocks: two cells that stay in a cache
 SOCKET_BYTES = 512  # from here reductions stay within sockets as long as they can (Jain, VI-B)
-SOCKET_CHUNK = 8 * KiB  # from here two children a member rather than three
+BINARY_BYTES = 8 * KiB  # from here members of trees of reductions have two children, not more
 FLAT_RANKS = 4  # up to here one parent serves all others quickly enough
 DOUBLING_BYTES = 8 * KiB  # between nodes: below, steps cost more than bytes
 CHAIN_LINK = 8 * KiB  # a chain of n nodes wants (n - 1) pieces of this size under way
@@ -106,23 +106,26 @@ def _shared(
             return level_choice("sm", "split", chunk=SHARED_CHUNK)
     chunk = _quarter(min(signature.nbytes, segment or signature.nbytes))
     ordered = signature.reduces and not signature.commutative
+    reduce_tree = _reduce_tree(signature, topology, ranks)
     if ranks <= FLAT_RANKS or (ordered and signature.root):
-        return level_choice("sm", "flat", chunk=chunk, cells=8)
-    sockets = _by_sockets(signature, topology)
-    return level_choice("sm", "knomial", radix=4, chunk=chunk, cells=8, **sockets)
+        return level_choice("sm", "flat", chunk=chunk, cells=8, **reduce_tree)
+    return level_choice("sm", "knomial", radix=4, chunk=chunk, cells=8, **reduce_tree)
 
 
-def _by_sockets(signature: Signature, topology: Topology) -> dict[str, Value]:
-    """The tree of reductions where nodes have several sockets, as Jain measured it; {}: usual."""
-    several = len(set(topology.sockets)) > len(set(topology.memory))
-    reduces = signature.reduces and signature.commutative
-    if not several or not reduces or signature.nbytes < SOCKET_BYTES:
+def _reduce_tree(signature: Signature, topology: Topology, ranks: int) -> dict[str, Value]:
+    """The tree of reductions where it is not the usual one; over several sockets, and from which
+    size a member is better off with two children, as Jain measured it (VI-B).
+    """
+    if not signature.reduces or not signature.commutative:
         return {}
-    radix = 3 if signature.nbytes < SOCKET_CHUNK else 2
-    return {
-        "reduce_tree": "kary", "reduce_radix": radix, "reduce_leaders": "last",
-        "reduce_skew": "right",
-    }  # fmt: skip
+    several = len(set(topology.sockets)) > len(set(topology.memory))
+    large = signature.nbytes >= BINARY_BYTES
+    if several and signature.nbytes >= SOCKET_BYTES:
+        return {
+            "reduce_tree": "kary", "reduce_radix": 2 if large else 3, "reduce_leaders": "last",
+            "reduce_skew": "right",
+        }  # fmt: skip
+    return {"reduce_tree": "kary", "reduce_radix": 2} if large and ranks > 3 else {}
 
 
 def _quarter(nbytes: int) -> int:
