@@ -15,15 +15,22 @@ import secrets
 import struct
 from dataclasses import dataclass
 
+from han import _native
 from han._units import format_size
 from han.errors import SetupError, SharedMemoryError
-from han.geometry import CONTROL, Geometry
+from han.geometry import CONTROL, SMALL_BANKS, Geometry
 from han.meeting import Meeting
 from han.topology import Topology
 
 EPOCH_SHIFT = 24  # below it `entered` tells what was offered: native/offer.c
 RECORD = struct.Struct("QQQQqQQQ")  # native/engine.h: han_control
 ERRED, NAPS = 64, 104  # offsets of those fields: a line that is seldom written
+
+if _native.SMALL_BANKS != SMALL_BANKS:  # they would write over each other's data
+    raise ImportError(
+        f"han's compiled part is of another version ({_native.SMALL_BANKS} banks of small slots, "
+        f"not {SMALL_BANKS}): build it again, with pip install"
+    )
 
 
 @dataclass(frozen=True)

@@ -59,3 +59,18 @@ def test_import_brings_nothing_heavy():
     code = f"import sys, han; print([m for m in {HEAVY} if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+def test_a_compiled_part_of_another_version_is_refused():
+    code = """
+import sys
+import han._native as native
+del sys.modules["han.channel"]
+native.SMALL_BANKS += 1
+try:
+    import han.channel
+except ImportError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "compiled part is of another version" in done.stdout, done.stderr
