@@ -15,7 +15,7 @@ OWN, CGROUPS = Path("/proc/self"), Path("/sys/fs/cgroup")
 
 
 def autogroup(switch: Path = SWITCH, own: Path = OWN, cgroups: Path = CGROUPS) -> str:
-    """Return the name of the automatic group that this process is scheduled in, "" if it is in none."""
+    """Return the name of the automatic group that schedules this process, "" if none does."""
     try:
         on = switch.read_text().strip() == "1"
         name = (own / "autogroup").read_text().split()[0]
@@ -26,7 +26,7 @@ def autogroup(switch: Path = SWITCH, own: Path = OWN, cgroups: Path = CGROUPS) -
 
 
 def _schedules(line: str, cgroups: Path) -> bool:
-    """Whether a line of /proc/self/cgroup names a group that schedules: those have no others inside."""
+    """Whether a line of /proc/self/cgroup names a group that schedules: none is inside of it."""
     _, controllers, place = [*line.split(":", 2), "", ""][:3]
     if controllers:
         return "cpu" in controllers.split(",") and place != "/"

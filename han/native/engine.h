@@ -72,6 +72,12 @@ typedef struct {
     double processors;    /* worth of time that the ranks of this node may use; for CROWDED */
 } han_wait_policy;
 
+/* How large data gets into cells: put.c. */
+enum han_put { HAN_PUT_ORDINARY, HAN_PUT_PAST };
+#ifndef HAN_PUT_LEAST
+#define HAN_PUT_LEAST 32768 /* bytes; below, looking at the clock costs too much */
+#endif
+
 enum { HAN_SHIFTS = 2 }; /* buffers of a rank's that others may map */
 
 /* HAN_W_SHOWN: its buffers' addresses; HAN_W_GIVEN: they are, too, for peers that push to them. */
@@ -196,6 +202,10 @@ typedef struct han_engine {
     struct {
         uint64_t wall, cpu; /* nanoseconds; 0: no look so far */
     } ranks_had; /* processors' time, at the last look */
+    struct {
+        uint32_t cost[2]; /* of a copy, either way: nanoseconds for 1 MiB; 0: not tried so far */
+        uint32_t copies;
+    } put;
     uint32_t spins; /* at present, between the policy's bounds */
     bool (*interrupted)(void *); /* asked now and then while waiting; may be NULL */
     uint64_t epoch, issued; /* runs finished, and runs ever put into the queue */
@@ -276,6 +286,12 @@ enum han_status han_step(han_engine *); /* executor.c: one round over the stream
 static inline bool han_in_arena(const han_plan *p, const void *buffer) {
     return !buffer || (uint64_t)(uintptr_t)buffer - p->arena < p->arena_size;
 }
+
+/* put.c: copy at least HAN_PUT_LEAST bytes into cells; a copy took so long; and whether ordinary
+ * stores take much longer now than those that go past the caches. */
+void han_put(han_engine *, void *dst, const void *src, size_t n);
+void han_put_took(han_engine *, enum han_put, uint64_t ns, uint64_t bytes);
+bool han_caches_far(const han_engine *);
 
 #define HAN_HISTORY HAN_EPOCH_SHIFT /* runs whose offers a rank's word tells */
 /* offer.c: whether the run at the head may begin, where an offer would be forgotten: peers may ask. */

@@ -6,6 +6,8 @@
 /* Data operations a stream may do before the others get their turn: none starves the network. */
 enum { TURN = 4 };
 
+enum { FAR_STEP = 16384 }; /* bytes of a result that stay in the first cache */
+
 static inline han_control *control_of(const han_channel *ch) {
     return (han_control *)(void *)(ch->memory + ch->control) + ch->me;
 }
@@ -58,10 +60,22 @@ static inline void copy(han_plan *p, uint8_t *dst, const uint8_t *src, size_t n)
     add(&p->counts.copied, n);
 }
 
-/* What only the user reads, after the call, may go past the caches; what peers read must not. */
-static inline void copy_out(han_plan *p, const han_instr *i, uint8_t *dst, const uint8_t *src) {
+/* Is this much, on its way into cells? */
+static inline bool into_cells(const han_instr *i, int ref, uint64_t bytes) {
+    uint32_t base = i->base[ref];
+    return bytes >= HAN_PUT_LEAST && base >= HAN_B_CHANNEL && base < HAN_MAX_BASES &&
+           (base - HAN_B_CHANNEL) % HAN_B_PER_CHANNEL == HAN_B_CELLS;
+}
+
+/* What only the user reads, after the call, may go past the caches. */
+static inline void copy_out(han_engine *e, han_plan *p, const han_instr *i) {
+    uint8_t *dst = at(e, i, 0);
+    const uint8_t *src = at(e, i, 1);
     if (p->streaming && i->base[0] == HAN_B_RECV && dst != src) {
         han_copy_streaming(dst, src, i->n);
+        add(&p->counts.copied, i->n);
+    } else if (into_cells(i, 0, i->n)) {
+        han_put(e, dst, src, i->n);
         add(&p->counts.copied, i->n);
     } else {
         copy(p, dst, src, i->n);
@@ -85,6 +99,18 @@ static int reduce_by_mpi(const han_engine *e, han_plan *p, uint8_t *dst, const u
     return han_reduce_local(e->mpi, a, dst, (int)n, p->dtype, p->op);
 }
 
+/* The result to a peer that is far off, too: past the caches, while it is in them. */
+static void reduce_far(const han_plan *p, uint8_t *dst, uint8_t *dst2, const uint8_t *a,
+                       const uint8_t *b, size_t n) {
+    for (size_t step = FAR_STEP / p->element; n; n -= step) {
+        if (step > n) step = n;
+        size_t bytes = step * p->element;
+        p->reduce(dst, a, b, step);
+        han_copy_streaming(dst2, dst, bytes);
+        dst += bytes, dst2 += bytes, a += bytes, b += bytes;
+    }
+}
+
 static int reduce(const han_engine *e, han_plan *p, const han_instr *i) {
     uint8_t *dst = at(e, i, 0);
     const uint8_t *a = at(e, i, 1), *b = at(e, i, 2);
@@ -94,7 +120,10 @@ static int reduce(const han_engine *e, han_plan *p, const han_instr *i) {
     add_mapped(p, i, 1, bytes);
     add_mapped(p, i, 2, bytes);
     if (i->code == HAN_REDUCE2 && p->reduce2) {
-        p->reduce2(dst, at(e, i, 3), a, b, i->n);
+        if (into_cells(i, 3, bytes) && han_caches_far(e))
+            reduce_far(p, dst, at(e, i, 3), a, b, i->n);
+        else
+            p->reduce2(dst, at(e, i, 3), a, b, i->n);
         add(&p->counts.copied, bytes);
         return 0;
     }
@@ -146,7 +175,7 @@ static int tag_of(const han_engine *e, const han_instr *i) {
 static enum han_status execute(han_engine *e, han_plan *p, const han_instr *i) {
     int rc = 0, flag = 1;
     switch (i->code) {
-    case HAN_COPY: copy_out(p, i, at(e, i, 0), at(e, i, 1)); return HAN_OK;
+    case HAN_COPY: copy_out(e, p, i); return HAN_OK;
     case HAN_REDUCE:
     case HAN_REDUCE2: rc = reduce(e, p, i); break;
     case HAN_POST:

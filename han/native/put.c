@@ -1,0 +1,50 @@
+/* Large data into cells, which a peer reads next: with ordinary stores, or past the caches.
+ *
+ * A store to a line that a peer has read first has to fetch it from the peer's cache. Where caches
+ * are near each other (they share a last level) that costs little, and the peer then finds the data
+ * in this rank's cache. Where they are far apart it costs several times what going to memory does;
+ * on virtual machines the host moves processors, and near ones become far ones within a second. So
+ * each engine goes by how long its copies take, and tries the other way now and then. A local
+ * matter: nobody else sees which way the data came. */
+#include "engine.h"
+
+enum {
+    TRY_WHILE_NEAR = 64, /* copies until the other way is tried once more */
+    TRY_WHILE_FAR = 32,
+    FAR = 2, /* so many times what memory costs: a peer's reads from there take longer, too */
+    OUTLIER = 4, /* longer than so many times as usual, somebody else ran meanwhile */
+    WEIGHT = 4,
+};
+
+bool han_caches_far(const han_engine *e) {
+    uint32_t ordinary = e->put.cost[HAN_PUT_ORDINARY], past = e->put.cost[HAN_PUT_PAST];
+    return past && ordinary / FAR > past;
+}
+
+/* Which way to go now; both have to be known first. */
+static enum han_put way(han_engine *e) {
+    if (!e->put.cost[HAN_PUT_ORDINARY]) return HAN_PUT_ORDINARY;
+    if (!e->put.cost[HAN_PUT_PAST]) return HAN_PUT_PAST;
+    bool far = han_caches_far(e);
+    bool other = ++e->put.copies % (far ? TRY_WHILE_FAR : TRY_WHILE_NEAR) == 0;
+    return far != other ? HAN_PUT_PAST : HAN_PUT_ORDINARY;
+}
+
+void han_put_took(han_engine *e, enum han_put w, uint64_t ns, uint64_t bytes) {
+    uint64_t now = (ns << 20) / bytes + 1, mean = e->put.cost[w];
+    if (!mean) mean = now;
+    if (now > OUTLIER * mean) now = OUTLIER * mean;
+    /* Memory takes as long as it does; longer was the first touch of a page, or another's turn. */
+    bool settled = w == HAN_PUT_PAST && now < mean;
+    e->put.cost[w] = (uint32_t)(settled ? now : (mean * (WEIGHT - 1) + now) / WEIGHT);
+}
+
+void han_put(han_engine *e, void *dst, const void *src, size_t n) {
+    enum han_put w = way(e);
+    uint64_t before = han_now_ns();
+    if (w == HAN_PUT_PAST)
+        han_copy_streaming(dst, src, n);
+    else
+        han_copy(dst, src, n);
+    han_put_took(e, w, han_now_ns() - before, n);
+}
