@@ -30,12 +30,14 @@ def _schedules(line: str, cgroups: Path) -> bool:
     _, controllers, place = [*line.split(":", 2), "", ""][:3]
     if controllers:
         return "cpu" in controllers.split(",") and place != "/"
-    return (cgroups / place.strip("/") / "cpu.weight").exists()
+    group = cgroups.joinpath(*(part for part in place.split("/") if part not in ("", "..")))
+    above = [up for up in (group, *group.parents) if up.is_relative_to(cgroups)]
+    return any((up / "cpu.weight").exists() for up in above)
 
 
 def describe(groups: int) -> str:
     """Say what it means that the ranks which yield are in so many automatic groups."""
     return (
-        f"reach other ranks late: the kernel schedules {groups} sessions, and ranks in different "
-        f"ones (as root: echo 0 > {SWITCH})"
+        f"reach other ranks late: they are in {groups} sessions, which the kernel schedules as "
+        f"groups (as root: echo 0 > {SWITCH})"
     )

@@ -55,7 +55,7 @@ class Engine:
         comm: int,
         channels: tuple[tuple[Any, ...], ...],
         tag_base: int,
-        wait: tuple[int, int, int, float, int, float],
+        wait: tuple[int, int, int, float, bool],
         on_error: Callable[[int, int], bool],
     ) -> None: ...
     def plan(

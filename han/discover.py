@@ -36,24 +36,16 @@ class Facts:
     quota: float = math.inf  # processors' worth of time that its container may use
 
 
-@dataclass(frozen=True)
-class Room:
-    """How many processors there are for ranks."""
-
-    processors: float  # worth of time that the ranks may use which share memory with this one
-    oversubscribed: bool  # whether on any node ranks outnumber them
-
-
-def discover(meeting: Meeting, config: Config) -> tuple[Topology, Room]:
-    """Return the topology that the configuration describes, and the processors' time there is for
-    ranks; collective.
+def discover(meeting: Meeting, config: Config) -> tuple[Topology, bool]:
+    """Return the topology that the configuration describes, and whether any node has more
+    ranks than processors they may use; collective.
     """
     scopes = {s for s in (*(x.scope for x in config.levels), config.sockets) if isinstance(s, str)}
     wanted = [s for s in scopes if s in ("numa", "l3", "socket")]
     meeting.barrier(STEP)
     memory = _memory_of(meeting.comm)
     facts = meeting.share(lambda: _look(memory, wanted), STEP)
-    return arrange(config.levels, facts, config.sockets), _room(facts, memory)
+    return arrange(config.levels, facts, config.sockets), _oversubscribed(facts)
 
 
 def _memory_of(comm: MPI.Intracomm) -> int:
@@ -153,19 +145,17 @@ def _by_pattern(pattern: str, host: str) -> object:
     return match.group(1) if match.re.groups else match.group(0)
 
 
-def _room(facts: Sequence[Facts], memory: int) -> Room:
-    """Count the processors that ranks may use, or a quota of their time.
+def _oversubscribed(facts: Sequence[Facts]) -> bool:
+    """Whether ranks outnumber the processors that they may use anywhere, or a quota of time.
 
     Whether ranks share a quota cannot be seen: those of one memory are taken to.
     """
-    rooms: dict[int, float] = {}
-    oversubscribed = False
-    for each in {fact.memory for fact in facts}:
-        here = [fact for fact in facts if fact.memory == each]
+    for memory in {fact.memory for fact in facts}:
+        here = [fact for fact in facts if fact.memory == memory]
         cpus = len(frozenset().union(*(fact.cpus for fact in here)))
-        rooms[each] = min(cpus, *(fact.quota for fact in here))
-        oversubscribed |= len(here) > rooms[each]
-    return Room(rooms[memory], oversubscribed)
+        if len(here) > min(cpus, *(fact.quota for fact in here)):
+            return True
+    return False
 
 
 def _whose(ranks: Sequence[int], size: int) -> str:

@@ -77,9 +77,8 @@ class State:
 
     def _explore(self, crowded: bool) -> None:
         """Find out where the ranks stand, and make the shared memory."""
-        self.topology, room = discover(self.meeting, self.config)
-        self.oversubscribed = room.oversubscribed or crowded
-        self.processors = room.processors
+        self.topology, oversubscribed = discover(self.meeting, self.config)
+        self.oversubscribed = oversubscribed or crowded
         self.notices = Notices(self.meeting)
         self.engines_made = self.notices.token  # so tags are not those of a freed state
         self.channels = open_channels(self.meeting, self.topology, self.config.memory, self.naps)
@@ -129,25 +128,23 @@ class State:
         self.tracing.recorder.attach(engine, number)
         return engine
 
-    def _wait(self) -> tuple[int, int, int, float, int, float]:
+    def _wait(self) -> tuple[int, int, int, float, bool]:
         """Turn the wait policy into (most and least rounds to spin, nanoseconds to sleep, timeout,
-        when to sleep in the kernel until a flag is posted, processors): see native/engine.h.
+        whether to sleep in the kernel until a flag is posted: see native/engine.h).
 
-        ``auto`` spins less while yielding shows that others want the processor, and with more
-        ranks than processors sleeps while processes that are no peers hold it.
+        ``auto`` spins less while yielding shows that others want the processor.
         """
         wait = self.config.wait
         crowded = self.oversubscribed and wait.policy == "auto"
         spins = {"spin": (1 << 32) - 1, "yield": 0}.get(wait.policy, 1 if crowded else wait.spin)
         least = min(1, spins) if wait.policy == "auto" else spins
         nap = 50_000 if wait.policy == "sleep" else 0
-        futex = 1 if wait.policy == "futex" else 2 if crowded else 0
-        return spins, least, nap, float(wait.timeout), futex, self.processors
+        return spins, least, nap, float(wait.timeout), self.naps
 
     @property
     def naps(self) -> bool:
         """Whether ranks may sleep in the kernel until a flag is posted."""
-        return bool(self._wait()[-2])
+        return bool(self.config.wait.policy == "futex")
 
     def rules(self) -> Any:
         """Return the table that chooses."""

@@ -1,8 +1,15 @@
 """Automatic groups of the scheduler, in folders made up."""
 
+from dataclasses import replace
+
 import pytest
 
-from han._autogroup import autogroup, describe
+from han._autogroup import autogroup
+from han._bench_machine import Machine
+
+MACHINE = Machine(
+    "a CPU", 2, "0-1", "MPI 4", "4.0", "4.1", "3.12", 8, 1, "8 ranks", "default", "auto"
+)
 
 CASES = [
     ("1", "0::/", {}, "/autogroup-7"),
@@ -10,6 +17,8 @@ CASES = [
     ("1", "0::/user", {"user/cgroup.procs"}, "/autogroup-7"),
     ("1", "0::/user", {"user/cpu.weight"}, ""),
     ("1", "0::/", {"cpu.weight"}, ""),
+    ("1", "0::/user/session", {"user/cpu.weight", "user/session/cgroup.procs"}, ""),
+    ("1", "0::/../user", {"user/cpu.weight"}, ""),
     ("1", "3:cpu,cpuacct:/\n2:memory:/a\n0::/", {}, "/autogroup-7"),
     ("1", "3:cpu,cpuacct:/a\n0::/", {}, ""),
     ("1", "", {}, "/autogroup-7"),
@@ -33,6 +42,8 @@ def test_a_kernel_without_them_has_none(tmp_path):
     assert autogroup(tmp_path / "switch", tmp_path, tmp_path) == ""
 
 
-def test_what_they_mean_is_said_with_a_way_out():
-    assert "schedules 8 sessions" in describe(8)
-    assert "sched_autogroup_enabled" in describe(8)
+@pytest.mark.parametrize(("groups", "told"), [(0, False), (1, False), (8, True)])
+def test_measurements_say_so_with_a_way_out(groups, told):
+    lines = "\n".join(replace(MACHINE, autogroups=groups).lines())
+    assert ("in 8 sessions" in lines) == told
+    assert ("sched_autogroup_enabled" in lines) == told

@@ -170,11 +170,32 @@ def test_built_in_reductions_stay_within_sockets():
         signature = Signature("reduce", nbytes // 8, 8, "sum", "float64", True, True)
         tree = Tree.of(choose(signature, two, Machine()).levels[0], "reduce")
         usual = Tree.of(choose(signature, one, Machine()).levels[0], "reduce")
-        assert usual == Tree("knomial", 4, "left", "none", "knomial", 4)
+        large = nbytes >= 8192
+        assert usual.shape == ("kary" if large else "knomial")
+        assert usual.radix == (2 if large else 4)
+        assert (usual.skew, usual.leaders) == ("left", "none")
         wanted = usual if radix is None else Tree("kary", radix, "right", "last", "kary", radix)
         assert tree == wanted
         plan = make_plan(two, signature, choose(signature, two, Machine()), MEMORY)
         assert verify([plan] * 3).events
+
+
+@pytest.mark.parametrize(
+    ("ranks", "nbytes", "commutes", "shape"),
+    [
+        (3, 8192, True, "flat"), (4, 8184, True, "flat"), (4, 8192, True, "kary"),
+        (4, 8192, False, "flat"), (5, 8184, True, "knomial"), (5, 8192, True, "kary"),
+        (5, 8192, False, "knomial"),
+    ],
+)  # fmt: skip
+def test_built_in_reductions_of_much_go_along_binary_trees(ranks, nbytes, commutes, shape):
+    node = topology_of([[0] * ranks], 0)
+    reduction = Signature("reduce", nbytes // 8, 8, "sum", "float64", commutes, True)
+    choice = choose(reduction, node, Machine())
+    tree = Tree.of(choice.levels[0], "reduce")
+    assert (tree.shape, tree.radix) == (shape, 2 if shape == "kary" else tree.radix)
+    assert Tree.of(choice.levels[0], "bcast").shape == ("flat" if ranks < 5 else "knomial")
+    assert verify([make_plan(node, reduction, choice, MEMORY)] * 3).events
 
 
 @pytest.mark.parametrize("scope", ["all", "shared_memory", {"regex": "a"}])

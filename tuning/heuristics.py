@@ -35,6 +35,7 @@ BLOCK_CHUNK = 256 * KiB  # blocks: two cells that stay in a cache
 SOCKET_BYTES = 512  # from here reductions stay within sockets as long as they can (Jain, VI-B)
 BINARY_BYTES = 8 * KiB  # from here members of trees of reductions have two children, not more
 FLAT_RANKS = 4  # up to here one parent serves all others quickly enough
+BINARY_RANKS = 4  # from here it does not where it combines much
 DOUBLING_BYTES = 8 * KiB  # between nodes: below, steps cost more than bytes
 CHAIN_LINK = 8 * KiB  # a chain of n nodes wants (n - 1) pieces of this size under way
 MESSAGE = 32 * KiB  # between nodes: below every library's limit for eager messages over TCP
@@ -120,12 +121,12 @@ def _reduce_tree(signature: Signature, topology: Topology, ranks: int) -> dict[s
         return {}
     several = len(set(topology.sockets)) > len(set(topology.memory))
     large = signature.nbytes >= BINARY_BYTES
-    if several and signature.nbytes >= SOCKET_BYTES:
+    if several and ranks > FLAT_RANKS and signature.nbytes >= SOCKET_BYTES:
         return {
             "reduce_tree": "kary", "reduce_radix": 2 if large else 3, "reduce_leaders": "last",
             "reduce_skew": "right",
         }  # fmt: skip
-    return {"reduce_tree": "kary", "reduce_radix": 2} if large and ranks > 3 else {}
+    return {"reduce_tree": "kary", "reduce_radix": 2} if large and ranks >= BINARY_RANKS else {}
 
 
 def _quarter(nbytes: int) -> int:

@@ -3,7 +3,7 @@
  * Each channel has a bell, a number that sleepers wait on, and counts them. Who posts a flag looks
  * at the count afterwards; who goes to sleep counts itself before it looks at the flags once more.
  * Both put a fence in between, and one of the fences comes first: either the sleeper sees the flag,
- * or the poster the sleeper. Posters only read the count, so its line stays in all caches. */
+ * or the poster the sleeper. Posters only read the count: they need not own its line. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <limits.h>

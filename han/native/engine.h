@@ -60,16 +60,12 @@ typedef struct {
     } taken[HAN_TAKEN];
 } han_channel;
 
-/* In the kernel: never, at once, or while strangers hold processors. */
-enum han_futex { HAN_FUTEX_NEVER, HAN_FUTEX_ALWAYS, HAN_FUTEX_CROWDED };
-
 typedef struct {
     uint32_t spins;       /* fruitless rounds before yielding */
     uint32_t least_spins; /* below `spins`: fall to this while others want the processor */
     uint32_t sleep_ns;    /* 0: only yield; else sleep that long when still nothing moves */
     double timeout;       /* seconds without any progress; 0: for ever */
-    enum han_futex futex; /* whether to sleep in the kernel then until a flag is posted */
-    double processors;    /* worth of time that the ranks of this node may use; for CROWDED */
+    bool futex;           /* whether to sleep in the kernel then until a flag is posted */
 } han_wait_policy;
 
 /* How large data gets into cells: put.c. */
@@ -198,10 +194,6 @@ typedef struct han_engine {
     han_channel channels[HAN_MAX_CHANNELS];
     han_wait_policy wait;
     uint32_t bells; /* a bit for each channel where somebody may sleep */
-    uint64_t naps_until; /* then it is seen again whether strangers hold processors; 0: yields */
-    struct {
-        uint64_t wall, cpu; /* nanoseconds; 0: no look so far */
-    } ranks_had; /* processors' time, at the last look */
     struct {
         uint32_t cost[2]; /* of a copy, either way: nanoseconds for 1 MiB; 0: not tried so far */
         uint32_t copies;
@@ -278,8 +270,6 @@ int han_engine_awaits(han_engine *, bool *brief);
 void han_ring(const han_channel *);
 /* Sleep until a flag is posted, or a moment; HAN_BLOCKED, or what the last look brought. */
 enum han_status han_doze(han_engine *, bool *slept);
-/* crowd.c, after a yield that took long: is it processes that are no ranks which hold processors? */
-bool han_strangers(han_engine *, uint64_t now);
 enum han_status han_fail(han_engine *, enum han_status);
 enum han_status han_step(han_engine *); /* executor.c: one round over the streams of the head */
 /* Whether a buffer is in this rank's arena. One that it does not have keeps nobody from reading. */
@@ -287,9 +277,10 @@ static inline bool han_in_arena(const han_plan *p, const void *buffer) {
     return !buffer || (uint64_t)(uintptr_t)buffer - p->arena < p->arena_size;
 }
 
-/* put.c: copy at least HAN_PUT_LEAST bytes into cells; a copy took so long; and whether ordinary
- * stores take much longer now than those that go past the caches. */
+/* put.c: copy at least HAN_PUT_LEAST bytes into cells; which way the next copy goes; a copy took so
+ * long; and whether ordinary stores take much longer now than those that go past the caches. */
 void han_put(han_engine *, void *dst, const void *src, size_t n);
+enum han_put han_put_way(han_engine *);
 void han_put_took(han_engine *, enum han_put, uint64_t ns, uint64_t bytes);
 bool han_caches_far(const han_engine *);
 

@@ -6,7 +6,9 @@
 /* Data operations a stream may do before the others get their turn: none starves the network. */
 enum { TURN = 4 };
 
-enum { FAR_STEP = 16384 }; /* bytes of a result that stay in the first cache */
+#ifndef FAR_STEP
+#define FAR_STEP 16384 /* bytes of a result that stay in the first cache */
+#endif
 
 static inline han_control *control_of(const han_channel *ch) {
     return (han_control *)(void *)(ch->memory + ch->control) + ch->me;
@@ -67,8 +69,9 @@ static inline bool into_cells(const han_instr *i, int ref, uint64_t bytes) {
            (base - HAN_B_CHANNEL) % HAN_B_PER_CHANNEL == HAN_B_CELLS;
 }
 
-/* What only the user reads, after the call, may go past the caches. */
-static inline void copy_out(han_engine *e, han_plan *p, const han_instr *i) {
+/* Past the caches goes what only the user reads, after the call, and, while it is quicker, what
+ * peers far off read. */
+static inline void move(han_engine *e, han_plan *p, const han_instr *i) {
     uint8_t *dst = at(e, i, 0);
     const uint8_t *src = at(e, i, 1);
     if (p->streaming && i->base[0] == HAN_B_RECV && dst != src) {
@@ -99,7 +102,8 @@ static int reduce_by_mpi(const han_engine *e, han_plan *p, uint8_t *dst, const u
     return han_reduce_local(e->mpi, a, dst, (int)n, p->dtype, p->op);
 }
 
-/* The result to a peer that is far off, too: past the caches, while it is in them. */
+/* The result to a peer that is far off, too: past the caches, while it is in them. Who combines so
+ * has copied into cells before, and that tells which way is quicker. */
 static void reduce_far(const han_plan *p, uint8_t *dst, uint8_t *dst2, const uint8_t *a,
                        const uint8_t *b, size_t n) {
     for (size_t step = FAR_STEP / p->element; n; n -= step) {
@@ -175,7 +179,7 @@ static int tag_of(const han_engine *e, const han_instr *i) {
 static enum han_status execute(han_engine *e, han_plan *p, const han_instr *i) {
     int rc = 0, flag = 1;
     switch (i->code) {
-    case HAN_COPY: copy_out(e, p, i); return HAN_OK;
+    case HAN_COPY: move(e, p, i); return HAN_OK;
     case HAN_REDUCE:
     case HAN_REDUCE2: rc = reduce(e, p, i); break;
     case HAN_POST:

@@ -41,7 +41,8 @@ size_t han_dtype_size(enum han_dtype dtype);
 /* memcpy, without the call for the sizes (up to 64 bytes) where the call is what costs. */
 void han_copy(void *dst, const void *src, size_t n);
 
-/* The same past the caches where the machine can: for what nobody reads soon. */
+/* The same past the caches where the machine can: for what nobody reads soon, or a peer whose caches
+ * are far. A fence follows such stores: a flag posted afterwards orders them. */
 void han_copy_streaming(void *dst, const void *src, size_t n);
 
 /* Bytes that the last level of cache holds, by the system; a guess where it does not say. */

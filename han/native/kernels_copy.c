@@ -1,5 +1,5 @@
-/* Copies: small ones without a call, large ones with plain vector moves, larger ones than the
- * caches past them.
+/* Copies: small ones without a call, large ones with plain vector moves, and past the caches those
+ * that are larger than these, or go to peers far off.
  *
  * Measured: through shared cells, where another core has just written the source, vector moves
  * were four times faster than glibc's memcpy (AMD EPYC). Its `rep movsb` is the likely reason. */

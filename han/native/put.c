@@ -9,11 +9,11 @@
 #include "engine.h"
 
 enum {
-    TRY_WHILE_NEAR = 64, /* copies until the other way is tried once more */
-    TRY_WHILE_FAR = 32,
+    TRY_WHILE_NEAR = 61, /* copies until the other way is tried once more; odd, as calls make */
+    TRY_WHILE_FAR = 31,  /* even numbers of copies of several sizes */
     FAR = 2, /* so many times what memory costs: a peer's reads from there take longer, too */
-    OUTLIER = 4, /* longer than so many times as usual, somebody else ran meanwhile */
     WEIGHT = 4,
+    MOST = 1 << 28, /* nanoseconds for 1 MiB: more is no copy's time */
 };
 
 bool han_caches_far(const han_engine *e) {
@@ -21,8 +21,7 @@ bool han_caches_far(const han_engine *e) {
     return past && ordinary / FAR > past;
 }
 
-/* Which way to go now; both have to be known first. */
-static enum han_put way(han_engine *e) {
+enum han_put han_put_way(han_engine *e) {
     if (!e->put.cost[HAN_PUT_ORDINARY]) return HAN_PUT_ORDINARY;
     if (!e->put.cost[HAN_PUT_PAST]) return HAN_PUT_PAST;
     bool far = han_caches_far(e);
@@ -30,21 +29,23 @@ static enum han_put way(han_engine *e) {
     return far != other ? HAN_PUT_PAST : HAN_PUT_ORDINARY;
 }
 
-void han_put_took(han_engine *e, enum han_put w, uint64_t ns, uint64_t bytes) {
-    uint64_t now = (ns << 20) / bytes + 1, mean = e->put.cost[w];
-    if (!mean) mean = now;
-    if (now > OUTLIER * mean) now = OUTLIER * mean;
-    /* Memory takes as long as it does; longer was the first touch of a page, or another's turn. */
-    bool settled = w == HAN_PUT_PAST && now < mean;
-    e->put.cost[w] = (uint32_t)(settled ? now : (mean * (WEIGHT - 1) + now) / WEIGHT);
+/* A much shorter time tells more than the mean, which a page's first touch or another process's
+ * turn has made long; a much longer one may be such, and counts little. To memory it takes as long
+ * as it takes: any shorter time is right. */
+void han_put_took(han_engine *e, enum han_put way, uint64_t ns, uint64_t bytes) {
+    uint64_t now = (ns << 20) / bytes + 1, mean = e->put.cost[way];
+    if (now > MOST) now = MOST;
+    if (!mean || now < (way == HAN_PUT_PAST ? mean : mean / 2)) mean = now;
+    if (now > mean + mean / 2 + 1) now = mean + mean / 2 + 1;
+    e->put.cost[way] = (uint32_t)((mean * (WEIGHT - 1) + now + WEIGHT - 1) / WEIGHT);
 }
 
 void han_put(han_engine *e, void *dst, const void *src, size_t n) {
-    enum han_put w = way(e);
+    enum han_put way = han_put_way(e);
     uint64_t before = han_now_ns();
-    if (w == HAN_PUT_PAST)
+    if (way == HAN_PUT_PAST)
         han_copy_streaming(dst, src, n);
     else
         han_copy(dst, src, n);
-    han_put_took(e, w, han_now_ns() - before, n);
+    han_put_took(e, way, han_now_ns() - before, n);
 }

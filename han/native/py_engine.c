@@ -143,12 +143,12 @@ static int engine_init(EngineObject *self, PyObject *args, PyObject *kwargs) {
     PyObject *mpi, *channels;
     unsigned long long comm;
     int futex;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OKO!I(IIIdid)O", names, &mpi, &comm,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OKO!I(IIIdp)O", names, &mpi, &comm,
                                      &PyTuple_Type, &channels, &e->tag_base, &e->wait.spins,
                                      &e->wait.least_spins, &e->wait.sleep_ns, &e->wait.timeout,
-                                     &futex, &e->wait.processors, &self->on_error))
+                                     &futex, &self->on_error))
         return -1;
-    e->wait.futex = (enum han_futex)futex;
+    e->wait.futex = futex;
     e->spins = e->wait.spins;
     Py_INCREF(self->on_error);
     if (mpi != Py_None && load_mpi(self, mpi)) return -1;

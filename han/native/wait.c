@@ -23,8 +23,6 @@ static const uint64_t DEAD_NS = 100000000;  /* dead peers */
 static const uint64_t SLEEPY_NS = 500000000; /* a wait this long no longer needs quick reactions */
 static const uint64_t ALONE_NS = 2000; /* a yield to nobody returns sooner */
 static const uint32_t SLEEPY_SLEEP_NS = 100000;
-static const uint64_t LONG_YIELD_NS = 1000000; /* several peers have had their turns and wait again before */
-static const uint64_t NAPPING_NS = 200000000; /* until it is seen again whether strangers are there */
 
 uint64_t han_now_ns(void) {
     struct timespec t;
@@ -109,18 +107,13 @@ static enum han_status look_around(han_engine *e, han_idler *w) {
 /* Yield, and learn from how long that takes: when somebody else ran meanwhile, spinning only
  * keeps him from what we wait for. A local matter: it changes no message and no order. */
 static void yield(han_engine *e) {
-    bool adapts = e->wait.least_spins < e->wait.spins;
-    if (!adapts && e->wait.futex != HAN_FUTEX_CROWDED) {
+    if (e->wait.least_spins >= e->wait.spins) {
         sched_yield();
         return;
     }
     uint64_t before = han_now_ns();
     sched_yield();
-    uint64_t now = han_now_ns(), took = now - before;
-    if (took > LONG_YIELD_NS && e->wait.futex == HAN_FUTEX_CROWDED && han_strangers(e, now))
-        e->naps_until = now + NAPPING_NS;
-    if (!adapts) return;
-    if (took > ALONE_NS)
+    if (han_now_ns() - before > ALONE_NS)
         e->spins = e->spins / 2 > e->wait.least_spins ? e->spins / 2 : e->wait.least_spins;
     else if (e->spins < e->wait.spins)
         e->spins++;
@@ -139,7 +132,6 @@ static enum han_status doze(han_engine *e, han_idler *w) {
     bool slept;
     enum han_status status = han_doze(e, &slept);
     if (!slept && status == HAN_BLOCKED) sched_yield();
-    if (e->naps_until && han_now_ns() > e->naps_until) e->naps_until = 0;
     w->yields++;
     if (status == HAN_MOVED) *w = (han_idler){0};
     if (status != HAN_BLOCKED) return status == HAN_MOVED ? HAN_BLOCKED : status;
@@ -149,7 +141,7 @@ static enum han_status doze(han_engine *e, han_idler *w) {
 
 static enum han_status idle(han_engine *e, han_idler *w) {
     if (++w->rounds < e->spins) return spin(e, w);
-    if (e->wait.futex == HAN_FUTEX_ALWAYS || e->naps_until) return doze(e, w);
+    if (e->wait.futex) return doze(e, w);
     uint32_t nap = e->wait.sleep_ns ? e->wait.sleep_ns : w->sleepy ? SLEEPY_SLEEP_NS : 0;
     if (nap && w->yields > CLOCK_ROUNDS) {
         struct timespec t = {0, (long)nap};

@@ -275,7 +275,7 @@ static void run_world(const world *w, uint64_t rounds, han_wait_policy wait)
     runner runners[MAX_RANKS];
     pthread_t threads[MAX_RANKS];
     for (uint64_t r = 1; r < w->ranks; r += 2) /* as if their caches were far from the others' */
-        g->engines[r].put.cost[HAN_PUT_ORDINARY] = 1u << 30, g->engines[r].put.cost[HAN_PUT_PAST] = 1;
+        g->engines[r].put.cost[HAN_PUT_ORDINARY] = 1u << 28, g->engines[r].put.cost[HAN_PUT_PAST] = 1;
     for (uint64_t r = 0; r < w->ranks; r++) {
         runners[r] = (runner){.world = w, .group = g, .rank = r, .rounds = rounds,
                               .seed = 4711 + wait.spins, .luck = r};
@@ -303,7 +303,7 @@ int main(int argc, char **argv)
     for (uint64_t w = 0; w < n; w++) {
         run_world(&worlds[w], rounds, (han_wait_policy){.spins = 0, .timeout = 30});
         run_world(&worlds[w], rounds, (han_wait_policy){.spins = 200, .timeout = 30});
-        run_world(&worlds[w], rounds, (han_wait_policy){.spins = 1, .timeout = 30, .futex = HAN_FUTEX_ALWAYS});
+        run_world(&worlds[w], rounds, (han_wait_policy){.spins = 1, .timeout = 30, .futex = true});
     }
     programs_free(worlds, n);
     return 0;
