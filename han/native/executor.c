@@ -103,7 +103,8 @@ static int reduce_by_mpi(const han_engine *e, han_plan *p, uint8_t *dst, const u
 }
 
 /* The result to a peer that is far off, too: past the caches, while it is in them. Who combines so
- * has copied into cells before, and that tells which way is quicker. */
+ * has copied into cells before, and that tells which way is quicker. Elements that there are kernels
+ * for have 16 bytes at most, so a step has some. */
 static void reduce_far(const han_plan *p, uint8_t *dst, uint8_t *dst2, const uint8_t *a,
                        const uint8_t *b, size_t n) {
     for (size_t step = FAR_STEP / p->element; n; n -= step) {
