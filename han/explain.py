@@ -10,6 +10,7 @@ from mpi4py import MPI
 
 from han._suggest import expect_known
 from han._units import format_size, parse_size, plural
+from han._unlocked import is_commutative
 from han.alternative import alternative
 from han.dtypes import element_type, kernel, numpy_name, op_name
 from han.errors import ArgumentError, ArgumentTypeError, NoRuleError
@@ -166,7 +167,7 @@ def make_signature(
         element.itemsize,
         name or "user-defined",
         numpy_name(element),
-        commutative=bool(name) or op.Is_commutative(),
+        commutative=bool(name) or is_commutative(op),
         native=kernel(name, numpy_name(element)) is not None,
         root=root if collective == "reduce" else 0,
     )

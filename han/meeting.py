@@ -17,6 +17,7 @@ import numpy as np
 from mpi4py import MPI
 
 from han import _native
+from han._unlocked import return_errors
 from han.errors import CollectiveTimeoutError, SetupError
 
 T = TypeVar("T")
@@ -159,5 +160,5 @@ def duplicate(comm: MPI.Intracomm, limit: float) -> MPI.Intracomm:
     """Duplicate a communicator for han's own use; collective."""
     own, request = comm.Idup()
     Meeting(comm, limit).wait(request, "the making of a han.Comm")
-    own.Set_errhandler(MPI.ERRORS_RETURN)
+    return_errors(own)
     return own

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from mpi4py import MPI
 
+from han._unlocked import is_commutative
 from han.buffers import Buffer, parse
 from han.dtypes import PAIRS, WIDE, is_pair, kernel, op_name, ops_of
 from han.errors import ArgumentError, ArgumentTypeError
@@ -119,7 +120,7 @@ def _reduction(
         send.extent,
         name or "user-defined",
         send.name or _derived_name(send),
-        commutative=bool(name) or operation.Is_commutative(),
+        commutative=bool(name) or is_commutative(operation),
         native=numbers is not None,
         root=root,
     )

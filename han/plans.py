@@ -15,6 +15,7 @@ import numpy as np
 from mpi4py import MPI
 
 from han import _native
+from han._unlocked import group_of, return_errors
 from han.errors import NoRuleError
 from han.message import Message
 from han.program import INSTRUCTION, Code, Program
@@ -316,13 +317,10 @@ class Plans:
         if (tag, ranks) not in mine:
             state = self.state
             state.gather(f"the first {signature.describe()}", ranks)
-            group = state.comm.Get_group()
-            members = group.Incl(ranks)
-            comm = state.comm.Create_group(members, tag)
-            comm.Set_errhandler(MPI.ERRORS_RETURN)
+            with group_of(state.comm, ranks) as members:
+                comm = state.comm.Create_group(members, tag)
+            return_errors(comm)
             mine[tag, ranks] = comm
-            members.Free()
-            group.Free()
         return mine[tag, ranks]
 
     def forget(self, engine: Any) -> None:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from mpi4py import MPI
 
 from han import _native
+from han._unlocked import free, translated
 from han.errors import ArgumentError, ArgumentTypeError
 
 MAPS = Path("/proc/self/maps")
@@ -67,10 +68,9 @@ def segments_of(win: Any, comm: MPI.Comm, peers: Sequence[int]) -> tuple[Segment
 def _members(win: MPI.Win, comm: MPI.Comm, peers: Sequence[int]) -> int:
     """Return how many ranks a window has; refuse one that lacks some of `peers`."""
     group, own = win.Get_group(), comm.Get_group()
-    places = MPI.Group.Translate_ranks(own, list(peers), group) if peers else []
-    size = group.Get_size()
-    group.Free()
-    own.Free()
+    places, size = translated(peers, own, group), group.Get_size()
+    free(group)
+    free(own)
     missing = [str(r) for r, place in zip(peers, places, strict=True) if place == MPI.UNDEFINED]
     if missing:
         raise ArgumentError(

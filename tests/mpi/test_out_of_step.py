@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from _support import FLAT
 from mpi4py import MPI
 
 import han
@@ -9,7 +10,9 @@ import han
 
 @pytest.mark.mpi(ranks=[2], timeout=60, unit="s")
 def test_peers_of_a_rank_that_goes_on_raise(mpi_ranks):
-    comm = han.Comm(MPI.COMM_WORLD.Dup(), config={"wait": {"timeout": 20}})
+    config = {"levels": FLAT, "wait": {"timeout": 20}}  # and a root that waits for nobody
+    config["rules"] = [{"use": {"levels": {FLAT[0]["name"]: {"submodule": "sm"}}}}]
+    comm = han.Comm(MPI.COMM_WORLD.Dup(), config)
     data = np.zeros(4096)
     for _ in range(3):
         comm.Bcast(data, 0)
