@@ -26,6 +26,7 @@ from han._pages import WHEN_TOUCHED, policy
 from han._units import format_size, parse_size
 from han.channel import directory
 from han.errors import ConfigError, SharedMemoryError
+from han.quota import memory, memory_groups
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -85,6 +86,12 @@ class Arena:
         usage = self.usage()
         text = f"no room for a shared array of {format_size(usage.refused)}: "
         taken = format_size(usage.taken)
+        if usage.error == errno.EDQUOT:
+            return (
+                f"{text}a memory limit of a control group (a container's, a batch job's) leaves "
+                f"too little; {taken} are in use by this process's shared arrays; let some go, or "
+                "raise the limit"
+            )
         if usage.error != errno.ENOMEM:
             return f"{text}the system says {os.strerror(usage.error)!r}; {taken} are in use"
         return (
@@ -94,10 +101,14 @@ class Arena:
 
 
 def limit(environ: Any = os.environ) -> int:
-    """Return how many bytes of shared arrays a process may have: half of the machine's memory."""
+    """Return how many bytes of shared arrays a process may have: half of the memory there is.
+
+    A container's is its limit: what exceeds that would not fail, but have a process killed.
+    """
     text = environ.get(VARIABLE)
     if not text:
-        return min(MOST, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2)
+        machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        return min(MOST, max(LEAST, int(min(machine, memory())) // 2 >> 21 << 21))
     try:
         size = parse_size(text)
     except ValueError as error:
@@ -144,7 +155,7 @@ def _arena_in(fd: int, kind: str, size: int, keep: int) -> Arena:
             seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
             fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
         touch = kind == "memfd" and policy() == WHEN_TOUCHED
-        handle = _native.arena_open(fd, size, keep, touch)
+        handle = _native.arena_open(fd, size, keep, touch, memory_groups())
     except BaseException:
         os.close(fd)
         raise

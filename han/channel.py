@@ -20,8 +20,10 @@ from han._units import format_size
 from han.errors import SetupError, SharedMemoryError
 from han.geometry import CONTROL, SMALL_BANKS, Geometry
 from han.meeting import Meeting
+from han.quota import room
 from han.topology import Topology
 
+SPARE = 4 << 20  # bytes of memory limits that are left to what the kernel needs besides
 EPOCH_SHIFT = 24  # below it `entered` tells what was offered: native/offer.c
 RECORD = struct.Struct("QQQQqQQQ")  # native/engine.h: han_control
 ERRED, NAPS = 64, 104  # offsets of those fields: a line that is seldom written
@@ -161,6 +163,15 @@ def directory() -> str:
 
 def _create(size: int) -> str:
     path = os.path.join(directory(), f"han-{os.getuid()}-{secrets.token_hex(8)}")
+    left = room()
+    if size + SPARE > left:
+        raise OSError(
+            errno.EDQUOT,
+            f"no room for {format_size(size)} of shared memory: a memory limit of a control group "
+            f"(a container's, a batch job's) leaves {format_size(int(left))}, of which "
+            f"{format_size(SPARE)} are kept for other things; raise it, or ask for less with "
+            f"HAN_MEMORY or memory: in the configuration",
+        )
     try:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
@@ -176,9 +187,10 @@ def _create(size: int) -> str:
 
 
 def _map(path: str, size: int) -> mmap.mmap:
+    """Map memory with its pages: a millisecond for 16 MiB, where one by one they take four."""
     fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
-        return mmap.mmap(fd, size)
+        return mmap.mmap(fd, size, mmap.MAP_SHARED | mmap.MAP_POPULATE)
     finally:
         os.close(fd)
 

@@ -1,13 +1,19 @@
-"""How many processors a container may use: the quotas of control groups."""
+"""How many processors and how much memory a container may use: quotas of control groups."""
 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
+from han import _native
+
+UNLIMITED = 1 << 60  # version 1's word for no limit is a number, of bytes
 ROOT, OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
-V1 = ("cpu", "cpu,cpuacct", "cpuacct,cpu")  # where the version 1 controller is mounted
+
+Read = Callable[[Path], float | None]
 
 
 def processors(root: Path = ROOT, own: Path = OWN) -> float:
@@ -16,40 +22,81 @@ def processors(root: Path = ROOT, own: Path = OWN) -> float:
     The least of all groups from the process's own up to the root counts. A container may see
     its own group as the root: what is not there is no limit.
     """
+    return _least(CPU, root, own)
+
+
+def memory(root: Path = ROOT, own: Path = OWN) -> float:
+    """Return the bytes of memory that this process may use with its groups; infinite if any."""
+    return _least(MEMORY, root, own)
+
+
+def memory_groups(root: Path = ROOT, own: Path = OWN) -> tuple[bytes, ...]:
+    """Return the folders of this process's control groups that have a memory limit."""
+    return tuple(os.fsencode(group) for _, group in _limits(MEMORY, root, own))
+
+
+def room(root: Path = ROOT, own: Path = OWN) -> float:
+    """Return the bytes that the memory limits of control groups leave; infinite without any."""
+    return min(map(_native.room, memory_groups(root, own)), default=math.inf)
+
+
+@dataclass(frozen=True)
+class _Controller:
+    """What limits one thing: its names where version 1 is mounted, and how limits are read."""
+
+    names: tuple[str, ...]
+    version_1: Read
+    version_2: Read
+
+
+def _least(controller: _Controller, root: Path, own: Path) -> float:
+    return min((quota for quota, _ in _limits(controller, root, own)), default=math.inf)
+
+
+def _limits(controller: _Controller, root: Path, own: Path) -> list[tuple[float, Path]]:
+    """Return all quotas of this process, and the groups that have them."""
     try:
         lines = own.read_text().splitlines()
     except OSError:
-        return math.inf
-    found = [quota for line in lines for quota in _quotas(root, line)]
-    return min(found, default=math.inf)
+        return []
+    return [found for line in lines for found in _quotas(controller, root, line)]
 
 
-def _quotas(root: Path, line: str) -> Iterator[float]:
+def _quotas(controller: _Controller, root: Path, line: str) -> Iterator[tuple[float, Path]]:
     """Yield the quotas that one line of /proc/self/cgroup leads to."""
     _, controllers, place = [*line.split(":", 2), "", ""][:3]
     if not controllers:
         for mount in (root, root / "unified"):
-            yield from _upwards(mount, place, _version_2)
-    elif "cpu" in controllers.split(","):
-        for name in V1:
-            yield from _upwards(root / name, place, _version_1)
+            yield from _upwards(mount, place, controller.version_2)
+    elif controller.names[0] in controllers.split(","):
+        for name in controller.names:
+            yield from _upwards(root / name, place, controller.version_1)
 
 
-def _upwards(mount: Path, place: str, read: Callable[[Path], float | None]) -> Iterator[float]:
+def _upwards(mount: Path, place: str, read: Read) -> Iterator[tuple[float, Path]]:
     """Yield what is read in a group and in those that it is part of."""
     parts = [part for part in place.split("/") if part not in ("", "..")]
     for depth in range(len(parts), -1, -1):
-        quota = read(mount.joinpath(*parts[:depth]))
-        if quota is not None:
-            yield quota
+        group = mount.joinpath(*parts[:depth])
+        quota = read(group)
+        if quota is not None and quota < UNLIMITED:
+            yield quota, group
 
 
-def _version_2(group: Path) -> float | None:
+def _cpu_2(group: Path) -> float | None:
     return _ratio(_words(group / "cpu.max"))
 
 
-def _version_1(group: Path) -> float | None:
+def _cpu_1(group: Path) -> float | None:
     return _ratio([*_words(group / "cpu.cfs_quota_us"), *_words(group / "cpu.cfs_period_us")])
+
+
+def _memory_2(group: Path) -> float | None:
+    return _ratio([*_words(group / "memory.max"), "1"])
+
+
+def _memory_1(group: Path) -> float | None:
+    return _ratio([*_words(group / "memory.limit_in_bytes"), "1"])
 
 
 def _words(file: Path) -> list[str]:
@@ -66,3 +113,7 @@ def _ratio(words: list[str]) -> float | None:
     except ValueError:
         return None
     return quota / period if quota > 0 and period > 0 else None
+
+
+CPU = _Controller(("cpu", "cpu,cpuacct", "cpuacct,cpu"), _cpu_1, _cpu_2)
+MEMORY = _Controller(("memory",), _memory_1, _memory_2)

@@ -1,11 +1,19 @@
 """Quotas of control groups, in folders made up; and what they make of ranks and processors."""
 
 import math
+import os
 
+import numpy as np
 import pytest
+from mpi4py import MPI
 
-from han.discover import Facts, _oversubscribed
-from han.quota import processors
+import han
+from han import _native
+from han._bench_machine import describe_wait
+from han.arena import LEAST, limit, open_arena
+from han.channel import _create
+from han.discover import Facts, conditions
+from han.quota import memory, memory_groups, processors, room
 
 
 @pytest.fixture
@@ -57,16 +65,121 @@ def test_no_control_groups_are_no_quota(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("ranks", "cpus", "quota", "crowded"),
-    [(4, 4, NONE, False), (4, 4, 4, False), (4, 4, 3.5, True), (4, 2, 64, True), (1, 8, 0.5, True)],
+    ("ranks", "cpus", "quota", "crowded", "rationed"),
+    [
+        (4, 4, NONE, False, False),
+        (4, 4, 4, False, False),
+        (4, 4, 3.5, False, True),
+        (4, 2, 64, True, False),
+        (1, 8, 0.5, False, True),
+        (4, 2, 1, True, True),
+    ],
 )
-def test_ranks_are_held_against_processors_and_quota(ranks, cpus, quota, crowded):
+def test_ranks_are_held_against_processors_and_quota(ranks, cpus, quota, crowded, rationed):
     facts = [Facts(0, "a", frozenset(range(cpus)), {}, quota) for _ in range(ranks)]
-    assert _oversubscribed(facts) == crowded
+    assert conditions(facts) == (crowded, rationed, False)
     elsewhere = Facts(ranks, "b", frozenset([0]), {}, NONE)
-    assert _oversubscribed([*facts, elsewhere]) == crowded
+    assert conditions([*facts, elsewhere]) == (crowded, rationed, False)
 
 
 def test_the_smallest_quota_of_a_node_counts():
     facts = [Facts(0, "a", frozenset(range(8)), {}, quota) for quota in (8, 1, NONE)]
-    assert _oversubscribed(facts)
+    assert conditions(facts) == (False, True, False)
+
+
+@pytest.mark.parametrize(("policy", "sleeps"), [("auto", True), ("yield", False), ("futex", True)])
+def test_who_waits_leaves_a_quota_to_the_others(monkeypatch, policy, sleeps):
+    monkeypatch.setattr("han.discover.processors", lambda: 0.5)
+    comm = han.Comm(MPI.COMM_SELF.Dup(), {"wait": {"policy": policy}})
+    monkeypatch.undo()
+    inherits = comm.Dup()
+    for one in (comm, inherits):
+        assert one._han.naps == sleeps
+        assert ("the container's quota" in describe_wait(one)) == (policy == "auto")
+        assert not one._han.oversubscribed
+    total = np.zeros(1)
+    inherits.Allreduce(np.ones(1), total)
+    assert total[0] == 1
+    inherits.Free()
+    comm.Free()
+
+
+def test_without_a_quota_auto_does_not_sleep(monkeypatch):
+    monkeypatch.setattr("han.discover.processors", lambda: NONE)
+    comm = han.Comm(MPI.COMM_SELF.Dup())
+    assert not comm._han.naps
+    comm.Free()
+
+
+@pytest.mark.parametrize(
+    ("own", "files", "expected"),
+    [
+        ("0::/", {}, NONE),
+        ("0::/a", {"a/memory.max": "max", "memory.max": "1048576"}, 1 << 20),
+        ("4:memory:/d", {"memory/d/memory.limit_in_bytes": "4096"}, 4096),
+        ("4:cpu:/d", {"memory/d/memory.limit_in_bytes": "4096"}, NONE),
+    ],
+)
+def test_memory_has_limits_too(tmp_path, cgroup, own, files, expected):
+    cgroup(own, files)
+    assert memory(tmp_path / "cgroup", tmp_path / "own") == expected
+
+
+def test_shared_arrays_keep_to_what_a_container_may_use(monkeypatch):
+    monkeypatch.setattr("han.arena.memory", lambda: 300 << 20)
+    assert limit({}) == 150 << 20
+    monkeypatch.setattr("han.arena.memory", lambda: 1)
+    assert limit({}) == LEAST
+
+
+@pytest.mark.parametrize(
+    ("files", "left"),
+    [
+        ({"memory.max": "max", "memory.current": "5"}, None),
+        ({"memory.max": "1000", "memory.current": "600", "memory.stat": "anon 1\n"}, 400),
+        (
+            {"memory.max": "1000", "memory.current": "1000",
+             "memory.stat": "anon 9\ninactive_file 300\nactive_file 50\nslab_reclaimable 7\n"},
+            357,
+        ),
+        ({"memory.max": "1000", "memory.current": "2000", "memory.stat": ""}, 0),
+        (
+            {"memory.limit_in_bytes": "1000", "memory.usage_in_bytes": "900",
+             "memory.stat": "inactive_file 1\ntotal_inactive_file 20\ntotal_active_file 3\n"},
+            123,
+        ),
+        ({}, None),
+    ],
+)  # fmt: skip
+def test_what_a_memory_limit_leaves(tmp_path, files, left):
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    expected = (1 << 64) - 1 if left is None else left
+    assert _native.room(os.fsencode(tmp_path)) == expected
+
+
+def test_only_groups_with_a_limit_are_asked(tmp_path, cgroup):
+    files = {"a/b/memory.max": "max", "a/memory.max": "1048576", "a/memory.current": "1000000"}
+    cgroup("0::/a/b", {**files, "memory.max": "9223372036854771712"})
+    places = tmp_path / "cgroup", tmp_path / "own"
+    assert memory_groups(*places) == (os.fsencode(tmp_path / "cgroup" / "a"),)
+    assert room(*places) == 48_576
+
+
+def test_what_a_container_has_no_room_for_is_an_error(tmp_path, monkeypatch):
+    """Nobody is killed: neither large arrays nor a communicator's memory take what is not left."""
+    (tmp_path / "memory.max").write_text(str(64 << 20))
+    (tmp_path / "memory.current").write_text(str(50 << 20))
+    monkeypatch.setattr("han.arena.memory_groups", lambda: (os.fsencode(tmp_path),))
+    arena = open_arena(256 << 20)
+    with arena.used():
+        kept = np.ones(1 << 20)  # 8 MiB: fits
+    with pytest.raises(MemoryError, match="memory limit of a control group"), arena.used():
+        np.ones(2 << 20)
+    (tmp_path / "memory.current").write_text(str(10 << 20))
+    with arena.used():
+        assert np.ones(2 << 20).sum() == 2 << 20
+    assert kept.sum() == 1 << 20
+    monkeypatch.setattr("han.channel.room", lambda: 1 << 20)
+    with pytest.raises(OSError, match=r"memory limit of a control group.* leaves 1MiB"):
+        _create(2 << 20)

@@ -3,6 +3,7 @@
  * writing to what this process has given back. */
 #define _GNU_SOURCE
 #include "arena.h"
+#include "room.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,6 +26,8 @@ enum {
     LOOKS = 32,              /* extents of a bin that are tried before larger ones are */
     HUGE_PAGES = 512,        /* in a huge page */
     HUGE = HUGE_PAGES * PAGE,
+    HEEDED = 1 << 20,        /* bytes: limits of control groups are read for more */
+    SPARE = 4 << 20,         /* bytes of them that are left to what the kernel needs besides */
     STRIDE = HUGE,           /* reserved at a time: a signal makes the system give all of it up */
 };
 
@@ -46,6 +49,7 @@ struct han_arena {
     size_t pages, taken, kept, keep, refused;
     uint64_t refusals;
     int error;
+    char **groups; /* whose limits count; NULL at the end */
     bool touch; /* huge pages come to who writes first, not to who reserves */
     unsigned generation; /* of the process that made it: see below */
     extent **at; /* by page: who has it, for the first and last page of an extent, all of a slab */
@@ -160,8 +164,17 @@ static void touch(const han_arena *a, size_t page, size_t pages) {
         at += HUGE_PAGES;
 }
 
+/* The limits of control groups leave no room: the kernel would say so by killing a process. What others
+ * take at the same time is not seen, nor are small parts looked at. */
+static bool is_beyond(const han_arena *a, size_t bytes) {
+    for (char **group = bytes < HEEDED ? NULL : a->groups; group && *group; group++)
+        if (han_room(*group, bytes + SPARE) < bytes + SPARE) return true;
+    return false;
+}
+
 /* Reserve holes before anybody touches them: 0 or errno, with nothing reserved. */
 static int reserve(const han_arena *a, size_t page, size_t pages) {
+    if (is_beyond(a, pages * PAGE)) return EDQUOT;
     if (a->touch) touch(a, page, pages);
     size_t stop = (page + pages) * PAGE;
     for (size_t at = page * PAGE, n; at < stop; at += n) {
@@ -352,6 +365,8 @@ failed:;
     errno = error ? error : EINVAL;
     return NULL;
 }
+
+void han_arena_heed(han_arena *a, char **groups) { a->groups = groups; }
 
 void han_arena_close(han_arena *a) {
     /* Another thread may have been in the middle of a change when this process was forked. */

@@ -15,7 +15,8 @@ typedef struct {
     size_t taken, kept;    /* bytes in use, and free but still there for the next to come */
     uint64_t refusals;     /* allocations that there was no room for */
     size_t refused;        /* bytes that the last of them asked for */
-    int error;             /* and why: ENOMEM where no part of the file was long enough */
+    int error;             /* and why: ENOMEM where no part of the file was long enough, EDQUOT where
+                            * a control group's limit leaves no room */
 } han_arena_facts;
 
 /* Map a file of `size` bytes, all of it holes; free memory up to `keep` bytes stays in it. `touch`
@@ -23,6 +24,9 @@ typedef struct {
 han_arena *han_arena_open(int fd, size_t size, size_t keep, bool touch);
 /* Map a file from its beginning, at an address that huge pages can be mapped at; or MAP_FAILED. */
 void *han_arena_map(int fd, size_t size, int protection);
+/* Take no large part of the file that the memory limits of these control groups (folders, NULL at the
+ * end, which stay) leave no room for: EDQUOT. */
+void han_arena_heed(han_arena *, char **groups);
 /* Unmap it: nothing of it may be used any more. */
 void han_arena_close(han_arena *);
 

@@ -9,12 +9,15 @@
 #include <numpy/arrayobject.h>
 
 #include "arena.h"
+#include "room.h"
 
 static const char CAPSULE[] = "mem_handler"; /* NumPy's name for those */
 
 typedef struct {
     PyDataMem_Handler handler; /* what the capsule points to */
     han_arena *arena;
+    PyObject *folders; /* of control groups: bytes, */
+    char **groups;     /* and where these are */
 } provider;
 
 static void *data_malloc(void *arena, size_t bytes) { return han_arena_take(arena, bytes, false); }
@@ -33,26 +36,57 @@ static void data_free(void *arena, void *p, size_t bytes) {
     han_arena_give(arena, p);
 }
 
+static void let_go(provider *p) {
+    Py_XDECREF(p->folders);
+    PyMem_Free(p->groups);
+    PyMem_Free(p);
+}
+
 static void release(PyObject *capsule) {
     provider *p = PyCapsule_GetPointer(capsule, CAPSULE);
     han_arena_close(p->arena);
-    PyMem_Free(p);
+    let_go(p);
+}
+
+/* Note the folders of control groups, a tuple of bytes. */
+static int note_groups(provider *p, PyObject *folders) {
+    Py_ssize_t n = folders ? PyTuple_GET_SIZE(folders) : 0;
+    p->groups = PyMem_Calloc((size_t)n + 1, sizeof *p->groups);
+    if (!p->groups) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t k = 0; k < n; k++)
+        if (!(p->groups[k] = PyBytes_AsString(PyTuple_GET_ITEM(folders, k)))) return -1;
+    p->folders = Py_XNewRef(folders);
+    return 0;
+}
+
+static PyObject *arena_room(PyObject *self, PyObject *folder) {
+    (void)self;
+    const char *name = PyBytes_AsString(folder);
+    return name ? PyLong_FromUnsignedLongLong(han_room(name, UINT64_MAX)) : NULL;
 }
 
 static PyObject *arena_open(PyObject *self, PyObject *args) {
     (void)self;
     int fd;
     int touch = false;
+    PyObject *folders = NULL;
     Py_ssize_t size, keep;
-    if (!PyArg_ParseTuple(args, "inn|p", &fd, &size, &keep, &touch)) return NULL;
+    if (!PyArg_ParseTuple(args, "inn|pO!", &fd, &size, &keep, &touch, &PyTuple_Type, &folders))
+        return NULL;
     provider *p = PyMem_Calloc(1, sizeof *p);
     if (!p) return PyErr_NoMemory();
     p->handler = (PyDataMem_Handler){"han", 1, {0}};
-    p->arena = han_arena_open(fd, (size_t)size, (size_t)keep, touch);
+    int failed = note_groups(p, folders);
+    if (!failed) p->arena = han_arena_open(fd, (size_t)size, (size_t)keep, touch);
     if (!p->arena) {
-        PyMem_Free(p);
-        return PyErr_SetFromErrno(PyExc_OSError);
+        if (!failed) PyErr_SetFromErrno(PyExc_OSError);
+        let_go(p);
+        return NULL;
     }
+    han_arena_heed(p->arena, p->groups);
     p->handler.allocator =
         (PyDataMemAllocator){p->arena, data_malloc, data_calloc, data_realloc, data_free};
     return PyCapsule_New(p, CAPSULE, release);
@@ -92,7 +126,9 @@ static PyObject *arena_tell(PyObject *self, PyObject *capsule) {
 
 static PyMethodDef methods[] = {
     {"arena_open", arena_open, METH_VARARGS,
-     "arena_open(fd, size, keep, touch=False): an arena in a file of holes, which it closes at its end."},
+     "arena_open(fd, size, keep, touch=False, groups=()): an arena in a file of holes, which it closes "
+     "at its end; it keeps to the memory limits of control groups, given by their folders in bytes."},
+    {"room", arena_room, METH_O, "Bytes that the memory limit of a control group leaves."},
     {"arena_use", arena_use, METH_O,
      "arena_use(handler): let NumPy take data there in this context; what it used before."},
     {"arena_holds", arena_holds, METH_VARARGS,

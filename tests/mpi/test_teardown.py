@@ -8,6 +8,8 @@ import gc
 import itertools
 import shutil
 import tempfile
+import threading
+import time
 from functools import partial
 from pathlib import Path
 from unittest import mock
@@ -437,6 +439,55 @@ def test_two_threads_with_operations_in_python_do_not_deadlock(mpi_ranks):
     op.Free()
 
 
+@on_two
+def test_all_ranks_get_the_same_of_an_operation_that_is_not_symmetric(mpi_ranks):
+    """It says that operands may change places, but which one it takes tells them apart."""
+
+    def first(one, other, datatype):
+        np.frombuffer(other, "f8")[:] = np.frombuffer(one, "f8")
+
+    op = MPI.Op.Create(first, commute=True)
+    with opened(new_comm()) as comm:  # between nodes han and MPI libraries take it at its word
+        for n in (1, 100, 1000, 10_000, 40_000):
+            for in_place in (False, True):
+                data, total = np.full(n, comm.rank + 1.0), np.full(n, comm.rank + 1.0)
+                comm.Allreduce(MPI.IN_PLACE if in_place else data, total, op)
+                assert len(set(WORLD.allgather(total.tobytes()))) == 1, (n, in_place)
+    op.Free()
+
+
+LIBNBC = [{"use": {"levels": {FLAT[0]["name"]: {"submodule": "libnbc"}}}}]
+
+
+@on_two
+def test_plans_are_made_while_an_operation_in_python_runs(mpi_ranks):
+    """Some libraries lock themselves while it runs: who waits for them must not stop Python."""
+    if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
+        pytest.skip("MPI gives no THREAD_MULTIPLE")
+    inside = threading.Event()
+
+    def slow(one, other, datatype):
+        inside.set()
+        time.sleep(0.2)
+        target = np.frombuffer(other, "f8")
+        np.add(np.frombuffer(one, "f8"), target, out=target)
+
+    def work(comm, op, wait):
+        if wait:
+            inside.wait(2)
+        total = np.zeros(3)
+        comm.Allreduce(np.ones(3), total, op)
+        assert (total == comm.size).all()
+
+    for rules in ([], LIBNBC):
+        inside.clear()
+        ops = [MPI.Op.Create(slow, commute=True), python_op()]
+        with opened(new_comm()) as comm, opened(new_comm(rules=rules)) as other:
+            run_in_threads(work, (comm, ops[0], False), (other, ops[1], True))
+        for op in ops:
+            op.Free()
+
+
 INSIDE = {
     "Barrier": lambda comm: comm.Barrier(),
     "Allreduce": lambda comm: comm.Allreduce(np.ones(5), np.empty(5)),
@@ -502,8 +553,7 @@ def test_waiting_inside_of_an_operation_leaves_the_request_as_it_is(mpi_ranks):
 
 @on_two
 def test_an_operation_that_the_mpi_library_runs_is_refused_too(mpi_ranks):
-    comm = new_comm(rules=[{"use": {"levels": {FLAT[0]["name"]: {"submodule": "libnbc"}}}}])
-    with opened(comm):
+    with opened(new_comm(rules=LIBNBC)) as comm:
         caught = []
 
         def add(x, y, datatype):
