@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +11,7 @@ from mpi4py import MPI
 import han
 from han._bench_calls import Case, check_case
 from han._bench_machine import look
-from han._cli_common import ConfigOption, JsonFlag, say, shown_table
+from han._cli_common import ConfigOption, JsonOption, check_files, shown_table, tell_measured
 from han._suggest import expect_known
 from han._units import format_size
 from han.bench import parse_sizes
@@ -30,7 +29,7 @@ def waits(
     rounds: Annotated[int, typer.Option(min=1, help="Batches of each policy, in turns.")] = 5,
     time: Annotated[float, typer.Option(min=0, help="Seconds for a batch, about.")] = 0.05,
     config: ConfigOption = None,
-    as_json: JsonFlag = False,
+    json_file: JsonOption = None,
 ) -> None:
     """Measure every wait policy (HAN_WAIT), in turns: which one suits these ranks and processors.
 
@@ -38,10 +37,11 @@ def waits(
     Examples:
       mpiexec -n 4 han waits
       mpiexec -n 8 han waits bcast --sizes 8,1MiB --policies yield,futex
-      mpiexec -n 2 han waits --json
+      mpiexec -n 2 han waits --json waits.json
     """
     from han.waits import POLICIES, measure
 
+    check_files(json_file)
     names = policies.split(",") if policies else list(POLICIES)
     for name in names:
         expect_known("policy", name, POLICIES)
@@ -52,11 +52,9 @@ def waits(
     machine = look(comm, comm)
     comm.Free()
     found = measure(MPI.COMM_WORLD, config, names, cases, rounds, time)
-    if as_json:
-        record = {"machine": machine.record(), "rows": [one.record() for one in found]}
-        say(json.dumps(record, indent=1))
-    else:
-        say("\n".join([*(f"# {line}" for line in machine.lines()), _table(found)]))
+    record = {"machine": machine.record(), "rows": [one.record() for one in found]}
+    table = "\n".join([*(f"# {line}" for line in machine.lines()), _table(found)])
+    tell_measured(table, record, json_file)
 
 
 def _table(found: Sequence[Waited]) -> str:

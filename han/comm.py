@@ -11,11 +11,13 @@ from mpi4py import MPI
 
 from han import message
 from han._environment import warn_of_unknown
+from han._unlocked import ranks_of
 from han.arena import as_shared, shared_arrays
 from han.comm_blocks import BlockCollectives
 from han.errors import ArgumentError, ArgumentTypeError, ConfigError, RevokedError
 from han.request import Request
-from han.state import AGREED, State
+from han.revocable import AGREED
+from han.state import State
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -272,9 +274,7 @@ class Comm(BlockCollectives):
 
     def Create_group(self, group: MPI.Group, tag: int = 0) -> Comm:
         """Make a han.Comm of a group; collective over the group."""
-        own = self.Get_group()
-        ranks = MPI.Group.Translate_ranks(group, None, own)
-        own.Free()
+        ranks = ranks_of(group, self)
         if MPI.UNDEFINED in ranks:
             raise ArgumentError("Create_group: the group has members outside of this communicator")
         self._han.gather("Create_group", ranks)
@@ -369,7 +369,7 @@ def _attach(comm: MPI.Intracomm, config: Any) -> State:
             )
         return found
     if inherited is not None:
-        state = State(comm, inherited.config, inherited.oversubscribed)
+        state = State(comm, inherited.config, inherited.conditions)
     else:
         if not comm.Get_rank():
             warn_of_unknown(os.environ)

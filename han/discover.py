@@ -8,10 +8,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mpi4py import MPI
 
+from han import _native
 from han.errors import ConfigError
 from han.quota import processors
 from han.topology import Topology, number_domains
@@ -34,18 +35,25 @@ class Facts:
     cpus: frozenset[int]
     places: dict[str, frozenset[str]]  # for numa, l3, socket: those that its processors span
     quota: float = math.inf  # processors' worth of time that its container may use
+    mesh: bool = False  # whether its processor's cores hand lines over slowly
 
 
-def discover(meeting: Meeting, config: Config) -> tuple[Topology, bool]:
-    """Return the topology that the configuration describes, and whether any node has more
-    ranks than processors they may use; collective.
-    """
+class Conditions(NamedTuple):
+    """What choices look at, true where it is so on any node."""
+
+    crowded: bool = False  # there are fewer processors than ranks
+    rationed: bool = False  # the container's quota of processors' time is below the ranks
+    mesh: bool = False  # cores hand lines over slowly
+
+
+def discover(meeting: Meeting, config: Config) -> tuple[Topology, Conditions]:
+    """Return the topology that the configuration describes, and the conditions; collective."""
     scopes = {s for s in (*(x.scope for x in config.levels), config.sockets) if isinstance(s, str)}
     wanted = [s for s in scopes if s in ("numa", "l3", "socket")]
     meeting.barrier(STEP)
     memory = _memory_of(meeting.comm)
     facts = meeting.share(lambda: _look(memory, wanted), STEP)
-    return arrange(config.levels, facts, config.sockets), _oversubscribed(facts)
+    return arrange(config.levels, facts, config.sockets), conditions(facts)
 
 
 def _memory_of(comm: MPI.Intracomm) -> int:
@@ -59,7 +67,7 @@ def _memory_of(comm: MPI.Intracomm) -> int:
 def _look(memory: int, wanted: Sequence[str]) -> Facts:
     cpus = frozenset(os.sched_getaffinity(0))
     places = {name: frozenset(_place(cpu, name) for cpu in cpus) for name in wanted}
-    return Facts(memory, MPI.Get_processor_name(), cpus, places, processors())
+    return Facts(memory, MPI.Get_processor_name(), cpus, places, processors(), _native.on_mesh())
 
 
 def _place(cpu: int, name: str) -> str:
@@ -145,17 +153,18 @@ def _by_pattern(pattern: str, host: str) -> object:
     return match.group(1) if match.re.groups else match.group(0)
 
 
-def _oversubscribed(facts: Sequence[Facts]) -> bool:
-    """Whether ranks outnumber the processors that they may use anywhere, or a quota of time.
+def conditions(facts: Sequence[Facts]) -> Conditions:
+    """Find out whether ranks outnumber the processors that they may use, or a quota of time,
+    and what kind of processors these are.
 
     Whether ranks share a quota cannot be seen: those of one memory are taken to.
     """
-    for memory in {fact.memory for fact in facts}:
-        here = [fact for fact in facts if fact.memory == memory]
-        cpus = len(frozenset().union(*(fact.cpus for fact in here)))
-        if len(here) > min(cpus, *(fact.quota for fact in here)):
-            return True
-    return False
+    nodes = [[f for f in facts if f.memory == memory] for memory in {f.memory for f in facts}]
+    return Conditions(
+        any(len(here) > len(frozenset().union(*(f.cpus for f in here))) for here in nodes),
+        any(len(here) > min(f.quota for f in here) for here in nodes),
+        any(f.mesh for f in facts),
+    )
 
 
 def _whose(ranks: Sequence[int], size: int) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from mpi4py import MPI
 
@@ -15,41 +15,44 @@ from han._trace_files import trace_folder
 from han._tracing import Tracing
 from han.attach import refusal
 from han.channel import Channel, open_channels
-from han.discover import check_agreement, discover, try_to_load
-from han.errors import (
-    ArgumentError,
-    ConfigError,
-    HanError,
-    RevokedError,
-    SetupError,
-    SharedMemoryError,
-)
+from han.discover import Conditions, check_agreement, discover, try_to_load
+from han.errors import ArgumentError, HanError
 from han.mapping import Mapping, map_arenas, map_unasked
 from han.meeting import Meeting, Patience, abandon, duplicate
 from han.message import Message
-from han.notices import Notices, first_cause, peer_error, tag_limit
+from han.notices import Notices, tag_limit
 from han.plans import Plans, Prepared, empty_plan
 from han.program import Coll
 from han.reports import Reporter
 from han.request import Request
+from han.revocable import AGREED, Revocable
 from han.windows import Windows, agreed_spots
 from han.wisdom import wisdom_folder
 
 ENGINE_TAGS = _native.MAX_STREAMS * _native.EPOCH_TAGS
+NOTHING_KNOWN = Conditions()
 SETUP_LIMIT = 600.0  # seconds, until the configuration is known
 SETUP_LEAST = 30.0  # and at least: ranks that start import modules and read files
-AGREED = (ConfigError, SharedMemoryError, SetupError)  # raised by all ranks at the same step
 Parse = Callable[..., Message]
 
 
-class State:
+class _Waiting(NamedTuple):
+    """How an engine waits: han_wait_policy in native/engine.h."""
+
+    spins: int
+    least_spins: int
+    sleep_ns: int
+    timeout: float
+    futex: bool
+
+
+class State(Revocable):
     """Everything that the collectives of one communicator share. Making one is collective."""
 
-    def __init__(self, comm: MPI.Intracomm, config: Any, crowded: bool = False) -> None:
-        self.failed: str | None = None
-        self.step = ""  # of set-up, while one is under way
+    def __init__(
+        self, comm: MPI.Intracomm, config: Any, parent: Conditions = NOTHING_KNOWN
+    ) -> None:
         self.mapping: Mapping | None = None  # of the ranks' arenas, once it has been tried
-        self.turning = 0  # 1 while a call is prepared: errors of that call concern it already
         self.engines: weakref.WeakSet[Any] = weakref.WeakSet()
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
         self.tracing = Tracing(self)
@@ -64,7 +67,7 @@ class State:
             fingerprint = loaded.fingerprint() if loaded else ""
             check_agreement(self.meeting, fingerprint, problem or trouble or damage, folder)
             self.config = loaded
-            self._explore(crowded)
+            self._explore(parent)
             self.meeting.share(self._make, "the making of a han.Comm")
             if folder:
                 self.tracing.record_into(folder)
@@ -75,10 +78,12 @@ class State:
 
     # ---- making -----------------------------------------------------------------------------
 
-    def _explore(self, crowded: bool) -> None:
+    def _explore(self, parent: Conditions) -> None:
         """Find out where the ranks stand, and make the shared memory."""
-        self.topology, oversubscribed = discover(self.meeting, self.config)
-        self.oversubscribed = oversubscribed or crowded
+        self.topology, here = discover(self.meeting, self.config)
+        # The parent's ranks that are not in here are there all the same.
+        crowded = here.crowded or parent.crowded
+        self.conditions = Conditions(crowded, here.rationed or parent.rationed, here.mesh)
         self.notices = Notices(self.meeting)
         self.engines_made = self.notices.token  # so tags are not those of a freed state
         self.channels = open_channels(self.meeting, self.topology, self.config.memory, self.naps)
@@ -128,30 +133,41 @@ class State:
         self.tracing.recorder.attach(engine, number)
         return engine
 
-    def _wait(self) -> tuple[int, int, int, float, bool]:
-        """Turn the wait policy into (most and least rounds to spin, nanoseconds to sleep, timeout,
-        whether to sleep in the kernel until a flag is posted: see native/engine.h).
+    def _wait(self) -> _Waiting:
+        """Turn the wait policy into the engine's terms.
 
+        With more ranks than processors all but ``spin`` poll once: another rank has work to do.
         ``auto`` spins less while yielding shows that others want the processor.
         """
         wait = self.config.wait
-        crowded = self.oversubscribed and wait.policy == "auto"
-        spins = {"spin": (1 << 32) - 1, "yield": 0}.get(wait.policy, 1 if crowded else wait.spin)
+        patient = 1 if self.oversubscribed else wait.spin
+        spins = {"spin": (1 << 32) - 1, "yield": 0}.get(wait.policy, patient)
         least = min(1, spins) if wait.policy == "auto" else spins
         nap = 50_000 if wait.policy == "sleep" else 0
-        return spins, least, nap, float(wait.timeout), self.naps
+        return _Waiting(spins, least, nap, float(wait.timeout), self.naps)
 
     @property
     def naps(self) -> bool:
-        """Whether ranks may sleep in the kernel until a flag is posted."""
-        return bool(self.config.wait.policy == "futex")
+        """Whether ranks may sleep in the kernel until a flag is posted.
+
+        Whoever waits otherwise uses up time of the container that others could work in.
+        """
+        policy = self.config.wait.policy
+        return bool(policy == "futex" or (policy == "auto" and self.conditions.rationed))
+
+    @property
+    def oversubscribed(self) -> bool:
+        """Whether a node has more ranks than processors that they may use."""
+        return self.conditions.crowded
 
     def rules(self) -> Any:
         """Return the table that chooses."""
         from han.tuning.heuristics import Machine
         from han.tuning.rules import RuleTable
 
-        return RuleTable(self.config, self.topology, Machine(self.oversubscribed))
+        return RuleTable(
+            self.config, self.topology, Machine(self.oversubscribed, self.conditions.mesh)
+        )
 
     # ---- running ----------------------------------------------------------------------------
 
@@ -301,95 +317,6 @@ class State:
         compare([said for said, _ in everyone], problem)
         assert message is not None
         return replace(message, spots=agreed_spots([spots for _, spots in everyone]))
-
-    # ---- when something goes wrong ------------------------------------------------------------
-
-    def live(self) -> None:
-        """Raise RevokedError after an error that the ranks could not stay together in.
-
-        Raises RuntimeError inside of a user's reduction operation.
-        """
-        if _native.inside_op():
-            raise RuntimeError(
-                "a reduction operation must not call han: it runs inside a collective"
-            )
-        if self.failed is not None:
-            raise RevokedError(
-                f"this communicator cannot be used any more: {self.failed}; "
-                "make a new han.Comm from a communicator of the ranks that are left"
-            )
-
-    @contextlib.contextmanager
-    def _turn(self) -> Iterator[None]:
-        """Prepare a call: an error is told to the other ranks, and the call counted as one."""
-        issued, self.turning = self.engine.issued, 1
-        try:
-            yield
-        except BaseException as error:
-            if self.failed is None and self.engine.issued == issued:
-                self._miss(issued, error)
-            raise
-        finally:
-            self.turning = 0
-
-    def _miss(self, call: int, error: BaseException) -> None:
-        """Let a call that raised before anything moved take its turn all the same."""
-        try:
-            for channel in self.channels:
-                channel.mark_error(call)
-            self.notices.tell(call, error)
-            nothing = empty_plan(self.engine, self.rank)
-            Request(self.engine, nothing, 0, 0).Start()
-        except BaseException:  # no memory, or interrupted again
-            self.give_up(error)
-
-    @contextlib.contextmanager
-    def together(self, step: str) -> Iterator[None]:
-        """Take a step with all ranks: whoever cannot end it gives the communicator up."""
-        before, self.step = self.step, step
-        try:
-            yield
-        except AGREED:
-            raise
-        except BaseException as error:
-            if self.failed is None:
-                self.give_up(error)
-            raise
-        finally:
-            self.step = before
-
-    def gather(self, step: str, ranks: Sequence[int] | None = None) -> None:
-        """Wait until all ranks, or those given, have come to `step`; other collectives go on."""
-        self.live()
-        with self.together(step):
-            if ranks is None:
-                self.meeting.barrier(step)
-            elif self.rank in ranks:
-                self.meeting.gather(ranks, step)
-
-    def _look(self, step: str) -> None:
-        """Look around from set-up: at what other ranks report, and whether they are alive."""
-        self.listen(self.engine.issued + self.turning, step)
-        self.engine.look(0.0)
-
-    def listen(self, calls: int, story: str) -> None:
-        """Raise for errors that other ranks report of the first `calls` calls."""
-        heard = self.notices.receive(calls)
-        self.engine.held = self.notices.held
-        if heard:
-            error = peer_error(heard, self.rank, story)
-            raise self.give_up(error, first_cause(heard).rank)
-
-    def give_up(self, error: BaseException, cause: int | None = None) -> BaseException:
-        """Revoke the communicator here and tell the other ranks; return `error`."""
-        if self.failed is None:
-            self.failed = f"{type(error).__name__}: {error}"
-            with contextlib.suppress(MPI.Exception):
-                self.notices.revoke(error, cause)
-            for engine in self.all_engines():
-                engine.fail()
-            self.calls.clear()
-        return error
 
     # ---- the end ----------------------------------------------------------------------------
 

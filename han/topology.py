@@ -133,6 +133,10 @@ class Topology:
         outer = [o for o, _ in pairs]
         return max(map(outer.count, set(outer)))
 
+    def crowd(self, level: int) -> int:
+        """How many ranks share the largest channel at `level`."""
+        return max(len(self.home(level, r)) for r in range(self.size))
+
     def domain(self, level: int, rank: int) -> tuple[int, ...]:
         """All ranks of `rank`'s domain at `level`, ascending."""
         return self._ranks[level][self.domains[level][rank]]

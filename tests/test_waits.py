@@ -10,7 +10,7 @@ QUICK = ("--rounds", "2", "--time", "0", "--sizes", "8,1KiB")
 
 
 def test_every_policy_is_measured():
-    record = json.loads(call("waits", *QUICK, "--json"))
+    record = json.loads(call("waits", *QUICK, "--json", "-"))
     assert [(row["nbytes"], row["policy"]) for row in record["rows"]] == [
         (nbytes, policy) for nbytes in (8, 1024) for policy in POLICIES
     ]

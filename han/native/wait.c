@@ -18,11 +18,16 @@ enum {
     CLOCK_ROUNDS = 64, /* yields between two looks at the clock */
 };
 
+#ifndef DOZE_YIELDS
+#define DOZE_YIELDS 64 /* before sleeping in the kernel: waking up takes as long */
+#endif
+
 static const uint64_t SLOW_NS = 5000000;    /* signals, timeout */
 static const uint64_t DEAD_NS = 100000000;  /* dead peers */
 static const uint64_t SLEEPY_NS = 500000000; /* a wait this long no longer needs quick reactions */
 static const uint64_t ALONE_NS = 2000; /* a yield to nobody returns sooner */
 static const uint32_t SLEEPY_SLEEP_NS = 100000;
+static const uint32_t NAP_NS = 50000; /* where no bell rings for what is waited for */
 
 uint64_t han_now_ns(void) {
     struct timespec t;
@@ -127,11 +132,17 @@ static enum han_status spin(han_engine *e, han_idler *w) {
     return look ? look_around(e, w) : status;
 }
 
-/* Sleep in the kernel; between naps, look after what a posted flag would not tell. */
+static void nap(uint32_t ns) {
+    struct timespec t = {0, (long)ns};
+    nanosleep(&t, NULL);
+}
+
+/* Sleep in the kernel; between naps, look after what a posted flag would not tell. For messages, and
+ * for room in the rings, nobody rings. */
 static enum han_status doze(han_engine *e, han_idler *w) {
     bool slept;
     enum han_status status = han_doze(e, &slept);
-    if (!slept && status == HAN_BLOCKED) sched_yield();
+    if (!slept && status == HAN_BLOCKED) nap(w->sleepy ? SLEEPY_SLEEP_NS : NAP_NS), slept = true;
     w->yields++;
     if (status == HAN_MOVED) *w = (han_idler){0};
     if (status != HAN_BLOCKED) return status == HAN_MOVED ? HAN_BLOCKED : status;
@@ -141,18 +152,16 @@ static enum han_status doze(han_engine *e, han_idler *w) {
 
 static enum han_status idle(han_engine *e, han_idler *w) {
     if (++w->rounds < e->spins) return spin(e, w);
-    if (e->wait.futex) return doze(e, w);
-    uint32_t nap = e->wait.sleep_ns ? e->wait.sleep_ns : w->sleepy ? SLEEPY_SLEEP_NS : 0;
-    if (nap && w->yields > CLOCK_ROUNDS) {
-        struct timespec t = {0, (long)nap};
-        nanosleep(&t, NULL);
-    } else {
+    if (e->wait.futex && w->yields > DOZE_YIELDS) return doze(e, w);
+    uint32_t ns = e->wait.sleep_ns ? e->wait.sleep_ns : w->sleepy ? SLEEPY_SLEEP_NS : 0;
+    if (ns && w->yields > CLOCK_ROUNDS)
+        nap(ns);
+    else
         yield(e);
-    }
     w->yields++;
     enum han_status status = HAN_BLOCKED;
-    if (nap || w->yields % POKE_YIELDING == 0) status = poke(e);
-    if (status == HAN_BLOCKED && (nap || w->yields % CLOCK_ROUNDS == 0)) status = look_around(e, w);
+    if (ns || w->yields % POKE_YIELDING == 0) status = poke(e);
+    if (status == HAN_BLOCKED && (ns || w->yields % CLOCK_ROUNDS == 0)) status = look_around(e, w);
     return status;
 }
 
