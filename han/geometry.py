@@ -12,7 +12,7 @@ SMALL = PAGE + LINE  # a rank's small slot: a flag's line and a page of data
 INLINE = LINE - 8  # data that fits beside the flag
 SMALL_BANKS = 16  # so many runs a rank may be ahead with little data
 RING_MIN = 128 * 1024  # bytes of cells that a rank has at least
-RING_MAX = 4 * 1024 * 1024  # and at most
+RING_MAX = 2 * 1024 * 1024  # and at most
 
 
 def _pages(nbytes: int) -> int:
@@ -25,7 +25,7 @@ class Geometry:
 
     Areas, in order: control records, flags, small slots (in banks), a ring of cells a rank.
     Every run takes the next part of the rings, so that it seldom has to wait for readers of
-    an earlier one, and writes lines that have long left the readers' caches.
+    an earlier one.
     """
 
     ranks: int

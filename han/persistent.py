@@ -15,7 +15,7 @@ from han.windows import ARENA, ELSEWHERE
 if TYPE_CHECKING:
     from han.state import State
 
-RING = 2 << 20  # bytes of a rank's ring: longer than a core's caches
+RING = 2 << 20  # bytes of a rank's ring at most, as many as a communicator's
 
 
 def make(state: State, message: Message) -> Request:
@@ -59,7 +59,7 @@ def mapped(state: State, message: Message) -> Message:
 
 def _memory(state: State, nbytes: int) -> int:
     """What channels of one plan need, if any cells."""
-    each = 0 if nbytes <= PAGE else max(RING, 4 * nbytes)
+    each = 0 if nbytes <= PAGE else min(RING, 8 * nbytes)
     most: int = state.config.memory
     return min(most, state.size * each)
 

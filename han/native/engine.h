@@ -68,10 +68,14 @@ typedef struct {
     bool futex;           /* whether to sleep in the kernel then until a flag is posted */
 } han_wait_policy;
 
-/* How large data gets into cells: put.c. */
-enum han_put { HAN_PUT_ORDINARY, HAN_PUT_PAST };
-#ifndef HAN_PUT_LEAST
-#define HAN_PUT_LEAST 32768 /* bytes; below, looking at the clock costs too much */
+/* Two ways to write what peers read, and what either costs at present: put.c. */
+enum han_way { HAN_WAY_USUAL, HAN_WAY_OTHER };
+typedef struct {
+    uint32_t cost[2]; /* nanoseconds for 1 MiB; 0: not tried so far */
+    uint32_t times;
+} han_ways;
+#ifndef HAN_WAYS_LEAST
+#define HAN_WAYS_LEAST 32768 /* bytes; below, looking at the clock costs too much */
 #endif
 
 enum { HAN_SHIFTS = 2 }; /* buffers of a rank's that others may map */
@@ -100,7 +104,10 @@ typedef struct han_plan {
     uint8_t writes[HAN_MAX_CHANNELS];     /* what this rank writes: HAN_W_SMALL and so on */
     bool sync;                       /* finishing means that every rank has entered */
     bool blocks;                     /* calls blocking collectives of the MPI library */
+    bool shows;     /* peers may read the buffers of this rank */
+    han_ways shown; /* results that they read there: stored directly, or as strings */
     bool streaming; /* what is copied to RECV goes past the caches: too large for them */
+    bool much;  /* what is copied to RECV leaves second caches meanwhile */
     bool brief; /* a few microseconds' work, no MPI, no callback: may run under Python's lock */
     uint64_t signature;
     uint64_t number; /* which plan this is, in traces */
@@ -194,10 +201,7 @@ typedef struct han_engine {
     han_channel channels[HAN_MAX_CHANNELS];
     han_wait_policy wait;
     uint32_t bells; /* a bit for each channel where somebody may sleep */
-    struct {
-        uint32_t cost[2]; /* of a copy, either way: nanoseconds for 1 MiB; 0: not tried so far */
-        uint32_t copies;
-    } put;
+    han_ways put; /* into cells, without quick strings: with ordinary stores, or past the caches */
     uint32_t spins; /* at present, between the policy's bounds */
     bool (*interrupted)(void *); /* asked now and then while waiting; may be NULL */
     uint64_t epoch, issued; /* runs finished, and runs ever put into the queue */
@@ -277,12 +281,17 @@ static inline bool han_in_arena(const han_plan *p, const void *buffer) {
     return !buffer || (uint64_t)(uintptr_t)buffer - p->arena < p->arena_size;
 }
 
-/* put.c: copy at least HAN_PUT_LEAST bytes into cells; which way the next copy goes; a copy took so
- * long; and whether ordinary stores take much longer now than those that go past the caches. */
+/* data.c: carry out an operation on data; `there` is the operand that is in another process. */
+void han_move(han_engine *, han_plan *, const han_instr *);
+int han_reduce(const han_engine *, han_plan *, const han_instr *);
+enum han_status han_attach(han_engine *, han_plan *, const han_instr *, int there);
+
+/* put.c: copy to memory of a channel. Which way to go next; it took so long for so many bytes (at
+ * least HAN_WAYS_LEAST); whether the usual one takes much longer now than the other. */
 void han_put(han_engine *, void *dst, const void *src, size_t n);
-enum han_put han_put_way(han_engine *);
-void han_put_took(han_engine *, enum han_put, uint64_t ns, uint64_t bytes);
-bool han_caches_far(const han_engine *);
+enum han_way han_next_way(han_ways *);
+void han_took(han_ways *, enum han_way, uint64_t ns, uint64_t bytes);
+bool han_usual_is_slow(const han_ways *);
 
 #define HAN_HISTORY HAN_EPOCH_SHIFT /* runs whose offers a rank's word tells */
 /* offer.c: whether the run at the head may begin, where an offer would be forgotten: peers may ask. */

@@ -1,40 +1,14 @@
 /* One round over the streams of the run at the head of an engine's queue. */
-#include <string.h>
-
-#include "engine.h"
+#include "operands.h"
 
 /* Data operations a stream may do before the others get their turn: none starves the network. */
 enum { TURN = 4 };
-
-#ifndef FAR_STEP
-#define FAR_STEP 16384 /* bytes of a result that stay in the first cache */
-#endif
 
 static inline han_control *control_of(const han_channel *ch) {
     return (han_control *)(void *)(ch->memory + ch->control) + ch->me;
 }
 
 static inline _Atomic uint64_t *flag_at(uint8_t *p) { return (_Atomic uint64_t *)(void *)p; }
-
-static const han_control *shown_by(const han_engine *e, unsigned channel, unsigned slot) {
-    const han_channel *ch = &e->channels[channel];
-    return (const han_control *)(void *)(ch->memory + ch->control) + slot;
-}
-
-/* Where a peer's buffer is in this process. A flag of the peer's has ordered what it shows: it
- * shows its addresses before it posts anything. */
-static uint8_t *at_peer(const han_engine *e, unsigned base) {
-    const han_control *peer = shown_by(e, HAN_PEER_CHANNEL(base), HAN_PEER_SLOT(base));
-    uint64_t there = atomic_load_explicit(&peer->shown[HAN_PEER_BUFFER(base) - HAN_B_SEND],
-                                          memory_order_relaxed);
-    const uint64_t *shifts = e->plan->shifts + HAN_SHIFTS * peer->rank;
-    return (uint8_t *)(uintptr_t)(there + shifts[HAN_PEER_BUFFER(base) - HAN_B_SEND]);
-}
-
-static inline uint8_t *at(const han_engine *e, const han_instr *i, int ref) {
-    unsigned base = i->base[ref];
-    return (base & HAN_B_PEER ? at_peer(e, base) : e->bases[base]) + i->off[ref];
-}
 
 static inline uint64_t flag_value(const han_engine *e, uint64_t k) {
     return (e->epoch << HAN_EPOCH_SHIFT) + k;
@@ -46,121 +20,11 @@ static void ring(const han_engine *e, const han_instr *i) {
     if (e->bells >> c & 1) han_ring(&e->channels[c]);
 }
 
-/* There is one writer at a time: an addition needs no lock. */
-static inline void add(_Atomic uint64_t *count, uint64_t n) {
-    uint64_t before = atomic_load_explicit(count, memory_order_relaxed);
-    atomic_store_explicit(count, before + n, memory_order_relaxed);
-}
-
-static inline void add_mapped(han_plan *p, const han_instr *i, int ref, uint64_t n) {
-    if (i->base[ref] & HAN_B_PEER) add(&p->counts.mapped, n);
-}
-
-static inline void copy(han_plan *p, uint8_t *dst, const uint8_t *src, size_t n) {
-    if (dst == src || !n) return;
-    han_copy(dst, src, n);
-    add(&p->counts.copied, n);
-}
-
-/* Is this much, on its way into cells? */
-static inline bool into_cells(const han_instr *i, int ref, uint64_t bytes) {
-    uint32_t base = i->base[ref];
-    return bytes >= HAN_PUT_LEAST && base >= HAN_B_CHANNEL && base < HAN_MAX_BASES &&
-           (base - HAN_B_CHANNEL) % HAN_B_PER_CHANNEL == HAN_B_CELLS;
-}
-
-/* Past the caches goes what only the user reads, after the call, and, while it is quicker, what
- * peers far off read. */
-static inline void move(han_engine *e, han_plan *p, const han_instr *i) {
-    uint8_t *dst = at(e, i, 0);
-    const uint8_t *src = at(e, i, 1);
-    if (p->streaming && i->base[0] == HAN_B_RECV && dst != src) {
-        han_copy_streaming(dst, src, i->n);
-        add(&p->counts.copied, i->n);
-    } else if (into_cells(i, 0, i->n)) {
-        han_put(e, dst, src, i->n);
-        add(&p->counts.copied, i->n);
-    } else {
-        copy(p, dst, src, i->n);
-    }
-    add_mapped(p, i, 1, i->n);
-}
-
-/* dst = a op b through MPI_Reduce_local, which computes inout = in op inout. */
-static int reduce_by_mpi(const han_engine *e, han_plan *p, uint8_t *dst, const uint8_t *a,
-                         const uint8_t *b, size_t n) {
-    size_t bytes = n * p->element;
-    if (dst == a && dst != b) {
-        if (p->commutative) return han_reduce_local(e->mpi, b, dst, (int)n, p->dtype, p->op);
-        memcpy(p->operand, b, bytes);
-        int rc = han_reduce_local(e->mpi, a, p->operand, (int)n, p->dtype, p->op);
-        memcpy(dst, p->operand, bytes);
-        add(&p->counts.copied, 2 * bytes);
-        return rc;
-    }
-    copy(p, dst, b, bytes);
-    return han_reduce_local(e->mpi, a, dst, (int)n, p->dtype, p->op);
-}
-
-/* The result to a peer that is far off, too: past the caches, while it is in them. Who combines so
- * has copied into cells before, and that tells which way is quicker. Elements that there are kernels
- * for have 16 bytes at most, so a step has some. */
-static void reduce_far(const han_plan *p, uint8_t *dst, uint8_t *dst2, const uint8_t *a,
-                       const uint8_t *b, size_t n) {
-    for (size_t step = FAR_STEP / p->element; n; n -= step) {
-        if (step > n) step = n;
-        size_t bytes = step * p->element;
-        p->reduce(dst, a, b, step);
-        han_copy_streaming(dst2, dst, bytes);
-        dst += bytes, dst2 += bytes, a += bytes, b += bytes;
-    }
-}
-
-static int reduce(const han_engine *e, han_plan *p, const han_instr *i) {
-    uint8_t *dst = at(e, i, 0);
-    const uint8_t *a = at(e, i, 1), *b = at(e, i, 2);
-    uint64_t bytes = i->n * p->element;
-    if (!i->n) return 0;
-    add(&p->counts.combined, bytes);
-    add_mapped(p, i, 1, bytes);
-    add_mapped(p, i, 2, bytes);
-    if (i->code == HAN_REDUCE2 && p->reduce2) {
-        if (into_cells(i, 3, bytes) && han_caches_far(e))
-            reduce_far(p, dst, at(e, i, 3), a, b, i->n);
-        else
-            p->reduce2(dst, at(e, i, 3), a, b, i->n);
-        add(&p->counts.copied, bytes);
-        return 0;
-    }
-    int rc = 0;
-    if (p->reduce)
-        p->reduce(dst, a, b, i->n);
-    else
-        rc = reduce_by_mpi(e, p, dst, a, b, i->n);
-    if (i->code == HAN_REDUCE2) copy(p, at(e, i, 3), dst, bytes);
-    return rc;
-}
-
-/* Move between this rank's memory and a peer's, where the reference `there` points to. */
-static enum han_status attach(han_engine *e, han_plan *p, const han_instr *i, int there) {
-    const han_control *peer = shown_by(e, HAN_ATTACH_CHANNEL(i), HAN_ATTACH_SLOT(i));
-    uint64_t far = i->off[there] + atomic_load_explicit(&peer->shown[i->base[there] - HAN_B_SEND],
-                                                        memory_order_relaxed);
-    int problem = there ? han_pull(peer->pid, at(e, i, 0), far, i->n)
-                        : han_push(peer->pid, far, at(e, i, 1), i->n);
-    if (problem) {
-        e->dead_rank = i->peer;
-        return HAN_E_ATTACH;
-    }
-    add(&p->counts.attached, i->n);
-    return HAN_OK;
-}
-
 static int collective(const han_engine *e, han_plan *p, const han_instr *i) {
     bool bytes = (HAN_COLL_KIND(i) & ~HAN_C_BLOCKING) == HAN_C_BCAST;
     han_coll_args args = {
-        .send = i->base[1] ? at(e, i, 1) : NULL,
-        .recv = i->base[0] ? at(e, i, 0) : NULL,
+        .send = i->base[1] ? han_at(e, i, 1) : NULL,
+        .recv = i->base[0] ? han_at(e, i, 0) : NULL,
         .count = (int)i->n,
         .root = i->peer,
         .dtype = bytes ? e->mpi->byte : p->dtype,
@@ -180,33 +44,33 @@ static int tag_of(const han_engine *e, const han_instr *i) {
 static enum han_status execute(han_engine *e, han_plan *p, const han_instr *i) {
     int rc = 0, flag = 1;
     switch (i->code) {
-    case HAN_COPY: move(e, p, i); return HAN_OK;
+    case HAN_COPY: han_move(e, p, i); return HAN_OK;
     case HAN_REDUCE:
-    case HAN_REDUCE2: rc = reduce(e, p, i); break;
+    case HAN_REDUCE2: rc = han_reduce(e, p, i); break;
     case HAN_POST:
-        atomic_store_explicit(flag_at(at(e, i, 0)), flag_value(e, i->n), memory_order_release);
+        atomic_store_explicit(flag_at(han_at(e, i, 0)), flag_value(e, i->n), memory_order_release);
         if (e->bells) ring(e, i);
         return HAN_OK;
     case HAN_WAIT:
-        return atomic_load_explicit(flag_at(at(e, i, 0)), memory_order_acquire) >=
+        return atomic_load_explicit(flag_at(han_at(e, i, 0)), memory_order_acquire) >=
                        flag_value(e, i->n)
                    ? HAN_OK
                    : HAN_BLOCKED;
     case HAN_ISEND:
-        rc = han_isend(e->mpi, at(e, i, 1), (int)i->n, i->peer, tag_of(e, i), e->comm,
+        rc = han_isend(e->mpi, han_at(e, i, 1), (int)i->n, i->peer, tag_of(e, i), e->comm,
                        &p->requests[i->slot]);
-        add(&p->counts.sent, i->n);
+        han_add(&p->counts.sent, i->n);
         break;
     case HAN_IRECV:
-        rc = han_irecv(e->mpi, at(e, i, 0), (int)i->n, i->peer, tag_of(e, i), e->comm,
+        rc = han_irecv(e->mpi, han_at(e, i, 0), (int)i->n, i->peer, tag_of(e, i), e->comm,
                        &p->requests[i->slot]);
-        add(&p->counts.received, i->n);
+        han_add(&p->counts.received, i->n);
         break;
     case HAN_TEST: rc = han_test(e->mpi, &p->requests[i->slot], &flag); break;
     case HAN_AWAIT: flag = e->pc[i->peer] >= i->n; break;
     case HAN_COLL: rc = collective(e, p, i); break;
-    case HAN_PULL: return attach(e, p, i, 1);
-    case HAN_PUSH: return attach(e, p, i, 0);
+    case HAN_PULL: return han_attach(e, p, i, 1);
+    case HAN_PUSH: return han_attach(e, p, i, 0);
     default: break;
     }
     if (rc) {
@@ -348,8 +212,9 @@ static void finish(han_engine *e) {
     atomic_store_explicit(&run->status, HAN_OK, memory_order_release);
 }
 
-/* Has a peer raised in a later call than any that raised here, and not in the current one? Its ring is out of step then, and
- * what came from it since cannot be trusted. Its mark is older than anything it posted later. */
+/* Has a peer raised in a later call than any that raised here, and not in the current one? Its ring
+ * is out of step then, and what came from it since cannot be trusted. Its mark is older than
+ * anything it posted later. */
 static bool out_of_step(const han_engine *e) {
     for (uint32_t c = 0; c < e->n_channels; c++) {
         const han_channel *ch = &e->channels[c];
@@ -427,7 +292,7 @@ enum han_status han_step(han_engine *e) {
         /* What peers say lies in lines that they keep writing: not looked at in every brief run. */
         if ((!p->brief || e->epoch % HAN_CALLS_KEPT == 0) && han_mismatch(e))
             return HAN_E_MISMATCH;
-        add(&p->counts.runs, 1);
+        han_add(&p->counts.runs, 1);
         finish(e);
         return HAN_MOVED;
     }

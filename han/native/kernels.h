@@ -2,7 +2,10 @@
 #ifndef HAN_KERNELS_H
 #define HAN_KERNELS_H
 
+#include <stdbool.h>
 #include <stddef.h>
+
+#include "processor.h"
 
 enum han_dtype {
     HAN_BOOL,
@@ -41,12 +44,32 @@ size_t han_dtype_size(enum han_dtype dtype);
 /* memcpy, without the call for the sizes (up to 64 bytes) where the call is what costs. */
 void han_copy(void *dst, const void *src, size_t n);
 
+/* The same from where a peer has written: no load waits for two lines that are not in this cache. */
+void han_copy_in(void *dst, const void *src, size_t n);
+
+#ifndef HAN_WALK_PAGE
+#define HAN_WALK_PAGE 4096
+#endif
+#ifndef HAN_WALK_LEAST
+#define HAN_WALK_LEAST 65536 /* bytes from which on it pays to write so */
+#endif
+#ifndef HAN_WALK_STEP
+#define HAN_WALK_STEP 1024 /* bytes of a page that are combined in its turn */
+#endif
+enum { HAN_WALK = 4 * HAN_WALK_PAGE }; /* bytes that are copied in turns */
+/* The same, on four pages in turns, where lines of the destination are slow from core to core. */
+void han_copy_paged(void *dst, const void *src, size_t n);
+
 /* The same past the caches where the machine can: for what nobody reads soon, or a peer whose caches
  * are far. A fence follows such stores: a flag posted afterwards orders them. */
 void han_copy_streaming(void *dst, const void *src, size_t n);
 
-/* Bytes that the last level of cache holds, by the system; a guess where it does not say. */
-size_t han_cache_bytes(void);
+#ifndef HAN_STRING_LEAST
+#define HAN_STRING_LEAST 2048 /* bytes; below, a string's start costs what it saves */
+#endif
+/* The same for what peers have read, or will read: without fetching from their caches what is
+ * overwritten, where the processor can. */
+void han_copy_out(void *dst, const void *src, size_t n);
 
 /* The instruction set in use: "avx512", "avx2", "neon" or "baseline". */
 const char *han_kernels_isa(void);

@@ -445,6 +445,11 @@ static PyObject *module_isa(PyObject *self, PyObject *unused) {
     return PyUnicode_FromString(han_kernels_isa());
 }
 
+static PyObject *module_on_mesh(PyObject *self, PyObject *unused) {
+    (void)self, (void)unused;
+    return PyBool_FromLong(han_on_mesh());
+}
+
 static PyObject *module_has_kernel(PyObject *self, PyObject *args) {
     (void)self;
     int op, dtype;
@@ -476,6 +481,7 @@ static PyMethodDef module_methods[] = {
     {"orphans", module_orphans, METH_NOARGS, "Requests that were dropped while they run."},
     {"inside_op", module_inside_op, METH_NOARGS, "Whether a user's reduction is running here."},
     {"isa", module_isa, METH_NOARGS, "The instruction set the reduction kernels use here."},
+    {"on_mesh", module_on_mesh, METH_NOARGS, "Whether lines are slow from core to core here."},
     {"let_attach", module_let_attach, METH_NOARGS,
      "Let the other ranks read this process's memory, as far as the system does."},
     {"peek", module_peek, METH_VARARGS,

@@ -104,28 +104,33 @@ static int fill_comms(PlanObject *self, PyObject *comms) {
     return PyErr_Occurred() ? -1 : 0;
 }
 
+enum { MUCH = 2 << 20 }; /* bytes: more than a processor's second cache holds beside others */
+
+/* Bytes that are copied to the user's buffer. */
+static uint64_t delivered(const han_plan *p, size_t instructions) {
+    uint64_t nbytes = 0;
+    for (size_t k = 0; k < instructions; k++)
+        if (p->code[k].code == HAN_COPY && p->code[k].base[0] == HAN_B_RECV) nbytes += p->code[k].n;
+    return nbytes;
+}
+
 /* Whether so much is copied to RECV that no cache would hold it until the user reads it, and this
  * rank and its peers do not read it before. Peers read what was copied there only where a leader
  * hands it on to those of another level: a rank that posts flags on one level alone hands nothing
  * on. Changes only how bytes are copied: each rank may say otherwise. */
-static bool streams_out(const han_plan *p, size_t instructions) {
-    uint64_t nbytes = 0;
+static bool streams_out(const han_plan *p, size_t instructions, unsigned ranks) {
     uint32_t levels = 0; /* a bit for each channel in which it posts flags */
-    bool shows = false;
     for (size_t k = 0; k < instructions; k++) {
         const han_instr *i = &p->code[k];
         if (i->code == HAN_POST) levels |= 1u << (i->base[0] - HAN_B_CHANNEL) / HAN_B_PER_CHANNEL;
         bool flags = i->code == HAN_POST || i->code == HAN_WAIT || i->code == HAN_AWAIT;
         for (int ref = 1; ref < 3 && !flags; ref++)
             if (i->base[ref] == HAN_B_RECV) return false;
-        if (i->code == HAN_COPY && i->base[0] == HAN_B_RECV) nbytes += i->n;
     }
-    for (int c = 0; c < HAN_MAX_CHANNELS; c++)
-        shows |= p->writes[c] & HAN_W_SHOWN;
-    return nbytes >= han_cache_bytes() && !(shows && levels & (levels - 1));
+    return delivered(p, instructions) >= han_cache_share(ranks) && !(p->shows && levels & (levels - 1));
 }
 
-static int fill_plan(PlanObject *self, PyObject *args, PyObject *kwargs) {
+static int fill_plan(PlanObject *self, PyObject *args, PyObject *kwargs, unsigned ranks) {
     static char *names[] = {"code",   "streams", "requests",    "footprint", "writes", "sync",
                             "brief",  "signature", "kernel",  "element", "op",
                             "dtype",  "commutative", "operand", "comms",   "scratch",
@@ -164,7 +169,10 @@ static int fill_plan(PlanObject *self, PyObject *args, PyObject *kwargs) {
     }
     for (size_t k = 0; k < (size_t)code_len / sizeof(han_instr); k++)
         p->blocks |= self->code[k].code == HAN_COLL && HAN_COLL_KIND(&self->code[k]) & HAN_C_BLOCKING;
-    p->streaming = streams_out(p, (size_t)code_len / sizeof(han_instr));
+    for (int c = 0; c < HAN_MAX_CHANNELS; c++)
+        p->shows |= (p->writes[c] & HAN_W_SHOWN) != 0;
+    p->streaming = streams_out(p, (size_t)code_len / sizeof(han_instr), ranks);
+    p->much = delivered(p, (size_t)code_len / sizeof(han_instr)) >= MUCH;
     p->sync = sync;
     p->brief = brief;
     p->commutative = commutative;
@@ -194,11 +202,13 @@ static int fill_plan(PlanObject *self, PyObject *args, PyObject *kwargs) {
 }
 
 PyObject *han_py_plan(EngineObject *engine, PyObject *args, PyObject *kwargs) {
-    (void)engine;
+    unsigned ranks = 1; /* of a channel: those that share a machine's caches */
+    for (uint32_t c = 0; c < engine->engine.n_channels; c++)
+        if (engine->engine.channels[c].size > ranks) ranks = engine->engine.channels[c].size;
     PlanObject *self = PyObject_New(PlanObject, &PlanType);
     if (!self) return NULL;
     memset((char *)self + sizeof(PyObject), 0, sizeof *self - sizeof(PyObject));
-    if (fill_plan(self, args, kwargs)) {
+    if (fill_plan(self, args, kwargs, ranks)) {
         Py_DECREF(self);
         return NULL;
     }

@@ -103,10 +103,12 @@ void plan_open(han_plan *p, const test_case *c, uint64_t rank)
     *p = (han_plan){.code = from->code, .n_streams = (uint32_t)from->n_streams,
                     .n_requests = (uint32_t)from->requests, .scratch_size = from->scratch,
                     .sync = from->sync, .signature = (uint64_t)(uintptr_t)c->name,
-                    .element = 8, .commutative = true, .shifts = no_shifts};
+                    .element = 8, .commutative = true, .shifts = no_shifts,
+                    /* however bytes are copied, and by whom: */
+                    .much = rank % 2, .streaming = rank % 3 == 2};
     memcpy(p->streams, from->streams, sizeof p->streams);
     for (int b = 0; b < HAN_MAX_CHANNELS; b++)
-        p->writes[b] = (uint8_t)from->writes[b];
+        p->writes[b] = (uint8_t)from->writes[b], p->shows |= (p->writes[b] & HAN_W_SHOWN) != 0;
     memcpy(p->footprint, from->footprint, sizeof p->footprint);
     p->requests = aligned(from->requests * sizeof *p->requests);
     p->scratch = aligned(from->scratch);

@@ -13,7 +13,9 @@ command -v "$cc" >/dev/null || { echo "native: no C compiler (gcc or clang) foun
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 # pieces in these tests are small: what is meant for large ones begins earlier
-flags=(-DHAN_PUT_LEAST=1024 -DFAR_STEP=512 -std=c11 -g -Wall -Wextra -Werror -pthread -I"$PWD/han/native" -I"$PWD/tests/native")
+flags=(-DHAN_STRING_LEAST=64 -DHAN_WAYS_LEAST=1024 -DOUT_STEP=512 -DDOZE_YIELDS=1 -DOWN_LEAST=128
+    -DHAN_WALK_PAGE=256 -DHAN_WALK_STEP=64 -DHAN_WALK_LEAST=1024
+    -std=c11 -g -Wall -Wextra -Werror -pthread -I"$PWD/han/native" -I"$PWD/tests/native")
 sources=("$PWD"/tests/native/{mailbox,programs,group}.c)
 for file in "$PWD"/han/native/*.c; do # all that does not need Python
     [[ $file == */py_*.c ]] || sources+=("$file")
@@ -43,12 +45,13 @@ works() {
         "$work/probe" >"$work/reason" 2>&1
 }
 
-# sanitized NAME ROUNDS TESTS FLAGS...: a stage, or the reason why there is none
+# sanitized NAME ROUNDS TESTS FLAGS...: a stage, or the reason why there is none. What is copied as a
+# string is copied by memcpy here: sanitizers do not see into assembly.
 sanitized() {
     local name=$1 rounds=$2 tests=$3
     shift 3
     if works "$@"; then
-        stage "$name" "$rounds" "$tests" -O1 "$@"
+        stage "$name" "$rounds" "$tests" -O1 -DHAN_STRINGS_BY_MEMCPY "$@"
     else
         echo "native: $name: skipped: $cc: $(head -1 "$work/reason")"
     fi
@@ -56,7 +59,13 @@ sanitized() {
 
 "${PYTHON:-python3}" tests/native/dump_programs.py "$work/programs"
 export UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1
-stage plain 1000 "kernels arena errors offers put executor" -O2
+for file in tests/native/bench_*.c; do # which are run by hand
+    "$cc" "${flags[@]}" -O2 -c "$file" -o /dev/null
+done
+# either kind of machine, wherever this runs: lines that are slow from core to core, or quick
+stage plain 1000 "kernels arena errors offers put executor" -O2 -DHAN_MESH=false
 sanitized "address and undefined behaviour" 200 "kernels arena errors offers put executor" \
-    -fsanitize=address,undefined -fno-sanitize-recover=all
-sanitized threads 60 "arena errors offers put executor" -fsanitize=thread
+    -fsanitize=address,undefined -fno-sanitize-recover=all -DHAN_MESH=true
+stage "as without quick strings" 200 "kernels put executor" -O2 -DHAN_NO_STRINGS -DHAN_MESH=false
+stage "as on a mesh without them" 100 "kernels executor" -O2 -DHAN_NO_STRINGS -DHAN_MESH=true
+sanitized threads 60 "arena errors offers put executor" -fsanitize=thread -DHAN_MESH=true

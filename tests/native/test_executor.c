@@ -274,8 +274,10 @@ static void run_world(const world *w, uint64_t rounds, han_wait_policy wait)
     group *g = group_open(w, messages, wait);
     runner runners[MAX_RANKS];
     pthread_t threads[MAX_RANKS];
-    for (uint64_t r = 1; r < w->ranks; r += 2) /* as if their caches were far from the others' */
-        g->engines[r].put.cost[HAN_PUT_ORDINARY] = 1u << 28, g->engines[r].put.cost[HAN_PUT_PAST] = 1;
+    for (uint64_t r = 1; r < w->ranks; r += 2) { /* as if their caches were far from the others' */
+        static const han_ways far = {.cost = {[HAN_WAY_USUAL] = 1u << 28, [HAN_WAY_OTHER] = 1}};
+        g->engines[r].put = far;
+    }
     for (uint64_t r = 0; r < w->ranks; r++) {
         runners[r] = (runner){.world = w, .group = g, .rank = r, .rounds = rounds,
                               .seed = 4711 + wait.spins, .luck = r};

@@ -358,21 +358,22 @@ static void check_half_reference(void)
 
 static void check_copy(const char *name, void (*copy)(void *, const void *, size_t))
 {
-    unsigned char from[600], to[600];
+    enum { MOST = 2 * HAN_WALK + 300, ROOM = MOST + 200 };
+    static unsigned char from[ROOM], to[ROOM];
     for (size_t i = 0; i < sizeof from; i++)
-        from[i] = (unsigned char)(i * 31 + 7);
-    for (size_t n = 0; n <= 500; n++)
+        from[i] = (unsigned char)(i * 31 + i / 251 + 7);
+    for (size_t n = 0; n <= MOST; n += n < 500 ? 1 : 61)
         for (size_t offset = 0; offset < 17; offset++) {
+            unsigned char *d = to + 40 + offset, *s = from + (offset * 23 + n) % 64;
             memset(to, 0xa5, sizeof to);
-            copy(to + 40 + offset, from + 16 - offset % 16, n);
-            if (memcmp(to + 40 + offset, from + 16 - offset % 16, n) != 0 ||
-                to[39 + offset] != 0xa5 || to[40 + offset + n] != 0xa5) {
+            copy(d, s, n);
+            if (memcmp(d, s, n) != 0 || d[-1] != 0xa5 || d[n] != 0xa5) {
                 printf("FAILED: %s of %zu bytes at offset %zu\n", name, n, offset);
                 exit(1);
             }
         }
     copy(NULL, NULL, 0);
-    printf("%s: 0 to 500 bytes at 17 offsets\n", name);
+    printf("%s: 0 to %d bytes at 17 offsets\n", name, MOST);
 }
 
 static void check_outside_the_enums(void)
@@ -393,7 +394,10 @@ int main(void)
     check_half_reference();
     check_outside_the_enums();
     check_copy("han_copy", han_copy);
+    check_copy("han_copy_in", han_copy_in);
+    check_copy("han_copy_paged", han_copy_paged);
     check_copy("han_copy_streaming", han_copy_streaming);
+    check_copy("han_copy_out", han_copy_out);
     for (size_t i = 0; i < sizeof ISAS / sizeof ISAS[0]; i++) {
         han_kernels_limit(ISAS[i]);
         if (strcmp(han_kernels_isa(), ISAS[i]) != 0)

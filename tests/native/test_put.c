@@ -16,61 +16,61 @@ static void require(bool holds, const char *what)
 }
 
 /* How many of the next copies go that way. */
-static int ways(han_engine *e, enum han_put way, int copies)
+static int ways(han_ways *w, enum han_way way, int copies)
 {
     int n = 0;
     for (int k = 0; k < copies; k++)
-        n += han_put_way(e) == way;
+        n += han_next_way(w) == way;
     return n;
 }
 
 static void the_way_follows_the_costs(void)
 {
-    static han_engine e;
-    require(han_put_way(&e) == HAN_PUT_ORDINARY, "the ordinary way is tried first");
-    han_put_took(&e, HAN_PUT_ORDINARY, 50000, MiB);
-    require(han_put_way(&e) == HAN_PUT_PAST, "then the other one");
-    han_put_took(&e, HAN_PUT_PAST, 900000, MiB); /* pages touched first */
-    require(!han_caches_far(&e), "memory takes longer");
-    han_put_took(&e, HAN_PUT_PAST, 40000, MiB);
-    require(e.put.cost[HAN_PUT_PAST] < 50000, "the first touch is forgotten at once");
-    require(!han_caches_far(&e), "ordinary stores take somewhat longer");
-    require(ways(&e, HAN_PUT_PAST, 10 * 61) == 10, "now and then memory is tried");
+    static han_ways w;
+    require(han_next_way(&w) == HAN_WAY_USUAL, "the ordinary way is tried first");
+    han_took(&w, HAN_WAY_USUAL, 50000, MiB);
+    require(han_next_way(&w) == HAN_WAY_OTHER, "then the other one");
+    han_took(&w, HAN_WAY_OTHER, 900000, MiB); /* pages touched first */
+    require(!han_usual_is_slow(&w), "memory takes longer");
+    han_took(&w, HAN_WAY_OTHER, 40000, MiB);
+    require(w.cost[HAN_WAY_OTHER] < 50000, "the first touch is forgotten at once");
+    require(!han_usual_is_slow(&w), "ordinary stores take somewhat longer");
+    require(ways(&w, HAN_WAY_OTHER, 10 * 61) == 10, "now and then memory is tried");
     for (int k = 0; k < 20; k++)
-        han_put_took(&e, HAN_PUT_ORDINARY, 200000, MiB);
-    require(han_caches_far(&e), "ordinary stores take much longer");
-    require(ways(&e, HAN_PUT_ORDINARY, 10 * 31) == 10, "now and then they are tried");
-    han_put_took(&e, HAN_PUT_ORDINARY, 30000, MiB);
-    require(!han_caches_far(&e), "one that is quick shows that caches are near again");
+        han_took(&w, HAN_WAY_USUAL, 200000, MiB);
+    require(han_usual_is_slow(&w), "ordinary stores take much longer");
+    require(ways(&w, HAN_WAY_USUAL, 10 * 31) == 10, "now and then they are tried");
+    han_took(&w, HAN_WAY_USUAL, 30000, MiB);
+    require(!han_usual_is_slow(&w), "one that is quick shows that caches are near again");
 }
 
 static void somebody_elses_turn_counts_little(void)
 {
-    static han_engine e;
-    han_put_took(&e, HAN_PUT_PAST, 40000, MiB);
-    han_put_took(&e, HAN_PUT_ORDINARY, 60000000000, MiB); /* more than its number could hold */
-    require(han_caches_far(&e), "a first copy that was stopped for long is slow");
-    han_put_took(&e, HAN_PUT_ORDINARY, 50000, MiB);
-    require(!han_caches_far(&e), "and the next one right");
+    static han_ways w;
+    han_took(&w, HAN_WAY_OTHER, 40000, MiB);
+    han_took(&w, HAN_WAY_USUAL, 60000000000, MiB); /* more than its number could hold */
+    require(han_usual_is_slow(&w), "a first copy that was stopped for long is slow");
+    han_took(&w, HAN_WAY_USUAL, 50000, MiB);
+    require(!han_usual_is_slow(&w), "and the next one right");
     for (int k = 0; k < 3; k++)
-        han_put_took(&e, HAN_PUT_ORDINARY, 60000000000, MiB);
-    require(!han_caches_far(&e), "stopped three times, it is no slow one yet");
+        han_took(&w, HAN_WAY_USUAL, 60000000000, MiB);
+    require(!han_usual_is_slow(&w), "stopped three times, it is no slow one yet");
     for (int k = 0; k < 100; k++)
-        han_put_took(&e, HAN_PUT_PAST, 0, MiB);
+        han_took(&w, HAN_WAY_OTHER, 0, MiB);
     for (int k = 0; k < 100; k++)
-        han_put_took(&e, HAN_PUT_PAST, 40000, MiB);
-    require(e.put.cost[HAN_PUT_PAST] > 20000, "times that no clock could tell are outgrown");
+        han_took(&w, HAN_WAY_OTHER, 40000, MiB);
+    require(w.cost[HAN_WAY_OTHER] > 20000, "times that no clock could tell are outgrown");
 }
 
 static void data_is_right(void)
 {
-    enum { BYTES = HAN_PUT_LEAST + 200, CALLS = 300 };
+    enum { BYTES = HAN_WAYS_LEAST + 200, CALLS = 300 };
     static han_engine e;
     static unsigned char from[BYTES + 64], to[BYTES + 128];
     for (int k = 0; k < CALLS; k++) {
-        size_t n = HAN_PUT_LEAST + (size_t)k % 200, at = (size_t)k % 64;
-        e.put.cost[HAN_PUT_PAST] = 100; /* every other copy goes past the caches */
-        e.put.cost[HAN_PUT_ORDINARY] = k % 2 ? 1000 : 100;
+        size_t n = HAN_WAYS_LEAST + (size_t)k % 200, at = (size_t)k % 64;
+        e.put.cost[HAN_WAY_OTHER] = 100; /* every other copy goes past the caches */
+        e.put.cost[HAN_WAY_USUAL] = k % 2 ? 1000 : 100;
         for (size_t b = 0; b < n; b++)
             from[at / 2 + b] = (unsigned char)(b * 7 + (size_t)k);
         memset(to, 0xee, sizeof to);
