@@ -109,6 +109,7 @@ def key_of(state: State) -> dict[str, Any]:
         **rules,
         "topology": asdict(state.topology),
         "crowded": state.oversubscribed,
+        "mesh": state.conditions.mesh,
         "rank": state.rank,
     }
 

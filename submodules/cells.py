@@ -53,6 +53,8 @@ class Ring:
         geometry, choice = plan.geometries[level], plan.choice.levels[level]
         assert geometry is not None
         cells = choice.get("cells", CELLS)
+        if choice.algorithm == "each":
+            cells = max(2, cells)  # nobody says what it has read
         chunk = _fit(choice.get("chunk", CHUNK), geometry.area // cells, plan, tasks)
         pieces = len(cut(tasks, chunk, plan.signature.element))
         return cls(cells, chunk, pieces)
@@ -111,9 +113,9 @@ def footprint(plan: Plan, level: int) -> int:
     """Return the bytes of each rank's ring that a run takes."""
     most = 0
     for kind, tasks in tasks_at(plan, level).items():
-        if kind == "allreduce":
-            split = plan.choice.levels[level].algorithm == "split"
-            most = max(most, Shares.of(plan, level, tasks).nbytes if split else 0)
-        elif not is_small(plan, level):
+        algorithm = plan.choice.levels[level].algorithm if kind == "allreduce" else ""
+        if algorithm == "split":
+            most = max(most, Shares.of(plan, level, tasks).nbytes)
+        elif algorithm == "each" or not (algorithm == "direct" or is_small(plan, level)):
             most = max(most, Ring.of(plan, level, tasks).nbytes)
     return most

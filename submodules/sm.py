@@ -22,7 +22,7 @@ from han.submodules import blocks as block_cells
 from han.submodules.base import Algorithm, Parameter, Question, order_kept
 from han.submodules.cells import FLAGS, GATHERED, READ, RELEASED, TAKEN, Ring, footprint, is_small
 from han.submodules.pieces import Piece, cut
-from han.submodules.sm_allreduce import direct, split
+from han.submodules.sm_allreduce import direct, each, split
 from han.submodules.sm_blocks import blocks
 from han.submodules.sm_trees import ALGORITHMS, PARAMETERS, Tree
 from han.submodules.trees import Place
@@ -113,6 +113,9 @@ class Cells:
         return 0 if self.small else max(0, piece.index - self.ring.cells + 1)
 
 
+ALLREDUCES = {"direct": direct, "each": each, "split": split}
+
+
 class Sm:
     """Release/gather through shared cells."""
 
@@ -123,6 +126,9 @@ class Sm:
         **ALGORITHMS,
         "direct": Algorithm(
             "every member combines everybody's data by itself: one hop", ("allreduce",), "always"
+        ),
+        "each": Algorithm(
+            "every member combines everybody's data, piece by piece", ("allreduce",), "always"
         ),
         "split": Algorithm(
             "every member combines its share, then copies the others'", ("allreduce",), "always"
@@ -173,7 +179,7 @@ class Sm:
         if kind in BY_BLOCKS:
             blocks(context)
         elif kind == "allreduce":
-            (direct if algorithm == "direct" else split)(context)
+            ALLREDUCES[algorithm](context)
         elif kind == "reduce":
             _gather(context)
         else:

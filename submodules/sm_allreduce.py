@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from han.geometry import INLINE, LINE
 from han.program import Ref
-from han.submodules.cells import COMBINED, COPIED, Shares
+from han.submodules.cells import COMBINED, COPIED, Ring, Shares
 from han.submodules.pieces import Piece, cut, share
 from han.tasks.lower import Context
 
@@ -64,6 +64,90 @@ def split(context: Context) -> None:
             shares.copy_out(piece, m)
         if piece.last:
             stream.end(piece.task)
+
+
+def each(context: Context) -> None:
+    """Allreduce in which everyone combines all: ``direct`` for what cells hold, not a slot.
+
+    One hop, where ``split`` takes two; between two ranks for as many bytes, among more for more.
+    Pieces are shown ahead of the one that is due, so that cells need no readers' counters: who
+    shows piece x has combined piece x - ahead - 1, hence all have shown that one and combined
+    piece x - 2 ahead - 2, whose cell is free.
+    """
+    stream, cells = context.stream, _Shown.of(context)
+    pieces = cut(context.tasks, cells.ring.chunk, context.element, stream.sequence)
+    stream.sequence += len(pieces)
+    shown = 0
+    for k, piece in enumerate(pieces):
+        while shown < min(len(pieces), k + 1 + cells.ahead):
+            cells.show(pieces[shown])
+            shown += 1
+        stream.label(piece.task)
+        cells.combine(piece)
+        if piece.last:
+            stream.end(piece.task)
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """Cells in which everyone shows all of its operand, piece by piece."""
+
+    context: Context
+    ring: Ring
+
+    @classmethod
+    def of(cls, context: Context) -> _Shown:
+        """Look at the cells of the context's stream."""
+        builder = context.builder
+        ring = Ring.of(builder.plan, context.group.level, builder.tasks_of(context.stream))
+        return cls(context, ring)
+
+    @property
+    def ahead(self) -> int:
+        """How many pieces a rank shows before it has combined the one that is due."""
+        return max(0, self.ring.cells // 2 - 1)
+
+    def _cell(self, member: int, piece: Piece) -> Ref:
+        group, builder = self.context.group, self.context.builder
+        return builder.cells(group.level, group.slots[member]) + self.ring.cell(piece.index)
+
+    def _flag(self, member: int) -> Ref:
+        group, builder = self.context.group, self.context.builder
+        return builder.flag(group.level, group.slots[member], COPIED)
+
+    def show(self, piece: Piece) -> None:
+        """Put a piece of this rank's operand into its cell."""
+        context, stream, me = self.context, self.context.stream, self.context.group.me
+        if piece.first:
+            stream.begin(piece.task)
+        stream.label(piece.task)
+        stream.copy(self._cell(me, piece), context.source + piece.start, piece.nbytes)
+        stream.post(self._flag(me), piece.index + 1)
+
+    def combine(self, piece: Piece) -> None:
+        """Combine a piece of everybody's operand in rank order, block by block.
+
+        The own operand is read from its cell as well: in place the result lies over it, and is
+        written before it is read among more than two; and a user's operation must see the operands
+        in the same order everywhere, which MPI_Reduce_local gives only if the result is not the
+        first of them.
+        """
+        context, group, stream = self.context, self.context.group, self.context.stream
+        builder = context.builder
+        operands = [self._cell(m, piece) for m in range(group.size)]
+        if group.size == 2 and builder.signature.native:
+            operands[group.me] = context.source + piece.start
+        for m in _others(group.me, group.size):
+            stream.wait(self._flag(m), piece.index + 1, group.ranks[m])
+        step = max(context.element, BLOCK // context.element * context.element)
+        if group.size == 2:  # nothing is combined twice
+            step = max(1, piece.nbytes)
+        for at in range(0, piece.nbytes, step):
+            nbytes, dst = min(step, piece.nbytes - at), context.result + (piece.start + at)
+            total = operands[0] + at
+            for operand in operands[1:]:
+                stream.reduce(dst, total, operand + at, nbytes)
+                total = dst
 
 
 def _others(me: int, size: int) -> list[int]:

@@ -24,9 +24,8 @@ def reads_mapped(topology: Topology, signature: Signature, level: int) -> bool:
     """
     if not signature.mapped or not topology.shared[level]:
         return False
-    crowd = max(len(topology.home(level, r)) for r in range(topology.size))
-    own = signature.collective == "reduce" and level != active_levels(topology)[0]
-    return not own and crowd <= PEER_SLOTS
+    own = signature.collective == "reduce" and level not in active_levels(topology)[:1]
+    return not own and topology.crowd(level) <= PEER_SLOTS
 
 
 def reads_peers(plan: Plan) -> bool:

@@ -160,12 +160,16 @@ def plan_of(collective, topology, nbytes, *levels, segment=None, root=0, commute
 
 SM = ("sm", "flat")
 CHAIN = ("adapt", "chain")
+EACH = Choice((level_choice("sm", "each", chunk=1024, cells=2),))
 PLANS = {
     "sm bcast": [plan_of("bcast", NODE, 3000, SM)] * 3,
     "sm large bcast": [plan_of("bcast", NODE, 100_000, SM)] * 3,
     "sm reduce": [plan_of("reduce", NODE, 3000, SM, commutes=False)] * 3,
     "sm direct": [plan_of("allreduce", NODE, 800, ("sm", "direct"))] * 3,
     "sm split": [plan_of("allreduce", NODE, 100_000, ("sm", "split"))] * 3,
+    "sm each": [
+        make_plan(NODE, Signature("allreduce", 700, 8, "op", "u8", True, True), EACH, MEMORY)
+    ] * 3,
     "chain": [plan_of("bcast", NETWORK, 4000, CHAIN)] * 3,
     "exchange": [
         plan_of("allreduce", NETWORK, 800, ("exchange", "recursive_doubling"), commutes=False)
@@ -286,6 +290,8 @@ MISTAKES = {
     "a bcast without its wait": ("sm bcast", forget_wait, [Code.WAIT]),
     "a reduce without its wait": ("sm reduce", forget_wait, [Code.WAIT]),
     "direct without its wait": ("sm direct", forget_wait, [Code.WAIT]),
+    "each without its wait": ("sm each", forget_wait, [Code.WAIT]),
+    "each with a wait for the piece before": ("sm each", wait_for_less, [Code.WAIT], later_piece),
     "a barrier without its wait": ("barrier", forget_wait, [Code.WAIT]),
     "a wait for the piece before": ("sm large bcast", wait_for_less, [Code.WAIT], later_piece),
     "a wait for a piece that never comes": ("sm split", wait_for_ever, [Code.WAIT]),

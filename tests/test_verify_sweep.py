@@ -200,7 +200,7 @@ def draw_blocks(draw: Random, size: int, signature: Signature) -> Signature:
 
 def draw_choice(draw: Random, topology: Topology, signature: Signature, unit: int) -> Choice:
     """Draw segment and schedule; what is built in for all levels, while it serves."""
-    machine = Machine(draw.random() < 0.5)
+    machine = Machine(draw.random() < 0.5, draw.random() < 0.5)
     built_in = choose(signature, topology, machine)
     choice = replace(
         built_in,

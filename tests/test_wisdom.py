@@ -16,6 +16,7 @@ from test_verify_sweep import TARGETS, example
 
 import han
 from han import wisdom
+from han.discover import Conditions
 from han.program import Code
 from han.rc import rc
 from han.tasks import compact, fence
@@ -364,9 +365,11 @@ def test_a_second_communicator_reads_what_the_first_has_planned(folder):
 
 def test_the_key_has_all_that_plans_depend_on(folder):
     comm = han.Comm(MPI.COMM_SELF.Dup())
-    key = wisdom.key_of(comm._han)
+    key, flat = wisdom.key_of(comm._han), comm._han.conditions
     for name, value in (("topology", replace(comm._han.topology, attach=True)),
-                        ("oversubscribed", True), ("rank", 7)):  # fmt: skip
+                        ("conditions", Conditions(True, mesh=flat.mesh)),
+                        ("conditions", Conditions(flat.crowded, mesh=not flat.mesh)),
+                        ("rank", 7)):  # fmt: skip
         before = getattr(comm._han, name)
         setattr(comm._han, name, value)
         other = wisdom.key_of(comm._han)

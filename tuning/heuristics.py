@@ -19,18 +19,42 @@ KiB = 1024
 DIRECT_RANKS = 8  # beyond, reading everyone's data costs more than a second hop
 DIRECT_BYTES = 4 * KiB
 MAPPED_BYTES = 64 * KiB  # from here on arrays that all map are read where they are
+MAPPED_PAIR = {  # the same between two ranks on a mesh
+    "bcast": 4 * KiB, "allgather": 2 * KiB, "reduce": 256 * KiB, "allreduce": 256 * KiB,
+}  # fmt: skip
 NEVER = 1 << 63
 # From how many bytes (of a block, where there are blocks) one copy by attach beats two through
 # cells: between two ranks, and among more, who get into each other's way at the one they read from.
-ATTACH_BYTES = {
-    "bcast": (64 * KiB, 8192 * KiB),
-    "allreduce": (4096 * KiB, NEVER),
-    "gather": (2048 * KiB, 2048 * KiB),
-    "scatter": (2048 * KiB, 2048 * KiB),
-    "allgather": (32 * KiB, NEVER),
+# Where cores sit on a mesh each of the two copies costs as much as the kernel's one.
+ATTACH_NEAR = {
+    "bcast": (32768 * KiB, 32768 * KiB),
+    "allreduce": (65536 * KiB, NEVER),
+    "scatter": (4096 * KiB, 2048 * KiB),
+    "allgather": (16384 * KiB, NEVER),
 }
+ATTACH_MESH = {
+    "bcast": (32 * KiB, 2048 * KiB),
+    "allreduce": (2048 * KiB, NEVER),
+    "scatter": (32 * KiB, 64 * KiB),
+    "gather": (NEVER, 128 * KiB),
+    "allgather": (32 * KiB, 128 * KiB),
+    "alltoall": (32 * KiB, 32 * KiB),
+}
+# What all read comes from memory once through cells, and later readers find it in a cache: that
+# wins among many, and where so much is delivered that it goes past the caches.
+READ_BY_ALL = ("bcast", "allgather")
+ALL_RANKS = 4
+ALL_BYTES = 32768 * KiB
 ATTACH_CHUNK = {"bcast": 4096 * KiB, "allreduce": 2048 * KiB, "allgather": 4096 * KiB}
-SHARED_CHUNK = 512 * KiB  # large: few hand-overs, and lines that have left the caches
+TURNS_BYTES = 32 * KiB  # up to here turns on a processor are what costs, and one rank combines all:
+TURNS_RANKS = 8  # among 8 ranks on 2 processors 8 KiB take 11 us so, in shares 17, 32 KiB 21 and 34
+SHARED_CHUNK = 512 * KiB  # large: few hand-overs
+# Up to here two ranks combine all of it each: one hand-over less, and on a mesh no slower a walk.
+EACH_BYTES = 128 * KiB
+EACH_MESH = 2048 * KiB
+EACH_CHUNK = 128 * KiB
+EACH_LEAST, EACH_MAPPED = 1 * KiB, 16 * KiB  # on a mesh, of arrays that both map: no copy at all
+SPLIT_CHUNK = 320 * KiB  # what a member's cells hold where rings are of 2 MiB
 BLOCK_CHUNK = 256 * KiB  # blocks: two cells that stay in a cache
 SOCKET_BYTES = 512  # from here reductions stay within sockets as long as they can (Jain, VI-B)
 BINARY_BYTES = 8 * KiB  # from here members of trees of reductions have two children, not more
@@ -44,9 +68,10 @@ SEGMENT = 128 * KiB  # of the pipeline over the levels
 
 @dataclass(frozen=True)
 class Machine:
-    """What is known of the machine: whether ranks outnumber the processors of a node."""
+    """What is known of the machine, true where it is so on any node."""
 
-    oversubscribed: bool = False
+    oversubscribed: bool = False  # ranks outnumber processors
+    mesh: bool = False  # cores hand lines over slowly
 
 
 def choose(signature: Signature, topology: Topology, machine: Machine) -> Choice:
@@ -58,30 +83,43 @@ def choose(signature: Signature, topology: Topology, machine: Machine) -> Choice
     levels = []
     for level in range(topology.depth):
         if signature.by_blocks:
-            levels.append(_blocks(signature, effective, level))
+            levels.append(_blocks(signature, effective, level, machine))
         elif topology.shared[level] and _fits_cells(signature):
-            levels.append(_shared(signature, effective, level, level == outermost, segment))
+            outer = level == outermost
+            levels.append(_shared(signature, effective, level, outer, segment, machine))
         else:
             levels.append(_network(signature, effective, level, level == outermost))
     return Choice(tuple(levels), segment, rule="built-in")
 
 
-def _blocks(signature: Signature, topology: Topology, level: int) -> LevelChoice:
+def _blocks(signature: Signature, topology: Topology, level: int, machine: Machine) -> LevelChoice:
     kind, nbytes = signature.collective, signature.nbytes
-    mapped = nbytes >= MAPPED_BYTES and reads_mapped(topology, signature, level)
+    ranks = topology.crowd(level)
+    enough = nbytes >= _mapped_least(signature, ranks, machine)
+    mapped = enough and reads_mapped(topology, signature, level)
     if kind in READ_BLOCKS and not signature.in_place and _fits_cells(signature):
         if mapped:
             return level_choice("solo", "blocks", chunk=SHARED_CHUNK)
-        if _attaches(signature, topology, level):
+        if _attaches(signature, topology, level, machine):
             return level_choice("solo", "blocks", chunk=ATTACH_CHUNK.get(kind, SHARED_CHUNK))
     return level_choice("sm", "blocks", chunk=BLOCK_CHUNK, cells=2)
 
 
-def _attaches(signature: Signature, topology: Topology, level: int) -> bool:
+def _attaches(signature: Signature, topology: Topology, level: int, machine: Machine) -> bool:
     """Whether ranks reach into each other's ordinary memory: where they may, and it pays."""
-    ranks = max(len(topology.home(level, r)) for r in range(topology.size))
-    least = ATTACH_BYTES.get(signature.collective, (NEVER, NEVER))[ranks > 2]
-    return topology.attach and signature.nbytes >= least
+    ranks = topology.crowd(level)
+    kind, nbytes = signature.collective, signature.nbytes
+    delivered = nbytes * ranks * (ranks if signature.by_blocks else 1)
+    few = ranks <= ALL_RANKS and delivered <= ALL_BYTES
+    pays = few or ranks == 2 or kind not in READ_BY_ALL or not machine.mesh
+    table = ATTACH_MESH if machine.mesh else ATTACH_NEAR
+    return topology.attach and pays and nbytes >= table.get(kind, (NEVER, NEVER))[ranks > 2]
+
+
+def _mapped_least(signature: Signature, ranks: int, machine: Machine) -> int:
+    """From how many bytes on arrays that all map are read where they are."""
+    pair = machine.mesh and ranks == 2
+    return MAPPED_PAIR.get(signature.collective, MAPPED_BYTES) if pair else MAPPED_BYTES
 
 
 def _fits_cells(signature: Signature) -> bool:
@@ -90,21 +128,32 @@ def _fits_cells(signature: Signature) -> bool:
 
 
 def _shared(
-    signature: Signature, topology: Topology, level: int, outermost: bool, segment: int | None
-) -> LevelChoice:
-    ranks = max(len(topology.home(level, r)) for r in range(topology.size))
+    signature: Signature, topology: Topology, level: int, outermost: bool, segment: int | None,
+    machine: Machine,
+) -> LevelChoice:  # fmt: skip
+    ranks = topology.crowd(level)
     kind, whole = signature.collective, outermost and segment is None
-    if signature.nbytes >= MAPPED_BYTES and reads_mapped(topology, signature, level):
+    mapped = reads_mapped(topology, signature, level)
+    if mapped and signature.nbytes >= _mapped_least(signature, ranks, machine):
         fused = kind == "allreduce" and outermost
         return level_choice("solo", "split" if fused else "pull", chunk=SHARED_CHUNK)
-    if whole and _attaches(signature, topology, level):
+    pair = mapped and whole and machine.mesh and ranks == 2
+    if pair and kind == "allreduce" and EACH_LEAST <= signature.nbytes <= EACH_MAPPED:
+        return level_choice("solo", "each", chunk=EACH_MAPPED)
+    if whole and _attaches(signature, topology, level, machine):
         algorithm = "meet" if kind == "bcast" else "split"
         return level_choice("solo", algorithm, chunk=ATTACH_CHUNK[kind])
     if kind in ("allreduce", "barrier") and outermost:
         if signature.nbytes <= DIRECT_BYTES and ranks <= DIRECT_RANKS:
             return level_choice("sm", "direct")
         if signature.nbytes > DIRECT_BYTES:
-            return level_choice("sm", "split", chunk=SHARED_CHUNK)
+            turns = machine.oversubscribed and 2 < ranks <= TURNS_RANKS
+            if turns and signature.nbytes <= TURNS_BYTES:
+                return level_choice("sm", "flat", chunk=TURNS_BYTES, cells=1)
+            most = EACH_MESH if machine.mesh else EACH_BYTES
+            if ranks == 2 and signature.nbytes <= most:
+                return level_choice("sm", "each", chunk=EACH_CHUNK)
+            return level_choice("sm", "split", chunk=SPLIT_CHUNK)
     chunk = _quarter(min(signature.nbytes, segment or signature.nbytes))
     ordered = signature.reduces and not signature.commutative
     reduce_tree = _reduce_tree(signature, topology, ranks)
@@ -131,7 +180,7 @@ def _reduce_tree(signature: Signature, topology: Topology, ranks: int) -> dict[s
 
 def _quarter(nbytes: int) -> int:
     """A power of two near a quarter of the bytes: four pieces overlap well enough."""
-    return min(256 * KiB, max(16 * KiB, 1 << (nbytes // 4).bit_length()))
+    return min(128 * KiB, max(16 * KiB, 1 << (nbytes // 4).bit_length()))
 
 
 def _segment(signature: Signature, nodes: int) -> int | None:

@@ -75,7 +75,8 @@ class Node(Model):
     `injection` bytes a second each way, `burst` bytes at once after a pause. `operation` is what
     any operation takes, `call` what a call takes before its first. With more ranks than `cores`
     (none: a core a rank), a rank that waited runs again after `switch`; `together` says that the
-    nodes share one set of cores, as emulated ones do.
+    nodes share one set of cores, as emulated ones do; `mesh`, that lines are slow from core to core
+    (`han info` tells), which built-in choices follow.
     """
 
     level: str
@@ -90,6 +91,7 @@ class Node(Model):
     cores: Annotated[int, Field(ge=1)] | None = None
     switch: Seconds = 0.0
     together: bool = False
+    mesh: bool = False
 
 
 class MachineModel(Model):

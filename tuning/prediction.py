@@ -156,7 +156,9 @@ def plan_of(where: Where, config: Config, signature: Signature) -> Plan:
     Raises ArgumentError if the first rule is there for this call and cannot serve it.
     """
     topology = where.topology(config)
-    decision = RuleTable(config, topology, Machine(where.oversubscribed)).decide(signature)
+    decision = RuleTable(
+        config, topology, Machine(where.oversubscribed, where.machine.node.mesh)
+    ).decide(signature)
     if decision.passed:
         rule, reason = decision.passed[0]
         raise ArgumentError(f"{signature.describe()}: {rule} cannot serve it: {reason}")

@@ -20,6 +20,7 @@ from machines import topology_of
 from mpi4py import MPI
 
 import han
+from han.discover import Conditions
 from han.dtypes import DTYPES, ops_of
 from han.topology import Topology
 
@@ -84,7 +85,7 @@ def comm_on(
     config["levels"] = levels_of(topology.names, topology.symbols)
     if use is not None:
         config["rules"] = [{"use": dict(use)}]
-    with mock.patch("han.state.discover", return_value=(topology, True)):
+    with mock.patch("han.state.discover", return_value=(topology, Conditions(crowded=True))):
         return han.Comm(comm.Dup(), config)
 
 

@@ -16,7 +16,7 @@ from mpi4py import MPI
 import han
 
 WORLD = MPI.COMM_WORLD
-COUNT = 9001  # elements of 8 bytes: beyond the least size, and no whole pieces
+COUNT = 33_001  # elements of 8 bytes: beyond all least sizes, and no whole pieces
 ROUNDS = 15
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from pathlib import Path
 
 import numpy as np
@@ -126,6 +127,25 @@ def test_a_rank_that_sleeps_still_drives_mpi(mpi_ranks):
             WORLD.Recv(np.empty_like(large), 0)
         comm.Barrier()
     comm.Free()
+
+
+@on_four
+def test_a_rank_that_sleeps_leaves_the_processor_alone(mpi_ranks):
+    """Whatever it waits for: flags, messages, and at the root of broadcasts room in the rings."""
+    last, data = WORLD.size - 1, np.zeros(1 << 17)
+    for levels in LEVELS:
+        comm = new_comm(levels, wait={"policy": "futex", "timeout": 20})
+        for call in (comm.Barrier, lambda comm=comm: comm.Bcast(data)):
+            calls = 1 if call == comm.Barrier else 20
+            call()
+            WORLD.Barrier()
+            if WORLD.rank == last:
+                time.sleep(0.6)
+            before = time.process_time()
+            for _ in range(calls):
+                call()
+            assert WORLD.rank == last or time.process_time() - before < 0.3, (levels, calls)
+        comm.Free()
 
 
 @on_four

@@ -137,7 +137,7 @@ def test_results_are_right_where_nothing_but_mapped_memory_can_be_read(mpi_ranks
 @on_both
 def test_large_arrays_are_read_where_they_are_if_all_ranks_are_such(mpi_ranks):
     """The built-in choice; one rank's ordinary array sends all the other way."""
-    count = 30_000
+    count = 40_000
     for levels in LEVELS:
         with opened(new_comm(levels)) as comm:
             for odd in (None, 0, comm.size - 1):
@@ -320,7 +320,7 @@ def test_a_rank_that_cannot_map_is_known_to_all(mpi_ranks):
 
     unknown = mock.patch("han.mapping._known", {})
     with unknown, mock.patch("han.mapping.Mapped", refused), opened(new_comm()) as comm:
-        send, recv = comm.full(20_000, 1), comm.zeros(20_000, int)
+        send, recv = comm.full(40_000, 1), comm.zeros(40_000, int)
         request = comm.Allreduce_init(send, recv)
         assert not reads_peers(comm)
         run(request)

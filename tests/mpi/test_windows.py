@@ -15,7 +15,7 @@ from mpi4py import MPI
 from han import _cli_info
 from han.program import PEER
 
-COUNT = 20_001  # of a block: large enough for the built-in rules to read it where it is
+COUNT = 40_001  # of a block: large enough for the built-in rules to read it where it is
 BLOCKS = ("gather", "scatter", "allgather")
 MAPPED = (*COLLECTIVES[:3], *BLOCKS)
 WORLD = MPI.COMM_WORLD
