@@ -106,7 +106,7 @@ def _topology(comm: Comm) -> str:
     topology = comm._han.topology
     counts = [topology.size] + [len(set(domains)) for domains in topology.domains]
     levels = [plural(counts[k + 1], name) for k, name in reversed(list(enumerate(topology.names)))]
-    return f"{' > '.join(levels)} > {topology.size} ranks"
+    return f"{' > '.join(levels)} > {plural(topology.size, 'rank')}"
 
 
 def autogroups(comm: Comm) -> int:
@@ -128,7 +128,9 @@ def describe_wait(comm: Comm) -> str:
     )
     if wait.policy != "auto":
         return str(wait.policy)
-    return f"auto ({how})"
+    quota = "the container's quota is below the ranks"
+    slept = f", then sleeps: {quota}" if comm._han.conditions.rationed else ""
+    return f"auto ({how}{slept})"
 
 
 def allowed_cpus(comm: MPI.Intracomm) -> str:

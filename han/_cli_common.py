@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,6 +24,9 @@ ConfigOption = Annotated[
     typer.Option("--config", help="YAML file, or the name of a ready configuration."),
 ]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+JsonOption = Annotated[
+    Path | None, typer.Option("--json", help="Write JSON to a file; - is standard output.")
+]
 PlotOption = Annotated[
     Path | None, typer.Option("--plot", help="Write a picture (.png, .pdf, .svg).")
 ]
@@ -37,6 +41,16 @@ def say(text: str) -> None:
     """Print on rank 0."""
     if not MPI.COMM_WORLD.rank:
         print(text, flush=True)
+
+
+def tell_measured(table: str, record: Any, json_file: Path | None) -> None:
+    """Print a table on rank 0, and write what it is made of, if that is wanted."""
+    if str(json_file) == "-":
+        say(json.dumps(record, indent=1))
+        return
+    say(table)
+    if json_file is not None and not MPI.COMM_WORLD.rank:
+        write_file(json_file, json.dumps(record, indent=1) + "\n")
 
 
 def shown_table(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 
 PROBE = Signature("allreduce", 128, 8, "sum", "float64")  # what the submodules are asked about
 SHOWN_GROUPS = 4
+MESH = "lines are slow from core to core (a mesh): built-in choices copy once from small sizes on"
+NEAR = "lines are quick from core to core: built-in choices go through cells up to large sizes"
 THREADS = {
     MPI.THREAD_SINGLE: "single", MPI.THREAD_FUNNELED: "funneled",
     MPI.THREAD_SERIALIZED: "serialized", MPI.THREAD_MULTIPLE: "multiple",
@@ -69,6 +71,7 @@ def collect(comm: Comm) -> dict[str, Any]:
         "threads": THREADS[MPI.Query_thread()],
         "cpu": cpu_model(),
         "allowed_cpus": allowed_cpus(comm),
+        "mesh": state.conditions.mesh,
         "ranks": comm.size,
         "nodes": len(set(nodes)),
         "config": state.config.source,
@@ -160,6 +163,7 @@ def as_text(record: Mapping[str, Any]) -> str:
             else []
         ),
         *(f"setting    {name}={value}" for name, value in record["settings"].items()),
+        f"caches     {MESH if record['mesh'] else NEAR}",
         f"single copy {_attach(record['attach'])}",
         f"shared arrays {_arenas(record)}",
         f"windows    {_windows(record['windows'])}",
@@ -182,7 +186,8 @@ def _attach(answer: bool | str) -> str:
 def _arenas(record: Mapping[str, Any]) -> str:
     if record["arenas"] is not True:
         return f"no: {record['arenas']}"
-    most = format_size(record["arena_limit"])
+    limit = record["arena_limit"]
+    most = format_size(limit if limit < 1 << 30 else limit >> 20 << 20)  # no odd kilobytes
     told = f"{record['arena']}, at most {most} a rank: ranks of a node map each other's"
     return f"{told}; pages: {record['arena_pages']}"
 
@@ -224,7 +229,7 @@ def imagine(
         raise han.ArgumentError(f"root {root} is not in 0..{ranks - 1}")
     loaded = known_config(config)
     topology = arrange(loaded.levels, [_facts(r, ppn) for r in range(ranks)], loaded.sockets)
-    decision = RuleTable(loaded, topology, Machine()).decide(signature)
+    decision = RuleTable(loaded, topology, Machine(mesh=_native.on_mesh())).decide(signature)
     return Explanation(make_plan(topology, signature, decision.choice, loaded.memory), decision)
 
 

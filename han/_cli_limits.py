@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +10,7 @@ import typer
 from mpi4py import MPI
 
 import han
-from han._cli_common import ConfigOption, check_files, progress, say, shown_table, write_file
+from han._cli_common import ConfigOption, check_files, progress, shown_table, tell_measured
 from han._suggest import expect_known
 from han._units import format_size
 
@@ -99,19 +98,12 @@ def _measure(
 
 def _tell(machine: Machine, found: Sequence[Limit], json_file: Path | None) -> None:
     """Print the table, and write what is wanted."""
-    if MPI.COMM_WORLD.rank:
-        return
     record = {
         "format": "han-limits", "version": 1, "han": han.__version__, "unit": "us",
         "machine": machine.record(), "rows": [one.record() for one in found],
     }  # fmt: skip
-    text = json.dumps(record, indent=1)
-    if str(json_file) == "-":
-        print(text)
-        return
-    say("\n".join([*(f"# {line}" for line in machine.lines()), _table(found)]))
-    if json_file is not None:
-        write_file(json_file, text + "\n")
+    table = "\n".join([*(f"# {line}" for line in machine.lines()), _table(found)])
+    tell_measured(table, record, json_file)
 
 
 def _table(found: Sequence[Limit]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +11,14 @@ from mpi4py import MPI
 
 import han
 from han._bench_calls import Case, check_case, measurable
-from han._cli_common import ConfigOption, JsonFlag, PlotOption, check_files, say, shown_table
+from han._cli_common import (
+    ConfigOption,
+    JsonOption,
+    PlotOption,
+    check_files,
+    shown_table,
+    tell_measured,
+)
 from han._units import format_size
 from han.bench import parse_sizes
 
@@ -30,7 +36,7 @@ def setup_costs(
     rounds: Annotated[int, typer.Option(min=1, help="Each with new communicators.")] = 5,
     calls: Annotated[int, typer.Option(min=1, help="Of a shape whose plan is there.")] = 20,
     config: ConfigOption = None,
-    as_json: JsonFlag = False,
+    json_file: JsonOption = None,
     plot: PlotOption = None,
 ) -> None:
     """Measure first, cached and persistent calls, and the making of what they need.
@@ -43,11 +49,11 @@ def setup_costs(
     Examples:
       mpiexec -n 4 han setup-costs
       mpiexec -n 4 han setup-costs allreduce --sizes 8,1MiB --plot costs.png
-      mpiexec -n 4 han setup-costs --json
+      mpiexec -n 4 han setup-costs --json costs.json
     """
     from han.setup_costs import PARTS, measure
 
-    check_files(plot=plot)
+    check_files(json_file, plot=plot)
     cases = [
         Case(name, nbytes)
         for name in collectives or measurable()
@@ -56,11 +62,8 @@ def setup_costs(
     for case in cases:
         check_case(case, MPI.COMM_WORLD.size)
     found = measure(MPI.COMM_WORLD, config, cases, rounds, calls)
-    if as_json:
-        record = {"han": han.__version__, "ranks": MPI.COMM_WORLD.size, "parts": PARTS}
-        say(json.dumps(record | {"rows": [one.record() for one in found]}, indent=1))
-    else:
-        say(_table(found))
+    record = {"han": han.__version__, "ranks": MPI.COMM_WORLD.size, "parts": PARTS}
+    tell_measured(_table(found), record | {"rows": [one.record() for one in found]}, json_file)
     if plot is not None and not MPI.COMM_WORLD.rank:
         _picture(found, plot)
 

@@ -40,40 +40,50 @@ if TYPE_CHECKING:
     Answers = dict[tuple[int, str], Predicted]  # by bytes and choice
 
 
+MachineOption = Annotated[
+    str, typer.Option(help="YAML file, or the name of a ready machine.", show_default=False)
+]
+CollectiveOption = Annotated[str, typer.Option(help=", ".join(COLLECTIVES))]
+BytesOption = Annotated[
+    str, typer.Option("--bytes", help="4MiB, 8:4MiB (doubling), 8:4MiB:8, or 8,1KiB,1MiB.")
+]
+NodesOption = Annotated[int | None, typer.Option(min=1, help="The machine's, if unsaid.")]
+PpnOption = Annotated[int | None, typer.Option(min=1, help="Ranks per node; likewise.")]
+AlgorithmOption = Annotated[
+    list[str] | None,
+    typer.Option(help="LEVEL=SUBMODULE[.ALGORITHM][:PARAMETER=VALUE,...]; more than once."),
+]
+SegmentOption = Annotated[str, typer.Option(help="Segment sizes to compare: 32KiB,128KiB,whole.")]
+PlanOption = Annotated[
+    Path | None,
+    typer.Option(help="Simulate what 'han plan --save FILE' wrote, in place of a call."),
+]
+CallsOption = Annotated[int, typer.Option(min=1, help="Calls back to back.")]
+PlotOption = Annotated[
+    Path | None, typer.Option(help="Write a picture: when tasks run, or times over several sizes.")
+]
+TimelineOption = Annotated[
+    Path | None,
+    typer.Option(help="Write when tasks run to a file for 'han trace --predicted'."),
+]
+
+
 def simulate(
-    machine: Annotated[
-        str, typer.Option(help="YAML file, or the name of a ready machine.", show_default=False)
-    ],
-    collective: Annotated[str, typer.Option(help=", ".join(COLLECTIVES))] = "bcast",
-    nbytes: Annotated[
-        str, typer.Option("--bytes", help="4MiB, 8:4MiB (doubling), 8:4MiB:8, or 8,1KiB,1MiB.")
-    ] = "4MiB",
-    nodes: Annotated[int | None, typer.Option(min=1, help="The machine's, if unsaid.")] = None,
-    ppn: Annotated[int | None, typer.Option(min=1, help="Ranks per node; likewise.")] = None,
-    algorithm: Annotated[
-        list[str] | None,
-        typer.Option(help="LEVEL=SUBMODULE[.ALGORITHM][:PARAMETER=VALUE,...]; more than once."),
-    ] = None,
-    segment: Annotated[
-        str, typer.Option(help="Segment sizes to compare: 32KiB,128KiB,whole.")
-    ] = "",
+    machine: MachineOption,
+    collective: CollectiveOption = "bcast",
+    nbytes: BytesOption = "4MiB",
+    nodes: NodesOption = None,
+    ppn: PpnOption = None,
+    algorithm: AlgorithmOption = None,
+    segment: SegmentOption = "",
     op: OpOption = "sum",
     dtype: DtypeOption = "f8",
     root: RootOption = 0,
     config: ConfigOption = None,
-    plan: Annotated[
-        Path | None,
-        typer.Option(help="Simulate what 'han plan --save FILE' wrote, in place of a call."),
-    ] = None,
-    calls: Annotated[int, typer.Option(min=1, help="Calls back to back.")] = 1,
-    plot: Annotated[
-        Path | None,
-        typer.Option(help="Write a picture: when tasks run, or times over several sizes."),
-    ] = None,
-    timeline: Annotated[
-        Path | None,
-        typer.Option(help="Write when tasks run to a file for 'han trace --predicted'."),
-    ] = None,
+    plan: PlanOption = None,
+    calls: CallsOption = 1,
+    plot: PlotOption = None,
+    timeline: TimelineOption = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Predict how long a call takes on a machine described in YAML, and what it does there.

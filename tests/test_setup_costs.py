@@ -42,7 +42,7 @@ def test_the_table_has_a_row_for_each_case():
 
 
 def test_json_and_pictures(tmp_path):
-    record = json.loads(call("setup-costs", "allreduce", *QUICK, "--json"))
+    record = json.loads(call("setup-costs", "allreduce", *QUICK, "--json", "-"))
     assert [row["nbytes"] for row in record["rows"]] == [8, 1024]
     assert all(row[part] > 0 for row in record["rows"] for part in PARTS)
     call("setup-costs", "allreduce", *QUICK, "--plot", tmp_path / "a.png")
