@@ -12,6 +12,7 @@ from han.rc import VARIABLES, rc
 
 _TRUTHS = {"1": True, "true": True, "yes": True, "on": True}
 _TRUTHS |= {"0": False, "false": False, "no": False, "off": False}
+TRUTHS = ", ".join(_TRUTHS)
 
 
 def _number(text: str) -> int | float | str:
@@ -37,7 +38,8 @@ class Setting:
 
 _SETTINGS = {
     "timeout": Setting(("wait", "timeout"), _number, "seconds; 0 = never"),
-    "check": Setting(("check",), _truth, "1, true, yes, on, 0, false, no, off"),
+    "check": Setting(("check",), _truth, TRUTHS),
+    "trials": Setting(("trials",), _truth, TRUTHS),
     "wait": Setting(("wait", "policy"), str.strip, "auto, spin, yield, sleep, futex"),
     "spin": Setting(("wait", "spin"), _number, "polls, 0 or more"),
     "memory": Setting(("memory",), str.strip, "a size such as 16MiB"),

@@ -24,7 +24,7 @@ from han.quota import room
 from han.topology import Topology
 
 SPARE = 4 << 20  # bytes of memory limits that are left to what the kernel needs besides
-EPOCH_SHIFT = 24  # below it `entered` tells what was offered: native/offer.c
+EPOCH_SHIFT = 24  # below it `entered` tells what was said of runs: native/offer.c
 RECORD = struct.Struct("QQQQqQQQ")  # native/engine.h: han_control
 ERRED, NAPS = 64, 104  # offsets of those fields: a line that is seldom written
 

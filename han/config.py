@@ -1,7 +1,7 @@
 """The configuration: what it holds, and the one function that loads and merges it.
 
     levels (innermost first), rules (first match wins), sockets (that trees in shared memory look
-    at, below all levels), memory, plans, wait, check
+    at, below all levels), memory, plans, wait, check, trials
 
 ``load_config`` reads a YAML file, the name of a ready configuration or a mapping, puts over it
 what the environment and ``han.rc`` say, and returns one frozen ``Config`` or raises
@@ -89,6 +89,7 @@ class Config(Model):
     plans: Annotated[int, Field(ge=1)] = 512
     wait: Wait = Wait()
     check: bool = False
+    trials: bool = True
     _origin: Origin = PrivateAttr(default=Origin())
 
     @field_validator("levels")

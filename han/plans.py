@@ -20,6 +20,7 @@ from han.errors import NoRuleError
 from han.message import Message
 from han.program import INSTRUCTION, Code, Program
 from han.tasks.signature import Signature
+from han.wisdom import Call
 
 if TYPE_CHECKING:
     from han.mapping import Mapping
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from han.wisdom import Wisdom
 
 BRIEF = 64 << 10  # bytes that Python's other threads may be kept waiting for
+MOST_MET = 4096  # signatures remembered; beyond, rivals are made with the first call
 BLOCKING = "mpi"  # the submodule whose plans cannot serve nonblocking calls
 Members = tuple[int, ...]
 
@@ -37,7 +39,8 @@ class Prepared:
     """A plan that can run: the native one, and what it was made from; `number` is its own.
 
     `alternative` is planned for shared arrays (``han/alternative.py``), this rank's part of it made
-    when it is first needed.
+    when it is first needed. `rival` is another way for the same call, made with its second one: all
+    go the way that the call's leader has found to be the quicker one (``native/trial.c``).
     """
 
     native: Any
@@ -45,6 +48,18 @@ class Prepared:
     signature: Signature
     number: int = 0
     alternative: Plan | None = None
+    rival: Plan | None = None
+    is_rival: bool = False
+
+
+class Others(NamedTuple):
+    """What else a call may run: see Prepared."""
+
+    alternative: Plan | None = None
+    rival: Plan | None = None
+
+
+NO_OTHERS = Others()
 
 
 class CacheInfo(NamedTuple):
@@ -74,9 +89,10 @@ class CacheInfo(NamedTuple):
         )
 
 
-def identity(signature: Signature) -> int:
-    """Return a number that tells calls apart, the same on all ranks."""
-    digest = hashlib.blake2b(repr(signature).encode(), digest_size=8).digest()
+def identity(signature: Signature, is_rival: bool = False) -> int:
+    """Return a number that tells calls apart, the same on all ranks; a rival's is another one."""
+    told = f"{signature!r}{' rival' if is_rival else ''}"
+    digest = hashlib.blake2b(told.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little")
 
 
@@ -88,12 +104,16 @@ def native_plan(
     scratch: np.ndarray[Any, Any] | None,
     number: int = 0,
     mapping: Mapping | None = None,
-    arena: tuple[int, int, int] | None = None,
+    arena: tuple[int, int] | None = None,
+    whole: int = 0,
+    leader: int | None = None,
+    is_rival: bool = False,
 ) -> Any:
     """Make the native plan of a program; `number` tells it from others in traces.
 
     `mapping` is where it finds the buffers of peers, if it reads them where they are; `arena`
-    says that there is an alternative, for buffers in this one.
+    says that there is an alternative, for buffers in this one, and `leader` that there is a rival,
+    and who leads: which of the ranks of the channel `whole`.
     """
     signature = message.signature
     callback = signature.reduces and message.numbers is None
@@ -105,7 +125,7 @@ def native_plan(
         writes=bytes(program.writes),
         sync=program.sync,
         brief=not program.talks_mpi and not callback and _moved(program, signature) <= BRIEF,
-        signature=identity(signature),
+        signature=identity(signature, is_rival),
         kernel=message.numbers or (-1, -1),
         element=signature.element,
         op=0 if message.op is None else MPI._handleof(message.op),
@@ -117,7 +137,9 @@ def native_plan(
         keep=(message.op, message.datatype, comms, mapping),
         number=number,
         shifts=None if mapping is None else mapping.shifts,
-        arena=arena or (0, 0, 0),
+        arena=arena or (0, 0),
+        whole=whole,
+        leader=-1 if leader is None else leader,
     )
 
 
@@ -158,6 +180,7 @@ class Plans:
         self._seconds = 0.0  # spent planning
         self.living: WeakValueDictionary[int, Prepared] = WeakValueDictionary()
         self._scratch: np.ndarray[Any, Any] | None = None
+        self._met: set[Signature] = set()  # of calls that have a rival
         self._comms: dict[Any, dict[tuple[int, Members], MPI.Intracomm]] = {}
         uses = [use for rule in state.config.rules for use in rule.use.levels.values()]
         self.apart = any(use.submodule == BLOCKING for use in uses)
@@ -167,6 +190,7 @@ class Plans:
         prepared = self._found(message, blocking)
         if prepared is not None:
             self._equip(prepared, message)
+            self._oppose(prepared, message, blocking)
         return prepared
 
     def _found(self, message: Message, blocking: bool) -> Prepared | None:
@@ -181,8 +205,8 @@ class Plans:
         if not self.serve(message.signature):
             return None
         self._counts["misses"] += 1
-        other = self._alternative(message.signature, blocking)
-        prepared = self.make(message, state.engine, state.config.memory, blocking, other=other)
+        others = self._others(message.signature, blocking)
+        prepared = self.make(message, state.engine, state.config.memory, blocking, others=others)
         self._kept[key] = prepared
         if len(self._kept) > state.config.plans:
             self._kept.popitem(last=False)
@@ -201,10 +225,17 @@ class Plans:
     def counts(self, signature: Signature) -> list[tuple[int, ...]]:
         """List what the executor has counted on this rank, by plan of such calls that is kept."""
         living = self.living.values()
-        natives = [p.native for p in living if p.signature == signature]
+        natives = [p.native for p in living if p.signature == signature and not p.is_rival]
         others = [p for p in living if p.alternative and p.alternative.signature == signature]
         natives += [p.native.alternative for p in others if p.native.alternative]
+        natives += [native.rival for native in natives if native.rival]
         return [native.counts for native in natives]
+
+    def tried(self, signature: Signature) -> tuple[int, int]:
+        """Count the calls that ran the plans of such calls that are kept, and their rivals."""
+        natives = [p.native for p in self.living.values() if p.rival and p.signature == signature]
+        rivals = [native.rival for native in natives if native.rival]
+        return sum(n.counts[0] for n in natives), sum(n.counts[0] for n in rivals)
 
     def serve(self, signature: Signature) -> bool:
         """Whether a call is han's: one that moves blocks may be left to MPI, by all ranks."""
@@ -220,19 +251,40 @@ class Plans:
         memory: int,
         blocking: bool = False,
         own_scratch: bool = False,
-        other: Plan | None = None,
+        others: Others = NO_OTHERS,
     ) -> Prepared:
         """Decide, plan, lower, and fill in what the ranks' programs need."""
-        program = self._timed(lambda: self._stored(message.signature, memory, blocking))
-        if other is not None:  # the rings stay in step, whichever of both is run
-            footprint = tuple(map(max, program.footprint, other.footprint()))
-            program = replace(program, footprint=footprint)
-        return self._bind(message, engine, program, own_scratch, other)
+        program = self._timed(lambda: self._stored(Call(message.signature, memory, blocking)))
+        for other in others:  # the rings stay in step, whichever of them is run
+            if other is not None:
+                footprint = tuple(map(max, program.footprint, other.footprint()))
+                program = replace(program, footprint=footprint)
+        return self._bind(message, engine, program, own_scratch, others)
 
-    def _alternative(self, signature: Signature, blocking: bool) -> Plan | None:
-        from han.alternative import alternative
+    def _others(self, signature: Signature, blocking: bool) -> Others:
+        from han.alternative import alternative, rival
 
-        return alternative(self.state, signature, blocking)
+        return Others(
+            alternative(self.state, signature, blocking), rival(self.state, signature, blocking)
+        )
+
+    def _oppose(self, prepared: Prepared, message: Message, blocking: bool) -> None:
+        """Make the rival in the second call of a signature, which all ranks see as such.
+
+        Whether a plan is kept is each rank's own matter, so that the first call with this one may
+        be a later call of its signature.
+        """
+        signature = message.signature
+        if prepared.rival is None or prepared.native.rival is not None:
+            return
+        if signature not in self._met and len(self._met) < MOST_MET:
+            self._met.add(signature)
+            return
+        call = Call(signature, self.state.config.memory, blocking, rival=True)
+        program = self._timed(lambda: self._stored(call))
+        program = replace(program, footprint=prepared.program.footprint)
+        made = self._bind(message, self.state.engine, program, is_rival=True)
+        prepared.native.rival = made.native
 
     def _equip(self, prepared: Prepared, message: Message) -> None:
         """Make the alternative once this rank has buffers for it; the others are not needed."""
@@ -255,7 +307,8 @@ class Plans:
         engine: Any,
         program: Program,
         own_scratch: bool = False,
-        other: Plan | None = None,
+        others: Others = NO_OTHERS,
+        is_rival: bool = False,
     ) -> Prepared:
         """Give a program what it needs to run."""
         state, signature = self.state, message.signature
@@ -263,9 +316,14 @@ class Plans:
         scratch = self._memory(program.scratch, own_scratch)
         number = next(self._numbers)
         mapping = (message.mapping or state.mapping) if signature.mapped else None
-        own = None if other is None else state.arena()
-        native = native_plan(engine, program, message, comms, scratch, number, mapping, own)
-        prepared = Prepared(native, program, signature, number, other)
+        native = native_plan(
+            engine, program, message, comms, scratch, number, mapping,
+            arena=None if others.alternative is None else state.arena(),
+            whole=state.whole_channel,
+            leader=None if others.rival is None else state.place_in_whole(signature.root),
+            is_rival=is_rival,
+        )  # fmt: skip
+        prepared = Prepared(native, program, signature, number, *others, is_rival)
         engine.on_error.know(prepared)
         self.living[number] = prepared
         state.tracing.recorder.know(prepared)
@@ -279,21 +337,19 @@ class Plans:
         self._counts["made"] += 1
         return program
 
-    def _stored(self, signature: Signature, memory: int, blocking: bool) -> Program:
+    def _stored(self, call: Call) -> Program:
         """Read a program that an earlier run has stored; else make it, and store it."""
-        state = self.state
+        state, signature = self.state, call.signature
         if self.wisdom is None or signature.mapped:  # peers' buffers are no memory of this rank's
-            return plan_program(state, signature, memory, blocking)
+            return plan_program(state, call)
         from han.tasks.fence import check, ground
-        from han.wisdom import Call
 
-        call = Call(signature, memory, blocking)
-        where = ground(state.topology, signature, state.rank, memory)
+        where = ground(state.topology, signature, state.rank, call.memory)
         program = self.wisdom.read(call, lambda found: check(found, where))
         if program is not None:
             self._counts["stored"] += 1
             return program
-        program = plan_program(state, signature, memory, blocking)
+        program = plan_program(state, call)
         self.wisdom.write(call, program)
         return program
 
@@ -344,14 +400,15 @@ def _wisdom(state: State, folder: str) -> Wisdom | None:
     return Wisdom(folder, key_of(state)) if complete(state.config) else None
 
 
-def plan_program(state: State, signature: Signature, memory: int, blocking: bool) -> Program:
+def plan_program(state: State, call: Call) -> Program:
     """Decide, plan and lower for this rank."""
     from han.tasks.lower import lower
     from han.tasks.plan import make_plan
 
-    decision = state.rules().decide(signature, blocking=blocking)
-    plan = make_plan(state.topology, signature, decision.choice, memory)
-    return lower(plan, state.rank)
+    rules = state.rules()
+    choice = rules.rival(call.signature, blocking=call.blocking) if call.rival else None
+    choice = choice or rules.decide(call.signature, blocking=call.blocking).choice
+    return lower(make_plan(state.topology, call.signature, choice, call.memory), state.rank)
 
 
 def _handles(message: Message) -> tuple[int, int]:

@@ -15,6 +15,7 @@ SETTINGS = {
     "config": "a configuration file, or the name of a ready one (HAN_CONFIG)",
     "timeout": "seconds until a collective that does not finish raises; 0 = never (HAN_TIMEOUT)",
     "check": "whether the ranks compare their arguments in every call (HAN_CHECK)",
+    "trials": "whether calls try two ways and keep the quicker one (HAN_TRIALS)",
     "wait": "how a rank waits: auto, spin, yield, sleep or futex (HAN_WAIT)",
     "spin": "polls before a waiting rank yields (HAN_SPIN)",
     "memory": "shared memory of one channel, such as 16MiB (HAN_MEMORY)",
@@ -37,6 +38,7 @@ class Settings:
     config: Any
     timeout: float | str | None
     check: bool | str | None
+    trials: bool | str | None
     wait: str | None
     spin: int | str | None
     memory: int | str | None

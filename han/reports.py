@@ -42,7 +42,7 @@ class Status(IntEnum):
 
 
 ANSWER = 1.0  # seconds that a rank waits to hear what the other one calls
-OFFER = len(Code)  # where a rank waits for another's offer (native/engine.h: han_where)
+OFFER, LEAD = len(Code), len(Code) + 1  # what another rank is waited to say: han_where in engine.h
 KNOWN = 512  # calls remembered, the oldest goes first
 DIFFERENT = "rank {} does not make the same calls as this rank"
 REMEDY = "HAN_CHECK=1 compares calls before they are made"
@@ -69,7 +69,7 @@ class Reporter:
 
     def know(self, prepared: Prepared) -> None:
         """Remember what a plan's number stands for."""
-        self._known[identity(prepared.signature)] = prepared
+        self._known[identity(prepared.signature, prepared.is_rival)] = prepared
         if len(self._known) > KNOWN:
             self._known.popitem(last=False)
 
@@ -146,6 +146,7 @@ class Reporter:
             return "a collective"
         late = ", ".join(str(peer) for code, peer, _ in rows if code == OFFER)
         waits = [f"begin, to hear of the buffers of rank(s) {late}"] if late else []
+        waits += [f"begin, to hear which way rank {r} goes" for code, r, _ in rows if code == LEAD]
         waits += [
             f"{_task(prepared, task)} for {VERBS[Code(code)]} rank {peer}"
             for code, peer, task in rows
@@ -172,7 +173,7 @@ class Reporter:
         return "".join(f"; {part}" for part in parts + other)
 
     def _call(self, number: int) -> int:
-        """What peers see of a run: the call's own plan, also where its alternative runs."""
+        """What peers see of a run: the call's own plan, also where another runs instead."""
         prepared = self._known.get(number)
         return number if prepared is None else identity(replace(prepared.signature, mapped=False))
 

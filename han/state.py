@@ -229,15 +229,26 @@ class State(Revocable):
         with self.together("the making of a persistent request"):
             return persistent.make(self, message)
 
-    def arena(self) -> tuple[int, int, int] | None:
-        """Return where this rank's arena is, its bytes, and which channel holds all ranks.
+    def arena(self) -> tuple[int, int] | None:
+        """Return where this rank's arena is, and its bytes.
 
-        None if no channel does, or a rank cannot map the others' arenas.
+        None if no channel holds all ranks, or a rank cannot map the others' arenas.
         """
         whole, mapping = self.topology.whole, self.mapping
         if not self._alternatives or whole is None or mapping is None or mapping.own is None:
             return None
-        return mapping.own.base, mapping.own.size, sum(self.topology.shared[:whole])
+        return mapping.own.base, mapping.own.size
+
+    @property
+    def whole_channel(self) -> int:
+        """Which channel holds all ranks, if one does."""
+        return sum(self.topology.shared[: self.topology.whole or 0])
+
+    def place_in_whole(self, rank: int) -> int:
+        """Return which of the ranks of that channel a rank is."""
+        whole = self.topology.whole
+        assert whole is not None
+        return self.topology.home(whole, rank).index(rank)
 
     def arenas(self) -> Mapping:
         """Return the arenas of the ranks that share memory; collective when first asked for."""

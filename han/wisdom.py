@@ -129,6 +129,7 @@ class Call:
     signature: Signature
     memory: int
     blocking: bool
+    rival: bool = False  # the other way, that calls try
 
 
 class Wisdom:

@@ -5,10 +5,12 @@ from dataclasses import replace
 import pytest
 from machines import topology_of
 
+from han.config import load_config
 from han.tasks.plan import make_plan
 from han.tasks.signature import REDUCING, Signature
 from han.tasks.verify import verify
-from han.tuning.heuristics import Machine, choose
+from han.tuning.heuristics import Machine, choose, rival
+from han.tuning.rules import RuleTable
 
 KiB, MiB = 1 << 10, 1 << 20
 MEMORY = 1 << 24
@@ -81,8 +83,8 @@ def test_and_from_none_on_where_it_never_pays(collective, ranks):
     [
         (4, 4 * KiB, True, "direct"), (4, 4 * KiB + 8, True, "flat"), (4, 32 * KiB, True, "flat"),
         (4, 32 * KiB + 8, True, "split"), (4, 8 * KiB, False, "split"), (2, 8 * KiB, True, "each"),
-        (2, 4 * KiB + 8, False, "each"), (2, 128 * KiB, False, "each"),
-        (2, 128 * KiB + 8, False, "split"),
+        (2, 4 * KiB + 8, False, "each"), (2, 32 * MiB, False, "each"),
+        (2, 32 * MiB + 8, False, "split"),
         (8, 8 * KiB, True, "flat"), (9, 8 * KiB, True, "split"), (9, 8, True, "knomial"),
     ],
 )  # fmt: skip
@@ -117,3 +119,62 @@ def test_reductions_of_some_size_between_them_go_through_cells():
         for mesh in (False, True):
             level = choose(signature, node, Machine(mesh=mesh)).levels[0]
             assert level.submodule == ("sm" if mesh else "solo")
+
+
+# ---- what is tried beside them ------------------------------------------------------------------
+
+
+def rival_of(collective, nbytes, ranks, attach=True, mesh=False, **more):
+    """Return the other way for a call on one node: the submodule and algorithm, or None."""
+    node = replace(topology_of([[0] * ranks], 0), attach=attach)
+    signature = replace(call(collective, nbytes), **more)
+    found = rival(signature, node, Machine(mesh=mesh))
+    return found and (found.levels[0].submodule, found.levels[0].algorithm)
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 8])
+def test_large_calls_try_attaching_and_cells(ranks):
+    least = 64 * KiB if ranks == 2 else 512 * KiB
+    assert rival_of("bcast", least, ranks) == ("solo", "meet")
+    for kind in ("scatter", "allgather", "alltoall"):
+        assert rival_of(kind, least, ranks) == ("solo", "blocks")
+    assert rival_of("bcast", 64 * MiB, ranks) == ("sm", "flat" if ranks <= 4 else "knomial")
+    assert rival_of("scatter", 4 * MiB, ranks, mesh=True) == ("sm", "blocks")
+    assert rival_of("bcast", least - 8, ranks) is None
+    assert rival_of("bcast", least, ranks, attach=False) is None
+
+
+def test_nothing_is_tried_that_would_change_a_result_or_make_a_rank_wait_for_the_root():
+    assert rival_of("allreduce", MiB, 2) == ("solo", "each")
+    assert rival_of("allreduce", 64 * MiB, 2) == ("sm", "split")
+    assert rival_of("allreduce", MiB, 3) is None  # another order of operands
+    assert rival_of("allreduce", MiB, 2, native=False) is None
+    for kind in ("reduce", "gather", "reduce_scatter", "barrier"):
+        assert rival_of(kind, MiB, 2) is None
+    assert rival_of("alltoall", MiB, 2, in_place=True) is None
+    assert rival_of("bcast", MiB, 2, mapped=True) is None
+
+
+def test_nor_between_nodes_nor_where_a_rule_says_what_to_do_nor_if_it_is_switched_off():
+    nodes = replace(topology_of([[0, 0, 1, 1], [0] * 4], 1), attach=True)
+    assert rival(call("bcast", MiB), nodes, Machine()) is None
+    node = replace(topology_of([[0, 0]], 0), attach=True)
+    signature = call("bcast", MiB)
+    assert RuleTable(None, node, Machine()).rival(signature) is not None
+    level = {"name": "all", "symbol": "a", "scope": "all"}
+    rule = {"when": {"collective": "bcast"}, "use": {"levels": {"all": {"submodule": "sm"}}}}
+    for settings in ({"rules": [rule]}, {"trials": False}):
+        config = load_config({"levels": [level], **settings}, {})
+        node = replace(node, names=("all",), symbols=("a",))
+        assert RuleTable(config, node, Machine()).rival(signature) is None
+
+
+@pytest.mark.parametrize("mesh", [False, True])
+@pytest.mark.parametrize("collective", ["bcast", "scatter", "allgather", "alltoall", "allreduce"])
+def test_both_ways_of_a_call_follow_each_other_in_any_order(collective, mesh):
+    ranks = 2 if collective == "allreduce" else 3
+    node = replace(topology_of([[0] * ranks], 0), attach=True)
+    signature, machine = call(collective, 520 * KiB), Machine(mesh=mesh)
+    ways = [choose(signature, node, machine), rival(signature, node, machine)]
+    usual, other = (make_plan(node, signature, way, MEMORY) for way in ways)
+    assert verify([usual, other, other, usual, usual, other, usual]).events

@@ -5,7 +5,7 @@ Everything that they look at is the same on all ranks.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from han.geometry import PAGE
 from han.submodules.solo_blocks import BLOCKS as READ_BLOCKS
@@ -16,6 +16,7 @@ from han.topology import Topology
 from han.tuning.choice import Choice, LevelChoice, Value, level_choice
 
 KiB = 1024
+BUILT_IN = "built-in"  # the rule that these choices go by
 DIRECT_RANKS = 8  # beyond, reading everyone's data costs more than a second hop
 DIRECT_BYTES = 4 * KiB
 MAPPED_BYTES = 64 * KiB  # from here on arrays that all map are read where they are
@@ -46,11 +47,18 @@ READ_BY_ALL = ("bcast", "allgather")
 ALL_RANKS = 4
 ALL_BYTES = 32768 * KiB
 ATTACH_CHUNK = {"bcast": 4096 * KiB, "allreduce": 2048 * KiB, "allgather": 4096 * KiB}
+# What is tried both ways as the program runs, and from which size on: between two ranks, and among
+# more, who have to be switched to before they hear which way it goes.
+RIVALS = {
+    "bcast": "meet", "allreduce": "each", "scatter": "blocks", "allgather": "blocks",
+    "alltoall": "blocks",
+}  # fmt: skip
+RIVAL_BYTES = (64 * KiB, 512 * KiB)
 TURNS_BYTES = 32 * KiB  # up to here turns on a processor are what costs, and one rank combines all:
 TURNS_RANKS = 8  # among 8 ranks on 2 processors 8 KiB take 11 us so, in shares 17, 32 KiB 21 and 34
 SHARED_CHUNK = 512 * KiB  # large: few hand-overs
 # Up to here two ranks combine all of it each: one hand-over less, and on a mesh no slower a walk.
-EACH_BYTES = 128 * KiB
+EACH_BYTES = 32768 * KiB
 EACH_MESH = 2048 * KiB
 EACH_CHUNK = 128 * KiB
 EACH_LEAST, EACH_MAPPED = 1 * KiB, 16 * KiB  # on a mesh, of arrays that both map: no copy at all
@@ -89,7 +97,32 @@ def choose(signature: Signature, topology: Topology, machine: Machine) -> Choice
             levels.append(_shared(signature, effective, level, outer, segment, machine))
         else:
             levels.append(_network(signature, effective, level, level == outermost))
-    return Choice(tuple(levels), segment, rule="built-in")
+    return Choice(tuple(levels), segment, rule=BUILT_IN)
+
+
+def rival(signature: Signature, topology: Topology, machine: Machine) -> Choice | None:
+    """Return the other way for large data within a node: by attach where the built-in choice takes
+    cells, and the other way round. None where there is none, or no need to try.
+
+    Which is quicker depends on what nobody knows beforehand: native/trial.c. Results are the same:
+    no element is combined in another order. Gather and reduce have none: who sends would wait for
+    the root, which cells do without.
+    """
+    kind, level = signature.collective, topology.whole
+    among = kind in RIVALS and (kind != "allreduce" or topology.size == 2)
+    least = RIVAL_BYTES[topology.size > 2]
+    large = signature.nbytes >= least and _fits_cells(signature)
+    plain = not (signature.mapped or signature.in_place or signature.counts)
+    if level is None or not (topology.attach and among and large and plain):
+        return None
+    if (signature.reduces and not signature.native) or levels_of(topology, signature) != [level]:
+        return None
+    usual = choose(signature, topology, machine)
+    if usual.levels[level].submodule == "solo":
+        return replace(choose(signature, replace(topology, attach=False), machine), rule="rival")
+    levels = list(usual.levels)
+    levels[level] = level_choice("solo", RIVALS[kind], chunk=ATTACH_CHUNK.get(kind, SHARED_CHUNK))
+    return replace(usual, levels=tuple(levels), rule="rival")
 
 
 def _blocks(signature: Signature, topology: Topology, level: int, machine: Machine) -> LevelChoice:

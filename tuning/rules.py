@@ -13,7 +13,7 @@ from han.tasks.plan import as_called, levels_of
 from han.tasks.signature import BY_BLOCKS, Signature
 from han.topology import Topology
 from han.tuning.choice import LEFT, Choice, LevelChoice
-from han.tuning.heuristics import Machine, choose
+from han.tuning.heuristics import BUILT_IN, Machine, choose, rival
 
 if TYPE_CHECKING:
     from han.config import Config, Rule
@@ -52,6 +52,19 @@ class RuleTable:
                 return Decision(choice, tuple(passed))
             passed.append((choice.rule, reason))
         raise NoRuleError(signature.describe(), passed)
+
+    def rival(self, signature: Signature, *, blocking: bool = True) -> Choice | None:
+        """Return what is tried beside the choice for a call as the program runs; None: nothing.
+
+        Where a rule of the user's decides, it does.
+        """
+        if self.config is not None and not self.config.trials:
+            return None
+        if self.decide(signature, blocking=blocking).choice.rule != BUILT_IN:
+            return None
+        other = rival(signature, self.topology, self.machine)
+        fits = other is not None and self.objection(signature, other, blocking=blocking) is None
+        return other if fits else None
 
     def leave(self, signature: Signature, because: NoRuleError) -> Decision:
         """Leave a call that moves blocks to the MPI library."""

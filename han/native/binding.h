@@ -19,7 +19,7 @@ typedef struct {
 typedef struct PlanObject {
     PyObject_HEAD
     han_plan plan;
-    struct PlanObject *alternative; /* owned; or NULL */
+    struct PlanObject *alternative, *rival; /* owned; or NULL */
     han_instr *code;
     han_handle *comms;
     PyObject *keep; /* scratch, operation and whatever else must live as long */

@@ -23,10 +23,20 @@
 #define HAN_CALLS_KEPT 64
 #define HAN_TAKEN 64 /* runs remembered by a ring; a power of two */
 
-/* What each rank tells the others on its node, one record of two lines a rank. */
+#define HAN_TIMED 16 /* runs whose times a rank's record tells: more than HAN_HISTORY */
+
+/* When a rank began and finished a run of which there are two ways (trial.c): CLOCK_MONOTONIC, ns. */
+typedef struct {
+    _Atomic uint64_t run; /* counted from 1; 0: being written */
+    _Atomic uint64_t begun, finished;
+} han_times;
+
+/* What each rank tells the others on its node, one record a rank. */
 typedef struct {
     _Atomic uint64_t done;    /* runs finished */
-    _Atomic uint64_t entered; /* runs begun, and below HAN_EPOCH_SHIFT what was offered: han_plan */
+    /* Runs begun, and below HAN_EPOCH_SHIFT what was said of the last ones, a bit each: which
+     * way a leader goes (trial.c), and from HAN_OFFERS_SHIFT on offers (offer.c). */
+    _Atomic uint64_t entered;
     _Atomic uint64_t signature;
     _Atomic uint64_t calls; /* what was called up to the last run begun: HAN_CALLS */
     int64_t pid;
@@ -39,9 +49,10 @@ typedef struct {
     _Atomic uint32_t sleepers, bell;
     uint64_t naps; /* whether this rank sleeps in the kernel: others ring the bell for it */
     uint64_t pad[2];
+    han_times times[HAN_TIMED];
 } han_control;
 
-_Static_assert(sizeof(han_control) == 2 * HAN_LINE, "as in han/channel.py");
+_Static_assert(sizeof(han_control) == 8 * HAN_LINE, "as in han/geometry.py");
 
 typedef struct {
     uint8_t *memory;
@@ -92,6 +103,19 @@ typedef struct {
     _Atomic uint64_t sent, received; /* in messages */
 } han_counts;
 
+#define HAN_BURST 8 /* runs of a trial in a row: caches take some to get used to it */
+
+/* Which of two ways its leader has a plan go: trial.c. */
+typedef struct {
+    uint32_t runs; /* since it was last decided */
+    uint32_t rest; /* runs from then to the next trial; 0: there was none so far */
+    bool rival;    /* which was the better one */
+    struct {
+        uint64_t run;         /* counted from 1; 0: none */
+        uint64_t first, last; /* when the first rank began it, and the last finished; 0: not known */
+    } tried[2][HAN_BURST];    /* in the trial under way: the way in use, then the other */
+} han_trial;
+
 typedef struct han_plan {
     const han_instr *code;
     uint32_t n_streams, n_requests, n_comms;
@@ -126,7 +150,13 @@ typedef struct han_plan {
      * to be seen by those who come later. NULL while this rank never could. */
     struct han_plan *_Atomic alternative;
     uint64_t arena, arena_size; /* where this rank's is; 0 bytes: no rank has an alternative */
-    uint32_t whole;             /* the channel of all ranks, where they see each other's offers */
+    /* Another way for the same, which takes as much of the rings: all go the one that the leader
+     * says. There before this rank runs the plan for the second time. */
+    struct han_plan *_Atomic rival;
+    bool tried;      /* there is a rival; alike on all ranks */
+    uint32_t leader; /* whose word counts: which of the ranks of the channel `whole` */
+    han_trial trial; /* the leader's */
+    uint32_t whole;  /* the channel of all ranks, where they see what each says */
     han_counts counts;
 } han_plan;
 
@@ -145,7 +175,7 @@ enum han_status {
 };
 
 /* The instruction that a stream is at; `peer` is the rank that it waits for. HAN_CODES: for its
- * offer. */
+ * offer; HAN_CODES + 1: to hear which way it goes. */
 typedef struct {
     int code, peer;
     uint32_t task;
@@ -212,8 +242,10 @@ typedef struct han_engine {
     han_run *head, *tail;
     bool started;
     han_plan *plan; /* its own or the alternative; NULL until that is decided */
-    uint64_t offers, choices; /* a bit a run, the last one's lowest: offered, had an alternative */
+    /* A bit a run, the last one's lowest: offered, led along the rival, had an alternative or one. */
+    uint64_t offers, ways, choices;
     uint64_t alternatives; /* how often one was run */
+    uint64_t begun;        /* when that run began, where it is tried: nanoseconds */
     uint32_t pc[HAN_MAX_STREAMS];
     uint8_t *bases[HAN_MAX_BASES];
     /* what went wrong, for the report */
@@ -293,11 +325,17 @@ enum han_way han_next_way(han_ways *);
 void han_took(han_ways *, enum han_way, uint64_t ns, uint64_t bytes);
 bool han_usual_is_slow(const han_ways *);
 
-#define HAN_HISTORY HAN_EPOCH_SHIFT /* runs whose offers a rank's word tells */
-/* offer.c: whether the run at the head may begin, where an offer would be forgotten: peers may ask. */
+#define HAN_HISTORY (HAN_EPOCH_SHIFT / 2) /* runs of which a rank's word tells what it said */
+_Static_assert(HAN_TIMED > HAN_HISTORY, "a leader is no further ahead than that");
+enum { HAN_WAYS_SHIFT = 0, HAN_OFFERS_SHIFT = HAN_HISTORY }; /* where in that word */
+/* offer.c: whether the run at the head may begin, where a word would be forgotten: peers may ask. */
 bool han_may_forget(han_engine *);
-/* What all ranks run where this one has offered, once the others have said enough; NULL before. */
+/* What all ranks run, once the others have said enough; NULL before. */
 han_plan *han_decide(han_engine *);
+/* trial.c: whether the run that begins goes along the rival. For the leader of a plan with one. */
+bool han_lead(han_engine *, han_plan *);
+/* The run at the head has finished, one way or the other: tell when. */
+void han_tell_times(han_engine *, const han_plan *);
 /* How many runs every rank in a channel has finished. */
 uint64_t han_least_done(const han_channel *);
 /* Ranks whose offers are still to come: rows of han_engine_blocked. */

@@ -164,20 +164,34 @@ static void take_up(han_engine *e, han_plan *p) {
     e->plan = p;
 }
 
+enum { LAST_RUNS = (1 << HAN_HISTORY) - 1 };
+
 /* Whether this rank offers the alternative, if there is one: noted for the word that tells it. */
 static bool offer(han_engine *e, const han_run *run) {
     const han_plan *p = run->plan;
     bool offers = p->arena_size && han_in_arena(p, run->send) && han_in_arena(p, run->recv) &&
                   p->alternative;
-    e->offers = (e->offers << 1 | offers) & ((1u << HAN_HISTORY) - 1);
-    e->choices = e->choices << 1 | (p->arena_size != 0);
+    e->offers = (e->offers << 1 | offers) & LAST_RUNS;
+    e->choices = e->choices << 1 | (p->arena_size || p->tried);
     return offers;
+}
+
+/* Which way the leader of a call goes: for the same word. */
+static void lead(han_engine *e, han_plan *p) {
+    bool rival = false;
+    if (p->tried) {
+        e->begun = han_now_ns();
+        rival = e->channels[p->whole].me == p->leader && han_lead(e, p);
+    }
+    e->ways = (e->ways << 1 | rival) & LAST_RUNS;
 }
 
 static void begin(han_engine *e, const han_run *run) {
     han_plan *p = run->plan;
     bool offers = offer(e, run);
-    uint64_t entered = (e->epoch + 1) << HAN_EPOCH_SHIFT | e->offers;
+    lead(e, p);
+    uint64_t entered = (e->epoch + 1) << HAN_EPOCH_SHIFT | e->offers << HAN_OFFERS_SHIFT |
+                       e->ways << HAN_WAYS_SHIFT;
     e->bases[HAN_B_SEND] = run->send ? (uint8_t *)(uintptr_t)run->send : nowhere[0];
     e->bases[HAN_B_RECV] = run->recv ? run->recv : nowhere[1];
     uint64_t calls = called(e, p->signature);
@@ -192,13 +206,14 @@ static void begin(han_engine *e, const han_run *run) {
         atomic_store_explicit(&mine->entered, entered, memory_order_release);
         atomic_store_explicit(&mine->calls, calls, memory_order_release);
     }
-    if (p->arena_size && e->bells >> p->whole & 1) han_ring(&e->channels[p->whole]);
-    if (!offers) take_up(e, p); /* it waits for nobody's offers */
+    if ((p->arena_size || p->tried) && e->bells >> p->whole & 1) han_ring(&e->channels[p->whole]);
+    if (!offers && !p->tried) take_up(e, p); /* it waits for nobody's word */
     e->started = true;
 }
 
 static void finish(han_engine *e) {
     han_run *run = e->head;
+    if (run->plan->tried && e->plan != run->plan->alternative) han_tell_times(e, run->plan);
     for (uint32_t c = 0; c < e->n_channels; c++) {
         han_channel *ch = &e->channels[c];
         atomic_store_explicit(&control_of(ch)->done, e->epoch + 1, memory_order_release);

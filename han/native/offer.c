@@ -1,11 +1,13 @@
-/* Plans with an alternative: all ranks run it where the buffers of all are in memory that the others
- * map, and none does otherwise.
+/* Plans of which there is more than one: what all ranks run instead.
  *
+ * An alternative is run where the buffers of all are in memory that the others map.
  * Each rank knows that of its own buffers alone. It says so with the word that tells that it has
  * entered the run, and goes its usual way at once if it does not offer. Who offers waits for the
  * words of all. One that is ahead has the offers of its last runs in its word, a bit each; it
  * begins no run with which it would forget one that somebody may still ask for. So all see the same
- * bits, whenever they look, and decide alike. */
+ * bits, whenever they look, and decide alike.
+ *
+ * A rival is run where the call's leader says so, in the same word (trial.c). */
 #include "engine.h"
 
 static const han_control *first(const han_channel *ch) {
@@ -35,36 +37,59 @@ bool han_may_forget(han_engine *e) {
 
 enum word { NONE, NO, YES };
 
-/* What a rank has said of the run at the head. Who is too far ahead to tell had no alternative in
- * that run: its call went wrong. */
-static enum word said(const han_engine *e, const han_control *peer) {
+/* What a rank has said of the run at the head. Who is too far ahead to tell had no choice in that
+ * run: its call went wrong. */
+static enum word said(const han_engine *e, const han_control *peer, int shift) {
     uint64_t word = atomic_load_explicit(&peer->entered, memory_order_acquire);
     uint64_t begun = word >> HAN_EPOCH_SHIFT;
     if (begun <= e->epoch) return NONE;
     uint64_t ahead = begun - (e->epoch + 1);
-    return ahead < HAN_HISTORY && word >> ahead & 1 ? YES : NO;
+    return ahead < HAN_HISTORY && word >> (shift + (int)ahead) & 1 ? YES : NO;
+}
+
+static enum word offered(const han_engine *e, const han_channel *ch, uint32_t r) {
+    if (r == ch->me) return e->offers & 1 ? YES : NO;
+    return said(e, &first(ch)[r], HAN_OFFERS_SHIFT);
+}
+
+/* Whether all have offered. NO is certain as soon as one has not, so who has not waits for nobody. */
+static enum word all_offered(const han_engine *e, const han_channel *ch) {
+    if (!(e->offers & 1)) return NO;
+    enum word all = YES;
+    for (uint32_t r = 0; r < ch->size; r++) {
+        enum word word = offered(e, ch, r);
+        if (word == NO) return NO;
+        if (word == NONE) all = NONE;
+    }
+    return all;
+}
+
+static enum word led(const han_engine *e, const han_channel *ch, const han_plan *p) {
+    if (p->leader == ch->me) return e->ways & 1 ? YES : NO;
+    return said(e, &first(ch)[p->leader], HAN_WAYS_SHIFT);
 }
 
 han_plan *han_decide(han_engine *e) {
     han_plan *p = e->head->plan;
     han_channel *ch = &e->channels[p->whole];
-    bool all = true;
-    for (uint32_t r = 0; r < ch->size; r++) {
-        enum word word = r == ch->me ? YES : said(e, &first(ch)[r]);
-        if (word == NO) return p;
-        all &= word == YES;
+    enum word word = all_offered(e, ch);
+    if (word == YES) {
+        if (ch->known < e->epoch) ch->known = e->epoch; /* all have finished what came before */
+        e->alternatives++;
+        return p->alternative;
     }
-    if (!all) return NULL;
-    if (ch->known < e->epoch) ch->known = e->epoch; /* all have finished what came before */
-    e->alternatives++;
-    return p->alternative;
+    if (word == NONE || !p->tried) return word == NONE ? NULL : p;
+    word = led(e, ch, p);
+    if (word == NONE) return NULL;
+    return word == YES ? p->rival : p;
 }
 
 uint32_t han_undecided(const han_engine *e, han_where *rows) {
     const han_channel *ch = &e->channels[e->head->plan->whole];
-    uint32_t n = 0;
+    bool offers = all_offered(e, ch) == NONE;
+    uint32_t n = 0, leader = e->head->plan->leader;
     for (uint32_t r = 0; r < ch->size && n < HAN_MAX_STREAMS; r++)
-        if (r != ch->me && said(e, &first(ch)[r]) == NONE)
-            rows[n++] = (han_where){HAN_CODES, (int)first(ch)[r].rank, 0};
+        if (offers ? offered(e, ch, r) == NONE : r == leader)
+            rows[n++] = (han_where){HAN_CODES + !offers, (int)first(ch)[r].rank, 0};
     return n;
 }

@@ -13,6 +13,7 @@ static void plan_dealloc(PlanObject *self) {
     if (self->shifts.obj) PyBuffer_Release(&self->shifts);
     Py_XDECREF(self->keep);
     Py_XDECREF(self->alternative);
+    Py_XDECREF(self->rival);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
@@ -54,12 +55,33 @@ static int set_alternative(PlanObject *self, PyObject *o, void *unused) {
     return 0;
 }
 
+static PyObject *get_rival(PlanObject *self, void *unused) {
+    (void)unused;
+    PyObject *o = self->rival ? (PyObject *)self->rival : Py_None;
+    Py_INCREF(o);
+    return o;
+}
+
+static int set_rival(PlanObject *self, PyObject *o, void *unused) {
+    (void)unused;
+    if (!o || !PyObject_TypeCheck(o, &PlanType) || self->rival || !self->plan.tried) {
+        PyErr_SetString(PyExc_ValueError, "a plan takes one rival, and says so when made");
+        return -1;
+    }
+    Py_INCREF(o);
+    self->rival = (PlanObject *)o;
+    self->plan.rival = &self->rival->plan;
+    return 0;
+}
+
 static PyGetSetDef plan_getset[] = {
     {"counts", (getter)plan_get_counts, NULL,
      "Runs finished; bytes copied, combined, copied by attach, of them read from peers' arrays, sent, received.",
      NULL},
     {"alternative", (getter)get_alternative, (setter)set_alternative,
      "The plan that all ranks run instead where the buffers of all are in their arenas.", NULL},
+    {"rival", (getter)get_rival, (setter)set_rival,
+     "The plan that all ranks run instead where the leader finds it quicker.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -134,20 +156,21 @@ static int fill_plan(PlanObject *self, PyObject *args, PyObject *kwargs, unsigne
     static char *names[] = {"code",   "streams", "requests",    "footprint", "writes", "sync",
                             "brief",  "signature", "kernel",  "element", "op",
                             "dtype",  "commutative", "operand", "comms",   "scratch",
-                            "keep",   "number",  "shifts", "arena", NULL};
+                            "keep",   "number",  "shifts", "arena",  "whole", "leader", NULL};
     han_plan *p = &self->plan;
     Py_buffer code, writes;
     PyObject *streams, *footprint, *comms, *scratch, *keep, *shifts = Py_None;
     unsigned long long signature, mpi_op, mpi_dtype; /* handles: no overflow check */
     unsigned long long number = 0, arena = 0, arena_size = 0;
-    int sync, brief, commutative, op, dtype;
+    int sync, brief, commutative, op, dtype, leader = -1;
     Py_ssize_t requests, element, operand;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*O!nO!y*ppK(ii)nKKpnO!OO|KO(KKI)", names, &code,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*O!nO!y*ppK(ii)nKKpnO!OO|KO(KK)Ii", names, &code,
                                      &PyTuple_Type, &streams, &requests, &PyTuple_Type,
                                      &footprint, &writes, &sync, &brief,
                                      &signature, &op, &dtype, &element, &mpi_op, &mpi_dtype,
                                      &commutative, &operand, &PyTuple_Type, &comms, &scratch,
-                                     &keep, &number, &shifts, &arena, &arena_size, &p->whole))
+                                     &keep, &number, &shifts, &arena, &arena_size, &p->whole,
+                                     &leader))
         return -1;
     self->code = copy_of(code.buf, (size_t)code.len);
     memcpy(p->writes, writes.buf,
@@ -180,6 +203,8 @@ static int fill_plan(PlanObject *self, PyObject *args, PyObject *kwargs, unsigne
     p->number = number;
     p->arena = arena;
     p->arena_size = arena_size;
+    p->tried = leader >= 0;
+    p->leader = leader >= 0 ? (uint32_t)leader : 0;
     p->element = (size_t)element;
     p->op = (han_handle)mpi_op;
     p->dtype = (han_handle)mpi_dtype;

@@ -63,9 +63,9 @@ for file in tests/native/bench_*.c; do # which are run by hand
     "$cc" "${flags[@]}" -O2 -c "$file" -o /dev/null
 done
 # either kind of machine, wherever this runs: lines that are slow from core to core, or quick
-stage plain 1000 "kernels arena errors offers put executor" -O2 -DHAN_MESH=false
-sanitized "address and undefined behaviour" 200 "kernels arena errors offers put executor" \
+stage plain 1000 "kernels arena errors offers trials put executor" -O2 -DHAN_MESH=false
+sanitized "address and undefined behaviour" 200 "kernels arena errors offers trials put executor" \
     -fsanitize=address,undefined -fno-sanitize-recover=all -DHAN_MESH=true
 stage "as without quick strings" 200 "kernels put executor" -O2 -DHAN_NO_STRINGS -DHAN_MESH=false
 stage "as on a mesh without them" 100 "kernels executor" -O2 -DHAN_NO_STRINGS -DHAN_MESH=true
-sanitized threads 60 "arena errors offers put executor" -fsanitize=thread -DHAN_MESH=true
+sanitized threads 60 "arena errors offers trials put executor" -fsanitize=thread -DHAN_MESH=true

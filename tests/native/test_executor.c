@@ -20,7 +20,7 @@ static const int64_t UNTOUCHED = 0x5a5a5a5a5a5a5a5a;
 /* What a rank needs for one call. */
 typedef struct {
     const test_case *call, *other; /* `other`: the same call, done in another way; or NULL */
-    han_plan plan, alternative;
+    han_plan plan, alternative, rival;
     han_run run;
     uint64_t step;
     bool in_place;
@@ -32,6 +32,7 @@ typedef struct {
     group *group;
     uint64_t rank, rounds, seed, luck;
     uint64_t agreed; /* calls whose alternative all ranks offered */
+    uint64_t followed; /* calls that went along the rival: not those */
 } runner;
 
 /* ---- chance, and data ---- */
@@ -176,6 +177,18 @@ static void open_alternative(runner *r, slot *s)
     s->plan.whole = (uint32_t)r->world->n_channels - 1;
 }
 
+/* Give the plan a rival, and a leader who goes that way or does not. */
+static void open_rival(runner *r, slot *s)
+{
+    if (!s->other || common(r, s->step, 5) % 2)
+        return;
+    plan_open(&s->rival, s->other, r->rank);
+    s->plan.tried = true;
+    s->plan.leader = (uint32_t)(common(r, s->step, 6) % r->world->ranks);
+    s->plan.rival = &s->rival;
+    s->plan.trial.rival = common(r, s->step, 7) % 2;
+}
+
 static void prepare(runner *r, slot *s)
 {
     const test_case *c = s->call;
@@ -191,6 +204,7 @@ static void prepare(runner *r, slot *s)
     s->other = NULL;
     if (!strstr(r->world->name, "nodes")) /* all ranks share the outermost channel */
         open_alternative(r, s);
+    open_rival(r, s);
 }
 
 static void complain(const runner *r, const slot *s, const char *what, uint64_t i)
@@ -201,7 +215,7 @@ static void complain(const runner *r, const slot *s, const char *what, uint64_t 
     exit(1);
 }
 
-static void check(const runner *r, slot *s)
+static void check(runner *r, slot *s)
 {
     uint64_t got = gets(r, s->call), sent = in_place(r, s) ? 0 : sends(r, s->call);
     for (uint64_t i = 0; i < got; i++)
@@ -213,6 +227,9 @@ static void check(const runner *r, slot *s)
     for (uint64_t i = 0; i < LARGEST; i++)
         if ((i < GUARD || i >= GUARD + got) && s->recv[i] != UNTOUCHED)
             complain(r, s, "written outside of the receive buffer", i);
+    r->followed += s->plan.tried && atomic_load(&s->rival.counts.runs);
+    if (s->plan.tried)
+        plan_close(&s->rival);
     plan_close(&s->plan);
     if (s->other)
         plan_close(&s->alternative);
@@ -290,9 +307,17 @@ static void run_world(const world *w, uint64_t rounds, han_wait_policy wait)
         printf("FAILED: %s: messages are left over\n", w->name);
         exit(1);
     }
-    printf("%s: %llu calls of %llu kinds, %llu alternatives, %s\n", w->name,
+    for (uint64_t r = 1; r < w->ranks; r++)
+        if (runners[r].followed != runners[0].followed) {
+            printf("FAILED: %s: rank %llu went along %llu rivals, rank 0 %llu\n", w->name,
+                   (unsigned long long)r, (unsigned long long)runners[r].followed,
+                   (unsigned long long)runners[0].followed);
+            exit(1);
+        }
+    printf("%s: %llu calls of %llu kinds, %llu alternatives, %llu rivals, %s\n", w->name,
            (unsigned long long)rounds, (unsigned long long)w->n_cases,
-           (unsigned long long)runners[0].agreed, wait.futex ? "sleeping" : wait.spins ? "spinning" : "yielding");
+           (unsigned long long)runners[0].agreed, (unsigned long long)runners[0].followed,
+           wait.futex ? "sleeping" : wait.spins ? "spinning" : "yielding");
     group_close(g);
 }
 

@@ -1,0 +1,203 @@
+/* Plans with a rival: all ranks go the way that the leader says, and it goes by what runs took.
+ *
+ * One thread steps the engines of two ranks by hand, and the clock is the test's: what either way
+ * takes is written over what the ranks have noted.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "group.h"
+
+enum { FIRST = 2, BURST = HAN_BURST, LEAST = 32, AHEAD = 60 }; /* as in trial.c */
+
+static void require(bool holds, const char *what, uint64_t got)
+{
+    if (holds)
+        return;
+    printf("FAILED: %s (got %llu)\n", what, (unsigned long long)got);
+    exit(1);
+}
+
+/* A call in which a rank posts and the other waits for it; or both, if `meets`. Either way. */
+typedef struct {
+    han_instr code[2];
+    uint64_t requests[1];
+    han_plan plan, rival;
+    han_run run;
+} call;
+
+static void call_open(call *c, uint64_t rank, bool meets)
+{
+    *c = (call){.code = {at_flag(HAN_POST, rank, 1), at_flag(HAN_WAIT, 1 - rank, 1)}};
+    c->plan = (han_plan){.code = c->code, .n_streams = 1, .requests = c->requests, .element = 8,
+                         .signature = 1, .tried = true, .rival = &c->rival};
+    c->plan.streams[0] = (han_stream){meets ? 0 : (uint32_t)rank, meets ? 2 : 1 + (uint32_t)rank};
+    c->rival = c->plan;
+    c->rival.tried = false;
+    c->rival.rival = NULL;
+    c->rival.signature = 2;
+}
+
+static enum han_status start(han_engine *e, call *c)
+{
+    c->run = (han_run){.plan = &c->plan};
+    han_enqueue(e, &c->run);
+    return han_engine_step(e);
+}
+
+static group *pair(call *calls, bool meets)
+{
+    world w = group_of(2);
+    for (uint64_t r = 0; r < 2; r++)
+        call_open(&calls[r], r, meets);
+    return group_open(&w, false, (han_wait_policy){.timeout = 20});
+}
+
+static uint64_t rivals(const call *c) { return atomic_load(&c->rival.counts.runs); }
+
+/* Let both ranks have noted that the last run began and finished then. */
+static void note(group *g, uint64_t begun, uint64_t finished)
+{
+    uint64_t run = g->engines[0].epoch;
+    for (uint64_t r = 0; r < 2; r++) {
+        han_times *t = &group_control(g, r)->times[(run - 1) % HAN_TIMED];
+        require(t->run == run, "each rank notes when it ran", t->run);
+        t->begun = begun + r;
+        t->finished = finished - r;
+    }
+}
+
+/* Make so many calls; `usual` and `rival` are what either way takes. How often the rival ran. */
+static uint64_t play(group *g, call *calls, int n, uint64_t usual, uint64_t rival)
+{
+    static uint64_t clock = 1;
+    uint64_t before = rivals(&calls[0]);
+    for (int k = 0; k < n; k++) {
+        uint64_t ran = rivals(&calls[0]);
+        (void)start(&g->engines[1], &calls[1]);
+        (void)start(&g->engines[0], &calls[0]);
+        require(han_engine_step(&g->engines[1]) == HAN_MOVED, "rank 1 follows", k);
+        (void)han_engine_step(&g->engines[0]);
+        require(g->engines[0].epoch == g->engines[1].epoch && !g->engines[0].head, "to its end", k);
+        uint64_t took = rivals(&calls[0]) > ran ? rival : usual;
+        note(g, clock, clock + took);
+        clock += took;
+    }
+    require(rivals(&calls[0]) == rivals(&calls[1]), "as often on both", rivals(&calls[1]));
+    return rivals(&calls[0]) - before;
+}
+
+static void who_follows_waits_for_the_leader(void)
+{
+    call calls[2];
+    group *g = pair(calls, false);
+    han_engine *b = &g->engines[1];
+    han_where rows[HAN_MAX_STREAMS];
+    uint64_t signature;
+    bool brief;
+    require(start(b, &calls[1]) == HAN_BLOCKED, "rank 1 waits", b->epoch);
+    uint32_t n = han_engine_blocked(b, rows, &signature);
+    require(n == 1 && rows[0].code == HAN_CODES + 1 && rows[0].peer == 0, "for the leader", n);
+    require(signature == 1 && han_engine_awaits(b, &brief) == 0, "where words ring the bell", 0);
+    require(start(&g->engines[0], &calls[0]) == HAN_MOVED, "who waits for nobody", 0);
+    require(han_engine_step(b) == HAN_MOVED && b->epoch == 1, "and goes on", b->epoch);
+    group_close(g);
+}
+
+static void the_quicker_way_is_kept(void)
+{
+    call calls[2];
+    group *g = pair(calls, true);
+    require(play(g, calls, FIRST + BURST, 1000, 500) == 0, "first the usual way", 0);
+    require(play(g, calls, BURST, 1000, 500) == BURST, "then a burst of the other", 0);
+    require(play(g, calls, 1 + LEAST, 1000, 500) == 1 + LEAST, "which is kept", 0);
+    require(play(g, calls, BURST, 1000, 500) == BURST, "until the next trial", 0);
+    require(play(g, calls, 4, 1000, 500) == 0, "of the usual way again", 0);
+    uint64_t kept = play(g, calls, 64, 1000, 500);
+    require(kept == 64, "which is given up early", kept);
+    kept = play(g, calls, 128, 1000, 500);
+    require(kept == 128 - 4, "and tried again later", kept);
+    group_close(g);
+    g = pair(calls, true);
+    require(play(g, calls, 100, 1000, 960) == 2 * BURST, "a little quicker is not enough", 0);
+    group_close(g);
+    g = pair(calls, true);
+    uint64_t tried = play(g, calls, 100, 1000, 4000);
+    require(tried < 2 * BURST, "what is hopeless is not tried to the end", tried);
+    require(tried >= 2 * 4, "but long enough to be known", tried);
+    group_close(g);
+}
+
+static void what_changes_is_noticed(void)
+{
+    call calls[2];
+    group *g = pair(calls, true);
+    (void)play(g, calls, 200, 1000, 2000);
+    (void)play(g, calls, 600, 1000, 500);
+    require(play(g, calls, 64, 1000, 500) >= 64 - BURST, "it is the quicker one now", 0);
+    group_close(g);
+}
+
+/* The leader, who waits for nobody, runs ahead as far as its word tells. */
+static void the_leader_runs_ahead(void)
+{
+    call its, *mine = calloc(AHEAD, sizeof *mine), none[2];
+    if (!mine)
+        abort();
+    group *g = pair(none, false);
+    han_engine *a = &g->engines[0], *b = &g->engines[1];
+    uint64_t led = 0;
+    for (uint64_t k = 0; k < AHEAD; k++) {
+        call_open(&mine[k], 0, false);
+        mine[k].plan.trial.rival = k * k % 3 == 1;
+        mine[k].run = (han_run){.plan = &mine[k].plan};
+        han_enqueue(a, &mine[k].run);
+    }
+    while (han_engine_step(a) == HAN_MOVED)
+        ;
+    require(a->epoch == HAN_HISTORY, "so many runs are told", a->epoch);
+    call_open(&its, 1, false);
+    for (uint64_t k = 0; k < AHEAD; k++) {
+        led += k * k % 3 == 1;
+        its.run = (han_run){.plan = &its.plan};
+        han_enqueue(b, &its.run);
+        for (int turn = 0; its.run.status != HAN_OK; turn++) {
+            require(turn < 2 * AHEAD, "rank 1 gets through", k);
+            (void)han_engine_step(b);
+            (void)han_engine_step(a);
+        }
+        require(rivals(&its) == led && rivals(&mine[k]) == (k * k % 3 == 1), "as rank 0 said", k);
+    }
+    free(mine);
+    group_close(g);
+}
+
+/* Others' calls in between take the places where times are noted: nothing is known then. */
+static void times_that_are_lost_decide_nothing(void)
+{
+    call calls[2], others[2];
+    group *g = pair(calls, true);
+    for (uint64_t r = 0; r < 2; r++)
+        call_open(&others[r], r, true);
+    uint64_t ran = 0;
+    for (int k = 0; k < 60; k++) {
+        ran += play(g, calls, 1, 1000, 10);
+        for (int j = 0; j < HAN_TIMED; j++) {
+            others[0].plan.trial.runs = others[1].plan.trial.runs = 0;
+            (void)play(g, others, 1, 1000, 1000);
+        }
+    }
+    require(ran == BURST, "no way is changed to that is not known to be quicker", ran);
+    group_close(g);
+}
+
+int main(void)
+{
+    who_follows_waits_for_the_leader();
+    the_quicker_way_is_kept();
+    what_changes_is_noticed();
+    the_leader_runs_ahead();
+    times_that_are_lost_decide_nothing();
+    return 0;
+}
