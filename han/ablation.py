@@ -14,7 +14,7 @@ import numpy as np
 from mpi4py import MPI
 
 from han.bench import Bench, Settings
-from han.config import Bytes, Config, LevelUse, Rule, Use, When
+from han.config import Bytes, Config, LevelUse, Rule, Use, When, load_config
 from han.explain import make_signature
 from han.geometry import PAGE
 from han.submodules.sm_trees import ALGORITHMS
@@ -157,7 +157,8 @@ class Ablation:
         self.settings = replace(settings, rounds=1, only="han")
         self.rounds = settings.rounds
         self.calls = tuple(calls)
-        self.benches = {BUILT_IN: Bench(comm, config, self.settings)}
+        untried = load_config(config).model_copy(update={"trials": False})
+        self.benches = {BUILT_IN: Bench(comm, untried, self.settings)}
         self.changed: dict[tuple[Case, str], Choice] = {}
         self.state = self.han._han
         table: RuleTable = self.state.rules()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 LINE = 64
 PAGE = 4096
-CONTROL = 512  # bytes of a rank's control record (native/engine.h: han_control)
+CONTROL = 66 * LINE  # bytes of a rank's control record (native/engine.h: han_control)
 FLAGS = 8  # flags a rank, one cache line each
 SMALL = PAGE + LINE  # a rank's small slot: a flag's line and a page of data
 INLINE = LINE - 8  # data that fits beside the flag

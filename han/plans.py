@@ -190,7 +190,8 @@ class Plans:
         prepared = self._found(message, blocking)
         if prepared is not None:
             self._equip(prepared, message)
-            self._oppose(prepared, message, blocking)
+            if blocking:
+                self._oppose(prepared, message)
         return prepared
 
     def _found(self, message: Message, blocking: bool) -> Prepared | None:
@@ -254,7 +255,8 @@ class Plans:
         others: Others = NO_OTHERS,
     ) -> Prepared:
         """Decide, plan, lower, and fill in what the ranks' programs need."""
-        program = self._timed(lambda: self._stored(Call(message.signature, memory, blocking)))
+        call = Call(message.signature, memory, blocking)
+        program = self._timed(lambda: self._stored(call, lambda: plan_program(self.state, call)))
         for other in others:  # the rings stay in step, whichever of them is run
             if other is not None:
                 footprint = tuple(map(max, program.footprint, other.footprint()))
@@ -268,20 +270,22 @@ class Plans:
             alternative(self.state, signature, blocking), rival(self.state, signature, blocking)
         )
 
-    def _oppose(self, prepared: Prepared, message: Message, blocking: bool) -> None:
-        """Make the rival in the second call of a signature, which all ranks see as such.
+    def _oppose(self, prepared: Prepared, message: Message) -> None:
+        """Make the rival in the second blocking call of a signature, which all ranks see as such.
 
         Whether a plan is kept is each rank's own matter, so that the first call with this one may
         be a later call of its signature.
         """
-        signature = message.signature
-        if prepared.rival is None or prepared.native.rival is not None:
+        signature, rival = message.signature, prepared.rival
+        if rival is None or prepared.native.rival is not None:
             return
         if signature not in self._met and len(self._met) < MOST_MET:
             self._met.add(signature)
             return
-        call = Call(signature, self.state.config.memory, blocking, rival=True)
-        program = self._timed(lambda: self._stored(call))
+        from han.tasks.lower import lower
+
+        rank, call = self.state.rank, Call(signature, self.state.config.memory, True, rival=True)
+        program = self._timed(lambda: self._stored(call, lambda: lower(rival, rank)))
         program = replace(program, footprint=prepared.program.footprint)
         made = self._bind(message, self.state.engine, program, is_rival=True)
         prepared.native.rival = made.native
@@ -337,11 +341,11 @@ class Plans:
         self._counts["made"] += 1
         return program
 
-    def _stored(self, call: Call) -> Program:
+    def _stored(self, call: Call, make: Callable[[], Program]) -> Program:
         """Read a program that an earlier run has stored; else make it, and store it."""
         state, signature = self.state, call.signature
         if self.wisdom is None or signature.mapped:  # peers' buffers are no memory of this rank's
-            return plan_program(state, call)
+            return make()
         from han.tasks.fence import check, ground
 
         where = ground(state.topology, signature, state.rank, call.memory)
@@ -349,7 +353,7 @@ class Plans:
         if program is not None:
             self._counts["stored"] += 1
             return program
-        program = plan_program(state, call)
+        program = make()
         self.wisdom.write(call, program)
         return program
 
@@ -405,10 +409,9 @@ def plan_program(state: State, call: Call) -> Program:
     from han.tasks.lower import lower
     from han.tasks.plan import make_plan
 
-    rules = state.rules()
-    choice = rules.rival(call.signature, blocking=call.blocking) if call.rival else None
-    choice = choice or rules.decide(call.signature, blocking=call.blocking).choice
-    return lower(make_plan(state.topology, call.signature, choice, call.memory), state.rank)
+    decision = state.rules().decide(call.signature, blocking=call.blocking)
+    plan = make_plan(state.topology, call.signature, decision.choice, call.memory)
+    return lower(plan, state.rank)
 
 
 def _handles(message: Message) -> tuple[int, int]:

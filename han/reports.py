@@ -112,8 +112,8 @@ class Reporter:
         if status == Status.ATTACH:
             return PeerError(
                 f"rank {state.rank} could not read the memory of rank {detail} in "
-                f"{self._story(state)}, which it could when the communicator was made; a rule for "
-                "the submodule sm does without"
+                f"{self._story(state)}, which it could when the communicator was made; "
+                f"{self._without(state)} does without"
             )
         if status == Status.INTERRUPT:
             return HanError(f"rank {state.rank} was interrupted in {self._story(state)}")
@@ -154,6 +154,13 @@ class Reporter:
         ]
         where = ", ".join(waits) or "begin, for the readers of an earlier collective"
         return f"{prepared.signature.describe()}: {where}"
+
+    def _without(self, state: State) -> str:
+        """Say what keeps ranks out of each other's memory: less where that was only tried."""
+        engine = self.engine() if self.engine is not None else None
+        prepared = self._known.get(engine.blocked()[0]) if engine is not None else None
+        tried = prepared is not None and prepared.is_rival
+        return "HAN_TRIALS=0" if tried else "a rule for the submodule sm"
 
     def _others(self, state: State) -> str:
         """What the ranks that share memory are seen to be doing."""

@@ -482,6 +482,7 @@ def test_aliases_may_be_used(write):
 VALUES = {
     "timeout": (("wait", "timeout"), "5", 5.0, 6.0, 7.0),
     "check": (("check",), "yes", True, False, True),
+    "trials": (("trials",), "no", False, True, False),
     "wait": (("wait", "policy"), "yield", "yield", "sleep", "spin"),
     "spin": (("wait", "spin"), "5", 5, 6, 7),
     "memory": (("memory",), "5MiB", 5 * 2**20, 6 * 2**20, 7 * 2**20),
@@ -609,7 +610,8 @@ def test_the_fingerprint_is_of_what_ranks_must_agree_on(write):
     assert re.fullmatch("[0-9a-f]{64}", config.fingerprint())
     assert config.fingerprint() == load(yaml.safe_load(config.to_yaml())).fingerprint()
     assert config.fingerprint() == load(write(FULL), {"HAN_SPIN": "1"}).fingerprint()
-    assert config.fingerprint() != load(write(FULL), {"HAN_MEMORY": "1MiB"}).fingerprint()
+    for name, value in (("HAN_MEMORY", "1MiB"), ("HAN_TRIALS", "0")):
+        assert config.fingerprint() != load(write(FULL), {name: value}).fingerprint()
     assert len({load(name).fingerprint() for name in ready_configs()}) == len(ready_configs())
 
 

@@ -47,8 +47,8 @@ READ_BY_ALL = ("bcast", "allgather")
 ALL_RANKS = 4
 ALL_BYTES = 32768 * KiB
 ATTACH_CHUNK = {"bcast": 4096 * KiB, "allreduce": 2048 * KiB, "allgather": 4096 * KiB}
-# What is tried both ways as the program runs, and from which size on: between two ranks, and among
-# more, who have to be switched to before they hear which way it goes.
+# What is tried both ways as the program runs, and from which size on: between two ranks, and where
+# some have to be switched to before they hear which way it goes.
 RIVALS = {
     "bcast": "meet", "allreduce": "each", "scatter": "blocks", "allgather": "blocks",
     "alltoall": "blocks",
@@ -60,6 +60,7 @@ SHARED_CHUNK = 512 * KiB  # large: few hand-overs
 # Up to here two ranks combine all of it each: one hand-over less, and on a mesh no slower a walk.
 EACH_BYTES = 32768 * KiB
 EACH_MESH = 2048 * KiB
+EACH_USER = 128 * KiB  # where a user's function combines, that counts, and twice as much of it
 EACH_CHUNK = 128 * KiB
 EACH_LEAST, EACH_MAPPED = 1 * KiB, 16 * KiB  # on a mesh, of arrays that both map: no copy at all
 SPLIT_CHUNK = 320 * KiB  # what a member's cells hold where rings are of 2 MiB
@@ -110,7 +111,7 @@ def rival(signature: Signature, topology: Topology, machine: Machine) -> Choice 
     """
     kind, level = signature.collective, topology.whole
     among = kind in RIVALS and (kind != "allreduce" or topology.size == 2)
-    least = RIVAL_BYTES[topology.size > 2]
+    least = RIVAL_BYTES[topology.size > 2 or machine.oversubscribed]
     large = signature.nbytes >= least and _fits_cells(signature)
     plain = not (signature.mapped or signature.in_place or signature.counts)
     if level is None or not (topology.attach and among and large and plain):
@@ -176,23 +177,28 @@ def _shared(
     if whole and _attaches(signature, topology, level, machine):
         algorithm = "meet" if kind == "bcast" else "split"
         return level_choice("solo", algorithm, chunk=ATTACH_CHUNK[kind])
-    if kind in ("allreduce", "barrier") and outermost:
-        if signature.nbytes <= DIRECT_BYTES and ranks <= DIRECT_RANKS:
-            return level_choice("sm", "direct")
-        if signature.nbytes > DIRECT_BYTES:
-            turns = machine.oversubscribed and 2 < ranks <= TURNS_RANKS
-            if turns and signature.nbytes <= TURNS_BYTES:
-                return level_choice("sm", "flat", chunk=TURNS_BYTES, cells=1)
-            most = EACH_MESH if machine.mesh else EACH_BYTES
-            if ranks == 2 and signature.nbytes <= most:
-                return level_choice("sm", "each", chunk=EACH_CHUNK)
-            return level_choice("sm", "split", chunk=SPLIT_CHUNK)
+    for_all = kind in ("allreduce", "barrier") and outermost
+    if for_all and (signature.nbytes > DIRECT_BYTES or ranks <= DIRECT_RANKS):
+        return _for_all(signature, ranks, machine)
     chunk = _quarter(min(signature.nbytes, segment or signature.nbytes))
     ordered = signature.reduces and not signature.commutative
     reduce_tree = _reduce_tree(signature, topology, ranks)
     if ranks <= FLAT_RANKS or (ordered and signature.root):
         return level_choice("sm", "flat", chunk=chunk, cells=8, **reduce_tree)
     return level_choice("sm", "knomial", radix=4, chunk=chunk, cells=8, **reduce_tree)
+
+
+def _for_all(signature: Signature, ranks: int, machine: Machine) -> LevelChoice:
+    """An allreduce or barrier through cells, all at once."""
+    if signature.nbytes <= DIRECT_BYTES:
+        return level_choice("sm", "direct")
+    turns = machine.oversubscribed and 2 < ranks <= TURNS_RANKS
+    if turns and signature.nbytes <= TURNS_BYTES:
+        return level_choice("sm", "flat", chunk=TURNS_BYTES, cells=1)
+    most = EACH_USER if not signature.native else EACH_MESH if machine.mesh else EACH_BYTES
+    if ranks == 2 and signature.nbytes <= most:
+        return level_choice("sm", "each", chunk=EACH_CHUNK)
+    return level_choice("sm", "split", chunk=SPLIT_CHUNK)
 
 
 def _reduce_tree(signature: Signature, topology: Topology, ranks: int) -> dict[str, Value]:

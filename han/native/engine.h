@@ -23,13 +23,13 @@
 #define HAN_CALLS_KEPT 64
 #define HAN_TAKEN 64 /* runs remembered by a ring; a power of two */
 
-#define HAN_TIMED 16 /* runs whose times a rank's record tells: more than HAN_HISTORY */
+#define HAN_TIMED 256 /* a rank's record tells when as many of its last runs finished */
 
-/* When a rank began and finished a run of which there are two ways (trial.c): CLOCK_MONOTONIC, ns. */
+/* When a rank finished a run of which there are two ways (trial.c): CLOCK_MONOTONIC, nanoseconds. */
 typedef struct {
     _Atomic uint64_t run; /* counted from 1; 0: being written */
-    _Atomic uint64_t begun, finished;
-} han_times;
+    _Atomic uint64_t finished;
+} han_time;
 
 /* What each rank tells the others on its node, one record a rank. */
 typedef struct {
@@ -49,10 +49,10 @@ typedef struct {
     _Atomic uint32_t sleepers, bell;
     uint64_t naps; /* whether this rank sleeps in the kernel: others ring the bell for it */
     uint64_t pad[2];
-    han_times times[HAN_TIMED];
+    han_time times[HAN_TIMED];
 } han_control;
 
-_Static_assert(sizeof(han_control) == 8 * HAN_LINE, "as in han/geometry.py");
+_Static_assert(sizeof(han_control) == 66 * HAN_LINE, "as in han/geometry.py");
 
 typedef struct {
     uint8_t *memory;
@@ -104,6 +104,8 @@ typedef struct {
 } han_counts;
 
 #define HAN_BURST 8 /* runs of a trial in a row: caches take some to get used to it */
+#define HAN_FIRST 2 /* runs before the first trial: those that make plans and meet new pages */
+#define HAN_LEAST 32 /* runs from one trial to the next, at first, when much is new */
 
 /* Which of two ways its leader has a plan go: trial.c. */
 typedef struct {
@@ -111,9 +113,9 @@ typedef struct {
     uint32_t rest; /* runs from then to the next trial; 0: there was none so far */
     bool rival;    /* which was the better one */
     struct {
-        uint64_t run;         /* counted from 1; 0: none */
-        uint64_t first, last; /* when the first rank began it, and the last finished; 0: not known */
-    } tried[2][HAN_BURST];    /* in the trial under way: the way in use, then the other */
+        uint64_t run;      /* counted from 1; 0: none */
+        uint64_t finished; /* by the last rank; 0: not known */
+    } tried[2][HAN_BURST]; /* in the trial under way: the way in use, then the other */
 } han_trial;
 
 typedef struct han_plan {
@@ -151,9 +153,9 @@ typedef struct han_plan {
     struct han_plan *_Atomic alternative;
     uint64_t arena, arena_size; /* where this rank's is; 0 bytes: no rank has an alternative */
     /* Another way for the same, which takes as much of the rings: all go the one that the leader
-     * says. There before this rank runs the plan for the second time. */
+     * says. There before the second blocking run of such calls. */
     struct han_plan *_Atomic rival;
-    bool tried;      /* there is a rival; alike on all ranks */
+    bool tried;      /* there is a rival, for blocking calls; alike on all ranks */
     uint32_t leader; /* whose word counts: which of the ranks of the channel `whole` */
     han_trial trial; /* the leader's */
     uint32_t whole;  /* the channel of all ranks, where they see what each says */
@@ -193,6 +195,7 @@ typedef struct han_run {
     han_plan *plan;
     const void *send;
     void *recv;
+    bool blocking; /* the caller waits for it: it may wait for a leader's word */
     bool left; /* failed, and MPI or a peer may still touch the memory of plan, send and recv */
     han_idler idle;
     /* HAN_BLOCKED while under way. Storing another value is the last thing that is done to a run:
@@ -241,11 +244,11 @@ typedef struct han_engine {
     /* the run at the head of the queue */
     han_run *head, *tail;
     bool started;
-    han_plan *plan; /* its own or the alternative; NULL until that is decided */
+    han_plan *plan; /* its own, the alternative or the rival; NULL until that is decided */
+    bool tried;     /* a leader says which way it goes, unless it is the alternative */
     /* A bit a run, the last one's lowest: offered, led along the rival, had an alternative or one. */
     uint64_t offers, ways, choices;
     uint64_t alternatives; /* how often one was run */
-    uint64_t begun;        /* when that run began, where it is tried: nanoseconds */
     uint32_t pc[HAN_MAX_STREAMS];
     uint8_t *bases[HAN_MAX_BASES];
     /* what went wrong, for the report */
@@ -326,7 +329,6 @@ void han_took(han_ways *, enum han_way, uint64_t ns, uint64_t bytes);
 bool han_usual_is_slow(const han_ways *);
 
 #define HAN_HISTORY (HAN_EPOCH_SHIFT / 2) /* runs of which a rank's word tells what it said */
-_Static_assert(HAN_TIMED > HAN_HISTORY, "a leader is no further ahead than that");
 enum { HAN_WAYS_SHIFT = 0, HAN_OFFERS_SHIFT = HAN_HISTORY }; /* where in that word */
 /* offer.c: whether the run at the head may begin, where a word would be forgotten: peers may ask. */
 bool han_may_forget(han_engine *);
@@ -335,10 +337,10 @@ han_plan *han_decide(han_engine *);
 /* trial.c: whether the run that begins goes along the rival. For the leader of a plan with one. */
 bool han_lead(han_engine *, han_plan *);
 /* The run at the head has finished, one way or the other: tell when. */
-void han_tell_times(han_engine *, const han_plan *);
+void han_tell_time(han_engine *, const han_plan *);
 /* How many runs every rank in a channel has finished. */
 uint64_t han_least_done(const han_channel *);
-/* Ranks whose offers are still to come: rows of han_engine_blocked. */
+/* Ranks whose words are still to come: rows of han_engine_blocked. */
 uint32_t han_undecided(const han_engine *, han_where *rows);
 /* Read, or write, n bytes of another process's memory: 0, or errno. */
 int han_pull(int64_t pid, void *dst, uint64_t src, size_t n);

@@ -172,29 +172,31 @@ static bool offer(han_engine *e, const han_run *run) {
     bool offers = p->arena_size && han_in_arena(p, run->send) && han_in_arena(p, run->recv) &&
                   p->alternative;
     e->offers = (e->offers << 1 | offers) & LAST_RUNS;
-    e->choices = e->choices << 1 | (p->arena_size || p->tried);
+    e->choices = e->choices << 1 | (p->arena_size || e->tried);
     return offers;
 }
 
+static bool leads(const han_engine *e, const han_plan *p) {
+    return e->tried && e->channels[p->whole].me == p->leader;
+}
+
 /* Which way the leader of a call goes: for the same word. */
-static void lead(han_engine *e, han_plan *p) {
-    bool rival = false;
-    if (p->tried) {
-        e->begun = han_now_ns();
-        rival = e->channels[p->whole].me == p->leader && han_lead(e, p);
-    }
+static void lead(han_engine *e, const han_run *run) {
+    bool rival = leads(e, run->plan) && han_lead(e, run->plan);
     e->ways = (e->ways << 1 | rival) & LAST_RUNS;
 }
 
 static void begin(han_engine *e, const han_run *run) {
     han_plan *p = run->plan;
+    e->tried = p->tried && run->blocking;
     bool offers = offer(e, run);
-    lead(e, p);
+    lead(e, run);
     uint64_t entered = (e->epoch + 1) << HAN_EPOCH_SHIFT | e->offers << HAN_OFFERS_SHIFT |
                        e->ways << HAN_WAYS_SHIFT;
     e->bases[HAN_B_SEND] = run->send ? (uint8_t *)(uintptr_t)run->send : nowhere[0];
     e->bases[HAN_B_RECV] = run->recv ? run->recv : nowhere[1];
-    uint64_t calls = called(e, p->signature);
+    /* Where the others wait for a leader's word, who does not is told apart. */
+    uint64_t calls = called(e, p->signature ^ e->tried);
     for (uint32_t c = 0; c < e->n_channels; c++) {
         han_channel *ch = &e->channels[c];
         uint8_t **base = &e->bases[HAN_B_CHANNEL + HAN_B_PER_CHANNEL * c];
@@ -206,14 +208,15 @@ static void begin(han_engine *e, const han_run *run) {
         atomic_store_explicit(&mine->entered, entered, memory_order_release);
         atomic_store_explicit(&mine->calls, calls, memory_order_release);
     }
-    if ((p->arena_size || p->tried) && e->bells >> p->whole & 1) han_ring(&e->channels[p->whole]);
-    if (!offers && !p->tried) take_up(e, p); /* it waits for nobody's word */
+    if ((p->arena_size || leads(e, p)) && e->bells >> p->whole & 1)
+        han_ring(&e->channels[p->whole]);
+    if (!offers && !e->tried) take_up(e, p); /* it waits for nobody's word */
     e->started = true;
 }
 
 static void finish(han_engine *e) {
     han_run *run = e->head;
-    if (run->plan->tried && e->plan != run->plan->alternative) han_tell_times(e, run->plan);
+    if (e->tried && e->plan != run->plan->alternative) han_tell_time(e, run->plan);
     for (uint32_t c = 0; c < e->n_channels; c++) {
         han_channel *ch = &e->channels[c];
         atomic_store_explicit(&control_of(ch)->done, e->epoch + 1, memory_order_release);

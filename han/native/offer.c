@@ -78,18 +78,21 @@ han_plan *han_decide(han_engine *e) {
         e->alternatives++;
         return p->alternative;
     }
-    if (word == NONE || !p->tried) return word == NONE ? NULL : p;
-    word = led(e, ch, p);
-    if (word == NONE) return NULL;
-    return word == YES ? p->rival : p;
+    if (word == NO && e->tried) {
+        word = led(e, ch, p);
+        if (word == YES) return p->rival; /* it is there: who leads has run this once more */
+    }
+    return word == NO ? p : NULL;
 }
 
 uint32_t han_undecided(const han_engine *e, han_where *rows) {
     const han_channel *ch = &e->channels[e->head->plan->whole];
-    bool offers = all_offered(e, ch) == NONE;
-    uint32_t n = 0, leader = e->head->plan->leader;
+    enum word offers = all_offered(e, ch);
+    const han_plan *p = e->head->plan;
+    bool late = offers == NO && e->tried && led(e, ch, p) == NONE;
+    uint32_t n = 0;
     for (uint32_t r = 0; r < ch->size && n < HAN_MAX_STREAMS; r++)
-        if (offers ? offered(e, ch, r) == NONE : r == leader)
-            rows[n++] = (han_where){HAN_CODES + !offers, (int)first(ch)[r].rank, 0};
+        if (offers == NONE ? offered(e, ch, r) == NONE : late && r == p->leader)
+            rows[n++] = (han_where){HAN_CODES + late, (int)first(ch)[r].rank, 0};
     return n;
 }

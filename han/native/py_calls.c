@@ -101,15 +101,17 @@ static bool lacks_alternative(const han_plan *p, const void *send, const void *r
     return p->arena_size && !p->alternative && han_in_arena(p, send) && han_in_arena(p, recv);
 }
 
-/* Whether its rival is yet to be made: the second call does. */
-static bool lacks_rival(const han_plan *p) { return p->tried && !p->rival; }
+/* Whether its rival is yet to be made: the second blocking call does. */
+static bool lacks_rival(const han_plan *p, mode go) {
+    return go == blocking && p->tried && !p->rival;
+}
 
 /* NULL with an exception, False where the call must go the long way, else what `go` returns. */
 static PyObject *run(CallsObject *self, const entry *key, const void *send, void *recv, mode go,
                      PyObject *const *keep, Py_ssize_t n) {
     entry *hit = find(self, key);
     if (!hit->plan || lacks_alternative(&hit->plan->plan, send, recv)) Py_RETURN_FALSE;
-    if (lacks_rival(&hit->plan->plan)) Py_RETURN_FALSE;
+    if (lacks_rival(&hit->plan->plan, go)) Py_RETURN_FALSE;
     self->hits++;
     return go(self, hit->plan, send, recv, keep, n);
 }

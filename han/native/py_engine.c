@@ -87,7 +87,7 @@ void han_py_keep(PyObject *const *kept, Py_ssize_t n) {
 
 int han_py_run(EngineObject *self, PlanObject *plan, const void *send, void *recv,
                PyObject *const *kept, Py_ssize_t n) {
-    han_run run = {.plan = &plan->plan, .send = send, .recv = recv};
+    han_run run = {.plan = &plan->plan, .send = send, .recv = recv, .blocking = true};
     Py_INCREF(plan); /* a signal handler may empty the cache that owns it */
     int rc = han_py_enqueue(self, &run);
     if (!rc) (void)han_py_try(self, &run);

@@ -3,13 +3,14 @@
  * One thread steps the engines of two ranks by hand, and the clock is the test's: what either way
  * takes is written over what the ranks have noted.
  */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "group.h"
 
-enum { FIRST = 2, BURST = HAN_BURST, LEAST = 32, AHEAD = 60 }; /* as in trial.c */
+enum { FIRST = HAN_FIRST, BURST = HAN_BURST, LEAST = HAN_LEAST, AHEAD = 60, THREADED = 3000 };
 
 static void require(bool holds, const char *what, uint64_t got)
 {
@@ -41,7 +42,7 @@ static void call_open(call *c, uint64_t rank, bool meets)
 
 static enum han_status start(han_engine *e, call *c)
 {
-    c->run = (han_run){.plan = &c->plan};
+    c->run = (han_run){.plan = &c->plan, .blocking = true};
     han_enqueue(e, &c->run);
     return han_engine_step(e);
 }
@@ -56,14 +57,13 @@ static group *pair(call *calls, bool meets)
 
 static uint64_t rivals(const call *c) { return atomic_load(&c->rival.counts.runs); }
 
-/* Let both ranks have noted that the last run began and finished then. */
-static void note(group *g, uint64_t begun, uint64_t finished)
+/* Let both ranks have noted that the last run was over then. */
+static void note(group *g, uint64_t finished)
 {
     uint64_t run = g->engines[0].epoch;
     for (uint64_t r = 0; r < 2; r++) {
-        han_times *t = &group_control(g, r)->times[(run - 1) % HAN_TIMED];
+        han_time *t = &group_control(g, r)->times[(run - 1) % HAN_TIMED];
         require(t->run == run, "each rank notes when it ran", t->run);
-        t->begun = begun + r;
         t->finished = finished - r;
     }
 }
@@ -71,7 +71,7 @@ static void note(group *g, uint64_t begun, uint64_t finished)
 /* Make so many calls; `usual` and `rival` are what either way takes. How often the rival ran. */
 static uint64_t play(group *g, call *calls, int n, uint64_t usual, uint64_t rival)
 {
-    static uint64_t clock = 1;
+    static uint64_t clock = 1000;
     uint64_t before = rivals(&calls[0]);
     for (int k = 0; k < n; k++) {
         uint64_t ran = rivals(&calls[0]);
@@ -81,8 +81,8 @@ static uint64_t play(group *g, call *calls, int n, uint64_t usual, uint64_t riva
         (void)han_engine_step(&g->engines[0]);
         require(g->engines[0].epoch == g->engines[1].epoch && !g->engines[0].head, "to its end", k);
         uint64_t took = rivals(&calls[0]) > ran ? rival : usual;
-        note(g, clock, clock + took);
         clock += took;
+        note(g, clock);
     }
     require(rivals(&calls[0]) == rivals(&calls[1]), "as often on both", rivals(&calls[1]));
     return rivals(&calls[0]) - before;
@@ -114,18 +114,53 @@ static void the_quicker_way_is_kept(void)
     require(play(g, calls, 1 + LEAST, 1000, 500) == 1 + LEAST, "which is kept", 0);
     require(play(g, calls, BURST, 1000, 500) == BURST, "until the next trial", 0);
     require(play(g, calls, 4, 1000, 500) == 0, "of the usual way again", 0);
-    uint64_t kept = play(g, calls, 64, 1000, 500);
-    require(kept == 64, "which is given up early", kept);
-    kept = play(g, calls, 128, 1000, 500);
-    require(kept == 128 - 4, "and tried again later", kept);
+    uint64_t kept = play(g, calls, 400, 1000, 500);
+    require(kept == 400, "which is given up early, and for long", kept);
+    kept = play(g, calls, 100, 1000, 500);
+    require(kept == 100 - 4, "and tried again", kept);
     group_close(g);
     g = pair(calls, true);
     require(play(g, calls, 100, 1000, 960) == 2 * BURST, "a little quicker is not enough", 0);
     group_close(g);
     g = pair(calls, true);
-    uint64_t tried = play(g, calls, 100, 1000, 4000);
-    require(tried < 2 * BURST, "what is hopeless is not tried to the end", tried);
-    require(tried >= 2 * 4, "but long enough to be known", tried);
+    uint64_t tried = play(g, calls, 100, 1000, 1600);
+    require(tried == 4, "what is hopeless is not tried to the end", tried);
+    group_close(g);
+}
+
+static void trials_cost_a_hundredth(void)
+{
+    call calls[2];
+    group *g = pair(calls, true);
+    uint64_t tried = play(g, calls, 100, 1000, 9000);
+    require(tried == 2, "what takes far too long is tried once more, to be sure", tried);
+    tried = play(g, calls, 650, 1000, 9000);
+    require(tried == 0, "and then for long not at all", tried);
+    tried = play(g, calls, 100000, 1000, 5000) * 4;
+    require(tried > 500 && tried < 1000 + 100, "of 100000 calls trials cost 1000", tried);
+    group_close(g);
+}
+
+/* Most of what a run takes is the program's: then the usual way is kept, whatever is lost by it. */
+static void one_that_makes_no_difference_is_not_changed(void)
+{
+    call calls[2];
+    group *g = pair(calls, true);
+    require(play(g, calls, 55, 1000000, 999000) == BURST, "not for a thousandth", 0);
+    group_close(g);
+}
+
+static void nonblocking_calls_wait_for_nobody(void)
+{
+    call calls[2];
+    group *g = pair(calls, false);
+    han_engine *a = &g->engines[0];
+    for (int k = 0; k < 40; k++) {
+        calls[0].run = (han_run){.plan = &calls[0].plan};
+        han_enqueue(a, &calls[0].run);
+        require(han_engine_step(a) == HAN_MOVED && !a->head, "it goes at once", k);
+    }
+    require(rivals(&calls[0]) == 0 && !a->choices, "the usual way", rivals(&calls[0]));
     group_close(g);
 }
 
@@ -151,7 +186,7 @@ static void the_leader_runs_ahead(void)
     for (uint64_t k = 0; k < AHEAD; k++) {
         call_open(&mine[k], 0, false);
         mine[k].plan.trial.rival = k * k % 3 == 1;
-        mine[k].run = (han_run){.plan = &mine[k].plan};
+        mine[k].run = (han_run){.plan = &mine[k].plan, .blocking = true};
         han_enqueue(a, &mine[k].run);
     }
     while (han_engine_step(a) == HAN_MOVED)
@@ -160,7 +195,7 @@ static void the_leader_runs_ahead(void)
     call_open(&its, 1, false);
     for (uint64_t k = 0; k < AHEAD; k++) {
         led += k * k % 3 == 1;
-        its.run = (han_run){.plan = &its.plan};
+        its.run = (han_run){.plan = &its.plan, .blocking = true};
         han_enqueue(b, &its.run);
         for (int turn = 0; its.run.status != HAN_OK; turn++) {
             require(turn < 2 * AHEAD, "rank 1 gets through", k);
@@ -173,23 +208,73 @@ static void the_leader_runs_ahead(void)
     group_close(g);
 }
 
-/* Others' calls in between take the places where times are noted: nothing is known then. */
-static void times_that_are_lost_decide_nothing(void)
+/* Others' calls between those of a plan; they go the usual way. How often its rival ran. */
+static uint64_t play_among(int others, int n)
 {
-    call calls[2], others[2];
+    call calls[2], other[2];
     group *g = pair(calls, true);
-    for (uint64_t r = 0; r < 2; r++)
-        call_open(&others[r], r, true);
     uint64_t ran = 0;
-    for (int k = 0; k < 60; k++) {
-        ran += play(g, calls, 1, 1000, 10);
-        for (int j = 0; j < HAN_TIMED; j++) {
-            others[0].plan.trial.runs = others[1].plan.trial.runs = 0;
-            (void)play(g, others, 1, 1000, 1000);
+    for (uint64_t r = 0; r < 2; r++)
+        call_open(&other[r], r, true);
+    for (int k = 0; k < n; k++) {
+        ran += play(g, calls, 1, 1000, 500);
+        for (int j = 0; j < others; j++) {
+            other[0].plan.trial.runs = 0;
+            (void)play(g, other, 1, 100, 100);
         }
     }
-    require(ran == BURST, "no way is changed to that is not known to be quicker", ran);
     group_close(g);
+    return ran;
+}
+
+/* Calls between those of a plan take some of the time from one to the next, but hide it only where
+ * they are so many that times are no longer told. */
+static void calls_in_between(void)
+{
+    uint64_t ran = play_among(4, 50);
+    require(ran == 50 - FIRST - BURST, "the quicker way is found among others", ran);
+    ran = play_among(HAN_TIMED, 400);
+    require(ran == BURST, "what is not known is not changed to, and not soon tried again", ran);
+}
+
+/* ---- two threads ---- */
+
+typedef struct {
+    group *g;
+    call *c;
+    uint64_t rank;
+} runner;
+
+static void *run_rank(void *argument)
+{
+    runner *r = argument;
+    han_engine *e = &r->g->engines[r->rank];
+    for (int k = 0; k < THREADED; k++) {
+        r->c->run = (han_run){.plan = &r->c->plan, .blocking = true};
+        han_enqueue(e, &r->c->run);
+        if (han_progress(e, &r->c->run, true) != HAN_OK)
+            abort();
+        r->c->plan.trial.rest %= HAN_LEAST + 1; /* once more, and soon */
+    }
+    return NULL;
+}
+
+static void ranks_at_the_same_time(void)
+{
+    for (int meets = 0; meets < 2; meets++) {
+        call calls[2];
+        group *g = pair(calls, meets);
+        runner runners[2] = {{g, &calls[0], 0}, {g, &calls[1], 1}};
+        pthread_t other;
+        if (pthread_create(&other, NULL, run_rank, &runners[1]))
+            abort();
+        run_rank(&runners[0]);
+        pthread_join(other, NULL);
+        uint64_t ran = rivals(&calls[0]);
+        require(ran == rivals(&calls[1]), "both go as one of them says", rivals(&calls[1]));
+        require(ran >= 2, "and try the other way", ran);
+        group_close(g);
+    }
 }
 
 int main(void)
@@ -198,6 +283,10 @@ int main(void)
     the_quicker_way_is_kept();
     what_changes_is_noticed();
     the_leader_runs_ahead();
-    times_that_are_lost_decide_nothing();
+    calls_in_between();
+    trials_cost_a_hundredth();
+    one_that_makes_no_difference_is_not_changed();
+    nonblocking_calls_wait_for_nobody();
+    ranks_at_the_same_time();
     return 0;
 }
