@@ -25,7 +25,7 @@ from han.errors import ArgumentError, HanError
 
 SHORTEST_BATCH = 0.002  # seconds: below, the barrier and the clock show
 LONGEST_BATCH = 0.020
-WARM_UP = 3  # calls before the clock runs: plans are made, caches and pages are touched
+WARM_UP = 20  # calls: those that plan, and the first that try two ways (native/trial.c)
 MOST_SIZES = 200
 SIDES = ("han", "mpi")
 
