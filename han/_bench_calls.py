@@ -133,6 +133,13 @@ class Buffers:
         at_source = self.case.collective == "bcast" and self.rank == self.case.root
         self.recv[...] = self._values(self.recv) if at_source else 0
 
+    def write(self) -> None:
+        """Write what this rank sends anew, as a program that has computed it."""
+        at_source = self.case.collective == "bcast" and self.rank == self.case.root
+        mine = self.recv if at_source else self.send
+        if mine is not None:
+            mine.fill(1)
+
     def result(self) -> Array:
         """Return a copy of what a call left here, as bytes."""
         kept = self.recv if self.recv is not None else np.zeros(0)

@@ -19,7 +19,7 @@ from han.errors import ArgumentError
 FORMAT = "han-bench"
 VERSION = 1
 COLUMN = 20  # holds a library's name and version
-SAME = ("ranks", "nodes", "mode", "shared", "dtype", "op")  # in runs that can be compared
+SAME = ("ranks", "nodes", "mode", "shared", "fresh", "dtype", "op")  # in runs that can be compared
 
 
 # ---- what a file must hold: more may stand in it -----------------------------------------------
@@ -56,6 +56,7 @@ class _Settings(BaseModel):
     op: str
     root: Number
     shared: bool = False
+    fresh: bool = False
 
 
 class _Run(BaseModel):
@@ -96,6 +97,7 @@ def report(
     how = {
         "mode": settings.mode.value, "dtype": settings.dtype, "op": settings.op,
         "root": settings.root, "rounds": settings.rounds, "shared": settings.shared,
+        "fresh": settings.fresh,
     }  # fmt: skip
     data = {
         "format": FORMAT,
@@ -145,8 +147,9 @@ def head(machine: Machine, settings: Settings, version: str) -> str:
     """Return the lines above the tables."""
     lines = [
         f"han {version} bench: {settings.mode.value} calls on "
-        f"{'shared' if settings.shared else 'ordinary'} arrays; {settings.dtype} {settings.op} "
-        "where they reduce",
+        f"{'shared' if settings.shared else 'ordinary'} arrays"
+        f"{', written anew before each call' if settings.fresh else ''}; "
+        f"{settings.dtype} {settings.op} where they reduce",
         *machine.lines(),
         f"times     microseconds per call of the slowest rank: median of {settings.rounds} rounds "
         "(min .. max)",

@@ -48,6 +48,9 @@ def bench(
     shared: Annotated[
         bool, typer.Option("--shared", help="On arrays that the ranks of a node share.")
     ] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Write the data anew before each call, in the time.")
+    ] = False,
     dtype: DtypeOption = "f8",
     op: OpOption = "sum",
     root: RootOption = 0,
@@ -74,6 +77,7 @@ def bench(
       mpiexec -n 4 han bench allreduce bcast
       mpiexec -n 4 han bench allreduce --sizes 1KiB:4MiB:4 --mode persistent
       mpiexec -n 2 han bench allreduce --shared --mode persistent
+      mpiexec -n 2 han bench bcast --sizes 64KiB:8MiB --fresh
       mpiexec -n 4 han bench --config virtual-2x2 --json mpich.json --plot mpich.png
       mpiexec -n 2 han bench reduce --only han --json -
     """
@@ -82,7 +86,7 @@ def bench(
 
     settings = measuring.Settings(
         mode, element_type(dtype).name, op, root, rounds, iterations, time, check,
-        only.value if only else None, shared,
+        only.value if only else None, shared, fresh,
     )  # fmt: skip
     check_files(json_file, plot=plot)
     names = collectives or list(measurable())

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import repeat
 from time import perf_counter
 from typing import Any
@@ -48,6 +49,7 @@ class Settings:
     check: bool = True
     only: str | None = None
     shared: bool = False
+    fresh: bool = False  # the data is written anew before each call, within the time
 
     def case(self, collective: str, nbytes: int) -> Case:
         """Return the case of one collective and size."""
@@ -97,6 +99,11 @@ class Row:
         return record | {"ratio": self.ratio, "notes": list(self.notes)}
 
 
+def _write_and_call(buffers: Buffers, call: Call) -> None:
+    buffers.write()
+    call()
+
+
 class Bench:
     """The communicators of a measurement. Making one is collective; use it in ``with``."""
 
@@ -139,7 +146,10 @@ class Bench:
             side: prepare(comm, buffers, self.settings.mode) for side, comm in self.comms.items()
         }
         self._compare(buffers, prepared)
-        times = self.time({side: prepared[side].call for side in self.settings.sides})
+        calls = {side: prepared[side].call for side in self.settings.sides}
+        if self.settings.fresh:
+            calls = {side: partial(_write_and_call, buffers, call) for side, call in calls.items()}
+        times = self.time(calls)
         self._compare(buffers, prepared)  # later calls take quicker paths than the first
         for one in prepared.values():
             one.free()

@@ -1,6 +1,7 @@
 """Measuring on several ranks: what is called, compared and told; no time is judged."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -105,6 +106,19 @@ def test_rank_0_alone_prints(mpi_ranks):
         found = json.loads(done.stdout)
         assert found["machine"]["ranks"] == 2
         assert found["settings"]["shared"]
+        assert not found["settings"]["fresh"]
+
+
+@on_two
+def test_data_that_is_written_anew_before_each_call(mpi_ranks):
+    for name in ("bcast", "scatter", "allgather"):
+        buffers = Buffers(QUICK.case(name, 64), MPI.COMM_WORLD.rank, 2)
+        buffers.write()
+        prepare(MPI.COMM_WORLD, buffers, Mode.BLOCKING).call()
+        np.testing.assert_array_equal(buffers.recv, 1)
+    with Bench(MPI.COMM_WORLD, None, replace(QUICK, fresh=True)) as running:
+        for name in ("bcast", "allreduce"):
+            assert all(row.ratio > 0 for row in running.rows(name, [64, 1 << 17]))
 
 
 @on_two
