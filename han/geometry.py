@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 LINE = 64
 PAGE = 4096
-CONTROL = 66 * LINE  # bytes of a rank's control record (native/engine.h: han_control)
+CONTROL = 128  # bytes of a rank's control record (native/engine.h: han_control)
+TIMES = 4096  # bytes in which a rank tells when runs were over (native/engine.h: han_time)
 FLAGS = 8  # flags a rank, one cache line each
 SMALL = PAGE + LINE  # a rank's small slot: a flag's line and a page of data
 INLINE = LINE - 8  # data that fits beside the flag
@@ -23,7 +24,7 @@ def _pages(nbytes: int) -> int:
 class Geometry:
     """Layout of a channel of `ranks` ranks within about `memory` bytes.
 
-    Areas, in order: control records, flags, small slots (in banks), a ring of cells a rank.
+    Areas, in order: control records, times, flags, small slots (in banks), a ring of cells a rank.
     Every run takes the next part of the rings, so that it seldom has to wait for readers of
     an earlier one.
     """
@@ -34,7 +35,7 @@ class Geometry:
     @property
     def flags(self) -> int:
         """Offset of the flags."""
-        return _pages(self.ranks * CONTROL)
+        return _pages(self.ranks * (CONTROL + TIMES))
 
     @property
     def small(self) -> int:

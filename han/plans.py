@@ -124,7 +124,8 @@ def native_plan(
         footprint=program.footprint,
         writes=bytes(program.writes),
         sync=program.sync,
-        brief=not program.talks_mpi and not callback and _moved(program, signature) <= BRIEF,
+        brief=not (program.talks_mpi or callback or leader is not None)
+        and _moved(program, signature) <= BRIEF,
         signature=identity(signature, is_rival),
         kernel=message.numbers or (-1, -1),
         element=signature.element,

@@ -46,6 +46,7 @@ OFFER, LEAD = len(Code), len(Code) + 1  # what another rank is waited to say: ha
 KNOWN = 512  # calls remembered, the oldest goes first
 DIFFERENT = "rank {} does not make the same calls as this rank"
 REMEDY = "HAN_CHECK=1 compares calls before they are made"
+FORMS = "or an earlier one; blocking and nonblocking calls do not match each other"
 VERBS = {
     Code.WAIT: "the shared flag of",
     Code.ISEND: "to send to",
@@ -124,8 +125,9 @@ class Reporter:
 
         Notices come first: a rank that raised did nothing in the call that the others made.
         """
-        state.listen(state.engine.issued, self._story(state))
-        mine = f"rank {state.rank} was in {self._story(state)}"
+        story = self._story(state)
+        state.listen(state.engine.issued, story)
+        mine = f"rank {state.rank} was in {story}"
         state.give_up(MismatchError(f"{DIFFERENT.format(peer)}: {mine}"))
         until, said = time.monotonic() + ANSWER, ""
         while not said and time.monotonic() < until:
@@ -133,7 +135,8 @@ class Reporter:
             heard = state.notices.receive(LATEST)
             said = next((n.text for n in heard if n.sender == peer), "")
         answer = f"; rank {peer} said {said}" if said else ""
-        return MismatchError(f"{DIFFERENT.format(peer)}: {mine}{answer} ({REMEDY})")
+        remedy = FORMS if story.partition(":")[0] in said else REMEDY
+        return MismatchError(f"{DIFFERENT.format(peer)}: {mine}{answer} ({remedy})")
 
     def _story(self, state: State) -> str:
         """``allreduce of 8 B: sr(0) for the shared flag of rank 3``."""

@@ -23,15 +23,16 @@
 #define HAN_CALLS_KEPT 64
 #define HAN_TAKEN 64 /* runs remembered by a ring; a power of two */
 
-#define HAN_TIMED 256 /* a rank's record tells when as many of its last runs finished */
+#define HAN_TIMED 256 /* of so many of its last runs a rank tells when they were finished */
 
-/* When a rank finished a run of which there are two ways (trial.c): CLOCK_MONOTONIC, nanoseconds. */
+/* When a rank finished a run of which there are two ways (trial.c): CLOCK_MONOTONIC, nanoseconds.
+ * Those of all ranks lie behind their control records. */
 typedef struct {
     _Atomic uint64_t run; /* counted from 1; 0: being written */
     _Atomic uint64_t finished;
 } han_time;
 
-/* What each rank tells the others on its node, one record a rank. */
+/* What each rank tells the others on its node, one record of two lines a rank. */
 typedef struct {
     _Atomic uint64_t done;    /* runs finished */
     /* Runs begun, and below HAN_EPOCH_SHIFT what was said of the last ones, a bit each: which
@@ -49,10 +50,10 @@ typedef struct {
     _Atomic uint32_t sleepers, bell;
     uint64_t naps; /* whether this rank sleeps in the kernel: others ring the bell for it */
     uint64_t pad[2];
-    han_time times[HAN_TIMED];
 } han_control;
 
-_Static_assert(sizeof(han_control) == 66 * HAN_LINE, "as in han/geometry.py");
+_Static_assert(sizeof(han_control) == 2 * HAN_LINE, "as in han/geometry.py");
+_Static_assert(HAN_TIMED * sizeof(han_time) == 64 * HAN_LINE, "as in han/geometry.py");
 
 typedef struct {
     uint8_t *memory;

@@ -5,7 +5,7 @@
  * A leader (the root, or the first rank) goes one of them in each run and says so in the word that
  * tells that it has entered it; the others wait for that word, and follow. So all go the same way,
  * whatever each of them has measured. The leader first goes the usual way, then tries: a burst of
- * runs either way. All ranks note when they finished each run, by the clock that those of a machine
+ * runs the way in use, and one the other. All ranks note when they finished each run, by the clock that those of a machine
  * share. What counts is the time from when the last rank finished a run until the last one finished
  * the next: what the program computes in between is part of it either way, and so is what a rank
  * does ahead of the others. The median of a burst decides. The leader stays with the better way
@@ -22,14 +22,15 @@ enum {
     FAR_TOO_LONG = 8,    /* one is enough that takes so many times as long */
 };
 
-static const han_control *member(const han_channel *ch, uint32_t r) {
-    return (const han_control *)(const void *)(ch->memory + ch->control) + r;
+/* Where a rank tells when it finished a run, counted from 1. */
+static han_time *told(const han_channel *ch, uint32_t r, uint64_t run) {
+    uint8_t *times = ch->memory + ch->control + ch->size * sizeof(han_control);
+    return (han_time *)(void *)times + (size_t)r * HAN_TIMED + (run - 1) % HAN_TIMED;
 }
 
 void han_tell_time(han_engine *e, const han_plan *p) {
     han_channel *ch = &e->channels[p->whole];
-    han_control *mine = (han_control *)(void *)(ch->memory + ch->control) + ch->me;
-    han_time *t = &mine->times[e->epoch % HAN_TIMED];
+    han_time *t = told(ch, ch->me, e->epoch + 1);
     atomic_store_explicit(&t->run, 0, memory_order_relaxed);
     atomic_store_explicit(&t->finished, han_now_ns(), memory_order_release);
     atomic_store_explicit(&t->run, e->epoch + 1, memory_order_release);
@@ -39,7 +40,7 @@ void han_tell_time(han_engine *e, const han_plan *p) {
 static uint64_t finished(const han_channel *ch, uint64_t run) {
     uint64_t last = 0;
     for (uint32_t r = 0; r < ch->size; r++) {
-        const han_time *t = &member(ch, r)->times[(run - 1) % HAN_TIMED];
+        const han_time *t = told(ch, r, run);
         if (atomic_load_explicit(&t->run, memory_order_acquire) != run) return 0;
         uint64_t ns = atomic_load_explicit(&t->finished, memory_order_acquire);
         if (atomic_load_explicit(&t->run, memory_order_acquire) != run) return 0;
@@ -85,16 +86,15 @@ static bool hopeless(const han_trial *t) {
 
 /* Keep one way, and say when to try again. */
 static void decide(han_trial *t) {
-    uint64_t used[HAN_BURST], other[HAN_BURST], lost = 0;
+    uint64_t used[HAN_BURST], other[HAN_BURST], lost;
     int n = periods(t, 0, used), m = periods(t, 1, other);
     uint64_t rest = !t->rest ? HAN_LEAST : t->rest < MOST ? 2 * t->rest : MOST;
     bool change = false;
     if (n && m) {
-        uint64_t usual = used[n / 2];
-        change = other[m / 2] < usual - usual / MARGIN;
-        for (int k = 0; k < m; k++) lost += other[k] > usual ? other[k] - usual : 0;
-        lost += lost / (uint64_t)m; /* by the first run of the burst, too */
-        if (!change && lost * SHARE / usual > rest) rest = lost * SHARE / usual;
+        uint64_t usual = used[n / 2], tried = other[m / 2]; /* a pause of the program's is neither */
+        change = n >= ENOUGH && m >= ENOUGH && tried < usual - usual / MARGIN;
+        lost = tried > usual ? (tried - usual) * (uint64_t)(m + 1) : 0;
+        if (lost * SHARE / usual > rest) rest = lost * SHARE / usual;
     } else {
         rest = t->rest ? 4 * (uint64_t)t->rest : MOST; /* this program hides what it could learn */
     }

@@ -541,7 +541,7 @@ def test_waiting_inside_of_an_operation_leaves_the_request_as_it_is(mpi_ranks):
             op = MPI.Op.Create(add, commute=True)
             one.Allreduce(np.ones(5), np.empty(5), op)
             if request is None:
-                other.Bcast(np.full(50_000, 7.0), root=1)
+                other.Ibcast(np.full(50_000, 7.0), root=1).Wait()
             else:
                 assert refused, finish
                 assert all(isinstance(e, RuntimeError) for e in refused), (finish, refused)

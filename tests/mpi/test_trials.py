@@ -221,8 +221,27 @@ def test_switched_off_nothing_is_tried_and_shared_arrays_go_their_own_way(mpi_ra
         assert usual + other == 20
         assert comm._han.engine.alternatives == 40
         text = str(comm.explain("allgather", shared.nbytes))
-        told = f"where trials find it quicker: everyone: solo blocks (chunk 4MiB), as {other} of"
-        assert told in text
+        way = comm.explain("allgather", shared.nbytes).rival.choice.levels[0].describe()
+        assert f"where trials find it quicker: everyone: {way}, as {other} of" in text
+
+
+@on_two
+def test_a_blocking_call_that_meets_a_nonblocking_one_is_told(mpi_ranks):
+    for leader in range(2):
+        for count in (8192, COUNT):  # 64 KiB is the least
+            comm, data = attached(new_comm(FLAT)), np.zeros(count)
+
+            def mixed(comm=comm, leader=leader, data=data):
+                for _ in range(30):
+                    if comm.rank == leader:
+                        comm.Bcast(data, leader)
+                    else:
+                        comm.Ibcast(data, leader).Wait()
+
+            name, text, _ = error_of(mixed)
+            assert name in ("MismatchError", "PeerError"), text
+            told = WORLD.allgather(text)
+            assert any("blocking and nonblocking calls do not match" in t for t in told), told
 
 
 @pytest.mark.mpi(ranks=3, timeout=40, unit="s")
@@ -233,8 +252,9 @@ def test_a_leader_that_does_not_come_is_named_and_one_that_errs_is_followed_by_n
         comm.Bcast(data, 1)
     name, text, _ = error_of(lambda: comm.Bcast(data, 1 if comm.rank != 1 else 17))
     assert name == ("ArgumentError" if comm.rank == 1 else "PeerError"), text
-    comm = new_comm(FLAT, timeout=1.0)
+    comm = new_comm(FLAT, timeout=2.0)
     comm.Bcast(data, 1)
+    WORLD.Barrier()
     name, text, _ = error_of(lambda: comm.Bcast(data, 1)) if comm.rank != 1 else ("", "", 0)
     told = WORLD.allgather((name, text))
     late = [text for name, text in told if name == "CollectiveTimeoutError"]

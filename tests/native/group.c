@@ -83,10 +83,17 @@ world group_of(uint64_t ranks)
 {
     world w = {.ranks = ranks, .n_channels = 1};
     for (uint64_t r = 0; r < ranks; r++)
-        w.places[0][r] = (place){.size = ranks, .me = r, .bytes = 65536, .flags = 4096,
-                                 .small = 8192, .cells = 16384, .small_bank = 64,
+        w.places[0][r] = (place){.size = ranks, .me = r, .bytes = 65536, .flags = 12288,
+                                 .small = 16384, .cells = 24576, .small_bank = 64,
                                  .ring = 4096};
     return w;
+}
+
+han_time *group_time(group *g, uint64_t rank, uint64_t run)
+{
+    const han_channel *ch = &g->engines[rank].channels[0];
+    han_time *all = (han_time *)(void *)(g->memory[0][0] + ch->size * sizeof(han_control));
+    return all + rank * HAN_TIMED + (run - 1) % HAN_TIMED;
 }
 
 han_control *group_control(group *g, uint64_t rank)

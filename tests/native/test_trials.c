@@ -62,7 +62,7 @@ static void note(group *g, uint64_t finished)
 {
     uint64_t run = g->engines[0].epoch;
     for (uint64_t r = 0; r < 2; r++) {
-        han_time *t = &group_control(g, r)->times[(run - 1) % HAN_TIMED];
+        han_time *t = group_time(g, r, run);
         require(t->run == run, "each rank notes when it ran", t->run);
         t->finished = finished - r;
     }
@@ -141,7 +141,20 @@ static void trials_cost_a_hundredth(void)
     group_close(g);
 }
 
-/* Most of what a run takes is the program's: then the usual way is kept, whatever is lost by it. */
+/* A long pause of the program's in a trial is no reason not to try again soon. */
+static void one_pause_tells_nothing(void)
+{
+    call calls[2];
+    group *g = pair(calls, true);
+    uint64_t tried = play(g, calls, FIRST + BURST + 3, 1000, 1000);
+    require(tried == 3, "in the middle of a burst", tried);
+    (void)play(g, calls, 1, 1000, 1000000000);
+    tried = play(g, calls, 4 + 1 + LEAST + 2 * BURST, 1000, 1000);
+    require(tried == 4 + BURST, "the next burst comes as soon as it would", tried);
+    group_close(g);
+}
+
+/* Most of what a run takes is the program's: then the way in use is kept. */
 static void one_that_makes_no_difference_is_not_changed(void)
 {
     call calls[2];
@@ -285,6 +298,7 @@ int main(void)
     the_leader_runs_ahead();
     calls_in_between();
     trials_cost_a_hundredth();
+    one_pause_tells_nothing();
     one_that_makes_no_difference_is_not_changed();
     nonblocking_calls_wait_for_nobody();
     ranks_at_the_same_time();
