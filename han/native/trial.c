@@ -5,11 +5,12 @@
  * A leader (the root, or the first rank) goes one of them in each run and says so in the word that
  * tells that it has entered it; the others wait for that word, and follow. So all go the same way,
  * whatever each of them has measured. The leader first goes the usual way, then tries: a burst of
- * runs the way in use, and one the other. All ranks note when they finished each run, by the clock that those of a machine
- * share. What counts is the time from when the last rank finished a run until the last one finished
- * the next: what the program computes in between is part of it either way, and so is what a rank
- * does ahead of the others. The median of a burst decides. The leader stays with the better way
- * then, and tries again now and then: the more the worse way costs, the more seldom. */
+ * runs the way in use, and one the other. All ranks note when they finished each run, by the clock
+ * that those of a machine share. What counts is the time from when the last rank finished a run
+ * until the last one finished the next: what the program computes in between is part of it either
+ * way, and so is what a rank does ahead of the others. The median of a burst decides, and a pause
+ * of the program's in it does not. The leader stays with the better way then, and tries again now
+ * and then: the more the worse way costs, the more seldom. */
 #include "engine.h"
 
 enum {
@@ -19,7 +20,7 @@ enum {
     SHARE = 100,         /* what trials may cost: a part of so many */
     ENOUGH = 3,          /* times of the other way after which it is given up, if all of them are */
     HOPELESS_HALVES = 3, /* more than so many halves of what the way in use takes */
-    FAR_TOO_LONG = 8,    /* one is enough that takes so many times as long */
+    FAR_TOO_LONG = 8,    /* two are enough that take so many times as long */
 };
 
 /* Where a rank tells when it finished a run, counted from 1. */
@@ -74,12 +75,14 @@ static int periods(const han_trial *t, int way, uint64_t *sorted) {
     return n;
 }
 
+static uint64_t median(const uint64_t *sorted, int n) { return sorted[(n - 1) / 2]; }
+
 /* Whether so much is known of the other way that the rest of its burst is not worth it. */
 static bool hopeless(const han_trial *t) {
     uint64_t used[HAN_BURST], other[HAN_BURST];
     int n = periods(t, 0, used), m = periods(t, 1, other);
-    if (!n || !m) return false;
-    uint64_t usual = used[n / 2];
+    if (!n || m < 2) return false;
+    uint64_t usual = median(used, n);
     return other[0] / FAR_TOO_LONG > usual ||
            (m >= ENOUGH && other[0] / HOPELESS_HALVES > usual / 2);
 }
@@ -91,7 +94,7 @@ static void decide(han_trial *t) {
     uint64_t rest = !t->rest ? HAN_LEAST : t->rest < MOST ? 2 * t->rest : MOST;
     bool change = false;
     if (n && m) {
-        uint64_t usual = used[n / 2], tried = other[m / 2]; /* a pause of the program's is neither */
+        uint64_t usual = median(used, n), tried = median(other, m);
         change = n >= ENOUGH && m >= ENOUGH && tried < usual - usual / MARGIN;
         lost = tried > usual ? (tried - usual) * (uint64_t)(m + 1) : 0;
         if (lost * SHARE / usual > rest) rest = lost * SHARE / usual;
@@ -106,7 +109,7 @@ bool han_lead(han_engine *e, han_plan *p) {
     uint32_t k = t->runs++, rest = t->rest ? t->rest : HAN_FIRST;
     if (k < rest) return t->rival;
     k -= rest;
-    /* HAN_HISTORY runs later all of the trial's are over everywhere: what is not known never will be. */
+    /* HAN_HISTORY runs later a trial is over everywhere: what is not known never will be. */
     if (collect(t, &e->channels[p->whole]) || hopeless(t) || k > 2 * HAN_BURST + HAN_HISTORY) {
         decide(t);
     } else if (k < 2 * HAN_BURST) {
