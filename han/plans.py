@@ -1,8 +1,7 @@
-"""From a call's shape to a native plan: filling in what only a live communicator knows."""
+"""From a call's shape to a plan that can run: kept, stored or made, and what may run instead."""
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 from collections import Counter, OrderedDict
 from collections.abc import Callable
@@ -14,21 +13,19 @@ from weakref import WeakValueDictionary
 import numpy as np
 from mpi4py import MPI
 
-from han import _native
 from han._unlocked import group_of, return_errors
 from han.errors import NoRuleError
 from han.message import Message
-from han.program import INSTRUCTION, Code, Program
+from han.native_plans import Ways, native_plan
+from han.program import Program
 from han.tasks.signature import Signature
 from han.wisdom import Call
 
 if TYPE_CHECKING:
-    from han.mapping import Mapping
     from han.state import State
     from han.tasks.plan import Plan
     from han.wisdom import Wisdom
 
-BRIEF = 64 << 10  # bytes that Python's other threads may be kept waiting for
 MOST_MET = 4096  # signatures remembered; beyond, rivals are made with the first call
 BLOCKING = "mpi"  # the submodule whose plans cannot serve nonblocking calls
 Members = tuple[int, ...]
@@ -87,86 +84,6 @@ class CacheInfo(NamedTuple):
             f"theirs, {self.evictions} dropped; {self.made} made in {self.seconds * 1e3:.2f} ms "
             f"({each * 1e6:.0f} us each), {self.stored} of them from stored ones"
         )
-
-
-def identity(signature: Signature, is_rival: bool = False) -> int:
-    """Return a number that tells calls apart, the same on all ranks; a rival's is another one."""
-    told = f"{signature!r}{' rival' if is_rival else ''}"
-    digest = hashlib.blake2b(told.encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little")
-
-
-def native_plan(
-    engine: Any,
-    program: Program,
-    message: Message,
-    comms: tuple[MPI.Comm, ...],
-    scratch: np.ndarray[Any, Any] | None,
-    number: int = 0,
-    mapping: Mapping | None = None,
-    arena: tuple[int, int] | None = None,
-    whole: int = 0,
-    leader: int | None = None,
-    is_rival: bool = False,
-) -> Any:
-    """Make the native plan of a program; `number` tells it from others in traces.
-
-    `mapping` is where it finds the buffers of peers, if it reads them where they are; `arena`
-    says that there is an alternative, for buffers in this one, and `leader` that there is a rival,
-    and who leads: which of the ranks of the channel `whole`.
-    """
-    signature = message.signature
-    callback = signature.reduces and message.numbers is None
-    return engine.plan(
-        code=program.code.tobytes(),
-        streams=tuple((s.start, s.stop) for s in program.streams),
-        requests=program.requests,
-        footprint=program.footprint,
-        writes=bytes(program.writes),
-        sync=program.sync,
-        brief=not (program.talks_mpi or callback or leader is not None)
-        and _moved(program, signature) <= BRIEF,
-        signature=identity(signature, is_rival),
-        kernel=message.numbers or (-1, -1),
-        element=signature.element,
-        op=0 if message.op is None else MPI._handleof(message.op),
-        dtype=_handle(message, program),
-        commutative=signature.commutative,
-        operand=program.operand if callback else 0,
-        comms=tuple(MPI._handleof(c) for c in comms),
-        scratch=scratch,
-        keep=(message.op, message.datatype, comms, mapping),
-        number=number,
-        shifts=None if mapping is None else mapping.shifts,
-        arena=arena or (0, 0),
-        whole=whole,
-        leader=-1 if leader is None else leader,
-    )
-
-
-def _moved(program: Program, signature: Signature) -> int:
-    """Bytes of a call, or where it is one of blocks those that this rank copies and combines."""
-    if not signature.by_blocks:
-        return signature.nbytes
-    rows = program.code
-    copies = np.isin(rows["code"], (Code.COPY, Code.PULL, Code.PUSH))
-    combines = np.isin(rows["code"], (Code.REDUCE, Code.REDUCE2))
-    return int(rows["n"][copies].sum() + signature.element * rows["n"][combines].sum())
-
-
-def _handle(message: Message, program: Program) -> int:
-    if message.datatype is None or message.datatype == MPI.DATATYPE_NULL:
-        return MPI._handleof(MPI.BYTE)
-    return MPI._handleof(message.datatype)
-
-
-def empty_plan(engine: Any, rank: int) -> Any:
-    """Make a plan that does nothing but take its turn."""
-    nowhere = (0,) * _native.MAX_CHANNELS
-    program = Program(
-        rank, np.zeros(0, INSTRUCTION), (), (), 0, 0, 0, nowhere, nowhere, False, ()
-    )  # fmt: skip
-    return native_plan(engine, program, Message(Signature("barrier")), (), None)
 
 
 class Plans:
@@ -321,13 +238,13 @@ class Plans:
         scratch = self._memory(program.scratch, own_scratch)
         number = next(self._numbers)
         mapping = (message.mapping or state.mapping) if signature.mapped else None
-        native = native_plan(
-            engine, program, message, comms, scratch, number, mapping,
+        ways = Ways(
             arena=None if others.alternative is None else state.arena(),
             whole=state.whole_channel,
             leader=None if others.rival is None else state.place_in_whole(signature.root),
             is_rival=is_rival,
-        )  # fmt: skip
+        )
+        native = native_plan(engine, program, message, comms, scratch, number, mapping, ways)
         prepared = Prepared(native, program, signature, number, *others, is_rival)
         engine.on_error.know(prepared)
         self.living[number] = prepared

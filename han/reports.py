@@ -20,8 +20,9 @@ from han.errors import (
     PeerError,
     RevokedError,
 )
+from han.native_plans import identity
 from han.notices import LATEST
-from han.plans import Prepared, identity
+from han.plans import Prepared
 from han.program import Code
 
 if TYPE_CHECKING:

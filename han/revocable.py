@@ -17,8 +17,8 @@ from han import _native
 from han.channel import Channel
 from han.errors import ConfigError, RevokedError, SetupError, SharedMemoryError
 from han.meeting import Meeting
+from han.native_plans import empty_plan
 from han.notices import Notices, first_cause, peer_error
-from han.plans import empty_plan
 from han.request import Request
 
 AGREED = (ConfigError, SharedMemoryError, SetupError)  # raised by all ranks at the same step

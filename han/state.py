@@ -20,8 +20,9 @@ from han.errors import ArgumentError, HanError
 from han.mapping import Mapping, map_arenas, map_unasked
 from han.meeting import Meeting, Patience, abandon, duplicate
 from han.message import Message
+from han.native_plans import empty_plan
 from han.notices import Notices, tag_limit
-from han.plans import Plans, Prepared, empty_plan
+from han.plans import Plans, Prepared
 from han.program import Coll
 from han.reports import Reporter
 from han.request import Request

@@ -7,7 +7,7 @@ import pytest
 from mpi4py import MPI
 
 import han
-from han.plans import _moved
+from han.native_plans import _moved
 from han.tasks.lower import lower
 from han.tasks.plan import make_plan
 from han.tasks.signature import Signature

@@ -35,41 +35,43 @@ static PyObject *plan_get_counts(PlanObject *self, void *unused) {
     return tuple;
 }
 
-static PyObject *get_alternative(PlanObject *self, void *unused) {
-    (void)unused;
-    PyObject *o = self->alternative ? (PyObject *)self->alternative : Py_None;
+static PyObject *or_none(PlanObject *other) {
+    PyObject *o = other ? (PyObject *)other : Py_None;
     Py_INCREF(o);
     return o;
 }
 
 /* Once and for all: a run may be at it. */
-static int set_alternative(PlanObject *self, PyObject *o, void *unused) {
-    (void)unused;
-    if (!o || !PyObject_TypeCheck(o, &PlanType) || self->alternative || !self->plan.arena_size) {
-        PyErr_SetString(PyExc_ValueError, "a plan takes one alternative, and says so when made");
+static int take(PlanObject **slot, PyObject *o, bool expected, const char *what) {
+    if (!o || !PyObject_TypeCheck(o, &PlanType) || *slot || !expected) {
+        PyErr_Format(PyExc_ValueError, "a plan takes one %s, and says so when made", what);
         return -1;
     }
     Py_INCREF(o);
-    self->alternative = (PlanObject *)o;
+    *slot = (PlanObject *)o;
+    return 0;
+}
+
+static PyObject *get_alternative(PlanObject *self, void *unused) {
+    (void)unused;
+    return or_none(self->alternative);
+}
+
+static int set_alternative(PlanObject *self, PyObject *o, void *unused) {
+    (void)unused;
+    if (take(&self->alternative, o, self->plan.arena_size != 0, "alternative")) return -1;
     self->plan.alternative = &self->alternative->plan;
     return 0;
 }
 
 static PyObject *get_rival(PlanObject *self, void *unused) {
     (void)unused;
-    PyObject *o = self->rival ? (PyObject *)self->rival : Py_None;
-    Py_INCREF(o);
-    return o;
+    return or_none(self->rival);
 }
 
 static int set_rival(PlanObject *self, PyObject *o, void *unused) {
     (void)unused;
-    if (!o || !PyObject_TypeCheck(o, &PlanType) || self->rival || !self->plan.tried) {
-        PyErr_SetString(PyExc_ValueError, "a plan takes one rival, and says so when made");
-        return -1;
-    }
-    Py_INCREF(o);
-    self->rival = (PlanObject *)o;
+    if (take(&self->rival, o, self->plan.tried, "rival")) return -1;
     self->plan.rival = &self->rival->plan;
     return 0;
 }

@@ -89,6 +89,14 @@ world group_of(uint64_t ranks)
     return w;
 }
 
+void require(bool holds, const char *what, uint64_t got)
+{
+    if (holds)
+        return;
+    printf("FAILED: %s (got %llu)\n", what, (unsigned long long)got);
+    exit(1);
+}
+
 han_time *group_time(group *g, uint64_t rank, uint64_t run)
 {
     const han_channel *ch = &g->engines[rank].channels[0];

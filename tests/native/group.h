@@ -31,6 +31,9 @@ uint64_t group_process_start(void);
 void plan_open(han_plan *, const test_case *, uint64_t rank);
 void plan_close(han_plan *);
 
+/* End the test, saying what does not hold, and what was found instead. */
+void require(bool holds, const char *what, uint64_t got);
+
 /* An operation on a rank's first flag. */
 static inline han_instr at_flag(enum han_code code, uint64_t rank, uint64_t n)
 {

@@ -11,14 +11,6 @@
 
 static const han_wait_policy QUICK = {.spins = 5, .timeout = 0.3}, PATIENT = {.timeout = 20};
 
-static void require(bool holds, const char *what, int got)
-{
-    if (holds)
-        return;
-    printf("FAILED: %s (got %d)\n", what, got);
-    exit(1);
-}
-
 /* ---- small plans, written by hand ---- */
 
 static han_instr message(enum han_code code, int peer, uint64_t n, uint32_t slot)

@@ -12,14 +12,6 @@ enum { AHEAD = 60 };
 
 static uint8_t arena[64], elsewhere[64];
 
-static void require(bool holds, const char *what, uint64_t got)
-{
-    if (holds)
-        return;
-    printf("FAILED: %s (got %llu)\n", what, (unsigned long long)got);
-    exit(1);
-}
-
 /* A call that waits for nobody; its alternative is a barrier of two ranks. */
 typedef struct {
     han_instr code[2];

@@ -12,14 +12,6 @@
 
 enum { FIRST = HAN_FIRST, BURST = HAN_BURST, LEAST = HAN_LEAST, AHEAD = 60, THREADED = 3000 };
 
-static void require(bool holds, const char *what, uint64_t got)
-{
-    if (holds)
-        return;
-    printf("FAILED: %s (got %llu)\n", what, (unsigned long long)got);
-    exit(1);
-}
-
 /* A call in which a rank posts and the other waits for it; or both, if `meets`. Either way. */
 typedef struct {
     han_instr code[2];
