@@ -15,9 +15,9 @@ from mpi4py import MPI
 from han._suggest import expect_known
 from han._units import format_size
 from han.arena import shared_arrays
+from han.collectives import COLLECTIVES
 from han.dtypes import OPS, element_type, ops_of
 from han.errors import ArgumentError
-from han.tasks.signature import COLLECTIVES
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Call = Callable[[], object]

@@ -1,4 +1,4 @@
-"""What a configuration may name: collectives, and submodules with their parameters.
+"""What a configuration may name: submodules with their parameters.
 
 Plain data that a registry can fill in without importing a configuration library.
 """
@@ -11,25 +11,6 @@ from typing import Literal
 
 from han._suggest import unknown
 from han._units import format_size, parse_size
-
-COLLECTIVES = (
-    "barrier",
-    "bcast",
-    "reduce",
-    "allreduce",
-    "gather",
-    "gatherv",
-    "scatter",
-    "scatterv",
-    "allgather",
-    "allgatherv",
-    "alltoall",
-    "alltoallv",
-    "reduce_scatter",
-    "reduce_scatter_block",
-    "scan",
-    "exscan",
-)
 
 ParameterValue = bool | int | str | tuple[int, ...]
 

@@ -15,9 +15,9 @@ from mpi4py import MPI
 
 from han._suggest import expect_known
 from han._units import parse_size
+from han.collectives import carried
 from han.errors import ArgumentError
 from han.plots import check_picture
-from han.tasks.signature import COLLECTIVES
 
 ConfigOption = Annotated[
     str | None,
@@ -80,8 +80,7 @@ def call_of(
     collective: str, nbytes: int, op: str, dtype: str, root: int
 ) -> tuple[str, int, MPI.Op, str, int]:
     """Return a call with its operation as MPI's; raises ArgumentError for unknown names."""
-    expect_known("collective", collective, COLLECTIVES)
-    return collective, nbytes, op_of(op), dtype, root
+    return carried(collective), nbytes, op_of(op), dtype, root
 
 
 def op_of(name: str) -> MPI.Op:

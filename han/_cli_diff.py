@@ -23,8 +23,8 @@ from han._cli_common import (
     say,
     size_of,
 )
+from han.collectives import CALLS
 from han.errors import ArgumentError
-from han.tasks.signature import COLLECTIVES
 
 if TYPE_CHECKING:
     from han.tasks.compare import Row, Side
@@ -38,7 +38,7 @@ def diff(
     first: Annotated[str, typer.Argument(help=SIDE)],
     second: Annotated[str, typer.Argument(help="The same.")],
     collective: Annotated[
-        str | None, typer.Argument(help=f"For configurations: {', '.join(COLLECTIVES)}.")
+        str | None, typer.Argument(help=f"For configurations: {', '.join(CALLS)}.")
     ] = None,
     size: Annotated[str, typer.Argument(help="Bytes: 4MiB, 64KiB, 8.")] = "0",
     ranks: RanksOption = 8,

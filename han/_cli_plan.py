@@ -28,15 +28,15 @@ from han._cli_common import (
     size_of,
     write_file,
 )
+from han.collectives import CALLS
 from han.errors import ArgumentError
-from han.tasks.signature import COLLECTIVES
 
 if TYPE_CHECKING:
     from han.explain import Explanation
 
 
 def explain(
-    collective: Annotated[str, typer.Argument(help=", ".join(COLLECTIVES))],
+    collective: Annotated[str, typer.Argument(help=", ".join(CALLS))],
     size: Annotated[str, typer.Argument(help="Bytes: 4MiB, 64KiB, 8.")] = "0",
     op: OpOption = "sum",
     dtype: DtypeOption = "f8",
@@ -96,7 +96,7 @@ class Form(str, Enum):
 
 
 def plan(
-    collective: Annotated[str, typer.Argument(help=", ".join(COLLECTIVES))],
+    collective: Annotated[str, typer.Argument(help=", ".join(CALLS))],
     size: Annotated[str, typer.Argument(help="Bytes: 4MiB, 64KiB, 8.")] = "0",
     ranks: RanksOption = 8,
     ppn: PpnOption = None,

@@ -23,9 +23,8 @@ from han._cli_common import (
     say,
     write_file,
 )
-from han._suggest import expect_known
+from han.collectives import CALLS, carried
 from han.errors import ArgumentError, HanError
-from han.tasks.signature import COLLECTIVES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
 MachineOption = Annotated[
     str, typer.Option(help="YAML file, or the name of a ready machine.", show_default=False)
 ]
-CollectiveOption = Annotated[str, typer.Option(help=", ".join(COLLECTIVES))]
+CollectiveOption = Annotated[str, typer.Option(help=", ".join(CALLS))]
 BytesOption = Annotated[
     str, typer.Option("--bytes", help="4MiB, 8:4MiB (doubling), 8:4MiB:8, or 8,1KiB,1MiB.")
 ]
@@ -136,7 +135,7 @@ def _signatures(
     from han.explain import make_signature
     from han.tuning.prediction import sized
 
-    expect_known("collective", collective, COLLECTIVES)
+    collective = carried(collective)
     if not 0 <= root < where.size:
         raise ArgumentError(f"root {root} is not in 0..{where.size - 1}")
     first = make_signature(collective, 0, op_of(op), dtype, root)

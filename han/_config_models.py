@@ -20,9 +20,10 @@ from pydantic import (
     model_validator,
 )
 
-from han._catalogue import COLLECTIVES, ParameterValue
+from han._catalogue import ParameterValue
 from han._suggest import unknown
 from han._units import format_size, parse_size
+from han.collectives import expect_collective
 
 T = TypeVar("T")
 NamedScope = Literal["l3", "numa", "socket", "shared_memory", "all"]
@@ -84,12 +85,6 @@ def _not_empty(value: T) -> T:
     if not value:
         raise ValueError("must not be empty")
     return value
-
-
-def _known_collective(name: str) -> str:
-    if name not in COLLECTIVES:
-        raise ValueError(unknown("collective", name, COLLECTIVES))
-    return name
 
 
 def _known_scope(name: str) -> str:
@@ -222,7 +217,7 @@ class When(Model):
 
     collective: (
         Annotated[
-            tuple[Annotated[str, AfterValidator(_known_collective)], ...],
+            tuple[Annotated[str, AfterValidator(expect_collective)], ...],
             BeforeValidator(_one_or_more),
             AfterValidator(_not_empty),
         ]

@@ -8,14 +8,15 @@ from collections.abc import Iterable
 from han.errors import ArgumentError
 
 
-def unknown(kind: str, name: object, known: Iterable[str]) -> str:
-    """Return ``"unknown <kind>; did you mean 'x'? Known: x, y, z"``.
+def unknown(kind: str, name: object, known: Iterable[str], advice: str = "") -> str:
+    """Return ``"unknown <kind>; did you mean 'x'? Known: x, y, z"``, or `advice` as the hint.
 
     For where the name stands before it, as in a path of keys.
     """
     names = sorted(set(known))
     close = difflib.get_close_matches(str(name), names, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else "."
+    hint = f"; {advice}." if advice else hint
     return f"unknown {kind}{hint} Known: {', '.join(names) or '(none)'}"
 
 

@@ -308,6 +308,10 @@ class Comm(BlockCollectives):
     ) -> Explanation:
         """Tell what a call of `nbytes` (4194304, or ``"4MiB"``) would run and why; not collective.
 
+        `collective` is the name of a call in lower case. ``"allgatherv"`` and
+        ``"reduce_scatter_block"`` are explained as ``"allgather"`` and ``"reduce_scatter"``, which
+        rules name too; blocks are all of `nbytes`.
+
         `shared` asks about a call on arrays that are shared on all ranks: shared arrays, or for a
         persistent call arrays in windows that are attached. Where a call that is not persistent can
         take them as they are, a last line says so in any case.

@@ -21,7 +21,7 @@ import yaml
 from pydantic import Field, PrivateAttr, ValidationError, field_validator, model_validator
 
 from han import _config_checks as checks
-from han._catalogue import COLLECTIVES, Catalogue, ParameterInfo, SubmoduleInfo
+from han._catalogue import Catalogue, ParameterInfo, SubmoduleInfo
 from han._config_errors import Inconsistent, Origin, config_error, problems_of
 from han._config_models import (
     Bytes,
@@ -43,6 +43,7 @@ from han._config_models import (
 from han._config_settings import with_settings
 from han._config_source import read_document, ready_configs
 from han._units import format_size, parse_size
+from han.collectives import COLLECTIVES
 from han.rc import VARIABLES, rc
 from han.topology import MAX_LEVELS
 

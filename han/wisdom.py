@@ -24,8 +24,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from han import _native
+from han.collectives import COLLECTIVES
 from han.rc import rc
-from han.tasks.signature import COLLECTIVES, Signature
+from han.tasks.signature import Signature
 
 if TYPE_CHECKING:
     from han.program import Program

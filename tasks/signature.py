@@ -8,7 +8,6 @@ from itertools import accumulate
 
 BY_BLOCKS = ("gather", "scatter", "allgather", "alltoall", "reduce_scatter")
 SPREADING = ("scatter", "alltoall", "reduce_scatter")  # a rank has a block for each
-COLLECTIVES = ("bcast", "reduce", "allreduce", "barrier", *BY_BLOCKS)
 ROOTED = ("bcast", "reduce", "gather", "scatter")
 REDUCING = ("reduce", "allreduce", "reduce_scatter")
 UNEVEN = ("allgather", "reduce_scatter")  # all ranks know the sizes of all blocks

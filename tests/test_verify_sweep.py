@@ -16,11 +16,11 @@ from random import Random
 import pytest
 from machines import collectives_of, draw_factors, topology_of
 
+from han.collectives import COLLECTIVES
 from han.submodules.registry import registered
 from han.tasks.plan import Plan, as_called, levels_of, make_plan
 from han.tasks.signature import (
     BY_BLOCKS,
-    COLLECTIVES,
     REDUCING,
     REPLACING,
     ROOTED,

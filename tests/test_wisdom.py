@@ -16,13 +16,14 @@ from test_verify_sweep import TARGETS, example
 
 import han
 from han import wisdom
+from han.collectives import COLLECTIVES
 from han.discover import Conditions
 from han.program import Code
 from han.rc import rc
 from han.tasks import compact, fence
 from han.tasks.lower import lower
 from han.tasks.plan import make_plan
-from han.tasks.signature import COLLECTIVES, REDUCING, Signature
+from han.tasks.signature import REDUCING, Signature
 from han.topology import virtual
 from han.tuning.heuristics import Machine
 from han.tuning.rules import RuleTable
