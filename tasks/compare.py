@@ -16,6 +16,7 @@ from han._units import format_size, plural
 from han.program import Code, Coll, Program
 from han.tasks.graph import summarise
 from han.tasks.plan import Plan, active_levels
+from han.tasks.traffic import Traffic
 
 BYTES = ("copied", "reduced", "library", "scratch", "cells")  # the Work's counts of bytes
 
@@ -27,7 +28,8 @@ BYTES = ("copied", "reduced", "library", "scratch", "cells")  # the Work's count
 class Work:
     """What one rank does in a call, or all together; sizes in bytes, messages where they are sent.
 
-    `messages` and `sent` are by level; `library` are the bytes in the MPI library's collectives.
+    `copied` and `reduced` are the bytes that Traffic counts as copied and combined. `messages` and
+    `sent` are by level; `library` are the bytes in the MPI library's collectives.
     """
 
     operations: Mapping[str, int]
@@ -79,6 +81,7 @@ def figures(plan: Plan, programs: Sequence[Program]) -> Figures:
 def work(plan: Plan, program: Program) -> Work:
     """Count what one rank's program does."""
     code, element = program.code, plan.signature.element
+    moved = Traffic.of(program, element)
     sends = {plan.topology.names[s.level]: Counter[str]() for s in program.streams}
     for stream in program.streams:
         rows = code[stream.start : stream.stop]
@@ -90,8 +93,8 @@ def work(plan: Plan, program: Program) -> Work:
         operations={Code(c).name: int(k) for c, k in zip(*_counts(code["code"]), strict=True)},
         messages={name: sent["count"] for name, sent in sends.items() if sent["count"]},
         sent={name: sent["bytes"] for name, sent in sends.items() if sent["count"]},
-        copied=_bytes(code, Code.COPY),
-        reduced=element * (_bytes(code, Code.REDUCE) + _bytes(code, Code.REDUCE2)),
+        copied=moved.copied,
+        reduced=moved.combined,
         library=_library(code, element),
         requests=program.requests,
         scratch=program.scratch,
@@ -102,10 +105,6 @@ def work(plan: Plan, program: Program) -> Work:
 def _counts(codes: npt.NDArray[np.uint16]) -> tuple[list[int], list[int]]:
     values, counts = np.unique(codes, return_counts=True)
     return values.tolist(), counts.tolist()
-
-
-def _bytes(code: npt.NDArray[np.void], which: Code) -> int:
-    return int(code["n"][code["code"] == which].sum())
 
 
 def _library(code: npt.NDArray[np.void], element: int) -> int:
