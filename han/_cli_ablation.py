@@ -18,6 +18,7 @@ from han._cli_common import (
     PlotOption,
     RootOption,
     check_files,
+    measured_record,
     progress,
     say,
     write_file,
@@ -111,18 +112,12 @@ def _run(running: Any, settings: Settings, json_file: Path | None, plot: Path | 
 
 
 def _record(machine: Machine, settings: Settings, results: Sequence[Result]) -> dict[str, Any]:
-    return {
-        "format": FORMAT,
-        "version": VERSION,
-        "han": han.__version__,
-        "unit": "us",
-        "machine": machine.record(),
-        "settings": {
-            "dtype": settings.dtype, "op": settings.op, "root": settings.root,
-            "rounds": settings.rounds,
-        },
-        "rows": [result.record() for result in results],
+    how = {
+        "dtype": settings.dtype, "op": settings.op, "root": settings.root,
+        "rounds": settings.rounds,
     }  # fmt: skip
+    rows = [result.record() for result in results]
+    return measured_record(FORMAT, VERSION, machine, rows, settings=how)
 
 
 def as_text(machine: Machine, settings: Settings, results: Sequence[Result]) -> str:

@@ -6,18 +6,22 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from mpi4py import MPI
 
+import han
 from han._suggest import expect_known
 from han._units import parse_size
 from han.collectives import carried
 from han.errors import ArgumentError
 from han.plots import check_picture
+
+if TYPE_CHECKING:
+    from han._bench_machine import Machine
 
 ConfigOption = Annotated[
     str | None,
@@ -41,6 +45,21 @@ def say(text: str) -> None:
     """Print on rank 0."""
     if not MPI.COMM_WORLD.rank:
         print(text, flush=True)
+
+
+def measured_record(
+    name: str, version: int, machine: Machine, rows: Iterable[Mapping[str, Any]], **about: object
+) -> dict[str, Any]:
+    """Return what a command writes as JSON of a format and a version, `about` before the rows."""
+    return {
+        "format": name,
+        "version": version,
+        "han": han.__version__,
+        "unit": "us",
+        "machine": machine.record(),
+        **about,
+        "rows": list(rows),
+    }
 
 
 def tell_measured(table: str, record: Any, json_file: Path | None) -> None:

@@ -9,8 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from mpi4py import MPI
 
-import han
-from han._cli_common import ConfigOption, check_files, progress, shown_table, tell_measured
+from han._cli_common import (
+    ConfigOption,
+    check_files,
+    measured_record,
+    progress,
+    shown_table,
+    tell_measured,
+)
 from han._suggest import expect_known
 from han._units import format_size
 
@@ -98,10 +104,7 @@ def _measure(
 
 def _tell(machine: Machine, found: Sequence[Limit], json_file: Path | None) -> None:
     """Print the table, and write what is wanted."""
-    record = {
-        "format": "han-limits", "version": 1, "han": han.__version__, "unit": "us",
-        "machine": machine.record(), "rows": [one.record() for one in found],
-    }  # fmt: skip
+    record = measured_record("han-limits", 1, machine, [one.record() for one in found])
     table = "\n".join([*(f"# {line}" for line in machine.lines()), _table(found)])
     tell_measured(table, record, json_file)
 

@@ -11,11 +11,13 @@ from mpi4py import MPI
 
 import han
 from han._bench_calls import Case, check_case, measurable
+from han._bench_machine import look
 from han._cli_common import (
     ConfigOption,
     JsonOption,
     PlotOption,
     check_files,
+    measured_record,
     shown_table,
     tell_measured,
 )
@@ -61,9 +63,15 @@ def setup_costs(
     ]
     for case in cases:
         check_case(case, MPI.COMM_WORLD.size)
+    comm = han.Comm(MPI.COMM_WORLD.Dup(), config)
+    machine = look(comm, comm)
+    comm.Free()
     found = measure(MPI.COMM_WORLD, config, cases, rounds, calls)
-    record = {"han": han.__version__, "ranks": MPI.COMM_WORLD.size, "parts": PARTS}
-    tell_measured(_table(found), record | {"rows": [one.record() for one in found]}, json_file)
+    record = measured_record(
+        "han-setup-costs", 1, machine, [one.record() for one in found],
+        settings={"rounds": rounds, "calls": calls}, parts=PARTS,
+    )  # fmt: skip
+    tell_measured(_table(found), record, json_file)
     if plot is not None and not MPI.COMM_WORLD.rank:
         _picture(found, plot)
 

@@ -11,7 +11,14 @@ from mpi4py import MPI
 import han
 from han._bench_calls import Case, check_case
 from han._bench_machine import look
-from han._cli_common import ConfigOption, JsonOption, check_files, shown_table, tell_measured
+from han._cli_common import (
+    ConfigOption,
+    JsonOption,
+    check_files,
+    measured_record,
+    shown_table,
+    tell_measured,
+)
 from han._suggest import expect_known
 from han._units import format_size
 from han.bench import parse_sizes
@@ -52,7 +59,10 @@ def waits(
     machine = look(comm, comm)
     comm.Free()
     found = measure(MPI.COMM_WORLD, config, names, cases, rounds, time)
-    record = {"machine": machine.record(), "rows": [one.record() for one in found]}
+    record = measured_record(
+        "han-waits", 1, machine, [one.record() for one in found],
+        settings={"rounds": rounds, "seconds": time},
+    )  # fmt: skip
     table = "\n".join([*(f"# {line}" for line in machine.lines()), _table(found)])
     tell_measured(table, record, json_file)
 
