@@ -18,7 +18,9 @@ from han.tasks.lower import lower
 from han.tasks.plan import make_plan
 from han.tasks.signature import Signature
 from han.tasks.simulate import simulate
+from han.tasks.simulate.engine import Engine
 from han.tasks.simulate.network import Adapter, Network
+from han.tasks.simulate.operations import Operations
 from han.tuning.choice import Choice, level_choice
 from han.tuning.machine import load_machine, parse_rate, parse_time, ready_machines
 from han.tuning.prediction import Where, predict, with_choice
@@ -143,6 +145,28 @@ def test_reductions_take_their_own_rate():
     assert found.reducing == pytest.approx((n / 500e6, 0))
     assert found.copying == pytest.approx((0, n / 1e9))
     assert found.seconds == pytest.approx(n / 1e9 + 1 * US + n / 500e6)
+
+
+def test_every_code_has_a_row_in_the_table():
+    """A code's number is the number of its row."""
+    engine = Engine([], machine(), ((0,), (0,)), 1)
+    table = Operations(engine, Network(machine(), ((0,), (0,))), 0).table
+    rows = {code: table[code].__name__.strip("_") for code in Code}
+    same = {"PULL": "copy", "PUSH": "copy", "REDUCE2": "reduce"}
+    assert rows == {code: same.get(code.name, code.name.lower()) for code in Code}
+    assert [int(code) for code in Code] == list(range(len(table)))
+
+
+def test_a_rank_pushes_into_the_memory_of_a_peer():
+    """In solo.meet the root pushes half of the array while the reader pulls the other half."""
+    n = 1 << 20
+    plan = plan_of("bcast", nodes_of(2), n, ("solo", "meet"), LINEAR)
+    codes = {code for rank in range(2) for code in lower(plan, rank).code["code"].tolist()}
+    assert {Code.PULL, Code.PUSH} <= codes
+    found = simulate(plan, machine())
+    assert sum(found.copying) == pytest.approx(n / 1e9)
+    assert min(found.copying) > 0
+    assert found.seconds < 0.75 * n / 1e9
 
 
 def test_ranks_beyond_the_cores_take_turns():
