@@ -22,6 +22,7 @@ from han.tasks.simulate.engine import Engine
 from han.tasks.simulate.network import Adapter, Network
 from han.tasks.simulate.operations import Operations
 from han.tuning.choice import Choice, level_choice
+from han.tuning.formulas import Costs, recursive_doubling, smp
 from han.tuning.machine import load_machine, parse_rate, parse_time, ready_machines
 from han.tuning.prediction import Where, predict, with_choice
 from han.tuning.prediction import plan_of as decided
@@ -110,6 +111,44 @@ def test_rails_are_used_by_ranks_in_turn():
     one = simulate(plan, machine({"bandwidth": "1GB/s"}), place).seconds
     two = simulate(plan, machine({"bandwidth": "1GB/s"}, rails=2), place).seconds
     assert one - two == pytest.approx(n / 100e6)
+
+
+RAILS = [(1, 1), (1, 2), (2, 2), (4, 1), (4, 2), (4, 3), (4, 8), (5, 2)]
+
+
+@pytest.mark.parametrize("bandwidth", ["60MB/s", "1GB/s"])
+@pytest.mark.parametrize(("ppn", "rails"), RAILS)
+def test_formulas_and_simulator_mean_the_same_by_a_rail(ppn, rails, bandwidth):
+    """All ranks of a node send at once to the ranks of another one."""
+    model, n = machine({"bandwidth": bandwidth}, rails=rails), 60_000
+    network = Network(model, model.place(2, ppn))
+    for rank in range(ppn):
+        network.receive(0.0, rank, ppn + rank, 0)
+    last = max(network.send(0.0, rank, ppn + rank, 0, n).arrival for rank in range(ppn))
+    assert last == pytest.approx(Costs.of(model, ppn).crowded(n, ppn))
+    assert ppn * n / (last - 10 * US) <= 1.0001 * rails * model.node.injection
+
+
+@pytest.mark.parametrize(("ppn", "rails"), [(1, 2), (2, 2), (4, 1), (4, 2), (4, 3), (4, 8)])
+def test_recursive_doubling_takes_what_its_formula_says(ppn, rails):
+    n, size = 40_000, 2 * ppn
+    plan = plan_of(
+        "allreduce", topology_of([[0] * size], -1), n, ("exchange", "recursive_doubling")
+    )
+    model = machine({"bandwidth": "1GB/s"}, rails=rails, copy="100GB/s", memory="1000GB/s")
+    found = simulate(plan, model, model.place(2, ppn)).seconds
+    expected = recursive_doubling(Costs.of(model, ppn), n, 2, ppn)
+    assert found == pytest.approx(expected, rel=1e-2)
+
+
+def test_one_rank_uses_one_rail():
+    """A message is no quicker for the rails that its rank is not bound to."""
+    n, fast = 60_000, {"bandwidth": "1GB/s"}
+    plan = plan_of("allreduce", nodes_of(1, 1), n, SM, ("exchange", "recursive_doubling"))
+    one, four = (machine(fast, rails=rails) for rails in (1, 4))
+    assert simulate(plan, one).seconds == simulate(plan, four).seconds
+    assert smp(Costs.of(one, 1), n, 2, 1) == smp(Costs.of(four, 1), n, 2, 1)
+    assert smp(Costs.of(one, 1), n, 2, 1) == recursive_doubling(Costs.of(one, 1), n, 2, 1)
 
 
 def test_links_are_full_duplex():

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from han.errors import ArgumentError
-from han.tuning.machine import Link, MachineModel
+from han.tuning.machine import Link, MachineModel, ranks_on_a_rail
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,9 @@ class Costs:
     beta_local: float
     alpha: float
     pair: float  # R_b
-    injection: float  # R_N
+    injection: float  # R_N, of one rail
     gamma: float
+    rails: int = 1
 
     @classmethod
     def of(cls, machine: MachineModel, ppn: int) -> Costs:
@@ -36,8 +37,9 @@ class Costs:
             sum(1 / link.bandwidth for link in steps) / len(steps),
             _start(network),
             network.bandwidth,
-            machine.node.injection * machine.node.rails,
+            machine.node.injection,
             1 / machine.node.reduce_rate,
+            machine.node.rails,
         )
 
     def local(self, nbytes: int) -> float:
@@ -45,8 +47,12 @@ class Costs:
         return self.alpha_local + self.beta_local * nbytes
 
     def crowded(self, nbytes: int, ppn: int) -> float:
-        """Return the time of a step between nodes that all ranks of a node take part in."""
-        return self.alpha + ppn * nbytes / min(self.injection, ppn * self.pair)
+        """Return the time of a step between nodes that `ppn` ranks of a node take part in.
+
+        The busiest rail decides: equation 3 for the ranks that share it.
+        """
+        sharing = ranks_on_a_rail(ppn, self.rails)
+        return self.alpha + sharing * nbytes / min(self.injection, sharing * self.pair)
 
 
 def _crossed(machine: MachineModel, distance: int) -> Link:
@@ -80,11 +86,11 @@ def recursive_doubling(costs: Costs, nbytes: int, nodes: int, ppn: int) -> float
 
 
 def smp(costs: Costs, nbytes: int, nodes: int, ppn: int) -> float:
-    """Return equation 5: one rank a node talks to other nodes."""
+    """Return equation 5: one rank a node talks to other nodes, through one rail."""
     local, across = steps_of(ppn, 2), steps_of(nodes, 2)
     return (
         costs.local(nbytes) * local
-        + (costs.alpha + nbytes / costs.pair) * across
+        + costs.crowded(nbytes, 1) * across
         + costs.gamma * nbytes * (local + across)
     )
 

@@ -2,8 +2,9 @@
 
 A message between two ranks takes the parameters of the innermost level that holds both: latency
 (alpha), the bandwidth that one pair of ranks reaches (R_b), the processor's overhead on each side.
-What leaves a node shares its adapters, each of which takes `injection` bytes a second and direction
-(R_N): the max-rate model (Gropp, Olson, Samfass; Bienz et al., equation 3).
+What leaves a node goes through its adapters, the rails, each of which takes `injection` bytes a
+second and direction (R_N): the max-rate model (Gropp, Olson, Samfass; Bienz et al., equation 3).
+A rank uses one rail for all of its messages, ranks of a node take the rails in turn: `rail_of`.
 """
 
 from __future__ import annotations
@@ -48,6 +49,16 @@ Seconds = Annotated[float, BeforeValidator(parse_time)]
 Rate = Annotated[float, BeforeValidator(parse_rate)]
 
 
+def rail_of(local: int, rails: int) -> int:
+    """Return the rail that carries all messages of a node's rank number `local`."""
+    return local % rails
+
+
+def ranks_on_a_rail(ppn: int, rails: int) -> int:
+    """Return how many of a node's `ppn` ranks share its busiest rail."""
+    return -(-ppn // rails)
+
+
 class Link(Model):
     """What messages and flags between ranks of one level cost.
 
@@ -71,12 +82,13 @@ class Node(Model):
     """What the ranks of a node share.
 
     `level` names the level whose domains are nodes. One processor copies `copy` and reduces
-    `reduce` bytes a second, all of a node together move `memory`. `rails` adapters take
-    `injection` bytes a second each way, `burst` bytes at once after a pause. `operation` is what
-    any operation takes, `call` what a call takes before its first. With more ranks than `cores`
-    (none: a core a rank), a rank that waited runs again after `switch`; `together` says that the
-    nodes share one set of cores, as emulated ones do; `mesh`, that lines are slow from core to core
-    (`han info` tells), which built-in choices follow.
+    `reduce` bytes a second, all of a node together move `memory`. Each of `rails` adapters takes
+    `injection` bytes a second each way, `burst` bytes at once after a pause. A rank uses one of
+    them, so only several ranks reach more than `injection`. `operation` is what any operation
+    takes, `call` what a call takes before its first. With more ranks than `cores` (none: a core a
+    rank), a rank that waited runs again after `switch`; `together` says that the nodes share one
+    set of cores, as emulated ones do; `mesh`, that lines are slow from core to core (`han info`
+    tells), which built-in choices follow.
     """
 
     level: str
