@@ -36,7 +36,25 @@ PlotOption = Annotated[
 ]
 DtypeOption = Annotated[str, typer.Option(help="NumPy's name of the element type.")]
 OpOption = Annotated[str, typer.Option(help="sum, prod, max, min, land, band ...")]
-RanksOption = Annotated[int, typer.Option(min=1, help="Ranks to plan for.")]
+RanksOption = Annotated[
+    int,
+    typer.Option(
+        min=1,
+        help="Ranks to plan for, on an imagined machine: a core for each rank and no mesh, unless "
+        "said. Nothing is taken from this machine.",
+    ),
+]
+OversubscribedFlag = Annotated[
+    bool, typer.Option("--oversubscribed", help="Plan for nodes with more ranks than cores.")
+]
+MeshFlag = Annotated[
+    bool,
+    typer.Option(
+        "--mesh",
+        help="Plan for processors whose cores exchange cache lines slowly, as those on a mesh do; "
+        "'han info' tells.",
+    ),
+]
 PpnOption = Annotated[int | None, typer.Option(min=1, help="Ranks per node; all on one if unsaid.")]
 RootOption = Annotated[int, typer.Option(min=0, help="Of calls that have one.")]
 

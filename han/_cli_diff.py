@@ -15,7 +15,9 @@ from han import _cli_info
 from han._cli_common import (
     DtypeOption,
     JsonFlag,
+    MeshFlag,
     OpOption,
+    OversubscribedFlag,
     PpnOption,
     RanksOption,
     RootOption,
@@ -28,6 +30,7 @@ from han.errors import ArgumentError
 
 if TYPE_CHECKING:
     from han.tasks.compare import Row, Side
+    from han.tuning.heuristics import Machine
 
 BUILT_IN = "default"
 SIDE = f"A configuration (file, ready one, or '{BUILT_IN}'), or what 'han plan --save' wrote."
@@ -43,6 +46,8 @@ def diff(
     size: Annotated[str, typer.Argument(help="Bytes: 4MiB, 64KiB, 8.")] = "0",
     ranks: RanksOption = 8,
     ppn: PpnOption = None,
+    oversubscribed: OversubscribedFlag = False,
+    mesh: MeshFlag = False,
     op: OpOption = "sum",
     dtype: DtypeOption = "f8",
     root: RootOption = 0,
@@ -59,11 +64,12 @@ def diff(
       han diff before.json after.json
     """
     from han.tasks.compare import remarks, rows
+    from han.tuning.heuristics import Machine
 
-    call = None
+    call, conditions = None, Machine(oversubscribed, mesh)
     if collective is not None:
         call = call_of(collective, size_of(size), op, dtype, root)
-    sides = [_side(name, call, ranks, ppn) for name in (first, second)]
+    sides = [_side(name, call, ranks, ppn, conditions) for name in (first, second)]
     table, notes = rows(*sides), list(remarks(*sides))
     if as_json:
         say(_as_json(sides, table, notes))
@@ -72,8 +78,9 @@ def diff(
 
 
 def _side(
-    name: str, call: tuple[str, int, MPI.Op, str, int] | None, ranks: int, ppn: int | None
-) -> Side:
+    name: str, call: tuple[str, int, MPI.Op, str, int] | None, ranks: int, ppn: int | None,
+    conditions: Machine,
+) -> Side:  # fmt: skip
     """Read a stored plan, or plan the call under a configuration."""
     from han.tasks.compare import side
     from han.tasks.lower import lower
@@ -88,7 +95,7 @@ def _side(
             f"{name} is a configuration: name the call to plan too, as in "
             f"'han diff {name} libnbc allreduce 1MiB'"
         )
-    plan = _cli_info.imagine(ranks, ppn or ranks, config, call).plan
+    plan = _cli_info.imagine(ranks, ppn or ranks, config, call, conditions).plan
     return side(name, plan, [lower(plan, rank) for rank in range(ranks)])
 
 

@@ -30,17 +30,16 @@ from han._units import format_size, plural, spans
 from han.arena import limit, process_arena
 from han.comm import Comm
 from han.config import Config, load_config, validate_names
-from han.discover import Facts, arrange
 from han.explain import Explanation, make_signature
 from han.submodules.base import Question
 from han.submodules.catalogue import catalogue
 from han.submodules.registry import registered
-from han.tasks.plan import active_levels, make_plan
+from han.tasks.plan import active_levels
 from han.tasks.signature import Signature
 from han.topology import Topology
 from han.tuning.choice import LevelChoice
 from han.tuning.heuristics import Machine
-from han.tuning.rules import RuleTable
+from han.tuning.imagined import PLAIN, ImaginedMachine
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -220,29 +219,21 @@ def _usable_line(use: Mapping[str, Any]) -> str:
 
 
 def imagine(
-    ranks: int, ppn: int, config: str | None, call: tuple[str, int, MPI.Op, str, int]
-) -> Explanation:
+    ranks: int, ppn: int, config: str | None, call: tuple[str, int, MPI.Op, str, int],
+    conditions: Machine = PLAIN,
+) -> Explanation:  # fmt: skip
     """Explain a call on `ranks` ranks, `ppn` on a node, that need not run anywhere."""
     collective, nbytes, op, dtype, root = call
     signature = make_signature(collective, nbytes, op, dtype, root)
     if not 0 <= root < ranks:
         raise han.ArgumentError(f"root {root} is not in 0..{ranks - 1}")
-    loaded = known_config(config)
-    topology = arrange(loaded.levels, [_facts(r, ppn) for r in range(ranks)], loaded.sockets)
-    decision = RuleTable(loaded, topology, Machine(mesh=_native.on_mesh())).decide(signature)
-    return Explanation(make_plan(topology, signature, decision.choice, loaded.memory), decision)
+    machine = ImaginedMachine.even(ranks, ppn, conditions)
+    return Explanation(*machine.plan(known_config(config), signature))
 
 
 def known_config(source: str | None) -> Config:
     """Load a configuration and hold it against the submodules that there are."""
     return validate_names(load_config(source), catalogue())
-
-
-def _facts(rank: int, ppn: int) -> Facts:
-    """Place a rank on a node of `ppn` ranks with one socket, cache and NUMA domain."""
-    node = rank // ppn
-    places = {name: frozenset(["0"]) for name in ("numa", "l3", "socket")}
-    return Facts(node * ppn, f"node{node}", frozenset([rank % ppn]), places)
 
 
 def explanation_json(found: Explanation) -> str:

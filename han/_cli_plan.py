@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,7 +17,9 @@ from han._cli_common import (
     ConfigOption,
     DtypeOption,
     JsonFlag,
+    MeshFlag,
     OpOption,
+    OversubscribedFlag,
     PlotOption,
     PpnOption,
     RanksOption,
@@ -30,6 +33,7 @@ from han._cli_common import (
 )
 from han.collectives import CALLS
 from han.errors import ArgumentError
+from han.tuning.heuristics import Machine
 
 if TYPE_CHECKING:
     from han.explain import Explanation
@@ -44,11 +48,17 @@ def explain(
     config: ConfigOption = None,
     ranks: Annotated[
         int | None,
-        typer.Option(min=1, help="Plan for this many ranks rather than for those that run."),
+        typer.Option(
+            min=1,
+            help="Plan for this many ranks on an imagined machine rather than for those that run "
+            "here: a core for each rank and no mesh, unless said.",
+        ),
     ] = None,
     ppn: Annotated[
         int | None, typer.Option(min=1, help="With --ranks: ranks per node; all on one if unsaid.")
     ] = None,
+    oversubscribed: OversubscribedFlag = False,
+    mesh: MeshFlag = False,
     plot: PlotOption = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -61,7 +71,8 @@ def explain(
       han explain allreduce 1MiB --ranks 8 --ppn 2 --plot taskgraph.png
     """
     check_files(plot=plot)
-    found = _explain(collective, size_of(size), op, dtype, root, config, ranks, ppn)
+    call = call_of(collective, size_of(size), op, dtype, root)
+    found = _explain(call, config, ranks, ppn, Machine(oversubscribed, mesh))
     _plot(found, plot)
     say(_cli_info.explanation_json(found) if as_json else str(found))
 
@@ -100,6 +111,8 @@ def plan(
     size: Annotated[str, typer.Argument(help="Bytes: 4MiB, 64KiB, 8.")] = "0",
     ranks: RanksOption = 8,
     ppn: PpnOption = None,
+    oversubscribed: OversubscribedFlag = False,
+    mesh: MeshFlag = False,
     op: OpOption = "sum",
     dtype: DtypeOption = "f8",
     root: RootOption = 0,
@@ -129,7 +142,8 @@ def plan(
       han plan allreduce 8MiB --ranks 16 --config four-levels-virtual --plot tasks.png
     """
     check_files(save, plot=plot)
-    found = _explain(collective, size_of(size), op, dtype, root, config, ranks, ppn)
+    call = call_of(collective, size_of(size), op, dtype, root)
+    found = _explain(call, config, ranks, ppn, Machine(oversubscribed, mesh))
     _plot(found, plot)
     if save is not None and not MPI.COMM_WORLD.rank:
         write_file(save, _plan_texts.stored(found))
@@ -146,14 +160,14 @@ def plan(
 
 
 def _explain(
-    collective: str, nbytes: int, op: str, dtype: str, root: int,
-    config: str | None, ranks: int | None, ppn: int | None,
+    call: tuple[str, int, MPI.Op, str, int], config: str | None,
+    ranks: int | None, ppn: int | None, conditions: Machine,
 ) -> Explanation:  # fmt: skip
-    call = call_of(collective, nbytes, op, dtype, root)
     if ranks is not None:
-        return _cli_info.imagine(ranks, ppn or ranks, config, call)
-    if ppn is not None:
-        raise ArgumentError("--ppn goes with --ranks")
+        return _cli_info.imagine(ranks, ppn or ranks, config, call, conditions)
+    given = {"ppn": ppn, **asdict(conditions)}
+    for name in (name for name, value in given.items() if value):
+        raise ArgumentError(f"--{name} goes with --ranks")
     comm = han.Comm(MPI.COMM_WORLD.Dup(), config)
     return comm.explain(*call)
 
