@@ -398,27 +398,33 @@ static PyObject *module_poke(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-#define BOTH(NAME, ARGUMENTS)                                           \
-    {#NAME, QUICK(calls_##NAME), #NAME ARGUMENTS ": likewise."},         \
-    {"i" #NAME, QUICK(calls_i##NAME), "i" #NAME ARGUMENTS ": the started request, or False."}
+#define BOTH(NAME, PARAMETERS)                                                        \
+    {#NAME, QUICK(calls_##NAME),                                                      \
+     #NAME "($self, " PARAMETERS ", /)\n--\n\nRun the call; False if it takes the long way."}, \
+    {"i" #NAME, QUICK(calls_i##NAME),                                                 \
+     "i" #NAME "($self, " PARAMETERS ", /)\n--\n\nReturn the started request, or False."}
 
 static PyMethodDef calls_methods[] = {
-    {"bcast", QUICK(calls_bcast), "bcast(buf, root): whether it could be run."},
-    {"reduce", QUICK(calls_reduce), "reduce(send, recv, op, root, at_root): likewise."},
-    {"allreduce", QUICK(calls_allreduce), "allreduce(send, recv, op): likewise."},
-    {"barrier", (PyCFunction)calls_barrier, METH_NOARGS, "barrier(): likewise."},
-    BOTH(gather, "(send, recv, root)"),
-    BOTH(scatter, "(send, recv, root)"),
-    BOTH(allgather, "(send, recv)"),
-    BOTH(alltoall, "(send, recv)"),
-    BOTH(reduce_scatter_block, "(send, recv, op)"),
-    {"ibcast", QUICK(calls_ibcast), "ibcast(buf, root): the started request, or False."},
-    {"ireduce", QUICK(calls_ireduce), "ireduce(send, recv, op, root, at_root): likewise."},
-    {"iallreduce", QUICK(calls_iallreduce), "iallreduce(send, recv, op): likewise."},
-    {"ibarrier", (PyCFunction)calls_ibarrier, METH_NOARGS, "ibarrier(): likewise."},
+    BOTH(bcast, "buf, root"),
+    BOTH(reduce, "send, recv, op, root, at_root"),
+    BOTH(allreduce, "send, recv, op"),
+    BOTH(gather, "send, recv, root"),
+    BOTH(scatter, "send, recv, root"),
+    BOTH(allgather, "send, recv"),
+    BOTH(alltoall, "send, recv"),
+    BOTH(reduce_scatter_block, "send, recv, op"),
+    {"barrier", (PyCFunction)calls_barrier, METH_NOARGS,
+     "barrier($self, /)\n--\n\n"
+     "Run the call; False if it takes the long way."},
+    {"ibarrier", (PyCFunction)calls_ibarrier, METH_NOARGS,
+     "ibarrier($self, /)\n--\n\n"
+     "Return the started request, or False."},
     {"add", (PyCFunction)calls_add, METH_VARARGS,
-     "add(plan, collective, nbytes, dtype number, op or None, root): remember a plan."},
-    {"clear", (PyCFunction)calls_clear, METH_NOARGS, "Forget all plans."},
+     "add($self, plan, collective, nbytes, dtype, op, root, /)\n--\n\n"
+     "Remember a plan; `dtype` is NumPy's number, `op` may be None."},
+    {"clear", (PyCFunction)calls_clear, METH_NOARGS,
+     "clear($self, /)\n--\n\n"
+     "Forget all plans."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -439,7 +445,8 @@ PyTypeObject CallsType = {
     .tp_traverse = (traverseproc)calls_traverse,
     .tp_clear = (inquiry)calls_tp_clear,
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
-    .tp_doc = "Plans of blocking calls by what was called.",
+    .tp_doc = "Calls(engine, in_place, request, rank, size)\n--\n\n"
+              "Plans by what was called; `request` is the class that nonblocking calls return.",
     .tp_methods = calls_methods,
     .tp_getset = calls_getset,
     .tp_init = (initproc)calls_init,
@@ -483,20 +490,37 @@ static PyObject *module_inside_op(PyObject *self, PyObject *unused) {
 }
 
 static PyMethodDef module_methods[] = {
-    {"progress", module_progress, METH_NOARGS, "Step every collective that is under way."},
-    {"orphans", module_orphans, METH_NOARGS, "Requests that were dropped while they run."},
-    {"inside_op", module_inside_op, METH_NOARGS, "Whether a user's reduction is running here."},
-    {"isa", module_isa, METH_NOARGS, "The instruction set the reduction kernels use here."},
-    {"on_mesh", module_on_mesh, METH_NOARGS, "Whether lines are slow from core to core here."},
+    {"progress", module_progress, METH_NOARGS,
+     "progress($module, /)\n--\n\n"
+     "Step every collective that is under way."},
+    {"orphans", module_orphans, METH_NOARGS,
+     "orphans($module, /)\n--\n\n"
+     "Return the requests that were dropped while they run."},
+    {"inside_op", module_inside_op, METH_NOARGS,
+     "inside_op($module, /)\n--\n\n"
+     "Whether a user's reduction is running here."},
+    {"isa", module_isa, METH_NOARGS,
+     "isa($module, /)\n--\n\n"
+     "Return the instruction set that the reduction kernels use here."},
+    {"on_mesh", module_on_mesh, METH_NOARGS,
+     "on_mesh($module, /)\n--\n\n"
+     "Whether cache lines are slow from core to core here."},
     {"let_attach", module_let_attach, METH_NOARGS,
+     "let_attach($module, /)\n--\n\n"
      "Let the other ranks read this process's memory, as far as the system does."},
     {"peek", module_peek, METH_VARARGS,
-     "peek(pid, address): 8 bytes of another process's memory; raises OSError."},
-    {"poke", module_poke, METH_VARARGS, "poke(pid, address, value): write a word to another process."},
+     "peek($module, pid, address, /)\n--\n\n"
+     "Read a word of 8 bytes of another process; raises OSError."},
+    {"poke", module_poke, METH_VARARGS,
+     "poke($module, pid, address, value, /)\n--\n\n"
+     "Write a word of 8 bytes to another process; raises OSError."},
     {"fence", (PyCFunction)(void (*)(void))han_py_fence, METH_VARARGS | METH_KEYWORDS,
+     "fence($module, *, code, streams, channels, comms, ranks, tasks, requests, count, element, "
+     "native, operand, lengths)\n--\n\n"
      "Raise ValueError unless a Program keeps to its memory (native/fence.h)."},
     {"has_kernel", module_has_kernel, METH_VARARGS,
-     "has_kernel(op, dtype): whether MPI defines that pair and han has it natively."},
+     "has_kernel($module, op, dtype, /)\n--\n\n"
+     "Whether MPI defines that pair and han has it natively."},
     {NULL, NULL, 0, NULL},
 };
 
