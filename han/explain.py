@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 from mpi4py import MPI
 
-from han._units import format_size, parse_size, plural
-from han._unlocked import is_commutative
-from han.alternative import alternative, rival
-from han.collectives import carried
-from han.dtypes import element_type, kernel, numpy_name, op_name
-from han.errors import ArgumentError, ArgumentTypeError, NoRuleError
+from han.common.errors import ArgumentError, ArgumentTypeError, NoRuleError
+from han.common.units import format_size, parse_size, plural
+from han.message.dtypes import element_type, kernel, numpy_name, op_name
+from han.message.unlocked import is_commutative
+from han.model.collectives import carried
+from han.tasks.choice import LEFT
 from han.tasks.graph import TaskGraph, summarise
+from han.tasks.inspect.traffic import Counted, describe
 from han.tasks.plan import Plan, make_plan
 from han.tasks.signature import REDUCING, ROOTED, Signature
-from han.tasks.traffic import Counted, describe
-from han.tuning.choice import LEFT
+from han.tuning.alternative import alternative, rival
 from han.tuning.rules import Decision
 
 if TYPE_CHECKING:
-    from han.state import State
+    from han.runtime.state import State
 
 
 @dataclass(frozen=True)

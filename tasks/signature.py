@@ -80,7 +80,7 @@ class Signature:
 
     def describe(self) -> str:
         """One line for people: ``allreduce of 4 MiB (float64, sum)``."""
-        from han._units import format_size
+        from han.common.units import format_size
 
         details = [d for d in (self.dtype, self.op) if d]
         if self.rooted:
@@ -97,7 +97,7 @@ class Signature:
 
 def _listed(lengths: list[int]) -> str:
     """``16B, 24B and 0B``; of many, the first ones and all together."""
-    from han._units import format_size
+    from han.common.units import format_size
 
     said = [format_size(n) for n in lengths]
     if len(said) <= LISTED:

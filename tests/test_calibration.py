@@ -8,15 +8,15 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
-from han._bench_report import Report
-from han.cli import app
-from han.config import load_config
-from han.errors import ArgumentError, ConfigError, HanError
+from han.cli.main import app
+from han.common.errors import ArgumentError, ConfigError, HanError
+from han.config.config import load_config
+from han.config.machine import load_machine
+from han.measure.bench_report import Report
 from han.tasks.signature import Signature
 from han.tuning import calibration
 from han.tuning.calibration import Comparison, Measured, Oracle, fit, measured_of
 from han.tuning.formulas import FORMULAS, Costs, crossover
-from han.tuning.machine import load_machine
 from han.tuning.prediction import Where
 
 MACHINE = load_machine("emulated-1gbit")

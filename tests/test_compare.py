@@ -8,16 +8,16 @@ from machines import topology_of
 from mpi4py import MPI
 from typer.testing import CliRunner
 
-from han._cli_info import imagine
-from han.cli import app
+from han.cli.info import imagine
+from han.cli.main import app
 from han.explain import make_signature
-from han.program import Code
-from han.tasks.compare import figures, remarks, rows, side
+from han.model.program import Code
+from han.tasks.choice import Choice, level_choice
+from han.tasks.files.store import VERSION, PlanFileError
+from han.tasks.inspect.compare import figures, remarks, rows, side
+from han.tasks.inspect.traffic import traffic
 from han.tasks.lower import lower
 from han.tasks.plan import make_plan
-from han.tasks.store import VERSION, PlanFileError
-from han.tasks.traffic import traffic
-from han.tuning.choice import Choice, level_choice
 
 KiB = 1024
 TREE = {"network": {"submodule": "adapt", "algorithm": "linear"}}
@@ -160,7 +160,7 @@ def test_diff_of_stored_plans(tmp_path):
 
 
 def test_diff_on_a_terminal_is_a_table(monkeypatch, capsys):
-    from han import _cli_diff
+    from han.cli import diff as _cli_diff
 
     plans = planned("bcast", 64 * KiB, 4, 2), planned("bcast", 64 * KiB, 4, 1)
     table = rows(*(side(name, *plan) for name, plan in zip("ab", plans, strict=True)))

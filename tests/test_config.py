@@ -8,7 +8,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from han.config import (
+from han.common.errors import ConfigError, HanError
+from han.config.config import (
     COLLECTIVES,
     Catalogue,
     Config,
@@ -25,9 +26,8 @@ from han.config import (
     ready_configs,
     validate_names,
 )
-from han.errors import ConfigError, HanError
+from han.config.rc import SETTINGS, VARIABLES, rc
 from han.explain import make_signature
-from han.rc import SETTINGS, VARIABLES, rc
 
 FULL = """\
 levels:

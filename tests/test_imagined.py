@@ -9,14 +9,14 @@ from commands import call, refuse
 from mpi4py import MPI
 
 from han import _native
-from han._cli_info import imagine
-from han.config import load_config
-from han.errors import ArgumentError
+from han.cli.info import imagine
+from han.common.errors import ArgumentError
+from han.config.config import load_config
+from han.config.machine import load_machine
 from han.tasks.lower import lower
 from han.tasks.signature import Signature
 from han.tuning.heuristics import Machine
 from han.tuning.imagined import ImaginedMachine
-from han.tuning.machine import load_machine
 from han.tuning.prediction import Where, plan_of
 
 MiB = 1 << 20

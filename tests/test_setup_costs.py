@@ -6,9 +6,9 @@ import pytest
 from commands import call, refuse
 
 import han
-from han._bench_calls import measurable
-from han.rc import rc
-from han.setup_costs import PARTS, Costs
+from han.config.rc import rc
+from han.measure.bench_calls import measurable
+from han.measure.setup_costs import PARTS, Costs
 
 QUICK = ("--rounds", "1", "--calls", "2", "--sizes", "8,1KiB")
 

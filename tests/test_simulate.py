@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from machines import topology_of
 from strategies import choices, signatures, topologies
 
-from han.errors import ArgumentError, ConfigError
-from han.geometry import SMALL_BANKS
-from han.program import INSTRUCTION, Code, StreamInfo
+from han.common.errors import ArgumentError, ConfigError
+from han.config.machine import load_machine, parse_rate, parse_time, ready_machines
+from han.model.channel_layout import SMALL_BANKS
+from han.model.program import INSTRUCTION, Code, StreamInfo
+from han.tasks.choice import Choice, level_choice
 from han.tasks.lower import lower
 from han.tasks.plan import make_plan
 from han.tasks.signature import Signature
@@ -21,9 +23,7 @@ from han.tasks.simulate import simulate
 from han.tasks.simulate.engine import Engine
 from han.tasks.simulate.network import Adapter, Network
 from han.tasks.simulate.operations import Operations
-from han.tuning.choice import Choice, level_choice
 from han.tuning.formulas import Costs, recursive_doubling, smp
-from han.tuning.machine import load_machine, parse_rate, parse_time, ready_machines
 from han.tuning.prediction import Where, predict, with_choice
 from han.tuning.prediction import plan_of as decided
 
@@ -363,7 +363,7 @@ def test_ready_machines_say_where_their_values_are_from(name):
     model = load_machine(name)
     assert set(model.sources) == set(model.values())
     where = Where(model, min(2, len(model.levels)), 4)
-    from han.config import load_config
+    from han.config.config import load_config
 
     assert predict(where, decided(where, load_config(), Signature("bcast", 4096))).seconds > 0
 
@@ -421,7 +421,7 @@ def test_a_machine_of_one_node_has_one_node():
 
 
 def test_the_choice_can_be_given():
-    from han.config import load_config
+    from han.config.config import load_config
 
     config = with_choice(load_config(), ["network=adapt.binary:segment=4KiB"], "64KiB")
     where = Where(machine(), 4, 2)

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from han.errors import ArgumentError
-from han.tuning.machine import Link, MachineModel, ranks_on_a_rail
+from han.common.errors import ArgumentError
+from han.config.machine import Link, MachineModel, ranks_on_a_rail
 
 
 @dataclass(frozen=True)

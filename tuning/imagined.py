@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from han.config import Config
+from han.config.config import Config
+from han.model.topology import Topology
 from han.tasks.plan import Plan, make_plan
 from han.tasks.signature import Signature
-from han.topology import Topology
 from han.tuning.heuristics import Machine
 from han.tuning.rules import Decision, RuleTable
 
@@ -33,7 +33,7 @@ class ImaginedMachine:
 
     def topology(self, config: Config) -> Topology:
         """Arrange the ranks as a configuration's levels say."""
-        from han.discover import Facts, arrange
+        from han.ranks.discover import Facts, arrange
 
         facts, firsts = [], dict[int, int]()
         for rank, node in enumerate(self.nodes):

@@ -8,20 +8,20 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from han._config_errors import Origin, config_error, problems_of
-from han._config_models import LevelUse, Rule
-from han._units import format_size
-from han.config import Config
-from han.errors import ArgumentError
-from han.program import Program
+from han.common.errors import ArgumentError
+from han.common.units import format_size
+from han.config.config import Config
+from han.config.errors import Origin, config_error, problems_of
+from han.config.machine import MachineModel
+from han.config.models import LevelUse, Rule
+from han.model.program import Program
+from han.model.timeline import Timeline, whole_tasks
 from han.submodules.catalogue import catalogue
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 from han.tasks.simulate import Simulation, simulate
-from han.timeline import Timeline, whole_tasks
 from han.tuning.heuristics import Machine
 from han.tuning.imagined import ImaginedMachine
-from han.tuning.machine import MachineModel
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def with_choice(config: Config, algorithms: Iterable[str], segment: str | None) 
     An algorithm is ``LEVEL=SUBMODULE[.ALGORITHM][:PARAMETER=VALUE,...]``. Raises ArgumentError or
     ConfigError for what cannot be read or does not exist.
     """
-    from han.config import validate_names
+    from han.config.config import validate_names
 
     levels = dict(_level_use(text, config) for text in algorithms)
     if not levels and segment is None:

@@ -52,8 +52,8 @@ typedef struct {
     uint64_t pad[2];
 } han_control;
 
-_Static_assert(sizeof(han_control) == 2 * HAN_LINE, "as in han/geometry.py");
-_Static_assert(HAN_TIMED * sizeof(han_time) == 64 * HAN_LINE, "as in han/geometry.py");
+_Static_assert(sizeof(han_control) == 2 * HAN_LINE, "as in han/model/channel_layout.py");
+_Static_assert(HAN_TIMED * sizeof(han_time) == 64 * HAN_LINE, "as in han/model/channel_layout.py");
 
 typedef struct {
     uint8_t *memory;
@@ -218,7 +218,7 @@ typedef struct {
 } han_anchor;
 #define HAN_ANCHOR UINT32_MAX
 
-/* The memory that an engine records into belongs to somebody else (han/trace.py knows it). */
+/* The memory that an engine records into belongs to somebody else (han/trace/trace.py knows it). */
 typedef struct {
     uint64_t n, max, dropped;
     uint64_t tsc; /* ticks are those of the processor, not nanoseconds */
@@ -226,7 +226,7 @@ typedef struct {
     han_event events[];
 } han_trace;
 
-_Static_assert(sizeof(han_event) == HAN_LINE && sizeof(han_trace) == HAN_LINE, "as in han/trace.py");
+_Static_assert(sizeof(han_event) == HAN_LINE && sizeof(han_trace) == HAN_LINE, "as in han/trace/trace.py");
 
 typedef struct han_engine {
     const han_mpi *mpi;

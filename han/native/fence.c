@@ -6,7 +6,7 @@
 #include "engine.h"
 
 enum {
-    SMALL = 4096 + HAN_LINE, /* a small slot (han/geometry.py) */
+    SMALL = 4096 + HAN_LINE, /* a small slot (han/model/channel_layout.py) */
     FLAGS = 8 * HAN_LINE,    /* the flags of a rank */
     UNDER_WAY = 0x80,        /* of a request's state; below, its stream, from 1 */
 };

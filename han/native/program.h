@@ -1,5 +1,5 @@
 /* The primitive operations of a Program: fixed-size records that Python builds
- * (han/program.py holds the same layout as a NumPy dtype) and C runs as they are. */
+ * (han/model/program.py holds the same layout as a NumPy dtype) and C runs as they are. */
 #ifndef HAN_PROGRAM_H
 #define HAN_PROGRAM_H
 
@@ -68,7 +68,7 @@ typedef struct {
     uint32_t task; /* index into the names of the plan's tasks: for traces and reports */
 } han_instr;
 
-_Static_assert(sizeof(han_instr) == 64, "one cache line, as in han/program.py");
+_Static_assert(sizeof(han_instr) == 64, "one cache line, as in han/model/program.py");
 
 /* HAN_COLL keeps its small arguments where other codes keep an offset. */
 #define HAN_COLL_KIND(i) ((unsigned)(i)->off[2])

@@ -1,6 +1,6 @@
 /* The quick way of a blocking call: plain arrays of a shape that was seen before go from the
  * method of han.Comm to the executor through one look-up, without an allocation. Whatever is
- * not plain, new or wrong is answered with False and takes the long way (han/message.py). */
+ * not plain, new or wrong is answered with False and takes the long way (han/message/message.py). */
 #include "binding.h"
 
 #include <errno.h>

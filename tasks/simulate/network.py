@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from han.tuning.machine import Link, MachineModel, rail_of
+from han.config.machine import Link, MachineModel, rail_of
 
 NEVER = float("inf")
 

@@ -6,10 +6,10 @@ from bisect import bisect_left
 from collections import defaultdict
 from math import ceil, log2
 
-from han.program import Code, Coll
+from han.config.machine import Link
+from han.model.program import Code, Coll
 from han.tasks.simulate.engine import NEVER, Engine, Operation, Rank
 from han.tasks.simulate.network import Message, Network
-from han.tuning.machine import Link
 
 EPOCH = 24  # flags hold (run << EPOCH) + k (native/engine.h)
 
