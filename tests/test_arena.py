@@ -15,6 +15,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from han.comm import shared_arrays
 from han.common.errors import ConfigError, SharedMemoryError
 from han.memory import arena as arenas
 from han.memory.arena import (

@@ -155,18 +155,23 @@ def test_nothing_is_tried_that_would_change_a_result_or_make_a_rank_wait_for_the
     assert rival_of("bcast", MiB, 2, mapped=True) is None
 
 
+def rival_by_rules(config, topology, signature):
+    table = RuleTable(config, topology, Machine())
+    return table.rival(signature, table.decide(signature))
+
+
 def test_nor_between_nodes_nor_where_a_rule_says_what_to_do_nor_if_it_is_switched_off():
     nodes = replace(topology_of([[0, 0, 1, 1], [0] * 4], 1), attach=True)
     assert rival(call("bcast", MiB), nodes, Machine()) is None
     node = replace(topology_of([[0, 0]], 0), attach=True)
     signature = call("bcast", MiB)
-    assert RuleTable(None, node, Machine()).rival(signature) is not None
+    assert rival_by_rules(None, node, signature) is not None
     level = {"name": "all", "symbol": "a", "scope": "all"}
     rule = {"when": {"collective": "bcast"}, "use": {"levels": {"all": {"submodule": "sm"}}}}
     for settings in ({"rules": [rule]}, {"trials": False}):
         config = load_config({"levels": [level], **settings}, {})
         node = replace(node, names=("all",), symbols=("a",))
-        assert RuleTable(config, node, Machine()).rival(signature) is None
+        assert rival_by_rules(config, node, signature) is None
 
 
 @pytest.mark.parametrize("mesh", [False, True])

@@ -94,7 +94,7 @@ def test_who_waits_leaves_a_quota_to_the_others(monkeypatch, policy, sleeps):
     monkeypatch.undo()
     inherits = comm.Dup()
     for one in (comm, inherits):
-        assert one._han.naps == sleeps
+        assert one._han.shared.naps == sleeps
         assert ("the container's quota" in describe_wait(one)) == (policy == "auto")
         assert not one._han.conditions.crowded
     total = np.zeros(1)
@@ -107,7 +107,7 @@ def test_who_waits_leaves_a_quota_to_the_others(monkeypatch, policy, sleeps):
 def test_without_a_quota_auto_does_not_sleep(monkeypatch):
     monkeypatch.setattr("han.ranks.discover.processors", lambda: NONE)
     comm = han.Comm(MPI.COMM_SELF.Dup())
-    assert not comm._han.naps
+    assert not comm._han.shared.naps
     comm.Free()
 
 

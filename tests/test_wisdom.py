@@ -19,7 +19,6 @@ from han.config.rc import rc
 from han.model.collectives import COLLECTIVES
 from han.model.program import Code
 from han.model.topology import virtual
-from han.ranks.discover import Conditions
 from han.runtime import stored_plans as wisdom
 from han.tasks.files import compact
 from han.tasks.files import program_check as fence
@@ -367,23 +366,24 @@ def test_a_second_communicator_reads_what_the_first_has_planned(folder):
 
 def test_the_key_has_all_that_plans_depend_on(folder):
     comm = han.Comm(MPI.COMM_SELF.Dup())
-    key, flat = wisdom.key_of(comm._han), comm._han.conditions
-    for name, value in (("topology", replace(comm._han.topology, attach=True)),
-                        ("conditions", Conditions(True, mesh=flat.mesh)),
-                        ("conditions", Conditions(flat.crowded, mesh=not flat.mesh)),
+    planner = comm._han.planner
+    key, flat = wisdom.key_of(planner), planner.machine
+    for name, value in (("topology", replace(planner.topology, attach=True)),
+                        ("machine", replace(flat, oversubscribed=not flat.oversubscribed)),
+                        ("machine", replace(flat, mesh=not flat.mesh)),
                         ("rank", 7)):  # fmt: skip
-        before = getattr(comm._han, name)
-        setattr(comm._han, name, value)
-        other = wisdom.key_of(comm._han)
-        setattr(comm._han, name, before)
+        before = getattr(planner, name)
+        setattr(planner, name, value)
+        other = wisdom.key_of(planner)
+        setattr(planner, name, before)
         assert (other != key) == (value != before)
-    assert wisdom.key_of(comm._han) == key
+    assert wisdom.key_of(planner) == key
     comm.Free()
     assert len(key["sources"]) == 64
 
 
 def test_the_hash_of_the_sources_is_of_what_is_in_them(tmp_path, monkeypatch):
-    file = tmp_path / "wisdom.py"
+    file = tmp_path / "runtime" / "stored_plans.py"
     (tmp_path / "tasks").mkdir()
     monkeypatch.setattr(wisdom, "__file__", str(file))
     found = set()
