@@ -10,9 +10,9 @@ setup(
     ext_modules=[
         Extension(
             "han._native",
-            sources=sorted(glob("han/native/*.c")),
-            depends=sorted(glob("han/native/*.h")),
-            include_dirs=["han/native", numpy.get_include()],
+            sources=sorted(glob("han/native/**/*.c", recursive=True)),
+            depends=sorted(glob("han/native/**/*.h", recursive=True)),
+            include_dirs=[*sorted(glob("han/native/**/", recursive=True)), numpy.get_include()],
             extra_compile_args=[
                 "-std=c11",
                 "-O3",

@@ -1,8 +1,8 @@
 /* Microseconds to hand data over to another core, by the way in which it is copied. Not a test:
  * nothing is judged.
  *
- *     gcc -std=c11 -O2 -pthread -Ihan/native tests/native/bench_handover.c \
- *         han/native/{kernels*,processor}.c -o bench && ./bench
+ *     gcc -std=c11 -O2 -pthread -Ihan/native/data tests/native/bench_handover.c \
+ *         han/native/data/{kernels*,copies,processor}.c -o bench && ./bench
  *
  * One thread puts data into the next of a few cells, which the other has read before; then the
  * other takes it, with vectors. Medians. On a virtual machine run it several times: the host may

@@ -1,7 +1,7 @@
 /* GB/s of every reduction kernel by instruction set, and of copies. Not a test: nothing is judged.
  *
- *     gcc -std=c11 -O2 -Ihan/native tests/native/bench_kernels.c \
- *         han/native/{kernels*,processor}.c -o bench && ./bench
+ *     gcc -std=c11 -O2 -Ihan/native/data tests/native/bench_kernels.c \
+ *         han/native/data/{kernels*,copies,processor}.c -o bench && ./bench
  *
  * Bytes are those of both operands and the result, or of source and destination. */
 #define _POSIX_C_SOURCE 200809L

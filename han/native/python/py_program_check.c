@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "binding.h"
-#include "fence.h"
+#include "program_check.h"
 
 static int fill_streams(han_ground *g, PyObject *streams, Py_ssize_t operations) {
     Py_ssize_t n = PyTuple_GET_SIZE(streams), at = 0;

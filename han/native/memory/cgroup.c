@@ -1,4 +1,4 @@
-#include "room.h"
+#include "cgroup.h"
 
 #include <inttypes.h>
 #include <stdbool.h>

@@ -9,7 +9,7 @@
 #include <numpy/arrayobject.h>
 
 #include "arena.h"
-#include "room.h"
+#include "cgroup.h"
 
 static const char CAPSULE[] = "mem_handler"; /* NumPy's name for those */
 

@@ -1,5 +1,5 @@
 /* Hold a Program against the memory that it may touch, before it runs: one pass, no allocation. */
-#include "fence.h"
+#include "program_check.h"
 
 #include <limits.h>
 

@@ -3,7 +3,7 @@
  * writing to what this process has given back. */
 #define _GNU_SOURCE
 #include "arena.h"
-#include "room.h"
+#include "cgroup.h"
 
 #include <errno.h>
 #include <fcntl.h>
