@@ -127,7 +127,7 @@ lint: .venv-$(FIRST)/.installed ## Style and types: ruff, mypy, the C compiler's
 		.venv-$(FIRST)/bin/ruff format --check .; \
 		.venv-$(FIRST)/bin/mypy; \
 		for file in han/native/*.c han/native/*/*.c; do \
-			$(CC) -std=c11 -O2 -Wall -Wextra -Werror $(patsubst %,-I%,$(wildcard han/native han/native/*/)) $(INCLUDE) -c $$file -o /dev/null; \
+			$(CC) -std=c11 -O2 -Wall -Wextra -Werror -Ihan/native $(INCLUDE) -c $$file -o /dev/null; \
 		done)
 
 # --- measurements ---------------------------------------------------------------------------

@@ -12,7 +12,7 @@ setup(
             "han._native",
             sources=sorted(glob("han/native/**/*.c", recursive=True)),
             depends=sorted(glob("han/native/**/*.h", recursive=True)),
-            include_dirs=[*sorted(glob("han/native/**/", recursive=True)), numpy.get_include()],
+            include_dirs=["han/native", numpy.get_include()],
             extra_compile_args=[
                 "-std=c11",
                 "-O3",

@@ -1,7 +1,7 @@
 /* Microseconds to hand data over to another core, by the way in which it is copied. Not a test:
  * nothing is judged.
  *
- *     gcc -std=c11 -O2 -pthread -Ihan/native/data tests/native/bench_handover.c \
+ *     gcc -std=c11 -O2 -pthread -Ihan/native tests/native/bench_handover.c \
  *         han/native/data/{kernels*,copies,processor}.c -o bench && ./bench
  *
  * One thread puts data into the next of a few cells, which the other has read before; then the
@@ -17,7 +17,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "kernels.h"
+#include "data/copies.h"
+#include "data/processor.h"
 
 enum { KIB = 1024, LARGEST = 1024 * KIB, CELLS = 4, ROUNDS = 201, WAYS = 4 };
 

@@ -13,10 +13,9 @@ command -v "$cc" >/dev/null || { echo "native: no C compiler (gcc or clang) foun
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 # pieces in these tests are small: what is meant for large ones begins earlier
-flags=(-DHAN_STRING_LEAST=64 -DHAN_WAYS_LEAST=1024 -DOUT_STEP=512 -DDOZE_YIELDS=1 -DOWN_LEAST=128
+flags=(-DHAN_STRING_LEAST=64 -DHAN_WAYS_LEAST=1024 -DOUT_STEP=512 -DSLEEP_YIELDS=1 -DOWN_LEAST=128
     -DHAN_WALK_PAGE=256 -DHAN_WALK_STEP=64 -DHAN_WALK_LEAST=1024
     -std=c11 -g -Wall -Wextra -Werror -pthread -I"$PWD/han/native" -I"$PWD/tests/native")
-for folder in "$PWD"/han/native/*/; do flags+=("-I$folder"); done
 sources=("$PWD"/tests/native/{mailbox,programs,group}.c)
 for file in "$PWD"/han/native/{,*/}*.c; do # all that does not need Python
     [[ $file == */py_*.c ]] || sources+=("$file")

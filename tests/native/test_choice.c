@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/inspect.h"
+#include "engine/queue.h"
 #include "group.h"
 
 enum { AHEAD = 60 };

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine.h"
+#include "data/stores.h"
 
 #define MiB UINT64_C(1048576)
 

@@ -1,25 +1,20 @@
-/* Copies: small ones without a call, large ones with plain vector moves, past the caches those that
- * are larger than these, and as strings those that go to lines which other processors hold.
- *
- * A vector store to a line that a peer has read fetches the line's data from the peer's cache
- * first; a string's stores (`rep movsb`) write whole lines and fetch nothing. Measured (AMD EPYC,
- * Zen 5): 256 KiB that a peer has read take 2 us to write and not 5 where caches are near, 6 and not
- * 32 where they are far. What another core has just written is still read with vectors, unless it is
- * more than caches hold: strings are up to a fifth quicker, but what they have read takes its writer
- * longer to write again (256 KiB: 7.6 us and not 4.9), and a broadcast of 64 KiB took 1.4 us with
- * vectors, with strings up to 3.3. */
+/* A vector store to a line that a peer has read fetches the line from the peer's cache first. The
+ * stores of a string instruction (`rep movsb`) write whole lines and fetch nothing
+ * (docs/decisions/string-copies.md). */
+#include "data/copies.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
-#include "kernels.h"
+#include "data/processor.h"
 
 #ifdef __x86_64__
 #include <immintrin.h>
 #endif
 
 enum {
-    ALIAS = 64, /* a destination fewer bytes ahead of its source, within pages, fetches after all */
+    ALIAS = 64, /* `rep movsb` fetches if dst is fewer bytes ahead of src, modulo a page */
     PAGE = 4096,
 };
 
@@ -27,8 +22,8 @@ struct chunk16 {
     uint64_t word[2];
 };
 
-/* The first and the last chunk of the range, overlapping where n is between one and two chunks.
- * Both are loaded before either is stored; the memcpys of fixed size become plain moves. */
+/* Copy the first and the last TYPE of the range; they overlap where n is less than two of them. Both
+ * are loaded before either is stored. Compilers turn a memcpy of fixed size into plain moves. */
 #define COPY_ENDS(TYPE, d, s, n)                             \
     do {                                                     \
         TYPE head, tail;                                     \
@@ -66,7 +61,7 @@ typedef uint64_t vector __attribute__((vector_size(32), aligned(1), may_alias));
 
 enum { STEP = 4 * sizeof(vector) };
 
-/* Cut at cache lines of the destination or the source, CUT; these do not overlap. */
+/* Align stores (CUT is d) or loads (CUT is s) to cache lines. */
 #define DEFINE_COPY(NAME, CUT, TARGET)                                               \
     TARGET static void NAME(unsigned char *d, const unsigned char *s, size_t n)      \
     {                                                                                \
@@ -86,10 +81,9 @@ enum { STEP = 4 * sizeof(vector) };
         copy_up_to_64(d, s, n);                                                      \
     }
 
-/* The same on four pages in turns, as long as there are four, a step of each at a time: prefetchers
- * follow lines within a page, several pages at once. Where each line comes from another core's cache
- * more are under way so. Intel Xeon (Granite Rapids), 256 KiB: 14.2 -> 11.3 us to read, 12.5 -> 9.6
- * to write. Loads that span two lines wait twice, so what is read from afar is cut at the source's. */
+/* The same with a step of each of four pages in turn, while four pages are left. A prefetcher follows
+ * the lines of one page, and several pages at once: so more lines are under way from the caches of
+ * other cores (docs/decisions/paged-copies.md). */
 #define DEFINE_WALK(NAME, COPY, CUT, TARGET)                                         \
     TARGET static void NAME(unsigned char *d, const unsigned char *s, size_t n)      \
     {                                                                                \
@@ -119,7 +113,7 @@ DEFINE_WALK(walk_plain, copy_plain, d, )
 DEFINE_WALK(walk_in_plain, copy_in_plain, s, )
 
 #ifdef __x86_64__
-/* Past the caches: the lines of the destination are not read first, and displace no others. */
+/* Stores past the caches neither fetch the destination's lines nor displace other lines. */
 __attribute__((target("avx2"))) static void stream_avx2(unsigned char *d, const unsigned char *s,
                                                         size_t n)
 {
@@ -134,7 +128,7 @@ __attribute__((target("avx2"))) static void stream_avx2(unsigned char *d, const 
         _mm256_stream_si256(to, w), _mm256_stream_si256(to + 1, x);
         _mm256_stream_si256(to + 2, y), _mm256_stream_si256(to + 3, z);
     }
-    _mm_sfence(); /* such stores are ordered by nothing else, a flag's release least of all */
+    _mm_sfence(); /* the release store of a flag does not order such stores */
     copy_avx2(d, s, n);
 }
 #endif
@@ -155,12 +149,12 @@ void han_copy_streaming(void *dst, const void *src, size_t n)
     han_copy(dst, src, n);
 }
 
-/* A string's stores may pass each other, but no later store passes them (Intel's manual, volume 3,
- * "Fast-String Operation and Out-of-Order Stores"; AMD's, volume 2, "Memory Ordering"): a flag's
- * release needs no fence. */
+/* The stores of a string instruction may become visible in any order, but before every later store
+ * (Intel's manual, volume 3, "Fast-String Operation and Out-of-Order Stores"; AMD's, volume 2,
+ * "Memory Ordering"): the release store of a flag needs no fence. */
 void han_copy_out(void *dst, const void *src, size_t n)
 {
-#ifdef HAN_STRINGS_BY_MEMCPY /* for sanitizers, which do not see into assembly */
+#ifdef HAN_STRINGS_BY_MEMCPY /* sanitizers do not see the accesses of assembly */
     if (n >= HAN_STRING_LEAST) {
         memcpy(dst, src, n);
         return;

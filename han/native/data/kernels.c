@@ -1,17 +1,17 @@
-/* Choice of instruction set, and copies. The loops are in kernels_loops.h. */
-#include "kernels.h"
+/* The choice of an instruction set. The loops are in kernels_loops.h. */
+#include "data/kernels.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
-#include "kernels_table.h"
+#include "data/kernels_table.h"
 
 #ifdef HAN_X86_64
 #include <cpuid.h>
 
-/* __builtin_cpu_supports also knows whether the system saves the wide registers. */
+/* __builtin_cpu_supports also checks that the system saves the wide registers. */
 static bool has_avx2(void)
 {
     unsigned eax, ebx, ecx, edx;
@@ -41,7 +41,7 @@ static const struct {
 };
 enum { ISAS = sizeof isas / sizeof isas[0] };
 
-/* Threads that race to the first use all store the same choice. */
+/* Threads that use it first at the same time store the same choice. */
 static _Atomic(const struct han_kernels *) chosen;
 
 static size_t isa_index(const char *isa)

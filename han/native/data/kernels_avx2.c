@@ -1,5 +1,5 @@
-/* AVX2 with F16C: x86-64 machines since 2013. */
-#include "kernels_table.h"
+/* Kernels for AVX2 with F16C: x86-64 machines since 2013. */
+#include "data/kernels_table.h"
 
 #ifdef HAN_X86_64
 #define HAN_ISA "avx2"
@@ -16,6 +16,6 @@
 #define HAN_HALF_MAX _mm256_max_ps
 #define HAN_HALF_MIN _mm256_min_ps
 
-#include "kernels_half_x86.h"
-#include "kernels_loops.h"
+#include "data/kernels_half_x86.h"
+#include "data/kernels_loops.h"
 #endif

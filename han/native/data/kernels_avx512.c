@@ -1,5 +1,5 @@
-/* AVX-512 as servers since 2017 have it: F, BW, DQ and VL. */
-#include "kernels_table.h"
+/* Kernels for AVX-512 F, BW, DQ and VL: x86-64 servers since 2017. */
+#include "data/kernels_table.h"
 
 #ifdef HAN_X86_64
 #define HAN_ISA "avx512"
@@ -16,6 +16,6 @@
 #define HAN_HALF_MAX _mm512_max_ps
 #define HAN_HALF_MIN _mm512_min_ps
 
-#include "kernels_half_x86.h"
-#include "kernels_loops.h"
+#include "data/kernels_half_x86.h"
+#include "data/kernels_loops.h"
 #endif

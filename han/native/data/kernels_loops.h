@@ -3,13 +3,13 @@
  * Expects HAN_ISA (its name), HAN_TABLE (the table to define), HAN_TARGET (a function attribute)
  * and HAN_HALF_LOOPS(OP, DTYPE) (the loops of float16). Functions are named one_<op>_<dtype> and
  * two_<op>_<dtype> after the number of destinations. */
-#include "kernels_table.h"
+#include "data/kernels_table.h"
 
 /* An array element at any address, of whatever type the user's buffer has. */
 #define HAN_UNALIGNED __attribute__((aligned(1), may_alias))
 
-/* Elements do not depend on one another, also when dst is a or b. Without saying so the compiler
- * tests for overlap at run time and takes the scalar loop for exactly those in-place calls. */
+/* No element depends on another one, also if dst equals a or b. Without this pragma the compiler
+ * tests for overlap at run time and takes the scalar loop for such in-place calls. */
 #ifdef __clang__
 #define HAN_INDEPENDENT _Pragma("clang loop vectorize(assume_safety) interleave(enable)")
 #pragma clang diagnostic ignored "-Wpass-failed" /* builds without optimisation */
@@ -58,8 +58,8 @@
         two_SUM_##PART(dst, dst2, a, b, 2 * n);                                                   \
     }
 
-/* gcc 12 fuses the multiply and add of a complex product into vfmaddsub even where contraction is
- * off, and so rounds differently from machines without it. Take the instruction away from it. */
+/* gcc 12 fuses the multiplication and addition of a complex product into vfmaddsub even with
+ * contraction off, which rounds differently: disable that instruction for these loops. */
 #if defined(HAN_X86_64) && !defined(__clang__)
 #define HAN_TARGET_UNFUSED HAN_TARGET __attribute__((target("no-fma,no-fma4,no-avx512f")))
 #else

@@ -1,11 +1,12 @@
-/* Which op x dtype pairs exist, what each computes, and the table one instruction set fills. */
+/* The pairs of operation and element type, what each computes, and the table of kernels that each
+ * kernels_<isa>.c defines. */
 #ifndef HAN_KERNELS_TABLE_H
 #define HAN_KERNELS_TABLE_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#include "kernels.h"
+#include "reductions.h"
 
 struct han_kernels {
     const char *isa;

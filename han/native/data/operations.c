@@ -1,13 +1,19 @@
-/* Operations on data: copies, reductions, and both with the memory of other processes. */
+#include "data/operations.h"
+
 #include <string.h>
 
-#include "operands.h"
+#include "clock.h"
+#include "data/copies.h"
+#include "data/cross_memory.h"
+#include "data/operands.h"
+#include "data/processor.h"
+#include "data/stores.h"
 
 #ifndef OUT_STEP
-#define OUT_STEP 8192 /* bytes of a result that stay in the first cache, and on the stack */
+#define OUT_STEP 8192 /* bytes of a result that fit in the first-level cache and on the stack */
 #endif
 #ifndef OWN_LEAST
-#define OWN_LEAST 32768 /* bytes; below, vectors are as quick where nobody else writes there */
+#define OWN_LEAST 32768 /* bytes; below, vectors are as fast for memory that no peer writes */
 #endif
 
 static inline void add_mapped(han_plan *p, const han_instr *i, int ref, uint64_t n) {
@@ -22,14 +28,15 @@ static inline void copy(han_plan *p, uint8_t *dst, const uint8_t *src, size_t n)
 
 static inline bool is_own(uint32_t base) { return base < HAN_B_CHANNEL; }
 
-/* Is it memory of a channel, where peers read, and have read what was there before? */
+/* Whether a base is memory of a channel, which peers read. */
 static inline bool is_shared(uint32_t base) {
     return base >= HAN_B_CHANNEL && base < HAN_MAX_BASES;
 }
 
-/* Past the caches goes what only the user reads, after the call. As strings go what peers read, and
- * large data within this rank's own buffers (2 MiB: 63 GB/s, by vectors 52), and what peers have
- * written where there is so much that no cache holds it until they write it again. */
+/* The copy depends on who reads the destination next and who wrote the source. Stores past the caches:
+ * results that only the user reads, if they exceed the caches. String instructions: data for peers,
+ * large data within this rank's own buffers, and data of peers if it exceeds the second-level cache
+ * (docs/decisions/string-copies.md). */
 void han_move(han_engine *e, han_plan *p, const han_instr *i) {
     uint8_t *dst = han_at(e, i, 0);
     const uint8_t *src = han_at(e, i, 1);
@@ -64,9 +71,9 @@ static int reduce_by_mpi(const han_engine *e, han_plan *p, uint8_t *dst, const u
     return han_reduce_local(e->mpi, a, dst, (int)n, p->dtype, p->op);
 }
 
-/* What peers read, in steps by way of the first cache: not fetched from where they hold it. That is
- * not counted as a copy, as no memory is read for it. Elements that there are kernels for have 16
- * bytes at most, so a step has some. */
+/* Reduce into a stage that stays in the first-level cache, and store it to memory that peers read
+ * without fetching their lines. This does not count as a copy, as the stage is in no memory. Every
+ * element with a kernel has at most 16 bytes, so a step holds some. */
 static void reduce_out(const han_plan *p, uint8_t *dst, const uint8_t *a, const uint8_t *b,
                        size_t n) {
     _Alignas(HAN_LINE) uint8_t stage[OUT_STEP];
@@ -79,9 +86,8 @@ static void reduce_out(const han_plan *p, uint8_t *dst, const uint8_t *a, const 
     }
 }
 
-/* The same with a second destination, which alone is read by peers. Where processors copy no
- * strings it goes past the caches while these are far apart: who combines so has copied into cells
- * before, and that tells. */
+/* The same with `dst` in place of the stage: peers read only `dst2`. Without fast string instructions
+ * it is stored past the caches; the caller does so while ordinary stores into cells are slow. */
 static void reduce_out2(const han_plan *p, uint8_t *dst, uint8_t *dst2, const uint8_t *a,
                         const uint8_t *b, size_t n) {
     bool strings = han_copies_strings();
@@ -105,9 +111,9 @@ static void reduce_part(const han_plan *p, uint8_t *dst, uint8_t *dst2, const ui
         p->reduce(dst, a, b, bytes / p->element);
 }
 
-/* Parts of pages in turns, as han_copy_paged, but of three: the same lines of four in each of three
- * operands leave no room in a first cache of twelve ways. Elements that there are kernels for divide
- * a part. */
+/* Reduce a part of each of three pages in turn, as han_copy_paged does with four: the same lines of
+ * four pages of each of three operands would fill a first-level cache of twelve ways. The size of
+ * every element with a kernel divides a part. */
 static void reduce_paged(const han_plan *p, uint8_t *dst, uint8_t *dst2, const uint8_t *a,
                          const uint8_t *b, size_t bytes) {
     enum { PAGES = 3 * HAN_WALK_PAGE };
@@ -120,15 +126,16 @@ static void reduce_paged(const han_plan *p, uint8_t *dst, uint8_t *dst2, const u
     reduce_part(p, dst + k, dst2 ? dst2 + k : NULL, a + k, b + k, bytes - k);
 }
 
-/* Only out of cells: arrays that all map lie page over page, and operands of 64 KiB took longer so. */
+/* Only operands in cells: mapped arrays have the same offsets within pages, so that their lines would
+ * compete for the same ways of the cache. */
 static bool is_paged(const han_plan *p, const han_instr *i, uint64_t bytes) {
     bool far = is_shared(i->base[1]) || is_shared(i->base[2]);
     bool kernel = i->code == HAN_REDUCE2 ? p->reduce2 != NULL : p->reduce != NULL;
     return bytes >= HAN_WALK && far && kernel && han_on_mesh();
 }
 
-/* Into cells, into a buffer that peers read, or where nobody does. What an operand is read from need
- * not be fetched once more. */
+/* Reduce into cells, into a buffer that peers read, or into memory that no peer reads. If `dst` is an
+ * operand, its lines are in this rank's cache: ordinary stores then. */
 static void reduce_to(han_plan *p, const han_instr *i, uint8_t *dst, const uint8_t *a,
                       const uint8_t *b) {
     uint64_t bytes = i->n * p->element;
@@ -180,7 +187,6 @@ int han_reduce(const han_engine *e, han_plan *p, const han_instr *i) {
     return rc;
 }
 
-/* Move between this rank's memory and a peer's, where the reference `there` points to. */
 enum han_status han_attach(han_engine *e, han_plan *p, const han_instr *i, int there) {
     const han_control *peer = han_shown_by(e, HAN_ATTACH_CHANNEL(i), HAN_ATTACH_SLOT(i));
     uint64_t far = i->off[there] + atomic_load_explicit(&peer->shown[i->base[there] - HAN_B_SEND],

@@ -1,20 +1,18 @@
-/* What the processor is, as far as the ways to copy depend on it. Others that look at the same time
- * find the same, so that what is found is kept without a lock. */
+/* Results are kept without a lock: threads that compute one at the same time store the same value. */
+#include "data/processor.h"
+
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
-
-#include "processor.h"
 
 #ifdef __x86_64__
 #include <cpuid.h>
 #endif
 
 enum {
-    USUAL_CACHE = 32 << 20, /* bytes, where the system does not say */
-    MOST_NEAR = 16 << 20, /* bytes that a processor counts with */
-    MOST_MESH = 12 << 20, /* 8 and 16 were slower: of 4 to 8 ranks' 4 MiB, of two ranks' 8 MiB */
+    USUAL_CACHE = 32 << 20, /* bytes, where the system does not tell */
+    MOST_NEAR = 16 << 20,   /* bytes for each processor at most (docs/decisions/cache-share.md) */
+    MOST_MESH = 12 << 20,   /* the same on a mesh */
 };
 
 #if defined HAN_STRINGS_BY_MEMCPY || !defined __x86_64__
@@ -23,10 +21,10 @@ enum {
 #endif
 
 #ifndef HAN_NO_STRINGS
-/* Whether the processor says that it is quick at short strings (FSRM), and so at longer ones. AMD's
- * say so from Zen 3 on, but the first two are slow where addresses within pages are alike
- * (sourceware.org, glibc bug 30994): only from family 1Ah, Zen 5, on. */
-static bool quick_at_strings(void)
+/* Whether the processor reports fast short strings (FSRM). AMD processors report it from Zen 3 on,
+ * but Zen 3 and 4 are slow if source and destination have nearby offsets within their pages
+ * (glibc bug 30994): of AMD's, family 1Ah (Zen 5) and later count. */
+static bool has_fast_strings(void)
 {
     enum { FSRM = 1 << 4, ZEN_5 = 0x1a };
     unsigned a, b, c, d, family;
@@ -41,10 +39,7 @@ static bool quick_at_strings(void)
 }
 #endif
 
-/* Whether lines are slow from core to core: where cores sit on a mesh. Each core of an Intel Xeon has
- * about 20 GB/s from another's cache, less than the kernel copies with; cores of AMD's that share a
- * last level have three times as much. All but AMD's are taken for such, which for others than
- * Intel's servers is a guess. */
+/* Every processor but AMD's counts as a mesh. For others than Intel's servers this is a guess. */
 bool han_on_mesh(void)
 {
 #ifdef HAN_MESH
@@ -74,7 +69,7 @@ bool han_copies_strings(void)
     static _Atomic int known;
     int fast = atomic_load_explicit(&known, memory_order_relaxed);
     if (!fast) {
-        fast = quick_at_strings() ? YES : NO;
+        fast = has_fast_strings() ? YES : NO;
         atomic_store_explicit(&known, fast, memory_order_relaxed);
     }
     return fast == YES;
@@ -83,7 +78,7 @@ bool han_copies_strings(void)
 #endif
 }
 
-/* Count the numbers in a list such as "0-3,8": 0 where there is none. */
+/* Count the numbers in a file that holds a list such as "0-3,8"; 0 if there is none. */
 static unsigned count_listed(const char *path)
 {
     unsigned first, last, count = 0;
@@ -102,8 +97,8 @@ static unsigned count_listed(const char *path)
     return count;
 }
 
-/* Not sysconf: where a virtual machine sees a part of a processor, it said 256 MiB of 32. Nor what
- * sysfs says of a cache of 480 MiB that two processors see: others have it, too. */
+/* In a virtual machine sysconf and sysfs may report the cache of the whole processor, which other
+ * machines use too: so each processor counts with MOST_NEAR or MOST_MESH bytes at most. */
 size_t han_cache_share(unsigned ranks)
 {
     static _Atomic size_t known;

@@ -1,24 +1,28 @@
-/* Large data to where a peer reads it next: with ordinary stores, or otherwise.
+/* A store to a line that a peer has read may fetch it from the peer's cache. If the two ranks share
+ * a last-level cache, that costs little, and the peer then finds the data in this rank's cache. If
+ * their caches are far apart, it costs several times what the other kind of store costs. On a virtual
+ * machine the host moves virtual processors, so this changes while a program runs. Engines and plans
+ * therefore measure both kinds, and now and then try the one that they do not use. Each rank decides
+ * alone: the data is the same either way.
  *
- * A store to a line that a peer has read may have to fetch it from the peer's cache. Where caches
- * are near each other (they share a last level) that costs little, and the peer then finds the data
- * in this rank's cache. Where they are far apart it costs several times what the other way does; on
- * virtual machines the host moves processors, and near ones become far ones within a second. So
- * engines and plans go by how long either way takes, and try the one that they do not use now and
- * then. A local matter: nobody else sees which way the data came.
- *
- * Into cells strings are the best way, near and far, where the processor has quick ones
- * (kernels_copy.c); else the other way is past the caches. Where lines are slow from core to core
- * anyway, large data goes page by page in turns, and nothing is timed. Results that peers read where
- * they are go out as strings from the first cache (data.c). */
-#include "engine.h"
+ * The usual kind is an ordinary store. The other kind for cells is a store past the caches, and for
+ * results in a rank's own buffer a string instruction (data/operations.c). Cells need no measurement
+ * where string instructions are fast, which are then the best kind, or where cores sit on a mesh,
+ * where large data is copied in pages by turns. */
+#include "data/stores.h"
+
+#include "clock.h"
+#include "data/copies.h"
+#include "data/processor.h"
 
 enum {
-    TRY_WHILE_NEAR = 61, /* times until the other way is tried once more; odd, as calls make */
-    TRY_WHILE_FAR = 31,  /* even numbers of copies of several sizes */
-    SLOW = 2, /* so many times what the other way costs: a peer's reads take longer then, too */
-    WEIGHT = 4,
-    MOST = 1 << 28, /* nanoseconds for 1 MiB: more is no copy's time */
+    /* Copies from one try of the kind not in use to the next. Odd numbers: a call makes an even
+     * number of copies, so that tries meet all of its sizes. */
+    TRY_WHILE_NEAR = 61,
+    TRY_WHILE_FAR = 31,
+    SLOW = 2,       /* the usual kind is slow if it costs so many times what the other one costs */
+    WEIGHT = 4,     /* a new time counts for a fourth of the mean */
+    MOST = 1 << 28, /* nanoseconds for 1 MiB: longer times are cut to this */
 };
 
 bool han_usual_is_slow(const han_ways *w) {
@@ -34,9 +38,9 @@ enum han_way han_next_way(han_ways *w) {
     return slow != try ? HAN_WAY_OTHER : HAN_WAY_USUAL;
 }
 
-/* A much shorter time tells more than the mean, which a page's first touch or another process's
- * turn has made long; a much longer one may be such, and counts little. The other way takes as long
- * as it takes: any shorter time is right. */
+/* Page faults and other processes make some times too long, never too short. A much shorter time
+ * therefore replaces the mean, and a much longer time counts little. The cost of the other kind does
+ * not depend on distance: every shorter time replaces its mean. */
 void han_took(han_ways *w, enum han_way way, uint64_t ns, uint64_t bytes) {
     uint64_t now = (ns << 20) / bytes + 1, mean = w->cost[way];
     if (now > MOST) now = MOST;

@@ -1,12 +1,17 @@
-/* Recording tasks. A clock that takes 30 ns to read would be most of the cost, so ticks are the
- * processor's own where they are fit for it; anchors say what time they stand for. */
-#include "engine.h"
+/* Reading the system's clock would be most of the cost of tracing. Ticks are therefore those of the
+ * processor where it has a constant rate; anchors say which time they stand for
+ * (docs/decisions/trace-clock.md). */
+#include "engine/trace.h"
+
+#include <string.h>
+
+#include "clock.h"
 
 #if defined(__x86_64__)
 #include <x86intrin.h>
 #endif
 
-enum { ANCHOR_EVERY = 1 << 30 }; /* ticks: the kernel may steer its clock meanwhile */
+enum { ANCHOR_EVERY = 1 << 30 }; /* ticks: the kernel adjusts the rate of its clock */
 
 static uint64_t now(const han_trace *t) {
 #if defined(__x86_64__)
@@ -16,7 +21,7 @@ static uint64_t now(const han_trace *t) {
     return han_now_ns();
 }
 
-han_anchor han_anchor_now(const han_engine *e) {
+static han_anchor anchor_now(const han_engine *e) {
     return (han_anchor){now(e->trace), han_now_ns()};
 }
 
@@ -47,7 +52,7 @@ static void end(han_engine *e, han_event *task, uint64_t ticks) {
     add(e->trace, task);
     *task = (han_event){0};
     if (ticks - e->anchored < ANCHOR_EVERY) return;
-    han_anchor anchor = han_anchor_now(e);
+    han_anchor anchor = anchor_now(e);
     e->anchored = anchor.ticks;
     add(e->trace, &(han_event){.begin = anchor.ticks, .end = anchor.ns, .stream = HAN_ANCHOR});
 }
@@ -59,9 +64,20 @@ void han_trace_after(han_engine *e, uint32_t s, const han_instr *i, bool last, u
         *ticks = now(e->trace);
         *(copies(i) ? &task->copying : &task->reducing) += *ticks - from;
     } else if (!waits(i) && i->code != HAN_POST) {
-        *ticks = 0; /* the MPI library takes its time */
+        *ticks = 0; /* the operation called the MPI library */
     }
     if (!last) return;
     if (!*ticks) *ticks = now(e->trace);
     end(e, task, *ticks);
+}
+
+void *han_trace_into(han_engine *e, han_trace *trace, void *owner) {
+    if (e->trace) e->trace->last = anchor_now(e);
+    void *before = e->trace_owner;
+    e->trace = trace;
+    e->trace_owner = owner;
+    memset(e->open, 0, sizeof e->open);
+    if (trace) trace->first = anchor_now(e);
+    e->anchored = trace ? trace->first.ticks : 0;
+    return before;
 }

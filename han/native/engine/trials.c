@@ -1,47 +1,41 @@
-/* Two ways for the same call, such as through cells or by attach, of which only a trial tells the
- * better one: it depends on the processor, on where the host of a virtual machine runs it, and on
- * whether the program has just written its data.
- *
- * A leader (the root, or the first rank) goes one of them in each run and says so in the word that
- * tells that it has entered it; the others wait for that word, and follow. So all go the same way,
- * whatever each of them has measured. The leader first goes the usual way, then tries: a burst of
- * runs the way in use, and one the other. All ranks note when they finished each run, by the clock
- * that those of a machine share. What counts is the time from when the last rank finished a run
- * until the last one finished the next: what the program computes in between is part of it either
- * way, and so is what a rank does ahead of the others. The median of a burst decides, and a pause
- * of the program's in it does not. The leader stays with the better way then, and tries again now
- * and then: the more the worse way costs, the more seldom. */
-#include "engine.h"
+/* The cost of a run is the time from when the last rank finished the run before until the last rank
+ * finishes this one. All ranks of a node share the clock. This time includes what the program computes
+ * between the calls, for both plans alike, and what a rank does ahead of the others. The median of a
+ * burst decides, so that one pause of the program does not matter. The leader then keeps the faster
+ * plan. The more the slower plan costs, the longer the leader waits until the next trial. */
+#include "engine/trials.h"
+
+#include "clock.h"
 
 enum {
-    MOST = 512,          /* runs from one trial to the next, later */
-    NEVER = 1 << 20,     /* and at most */
-    MARGIN = 16,         /* who is in use stays, unless the other takes less by a part of so many */
-    SHARE = 100,         /* what trials may cost: a part of so many */
-    ENOUGH = 3,          /* times of the other way after which it is given up, if all of them are */
-    HOPELESS_HALVES = 3, /* more than so many halves of what the way in use takes */
-    FAR_TOO_LONG = 8,    /* two are enough that take so many times as long */
+    MOST = 512,          /* runs between two trials, if trials cost little */
+    NEVER = 1 << 20,     /* runs between two trials at most */
+    MARGIN = 16,         /* the plan in use is replaced if the other one is faster by a sixteenth */
+    SHARE = 100,         /* trials may cost a hundredth of the time of all runs */
+    ENOUGH = 3,          /* times of the other plan that end a trial if all are too long: more */
+    HOPELESS_HALVES = 3, /* than so many halves of the time of the plan in use */
+    FAR_TOO_LONG = 8,    /* two times end a trial if both are so many times as long */
 };
 
-/* Where a rank tells when it finished a run, counted from 1. */
-static han_time *told(const han_channel *ch, uint32_t r, uint64_t run) {
-    uint8_t *times = ch->memory + ch->control + ch->size * sizeof(han_control);
-    return (han_time *)(void *)times + (size_t)r * HAN_TIMED + (run - 1) % HAN_TIMED;
+/* The end time of a run, counted from 1, on one rank. The times follow the control records. */
+static han_time *time_of(const han_channel *ch, uint32_t r, uint64_t run) {
+    han_time *times = (han_time *)(void *)(han_records(ch) + ch->size);
+    return times + (size_t)r * HAN_TIMED + (run - 1) % HAN_TIMED;
 }
 
 void han_tell_time(han_engine *e, const han_plan *p) {
     han_channel *ch = &e->channels[p->whole];
-    han_time *t = told(ch, ch->me, e->epoch + 1);
+    han_time *t = time_of(ch, ch->me, e->epoch + 1);
     atomic_store_explicit(&t->run, 0, memory_order_relaxed);
     atomic_store_explicit(&t->finished, han_now_ns(), memory_order_release);
     atomic_store_explicit(&t->run, e->epoch + 1, memory_order_release);
 }
 
-/* When the last rank finished a run: 0 while one has not told, or where it no longer does. */
+/* When the last rank finished a run; 0 if a rank has not stored its time yet, or overwrote it. */
 static uint64_t finished(const han_channel *ch, uint64_t run) {
     uint64_t last = 0;
     for (uint32_t r = 0; r < ch->size; r++) {
-        const han_time *t = told(ch, r, run);
+        const han_time *t = time_of(ch, r, run);
         if (atomic_load_explicit(&t->run, memory_order_acquire) != run) return 0;
         uint64_t ns = atomic_load_explicit(&t->finished, memory_order_acquire);
         if (atomic_load_explicit(&t->run, memory_order_acquire) != run) return 0;
@@ -50,7 +44,7 @@ static uint64_t finished(const han_channel *ch, uint64_t run) {
     return last;
 }
 
-/* Look for the times of a trial's runs; whether all are known. */
+/* Collect the end times of a trial's runs; return whether all are known. */
 static bool collect(han_trial *t, const han_channel *ch) {
     bool all = true;
     for (int way = 0; way < 2; way++)
@@ -62,7 +56,7 @@ static bool collect(han_trial *t, const han_channel *ch) {
     return all;
 }
 
-/* From run to run of a burst, in ascending order: how many such times are known. */
+/* The times from run to run of one burst, sorted; returns how many are known. */
 static int periods(const han_trial *t, int way, uint64_t *sorted) {
     int n = 0;
     for (int k = 1; k < HAN_BURST; k++) {
@@ -77,7 +71,7 @@ static int periods(const han_trial *t, int way, uint64_t *sorted) {
 
 static uint64_t median(const uint64_t *sorted, int n) { return sorted[(n - 1) / 2]; }
 
-/* Whether so much is known of the other way that the rest of its burst is not worth it. */
+/* Whether the other plan is so slow that the rest of its burst is not worth running. */
 static bool hopeless(const han_trial *t) {
     uint64_t used[HAN_BURST], other[HAN_BURST];
     int n = periods(t, 0, used), m = periods(t, 1, other);
@@ -87,7 +81,7 @@ static bool hopeless(const han_trial *t) {
            (m >= ENOUGH && other[0] / HOPELESS_HALVES > usual / 2);
 }
 
-/* Keep one way, and say when to try again. */
+/* Choose the plan to keep, and the number of runs until the next trial. */
 static void decide(han_trial *t) {
     uint64_t used[HAN_BURST], other[HAN_BURST], lost;
     int n = periods(t, 0, used), m = periods(t, 1, other);
@@ -99,7 +93,7 @@ static void decide(han_trial *t) {
         lost = tried > usual ? (tried - usual) * (uint64_t)(m + 1) : 0;
         if (lost * SHARE / usual > rest) rest = lost * SHARE / usual;
     } else {
-        rest = t->rest ? 4 * (uint64_t)t->rest : MOST; /* this program hides what it could learn */
+        rest = t->rest ? 4 * (uint64_t)t->rest : MOST; /* this program's calls yield no times */
     }
     *t = (han_trial){.rival = t->rival != change, .rest = rest < NEVER ? (uint32_t)rest : NEVER};
 }
@@ -109,7 +103,7 @@ bool han_lead(han_engine *e, han_plan *p) {
     uint32_t k = t->runs++, rest = t->rest ? t->rest : HAN_FIRST;
     if (k < rest) return t->rival;
     k -= rest;
-    /* HAN_HISTORY runs later a trial is over everywhere: what is not known never will be. */
+    /* HAN_HISTORY runs after a trial every rank has finished it: a time not known now never will be. */
     if (collect(t, &e->channels[p->whole]) || hopeless(t) || k > 2 * HAN_BURST + HAN_HISTORY) {
         decide(t);
     } else if (k < 2 * HAN_BURST) {

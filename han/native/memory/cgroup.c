@@ -1,4 +1,4 @@
-#include "cgroup.h"
+#include "memory/cgroup.h"
 
 #include <inttypes.h>
 #include <stdbool.h>
@@ -13,7 +13,7 @@ static FILE *open_in(const char *folder, const char *name) {
     return n > 0 && n < PATH ? fopen(path, "re") : NULL;
 }
 
-/* Whether the file is there and begins with a number: "max" is none. */
+/* Read the number at the start of a file; false if there is none, as in "max" for no limit. */
 static bool read_number(const char *folder, const char *name, uint64_t *value) {
     FILE *file = open_in(folder, name);
     bool found = file && fscanf(file, "%" SCNu64, value) == 1;
@@ -21,9 +21,9 @@ static bool read_number(const char *folder, const char *name, uint64_t *value) {
     return found;
 }
 
-/* Bytes that the kernel takes back before it kills anybody: of files that are in memory only to be
- * read again, and of its own records of files. Version 1 tells a group's own first, then with the
- * groups below it, which its limit covers. */
+/* Bytes that the kernel takes back before it kills a process: cached file contents and its own records
+ * of files. Version 1 lists the group's own values and, as `total_...`, those of the groups below it
+ * too, which its limit covers. */
 static uint64_t reclaimable(const char *folder) {
     char line[LINE], name[LINE];
     uint64_t value, own = 0, total = 0;

@@ -1,12 +1,14 @@
-/* How much memory control groups leave: what exceeds that would have a process killed. */
-#ifndef HAN_ROOM_H
-#define HAN_ROOM_H
+/* The room below the memory limits of control groups: the kernel kills a process of a group that
+ * exceeds its limit. */
+#ifndef HAN_CGROUP_H
+#define HAN_CGROUP_H
 
 #include <stdint.h>
 
-/* Bytes that the limit of a group (of version 1 or 2, by its folder) leaves, with what the kernel can
- * take back from files' caches, unless `enough` is left without that; UINT64_MAX where there is no
- * limit or no telling. Others take from it, too: it is no reservation. */
+/* Bytes below the limit of a control group (version 1 or 2, by its folder); UINT64_MAX if it has no
+ * limit or cannot be read. Memory of file caches that the kernel can take back counts as room, but is
+ * looked at only where less than `enough` is left without it. This reserves nothing: other processes
+ * may take the room at the same time. */
 uint64_t han_room(const char *folder, uint64_t enough);
 
 #endif

@@ -1,24 +1,24 @@
-/* Hold a Program against the memory that it may touch, before it runs: one pass, no allocation. */
-#include "program_check.h"
+/* One pass over the program, without allocation. */
+#include "memory/program_check.h"
 
 #include <limits.h>
 
-#include "engine.h"
+#include "channel.h"
 
 enum {
     SMALL = 4096 + HAN_LINE, /* a small slot (han/geometry.py) */
     FLAGS = 8 * HAN_LINE,    /* the flags of a rank */
-    UNDER_WAY = 0x80,        /* of a request's state; below, its stream, from 1 */
+    UNDER_WAY = 0x80,        /* in a request's state; the low bits are its stream, from 1 */
 };
 
 static const uint64_t FLAG_VALUES = (uint64_t)1 << HAN_EPOCH_SHIFT;
 
-/* Whether a piece lies within some bytes: sums of large numbers must not come round. */
+/* Whether a range lies within `length` bytes. No sum: it could wrap around. */
 static bool within(uint64_t offset, uint64_t nbytes, uint64_t length) {
     return offset <= length && nbytes <= length - offset;
 }
 
-static bool inside(const han_ground *g, const han_instr *i, int ref, uint64_t nbytes) {
+static bool inside(const han_bounds *g, const han_instr *i, int ref, uint64_t nbytes) {
     uint32_t base = i->base[ref], channel;
     uint64_t offset = i->off[ref];
     if (base == HAN_B_NONE) return false;
@@ -34,11 +34,11 @@ static bool inside(const han_ground *g, const han_instr *i, int ref, uint64_t nb
     }
 }
 
-static bool writable(const han_ground *g, const han_instr *i, int ref, uint64_t nbytes) {
+static bool writable(const han_bounds *g, const han_instr *i, int ref, uint64_t nbytes) {
     return i->base[ref] != HAN_B_SEND && inside(g, i, ref, nbytes);
 }
 
-static const char *flag(const han_ground *g, const han_instr *i) {
+static const char *flag(const han_bounds *g, const han_instr *i) {
     uint32_t base = i->base[0];
     uint32_t channel = (base - HAN_B_CHANNEL) / HAN_B_PER_CHANNEL;
     if (base < HAN_B_CHANNEL || channel >= g->n_channels) return "its flag is in no channel";
@@ -49,7 +49,7 @@ static const char *flag(const han_ground *g, const han_instr *i) {
     return i->n < FLAG_VALUES ? NULL : "its flag's value is the next run's";
 }
 
-static const char *reduction(const han_ground *g, const han_instr *i) {
+static const char *reduction(const han_bounds *g, const han_instr *i) {
     uint64_t nbytes = i->n * g->element;
     if (i->n > g->count) return "more elements than the message has";
     if (nbytes > g->operand) return "its operand has no room";
@@ -61,9 +61,9 @@ static const char *reduction(const han_ground *g, const han_instr *i) {
     return reads && writes ? NULL : "it leaves its memory";
 }
 
-/* What a peer does not have, the system refuses to read. What is pushed goes into the message, at
- * the place that it has in this rank's own: in a peer's buffer it must not reach further. */
-static const char *attached(const han_ground *g, const han_instr *i) {
+/* The system refuses to read memory that a peer does not have. Data pushed into a peer's receive buffer
+ * must have the same offset in this rank's own: then it stays within the peer's message. */
+static const char *attached(const han_bounds *g, const han_instr *i) {
     uint32_t base = i->base[i->code == HAN_PULL];
     bool mine = i->code == HAN_PULL || (base == HAN_B_RECV && i->base[1] == HAN_B_RECV &&
                                         i->off[0] == i->off[1]);
@@ -73,7 +73,7 @@ static const char *attached(const han_ground *g, const han_instr *i) {
     return there && mine ? NULL : "it reads or writes nobody's memory";
 }
 
-static const char *transfer(const han_ground *g, const han_instr *i) {
+static const char *transfer(const han_bounds *g, const han_instr *i) {
     if (i->n > g->count * g->element) return "more bytes than the message has";
     bool pulls = i->code == HAN_PULL, pushes = i->code == HAN_PUSH;
     if (i->code != HAN_COPY && !pulls && !pushes && i->n > INT_MAX)
@@ -85,7 +85,7 @@ static const char *transfer(const han_ground *g, const han_instr *i) {
     return pulls || pushes ? attached(g, i) : NULL;
 }
 
-static const char *collective(const han_ground *g, const han_instr *i) {
+static const char *collective(const han_bounds *g, const han_instr *i) {
     unsigned kind = HAN_COLL_KIND(i) & ~(unsigned)HAN_C_BLOCKING, comm = HAN_COLL_COMM(i);
     if (i->off[2] > HAN_C_BLOCKING + HAN_C_BARRIER || kind > HAN_C_BARRIER)
         return "no such collective";
@@ -100,7 +100,7 @@ static const char *collective(const han_ground *g, const han_instr *i) {
     return gives && gets ? NULL : "it leaves its memory";
 }
 
-static const char *operation(const han_ground *g, const han_instr *i) {
+static const char *operation(const han_bounds *g, const han_instr *i) {
     switch (i->code) {
     case HAN_COPY:
     case HAN_PULL:
@@ -117,8 +117,8 @@ static const char *operation(const han_ground *g, const han_instr *i) {
     }
 }
 
-/* The addresses of no bytes are computed all the same, so all bases must exist. */
-static const char *frame(const han_ground *g, const han_instr *i) {
+/* The executor computes the addresses of 0 bytes too: all bases must exist. */
+static const char *frame(const han_bounds *g, const han_instr *i) {
     for (int k = 0; k < 4; k++)
         if (i->base[k] >= HAN_B_CHANNEL + HAN_B_PER_CHANNEL * g->n_channels) return "no such base";
     if (i->stream >= HAN_MAX_STREAMS) return "no such tag";
@@ -134,8 +134,8 @@ static bool starts(const han_instr *i) {
     return i->code == HAN_ISEND || i->code == HAN_IRECV;
 }
 
-/* A request is started and tested in turns, in one stream: nothing is left under way. */
-static const char *request(const han_ground *g, const han_instr *i, uint8_t *state, uint32_t s,
+/* One stream starts and tests a request in turn, so that no request is left under way. */
+static const char *request(const han_bounds *g, const han_instr *i, uint8_t *state, uint32_t s,
                            uint32_t *pending) {
     bool start = starts(i), test = i->code == HAN_TEST;
     if (!start && !test && i->code != HAN_COLL) return NULL;
@@ -149,7 +149,8 @@ static const char *request(const han_ground *g, const han_instr *i, uint8_t *sta
     return NULL;
 }
 
-const char *han_fence(const han_ground *g, const han_instr *code, uint8_t *state, uint32_t *where) {
+const char *han_check_program(const han_bounds *g, const han_instr *code, uint8_t *state,
+                              uint32_t *where) {
     uint32_t pending = 0;
     for (uint32_t s = 0; s < g->n_streams; s++)
         for (uint32_t k = g->streams[s].start; k < g->streams[s].stop; k++) {

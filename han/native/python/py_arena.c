@@ -1,23 +1,22 @@
-/* An arena as Python and NumPy see it: a capsule that NumPy takes data from (NEP 49). Every array
- * holds the capsule that its data came from, so that the arena stays until the last one is gone.
- * NumPy calls these functions with the interpreter's lock held; nothing here needs it. */
+/* An arena is a capsule that NumPy allocates data from (NEP 49). Every array owns a reference to the
+ * capsule that its data came from: the arena lives until its last array is freed. */
+#include "python/py_arena.h"
+
 #define NPY_NO_DEPRECATED_API NPY_1_7_API_VERSION
 #define NPY_TARGET_VERSION NPY_1_22_API_VERSION
-#include "binding.h"
-
 #include <errno.h>
 #include <numpy/arrayobject.h>
 
-#include "arena.h"
-#include "cgroup.h"
+#include "memory/arena.h"
+#include "memory/cgroup.h"
 
-static const char CAPSULE[] = "mem_handler"; /* NumPy's name for those */
+static const char CAPSULE[] = "mem_handler"; /* the name that NumPy requires */
 
 typedef struct {
-    PyDataMem_Handler handler; /* what the capsule points to */
+    PyDataMem_Handler handler; /* the capsule points to it */
     han_arena *arena;
-    PyObject *folders; /* of control groups: bytes, */
-    char **groups;     /* and where these are */
+    PyObject *folders; /* of control groups: a tuple of bytes */
+    char **groups;     /* their contents */
 } provider;
 
 static void *data_malloc(void *arena, size_t bytes) { return han_arena_take(arena, bytes, false); }
@@ -36,7 +35,7 @@ static void data_free(void *arena, void *p, size_t bytes) {
     han_arena_give(arena, p);
 }
 
-static void let_go(provider *p) {
+static void free_provider(provider *p) {
     Py_XDECREF(p->folders);
     PyMem_Free(p->groups);
     PyMem_Free(p);
@@ -45,10 +44,10 @@ static void let_go(provider *p) {
 static void release(PyObject *capsule) {
     provider *p = PyCapsule_GetPointer(capsule, CAPSULE);
     han_arena_close(p->arena);
-    let_go(p);
+    free_provider(p);
 }
 
-/* Note the folders of control groups, a tuple of bytes. */
+/* Keep the folders of control groups, a tuple of bytes. 0 or -1. */
 static int note_groups(provider *p, PyObject *folders) {
     Py_ssize_t n = folders ? PyTuple_GET_SIZE(folders) : 0;
     p->groups = PyMem_Calloc((size_t)n + 1, sizeof *p->groups);
@@ -83,7 +82,7 @@ static PyObject *arena_open(PyObject *self, PyObject *args) {
     if (!failed) p->arena = han_arena_open(fd, (size_t)size, (size_t)keep, touch);
     if (!p->arena) {
         if (!failed) PyErr_SetFromErrno(PyExc_OSError);
-        let_go(p);
+        free_provider(p);
         return NULL;
     }
     han_arena_heed(p->arena, p->groups);

@@ -1,18 +1,20 @@
-/* The quick way of a blocking call: plain arrays of a shape that was seen before go from the
- * method of han.Comm to the executor through one look-up, without an allocation. Whatever is
- * not plain, new or wrong is answered with False and takes the long way (han/message.py). */
-#include "binding.h"
+/* The fast path of a call: a method of han.Comm finds the plan with one look-up and without an
+ * allocation, if the arguments are plain arrays of a size, type and operation that were used before.
+ * For all other arguments, wrong ones too, the method returns False, and the caller parses them
+ * (han/message.py) and plans. */
+#include "python/py_calls.h"
 
-#include <errno.h>
-
-#define NPY_NO_DEPRECATED_API NPY_1_7_API_VERSION
-#include <numpy/arrayobject.h>
+#include "python/plain_array.h"
+#include "python/py_engine.h"
+#include "python/py_plan.h"
+#include "python/py_request.h"
+#include "python/py_run.h"
 
 enum { SLOTS = 512, MOST = SLOTS / 2 };
 
 typedef struct {
     uint64_t nbytes;
-    PyObject *op; /* compared by identity, and owned */
+    PyObject *op; /* compared by identity; owned */
     int32_t collective, root, dtype;
     PlanObject *plan; /* NULL: an empty slot */
 } entry;
@@ -21,7 +23,7 @@ typedef struct {
     PyObject_HEAD
     EngineObject *engine;
     PyObject *in_place;
-    PyObject *request; /* the class of what nonblocking calls return */
+    PyObject *request; /* the class of requests that nonblocking calls return */
     int32_t rank, size;
     uint32_t used;
     unsigned long long hits; /* calls that found their plan here */
@@ -41,38 +43,7 @@ static entry *find(CallsObject *self, const entry *key) {
     }
 }
 
-typedef struct {
-    uint8_t *data;
-    uint64_t nbytes;
-    int dtype;
-} array;
-
-/* A contiguous array of numbers in native byte order, and nothing else. */
-static bool plain(PyObject *o, array *out) {
-    if (!PyArray_CheckExact(o)) return false;
-    PyArrayObject *a = (PyArrayObject *)o;
-    int type = PyArray_TYPE(a);
-    if (!(PyTypeNum_ISNUMBER(type) || type == NPY_BOOL) || !PyArray_ISNOTSWAPPED(a)) return false;
-    if (!PyArray_IS_C_CONTIGUOUS(a) && !PyArray_IS_F_CONTIGUOUS(a)) return false;
-    out->data = PyArray_DATA(a);
-    out->nbytes = (uint64_t)PyArray_NBYTES(a);
-    out->dtype = type;
-    return true;
-}
-
-static bool plain_writable(PyObject *o, array *out) {
-    return plain(o, out) && PyArray_ISWRITEABLE((PyArrayObject *)o);
-}
-
-static bool apart(const array *a, const array *b) {
-    return a->data + a->nbytes <= b->data || b->data + b->nbytes <= a->data;
-}
-
-static bool alike(const array *a, const array *b) {
-    return a->nbytes == b->nbytes && a->dtype == b->dtype && apart(a, b);
-}
-
-/* How a call goes on once its plan is found: to its end, or as a request that keeps `keep`. */
+/* Run a plan: to its end, or as a request that owns the objects in `keep`. */
 typedef PyObject *(*mode)(CallsObject *, PlanObject *, const void *send, void *recv,
                           PyObject *const *keep, Py_ssize_t n);
 
@@ -96,17 +67,17 @@ static PyObject *nonblocking(CallsObject *self, PlanObject *plan, const void *se
     return request;
 }
 
-/* Whether an alternative could be offered that is yet to be made. */
+/* Whether this rank could offer an alternative that is not made yet. */
 static bool lacks_alternative(const han_plan *p, const void *send, const void *recv) {
     return p->arena_size && !p->alternative && han_in_arena(p, send) && han_in_arena(p, recv);
 }
 
-/* Whether its rival is yet to be made: the second blocking call does. */
+/* Whether its rival is not made yet: the second blocking call makes it. */
 static bool lacks_rival(const han_plan *p, mode go) {
     return go == blocking && p->tried && !p->rival;
 }
 
-/* NULL with an exception, False where the call must go the long way, else what `go` returns. */
+/* The result of `go`, False if the plan must be made first, or NULL with an exception. */
 static PyObject *run(CallsObject *self, const entry *key, const void *send, void *recv, mode go,
                      PyObject *const *keep, Py_ssize_t n) {
     entry *hit = find(self, key);
@@ -134,7 +105,7 @@ static PyObject *bcast(CallsObject *self, PyObject *const *args, Py_ssize_t n, m
     array buf;
     entry key = {.collective = HAN_C_BCAST};
     if (few(n, 2)) return NULL;
-    /* The root only reads: an array that it may not write is welcome, but takes the long way. */
+    /* A read-only array at the root is right, but not on this path. */
     if (!plain_writable(args[0], &buf) || !root_of(args[1], &key)) Py_RETURN_FALSE;
     key.nbytes = buf.nbytes;
     return run(self, &key, buf.data, buf.data, go, args, 1);
@@ -182,17 +153,10 @@ static PyObject *barrier(CallsObject *self, mode go) {
 
 /* ---- buffers that hold a block for each rank ----------------------------------------------- */
 
-/* The bytes of one of the blocks that an array is made of: whole elements, as many in each. */
-static bool block_of(const CallsObject *self, PyObject *o, const array *a, uint64_t *nbytes) {
-    uint64_t parts = (uint64_t)self->size * (uint64_t)PyArray_ITEMSIZE((PyArrayObject *)o);
-    *nbytes = a->nbytes / (uint64_t)self->size;
-    return parts && a->nbytes % parts == 0;
-}
-
-/* This rank gets all blocks; its own is in `send`, or in its place already. */
+/* The arguments of a rank that gets all blocks: its own is in `send`, or in its place in `recv`. */
 static bool collecting(const CallsObject *self, PyObject *const *args, array *send, array *recv,
                        uint64_t *nbytes) {
-    if (!plain_writable(args[1], recv) || !block_of(self, args[1], recv, nbytes)) return false;
+    if (!plain_writable(args[1], recv) || !block_of(self->size, args[1], recv, nbytes)) return false;
     if (args[0] == self->in_place) {
         send->data = recv->data + *nbytes * (uint64_t)self->rank;
         return true;
@@ -224,7 +188,7 @@ static PyObject *scatter(CallsObject *self, PyObject *const *args, Py_ssize_t n,
         key.nbytes = recv.nbytes;
         return run(self, &key, NULL, recv.data, go, args, 2);
     }
-    if (!plain(args[0], &send) || !block_of(self, args[0], &send, &key.nbytes)) Py_RETURN_FALSE;
+    if (!plain(args[0], &send) || !block_of(self->size, args[0], &send, &key.nbytes)) Py_RETURN_FALSE;
     if (args[1] == self->in_place)
         recv.data = send.data + key.nbytes * (uint64_t)self->rank;
     else if (!plain_writable(args[1], &recv) || recv.nbytes != key.nbytes || !apart(&send, &recv))
@@ -245,12 +209,12 @@ static PyObject *alltoall(CallsObject *self, PyObject *const *args, Py_ssize_t n
     uint64_t sent;
     entry key = {.collective = HAN_C_ALLTOALL};
     if (few(n, 2)) return NULL;
-    if (!plain_writable(args[1], &recv) || !block_of(self, args[1], &recv, &key.nbytes))
+    if (!plain_writable(args[1], &recv) || !block_of(self->size, args[1], &recv, &key.nbytes))
         Py_RETURN_FALSE;
-    key.root = args[0] == self->in_place; /* another plan: there is no root to tell apart */
+    key.root = args[0] == self->in_place; /* no root here: tells in-place calls from others */
     if (key.root)
         send = recv;
-    else if (!plain(args[0], &send) || !block_of(self, args[0], &send, &sent) ||
+    else if (!plain(args[0], &send) || !block_of(self->size, args[0], &send, &sent) ||
              sent != key.nbytes || !apart(&send, &recv))
         Py_RETURN_FALSE;
     return run(self, &key, send.data, recv.data, go, args, 2);
@@ -263,11 +227,11 @@ static PyObject *reduce_scatter_block(CallsObject *self, PyObject *const *args, 
     if (few(n, 3)) return NULL;
     if (!plain_writable(args[1], &recv)) Py_RETURN_FALSE;
     if (args[0] == self->in_place) {
-        if (!block_of(self, args[1], &recv, &key.nbytes)) Py_RETURN_FALSE;
+        if (!block_of(self->size, args[1], &recv, &key.nbytes)) Py_RETURN_FALSE;
         send = recv;
-        key.root = 1; /* as for alltoall */
+        key.root = 1; /* as in alltoall */
     } else {
-        if (!plain(args[0], &send) || !block_of(self, args[0], &send, &key.nbytes) ||
+        if (!plain(args[0], &send) || !block_of(self->size, args[0], &send, &key.nbytes) ||
             key.nbytes != recv.nbytes || send.dtype != recv.dtype || !apart(&send, &recv))
             Py_RETURN_FALSE;
     }
@@ -372,32 +336,6 @@ static void calls_dealloc(CallsObject *self) {
 }
 
 #define QUICK(f) (PyCFunction)(void (*)(void))(f), METH_FASTCALL
-static PyObject *module_let_attach(PyObject *self, PyObject *unused) {
-    (void)self;
-    (void)unused;
-    han_let_attach();
-    Py_RETURN_NONE;
-}
-
-static PyObject *module_peek(PyObject *self, PyObject *args) {
-    (void)self;
-    long long pid;
-    unsigned long long address, value = 0;
-    if (!PyArg_ParseTuple(args, "LK", &pid, &address)) return NULL;
-    errno = han_pull(pid, &value, address, sizeof value);
-    return errno ? PyErr_SetFromErrno(PyExc_OSError) : PyLong_FromUnsignedLongLong(value);
-}
-
-static PyObject *module_poke(PyObject *self, PyObject *args) {
-    (void)self;
-    long long pid;
-    unsigned long long address, value;
-    if (!PyArg_ParseTuple(args, "LKK", &pid, &address, &value)) return NULL;
-    errno = han_push(pid, address, &value, sizeof value);
-    if (errno) return PyErr_SetFromErrno(PyExc_OSError);
-    Py_RETURN_NONE;
-}
-
 #define BOTH(NAME, ARGUMENTS)                                           \
     {#NAME, QUICK(calls_##NAME), #NAME ARGUMENTS ": likewise."},         \
     {"i" #NAME, QUICK(calls_i##NAME), "i" #NAME ARGUMENTS ": the started request, or False."}
@@ -432,7 +370,7 @@ static PyGetSetDef calls_getset[] = {
     {NULL, NULL, NULL, NULL, NULL},
 };
 
-PyTypeObject CallsType = {
+static PyTypeObject CallsType = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "han._native.Calls",
     .tp_basicsize = sizeof(CallsObject),
     .tp_dealloc = (destructor)calls_dealloc,
@@ -446,79 +384,8 @@ PyTypeObject CallsType = {
     .tp_new = PyType_GenericNew,
 };
 
-static PyObject *module_isa(PyObject *self, PyObject *unused) {
-    (void)self, (void)unused;
-    return PyUnicode_FromString(han_kernels_isa());
-}
-
-static PyObject *module_on_mesh(PyObject *self, PyObject *unused) {
-    (void)self, (void)unused;
-    return PyBool_FromLong(han_on_mesh());
-}
-
-static PyObject *module_has_kernel(PyObject *self, PyObject *args) {
-    (void)self;
-    int op, dtype;
-    if (!PyArg_ParseTuple(args, "ii", &op, &dtype)) return NULL;
-    bool known = op >= 0 && op < HAN_OPS && dtype >= 0 && dtype < HAN_DTYPES;
-    return PyBool_FromLong(known && han_reduce_kernel((enum han_op)op, (enum han_dtype)dtype));
-}
-
-static PyObject *module_progress(PyObject *self, PyObject *unused) {
-    (void)self, (void)unused;
-    Py_BEGIN_ALLOW_THREADS
-    han_progress_others(NULL);
-    Py_END_ALLOW_THREADS
-    Py_RETURN_NONE;
-}
-
-static PyObject *module_orphans(PyObject *self, PyObject *unused) {
-    (void)self, (void)unused;
-    return han_py_orphans();
-}
-
-static PyObject *module_inside_op(PyObject *self, PyObject *unused) {
-    (void)self, (void)unused;
-    return PyBool_FromLong(han_inside_op());
-}
-
-static PyMethodDef module_methods[] = {
-    {"progress", module_progress, METH_NOARGS, "Step every collective that is under way."},
-    {"orphans", module_orphans, METH_NOARGS, "Requests that were dropped while they run."},
-    {"inside_op", module_inside_op, METH_NOARGS, "Whether a user's reduction is running here."},
-    {"isa", module_isa, METH_NOARGS, "The instruction set the reduction kernels use here."},
-    {"on_mesh", module_on_mesh, METH_NOARGS, "Whether lines are slow from core to core here."},
-    {"let_attach", module_let_attach, METH_NOARGS,
-     "Let the other ranks read this process's memory, as far as the system does."},
-    {"peek", module_peek, METH_VARARGS,
-     "peek(pid, address): 8 bytes of another process's memory; raises OSError."},
-    {"poke", module_poke, METH_VARARGS, "poke(pid, address, value): write a word to another process."},
-    {"fence", (PyCFunction)(void (*)(void))han_py_fence, METH_VARARGS | METH_KEYWORDS,
-     "Raise ValueError unless a Program keeps to its memory (native/fence.h)."},
-    {"has_kernel", module_has_kernel, METH_VARARGS,
-     "has_kernel(op, dtype): whether MPI defines that pair and han has it natively."},
-    {NULL, NULL, 0, NULL},
-};
-
-static struct PyModuleDef module = {
-    PyModuleDef_HEAD_INIT, .m_name = "han._native", .m_doc = "han's executor.", .m_size = -1,
-    .m_methods = module_methods,
-};
-
-static int add_type(PyObject *m, const char *name, PyTypeObject *type) {
-    return PyType_Ready(type) || PyModule_AddObjectRef(m, name, (PyObject *)type) ? -1 : 0;
-}
-
-PyMODINIT_FUNC PyInit__native(void) {
-    import_array();
-    PyObject *m = PyModule_Create(&module);
-    if (!m || add_type(m, "Engine", &EngineType) || add_type(m, "Plan", &PlanType) ||
-        add_type(m, "Request", &RequestType) || add_type(m, "Calls", &CallsType) ||
-        PyModule_AddIntConstant(m, "MAX_STREAMS", HAN_MAX_STREAMS) ||
-        PyModule_AddIntConstant(m, "EPOCH_TAGS", HAN_EPOCH_TAGS) ||
-        PyModule_AddIntConstant(m, "MAX_CHANNELS", HAN_MAX_CHANNELS) ||
-        PyModule_AddIntConstant(m, "SMALL_BANKS", HAN_SMALL_BANKS) || han_py_add_arena(m) ||
-        han_py_add_kernels(m) || han_py_add_mapping(m))
-        return NULL;
-    return m;
+int han_py_add_calls(PyObject *module) {
+    import_array1(-1);
+    if (PyType_Ready(&CallsType)) return -1;
+    return PyModule_AddObjectRef(module, "Calls", (PyObject *)&CallsType);
 }

@@ -1,9 +1,9 @@
-/* Engine as Python sees it. */
-#include "binding.h"
+#include "python/py_engine.h"
 
-enum { MOST_ROUNDS = 256 };
-
-/* ---- waiting ------------------------------------------------------------------------------ */
+#include "engine/inspect.h"
+#include "engine/wait.h"
+#include "python/py_plan.h"
+#include "python/py_run.h"
 
 static bool interrupted(void *unused) {
     (void)unused;
@@ -12,94 +12,6 @@ static bool interrupted(void *unused) {
     PyGILState_Release(gil);
     return raised;
 }
-
-/* A user's reduction runs inside an engine's step: it would wait for itself. */
-int han_py_refuse_inside_op(void) {
-    if (!han_inside_op()) return 0;
-    PyErr_SetString(PyExc_RuntimeError,
-                    "a reduction operation must not call han: it runs inside a collective");
-    return -1;
-}
-
-static void stop(EngineObject *self) {
-    Py_BEGIN_ALLOW_THREADS /* another thread may be in a step that needs Python */
-    han_engine_stop(&self->engine);
-    Py_END_ALLOW_THREADS
-}
-
-int han_py_report(EngineObject *self, enum han_status status) {
-    PyObject *type = NULL, *value = NULL, *tb = NULL;
-    han_engine *e = &self->engine;
-    if (status == HAN_E_FAILED) status = (enum han_status)e->failed;
-    int detail = status == HAN_E_MPI ? e->mpi_error : e->dead_rank;
-    if (status == HAN_E_INTERRUPT) PyErr_Fetch(&type, &value, &tb);
-    PyObject *answer = PyObject_CallFunction(self->on_error, "ii", (int)status, detail);
-    if (status == HAN_E_NOTICE && answer) {
-        Py_DECREF(answer);
-        return 0;
-    }
-    Py_XDECREF(answer);
-    PyObject *own[3];
-    PyErr_Fetch(&own[0], &own[1], &own[2]);
-    stop(self);
-    if (type) { /* the signal handler's own exception wins */
-        for (int k = 0; k < 3; k++) Py_XDECREF(own[k]);
-        PyErr_Restore(type, value, tb);
-    } else if (own[0]) {
-        PyErr_Restore(own[0], own[1], own[2]);
-    } else {
-        PyErr_SetString(PyExc_SystemError, "han: on_error did not raise");
-    }
-    return -1;
-}
-
-int han_py_enqueue(EngineObject *self, han_run *run) {
-    if (han_py_refuse_inside_op()) return -1;
-    if (self->engine.failed) return han_py_report(self, HAN_E_FAILED);
-    if (han_try_enqueue(&self->engine, run)) return 0;
-    Py_BEGIN_ALLOW_THREADS
-    han_enqueue(&self->engine, run);
-    Py_END_ALLOW_THREADS
-    return 0;
-}
-
-enum han_status han_py_try(EngineObject *self, const han_run *run) {
-    han_engine *e = &self->engine;
-    if (!run->plan->brief) return run->status;
-    return han_try(e, run, e->spins < MOST_ROUNDS ? (int)e->spins : MOST_ROUNDS);
-}
-
-int han_py_wait(EngineObject *self, han_run *run) {
-    if (han_py_refuse_inside_op()) return -1;
-    for (;;) {
-        enum han_status status;
-        Py_BEGIN_ALLOW_THREADS
-        status = han_progress(&self->engine, run, true);
-        Py_END_ALLOW_THREADS
-        if (status == HAN_OK) return 0;
-        if (han_py_report(self, status)) return -1;
-    }
-}
-
-void han_py_keep(PyObject *const *kept, Py_ssize_t n) {
-    for (Py_ssize_t k = 0; k < n; k++) Py_XINCREF(kept[k]);
-}
-
-int han_py_run(EngineObject *self, PlanObject *plan, const void *send, void *recv,
-               PyObject *const *kept, Py_ssize_t n) {
-    han_run run = {.plan = &plan->plan, .send = send, .recv = recv, .blocking = true};
-    Py_INCREF(plan); /* a signal handler may empty the cache that owns it */
-    int rc = han_py_enqueue(self, &run);
-    if (!rc) (void)han_py_try(self, &run);
-    if (!rc && run.status != HAN_OK) rc = han_py_wait(self, &run);
-    if (run.left)
-        han_py_keep(kept, n); /* for ever, and the plan too: MPI or a peer may still write there */
-    else
-        Py_DECREF(plan);
-    return rc;
-}
-
-/* ---- Engine ------------------------------------------------------------------------------- */
 
 static int add_channel(EngineObject *self, PyObject *spec) {
     han_engine *e = &self->engine;
@@ -172,35 +84,35 @@ static int engine_traverse(EngineObject *self, visitproc visit, void *arg) {
 }
 
 static int engine_clear(EngineObject *self) {
-    stop(self);
+    han_py_stop(self);
     Py_CLEAR(self->on_error);
     return 0;
 }
 
-/* What was left with the MPI library may be in the channels: those stay mapped then. */
+/* Unmap the channels, unless MPI may still access them. */
 static void unmap(EngineObject *self) {
     if (self->engine.left) return;
     for (uint32_t c = 0; c < self->engine.n_channels; c++) PyBuffer_Release(&self->views[c]);
     self->engine.n_channels = 0;
 }
 
-static void let_go(Py_buffer *view) {
+static void release(Py_buffer *view) {
     if (!view) return;
     PyBuffer_Release(view);
     PyMem_Free(view);
 }
 
-/* Record into `memory` from now on, or nowhere (NULL). Threads may do this at the same time: each
- * lets go of what the engine gave it back. */
+/* Record into `memory` from now on, or nowhere (NULL). Several threads may do this at the same time:
+ * each releases the memory that the engine returns to it. */
 static void record_into(EngineObject *self, Py_buffer *memory) {
     Py_buffer *before;
     Py_BEGIN_ALLOW_THREADS
     before = han_engine_trace(&self->engine, memory ? memory->buf : NULL, memory);
     Py_END_ALLOW_THREADS
-    let_go(before);
+    release(before);
 }
 
-/* A view of what is to be recorded into, made ready; NULL and an error if it cannot be. */
+/* A view of the memory of a trace, with the header of the trace initialised; or NULL. */
 static Py_buffer *trace_memory(PyObject *memory, int tsc) {
     Py_buffer *view = PyMem_Calloc(1, sizeof *view);
     if (!view) return (Py_buffer *)PyErr_NoMemory();
@@ -210,7 +122,7 @@ static Py_buffer *trace_memory(PyObject *memory, int tsc) {
     }
     size_t lines = (size_t)view->len / sizeof(han_event);
     if (!lines) {
-        let_go(view);
+        release(view);
         PyErr_Format(PyExc_ValueError, "a trace takes at least %zu bytes", sizeof(han_trace));
         return NULL;
     }
@@ -230,7 +142,7 @@ static void engine_dealloc(EngineObject *self) {
 static PyObject *engine_fail(EngineObject *self, PyObject *unused) {
     (void)unused;
     if (han_py_refuse_inside_op()) return NULL;
-    stop(self);
+    han_py_stop(self);
     Py_RETURN_NONE;
 }
 
@@ -257,7 +169,6 @@ static PyObject *engine_look(EngineObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-/* The current run: its signature, and where every stream stands. */
 static PyObject *engine_blocked(EngineObject *self, PyObject *unused) {
     (void)unused;
     han_where rows[HAN_MAX_STREAMS];

@@ -1,24 +1,26 @@
-/* The copies and reductions under every collective, by themselves: what `han limits` measures. */
-#include "binding.h"
+#include "python/py_kernels.h"
 
-#include "kernels.h"
+#include <stdbool.h>
+
+#include "data/copies.h"
+#include "data/kernels.h"
 
 enum { MOST = 3 }; /* buffers */
 
-static void let_go(Py_buffer *views, int n) {
+static void release(Py_buffer *views, int n) {
     for (int k = 0; k < n; k++) PyBuffer_Release(&views[k]);
 }
 
-/* Views of as many objects, the first one to be written to, all of one length. 0 or -1. */
+/* Get views of n objects of one length; the first one must be writable. 0 or -1. */
 static int look(PyObject *const *objects, Py_buffer *views, int n) {
     for (int k = 0; k < n; k++) {
         if (PyObject_GetBuffer(objects[k], &views[k], k ? PyBUF_SIMPLE : PyBUF_WRITABLE)) {
-            let_go(views, k);
+            release(views, k);
             return -1;
         }
         if (views[k].len == views[0].len) continue;
         PyErr_Format(PyExc_ValueError, "%zd bytes, %zd expected", views[k].len, views[0].len);
-        let_go(views, k + 1);
+        release(views, k + 1);
         return -1;
     }
     return 0;
@@ -37,7 +39,7 @@ static PyObject *plain_copy(PyObject *self, PyObject *args) {
     else
         han_copy(views[0].buf, views[1].buf, (size_t)views[0].len);
     Py_END_ALLOW_THREADS
-    let_go(views, 2);
+    release(views, 2);
     Py_RETURN_NONE;
 }
 
@@ -56,7 +58,7 @@ static PyObject *plain_combine(PyObject *self, PyObject *args) {
     Py_BEGIN_ALLOW_THREADS
     kernel(views[0].buf, views[1].buf, views[2].buf, count);
     Py_END_ALLOW_THREADS
-    let_go(views, 3);
+    release(views, 3);
     Py_RETURN_NONE;
 }
 

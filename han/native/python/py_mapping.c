@@ -1,12 +1,11 @@
-/* Memory of other processes as this one maps it: a capsule each, which unmaps it at its end. */
-#define _GNU_SOURCE
-#include "binding.h"
+/* Each mapping has a capsule, which unmaps it when it is freed. */
+#include "python/py_mapping.h"
 
 #include <errno.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "arena.h"
+#include "memory/sparse_file.h"
 
 static const char CAPSULE[] = "han.mapping";
 
@@ -15,7 +14,7 @@ static void release(PyObject *capsule) {
     (void)munmap(address, (size_t)(uintptr_t)PyCapsule_GetContext(capsule));
 }
 
-/* (capsule, address), which owns the mapping from now on; `at` is the address that was asked for. */
+/* (capsule, address): the capsule owns the mapping from now on, also if this fails. */
 static PyObject *owned(void *mapping, size_t size, uint64_t at) {
     if (mapping == MAP_FAILED) return PyErr_SetFromErrno(PyExc_OSError);
     PyObject *capsule = PyCapsule_New(mapping, CAPSULE, NULL);
@@ -33,12 +32,12 @@ static PyObject *map_file(PyObject *self, PyObject *args) {
     int fd;
     Py_ssize_t size;
     if (!PyArg_ParseTuple(args, "in", &fd, &size)) return NULL;
-    void *mapping = han_arena_map(fd, (size_t)size, PROT_READ);
+    void *mapping = han_map_file(fd, (size_t)size, PROT_READ);
     return owned(mapping, (size_t)size, (uint64_t)(uintptr_t)mapping);
 }
 
-/* Shared memory that is mapped already is mapped once more where mremap takes a length of 0: what
- * MPI unmaps stays then. Whole pages: what else is in the first and last of them comes along. */
+/* Map shared memory a second time (mremap with an old length of 0), so that it stays mapped when MPI
+ * unmaps it. The mapping consists of whole pages. */
 static PyObject *map_again(PyObject *self, PyObject *args) {
     (void)self;
     unsigned long long address, bytes;

@@ -1,8 +1,10 @@
-/* Plan as Python sees it. */
-#include "binding.h"
+#include "python/py_plan.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#include "data/kernels.h"
+#include "data/processor.h"
 
 static void plan_dealloc(PlanObject *self) {
     free(self->code);
@@ -41,7 +43,7 @@ static PyObject *or_none(PlanObject *other) {
     return o;
 }
 
-/* Once and for all: a run may be at it. */
+/* Set an alternative or a rival, which is never replaced: a run may use it. 0 or -1. */
 static int take(PlanObject **slot, PyObject *o, bool expected, const char *what) {
     if (!o || !PyObject_TypeCheck(o, &PlanType) || *slot || !expected) {
         PyErr_Format(PyExc_ValueError, "a plan takes one %s, and says so when made", what);
@@ -128,7 +130,7 @@ static int fill_comms(PlanObject *self, PyObject *comms) {
     return PyErr_Occurred() ? -1 : 0;
 }
 
-enum { MUCH = 2 << 20 }; /* bytes: more than a processor's second cache holds beside others */
+enum { MUCH = 2 << 20 }; /* bytes: more than a second-level cache holds beside other data */
 
 /* Bytes that are copied to the user's buffer. */
 static uint64_t delivered(const han_plan *p, size_t instructions) {
@@ -138,12 +140,12 @@ static uint64_t delivered(const han_plan *p, size_t instructions) {
     return nbytes;
 }
 
-/* Whether so much is copied to RECV that no cache would hold it until the user reads it, and this
- * rank and its peers do not read it before. Peers read what was copied there only where a leader
- * hands it on to those of another level: a rank that posts flags on one level alone hands nothing
- * on. Changes only how bytes are copied: each rank may say otherwise. */
+/* Whether copies to the receive buffer should bypass the caches: no cache would hold the data until the
+ * user reads it, and neither this rank nor its peers read it before. Peers read it only if this rank
+ * is a leader that passes it on to another level, so that it posts flags on two levels. This changes
+ * only how bytes are copied: ranks may differ. */
 static bool streams_out(const han_plan *p, size_t instructions, unsigned ranks) {
-    uint32_t levels = 0; /* a bit for each channel in which it posts flags */
+    uint32_t levels = 0; /* a bit for each channel in which this rank posts flags */
     for (size_t k = 0; k < instructions; k++) {
         const han_instr *i = &p->code[k];
         if (i->code == HAN_POST) levels |= 1u << (i->base[0] - HAN_B_CHANNEL) / HAN_B_PER_CHANNEL;
@@ -229,7 +231,7 @@ static int fill_plan(PlanObject *self, PyObject *args, PyObject *kwargs, unsigne
 }
 
 PyObject *han_py_plan(EngineObject *engine, PyObject *args, PyObject *kwargs) {
-    unsigned ranks = 1; /* of a channel: those that share a machine's caches */
+    unsigned ranks = 1; /* that share the caches of this machine: those of the largest channel */
     for (uint32_t c = 0; c < engine->engine.n_channels; c++)
         if (engine->engine.channels[c].size > ranks) ranks = engine->engine.channels[c].size;
     PlanObject *self = PyObject_New(PlanObject, &PlanType);

@@ -1,11 +1,10 @@
-/* The fence as Python sees it: han._native.fence. */
+#include "python/py_program_check.h"
+
 #include <stdlib.h>
-#include <string.h>
 
-#include "binding.h"
-#include "program_check.h"
+#include "memory/program_check.h"
 
-static int fill_streams(han_ground *g, PyObject *streams, Py_ssize_t operations) {
+static int fill_streams(han_bounds *g, PyObject *streams, Py_ssize_t operations) {
     Py_ssize_t n = PyTuple_GET_SIZE(streams), at = 0;
     if (n > HAN_MAX_STREAMS) goto bad;
     g->n_streams = (uint32_t)n;
@@ -22,7 +21,7 @@ bad:
     return -1;
 }
 
-static int fill_channels(han_ground *g, PyObject *channels) {
+static int fill_channels(han_bounds *g, PyObject *channels) {
     Py_ssize_t n = PyTuple_GET_SIZE(channels);
     if (n > HAN_MAX_CHANNELS) {
         PyErr_Format(PyExc_ValueError, "it has %zd channels", n);
@@ -44,9 +43,9 @@ static int fill_channels(han_ground *g, PyObject *channels) {
     return 0;
 }
 
-static int fill_comms(han_ground *g, PyObject *comms) {
+static int fill_comms(han_bounds *g, PyObject *comms) {
     Py_ssize_t n = PyTuple_GET_SIZE(comms);
-    if (n > HAN_FENCE_COMMS) {
+    if (n > HAN_CHECK_COMMS) {
         PyErr_Format(PyExc_ValueError, "it has %zd communicators", n);
         return -1;
     }
@@ -56,17 +55,17 @@ static int fill_comms(han_ground *g, PyObject *comms) {
     return PyErr_Occurred() ? -1 : 0;
 }
 
-static PyObject *examine(const han_ground *g, const han_instr *code) {
+static PyObject *examine(const han_bounds *g, const han_instr *code) {
     uint32_t where = 0;
     uint8_t *state = calloc(g->requests + 1, 1);
     if (!state) return PyErr_NoMemory();
-    const char *problem = han_fence(g, code, state, &where);
+    const char *problem = han_check_program(g, code, state, &where);
     free(state);
     if (!problem) Py_RETURN_NONE;
     return PyErr_Format(PyExc_ValueError, "operation %u: %s", where, problem);
 }
 
-PyObject *han_py_fence(PyObject *self, PyObject *args, PyObject *kwargs) {
+PyObject *han_py_check_program(PyObject *self, PyObject *args, PyObject *kwargs) {
     (void)self;
     static char *names[] = {"code",  "streams", "channels", "comms",   "ranks",   "tasks", "requests",
                             "count", "element", "native",   "operand", "lengths", NULL};
@@ -80,7 +79,7 @@ PyObject *han_py_fence(PyObject *self, PyObject *args, PyObject *kwargs) {
                                      &element, &native, &operand, &send, &recv, &scratch))
         return NULL;
     Py_ssize_t operations = code.len / (Py_ssize_t)sizeof(han_instr);
-    han_ground g = {
+    han_bounds g = {
         .ranks = ranks, .tasks = tasks, .requests = requests, .count = count, .element = element,
         .native = native, .operand = operand, .lengths = {send, recv, scratch},
     };

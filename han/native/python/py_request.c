@@ -1,5 +1,10 @@
-/* A plan bound to buffers: what nonblocking and persistent calls return. */
-#include "binding.h"
+#include "python/py_request.h"
+
+#include "engine/queue.h"
+#include "engine/wait.h"
+#include "python/py_engine.h"
+#include "python/py_plan.h"
+#include "python/py_run.h"
 
 typedef struct {
     PyObject_HEAD
@@ -10,7 +15,7 @@ typedef struct {
     PyObject *begin; /* called before a start (packing), or NULL */
     PyObject *end;   /* called after completion (unpacking), or NULL */
     bool active, started;
-    bool persistent; /* may be started again; others let their buffers go once complete */
+    bool persistent; /* may be started again; other requests release their buffers when complete */
 } RequestObject;
 
 static PyObject *none_or(PyObject *o) {
@@ -55,7 +60,7 @@ static int request_traverse(RequestObject *self, visitproc visit, void *arg) {
 }
 
 static int request_clear(RequestObject *self) {
-    if (self->run.left) { /* MPI or a peer may still read or write there: kept for ever */
+    if (self->run.left) { /* MPI or a peer may still access the memory: never free it */
         self->keep = NULL;
         self->plan = NULL;
         self->run.left = false;
@@ -69,7 +74,7 @@ static int request_clear(RequestObject *self) {
 }
 
 static void request_dealloc(RequestObject *self) {
-    if (PyObject_CallFinalizerFromDealloc((PyObject *)self) < 0) return; /* kept after all */
+    if (PyObject_CallFinalizerFromDealloc((PyObject *)self) < 0) return; /* still referenced */
     PyObject_GC_UnTrack(self);
     (void)request_clear(self);
     Py_TYPE(self)->tp_free((PyObject *)self);
@@ -79,11 +84,11 @@ static bool under_way(const RequestObject *self) {
     return atomic_load_explicit(&self->run.status, memory_order_acquire) == HAN_BLOCKED;
 }
 
-/* Requests that were started and dropped. They go on while the process is inside han, since other
- * ranks wait for them: until they are over nothing that they need may go. */
+/* Requests that the program started and dropped. Peers wait for them, so engines go on stepping them:
+ * until they are over, nothing that they need may be freed. */
 static PyObject *orphans;
 
-/* Take those that have finished out of the list, then let them go: that may run anything. */
+/* Take finished requests out of the list before they are freed, as freeing may run any code. */
 static int forget_orphans(void) {
     Py_ssize_t n = orphans ? PyList_GET_SIZE(orphans) : 0, left = 0;
     if (!n) return 0;
@@ -113,13 +118,13 @@ static void request_finalize(PyObject *o) {
     PyErr_Fetch(&type, &value, &tb);
     if (!orphans) orphans = PyList_New(0);
     if (!orphans || PyList_Append(orphans, o)) {
-        Py_INCREF(o); /* no memory for the list: never let it go */
+        Py_INCREF(o); /* no memory for the list: never free it */
         PyErr_Clear();
     }
     PyErr_Restore(type, value, tb);
 }
 
-/* 0, or -1 with an exception where nothing may be done with the request. */
+/* 0, or -1 with an exception if the request cannot be used. */
 static int unusable(const RequestObject *self) {
     if (han_py_refuse_inside_op()) return -1;
     if (self->plan) return 0;
@@ -149,7 +154,7 @@ static PyObject *request_start(RequestObject *self, PyObject *unused) {
     }
     if (han_py_enqueue(self->engine, &self->run)) return NULL;
     self->active = self->started = true;
-    /* An error shows in Wait or Test, where MPI shows it. */
+    /* Wait or Test raise errors of the run, as in MPI. */
     if (self->plan->plan.brief) {
         (void)han_try(e, &self->run, 1);
         if (self->run.status == HAN_OK || e->active) Py_RETURN_NONE;
@@ -164,7 +169,7 @@ PyObject *han_py_start(PyObject *request) {
     return request_start((RequestObject *)request, NULL);
 }
 
-/* The end of a run: `status`, if given, becomes what MPI calls empty. True, or NULL. */
+/* End a run; `status`, if given, becomes an empty status in the sense of MPI. True, or NULL. */
 static PyObject *complete(RequestObject *self, PyObject *status) {
     bool ran = self->active;
     self->active = false;
@@ -192,7 +197,7 @@ static PyObject *failed(RequestObject *self) {
     return NULL;
 }
 
-/* The only argument of Wait and Test: NULL for none or None; -1 for what is wrong. */
+/* The only argument of Wait and Test: NULL if missing or None. 0, or -1 with an exception. */
 static int optional_status(PyObject *const *args, Py_ssize_t n, PyObject *names, PyObject **out) {
     Py_ssize_t named = names ? PyTuple_GET_SIZE(names) : 0;
     bool right = n + named <= 1 &&
@@ -221,7 +226,7 @@ static int progress(RequestObject *self) {
     status = han_progress(&self->engine->engine, &self->run, false);
     Py_END_ALLOW_THREADS
     if (status <= HAN_BLOCKED) return status == HAN_OK;
-    if (!han_py_report(self->engine, status)) return 0; /* a notice that does not concern us */
+    if (!han_py_report(self->engine, status)) return 0; /* a notice that does not concern this engine */
     (void)failed(self);
     return -1;
 }
