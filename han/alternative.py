@@ -4,11 +4,13 @@ An alternative is for calls whose buffers on all ranks are shared arrays.
 
 Only its rank knows where a buffer is, and only once the call is made. So a plan has an alternative
 beside it, which takes as much of the rings; each rank offers it as it begins the call, or does not,
-and all run it where all do (``native/offer.c``). Whether there is one follows from what all know.
+and all run it where all do (``native/engine/choice.h``). Whether there is one follows from what all
+know.
 A rank makes its own part of it when it first has such buffers.
 
 A rival is another way for the same call, which takes as much of the rings, too. The leader of the
-call, its root or the first rank, tries both, and all go the way that it says (``native/trial.c``).
+call, its root or the first rank, tries both, and all run the plan that it chooses
+(``native/engine/trials.h``).
 """
 
 from __future__ import annotations

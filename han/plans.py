@@ -37,7 +37,7 @@ class Prepared:
 
     `alternative` is planned for shared arrays (``han/alternative.py``), this rank's part of it made
     when it is first needed. `rival` is another way for the same call, made with its second one: all
-    go the way that the call's leader has found to be the quicker one (``native/trial.c``).
+    go the way that the call's leader has found to be the quicker one (``native/engine/trials.h``).
     """
 
     native: Any

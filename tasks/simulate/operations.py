@@ -11,7 +11,7 @@ from han.tasks.simulate.engine import NEVER, Engine, Operation, Rank
 from han.tasks.simulate.network import Message, Network
 from han.tuning.machine import Link
 
-EPOCH = 24  # flags hold (run << EPOCH) + k (native/engine.h)
+EPOCH = 24  # flags hold (run << EPOCH) + k (native/channel.h)
 
 
 class Flag:

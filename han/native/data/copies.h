@@ -1,5 +1,5 @@
 /* Copies of memory, for small sizes without a call, and for large sizes with the kind of stores that
- * suits who reads or wrote the data. Ranges must not overlap, unless they are equal. */
+ * suits the ranks that wrote or read the data. Ranges must not overlap, unless they are equal. */
 #ifndef HAN_COPIES_H
 #define HAN_COPIES_H
 

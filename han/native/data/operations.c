@@ -33,10 +33,10 @@ static inline bool is_shared(uint32_t base) {
     return base >= HAN_B_CHANNEL && base < HAN_MAX_BASES;
 }
 
-/* The copy depends on who reads the destination next and who wrote the source. Stores past the caches:
- * results that only the user reads, if they exceed the caches. String instructions: data for peers,
- * large data within this rank's own buffers, and data of peers if it exceeds the second-level cache
- * (docs/decisions/string-copies.md). */
+/* The kind of copy depends on the rank that wrote the source and the one that reads the destination.
+ * Stores past the caches: results that only the user reads, if they exceed the caches. String
+ * instructions: data for peers, large data within this rank's own buffers, and data of peers if it
+ * exceeds the second-level cache (docs/decisions/string-copies.md). */
 void han_move(han_engine *e, han_plan *p, const han_instr *i) {
     uint8_t *dst = han_at(e, i, 0);
     const uint8_t *src = han_at(e, i, 1);

@@ -17,7 +17,7 @@ enum han_status han_engine_step(han_engine *);
 /* Step `run`, if it is at the head, for at most `rounds` rounds, without waiting or yielding. */
 enum han_status han_try(han_engine *, const han_run *, int rounds);
 
-/* Add an engine to the list of active engines, or remove it; removing waits for threads that step it. */
+/* Add an engine to the list of active engines; remove it, when no thread steps it any more. */
 void han_activate(han_engine *);
 void han_deactivate(han_engine *);
 /* Whether other engines than this one (or NULL) are active. */

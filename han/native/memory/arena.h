@@ -20,8 +20,8 @@ typedef struct {
 } han_arena_facts;
 
 /* Map a file of `size` bytes without any memory. Free memory up to `keep` bytes stays in the file.
- * `touch`: the system gives huge pages to who writes first. The arena owns `fd` then. NULL: errno says
- * why. */
+ * `touch`: only a write, not fallocate, makes the system use huge pages. On success the arena owns
+ * `fd`. NULL: errno says why. */
 han_arena *han_arena_open(int fd, size_t size, size_t keep, bool touch);
 /* Refuse large allocations (EDQUOT) that the memory limits of these control groups leave no room for.
  * `groups`: their folders, NULL at the end; they must outlive the arena. */

@@ -16,7 +16,7 @@ typedef struct {
     int fd;
     uint8_t *base;
     char **groups; /* folders of control groups whose limits count, NULL at the end; or NULL */
-    bool touch;    /* the system gives huge pages to who writes first, not to who reserves */
+    bool touch;    /* only a write, not fallocate, makes the system use huge pages */
 } han_sparse_file;
 
 /* Map a file from its beginning, at an address where huge pages are possible; or MAP_FAILED. */

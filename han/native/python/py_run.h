@@ -4,7 +4,7 @@
 
 #include "python/objects.h"
 
-/* Call engine.on_error, which tells Python what went wrong: 0 to go on waiting, -1 with an exception. */
+/* Call engine.on_error with an error: 0 to go on waiting, -1 with an exception. */
 int han_py_report(EngineObject *, enum han_status);
 /* Raise if a user's reduction calls han: 0 or -1. */
 int han_py_refuse_inside_op(void);
