@@ -72,7 +72,7 @@ static int reduce_by_mpi(const han_engine *e, han_plan *p, uint8_t *dst, const u
 }
 
 /* Reduce into a stage that stays in the first-level cache, and store it to memory that peers read
- * without fetching their lines. This does not count as a copy, as the stage is in no memory. Every
+ * without fetching their lines. This does not count as a copy, as the stage stays in the cache. Every
  * element with a kernel has at most 16 bytes, so a step holds some. */
 static void reduce_out(const han_plan *p, uint8_t *dst, const uint8_t *a, const uint8_t *b,
                        size_t n) {

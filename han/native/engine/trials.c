@@ -12,9 +12,9 @@ enum {
     NEVER = 1 << 20,     /* runs between two trials at most */
     MARGIN = 16,         /* the plan in use is replaced if the other one is faster by a sixteenth */
     SHARE = 100,         /* trials may cost a hundredth of the time of all runs */
-    ENOUGH = 3,          /* times of the other plan that end a trial if all are too long: more */
-    HOPELESS_HALVES = 3, /* than so many halves of the time of the plan in use */
-    FAR_TOO_LONG = 8,    /* two times end a trial if both are so many times as long */
+    ENOUGH = 3,          /* known times of a burst that suffice for a decision */
+    HOPELESS_HALVES = 3, /* ENOUGH times end a trial if all exceed so many halves of the usual time */
+    FAR_TOO_LONG = 8,    /* two times end a trial if both exceed so many times the usual time */
 };
 
 /* The end time of a run, counted from 1, on one rank. The times follow the control records. */
