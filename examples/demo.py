@@ -17,11 +17,11 @@ from _common import all_agree, fail, run
 from mpi4py import MPI
 
 import han
-from han import plots
-from han._bench_machine import library_name, look
-from han._bench_report import head, report, table_head, table_row
-from han.bench import Bench, Settings
-from han.plot_tasks import plan_picture
+from han.measure.bench import Bench, Settings
+from han.measure.bench_machine import library_name, look
+from han.measure.bench_report import head, report, table_head, table_row
+from han.plots import plots
+from han.plots.tasks import plan_picture
 
 SIZE = 4 << 20
 CONFIG = "virtual-2x2"

@@ -14,12 +14,12 @@ from typing import Annotated, Any
 
 import typer
 
-from han import plots_lines
-from han._units import format_size
-from han.config import load_config
+from han.common.units import format_size
+from han.config.config import load_config
+from han.config.machine import load_machine
+from han.plots import lines as plots_lines
 from han.tasks.signature import Signature
 from han.tuning.formulas import FORMULAS, Costs, crossover
-from han.tuning.machine import load_machine
 from han.tuning.prediction import Where, plan_of, predict, with_choice
 
 app = typer.Typer(help=__doc__, add_completion=False, no_args_is_help=True)

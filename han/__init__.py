@@ -7,10 +7,9 @@ comm = han.Comm(MPI.COMM_WORLD)
 comm.Allreduce(send, recv, op=MPI.SUM)
 """
 
-import han._library  # noqa: F401  first: it says what is missing where there is no MPI
-from han.arena import shared_arrays
+import han.common.library  # noqa: F401  first: it says what is missing where there is no MPI
 from han.comm import Comm
-from han.errors import (
+from han.common.errors import (
     ArgumentError,
     ArgumentTypeError,
     CollectiveTimeoutError,
@@ -22,8 +21,9 @@ from han.errors import (
     RevokedError,
     SharedMemoryError,
 )
-from han.rc import rc
-from han.request import Request
+from han.config.rc import rc
+from han.memory.arena import shared_arrays
+from han.runtime.request import Request
 
 __version__ = "0.1.0"
 

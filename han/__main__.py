@@ -1,6 +1,6 @@
 """``python -m han``: the command line."""
 
-from han.cli import main
+from han.cli.main import main
 
 if __name__ == "__main__":
     main()

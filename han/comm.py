@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from mpi4py import MPI
 
-from han import message
-from han._environment import warn_of_unknown
-from han._unlocked import ranks_of
-from han.arena import as_shared, shared_arrays
 from han.comm_blocks import BlockCollectives
-from han.errors import ArgumentError, ArgumentTypeError, ConfigError, RevokedError
-from han.request import Request
-from han.revocable import AGREED
-from han.state import State
+from han.common.errors import ArgumentError, ArgumentTypeError, ConfigError, RevokedError
+from han.config.environment import warn_of_unknown
+from han.memory.arena import as_shared, shared_arrays
+from han.message import message
+from han.message.unlocked import ranks_of
+from han.runtime.request import Request
+from han.runtime.revocable import AGREED
+from han.runtime.state import State
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from han.explain import Explanation
-    from han.plans import CacheInfo
+    from han.runtime.plans import CacheInfo
     from han.tasks.graph import TaskGraph
-    from han.trace import Trace
+    from han.trace.trace import Trace
 
 _keyval: list[int] = []  # MPI's key for a communicator's State, made when first needed
 
@@ -308,6 +308,10 @@ class Comm(BlockCollectives):
     ) -> Explanation:
         """Tell what a call of `nbytes` (4194304, or ``"4MiB"``) would run and why; not collective.
 
+        `collective` is the name of a call in lower case. ``"allgatherv"`` and
+        ``"reduce_scatter_block"`` are explained as ``"allgather"`` and ``"reduce_scatter"``, which
+        rules name too; blocks are all of `nbytes`.
+
         `shared` asks about a call on arrays that are shared on all ranks: shared arrays, or for a
         persistent call arrays in windows that are attached. Where a call that is not persistent can
         take them as they are, a last line says so in any case.
@@ -321,7 +325,7 @@ class Comm(BlockCollectives):
     def cache_info(self) -> CacheInfo:
         """Tell how many calls on this rank found a plan, and what making plans took.
 
-        Not collective. What is counted: see :class:`han.plans.CacheInfo`; it prints as text.
+        Not collective. It prints as text; :class:`han.runtime.plans.CacheInfo` says what counts.
         """
         return self._han.plans.info()
 
@@ -334,7 +338,7 @@ class Comm(BlockCollectives):
         clocks that drift apart in a long run. `events` bounds the tasks; ``t.dropped`` counts
         those beyond.
         """
-        from han.trace import Trace
+        from han.trace.trace import Trace
 
         return Trace(self._han, events, align)
 
@@ -379,6 +383,6 @@ def _attach(comm: MPI.Intracomm, config: Any) -> State:
 
 
 def _same(state: State, config: Any) -> bool:
-    from han.config import load_config
+    from han.config.config import load_config
 
     return bool(load_config(config).fingerprint() == state.config.fingerprint())

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from mpi4py import MPI
 
-from han import message_blocks as message
-from han import message_uneven as uneven
-from han.left import left_request
-from han.message import Message
+from han.message import blocks as message
+from han.message import uneven as uneven
+from han.message.message import Message
+from han.runtime.left import left_request
 
 if TYPE_CHECKING:
-    from han.state import State
+    from han.runtime.state import State
 
 Parse = Callable[..., Message]
 

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 from mpi4py import MPI
 
-from han._suggest import expect_known
-from han._units import format_size, parse_size, plural
-from han._unlocked import is_commutative
-from han.alternative import alternative, rival
-from han.dtypes import element_type, kernel, numpy_name, op_name
-from han.errors import ArgumentError, ArgumentTypeError, NoRuleError
+from han.common.errors import ArgumentError, ArgumentTypeError, NoRuleError
+from han.common.units import format_size, parse_size, plural
+from han.message.dtypes import element_type, kernel, numpy_name, op_name
+from han.message.unlocked import is_commutative
+from han.model.collectives import carried
+from han.tasks.choice import LEFT
 from han.tasks.graph import TaskGraph, summarise
+from han.tasks.inspect.traffic import Counted, describe
 from han.tasks.plan import Plan, make_plan
-from han.tasks.signature import COLLECTIVES, REDUCING, ROOTED, Signature
-from han.tasks.traffic import Counted, describe
-from han.tuning.choice import LEFT
+from han.tasks.signature import REDUCING, ROOTED, Signature
+from han.tuning.alternative import alternative, rival
 from han.tuning.rules import Decision
 
 if TYPE_CHECKING:
-    from han.state import State
+    from han.runtime.state import State
 
 
 @dataclass(frozen=True)
@@ -168,8 +168,8 @@ def _bytes(nbytes: int | str) -> int:
 def make_signature(
     collective: str, nbytes: int | str, op: MPI.Op = MPI.SUM, dtype: Any = "f8", root: int = 0
 ) -> Signature:
-    """Make the Signature of a call on NumPy data."""
-    expect_known("collective", collective, COLLECTIVES)
+    """Make the Signature of a call on NumPy data; raises ArgumentError for unknown names."""
+    collective = carried(collective)
     nbytes, element = _bytes(nbytes), element_type(dtype)
     if nbytes < 0:
         raise ArgumentError(f"nbytes {nbytes} is negative")

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from han.program import Ref
-from han.submodules.base import Algorithm, Parameter, Question, order_kept
-from han.submodules.pieces import Piece, cut
-from han.submodules.trees import Place, place
+from han.model.program import Ref
+from han.submodules.parts.pieces import Piece, cut
+from han.submodules.parts.trees import Place, place
+from han.tasks.contract import Algorithm, Parameter, Question, order_kept
 from han.tasks.graph import Task
 from han.tasks.lower import Context
 from han.tasks.plan import Plan
@@ -22,7 +22,7 @@ SEGMENT = 32 * 1024
 WINDOW = 8
 MOST = 1 << 30  # bytes of a message: counts stay far from 2^31
 
-# name: (shape of submodules/trees.py, radix unless chosen)
+# name: (shape of submodules/parts/trees.py, radix unless chosen)
 SHAPE = {
     "linear": ("flat", 1),
     "chain": ("chain", 1),

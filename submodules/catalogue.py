@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, cast
 
-from han._catalogue import Catalogue, ParameterInfo, SubmoduleInfo
+from han.config.catalogue import Catalogue, ParameterInfo, SubmoduleInfo
 from han.submodules.registry import registered
 
 

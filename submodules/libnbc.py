@@ -5,8 +5,8 @@ Source: HAN, section III (Libnbc).
 
 from __future__ import annotations
 
-from han.program import Coll, Ref
-from han.submodules.base import Algorithm, Parameter, Question
+from han.model.program import Coll, Ref
+from han.tasks.contract import Algorithm, Parameter, Question
 from han.tasks.lower import Context
 from han.tasks.plan import Plan
 from han.tasks.stream import NOWHERE

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from han.submodules.base import Algorithm, Parameter, Question
 from han.submodules.libnbc import native_reason, start
+from han.tasks.contract import Algorithm, Parameter, Question
 from han.tasks.lower import Context
 from han.tasks.plan import Plan
 

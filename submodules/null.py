@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from han.submodules.base import Algorithm, Parameter, Question
+from han.tasks.contract import Algorithm, Parameter, Question
 from han.tasks.lower import Context
 from han.tasks.plan import Plan
 from han.tasks.signature import BY_BLOCKS

@@ -9,14 +9,14 @@ from functools import cache
 from importlib.metadata import entry_points
 
 from han.submodules.adapt import Adapt
-from han.submodules.base import Submodule
-from han.submodules.exchange import Exchange
+from han.submodules.exchange.exchange import Exchange
 from han.submodules.libnbc import Libnbc
 from han.submodules.mpi import Mpi
 from han.submodules.null import Null
-from han.submodules.sm import Sm
-from han.submodules.solo import Solo
-from han.tuning.choice import LevelChoice
+from han.submodules.sm.sm import Sm
+from han.submodules.solo.solo import Solo
+from han.tasks.choice import LevelChoice
+from han.tasks.contract import Submodule
 
 BUILT_IN: tuple[Submodule, ...] = (Sm(), Solo(), Adapt(), Exchange(), Libnbc(), Mpi(), Null())
 SUBMODULES = {part.name: part for part in BUILT_IN}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import networkx as nx
 
-from han._units import plural
+from han.common.units import plural
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from han.program import Base, Program, Ref
+from han.model.program import Base, Program, Ref
+from han.model.topology import Group
+from han.tasks.choice import LevelChoice
 from han.tasks.graph import Task
 from han.tasks.plan import Plan
 from han.tasks.stream import Builder, Stream
-from han.topology import Group
-from han.tuning.choice import LevelChoice
 
 
 @dataclass(frozen=True)

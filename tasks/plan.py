@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from han.geometry import Geometry
+from han.model.channel_layout import Geometry
+from han.model.topology import Topology
 from han.tasks.builders import build
+from han.tasks.choice import LEFT, Choice
 from han.tasks.graph import Task, TaskGraph, summarise
 from han.tasks.signature import Signature
-from han.topology import Topology
-from han.tuning.choice import LEFT, Choice
 
 
 @dataclass(frozen=True, repr=False)

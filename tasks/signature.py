@@ -8,7 +8,6 @@ from itertools import accumulate
 
 BY_BLOCKS = ("gather", "scatter", "allgather", "alltoall", "reduce_scatter")
 SPREADING = ("scatter", "alltoall", "reduce_scatter")  # a rank has a block for each
-COLLECTIVES = ("bcast", "reduce", "allreduce", "barrier", *BY_BLOCKS)
 ROOTED = ("bcast", "reduce", "gather", "scatter")
 REDUCING = ("reduce", "allreduce", "reduce_scatter")
 UNEVEN = ("allgather", "reduce_scatter")  # all ranks know the sizes of all blocks
@@ -81,7 +80,7 @@ class Signature:
 
     def describe(self) -> str:
         """One line for people: ``allreduce of 4 MiB (float64, sum)``."""
-        from han._units import format_size
+        from han.common.units import format_size
 
         details = [d for d in (self.dtype, self.op) if d]
         if self.rooted:
@@ -98,7 +97,7 @@ class Signature:
 
 def _listed(lengths: list[int]) -> str:
     """``16B, 24B and 0B``; of many, the first ones and all together."""
-    from han._units import format_size
+    from han.common.units import format_size
 
     said = [format_size(n) for n in lengths]
     if len(said) <= LISTED:

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from han.geometry import Geometry
-from han.program import (
+from han.model.channel_layout import Geometry
+from han.model.program import (
     AREAS,
     CHANNELS,
     GIVEN,
@@ -26,10 +26,10 @@ from han.program import (
     StreamInfo,
     channel_ref,
 )
+from han.model.topology import MAX_LEVELS
 from han.tasks.graph import Task
 from han.tasks.plan import Plan
 from han.tasks.signature import BY_BLOCKS
-from han.topology import MAX_LEVELS
 
 TREE = ("reduce", "bcast", "allreduce")  # kinds of tasks that any level may have
 KINDS = {kind: number for number, kind in enumerate((*TREE, *BY_BLOCKS))}

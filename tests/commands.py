@@ -2,8 +2,8 @@
 
 from typer.testing import CliRunner
 
-from han.cli import app
-from han.errors import ArgumentError
+from han.cli.main import app
+from han.common.errors import ArgumentError
 
 
 def call(*arguments):

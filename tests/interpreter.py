@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from han.geometry import SMALL_BANKS
-from han.program import PEER, Area, Base, Code, Coll, PeerBase, Program
+from han.model.channel_layout import SMALL_BANKS
+from han.model.program import PEER, Area, Base, Code, Coll, PeerBase, Program
 from han.tasks.lower import lower
 from han.tasks.plan import Plan
 from han.tasks.verify.places import Ring

@@ -5,11 +5,11 @@ from __future__ import annotations
 from math import prod
 from random import Random
 
-from han.submodules.factors import primes
+from han.model.collectives import COLLECTIVES
+from han.model.topology import Topology
+from han.submodules.exchange.factors import primes
 from han.submodules.registry import fuses, registered
-from han.tasks.signature import COLLECTIVES
-from han.topology import Topology
-from han.tuning.choice import LevelChoice
+from han.tasks.choice import LevelChoice
 from han.tuning.rules import KINDS
 
 SYMBOLS = "snxyz"

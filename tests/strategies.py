@@ -10,7 +10,9 @@ import numpy as np
 from hypothesis import strategies as st
 from machines import draw_factors, topology_of
 
+from han.model.topology import Topology
 from han.submodules.registry import registered
+from han.tasks.choice import Choice, LevelChoice
 from han.tasks.signature import (
     BY_BLOCKS,
     REDUCING,
@@ -19,8 +21,6 @@ from han.tasks.signature import (
     UNEVEN,
     Signature,
 )
-from han.topology import Topology
-from han.tuning.choice import Choice, LevelChoice
 from han.tuning.heuristics import Machine, choose
 from han.tuning.rules import RuleTable
 

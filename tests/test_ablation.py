@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from machines import topology_of
 
-from han.ablation import VARIANTS, without
+from han.measure.ablation import VARIANTS, without
 from han.tasks.plan import make_plan
 from han.tasks.signature import Signature
 from han.tasks.verify import verify

@@ -15,11 +15,19 @@ from random import Random
 import numpy as np
 import pytest
 
-from han import arena as arenas
-from han._pages import AT_ONCE, POLICY, WHEN_TOUCHED, describe, policy
-from han.arena import Arena, as_shared, holds, limit, open_arena, process_arena, shared_arrays
-from han.errors import ConfigError, SharedMemoryError
-from han.mapping import Mapped, Place
+from han.common.errors import ConfigError, SharedMemoryError
+from han.memory import arena as arenas
+from han.memory.arena import (
+    Arena,
+    as_shared,
+    holds,
+    limit,
+    open_arena,
+    process_arena,
+    shared_arrays,
+)
+from han.memory.mapping import Mapped, Place
+from han.memory.pages import AT_ONCE, POLICY, WHEN_TOUCHED, describe, policy
 
 MiB = 1 << 20
 HUGE = 2 * MiB

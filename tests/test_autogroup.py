@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from han._autogroup import autogroup
-from han._bench_machine import Machine
+from han.measure.bench_machine import Machine
+from han.ranks.autogroup import autogroup
 
 MACHINE = Machine(
     "a CPU", 2, "0-1", "MPI 4", "4.0", "4.1", "3.12", 8, 1, "8 ranks", "default", "auto"

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from machines import topology_of
 
-from han.config import load_config
+from han.config.config import load_config
 from han.tasks.plan import make_plan
 from han.tasks.signature import REDUCING, Signature
 from han.tasks.verify import verify

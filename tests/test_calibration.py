@@ -8,15 +8,15 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
-from han._bench_report import Report
-from han.cli import app
-from han.config import load_config
-from han.errors import ArgumentError, ConfigError, HanError
+from han.cli.main import app
+from han.common.errors import ArgumentError, ConfigError, HanError
+from han.config.config import load_config
+from han.config.machine import load_machine
+from han.measure.bench_report import Report
 from han.tasks.signature import Signature
 from han.tuning import calibration
 from han.tuning.calibration import Comparison, Measured, Oracle, fit, measured_of
 from han.tuning.formulas import FORMULAS, Costs, crossover
-from han.tuning.machine import load_machine
 from han.tuning.prediction import Where
 
 MACHINE = load_machine("emulated-1gbit")
@@ -114,9 +114,9 @@ def test_nap_wins_for_few_bytes_and_smp_for_many():
         times = {n: f(costs, 8, ranks // 16, 16) for n, f in FORMULAS.items()}
         assert times["NAP"] < times["SMP"] <= times["recursive doubling"]
     gain = [
-        FORMULAS["SMP"](costs, 8, n, 16) / FORMULAS["NAP"](costs, 8, n, 16) for n in (16, 256, 2048)
+        FORMULAS["SMP"](costs, 8, n, 16) / FORMULAS["NAP"](costs, 8, n, 16) for n in (16, 256, 4096)
     ]
-    assert gain == sorted(gain), "more ranks, more gain"
+    assert gain == sorted(gain), "at powers of ppn: more ranks, more gain"
     assert crossover(costs, "SMP", "NAP", 2048, 16) == 0, "never for the fewest bytes"
 
 
@@ -125,6 +125,28 @@ def test_equations_by_hand():
     assert FORMULAS["recursive doubling"](costs, 3, 4, 4) == pytest.approx(7 * 2 + 22 * 2 + 1.2)
     assert FORMULAS["SMP"](costs, 3, 4, 4) == pytest.approx(7 * 2 + 16 * 2 + 1.2)
     assert FORMULAS["NAP"](costs, 3, 4, 4) == pytest.approx(7 * 4 + 22 * 1 + 1.5)
+
+
+def test_nap_takes_whole_steps():
+    """Bienz et al., section III-A: as many steps as the next power of `ppn` nodes takes."""
+    costs = Costs.of(load_machine("blue-waters"), 16)
+    times = [FORMULAS["NAP"](costs, 8, n, 16) for n in (1, 2, 16, 17, 256, 257, 4096)]
+    none, *steps = times
+    assert steps == [steps[0]] * 2 + [steps[2]] * 2 + [steps[4]] * 2
+    assert 1e6 * steps[0] == pytest.approx(6.96, abs=0.01), "two nodes: one whole step"
+    each = costs.crowded(8, 16) + 4 * costs.local(8) + 5 * 8 * costs.gamma
+    assert [b - a for a, b in zip((none, *steps[::2]), steps[::2], strict=False)] == (
+        pytest.approx([each] * 3)
+    )
+    with pytest.raises(ArgumentError, match="1 rank a node"):
+        FORMULAS["NAP"](costs, 8, 2, 1)
+
+
+def test_doubling_takes_whole_steps():
+    costs = Costs(1.0, 2.0, 10.0, 0.5, 1.0, 0.1)
+    for name in ("recursive doubling", "SMP"):
+        assert FORMULAS[name](costs, 8, 5, 4) == FORMULAS[name](costs, 8, 8, 4)
+    assert FORMULAS["SMP"](costs, 8, 8, 3) == FORMULAS["SMP"](costs, 8, 8, 4)
 
 
 # ---- commands -----------------------------------------------------------------------------------

@@ -4,15 +4,20 @@ import json
 
 import pytest
 from commands import call, refuse
+from machines import topology_of
 from mpi4py import MPI
 from typer.testing import CliRunner
 
-from han._cli_info import imagine
-from han.cli import app
-from han.program import Code
-from han.tasks.compare import figures, remarks, rows, side
+from han.cli.info import imagine
+from han.cli.main import app
+from han.explain import make_signature
+from han.model.program import Code
+from han.tasks.choice import Choice, level_choice
+from han.tasks.files.store import VERSION, PlanFileError
+from han.tasks.inspect.compare import figures, remarks, rows, side
+from han.tasks.inspect.traffic import traffic
 from han.tasks.lower import lower
-from han.tasks.store import VERSION, PlanFileError
+from han.tasks.plan import make_plan
 
 KiB = 1024
 TREE = {"network": {"submodule": "adapt", "algorithm": "linear"}}
@@ -44,6 +49,37 @@ def test_figures_of_a_reduce_inside_a_node():
     assert found.busiest_rank == 0
     assert found.busiest.reduced == 3 * 64 * KiB
     assert found.busiest.copied == 0
+
+
+def in_a_node(collective, submodule, algorithm):
+    choice = Choice((level_choice(submodule, algorithm),))
+    topology = topology_of([[0] * 4], 0)
+    plan = make_plan(topology, make_signature(collective, 64 * KiB), choice, 64 << 20)
+    return plan, [lower(plan, rank) for rank in range(4)]
+
+
+def test_figures_count_bytes_that_cross_memory_attach_copies():
+    found = figures(*in_a_node("bcast", "solo", "pull"))
+    assert found.total.operations["PULL"] >= 3
+    assert found.total.copied == found.total.handled == 3 * 64 * KiB
+    assert found.busiest.copied == 64 * KiB
+    copied = rows_of(*[in_a_node("bcast", "solo", "pull")] * 2)[0]["copied"]
+    assert copied.first == "64KiB"  # of the busiest rank, the last row of this name
+
+
+@pytest.mark.parametrize(
+    ("collective", "submodule", "algorithm"),
+    [
+        ("bcast", "solo", "meet"),
+        ("bcast", "sm", "flat"),
+        ("allreduce", "solo", "split"),
+        ("allreduce", "sm", "split"),
+    ],
+)
+def test_figures_agree_with_the_traffic_that_explain_prints(collective, submodule, algorithm):
+    plan, programs = in_a_node(collective, submodule, algorithm)
+    work, moved = figures(plan, programs).total, traffic(plan)
+    assert (work.copied, work.reduced) == (moved.copied, moved.combined)
 
 
 def test_figures_of_the_librarys_collectives():
@@ -124,7 +160,7 @@ def test_diff_of_stored_plans(tmp_path):
 
 
 def test_diff_on_a_terminal_is_a_table(monkeypatch, capsys):
-    from han import _cli_diff
+    from han.cli import diff as _cli_diff
 
     plans = planned("bcast", 64 * KiB, 4, 2), planned("bcast", 64 * KiB, 4, 1)
     table = rows(*(side(name, *plan) for name, plan in zip("ab", plans, strict=True)))

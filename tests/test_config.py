@@ -8,7 +8,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from han.config import (
+from han.common.errors import ConfigError, HanError
+from han.config.config import (
     COLLECTIVES,
     Catalogue,
     Config,
@@ -25,8 +26,8 @@ from han.config import (
     ready_configs,
     validate_names,
 )
-from han.errors import ConfigError, HanError
-from han.rc import SETTINGS, VARIABLES, rc
+from han.config.rc import SETTINGS, VARIABLES, rc
+from han.explain import make_signature
 
 FULL = """\
 levels:
@@ -363,6 +364,24 @@ WRONG = [
 WHEN = [
     ({"collective": "allredcue"}, "unknown collective; did you mean 'allreduce'? Known: allgather"),
     ({"collective": []}, "rules[0].when.collective = []: must not be empty"),
+    *(
+        (
+            {"collective": written},
+            f"unknown collective; write {name!r} for calls of {method}. Known:",
+        )
+        for written, name, method in (
+            ("allgatherv", "allgather", "Allgatherv"),
+            ("reduce_scatter_block", "reduce_scatter", "Reduce_scatter_block"),
+            ("Iallgatherv", "allgather", "Iallgatherv"),
+            ("ibcast", "bcast", "Ibcast"),
+            ("Reduce_init", "reduce", "Reduce_init"),
+            ("Allreduce", "allreduce", "Allreduce"),
+        )
+    ),
+    *(
+        ({"collective": name}, f"unknown collective; calls of {name.capitalize()} are the MPI lib")
+        for name in ("gatherv", "scatterv", "alltoallv", "alltoallw", "scan", "exscan", "iscan")
+    ),
     ({"bytes": {"min": "2KiB", "max": "1KiB"}}, "min 2048 is larger than max 1024"),
     ({"bytes": {"mini": 1}}, "when.bytes.mini: unknown key; did you mean 'min'? Known: max, min"),
     ({"nodes": {"min": "two"}}, "rules[0].when.nodes.min = 'two': expected a whole number"),
@@ -399,6 +418,16 @@ WRONG += [({"rules": [{"use": use}]}, text) for use, text in USE]
 @pytest.mark.parametrize(("source", "expected"), WRONG)
 def test_a_wrong_value_is_told_with_its_key_and_what_is_known(source, expected):
     assert expected in message(source)
+
+
+@pytest.mark.parametrize("written", ["allgatherv", "[bcast, allgatherv]"])
+def test_a_collective_that_no_call_carries_is_refused(write, written):
+    text = message(write(f"rules:\n  - when:\n      collective: {written}\n    use: {{}}\n"))
+    known = (
+        "allgather, allreduce, alltoall, barrier, bcast, gather, reduce, reduce_scatter, scatter"
+    )
+    assert re.search(r":3: rules\[0\]\.when\.collective\[\d\] = 'allgatherv': unknown", text)
+    assert text.endswith(f"; write 'allgather' for calls of Allgatherv. Known: {known}")
 
 
 def test_problems_of_a_file_are_listed_together_with_their_lines(write):
@@ -595,6 +624,12 @@ def test_a_rule_matches_the_calls_that_it_is_for(write):
         assert not when.matches("bcast", **{**call, key: value}), key
     anything = load(write(FULL)).rules[1].when
     assert all(anything.matches(collective, **call) for collective in COLLECTIVES)
+
+
+def test_rules_take_the_collectives_that_signatures_carry():
+    for name in COLLECTIVES:
+        rule = load({"rules": [{"when": {"collective": name}, "use": {}}]}).rules[0]
+        assert rule.when.collective == (make_signature(name, 64).collective,)
 
 
 def test_one_collective_needs_no_list():

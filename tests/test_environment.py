@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from han._environment import ENVIRONMENT, unknown_variables, warn_of_unknown
-from han.rc import SETTINGS, VARIABLES
+from han.config.environment import ENVIRONMENT, unknown_variables, warn_of_unknown
+from han.config.rc import SETTINGS, VARIABLES
 
 
 def test_every_setting_has_a_variable_with_a_description():

@@ -15,18 +15,18 @@ from machines import draw_factors, topology_of
 from strategies import OPERATIONS
 from test_planner import check, make_run, quick
 
-from han.config import load_config, validate_names
-from han.errors import ConfigError
-from han.program import Code
+from han.common.errors import ConfigError
+from han.config.config import load_config, validate_names
+from han.model.program import Code
 from han.submodules.catalogue import catalogue
-from han.submodules.exchange_layout import Layout, Partition, pattern_of
-from han.submodules.factors import cyclic_factors, primes, recursive_factors
+from han.submodules.exchange.factors import cyclic_factors, primes, recursive_factors
+from han.submodules.exchange.layout import Layout, Partition, pattern_of
+from han.tasks.choice import Choice, level_choice
+from han.tasks.files.store import PlanFileError, from_json, to_json
 from han.tasks.lower import lower
 from han.tasks.plan import make_plan
 from han.tasks.signature import Signature
-from han.tasks.store import PlanFileError, from_json, to_json
 from han.tasks.verify import verify
-from han.tuning.choice import Choice, level_choice
 from han.tuning.heuristics import Machine
 from han.tuning.rules import RuleTable
 

@@ -65,10 +65,10 @@ def test_a_compiled_part_of_another_version_is_refused():
     code = """
 import sys
 import han._native as native
-del sys.modules["han.channel"]
+del sys.modules["han.memory.channel"]
 native.SMALL_BANKS += 1
 try:
-    import han.channel
+    import han.memory.channel
 except ImportError as error:
     print(error)
 """

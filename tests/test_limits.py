@@ -9,12 +9,12 @@ from commands import call, refuse
 from machines import topology_of
 
 from han import _native
-from han.dtypes import kernel
 from han.explain import make_signature
-from han.limits import OWN, WAYS, Piece, pieces_of
+from han.measure.limits import OWN, WAYS, Piece, pieces_of
+from han.message.dtypes import kernel
+from han.tasks.choice import Choice, level_choice
 from han.tasks.lower import lower
 from han.tasks.plan import make_plan
-from han.tuning.choice import Choice, level_choice
 
 QUICK = ("--rounds", "2", "--time", "0")
 NBYTES = 3 << 20

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 from mpi4py import MPI
 
-from han._cli_info import imagine
-from han.program import Code
-from han.tasks.listing import DETAILS, FORMS, disassemble, listing_record, operations
+from han.cli.info import imagine
+from han.model.program import Code
+from han.tasks.files.store import from_json, to_json
+from han.tasks.inspect.listing import DETAILS, FORMS, disassemble, listing_record, operations
 from han.tasks.lower import lower
 from han.tasks.plan import make_plan
-from han.tasks.store import from_json, to_json
 from han.tasks.verify import verify
 from han.tuning.heuristics import Machine
 from han.tuning.rules import RuleTable

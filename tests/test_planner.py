@@ -16,20 +16,20 @@ from interpreter import Deadlock, Interpreter, Run
 from machines import topology_of
 from strategies import OPERATIONS, choices, signatures, topologies
 
-from han.config import load_config
-from han.errors import ConfigError
-from han.program import Area, Base, Code
-from han.submodules.pieces import cut
-from han.submodules.trees import SHAPES, place
+from han.common.errors import ConfigError
+from han.config.config import load_config
+from han.model.program import Area, Base, Code
+from han.model.topology import Group, Topology, virtual
+from han.submodules.parts.pieces import cut
+from han.submodules.parts.trees import SHAPES, place
 from han.tasks.builders import build
+from han.tasks.choice import Choice, level_choice
 from han.tasks.lower import lower
 from han.tasks.plan import active_levels, geometries, make_plan
 from han.tasks.signature import BY_BLOCKS, REPLACING, Signature
 from han.tasks.spec import SPECS, UNEVEN
 from han.tasks.stream import KINDS, TREE, Stream
 from han.tasks.tree import segments
-from han.topology import Group, Topology, virtual
-from han.tuning.choice import Choice, level_choice
 from han.tuning.heuristics import Machine
 from han.tuning.rules import RuleTable
 

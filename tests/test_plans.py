@@ -7,12 +7,12 @@ import pytest
 from mpi4py import MPI
 
 import han
-from han.native_plans import _moved
+from han.model.topology import virtual
+from han.runtime.native_plans import _moved
+from han.tasks.choice import Choice, level_choice
 from han.tasks.lower import lower
 from han.tasks.plan import make_plan
 from han.tasks.signature import Signature
-from han.topology import virtual
-from han.tuning.choice import Choice, level_choice
 
 
 @pytest.fixture

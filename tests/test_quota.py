@@ -9,11 +9,11 @@ from mpi4py import MPI
 
 import han
 from han import _native
-from han._bench_machine import describe_wait
-from han.arena import LEAST, limit, open_arena
-from han.channel import _create
-from han.discover import Facts, conditions
-from han.quota import memory, memory_groups, processors, room
+from han.measure.bench_machine import describe_wait
+from han.memory.arena import LEAST, limit, open_arena
+from han.memory.channel import _create
+from han.ranks.discover import Facts, conditions
+from han.ranks.quota import memory, memory_groups, processors, room
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_the_smallest_quota_of_a_node_counts():
 
 @pytest.mark.parametrize(("policy", "sleeps"), [("auto", True), ("yield", False), ("futex", True)])
 def test_who_waits_leaves_a_quota_to_the_others(monkeypatch, policy, sleeps):
-    monkeypatch.setattr("han.discover.processors", lambda: 0.5)
+    monkeypatch.setattr("han.ranks.discover.processors", lambda: 0.5)
     comm = han.Comm(MPI.COMM_SELF.Dup(), {"wait": {"policy": policy}})
     monkeypatch.undo()
     inherits = comm.Dup()
@@ -105,7 +105,7 @@ def test_who_waits_leaves_a_quota_to_the_others(monkeypatch, policy, sleeps):
 
 
 def test_without_a_quota_auto_does_not_sleep(monkeypatch):
-    monkeypatch.setattr("han.discover.processors", lambda: NONE)
+    monkeypatch.setattr("han.ranks.discover.processors", lambda: NONE)
     comm = han.Comm(MPI.COMM_SELF.Dup())
     assert not comm._han.naps
     comm.Free()
@@ -126,9 +126,9 @@ def test_memory_has_limits_too(tmp_path, cgroup, own, files, expected):
 
 
 def test_shared_arrays_keep_to_what_a_container_may_use(monkeypatch):
-    monkeypatch.setattr("han.arena.memory", lambda: 300 << 20)
+    monkeypatch.setattr("han.memory.arena.memory", lambda: 300 << 20)
     assert limit({}) == 150 << 20
-    monkeypatch.setattr("han.arena.memory", lambda: 1)
+    monkeypatch.setattr("han.memory.arena.memory", lambda: 1)
     assert limit({}) == LEAST
 
 
@@ -170,7 +170,7 @@ def test_what_a_container_has_no_room_for_is_an_error(tmp_path, monkeypatch):
     """Nobody is killed: neither large arrays nor a communicator's memory take what is not left."""
     (tmp_path / "memory.max").write_text(str(64 << 20))
     (tmp_path / "memory.current").write_text(str(50 << 20))
-    monkeypatch.setattr("han.arena.memory_groups", lambda: (os.fsencode(tmp_path),))
+    monkeypatch.setattr("han.memory.arena.memory_groups", lambda: (os.fsencode(tmp_path),))
     arena = open_arena(256 << 20)
     with arena.used():
         kept = np.ones(1 << 20)  # 8 MiB: fits
@@ -180,6 +180,6 @@ def test_what_a_container_has_no_room_for_is_an_error(tmp_path, monkeypatch):
     with arena.used():
         assert np.ones(2 << 20).sum() == 2 << 20
     assert kept.sum() == 1 << 20
-    monkeypatch.setattr("han.channel.room", lambda: 1 << 20)
+    monkeypatch.setattr("han.memory.channel.room", lambda: 1 << 20)
     with pytest.raises(OSError, match=r"memory limit of a control group.* leaves 1MiB"):
         _create(2 << 20)

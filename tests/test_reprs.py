@@ -4,7 +4,7 @@ import pytest
 from mpi4py import MPI
 
 import han
-from han._cli_info import imagine
+from han.cli.info import imagine
 from han.tasks.graph import Task
 
 

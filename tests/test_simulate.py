@@ -11,16 +11,19 @@ from hypothesis import strategies as st
 from machines import topology_of
 from strategies import choices, signatures, topologies
 
-from han.errors import ArgumentError, ConfigError
-from han.geometry import SMALL_BANKS
-from han.program import INSTRUCTION, Code, StreamInfo
+from han.common.errors import ArgumentError, ConfigError
+from han.config.machine import load_machine, parse_rate, parse_time, ready_machines
+from han.model.channel_layout import SMALL_BANKS
+from han.model.program import INSTRUCTION, Code, StreamInfo
+from han.tasks.choice import Choice, level_choice
 from han.tasks.lower import lower
 from han.tasks.plan import make_plan
 from han.tasks.signature import Signature
 from han.tasks.simulate import simulate
+from han.tasks.simulate.engine import Engine
 from han.tasks.simulate.network import Adapter, Network
-from han.tuning.choice import Choice, level_choice
-from han.tuning.machine import load_machine, parse_rate, parse_time, ready_machines
+from han.tasks.simulate.operations import Operations
+from han.tuning.formulas import Costs, recursive_doubling, smp
 from han.tuning.prediction import Where, predict, with_choice
 from han.tuning.prediction import plan_of as decided
 
@@ -110,6 +113,44 @@ def test_rails_are_used_by_ranks_in_turn():
     assert one - two == pytest.approx(n / 100e6)
 
 
+RAILS = [(1, 1), (1, 2), (2, 2), (4, 1), (4, 2), (4, 3), (4, 8), (5, 2)]
+
+
+@pytest.mark.parametrize("bandwidth", ["60MB/s", "1GB/s"])
+@pytest.mark.parametrize(("ppn", "rails"), RAILS)
+def test_formulas_and_simulator_mean_the_same_by_a_rail(ppn, rails, bandwidth):
+    """All ranks of a node send at once to the ranks of another one."""
+    model, n = machine({"bandwidth": bandwidth}, rails=rails), 60_000
+    network = Network(model, model.place(2, ppn))
+    for rank in range(ppn):
+        network.receive(0.0, rank, ppn + rank, 0)
+    last = max(network.send(0.0, rank, ppn + rank, 0, n).arrival for rank in range(ppn))
+    assert last == pytest.approx(Costs.of(model, ppn).crowded(n, ppn))
+    assert ppn * n / (last - 10 * US) <= 1.0001 * rails * model.node.injection
+
+
+@pytest.mark.parametrize(("ppn", "rails"), [(1, 2), (2, 2), (4, 1), (4, 2), (4, 3), (4, 8)])
+def test_recursive_doubling_takes_what_its_formula_says(ppn, rails):
+    n, size = 40_000, 2 * ppn
+    plan = plan_of(
+        "allreduce", topology_of([[0] * size], -1), n, ("exchange", "recursive_doubling")
+    )
+    model = machine({"bandwidth": "1GB/s"}, rails=rails, copy="100GB/s", memory="1000GB/s")
+    found = simulate(plan, model, model.place(2, ppn)).seconds
+    expected = recursive_doubling(Costs.of(model, ppn), n, 2, ppn)
+    assert found == pytest.approx(expected, rel=1e-2)
+
+
+def test_one_rank_uses_one_rail():
+    """A message is no quicker for the rails that its rank is not bound to."""
+    n, fast = 60_000, {"bandwidth": "1GB/s"}
+    plan = plan_of("allreduce", nodes_of(1, 1), n, SM, ("exchange", "recursive_doubling"))
+    one, four = (machine(fast, rails=rails) for rails in (1, 4))
+    assert simulate(plan, one).seconds == simulate(plan, four).seconds
+    assert smp(Costs.of(one, 1), n, 2, 1) == smp(Costs.of(four, 1), n, 2, 1)
+    assert smp(Costs.of(one, 1), n, 2, 1) == recursive_doubling(Costs.of(one, 1), n, 2, 1)
+
+
 def test_links_are_full_duplex():
     n = 50_000
     plan = plan_of("allreduce", nodes_of(1, 1), n, SM, ("exchange", "recursive_doubling"))
@@ -143,6 +184,28 @@ def test_reductions_take_their_own_rate():
     assert found.reducing == pytest.approx((n / 500e6, 0))
     assert found.copying == pytest.approx((0, n / 1e9))
     assert found.seconds == pytest.approx(n / 1e9 + 1 * US + n / 500e6)
+
+
+def test_every_code_has_a_row_in_the_table():
+    """A code's number is the number of its row."""
+    engine = Engine([], machine(), ((0,), (0,)), 1)
+    table = Operations(engine, Network(machine(), ((0,), (0,))), 0).table
+    rows = {code: table[code].__name__.strip("_") for code in Code}
+    same = {"PULL": "copy", "PUSH": "copy", "REDUCE2": "reduce"}
+    assert rows == {code: same.get(code.name, code.name.lower()) for code in Code}
+    assert [int(code) for code in Code] == list(range(len(table)))
+
+
+def test_a_rank_pushes_into_the_memory_of_a_peer():
+    """In solo.meet the root pushes half of the array while the reader pulls the other half."""
+    n = 1 << 20
+    plan = plan_of("bcast", nodes_of(2), n, ("solo", "meet"), LINEAR)
+    codes = {code for rank in range(2) for code in lower(plan, rank).code["code"].tolist()}
+    assert {Code.PULL, Code.PUSH} <= codes
+    found = simulate(plan, machine())
+    assert sum(found.copying) == pytest.approx(n / 1e9)
+    assert min(found.copying) > 0
+    assert found.seconds < 0.75 * n / 1e9
 
 
 def test_ranks_beyond_the_cores_take_turns():
@@ -300,7 +363,7 @@ def test_ready_machines_say_where_their_values_are_from(name):
     model = load_machine(name)
     assert set(model.sources) == set(model.values())
     where = Where(model, min(2, len(model.levels)), 4)
-    from han.config import load_config
+    from han.config.config import load_config
 
     assert predict(where, decided(where, load_config(), Signature("bcast", 4096))).seconds > 0
 
@@ -358,7 +421,7 @@ def test_a_machine_of_one_node_has_one_node():
 
 
 def test_the_choice_can_be_given():
-    from han.config import load_config
+    from han.config.config import load_config
 
     config = with_choice(load_config(), ["network=adapt.binary:segment=4KiB"], "64KiB")
     where = Where(machine(), 4, 2)

@@ -11,19 +11,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from strategies import choices, signatures, topologies
 
-from han.dtypes import OPS
-from han.errors import HanError
-from han.tasks.compare import figures
+from han.common.errors import HanError
+from han.config.machine import load_machine
+from han.message.dtypes import OPS
+from han.model.topology import virtual
+from han.tasks.choice import Choice, level_choice
+from han.tasks.files.store import VERSION, PlanFileError, from_json, load, to_json
+from han.tasks.inspect.compare import figures
 from han.tasks.lower import lower
 from han.tasks.plan import make_plan
 from han.tasks.signature import Signature
 from han.tasks.simulate import simulate
-from han.tasks.store import VERSION, PlanFileError, from_json, load, to_json
 from han.tasks.verify import Refuted, verify
-from han.topology import virtual
-from han.tuning.choice import Choice, level_choice
 from han.tuning.heuristics import Machine
-from han.tuning.machine import load_machine
 from han.tuning.rules import RuleTable
 
 MEMORY = 1 << 18

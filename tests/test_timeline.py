@@ -9,14 +9,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from han import plots_timeline
-from han._timeline_files import COLUMNS, from_json, load, to_chrome, to_json
-from han._timeline_parts import merge, select
-from han.cli import app
-from han.clocks import Clock, Reading, estimate
-from han.errors import HanError
-from han.plots import PlotError
-from han.timeline import (
+from han.cli.main import app
+from han.common.errors import HanError
+from han.model.timeline import (
     TaskTime,
     Timeline,
     TimelineError,
@@ -25,6 +20,11 @@ from han.timeline import (
     typical_call,
     whole_tasks,
 )
+from han.plots import timeline as plots_timeline
+from han.plots.plots import PlotError
+from han.ranks.clocks import Clock, Reading, estimate
+from han.trace.timeline_files import COLUMNS, from_json, load, to_chrome, to_json
+from han.trace.timeline_parts import merge, select
 
 PNG = b"\x89PNG"
 

@@ -11,9 +11,9 @@ from mpi4py import MPI
 
 import han
 from han import _native
-from han._recording import EVENT
-from han._timeline_files import load
-from han.errors import SetupError
+from han.common.errors import SetupError
+from han.trace.recording import EVENT
+from han.trace.timeline_files import load
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ import pytest
 from machines import topology_of
 from mpi4py import MPI
 
-from han._cli_info import imagine
+from han.cli.info import imagine
 from han.explain import make_signature
+from han.tasks.choice import Choice, LevelChoice, level_choice
+from han.tasks.inspect.traffic import Counted, Traffic, describe, traffic
 from han.tasks.plan import make_plan
-from han.tasks.traffic import Counted, Traffic, describe, traffic
-from han.tuning.choice import Choice, LevelChoice, level_choice
 
 SIZE, NBYTES = 4, 3 << 20
 

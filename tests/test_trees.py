@@ -9,21 +9,21 @@ from unittest import mock
 import pytest
 from machines import topology_of
 
-from han._config_models import Level, SizeScope
-from han.config import load_config
-from han.discover import Facts, arrange
-from han.errors import ConfigError
-from han.program import Code
-from han.submodules.base import Question
-from han.submodules.cells import RELEASED
-from han.submodules.sm import Cells, Sm
-from han.submodules.sm_trees import NAMES, Tree
+from han.common.errors import ConfigError
+from han.config.config import load_config
+from han.config.models import Level, SizeScope
+from han.model.program import Code
+from han.model.topology import Group, Topology
+from han.ranks.discover import Facts, arrange
+from han.submodules.parts.cells import RELEASED
+from han.submodules.sm.sm import Cells, Sm
+from han.submodules.sm.trees import NAMES, Tree
+from han.tasks.choice import Choice, level_choice
+from han.tasks.contract import Question
 from han.tasks.lower import lower
 from han.tasks.plan import make_plan
 from han.tasks.signature import Signature
 from han.tasks.verify import Refuted, verify
-from han.topology import Group, Topology
-from han.tuning.choice import Choice, level_choice
 from han.tuning.heuristics import Machine, choose
 
 MEMORY = 1 << 18

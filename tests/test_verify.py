@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 from machines import topology_of
 from strategies import choices, signatures, topologies
 
-from han.geometry import SMALL_BANKS
-from han.program import Area, Base, Code, PeerBase
+from han.model.channel_layout import SMALL_BANKS
+from han.model.program import Area, Base, Code, PeerBase
+from han.model.topology import virtual
+from han.tasks.choice import Choice, level_choice
 from han.tasks.lower import lower
 from han.tasks.plan import Plan, make_plan
 from han.tasks.signature import Signature
 from han.tasks.spec import SPECS
 from han.tasks.verify import Refuted, verify
 from han.tasks.verify.memory import Expressions
-from han.topology import virtual
-from han.tuning.choice import Choice, level_choice
 from han.tuning.heuristics import Machine
 from han.tuning.rules import RuleTable
 
@@ -540,7 +540,7 @@ def test_writes_that_are_not_announced():
 
 
 def test_commands_prove_as_many_runs_as_use_memory_again():
-    from han._plan_texts import runs_of
+    from han.cli.plan_texts import runs_of
 
     assert runs_of(PLANS["sm bcast"][0]) == SMALL_BANKS + 1
     large = plan_of("bcast", NODE, 300_000, SM)

@@ -16,11 +16,13 @@ from random import Random
 import pytest
 from machines import collectives_of, draw_factors, topology_of
 
+from han.model.collectives import COLLECTIVES
+from han.model.topology import Topology, virtual
 from han.submodules.registry import registered
+from han.tasks.choice import Choice, LevelChoice
 from han.tasks.plan import Plan, as_called, levels_of, make_plan
 from han.tasks.signature import (
     BY_BLOCKS,
-    COLLECTIVES,
     REDUCING,
     REPLACING,
     ROOTED,
@@ -28,8 +30,6 @@ from han.tasks.signature import (
     Signature,
 )
 from han.tasks.verify import Refuted, verify
-from han.topology import Topology, virtual
-from han.tuning.choice import Choice, LevelChoice
 from han.tuning.heuristics import Machine, choose
 from han.tuning.rules import RuleTable
 

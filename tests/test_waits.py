@@ -4,7 +4,8 @@ import json
 
 from commands import call, refuse
 
-from han.waits import POLICIES
+import han
+from han.measure.waits import POLICIES
 
 QUICK = ("--rounds", "2", "--time", "0", "--sizes", "8,1KiB")
 
@@ -16,6 +17,9 @@ def test_every_policy_is_measured():
     ]
     assert all(row["low"] <= row["median"] <= row["high"] for row in record["rows"])
     assert record["machine"]["ranks"] == 1
+    assert (record["format"], record["version"], record["unit"]) == ("han-waits", 1, "us")
+    assert record["han"] == han.__version__
+    assert record["settings"] == {"rounds": 2, "seconds": 0}
 
 
 def test_the_table_says_which_is_best():

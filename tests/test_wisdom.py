@@ -15,15 +15,17 @@ from mpi4py import MPI
 from test_verify_sweep import TARGETS, example
 
 import han
-from han import wisdom
-from han.discover import Conditions
-from han.program import Code
-from han.rc import rc
-from han.tasks import compact, fence
+from han.config.rc import rc
+from han.model.collectives import COLLECTIVES
+from han.model.program import Code
+from han.model.topology import virtual
+from han.ranks.discover import Conditions
+from han.runtime import stored_plans as wisdom
+from han.tasks.files import compact
+from han.tasks.files import program_check as fence
 from han.tasks.lower import lower
 from han.tasks.plan import make_plan
-from han.tasks.signature import COLLECTIVES, REDUCING, Signature
-from han.topology import virtual
+from han.tasks.signature import REDUCING, Signature
 from han.tuning.heuristics import Machine
 from han.tuning.rules import RuleTable
 

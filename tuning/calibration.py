@@ -11,16 +11,16 @@ from typing import Any
 
 import yaml
 
-from han._bench_report import Report
-from han._suggest import expect_known
-from han.config import Config, load_config
-from han.errors import ArgumentError, ConfigError
-from han.program import Program
+from han.common.errors import ArgumentError, ConfigError
+from han.common.suggest import expect_known
+from han.config.config import Config, load_config
+from han.config.machine import MachineModel, load_machine
+from han.measure.bench_report import Report
+from han.model.program import Program
 from han.tasks.lower import lower
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 from han.tasks.simulate import simulate
-from han.tuning.machine import MachineModel, load_machine
 from han.tuning.prediction import Where, plan_of
 
 RUNS = 30  # calls back to back that are simulated at most,
@@ -124,8 +124,8 @@ def _config_of(name: str, text: str) -> Config:
 def _signature(collective: str, nbytes: int, how: Mapping[str, Any]) -> Signature:
     from mpi4py import MPI
 
-    from han.dtypes import OPS
     from han.explain import make_signature
+    from han.message.dtypes import OPS
 
     expect_known("operation", how["op"], OPS)
     op = getattr(MPI, how["op"].upper())

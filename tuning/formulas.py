@@ -2,16 +2,17 @@
 
 Source: Bienz, Olson, Gropp, Node-aware improvements to allreduce, section IV, equations 4 to 6.
 A message's start-up cost is its latency and what processors on both sides spend on it; steps
-inside a node double their distance, and each pays for the level that it crosses.
+inside a node double their distance, and each pays for the level that it crosses. Steps are whole:
+a count of ranks or nodes between two powers takes the steps of the next power (section III-A).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import log, log2
 
-from han.tuning.machine import Link, MachineModel
+from han.common.errors import ArgumentError
+from han.config.machine import Link, MachineModel, ranks_on_a_rail
 
 
 @dataclass(frozen=True)
@@ -22,21 +23,23 @@ class Costs:
     beta_local: float
     alpha: float
     pair: float  # R_b
-    injection: float  # R_N
+    injection: float  # R_N, of one rail
     gamma: float
+    rails: int = 1
 
     @classmethod
     def of(cls, machine: MachineModel, ppn: int) -> Costs:
         """Take the parameters of a machine with `ppn` ranks on a node."""
-        steps = [_crossed(machine, 1 << k) for k in range(max(1, round(log2(max(ppn, 2)))))]
+        steps = [_crossed(machine, 1 << k) for k in range(max(1, steps_of(ppn, 2)))]
         network = machine.levels[-1]
         return cls(
             sum(map(_start, steps)) / len(steps),
             sum(1 / link.bandwidth for link in steps) / len(steps),
             _start(network),
             network.bandwidth,
-            machine.node.injection * machine.node.rails,
+            machine.node.injection,
             1 / machine.node.reduce_rate,
+            machine.node.rails,
         )
 
     def local(self, nbytes: int) -> float:
@@ -44,8 +47,12 @@ class Costs:
         return self.alpha_local + self.beta_local * nbytes
 
     def crowded(self, nbytes: int, ppn: int) -> float:
-        """Return the time of a step between nodes that all ranks of a node take part in."""
-        return self.alpha + ppn * nbytes / min(self.injection, ppn * self.pair)
+        """Return the time of a step between nodes that `ppn` ranks of a node take part in.
+
+        The busiest rail decides: equation 3 for the ranks that share it.
+        """
+        sharing = ranks_on_a_rail(ppn, self.rails)
+        return self.alpha + sharing * nbytes / min(self.injection, sharing * self.pair)
 
 
 def _crossed(machine: MachineModel, distance: int) -> Link:
@@ -60,31 +67,48 @@ def _start(link: Link) -> float:
     return link.latency + 2 * link.overhead
 
 
+def steps_of(count: int, base: int) -> int:
+    """Return the steps after which groups that grow `base`-fold in each hold `count` members."""
+    steps, held = 0, 1
+    while held < count:
+        steps, held = steps + 1, held * base
+    return steps
+
+
 def recursive_doubling(costs: Costs, nbytes: int, nodes: int, ppn: int) -> float:
     """Return equation 4: every rank sends the whole message in every step."""
+    local, across = steps_of(ppn, 2), steps_of(nodes, 2)
     return (
-        costs.local(nbytes) * log2(ppn)
-        + costs.crowded(nbytes, ppn) * log2(nodes)
-        + costs.gamma * nbytes * log2(nodes * ppn)
+        costs.local(nbytes) * local
+        + costs.crowded(nbytes, ppn) * across
+        + costs.gamma * nbytes * (local + across)
     )
 
 
 def smp(costs: Costs, nbytes: int, nodes: int, ppn: int) -> float:
-    """Return equation 5: one rank a node talks to other nodes."""
+    """Return equation 5: one rank a node talks to other nodes, through one rail."""
+    local, across = steps_of(ppn, 2), steps_of(nodes, 2)
     return (
-        costs.local(nbytes) * log2(ppn)
-        + (costs.alpha + nbytes / costs.pair) * log2(nodes)
-        + costs.gamma * nbytes * log2(nodes * ppn)
+        costs.local(nbytes) * local
+        + costs.crowded(nbytes, 1) * across
+        + costs.gamma * nbytes * (local + across)
     )
 
 
 def nap(costs: Costs, nbytes: int, nodes: int, ppn: int) -> float:
-    """Return equation 6: every rank of a node talks to another node, log_ppn(n) times."""
-    steps = log(nodes) / log(ppn)
+    """Return equation 6: every rank of a node talks to another node, log_ppn(n) times.
+
+    An allreduce inside the node comes first and follows each of these steps: at powers of `ppn`
+    that is log2(p) local steps. Raises ArgumentError for 1 rank a node on several nodes.
+    """
+    if ppn == 1 < nodes:
+        raise ArgumentError(f"NAP with 1 rank a node on {nodes} nodes: 2 or more a node expected")
+    across = steps_of(nodes, ppn)
+    local = steps_of(ppn, 2) * (1 + across)
     return (
-        costs.local(nbytes) * log2(nodes * ppn)
-        + costs.crowded(nbytes, ppn) * steps
-        + costs.gamma * nbytes * (log2(nodes * ppn) + steps)
+        costs.local(nbytes) * local
+        + costs.crowded(nbytes, ppn) * across
+        + costs.gamma * nbytes * (local + across)
     )
 
 

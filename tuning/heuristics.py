@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from han.geometry import PAGE
-from han.submodules.solo_blocks import BLOCKS as READ_BLOCKS
-from han.submodules.solo_reads import reads_mapped
+from han.model.channel_layout import PAGE
+from han.model.topology import Topology
+from han.submodules.solo.blocks import BLOCKS as READ_BLOCKS
+from han.submodules.solo.reads import reads_mapped
+from han.tasks.choice import Choice, LevelChoice, Value, level_choice
 from han.tasks.plan import as_called, levels_of
 from han.tasks.signature import Signature
-from han.topology import Topology
-from han.tuning.choice import Choice, LevelChoice, Value, level_choice
 
 KiB = 1024
 BUILT_IN = "built-in"  # the rule that these choices go by

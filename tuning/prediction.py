@@ -8,21 +8,20 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from han._config_errors import Origin, config_error, problems_of
-from han._config_models import LevelUse, Rule
-from han._units import format_size
-from han.config import Config
-from han.errors import ArgumentError
-from han.program import Program
+from han.common.errors import ArgumentError
+from han.common.units import format_size
+from han.config.config import Config
+from han.config.errors import Origin, config_error, problems_of
+from han.config.machine import MachineModel
+from han.config.models import LevelUse, Rule
+from han.model.program import Program
+from han.model.timeline import Timeline, whole_tasks
 from han.submodules.catalogue import catalogue
-from han.tasks.plan import Plan, make_plan
+from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 from han.tasks.simulate import Simulation, simulate
-from han.timeline import Timeline, whole_tasks
-from han.topology import Topology
 from han.tuning.heuristics import Machine
-from han.tuning.machine import MachineModel
-from han.tuning.rules import RuleTable
+from han.tuning.imagined import ImaginedMachine
 
 
 @dataclass(frozen=True)
@@ -50,20 +49,12 @@ class Where:
         """Whether ranks on a node outnumber its cores."""
         return self.machine.node.cores is not None and self.ppn > self.machine.node.cores
 
-    def topology(self, config: Config) -> Topology:
-        """Arrange the ranks as a configuration's levels say."""
-        from han.discover import Facts, arrange
-
+    def imagined(self) -> ImaginedMachine:
+        """Return what planning looks at; the level inside nodes stands for sockets."""
         place = self.machine.place(self.nodes, self.ppn)
-        inner = place[max(0, self.machine.node_level - 1)]
-        node = place[self.machine.node_level]
-        facts = []
-        for r in range(self.size):
-            first = node[r] * self.ppn
-            socket = frozenset([str(inner[r])])
-            places = dict.fromkeys(("numa", "l3", "socket"), socket)
-            facts.append(Facts(first, f"node{node[r]}", frozenset([r - first]), places))
-        return arrange(config.levels, facts, config.sockets)
+        sockets = place[max(0, self.machine.node_level - 1)]
+        conditions = Machine(self.oversubscribed, self.machine.node.mesh)
+        return ImaginedMachine(place[self.machine.node_level], sockets, conditions)
 
 
 @dataclass(frozen=True)
@@ -87,7 +78,7 @@ def with_choice(config: Config, algorithms: Iterable[str], segment: str | None) 
     An algorithm is ``LEVEL=SUBMODULE[.ALGORITHM][:PARAMETER=VALUE,...]``. Raises ArgumentError or
     ConfigError for what cannot be read or does not exist.
     """
-    from han.config import validate_names
+    from han.config.config import validate_names
 
     levels = dict(_level_use(text, config) for text in algorithms)
     if not levels and segment is None:
@@ -155,14 +146,11 @@ def plan_of(where: Where, config: Config, signature: Signature) -> Plan:
 
     Raises ArgumentError if the first rule is there for this call and cannot serve it.
     """
-    topology = where.topology(config)
-    decision = RuleTable(
-        config, topology, Machine(where.oversubscribed, where.machine.node.mesh)
-    ).decide(signature)
+    plan, decision = where.imagined().plan(config, signature)
     if decision.passed:
         rule, reason = decision.passed[0]
         raise ArgumentError(f"{signature.describe()}: {rule} cannot serve it: {reason}")
-    return make_plan(topology, signature, decision.choice, config.memory)
+    return plan
 
 
 def sized(signature: Signature, nbytes: int) -> Signature:

@@ -6,17 +6,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from han.errors import NoRuleError
-from han.submodules.base import Question
+from han.common.errors import NoRuleError
+from han.model.topology import Topology
 from han.submodules.registry import fuses, submodule
+from han.tasks.choice import LEFT, Choice, LevelChoice
+from han.tasks.contract import Question
 from han.tasks.plan import as_called, levels_of
 from han.tasks.signature import BY_BLOCKS, Signature
-from han.topology import Topology
-from han.tuning.choice import LEFT, Choice, LevelChoice
 from han.tuning.heuristics import BUILT_IN, Machine, choose, rival
 
 if TYPE_CHECKING:
-    from han.config import Config, Rule
+    from han.config.config import Config, Rule
 
 KINDS = {
     "bcast": ("bcast",),

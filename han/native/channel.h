@@ -2,7 +2,7 @@
  *
  * A channel holds, in this order: a control record for each rank, the end times of each rank's
  * recent runs, flags, small slots (in banks) and a ring of cells for each rank.
- * han/geometry.py computes the same layout. */
+ * han/model/channel_layout.py computes the same layout. */
 #ifndef HAN_CHANNEL_H
 #define HAN_CHANNEL_H
 
@@ -46,8 +46,8 @@ typedef struct {
     uint64_t pad[2];
 } han_control;
 
-_Static_assert(sizeof(han_control) == 2 * HAN_LINE, "as in han/geometry.py");
-_Static_assert(HAN_TIMED * sizeof(han_time) == 64 * HAN_LINE, "as in han/geometry.py");
+_Static_assert(sizeof(han_control) == 2 * HAN_LINE, "as in han/model/channel_layout.py");
+_Static_assert(HAN_TIMED * sizeof(han_time) == 64 * HAN_LINE, "as in han/model/channel_layout.py");
 
 /* One rank's view of a channel. */
 typedef struct {

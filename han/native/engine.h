@@ -29,7 +29,7 @@ enum han_status {
     HAN_E_MISMATCH, /* rank `dead_rank` made a different call */
 };
 
-/* How an engine waits (han/state.py). */
+/* How an engine waits (han/runtime/state.py). */
 typedef struct {
     uint32_t spins;       /* fruitless rounds before the thread yields */
     uint32_t least_spins; /* at most `spins`: used while other threads want the processor */

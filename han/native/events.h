@@ -1,4 +1,4 @@
-/* The layout of a trace: when tasks ran. han/_recording.py reads it. */
+/* The layout of a trace: when tasks ran. han/trace/recording.py reads it. */
 #ifndef HAN_EVENTS_H
 #define HAN_EVENTS_H
 
@@ -26,6 +26,6 @@ typedef struct {
     han_event events[];
 } han_trace;
 
-_Static_assert(sizeof(han_event) == 64 && sizeof(han_trace) == 64, "as in han/_recording.py");
+_Static_assert(sizeof(han_event) == 64 && sizeof(han_trace) == 64, "as in han/trace/recording.py");
 
 #endif

@@ -1,5 +1,5 @@
 /* The instructions of a program: records of a fixed size that Python builds and C executes.
- * han/program.py holds the same layout as a NumPy dtype. */
+ * han/model/program.py holds the same layout as a NumPy dtype. */
 #ifndef HAN_PROGRAM_H
 #define HAN_PROGRAM_H
 
@@ -70,7 +70,7 @@ typedef struct {
     uint32_t task; /* index of the task's name, for traces and reports */
 } han_instr;
 
-_Static_assert(sizeof(han_instr) == 64, "one cache line, as in han/program.py");
+_Static_assert(sizeof(han_instr) == 64, "one cache line, as in han/model/program.py");
 
 /* HAN_COLL stores two arguments in offsets that it does not need. */
 #define HAN_COLL_KIND(i) ((unsigned)(i)->off[2])

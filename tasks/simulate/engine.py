@@ -12,13 +12,13 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 
-from han.geometry import SMALL_BANKS
-from han.program import Area, Code
+from han.config.machine import MachineModel
+from han.model.channel_layout import SMALL_BANKS
+from han.model.program import Area, Code
+from han.model.timeline import TaskTime
+from han.model.topology import Topology
 from han.tasks.signature import Signature
 from han.tasks.simulate.loading import Loaded
-from han.timeline import TaskTime
-from han.topology import Topology
-from han.tuning.machine import MachineModel
 
 NEVER = float("inf")
 TURN = 4  # data operations of a stream before the others get their turn (native/engine/executor.c)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from han.program import Area, Base, Code, Program
+from han.model.program import Area, Base, Code, Program
 from han.tasks.plan import Plan
 from han.tasks.verify.places import Ring
 

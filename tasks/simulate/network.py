@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from han.tuning.machine import Link, MachineModel
+from han.config.machine import Link, MachineModel, rail_of
 
 NEVER = float("inf")
 
@@ -136,10 +136,11 @@ class Network:
 
 
 def _rails(node_of: Sequence[int], rails: int) -> list[int]:
-    """Give the ranks of each node its rails in turn."""
+    """Return each rank's rail: a node's ranks take its rails in turn."""
     seen: dict[int, int] = {}
     found = []
     for node in node_of:
-        found.append(seen.get(node, 0) % rails)
-        seen[node] = seen.get(node, 0) + 1
+        local = seen.get(node, 0)
+        found.append(rail_of(local, rails))
+        seen[node] = local + 1
     return found

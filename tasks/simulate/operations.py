@@ -6,10 +6,10 @@ from bisect import bisect_left
 from collections import defaultdict
 from math import ceil, log2
 
-from han.program import Coll
+from han.config.machine import Link
+from han.model.program import Code, Coll
 from han.tasks.simulate.engine import NEVER, Engine, Operation, Rank
 from han.tasks.simulate.network import Message, Network
-from han.tuning.machine import Link
 
 EPOCH = 24  # flags hold (run << EPOCH) + k (native/channel.h)
 
@@ -45,10 +45,14 @@ class Operations:
         self.flags = [Flag() for _ in range(flags)]
         self.meetings: dict[object, Meeting] = defaultdict(Meeting)
         self.calls: dict[object, int] = defaultdict(int)
-        self.table: tuple[Operation, ...] = (
-            self.copy, self.reduce, self.reduce, self.post, self.wait, self.isend, self.irecv,
-            self.test, self.await_, self.coll, self.copy,
-        )  # fmt: skip
+        rows: dict[Code, Operation] = {
+            Code.COPY: self.copy, Code.PULL: self.copy, Code.PUSH: self.copy,
+            Code.REDUCE: self.reduce, Code.REDUCE2: self.reduce,
+            Code.POST: self.post, Code.WAIT: self.wait, Code.AWAIT: self.await_,
+            Code.ISEND: self.isend, Code.IRECV: self.irecv, Code.TEST: self.test,
+            Code.COLL: self.coll,
+        }  # fmt: skip
+        self.table = tuple(rows[code] for code in Code)
 
     # ---- data -------------------------------------------------------------------------------
 

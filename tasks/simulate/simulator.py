@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from han.program import Program
+from han.config.machine import MachineModel
+from han.model.program import Program
+from han.model.timeline import TaskTime
 from han.tasks.lower import lower
 from han.tasks.plan import Plan
 from han.tasks.simulate.engine import Engine
 from han.tasks.simulate.loading import Loader, gates
 from han.tasks.simulate.network import Network
 from han.tasks.simulate.operations import Operations
-from han.timeline import TaskTime
-from han.tuning.machine import MachineModel
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from han.geometry import FLAGS, LINE, SMALL
-from han.program import GIVEN, SHOWN, Area, Base, Code, Coll, PeerBase
+from han.model.channel_layout import FLAGS, LINE, SMALL
+from han.model.program import GIVEN, SHOWN, Area, Base, Code, Coll, PeerBase
 from han.tasks.plan import Plan
 from han.tasks.verify.events import MOST, Events
 from han.tasks.verify.places import Numbers

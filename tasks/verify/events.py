@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from han.program import INSTRUCTION, PEER, Code, Coll, PeerBase, Program
+from han.model.program import INSTRUCTION, PEER, Code, Coll, PeerBase, Program
 from han.tasks.plan import Plan
 from han.tasks.verify.places import Numbers, Places
 from han.tasks.verify.story import BEGIN, END, JOINT, Where

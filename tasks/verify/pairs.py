@@ -16,8 +16,8 @@ from collections import defaultdict
 
 import numpy as np
 
-from han.geometry import SMALL_BANKS
-from han.program import Area, Code, Coll
+from han.model.channel_layout import SMALL_BANKS
+from han.model.program import Area, Code, Coll
 from han.tasks.verify.bounds import SHIFT, call_of, line
 from han.tasks.verify.events import FINISH, Events
 from han.tasks.verify.places import Numbers

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from han.geometry import SMALL_BANKS
-from han.program import Area, Base
+from han.model.channel_layout import SMALL_BANKS
+from han.model.program import Area, Base
 from han.tasks.plan import Plan
 from han.tasks.spec import Spec
 

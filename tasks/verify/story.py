@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from han.program import PEER, Area, Base, Code, PeerBase, Program
+from han.model.program import PEER, Area, Base, Code, PeerBase, Program
 
 NAMES = {Base.SEND: "send", Base.RECV: "recv", Base.SCRATCH: "scratch"}
 BEGIN, END, JOINT = -1, -2, -3  # rows that are no operations

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from han.program import Base, Code, Coll, Program
+from han.model.program import Base, Code, Coll, Program
 from han.tasks.lower import lower
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature

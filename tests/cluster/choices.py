@@ -15,9 +15,9 @@ import typer
 from mpi4py import MPI
 
 import han
-from han._bench_machine import look
-from han._bench_report import report, to_json
-from han.bench import Bench, Row, Settings, Times, parse_sizes
+from han.measure.bench import Bench, Row, Settings, Times, parse_sizes
+from han.measure.bench_machine import look
+from han.measure.bench_report import report, to_json
 
 COLLECTIVES = ("bcast", "reduce", "allreduce")
 

@@ -20,9 +20,9 @@ from machines import topology_of
 from mpi4py import MPI
 
 import han
-from han.discover import Conditions
-from han.dtypes import DTYPES, ops_of
-from han.topology import Topology
+from han.message.dtypes import DTYPES, ops_of
+from han.model.topology import Topology
+from han.ranks.discover import Conditions
 
 WORLD = MPI.COMM_WORLD
 FLAT = [{"name": "everyone", "symbol": "e", "scope": "all"}]
@@ -85,7 +85,9 @@ def comm_on(
     config["levels"] = levels_of(topology.names, topology.symbols)
     if use is not None:
         config["rules"] = [{"use": dict(use)}]
-    with mock.patch("han.state.discover", return_value=(topology, Conditions(crowded=True))):
+    with mock.patch(
+        "han.runtime.state.discover", return_value=(topology, Conditions(crowded=True))
+    ):
         return han.Comm(comm.Dup(), config)
 
 

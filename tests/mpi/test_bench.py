@@ -8,11 +8,11 @@ import pytest
 from mpi4py import MPI
 from typer.testing import CliRunner
 
-from han._bench_calls import Buffers, Mode, measurable, prepare
-from han.ablation import BUILT_IN, VARIANTS
-from han.bench import Bench, Settings, WrongResultError
-from han.cli import app
-from han.limits import COLLECTIVES
+from han.cli.main import app
+from han.measure.ablation import BUILT_IN, VARIANTS
+from han.measure.bench import Bench, Settings, WrongResultError
+from han.measure.bench_calls import Buffers, Mode, measurable, prepare
+from han.measure.limits import COLLECTIVES
 
 on_two = pytest.mark.mpi(ranks=2, timeout=120, unit="s")
 on_ranks = pytest.mark.mpi(ranks=[2, 3], timeout=120, unit="s")

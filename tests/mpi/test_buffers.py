@@ -10,8 +10,8 @@ import pytest
 from _support import comm_with, interleaved, opened
 from mpi4py import MPI
 
-from han import message
-from han.buffers import parse
+from han.message import message
+from han.message.buffers import parse
 
 on_ranks = pytest.mark.mpi(ranks=[1, 4], timeout=60, unit="s")
 on_six = pytest.mark.mpi(ranks=6, timeout=60, unit="s")

@@ -8,10 +8,10 @@ from _support import COLLECTIVES, comm_with, new_comm, opened
 from mpi4py import MPI
 from test_conformance import PARTS, force, meant_for
 
-from han._bench_calls import Buffers, Case, Mode, prepare
+from han.measure.bench_calls import Buffers, Case, Mode, prepare
+from han.tasks.inspect.traffic import Counted, Traffic
 from han.tasks.lower import lower
 from han.tasks.signature import BY_BLOCKS
-from han.tasks.traffic import Counted, Traffic
 
 SIZES = (0, 8, 50_008)
 CALLS = 2

@@ -26,7 +26,7 @@ from machines import topology_of
 from mpi4py import MPI
 from test_conformance import LARGE, PARTS, force, meant_for, types_and_operations
 
-from han.program import Code
+from han.model.program import Code
 from han.tasks.lower import lower
 from han.tasks.plan import make_plan
 from han.tasks.signature import BY_BLOCKS

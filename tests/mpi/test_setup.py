@@ -12,9 +12,9 @@ from _support import FLAT, LEVELS, TWO_BY_TWO, WORLD, check_works, new_comm, on_
 from mpi4py import MPI
 
 import han
-from han.rc import rc
-from han.tasks import compact
-from han.waits import POLICIES
+from han.config.rc import rc
+from han.measure.waits import POLICIES
+from han.tasks.files import compact
 
 
 @contextlib.contextmanager

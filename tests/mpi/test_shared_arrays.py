@@ -24,8 +24,8 @@ from machines import topology_of
 from mpi4py import MPI
 
 import han
-from han import _cli_info
-from han.program import PEER
+from han.cli import info as _cli_info
+from han.model.program import PEER
 
 COUNTS = (1, 1000, 40_001)  # a share of a line, of less than a block, several pieces
 KINDS = (("float64", "sum"), ("int32", "max"), ("uint8", "bxor"))
@@ -127,7 +127,7 @@ def test_results_are_right_where_nothing_but_mapped_memory_can_be_read(mpi_ranks
     if size == 3:
         cases += [(SOCKETS, "split", {}), (SOCKETS, "pull", {"algorithm": "spread"})]
         cases += [(flat, "split", {"tree": "chain"}), (flat, "split", {"algorithm": "spread"})]
-    with mock.patch("han.state.refusal", return_value="not tried"):
+    with mock.patch("han.runtime.state.refusal", return_value="not tried"):
         for topology, fused, more in cases:
             use = solo(topology.names, fused, **more)
             with opened(comm_on(MPI.COMM_WORLD, topology, **use)) as comm:
@@ -318,8 +318,8 @@ def test_a_rank_that_cannot_map_is_known_to_all(mpi_ranks):
             raise PermissionError(13, "Permission denied")
         return real(place)
 
-    unknown = mock.patch("han.mapping._known", {})
-    with unknown, mock.patch("han.mapping.Mapped", refused), opened(new_comm()) as comm:
+    unknown = mock.patch("han.memory.mapping._known", {})
+    with unknown, mock.patch("han.memory.mapping.Mapped", refused), opened(new_comm()) as comm:
         send, recv = comm.full(40_000, 1), comm.zeros(40_000, int)
         request = comm.Allreduce_init(send, recv)
         assert not reads_peers(comm)

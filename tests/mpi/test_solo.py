@@ -10,7 +10,8 @@ import pytest
 from mpi4py import MPI
 
 import han
-from han import _cli_info, _native
+from han import _native
+from han.cli import info as _cli_info
 
 RULES = {
     "rules": [

@@ -181,7 +181,11 @@ def fails_on_one_rank(error, patch, call):
 
 @on_four
 def test_a_failure_in_planning_reaches_all_ranks(mpi_ranks):
-    places = ("han.plans.Plans.make", "han.plans.native_plan", "han.message.allreduce")
+    places = (
+        "han.runtime.plans.Plans.make",
+        "han.runtime.plans.native_plan",
+        "han.message.message.allreduce",
+    )
     cases = itertools.product(LEVELS, places, ALLREDUCE.values(), ERRORS.values())
     for levels, place, call, make in cases:
         comm, error = new_comm(levels), make()
@@ -197,7 +201,7 @@ def test_a_failure_in_packing_reaches_all_ranks(mpi_ranks):
         pack = mock.Mock(side_effect=error)
         fails_on_one_rank(
             error,
-            mock.patch("han.message._packer", return_value=pack),
+            mock.patch("han.message.message._packer", return_value=pack),
             partial(call, comm, [matrix, 1, column]),
         )
     column.Free()
@@ -210,7 +214,7 @@ def test_a_persistent_start_that_fails_after_others_went_well_reaches_all_ranks(
     for make in ERRORS.values():
         comm, error = new_comm(), make()
         pack = mock.Mock()
-        with mock.patch("han.message._packer", return_value=pack):
+        with mock.patch("han.message.message._packer", return_value=pack):
             request = comm.Bcast_init([matrix, 1, column], root=ODD)
         for _ in range(3):
             persistent(request)
@@ -328,8 +332,8 @@ def test_memory_of_freed_communicators_goes(mpi_ranks, monkeypatch):
 
 
 BROKEN = (
-    "han.channel.Channel.introduce",
-    "han.discover._look",
+    "han.memory.channel.Channel.introduce",
+    "han.ranks.discover._look",
     "os.sched_getaffinity",
     "mmap.mmap",
 )
@@ -393,7 +397,7 @@ def test_a_child_whose_set_up_fails_is_freed(mpi_ranks, monkeypatch):
             number = ODD if make is not MAKE["Split"] else comm.size - 1 - ODD
             with (
                 watched() as (made, freed),
-                broken("han.channel.Channel.introduce"),
+                broken("han.memory.channel.Channel.introduce"),
                 pytest.raises(han.HanError, match=f"rank {number}"),
             ):
                 make(comm)

@@ -14,13 +14,14 @@ from mpi4py import MPI
 from typer.testing import CliRunner
 
 import han
-from han import _last_reading, clocks
-from han._timeline_files import load
-from han._timeline_parts import merge
-from han.cli import app
-from han.errors import SetupError
-from han.meeting import TAG_LAST
-from han.timeline import shares
+from han.cli.main import app
+from han.common.errors import SetupError
+from han.model.timeline import shares
+from han.ranks import clocks
+from han.ranks import last_reading as _last_reading
+from han.ranks.meeting import TAG_LAST
+from han.trace.timeline_files import load
+from han.trace.timeline_parts import merge
 
 on_four = pytest.mark.mpi(ranks=4, timeout=120, unit="s")
 MIB = np.ones(1 << 20, np.uint8)

@@ -12,8 +12,8 @@ import pytest
 from _support import COLLECTIVES, FLAT, TWO_LEVELS, data_of, error_of, new_comm, opened
 from mpi4py import MPI
 
-from han import _cli_info
-from han.program import PEER
+from han.cli import info as _cli_info
+from han.model.program import PEER
 
 COUNT = 40_001  # of a block: large enough for the built-in rules to read it where it is
 BLOCKS = ("gather", "scatter", "allgather")
@@ -118,7 +118,10 @@ def everything(comm, send_in, recv_in, expected=True, part=slice(None)):
 
 @pytest.mark.mpi(ranks=[2, 3], timeout=60, unit="s")
 def test_windows_are_read_where_they_are_wherever_in_them_buffers_lie(mpi_ranks):
-    with mock.patch("han.state.refusal", return_value="not tried"), opened(new_comm(FLAT)) as comm:
+    with (
+        mock.patch("han.runtime.state.refusal", return_value="not tried"),
+        opened(new_comm(FLAT)) as comm,
+    ):
         rank, following = comm.rank, (comm.rank + 1) % comm.size
         with window(comm) as one, window(comm, alloc_shared_noncontig="true") as two:
             everything(comm, lambda: Places(one, rank), lambda: Places(two, rank))
@@ -230,7 +233,7 @@ def wrong_windows(comm):
     fails(comm, lambda: detach(wins[comm.rank]), "different windows")
     detach(wins[0])
     fails(comm, lambda: detach(wins[0]), "not attached")
-    with mock.patch("han.segments._native") as native:
+    with mock.patch("han.memory.segments._native") as native:
         native.map_again.side_effect = OSError(12, "Cannot allocate memory")
         if comm.rank:
             fails(comm, lambda: attach(wins[0]), "rank 1: Cannot allocate memory")

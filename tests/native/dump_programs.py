@@ -21,14 +21,14 @@ import mpi4py
 mpi4py.rc.initialize = False
 mpi4py.rc.finalize = False
 
-from han.geometry import Geometry  # noqa: E402
-from han.program import Coll, Program  # noqa: E402
+from han.model.channel_layout import Geometry  # noqa: E402
+from han.model.collectives import COLLECTIVES as COLLECTIVE_NAMES  # noqa: E402
+from han.model.program import Coll, Program  # noqa: E402
+from han.model.topology import Topology, virtual  # noqa: E402
+from han.tasks.choice import Choice, LevelChoice, level_choice  # noqa: E402
 from han.tasks.lower import lower  # noqa: E402
 from han.tasks.plan import geometries, make_plan  # noqa: E402
 from han.tasks.signature import BY_BLOCKS, REDUCING, ROOTED, Signature  # noqa: E402
-from han.tasks.signature import COLLECTIVES as COLLECTIVE_NAMES  # noqa: E402
-from han.topology import Topology, virtual  # noqa: E402
-from han.tuning.choice import Choice, LevelChoice, level_choice  # noqa: E402
 
 MAGIC = 0x31474F5250
 MEMORY = 64 * 1024  # small channels: the rings of cells go round often

@@ -6,7 +6,7 @@
 #include "channel.h"
 
 enum {
-    SMALL = 4096 + HAN_LINE, /* a small slot (han/geometry.py) */
+    SMALL = 4096 + HAN_LINE, /* a small slot (han/model/channel_layout.py) */
     FLAGS = 8 * HAN_LINE,    /* the flags of a rank */
     UNDER_WAY = 0x80,        /* in a request's state; the low bits are its stream, from 1 */
 };

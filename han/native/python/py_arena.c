@@ -125,15 +125,22 @@ static PyObject *arena_tell(PyObject *self, PyObject *capsule) {
 
 static PyMethodDef methods[] = {
     {"arena_open", arena_open, METH_VARARGS,
-     "arena_open(fd, size, keep, touch=False, groups=()): an arena in a file of holes, which it closes "
-     "at its end; it keeps to the memory limits of control groups, given by their folders in bytes."},
-    {"room", arena_room, METH_O, "Bytes that the memory limit of a control group leaves."},
+     "arena_open($module, fd, size, keep, touch=False, groups=(), /)\n--\n\n"
+     "Open an arena in a sparse file. The arena owns the file's descriptor and keeps to the memory "
+     "limits of control groups, given by the names of their folders."},
+    {"room", arena_room, METH_O,
+     "room($module, folder, /)\n--\n\n"
+     "Return the bytes that the memory limit of a control group leaves."},
     {"arena_use", arena_use, METH_O,
-     "arena_use(handler): let NumPy take data there in this context; what it used before."},
+     "arena_use($module, handler, /)\n--\n\n"
+     "Let NumPy allocate there in this context; return the handler that it used before."},
     {"arena_holds", arena_holds, METH_VARARGS,
-     "arena_holds(arena, address, nbytes): whether these bytes are in it."},
+     "arena_holds($module, arena, address, nbytes, /)\n--\n\n"
+     "Whether the arena holds these bytes."},
     {"arena_tell", arena_tell, METH_O,
-     "arena_tell(arena): base, size, bytes taken and kept; refusals, bytes and errno of the last."},
+     "arena_tell($module, arena, /)\n--\n\n"
+     "Return base, size, bytes taken and kept; the number of refusals, and the bytes and errno of "
+     "the last one."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -1,7 +1,7 @@
 /* The fast path of a call: a method of han.Comm finds the plan with one look-up and without an
  * allocation, if the arguments are plain arrays of a size, type and operation that were used before.
  * For all other arguments, wrong ones too, the method returns False, and the caller parses them
- * (han/message.py) and plans. */
+ * (han/message/message.py) and plans. */
 #include "python/py_calls.h"
 
 #include "python/plain_array.h"
@@ -336,27 +336,33 @@ static void calls_dealloc(CallsObject *self) {
 }
 
 #define QUICK(f) (PyCFunction)(void (*)(void))(f), METH_FASTCALL
-#define BOTH(NAME, ARGUMENTS)                                           \
-    {#NAME, QUICK(calls_##NAME), #NAME ARGUMENTS ": likewise."},         \
-    {"i" #NAME, QUICK(calls_i##NAME), "i" #NAME ARGUMENTS ": the started request, or False."}
+#define BOTH(NAME, PARAMETERS)                                                        \
+    {#NAME, QUICK(calls_##NAME),                                                      \
+     #NAME "($self, " PARAMETERS ", /)\n--\n\nRun the call; False if the caller must parse and plan it."}, \
+    {"i" #NAME, QUICK(calls_i##NAME),                                                 \
+     "i" #NAME "($self, " PARAMETERS ", /)\n--\n\nReturn the started request, or False."}
 
 static PyMethodDef calls_methods[] = {
-    {"bcast", QUICK(calls_bcast), "bcast(buf, root): whether it could be run."},
-    {"reduce", QUICK(calls_reduce), "reduce(send, recv, op, root, at_root): likewise."},
-    {"allreduce", QUICK(calls_allreduce), "allreduce(send, recv, op): likewise."},
-    {"barrier", (PyCFunction)calls_barrier, METH_NOARGS, "barrier(): likewise."},
-    BOTH(gather, "(send, recv, root)"),
-    BOTH(scatter, "(send, recv, root)"),
-    BOTH(allgather, "(send, recv)"),
-    BOTH(alltoall, "(send, recv)"),
-    BOTH(reduce_scatter_block, "(send, recv, op)"),
-    {"ibcast", QUICK(calls_ibcast), "ibcast(buf, root): the started request, or False."},
-    {"ireduce", QUICK(calls_ireduce), "ireduce(send, recv, op, root, at_root): likewise."},
-    {"iallreduce", QUICK(calls_iallreduce), "iallreduce(send, recv, op): likewise."},
-    {"ibarrier", (PyCFunction)calls_ibarrier, METH_NOARGS, "ibarrier(): likewise."},
+    BOTH(bcast, "buf, root"),
+    BOTH(reduce, "send, recv, op, root, at_root"),
+    BOTH(allreduce, "send, recv, op"),
+    BOTH(gather, "send, recv, root"),
+    BOTH(scatter, "send, recv, root"),
+    BOTH(allgather, "send, recv"),
+    BOTH(alltoall, "send, recv"),
+    BOTH(reduce_scatter_block, "send, recv, op"),
+    {"barrier", (PyCFunction)calls_barrier, METH_NOARGS,
+     "barrier($self, /)\n--\n\n"
+     "Run the call; False if the caller must parse and plan it."},
+    {"ibarrier", (PyCFunction)calls_ibarrier, METH_NOARGS,
+     "ibarrier($self, /)\n--\n\n"
+     "Return the started request, or False."},
     {"add", (PyCFunction)calls_add, METH_VARARGS,
-     "add(plan, collective, nbytes, dtype number, op or None, root): remember a plan."},
-    {"clear", (PyCFunction)calls_clear, METH_NOARGS, "Forget all plans."},
+     "add($self, plan, collective, nbytes, dtype, op, root, /)\n--\n\n"
+     "Remember a plan; `dtype` is NumPy's number, `op` may be None."},
+    {"clear", (PyCFunction)calls_clear, METH_NOARGS,
+     "clear($self, /)\n--\n\n"
+     "Forget all plans."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -377,7 +383,8 @@ static PyTypeObject CallsType = {
     .tp_traverse = (traverseproc)calls_traverse,
     .tp_clear = (inquiry)calls_tp_clear,
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
-    .tp_doc = "Plans of blocking calls by what was called.",
+    .tp_doc = "Calls(engine, in_place, request, rank, size)\n--\n\n"
+              "Plans by what was called; `request` is the class that nonblocking calls return.",
     .tp_methods = calls_methods,
     .tp_getset = calls_getset,
     .tp_init = (initproc)calls_init,

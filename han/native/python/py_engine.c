@@ -237,17 +237,28 @@ static PyObject *engine_get_failed(EngineObject *self, void *unused) {
 
 static PyMethodDef engine_methods[] = {
     {"plan", (PyCFunction)(void (*)(void))han_py_plan, METH_VARARGS | METH_KEYWORDS,
+     "plan($self, *, code, streams, requests, footprint, writes, sync, brief, signature, kernel, "
+     "element, op, dtype, commutative, operand, comms, scratch, keep, number=0, shifts=None, "
+     "arena=(0, 0), whole=0, leader=-1)\n--\n\n"
      "Make a Plan from a Program's records."},
     {"run", (PyCFunction)engine_run, METH_VARARGS,
-     "run(plan, send, recv, keep): run a plan on two addresses and wait for it."},
-    {"fail", (PyCFunction)engine_fail, METH_NOARGS, "Cancel what is under way; runs raise from now."},
-    {"stop", (PyCFunction)engine_stop, METH_NOARGS, "Cancel what is under way and unmap."},
+     "run($self, plan, send, recv, keep, /)\n--\n\n"
+     "Run a plan on two addresses and wait for it."},
+    {"fail", (PyCFunction)engine_fail, METH_NOARGS,
+     "fail($self, /)\n--\n\n"
+     "Cancel the runs under way; later runs raise."},
+    {"stop", (PyCFunction)engine_stop, METH_NOARGS,
+     "stop($self, /)\n--\n\n"
+     "Cancel the runs under way and unmap the channels."},
     {"look", (PyCFunction)engine_look, METH_VARARGS,
-     "look(waited): raise if that is beyond the time limit, in seconds, or a peer has died."},
+     "look($self, waited, /)\n--\n\n"
+     "Raise if `waited` seconds exceed the time limit, or a peer has died."},
     {"blocked", (PyCFunction)engine_blocked, METH_NOARGS,
-     "The current run's signature and where its streams stand: [(code, peer, task), ...]."},
+     "blocked($self, /)\n--\n\n"
+     "Return the current run's signature and where its streams stand: [(code, peer, task), ...]."},
     {"trace", (PyCFunction)engine_trace, METH_VARARGS,
-     "trace(memory, tsc=False): record tasks there from now on; None: nowhere."},
+     "trace($self, memory, tsc=False, /)\n--\n\n"
+     "Record tasks in `memory` from now on; None: stop recording."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -271,7 +282,8 @@ PyTypeObject EngineType = {
     .tp_traverse = (traverseproc)engine_traverse,
     .tp_clear = (inquiry)engine_clear,
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
-    .tp_doc = "Runs plans one after the other over the channels of one group of ranks.",
+    .tp_doc = "Engine(mpi, comm, channels, tag_base, wait, on_error)\n--\n\n"
+              "Runs plans one after the other over the channels of one group of ranks.",
     .tp_methods = engine_methods,
     .tp_getset = engine_getset,
     .tp_init = (initproc)engine_init,

@@ -64,9 +64,11 @@ static PyObject *plain_combine(PyObject *self, PyObject *args) {
 
 static PyMethodDef methods[] = {
     {"plain_copy", plain_copy, METH_VARARGS,
-     "plain_copy(dst, src, streaming=False): copy a buffer; past the caches where the machine can."},
+     "plain_copy($module, dst, src, streaming=False, /)\n--\n\n"
+     "Copy a buffer; with `streaming` past the caches where the machine can."},
     {"plain_combine", plain_combine, METH_VARARGS,
-     "plain_combine(dst, a, b, (op, dtype)): dst = a op b, in whole elements."},
+     "plain_combine($module, dst, a, b, kernel, /)\n--\n\n"
+     "Store a op b in dst, in whole elements; `kernel` is the pair (op, dtype)."},
     {NULL, NULL, 0, NULL},
 };
 

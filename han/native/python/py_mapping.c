@@ -50,9 +50,11 @@ static PyObject *map_again(PyObject *self, PyObject *args) {
 
 static PyMethodDef methods[] = {
     {"map_file", map_file, METH_VARARGS,
-     "map_file(fd, size): (owner, address) of a file that is mapped for reading only."},
+     "map_file($module, fd, size, /)\n--\n\n"
+     "Map a file for reading only; return (owner, address)."},
     {"map_again", map_again, METH_VARARGS,
-     "map_again(address, nbytes): (owner, address) of another mapping of the same shared memory."},
+     "map_again($module, address, nbytes, /)\n--\n\n"
+     "Map shared memory once more; return (owner, address)."},
     {NULL, NULL, 0, NULL},
 };
 

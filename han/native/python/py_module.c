@@ -82,20 +82,37 @@ static PyObject *module_inside_op(PyObject *self, PyObject *unused) {
 }
 
 static PyMethodDef module_methods[] = {
-    {"progress", module_progress, METH_NOARGS, "Step every collective that is under way."},
-    {"orphans", module_orphans, METH_NOARGS, "Requests that were dropped while they run."},
-    {"inside_op", module_inside_op, METH_NOARGS, "Whether a user's reduction is running here."},
-    {"isa", module_isa, METH_NOARGS, "The instruction set the reduction kernels use here."},
-    {"on_mesh", module_on_mesh, METH_NOARGS, "Whether lines are slow from core to core here."},
+    {"progress", module_progress, METH_NOARGS,
+     "progress($module, /)\n--\n\n"
+     "Step every collective that is under way."},
+    {"orphans", module_orphans, METH_NOARGS,
+     "orphans($module, /)\n--\n\n"
+     "Return the requests that were dropped while they run."},
+    {"inside_op", module_inside_op, METH_NOARGS,
+     "inside_op($module, /)\n--\n\n"
+     "Whether a user's reduction is running here."},
+    {"isa", module_isa, METH_NOARGS,
+     "isa($module, /)\n--\n\n"
+     "Return the instruction set that the reduction kernels use here."},
+    {"on_mesh", module_on_mesh, METH_NOARGS,
+     "on_mesh($module, /)\n--\n\n"
+     "Whether cache lines are slow from core to core here."},
     {"let_attach", module_let_attach, METH_NOARGS,
+     "let_attach($module, /)\n--\n\n"
      "Let the other ranks read this process's memory, as far as the system does."},
     {"peek", module_peek, METH_VARARGS,
-     "peek(pid, address): 8 bytes of another process's memory; raises OSError."},
-    {"poke", module_poke, METH_VARARGS, "poke(pid, address, value): write a word to another process."},
+     "peek($module, pid, address, /)\n--\n\n"
+     "Read a word of 8 bytes of another process; raises OSError."},
+    {"poke", module_poke, METH_VARARGS,
+     "poke($module, pid, address, value, /)\n--\n\n"
+     "Write a word of 8 bytes to another process; raises OSError."},
     {"fence", (PyCFunction)(void (*)(void))han_py_check_program, METH_VARARGS | METH_KEYWORDS,
+     "fence($module, *, code, streams, channels, comms, ranks, tasks, requests, count, element, "
+     "native, operand, lengths)\n--\n\n"
      "Raise ValueError unless a Program keeps to its memory (native/memory/program_check.h)."},
     {"has_kernel", module_has_kernel, METH_VARARGS,
-     "has_kernel(op, dtype): whether MPI defines that pair and han has it natively."},
+     "has_kernel($module, op, dtype, /)\n--\n\n"
+     "Whether MPI defines that pair and han has it natively."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -278,13 +278,21 @@ static PyObject *request_get_engine(RequestObject *self, void *unused) {
 
 #define WITH_STATUS(f) (PyCFunction)(void (*)(void))(f), METH_FASTCALL | METH_KEYWORDS
 static PyMethodDef request_methods[] = {
-    {"Start", (PyCFunction)request_start, METH_NOARGS, "Begin; progress is made in Wait and Test."},
-    {"Wait", WITH_STATUS(request_wait), "Wait(status=None): wait until complete."},
+    {"Start", (PyCFunction)request_start, METH_NOARGS,
+     "Start($self, /)\n--\n\n"
+     "Begin; progress is made in Wait and Test."},
+    {"Wait", WITH_STATUS(request_wait),
+     "Wait($self, status=None)\n--\n\n"
+     "Wait until complete."},
     {"Test", WITH_STATUS(request_test),
-     "Test(status=None): make progress; whether it is complete, and with that inactive."},
+     "Test($self, status=None)\n--\n\n"
+     "Make progress; return whether it is complete. A complete request is inactive."},
     {"_peek", (PyCFunction)request_peek, METH_NOARGS,
-     "Make progress; whether it is complete, without making it inactive."},
-    {"_free", (PyCFunction)request_free, METH_NOARGS, "Complete it and let everything go."},
+     "_peek($self, /)\n--\n\n"
+     "Make progress; return whether it is complete, without making it inactive."},
+    {"_free", (PyCFunction)request_free, METH_NOARGS,
+     "_free($self, /)\n--\n\n"
+     "Complete it and release everything."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -302,7 +310,9 @@ PyTypeObject RequestType = {
     .tp_traverse = (traverseproc)request_traverse,
     .tp_clear = (inquiry)request_clear,
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE,
-    .tp_doc = "A plan bound to buffers; started, waited for and tested like an MPI request.",
+    .tp_doc = "Request(engine, plan, send, recv, keep=None, begin=None, end=None, "
+              "persistent=False)\n--\n\n"
+              "A plan bound to buffers; started, waited for and tested like an MPI request.",
     .tp_methods = request_methods,
     .tp_getset = request_getset,
     .tp_finalize = request_finalize,

@@ -1,0 +1,150 @@
+"""The command ``han calibrate``: predictions held against measurements."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from mpi4py import MPI
+
+from han.cli.common import JsonFlag, PlotOption, check_files, progress, say, write_file
+from han.cli.simulate_texts import short
+from han.common.errors import ArgumentError
+from han.common.units import format_size
+
+if TYPE_CHECKING:
+    from han.measure.bench_report import Report
+    from han.tuning.calibration import Compared, Comparison, Measured, Oracle
+
+
+def calibrate(
+    machine: Annotated[
+        str, typer.Option(help="YAML file, or the name of a ready machine.", show_default=False)
+    ],
+    files: Annotated[list[Path], typer.Argument(help="What 'han bench --json FILE' wrote there.")],
+    fit: Annotated[
+        Path | None, typer.Option(help="Fit the machine to the measurements, write it to a file.")
+    ] = None,
+    plot: PlotOption = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Hold a machine's description against measurements, or fit it to them.
+
+    Every measured call of han is predicted with the configuration that it was measured with. Runs
+    with different configurations are compared by pairs: is the faster one predicted to be faster?
+
+    \b
+    Examples:
+      han calibrate --machine emulated-1gbit 32KiB.json 128KiB.json whole.json
+      han calibrate --machine emulated-1gbit *.json --fit my-cluster.yaml
+    """
+    from han.config.machine import load_machine
+    from han.measure import bench_report as reports
+    from han.tuning import calibration
+
+    check_files(fit, plot=plot)
+    runs = [reports.read(path) for path in files]
+    cases = [case for run in runs for case in calibration.measured_of(run)]
+    if not cases:
+        raise ArgumentError(f"{', '.join(map(str, files))}: no times of han: measure it too")
+    where = _where(runs, machine)
+    if MPI.COMM_WORLD.rank:
+        return
+    oracle = calibration.Oracle(where)
+    model = load_machine(machine)
+    if fit is not None:
+        model = _fit(oracle, cases, fit)
+    with progress(len(cases), "simulating") as advance:
+        rows = []
+        for case in cases:
+            rows.append(oracle.predict(model, case))
+            advance()
+    _tell(calibration.Comparison(tuple(rows)), machine, plot, as_json)
+
+
+def _where(runs: Sequence[Report], machine: str) -> Any:
+    from han.config.machine import load_machine
+    from han.tuning.prediction import Where
+
+    places = {(run.data["machine"]["nodes"], run.data["machine"]["ranks"]) for run in runs}
+    if len(places) > 1:
+        raise ArgumentError(f"the runs differ in their (nodes, ranks): {sorted(places)}")
+    nodes, ranks = places.pop()
+    if ranks % nodes:
+        raise ArgumentError(f"{ranks} ranks on {nodes} nodes: as many on each node expected")
+    for run in runs:
+        root = run.data["settings"]["root"]
+        if root >= ranks:
+            raise ArgumentError(f"{run.name}: settings.root: {root} is not in 0..{ranks - 1}")
+    return Where(load_machine(machine), nodes, ranks // nodes)
+
+
+def _fit(oracle: Oracle, cases: Sequence[Measured], path: Path) -> Any:
+    import yaml
+
+    from han.tuning import calibration
+
+    with progress(calibration.rounds(), "fitting") as advance:
+        model = calibration.fit(oracle, cases, advance)
+    data = calibration.to_mapping(model)
+    write_file(path, yaml.safe_dump(data, sort_keys=False))
+    return model
+
+
+def _tell(found: Comparison, machine: str, plot: Path | None, as_json: bool) -> None:
+    same, clear, close = found.pairs()
+    if as_json:
+        say(json.dumps({
+            "machine": machine, "median_error": found.median_error,
+            "pairs": {"same_winner": same, "clear": clear, "too_close": close},
+            "rows": [_record(row) for row in found.rows],
+        }, indent=1))  # fmt: skip
+    else:
+        say("\n".join(_lines(found, machine)))
+    if plot is not None:
+        _plot(found, machine, plot)
+
+
+def _record(row: Compared) -> dict[str, Any]:
+    collective, nbytes = row.case.key
+    return {"collective": collective, "nbytes": nbytes, "choice": row.case.choice,
+            "measured": row.case.microseconds, "predicted": row.predicted,
+            "error": row.error}  # fmt: skip
+
+
+def _lines(found: Comparison, machine: str) -> list[str]:
+    same, clear, close = found.pairs()
+    lines = [
+        f"# {machine}: predicted against measured, microseconds per call",
+        f"#{'collective':>11}{'size':>9}  {'run':<28}{'measured':>11}{'predicted':>11}{'off':>8}",
+    ]
+    for row in found.rows:
+        collective, nbytes = row.case.key
+        lines.append(
+            f"{collective:>12}{format_size(nbytes):>9}  {row.case.choice:<28.28}"
+            f"{short(row.case.microseconds * 1e-6):>11}{short(row.predicted * 1e-6):>11}"
+            f"{row.error:>+8.0%}"
+        )
+    share = f" ({same / clear:.0%})" if clear else ""
+    return [
+        *lines,
+        f"# median error {found.median_error:.1%} over {len(found.rows)} cases",
+        f"# pairs of plans for one call: the same winner in {same} of {clear}{share}; "
+        f"{close} more are within 5% of each other",
+    ]
+
+
+def _plot(found: Comparison, machine: str, path: Path) -> None:
+    from han.plots import lines as plots_lines
+
+    panels: dict[str, dict[str, dict[int, float]]] = {}
+    for row in found.rows:
+        collective, nbytes = row.case.key
+        series = panels.setdefault(collective, {})
+        series.setdefault(f"{row.case.choice}, measured", {})[nbytes] = row.case.microseconds
+        series.setdefault(f"{row.case.choice}, predicted", {})[nbytes] = row.predicted
+    drawn = [plots_lines.Panel(name, "bytes", series) for name, series in panels.items()]
+    plots_lines.lines(drawn, path, f"{machine}: predicted and measured")

@@ -1,0 +1,192 @@
+"""What the commands share: options, how the ranks speak, files, progress."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from mpi4py import MPI
+
+import han
+from han.common.errors import ArgumentError
+from han.common.suggest import expect_known
+from han.common.units import parse_size
+from han.model.collectives import carried
+from han.plots.plots import check_picture
+
+if TYPE_CHECKING:
+    from han.measure.bench_machine import Machine
+
+ConfigOption = Annotated[
+    str | None,
+    typer.Option("--config", help="YAML file, or the name of a ready configuration."),
+]
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+JsonOption = Annotated[
+    Path | None, typer.Option("--json", help="Write JSON to a file; - is standard output.")
+]
+PlotOption = Annotated[
+    Path | None, typer.Option("--plot", help="Write a picture (.png, .pdf, .svg).")
+]
+DtypeOption = Annotated[str, typer.Option(help="NumPy's name of the element type.")]
+OpOption = Annotated[str, typer.Option(help="sum, prod, max, min, land, band ...")]
+RanksOption = Annotated[
+    int,
+    typer.Option(
+        min=1,
+        help="Ranks to plan for, on an imagined machine: a core for each rank and no mesh, unless "
+        "said. Nothing is taken from this machine.",
+    ),
+]
+OversubscribedFlag = Annotated[
+    bool, typer.Option("--oversubscribed", help="Plan for nodes with more ranks than cores.")
+]
+MeshFlag = Annotated[
+    bool,
+    typer.Option(
+        "--mesh",
+        help="Plan for processors whose cores exchange cache lines slowly, as those on a mesh do; "
+        "'han info' tells.",
+    ),
+]
+PpnOption = Annotated[int | None, typer.Option(min=1, help="Ranks per node; all on one if unsaid.")]
+RootOption = Annotated[int, typer.Option(min=0, help="Of calls that have one.")]
+
+
+def say(text: str) -> None:
+    """Print on rank 0."""
+    if not MPI.COMM_WORLD.rank:
+        print(text, flush=True)
+
+
+def measured_record(
+    name: str, version: int, machine: Machine, rows: Iterable[Mapping[str, Any]], **about: object
+) -> dict[str, Any]:
+    """Return what a command writes as JSON of a format and a version, `about` before the rows."""
+    return {
+        "format": name,
+        "version": version,
+        "han": han.__version__,
+        "unit": "us",
+        "machine": machine.record(),
+        **about,
+        "rows": list(rows),
+    }
+
+
+def tell_measured(table: str, record: Any, json_file: Path | None) -> None:
+    """Print a table on rank 0, and write what it is made of, if that is wanted."""
+    if str(json_file) == "-":
+        say(json.dumps(record, indent=1))
+        return
+    say(table)
+    if json_file is not None and not MPI.COMM_WORLD.rank:
+        write_file(json_file, json.dumps(record, indent=1) + "\n")
+
+
+def shown_table(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Lay out a table of texts, the first column to the left and numbers to the right."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    for k, head in enumerate(heads):
+        table.add_column(head, justify="right" if k else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    console = Console(width=max(160, Console().width))
+    with console.capture() as shown:
+        console.print(table)
+    return "\n".join(line.rstrip() for line in shown.get().rstrip().splitlines())
+
+
+def size_of(text: str) -> int:
+    """Return the bytes that a size such as ``4MiB`` says."""
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise ArgumentError(f"size {error}") from None
+
+
+def call_of(
+    collective: str, nbytes: int, op: str, dtype: str, root: int
+) -> tuple[str, int, MPI.Op, str, int]:
+    """Return a call with its operation as MPI's; raises ArgumentError for unknown names."""
+    return carried(collective), nbytes, op_of(op), dtype, root
+
+
+def op_of(name: str) -> MPI.Op:
+    """Return MPI's operation of a name."""
+    from han.message.dtypes import OPS
+
+    expect_known("operation", name, OPS)
+    op: MPI.Op = getattr(MPI, name.upper())
+    return op
+
+
+@contextlib.contextmanager
+def progress(total: int, what: str = "measuring") -> Iterator[Any]:
+    """Yield what to call after each step; a bar on rank 0's standard error if it is a terminal."""
+    if MPI.COMM_WORLD.rank or not sys.stderr.isatty():
+        yield lambda: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(what, total=total)
+        yield lambda: progress.advance(task)
+
+
+@contextlib.contextmanager
+def phases() -> Iterator[Callable[[str, int, int], None] | None]:
+    """Yield whom to tell the phase, the steps done and their number; None without a terminal."""
+    if MPI.COMM_WORLD.rank or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress, TaskID
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        tasks: dict[str, TaskID] = {}
+
+        def tell(phase: str, done: int, total: int) -> None:
+            if phase not in tasks:
+                tasks[phase] = progress.add_task(phase)
+            progress.update(tasks[phase], completed=done, total=total)
+
+        yield tell
+
+
+def check_files(*paths: Path | None, plot: Path | None = None) -> None:
+    """Refuse places that cannot be written, and no pictures, before anything is measured."""
+    for path in (*paths, plot):
+        reason = None if path is None or str(path) == "-" else _no_file(path)
+        if reason is not None:
+            raise ArgumentError(f"{path}: cannot be written: {reason}")
+    if plot is not None:
+        check_picture(plot)
+
+
+def _no_file(path: Path) -> str | None:
+    """Say why a file cannot be written there; None if it can, as far as one sees."""
+    if path.is_dir():
+        return "it is a folder; name a file in it"
+    if not path.parent.is_dir():
+        return f"there is no folder {path.parent}"
+    there = path if path.exists() else path.parent
+    return None if os.access(there, os.W_OK) else f"you may not write to {there}"
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write a text; raises ArgumentError that names the file and the cause."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ArgumentError(f"{path}: cannot be written: {error.strerror or error}") from None

@@ -1,0 +1,263 @@
+"""What ``han info`` and ``han explain`` collect and print."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import mpi4py
+import numpy as np
+from mpi4py import MPI
+
+import han
+from han import _native
+from han.comm import Comm
+from han.common.units import format_size, plural, spans
+from han.config.config import Config, load_config, validate_names
+from han.explain import Explanation, make_signature
+from han.measure.bench_machine import (
+    allowed_cpus,
+    autogroups,
+    cpu_model,
+    describe_wait,
+    described,
+    library_name,
+    library_text,
+    settings,
+)
+from han.memory.arena import limit, process_arena
+from han.memory.pages import describe, policy
+from han.model.topology import Topology
+from han.ranks import autogroup as _autogroup
+from han.submodules.catalogue import catalogue
+from han.submodules.registry import registered
+from han.tasks.choice import LevelChoice
+from han.tasks.contract import Question
+from han.tasks.plan import active_levels
+from han.tasks.signature import Signature
+from han.tuning.heuristics import Machine
+from han.tuning.imagined import PLAIN, ImaginedMachine
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PROBE = Signature("allreduce", 128, 8, "sum", "float64")  # what the submodules are asked about
+SHOWN_GROUPS = 4
+MESH = "lines are slow from core to core (a mesh): built-in choices copy once from small sizes on"
+NEAR = "lines are quick from core to core: built-in choices go through cells up to large sizes"
+THREADS = {
+    MPI.THREAD_SINGLE: "single", MPI.THREAD_FUNNELED: "funneled",
+    MPI.THREAD_SERIALIZED: "serialized", MPI.THREAD_MULTIPLE: "multiple",
+}  # fmt: skip
+
+
+def collect(comm: Comm) -> dict[str, Any]:
+    """Return what there is to know of han on a communicator; collective."""
+    state = comm._han
+    nodes = comm.allgather(MPI.Get_processor_name())
+    return {
+        "han": han.__version__,
+        "kernels": _native.isa(),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "mpi4py": mpi4py.__version__,
+        "library": library_name(),
+        "library_version": library_text(),
+        "standard": ".".join(map(str, MPI.Get_version())),
+        "threads": THREADS[MPI.Query_thread()],
+        "cpu": cpu_model(),
+        "allowed_cpus": allowed_cpus(comm),
+        "mesh": state.conditions.mesh,
+        "ranks": comm.size,
+        "nodes": len(set(nodes)),
+        "config": state.config.source,
+        "memory": state.config.memory,
+        "check": state.config.check,
+        "wait": describe_wait(comm),
+        "autogroups": autogroups(comm),
+        "timeout": state.config.wait.timeout,
+        "settings": settings(os.environ),
+        "attach": state.attach_refused or True,
+        "arenas": state.arenas().refused or True,
+        "arena": "" if state.arenas().refused else process_arena().kind,
+        "arena_limit": limit(),
+        "arena_pages": describe("" if state.arenas().refused else process_arena().kind, policy()),
+        "windows": [window.nbytes for window in state.windows],
+        "levels": [_level(state.topology, k) for k in range(state.topology.depth)],
+        "sockets": _sockets(state.topology),
+        "submodules": submodule_uses(state.topology),
+    }
+
+
+def _sockets(topology: Topology) -> list[str]:
+    """Return the ranks of each socket."""
+    ranks: dict[int, list[int]] = {}
+    for rank, socket in enumerate(topology.sockets):
+        ranks.setdefault(socket, []).append(rank)
+    return [spans(members) for members in ranks.values()]
+
+
+def _level(topology: Topology, level: int) -> dict[str, Any]:
+    groups = {ranks: None for r in range(topology.size) for ranks in [topology.domain(level, r)]}
+    return {
+        "name": topology.names[level],
+        "symbol": topology.symbols[level],
+        "shares_memory": topology.shared[level],
+        "used": level in active_levels(topology),
+        "groups": [spans(ranks) for ranks in groups],
+    }
+
+
+def submodule_uses(topology: Topology) -> dict[str, dict[str, Any]]:
+    """Return every submodule, and for each level what of it can be used, or why not."""
+    return {
+        name: {
+            "about": part.about,
+            "algorithms": list(part.algorithms),
+            "levels": {
+                topology.names[k]: _usable(topology, k, name) for k in range(topology.depth)
+            },
+        }
+        for name, part in registered().items()
+    }
+
+
+def _usable(topology: Topology, level: int, name: str) -> dict[str, Any]:
+    """Ask a submodule, algorithm by algorithm, whether it can serve a level."""
+    part = registered()[name]
+    answers = {
+        algorithm: part.supports(Question(topology, level, PROBE, LevelChoice(name, algorithm)))
+        for algorithm in part.algorithms
+    }
+    usable = [algorithm for algorithm, reason in answers.items() if reason is None]
+    reasons = dict.fromkeys(reason for reason in answers.values() if reason is not None)
+    return {"algorithms": usable, "reasons": list(reasons)}
+
+
+def as_json(record: Mapping[str, Any]) -> str:
+    """Return the record as JSON."""
+    return json.dumps(record, indent=1)
+
+
+def as_text(record: Mapping[str, Any]) -> str:
+    """Return the record for people."""
+    timeout = f"{record['timeout']:g} s" if record["timeout"] else "never"
+    lines = [
+        f"han        {record['han']}, kernels {record['kernels']}",
+        f"python     {record['python']}, NumPy {record['numpy']}, mpi4py {record['mpi4py']}",
+        f"library    {described(record['library'], record['library_version'])}, "
+        f"MPI {record['standard']}, "
+        f"threads {record['threads']}",
+        f"machine    {record['cpu']}, CPUs {record['allowed_cpus']}",
+        f"ranks      {record['ranks']} on {plural(record['nodes'], 'node')}",
+        f"config     {record['config']}; {format_size(record['memory'])} shared memory a channel; "
+        f"checked calls {'on' if record['check'] else 'off'}",
+        f"wait       {record['wait']}; timeout {timeout}",
+        *(
+            [f"yields     {_autogroup.describe(record['autogroups'])}"]
+            if record["autogroups"] > 1
+            else []
+        ),
+        *(f"setting    {name}={value}" for name, value in record["settings"].items()),
+        f"caches     {MESH if record['mesh'] else NEAR}",
+        f"single copy {_attach(record['attach'])}",
+        f"shared arrays {_arenas(record)}",
+        f"windows    {_windows(record['windows'])}",
+        "levels     (innermost first)",
+        *(f"  {_level_line(level)}" for level in record["levels"]),
+        f"sockets    {_groups(record['sockets'])}",
+        f"submodules (asked about an {PROBE.describe()})",
+    ]
+    for name, part in record["submodules"].items():
+        lines.append(f"  {name:<10} {part['about']}")
+        lines += [f"    {level:<10} {_usable_line(use)}" for level, use in part["levels"].items()]
+    return "\n".join(lines)
+
+
+def _attach(answer: bool | str) -> str:
+    told = "ranks of a node read each other's memory (cross-memory attach)"
+    return told if answer is True else f"no: {answer}"
+
+
+def _arenas(record: Mapping[str, Any]) -> str:
+    if record["arenas"] is not True:
+        return f"no: {record['arenas']}"
+    limit = record["arena_limit"]
+    most = format_size(limit if limit < 1 << 30 else limit >> 20 << 20)  # no odd kilobytes
+    told = f"{record['arena']}, at most {most} a rank: ranks of a node map each other's"
+    return f"{told}; pages: {record['arena_pages']}"
+
+
+def _windows(sizes: Sequence[int]) -> str:
+    if not sizes:
+        return "none of MPI's is attached (comm.attach_window): arrays in one are shared too"
+    told = ", ".join(map(format_size, sizes))
+    return f"{len(sizes)} of MPI's are attached, of {told}: arrays in them are shared too"
+
+
+def _level_line(level: Mapping[str, Any]) -> str:
+    how = "shared memory" if level["shares_memory"] else "messages"
+    idle = "" if level["used"] else ", nothing to do: groups of one"
+    return f"{level['name']} ({level['symbol']}): {_groups(level['groups'])}; {how}{idle}"
+
+
+def _groups(groups: Sequence[str]) -> str:
+    shown = " ".join(f"[{group}]" for group in groups[:SHOWN_GROUPS])
+    more = f" and {len(groups) - SHOWN_GROUPS} more" if len(groups) > SHOWN_GROUPS else ""
+    return f"ranks {shown}{more}"
+
+
+def _usable_line(use: Mapping[str, Any]) -> str:
+    parts = [f"yes: {', '.join(use['algorithms'])}"] if use["algorithms"] else []
+    return "; ".join([*parts, *(f"no: {reason}" for reason in use["reasons"])])
+
+
+# ---- explain ------------------------------------------------------------------------------------
+
+
+def imagine(
+    ranks: int, ppn: int, config: str | None, call: tuple[str, int, MPI.Op, str, int],
+    conditions: Machine = PLAIN,
+) -> Explanation:  # fmt: skip
+    """Explain a call on `ranks` ranks, `ppn` on a node, that need not run anywhere."""
+    collective, nbytes, op, dtype, root = call
+    signature = make_signature(collective, nbytes, op, dtype, root)
+    if not 0 <= root < ranks:
+        raise han.ArgumentError(f"root {root} is not in 0..{ranks - 1}")
+    machine = ImaginedMachine.even(ranks, ppn, conditions)
+    return Explanation(*machine.plan(known_config(config), signature))
+
+
+def known_config(source: str | None) -> Config:
+    """Load a configuration and hold it against the submodules that there are."""
+    return validate_names(load_config(source), catalogue())
+
+
+def explanation_json(found: Explanation) -> str:
+    """Return an explanation as JSON."""
+    plan, choice = found.plan, found.decision.choice
+    record = {
+        "call": asdict(plan.signature),
+        "rule": found.rule,
+        "passed": [list(one) for one in found.decision.passed],
+        "segment": choice.segment,
+        "schedule": choice.schedule,
+        "composition": choice.composition,
+        "levels": {
+            name: {**asdict(level), "parameters": dict(level.parameters)}
+            for name, level in zip(plan.topology.names, choice.levels, strict=True)
+        },
+        "stages": found.stages(),
+        "tasks": [{"label": str(task), **asdict(task)} for task in found.graph],
+        "edges": _edges(found),
+    }
+    return json.dumps(record, indent=1)
+
+
+def _edges(found: Explanation) -> Sequence[Sequence[str]]:
+    edges = found.graph.edges(data=True)
+    return [[str(a), str(b), str(edge["why"])] for a, b, edge in edges]

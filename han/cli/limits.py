@@ -1,0 +1,122 @@
+"""The command ``han limits``: collectives against plain copies of the same bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from mpi4py import MPI
+
+from han.cli.common import (
+    ConfigOption,
+    check_files,
+    measured_record,
+    progress,
+    shown_table,
+    tell_measured,
+)
+from han.common.suggest import expect_known
+from han.common.units import format_size
+
+if TYPE_CHECKING:
+    from han.measure.bench import Settings
+    from han.measure.bench_calls import Case
+    from han.measure.bench_machine import Machine
+    from han.measure.limits import Limit
+
+HEADS = (
+    "collective", "size", "arrays", "han us", "GB/s", "plain us", "GB/s", "by", "reached",
+)  # fmt: skip
+
+
+def limits(
+    collectives: Annotated[
+        list[str] | None,
+        typer.Argument(help="What is called; if unsaid allreduce, bcast, reduce, allgather."),
+    ] = None,
+    sizes: Annotated[str, typer.Option(help="As of han bench.")] = "64MiB",
+    shared: Annotated[
+        bool | None,
+        typer.Option(
+            "--shared/--ordinary",
+            help="Persistent calls on shared arrays, or blocking ones on ordinary arrays; both if "
+            "unsaid.",
+        ),
+    ] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Batches of each, in turns.")] = 9,
+    time: Annotated[float, typer.Option(min=0, help="Seconds for a size, about.")] = 0.3,
+    config: ConfigOption = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write JSON to a file; - is standard output.")
+    ] = None,
+) -> None:
+    """Measure how near collectives come to plain copies and additions of the same bytes.
+
+    In turns with han's calls, all ranks copy and add at once what their programs do, in large
+    pieces and without waiting for each other: by NumPy, by han's kernels, and past the caches. The
+    quickest of these is the limit. GB/s are of all bytes that the ranks copy and combine.
+
+    \b
+    Examples:
+      mpiexec -n 2 han limits
+      mpiexec -n 4 han limits allreduce --sizes 1MiB:64MiB:8 --shared
+      mpiexec -n 2 han limits bcast --ordinary --json limits.json
+    """
+    from han.measure import bench
+    from han.measure import bench_calls as _bench_calls
+    from han.measure.limits import COLLECTIVES, MODES, USUAL
+
+    check_files(json_file)
+    names = collectives or list(USUAL)
+    for name in names:
+        expect_known("collective", name, COLLECTIVES)
+    kinds = (True, False) if shared is None else (shared,)
+    settings = [
+        bench.Settings(MODES[kind], rounds=rounds, seconds=time, only="han", shared=kind)
+        for kind in kinds
+    ]
+    cases = [settings[0].case(name, n) for name in names for n in bench.parse_sizes(sizes)]
+    for case in cases:
+        _bench_calls.check_case(case, MPI.COMM_WORLD.size)
+    machine, found = _measure(config, settings, cases)
+    _tell(machine, found, json_file)
+
+
+def _measure(
+    config: str | None, settings: Sequence[Settings], cases: Sequence[Case]
+) -> tuple[Machine, list[Limit]]:
+    """Measure all cases on each kind of arrays; collective."""
+    from han.measure.bench import Bench
+    from han.measure.bench_machine import look
+    from han.measure.limits import measure
+
+    found: list[Limit] = []
+    with progress(len(cases) * len(settings)) as advance:
+        for one in settings:
+            with Bench(MPI.COMM_WORLD, config, one) as bench:
+                machine = look(MPI.COMM_WORLD, bench.han)
+                for case in cases:
+                    found.append(measure(bench, case))
+                    advance()
+    return machine, found
+
+
+def _tell(machine: Machine, found: Sequence[Limit], json_file: Path | None) -> None:
+    """Print the table, and write what is wanted."""
+    record = measured_record("han-limits", 1, machine, [one.record() for one in found])
+    table = "\n".join([*(f"# {line}" for line in machine.lines()), _table(found)])
+    tell_measured(table, record, json_file)
+
+
+def _table(found: Sequence[Limit]) -> str:
+    rows = [
+        [
+            one.collective, format_size(one.nbytes), "shared" if one.shared else "ordinary",
+            f"{one.han.median:.1f}", f"{one.rate(one.han):.2f}",
+            f"{one.plain.median:.1f}", f"{one.rate(one.plain):.2f}", one.by, f"{one.share:.0%}",
+        ]
+        for one in found
+    ]  # fmt: skip
+    return shown_table("of the slowest rank, medians", HEADS, rows)

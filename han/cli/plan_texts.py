@@ -1,0 +1,101 @@
+"""What ``han plan`` and ``han verify`` print."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from han.common.errors import ArgumentError, HanError
+from han.model.channel_layout import PAGE, SMALL_BANKS
+from han.tasks.files.store import load, to_json
+from han.tasks.inspect.listing import disassemble, listing_record
+from han.tasks.inspect.pictures import dot, mermaid
+from han.tasks.lower import lower
+from han.tasks.verify import Progress, Refuted, Report, lower_all, verify
+
+if TYPE_CHECKING:
+    from han.explain import Explanation
+    from han.model.program import Program
+    from han.tasks.plan import Plan
+
+RUNS = 3  # back to back, and as many as use shared memory again, up to
+MOST_RUNS = SMALL_BANKS + 1
+
+
+def picture(found: Explanation, form: str) -> str:
+    """Return the task graph as text."""
+    if form == "dot":
+        return dot(found.graph, found.plan.signature.describe())
+    return mermaid(found.graph) if form == "mermaid" else str(found)
+
+
+def listing(found: Explanation, rank: int, as_json: bool = False) -> str:
+    """Return the operations of a rank, for people or as JSON."""
+    if rank >= found.plan.topology.size:
+        raise ArgumentError(f"rank {rank} is not in 0..{found.plan.topology.size - 1}")
+    program = lower(found.plan, rank)
+    if as_json:
+        return json.dumps(listing_record(found.plan, program), indent=1)
+    return disassemble(found.plan, program)
+
+
+def stored(found: Explanation) -> str:
+    """Return a plan and all ranks' programs as what ``han verify`` reads."""
+    geometry = next((g for g in found.plan.geometries if g is not None), None)
+    return to_json(found.plan, geometry.memory if geometry else 0)
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What was proved, and how long it took; `in_place`: also with MPI.IN_PLACE."""
+
+    report: Report
+    in_place: bool
+    seconds: float
+
+    def __str__(self) -> str:
+        also = "; also with MPI.IN_PLACE" if self.in_place else ""
+        return f"{self.report}{also}\n  in {self.seconds:.1f} s"
+
+    def as_dict(self) -> dict[str, object]:
+        """Return it for JSON."""
+        return {**asdict(self.report), "in_place": self.in_place, "seconds": self.seconds}
+
+
+def prove(found: Explanation, progress: Progress | None = None) -> Proof:
+    """Prove the call, made a few times in a row."""
+    return _prove(found.plan, None, progress)
+
+
+def prove_file(path: Path, progress: Progress | None = None) -> Proof:
+    """Prove what a file holds."""
+    plan, programs = load(path)
+    return _prove(plan, [programs] * runs_of(plan), progress)
+
+
+def runs_of(plan: Plan) -> int:
+    """Return how many runs come back to memory that the first has used, or a few if too many."""
+    rings = [g.ring for g in plan.geometries if g is not None]
+    wraps = [
+        ring // taken + 2 for ring, taken in zip(rings, plan.footprint(), strict=True) if taken
+    ]
+    small = MOST_RUNS if plan.signature.nbytes <= PAGE else RUNS
+    return max([small, *(n for n in wraps if n <= MOST_RUNS)])
+
+
+def _prove(
+    plan: Plan, programs: Sequence[Sequence[Program]] | None, progress: Progress | None
+) -> Proof:
+    """Prove a plan in both forms of its buffers; raises HanError with what is wrong."""
+    plans, start = [plan] * runs_of(plan), time.perf_counter()
+    forms = (False, True) if plan.signature.reduces else (False,)
+    try:
+        programs = programs or lower_all(plans, progress)
+        reports = [verify(plans, in_place=f, programs=programs, progress=progress) for f in forms]
+    except Refuted as refuted:
+        raise HanError(f"refuted: {refuted}") from None
+    return Proof(reports[0], len(forms) > 1, time.perf_counter() - start)

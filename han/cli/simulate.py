@@ -1,0 +1,227 @@
+"""The command ``han simulate``: how long calls take on a machine that is not here."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from mpi4py import MPI
+
+from han.cli.common import (
+    ConfigOption,
+    DtypeOption,
+    JsonFlag,
+    OpOption,
+    RootOption,
+    check_files,
+    op_of,
+    progress,
+    say,
+    write_file,
+)
+from han.common.errors import ArgumentError, HanError
+from han.model.collectives import CALLS, carried
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from han.config.config import Config
+    from han.model.program import Program
+    from han.tasks.plan import Plan
+    from han.tasks.signature import Signature
+    from han.tuning.prediction import Predicted, Where
+
+    Case = tuple[Plan, Sequence[Program] | None]
+    Answers = dict[tuple[int, str], Predicted]  # by bytes and choice
+
+
+MachineOption = Annotated[
+    str, typer.Option(help="YAML file, or the name of a ready machine.", show_default=False)
+]
+CollectiveOption = Annotated[str, typer.Option(help=", ".join(CALLS))]
+BytesOption = Annotated[
+    str, typer.Option("--bytes", help="4MiB, 8:4MiB (doubling), 8:4MiB:8, or 8,1KiB,1MiB.")
+]
+NodesOption = Annotated[int | None, typer.Option(min=1, help="The machine's, if unsaid.")]
+PpnOption = Annotated[int | None, typer.Option(min=1, help="Ranks per node; likewise.")]
+AlgorithmOption = Annotated[
+    list[str] | None,
+    typer.Option(help="LEVEL=SUBMODULE[.ALGORITHM][:PARAMETER=VALUE,...]; more than once."),
+]
+SegmentOption = Annotated[str, typer.Option(help="Segment sizes to compare: 32KiB,128KiB,whole.")]
+PlanOption = Annotated[
+    Path | None,
+    typer.Option(help="Simulate what 'han plan --save FILE' wrote, in place of a call."),
+]
+CallsOption = Annotated[int, typer.Option(min=1, help="Calls back to back.")]
+PlotOption = Annotated[
+    Path | None, typer.Option(help="Write a picture: when tasks run, or times over several sizes.")
+]
+TimelineOption = Annotated[
+    Path | None,
+    typer.Option(help="Write when tasks run to a file for 'han trace --predicted'."),
+]
+
+
+def simulate(
+    machine: MachineOption,
+    collective: CollectiveOption = "bcast",
+    nbytes: BytesOption = "4MiB",
+    nodes: NodesOption = None,
+    ppn: PpnOption = None,
+    algorithm: AlgorithmOption = None,
+    segment: SegmentOption = "",
+    op: OpOption = "sum",
+    dtype: DtypeOption = "f8",
+    root: RootOption = 0,
+    config: ConfigOption = None,
+    plan: PlanOption = None,
+    calls: CallsOption = 1,
+    plot: PlotOption = None,
+    timeline: TimelineOption = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Predict how long a call takes on a machine described in YAML, and what it does there.
+
+    The Programs that would run there are run in virtual time: every rank's operations, messages
+    with latency, bandwidth and the limits of adapters, copies that share a node's memory.
+
+    \b
+    Examples:
+      han simulate --machine emulated-1gbit --collective bcast --bytes 8:4MiB:8
+      han simulate --machine stampede2 --nodes 64 --ppn 12 --segment 16KiB,64KiB,256KiB,1MiB
+      han simulate --machine stampede2 --nodes 64 --algorithm network=adapt.binary:segment=64KiB
+      han simulate --machine emulated-1gbit --bytes 8:4MiB --segment 32KiB,whole --plot sizes.png
+      han simulate --machine emulated-1gbit --bytes 1MiB --plot gantt.png --timeline predicted.json
+    """
+    from han.config.machine import load_machine
+    from han.tuning.prediction import Where
+
+    check_files(timeline, plot=plot)
+    model = load_machine(machine)
+    where = Where(model, nodes or model.nodes, ppn or model.ppn)
+    if plan is not None:
+        cases = _stored(plan, where)
+    else:
+        signatures = _signatures(where, collective, nbytes, op, dtype, root)
+        cases = _cases(where, _choices(config, algorithm or (), segment), signatures)
+    if timeline is not None and len(cases) > 1:
+        raise ArgumentError(f"--timeline holds one case, {len(cases)} are asked for")
+    if not MPI.COMM_WORLD.rank:
+        answers = _predict(where, cases, calls, spans=len(cases) == 1)
+        _answer(answers, where, machine, calls, as_json)
+        _write(answers, where, machine, plot, timeline)
+
+
+def _choices(config: str | None, algorithms: Sequence[str], segments: str) -> dict[str, Config]:
+    """Return a configuration for each segment size; without any, that of the rules' own choice."""
+    from han.config.config import load_config
+    from han.tuning.prediction import with_choice
+
+    base, sizes = load_config(config), segments.split(",")
+    if segments and not all(sizes):
+        raise ArgumentError(f"--segment {segments!r}: a size is missing; write 32KiB,128KiB,whole")
+    return {one or "chosen": with_choice(base, algorithms, one or None) for one in sizes}
+
+
+def _signatures(
+    where: Where, collective: str, nbytes: str, op: str, dtype: str, root: int
+) -> list[Signature]:
+    from han.explain import make_signature
+    from han.measure.bench import parse_sizes
+    from han.tuning.prediction import sized
+
+    collective = carried(collective)
+    if not 0 <= root < where.size:
+        raise ArgumentError(f"root {root} is not in 0..{where.size - 1}")
+    first = make_signature(collective, 0, op_of(op), dtype, root)
+    sizes = parse_sizes(nbytes) if collective != "barrier" else [0]
+    return [sized(first, n) for n in sizes]
+
+
+def _cases(
+    where: Where, choices: dict[str, Config], signatures: list[Signature]
+) -> dict[tuple[int, str], Case]:
+    """Plan every size with every choice, so that mistakes are told before anything runs."""
+    from han.tuning.prediction import plan_of
+
+    return {
+        (signature.nbytes, name): (plan_of(where, config, signature), None)
+        for signature in signatures
+        for name, config in choices.items()
+    }
+
+
+def _stored(path: Path, where: Where) -> dict[tuple[int, str], Case]:
+    from han.tasks.files.store import load
+
+    plan, programs = load(path)
+    if plan.topology.size != where.size:
+        raise ArgumentError(
+            f"{path}: a plan of {plan.topology.size} ranks, for {where.nodes} nodes of "
+            f"{where.ppn}: give --nodes and --ppn"
+        )
+    return {(plan.signature.nbytes, path.name): (plan, programs)}
+
+
+def _predict(where: Where, cases: dict[tuple[int, str], Case], calls: int, spans: bool) -> Answers:
+    from han.tuning.prediction import predict
+
+    answers: Answers = {}
+    with progress(len(cases) * where.size * calls, "simulating") as advance:
+        for key, (plan, programs) in cases.items():
+            with _told(key[1]):
+                answers[key] = predict(
+                    where, plan, programs=programs, runs=calls, spans=spans, tell=advance
+                )
+    return answers
+
+
+@contextlib.contextmanager
+def _told(name: str) -> Iterator[None]:
+    """Say that programs do not end, as those of an edited file may."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise HanError(f"{name}: {error}; 'han verify' says where") from None
+
+
+def _answer(answers: Answers, where: Where, machine: str, calls: int, as_json: bool) -> None:
+    from han.cli import simulate_texts as texts
+
+    if as_json:
+        say(json.dumps(texts.record(answers, where, machine, calls), indent=1))
+    else:
+        say(texts.text(answers, where, machine, calls))
+
+
+def _write(
+    answers: Answers, where: Where, machine: str, plot: Path | None, timeline: Path | None
+) -> None:
+    from han.plots import timeline as plots_timeline
+    from han.trace import timeline_files as _timeline_files
+    from han.tuning.prediction import timeline_of
+
+    if len(answers) == 1:
+        line = timeline_of(where, machine, *answers.values())
+        if plot is not None:
+            plots_timeline.gantt([line], plot)
+        if timeline is not None:
+            write_file(timeline, _timeline_files.to_json(line))
+    elif plot is not None:
+        _plot(answers, where, machine, plot)
+
+
+def _plot(answers: Answers, where: Where, machine: str, plot: Path) -> None:
+    from han.plots import lines as plots_lines
+
+    series: dict[str, dict[int, Any]] = {}
+    for (nbytes, name), one in answers.items():
+        series.setdefault(name, {})[nbytes] = one.seconds * 1e6
+    collective = next(iter(answers.values())).plan.signature.collective
+    title = f"{collective} on {machine}: {where.nodes} nodes of {where.ppn}, predicted"
+    plots_lines.lines([plots_lines.Panel("", "bytes", series)], plot, title)

@@ -1,0 +1,229 @@
+"""The command ``han trace``: what traces say, as tables and pictures."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from mpi4py import MPI
+
+from han.cli.common import JsonFlag, check_files, say
+from han.common.errors import ArgumentError
+from han.model.timeline import (
+    Share,
+    StreamShare,
+    Timeline,
+    TimelineError,
+    remarks,
+    shape_name,
+    shares,
+    stream_shares,
+    typical_call,
+)
+from han.trace.timeline_files import load, to_chrome
+from han.trace.timeline_parts import matches, merge, select, silent
+
+PARTS = "trace-*.json"
+SHARES = ("overlapped", "waiting", "copying", "reducing")
+MOST_RANKS = 16  # lines of a table
+MOST_PANELS = 4  # of a picture
+
+
+def trace(
+    places: Annotated[list[Path], typer.Argument(help="Folders that HAN_TRACE named, or files.")],
+    chrome: Annotated[
+        Path | None,
+        typer.Option(help="Write trace events for ui.perfetto.dev or chrome://tracing."),
+    ] = None,
+    gantt: Annotated[
+        Path | None,
+        typer.Option(help="Write a picture of a call (.png, .svg, .pdf): a lane for each stream."),
+    ] = None,
+    call: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N", help="One call, counted from 0; 2:N is one of persistent request 2."
+        ),
+    ] = None,
+    ranks: Annotated[
+        str | None, typer.Option(metavar="LIST", help="Only these ranks: 0-7 or 0,4,8-11.")
+    ] = None,
+    comm: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Only this communicator, as the table names it."),
+    ] = None,
+    predicted: Annotated[
+        list[Path] | None,
+        typer.Option(help="Put a predicted timeline beside the measured ones; may be repeated."),
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show when tasks ran: how long they took, and what part of it overlaps, waits, copies.
+
+    Run a program with HAN_TRACE=folder first, or call save(folder) on a trace in it. Without
+    --call, the picture shows the typical call: the median one of the shape that took the most
+    time. It shares its axis of time with what is --predicted.
+
+    \b
+    Examples:
+      mkdir t; HAN_TRACE=t mpiexec -n 4 python prog.py; han trace t
+      han trace t --gantt call.png
+      han trace t --call 3 --ranks 0-7 --gantt call.svg --predicted predicted.json
+      han trace t --chrome trace.json
+    """
+    check_files(chrome, gantt)
+    wanted_ranks, wanted_call = _numbers(ranks), _call(call)
+    measured = _narrowed(_chosen(_read(places), comm), wanted_call, wanted_ranks)
+    foreseen = _narrowed([load(path) for path in predicted or ()], None, wanted_ranks)
+    timelines = [*measured, *foreseen]
+    say(
+        _as_json(timelines)
+        if as_json
+        else "\n\n".join(
+            _text(line, silent(line) if wanted_ranks is None else "") for line in timelines
+        )
+    )
+    if chrome is not None:
+        _write(chrome, to_chrome(timelines))
+    if gantt is not None:
+        _draw(timelines, gantt)
+
+
+# ---- what is meant --------------------------------------------------------------------------
+
+
+def _read(places: Sequence[Path]) -> list[Timeline]:
+    """Read files, and those in folders, each once; put the ranks of each communicator together."""
+    files: dict[Path, Path] = {}
+    for place in places:
+        found = sorted(place.glob(PARTS)) if place.is_dir() else [place]
+        if not found:
+            raise TimelineError(
+                f"{place}: no {PARTS} in this folder; run a program with HAN_TRACE={place}"
+            )
+        files |= {path.resolve(): path for path in found}
+    return merge(load(path) for path in files.values())
+
+
+def _chosen(timelines: list[Timeline], comm: str | None) -> list[Timeline]:
+    found = [line for line in timelines if comm is None or line.communicator == comm]
+    if not found:
+        known = ", ".join(line.communicator or "unnamed" for line in timelines)
+        raise TimelineError(f"no communicator {comm!r}; there are {known}")
+    return found
+
+
+def _narrowed(
+    timelines: list[Timeline], call: tuple[int, int] | None, ranks: list[range] | None
+) -> list[Timeline]:
+    """Keep what is asked for of the timelines that have it; raise if none has."""
+    kept = [line for line in timelines if matches(line, call, ranks)]
+    return [select(line, call, ranks) for line in kept or timelines]
+
+
+def _numbers(text: str | None) -> list[range] | None:
+    """Read ``0,4,8-11``."""
+    if text is None:
+        return None
+    spans = re.fullmatch(r"\d{1,18}(-\d{1,18})?(,\d{1,18}(-\d{1,18})?)*", text)
+    if not spans:
+        raise ArgumentError(f"--ranks {text!r}: numbers and ranges expected, as in 0,4,8-11")
+    bounds = [[int(number) for number in part.split("-")] for part in text.split(",")]
+    for first, *_, last in (b for b in bounds if b[0] > b[-1]):
+        raise ArgumentError(f"--ranks {text!r}: {first} is beyond {last}")
+    return [range(b[0], b[-1] + 1) for b in bounds]
+
+
+def _call(text: str | None) -> tuple[int, int] | None:
+    """Read ``3``, or ``2:3`` for call 3 of persistent request 2."""
+    if text is None:
+        return None
+    if not re.fullmatch(r"(\d+:)?\d+", text):
+        raise ArgumentError(f"--call {text!r}: a number expected, or request:number as in 2:0")
+    request, _, number = text.rpartition(":")
+    return int(request or 0), int(number)
+
+
+# ---- tables ---------------------------------------------------------------------------------
+
+
+def _text(timeline: Timeline, remark: str) -> str:
+    name = f" {timeline.communicator}" if timeline.communicator else ""
+    found = shares(timeline)
+    rows = stream_shares(timeline)
+    width = max([10, *(len(_shape(row)) for row in rows)])
+    columns = " ".join(f"{name:>10}" for name in SHARES)
+    head = f"{'call':<{width}} {'task':<5}{'stream':<20}{'tasks':>8}{'median us':>11} {columns}"
+    each = [f"rank {rank}" for rank in found.ranks][:MOST_RANKS]
+    lines = [
+        f"# {timeline.source}{name}: {timeline.title}{remarks(timeline)}{remark}",
+        head,
+        *(
+            f"{_shape(row):<{width}} {row.kind:<5}{row.stream:<20}{row.tasks:>8}"
+            f"{row.median * 1e6:>11.2f} {_columns(row.share)}"
+            for row in rows
+        ),
+        *(
+            f"{name:<{width + 45}} {_columns(share)}"
+            for name, share in [
+                ("all ranks", found.overall),
+                *zip(each, found.ranks.values(), strict=False),
+            ]
+        ),
+    ]
+    if len(found.ranks) > MOST_RANKS:
+        lines.append(f"... {len(found.ranks) - MOST_RANKS} more ranks: --ranks, --json")
+    return "\n".join(lines)
+
+
+def _shape(row: StreamShare) -> str:
+    return shape_name(row.collective, row.nbytes)
+
+
+def _columns(share: Share) -> str:
+    return " ".join(f"{getattr(share, name) * 100:>8.1f} %" for name in SHARES)
+
+
+def _as_json(timelines: Sequence[Timeline]) -> str:
+    records = [
+        {
+            "source": line.source,
+            "communicator": line.communicator,
+            "title": line.title,
+            "dropped": line.dropped,
+            "uncertainty": line.uncertainty,
+            "streams": [asdict(row) for row in stream_shares(line)],
+            "shares": asdict(shares(line)),
+        }
+        for line in timelines
+    ]
+    return json.dumps(records, indent=1)
+
+
+# ---- files ----------------------------------------------------------------------------------
+
+
+def _write(path: Path, text: str) -> None:
+    if MPI.COMM_WORLD.rank:
+        return
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ArgumentError(f"{path}: cannot be written: {error}") from None
+
+
+def _draw(timelines: Sequence[Timeline], path: Path) -> None:
+    """Draw the typical call of each timeline: of all communicators the busiest."""
+    from han.plots import timeline as plots_timeline
+
+    if MPI.COMM_WORLD.rank:
+        return
+    busy = sorted(timelines, key=lambda line: -shares(line).overall.seconds)[:MOST_PANELS]
+    drawn = [select(line, typical_call(line)) for line in timelines if line in busy]
+    left = len(timelines) - len(drawn)
+    plots_timeline.gantt(drawn, path, f"{left} more timelines are not drawn" if left else "")

@@ -1,0 +1,84 @@
+"""The command ``han waits``: how ranks should wait, by measurement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from mpi4py import MPI
+
+import han
+from han.cli.common import (
+    ConfigOption,
+    JsonOption,
+    check_files,
+    measured_record,
+    shown_table,
+    tell_measured,
+)
+from han.common.suggest import expect_known
+from han.common.units import format_size
+from han.measure.bench import parse_sizes
+from han.measure.bench_calls import Case, check_case
+from han.measure.bench_machine import look
+
+if TYPE_CHECKING:
+    from han.measure.waits import Waited
+
+
+def waits(
+    collective: Annotated[str, typer.Argument(help="What is called.")] = "allreduce",
+    sizes: Annotated[str, typer.Option(help="As of han bench.")] = "8,64KiB",
+    policies: Annotated[
+        str | None, typer.Option(help="Separated by commas; all if unsaid.")
+    ] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Batches of each policy, in turns.")] = 5,
+    time: Annotated[float, typer.Option(min=0, help="Seconds for a batch, about.")] = 0.05,
+    config: ConfigOption = None,
+    json_file: JsonOption = None,
+) -> None:
+    """Measure every wait policy (HAN_WAIT), in turns: which one suits these ranks and processors.
+
+    \b
+    Examples:
+      mpiexec -n 4 han waits
+      mpiexec -n 8 han waits bcast --sizes 8,1MiB --policies yield,futex
+      mpiexec -n 2 han waits --json waits.json
+    """
+    from han.measure.waits import POLICIES, measure
+
+    check_files(json_file)
+    names = policies.split(",") if policies else list(POLICIES)
+    for name in names:
+        expect_known("policy", name, POLICIES)
+    cases = [Case(collective, n) for n in (parse_sizes(sizes) if collective != "barrier" else [0])]
+    for case in cases:
+        check_case(case, MPI.COMM_WORLD.size)
+    comm = han.Comm(MPI.COMM_WORLD.Dup(), config)
+    machine = look(comm, comm)
+    comm.Free()
+    found = measure(MPI.COMM_WORLD, config, names, cases, rounds, time)
+    record = measured_record(
+        "han-waits", 1, machine, [one.record() for one in found],
+        settings={"rounds": rounds, "seconds": time},
+    )  # fmt: skip
+    table = "\n".join([*(f"# {line}" for line in machine.lines()), _table(found)])
+    tell_measured(table, record, json_file)
+
+
+def _table(found: Sequence[Waited]) -> str:
+    best = {
+        key: min(one.median for one in found if (one.collective, one.nbytes) == key)
+        for key in {(one.collective, one.nbytes) for one in found}
+    }
+    rows = [
+        [
+            one.policy, one.collective, format_size(one.nbytes),
+            *(f"{value:.2f}" for value in (one.median, one.low, one.high)),
+            f"{one.median / best[one.collective, one.nbytes]:.2f}x",
+        ]
+        for one in found
+    ]  # fmt: skip
+    heads = ["policy", "collective", "size", "median", "least", "most", "of the best"]
+    return shown_table("microseconds of the slowest rank", heads, rows)

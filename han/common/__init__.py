@@ -1,0 +1,1 @@
+"""What every room uses: errors' texts, units, suggestions, JSON files."""

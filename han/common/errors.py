@@ -1,0 +1,66 @@
+"""The one hierarchy of han's errors."""
+
+from __future__ import annotations
+
+
+class HanError(Exception):
+    """Base of every error that han raises by itself."""
+
+
+class MissingLibraryError(HanError, ImportError):
+    """There is no MPI library, or no mpi4py: says how to get one."""
+
+
+class ConfigError(HanError, ValueError):
+    """A configuration is wrong: names the file or key, the value and what is known."""
+
+
+class NoRuleError(ConfigError):
+    """No rule can serve a call, not even what is built in; `passed`: (rule, reason) of each."""
+
+    def __init__(self, call: str, passed: list[tuple[str, str]]) -> None:
+        reasons = "; ".join(f"{rule}: {reason}" for rule, reason in passed)
+        super().__init__(f"no rule can serve {call}: {reasons}")
+        self.passed = tuple(passed)
+
+
+class ArgumentError(HanError, ValueError):
+    """An argument of a call is wrong: raised before anything moves."""
+
+
+class ArgumentTypeError(ArgumentError, TypeError):
+    """An argument of a call is of the wrong kind (an object, a device array, a string)."""
+
+
+class SharedMemoryError(HanError, OSError):
+    """Shared memory cannot be reserved: names the size, the place and the remedy."""
+
+
+class SetupError(HanError, RuntimeError):
+    """A step that prepares communication failed on some rank; raised on all ranks alike.
+
+    `problems` holds (rank, errno or None, text) of each.
+    """
+
+    def __init__(self, step: str, problems: list[tuple[int, int | None, str]]) -> None:
+        super().__init__(f"{step}: " + "; ".join(f"rank {r} raised {t}" for r, _, t in problems))
+        self.problems = problems
+
+
+class PeerError(HanError, RuntimeError):
+    """A peer raised inside a collective, or died."""
+
+
+class CollectiveTimeoutError(HanError, TimeoutError):
+    """A collective did not finish within ``HAN_TIMEOUT``: says who waits for whom."""
+
+
+class RevokedError(HanError, RuntimeError):
+    """The communicator had an error in an earlier collective and cannot be used any more."""
+
+
+class MismatchError(HanError, ValueError):
+    """The ranks of one collective call do not agree.
+
+    With ``HAN_CHECK=1`` that is found before anything moves, and the communicator stays usable.
+    """

@@ -1,0 +1,22 @@
+"""What the user decided: YAML files, the environment, ``han.rc``, machines.
+
+Names are found when they are first used, so that ``han.rc`` costs no import of pydantic.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from han.config.config import Config, default_config, load_config, validate_names
+    from han.config.source import ready_configs
+
+__all__ = ["Config", "default_config", "load_config", "ready_configs", "validate_names"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        module = "source" if name == "ready_configs" else "config"
+        return getattr(import_module(f"han.config.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,90 @@
+"""What a configuration may name: submodules with their parameters.
+
+Plain data that a registry can fill in without importing a configuration library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from han.common.suggest import unknown
+from han.common.units import format_size, parse_size
+
+ParameterValue = bool | int | str | tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class ParameterInfo:
+    """What one parameter of a submodule takes; the bounds are inclusive.
+
+    ``choices`` are the names that a parameter of kind ``name`` takes; none given: any.
+    """
+
+    kind: Literal["size", "int", "bool", "name", "factors"]
+    minimum: int | None = None
+    maximum: int | None = None
+    choices: tuple[str, ...] = ()
+
+    def parse(self, value: ParameterValue) -> ParameterValue:
+        """Return ``value`` as this kind (``"64KiB"`` as 65536), or raise ValueError."""
+        if self.kind == "size":
+            return self._bounded(parse_size(value), format_size)
+        if self.kind == "int" and isinstance(value, int) and not isinstance(value, bool):
+            return self._bounded(value, str)
+        if self.kind == "bool" and isinstance(value, bool):
+            return value
+        if self.kind == "name" and isinstance(value, str):
+            return self._chosen(value)
+        if self.kind == "factors":
+            return tuple(int(self._bounded(f, str)) for f in _listed(value))
+        raise ValueError(f"expected {_EXPECTED[self.kind]}")
+
+    def _bounded(self, value: int, show: Callable[[int], str]) -> int:
+        if self.minimum is not None and value < self.minimum:
+            raise ValueError(f"must be at least {show(self.minimum)}")
+        if self.maximum is not None and value > self.maximum:
+            raise ValueError(f"must be at most {show(self.maximum)}")
+        return value
+
+    def _chosen(self, name: str) -> str:
+        if self.choices and name not in self.choices:
+            raise ValueError(unknown("name", name, self.choices))
+        return name
+
+
+def _listed(value: ParameterValue) -> tuple[int, ...]:
+    """Return the factors that are written as a list, as ``"4x2"`` or as one number."""
+    if isinstance(value, str):
+        parts = value.split("x")
+        value = tuple(int(p) for p in parts if p.strip().isdecimal())
+        value = value if len(value) == len(parts) else ()
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = (value,)
+    if not isinstance(value, tuple) or not value:
+        raise ValueError(f"expected {_EXPECTED['factors']}")
+    return value
+
+
+@dataclass(frozen=True)
+class SubmoduleInfo:
+    """The algorithms of one submodule and the parameters that they take."""
+
+    algorithms: tuple[str, ...] = ()
+    parameters: Mapping[str, ParameterInfo] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """The submodules that a configuration may name."""
+
+    submodules: Mapping[str, SubmoduleInfo]
+
+
+_EXPECTED = {
+    "int": "a whole number",
+    "bool": "true or false",
+    "name": "a name",
+    "factors": "factors: a list of whole numbers such as [4, 2], or 4x2",
+}

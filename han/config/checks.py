@@ -1,0 +1,134 @@
+"""What must hold between the keys of a configuration, and with the submodules that there are."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from han.common.suggest import unknown
+from han.config.catalogue import Catalogue, ParameterValue, SubmoduleInfo
+from han.config.errors import KeyPath, Problem
+from han.config.models import Level, LevelUse, Rule, Scope, SizeScope
+
+if TYPE_CHECKING:
+    from han.config.config import Config
+
+FIELDS = ("submodule", "algorithm")  # keys of a level's use that are no parameters
+SOCKETS = ("l3", "numa", "socket")
+_WIDTH = {"l3": 0, "numa": 0, "socket": 1, "shared_memory": 2, "all": 3}
+
+
+def with_symbols(levels: tuple[Level, ...]) -> tuple[Level, ...]:
+    """Return ``levels`` with a letter for each that has none.
+
+    ``i`` for the outermost, ``s`` for the innermost, else the first letter of the name, or of
+    the alphabet, that no other level has.
+    """
+    symbols = [level.symbol for level in levels]
+    preferred = {0: "s", len(levels) - 1: "i"}
+    named = [(k, letter) for k, letter in preferred.items() if not symbols[k]]
+    for k, letter in named:
+        symbols[k] = letter if letter not in symbols else ""
+    for k, level in enumerate(levels):
+        letters = (*level.name.lower(), *string.ascii_letters)
+        free = (c for c in letters if c in string.ascii_letters and c not in symbols)
+        symbols[k] = symbols[k] or next(free, "")
+    return tuple(
+        level.model_copy(update={"symbol": symbol})
+        for level, symbol in zip(levels, symbols, strict=True)
+    )
+
+
+def level_problems(levels: tuple[Level, ...]) -> Iterator[Problem]:
+    """Yield what is wrong with the names, symbols and scopes of ``levels``, innermost first."""
+    for k, level in enumerate(levels):
+        for key in ("name", "symbol"):
+            value = getattr(level, key)
+            if value in (getattr(other, key) for other in levels[:k]):
+                yield Problem(("levels", k, key), "is taken by another level", value)
+    yield from _scope_problems(levels)
+
+
+def _scope_problems(levels: tuple[Level, ...]) -> Iterator[Problem]:
+    outermost = len(levels) - 1
+    widest, largest = 0, 0
+    for k, level in enumerate(levels):
+        path, scope = ("levels", k, "scope"), level.scope
+        shown = scope if isinstance(scope, str) else scope.model_dump()
+        if k == outermost and scope != "all":
+            yield Problem(path, "the outermost level, written last, must have 'all'", shown)
+        elif k < outermost and scope == "all":
+            yield Problem(path, "only the outermost level, written last, has 'all'", scope)
+        elif isinstance(scope, str) and _WIDTH[scope] < widest:
+            yield Problem(path, "lies inside a level before it; write the innermost first", scope)
+        elif isinstance(scope, SizeScope) and scope.size <= largest:
+            reason = f"must be larger than the {largest} of a level inside it"
+            yield Problem((*path, "size"), reason, scope.size)
+        widest = max(widest, _WIDTH[scope]) if isinstance(scope, str) else widest
+        largest = max(largest, scope.size) if isinstance(scope, SizeScope) else largest
+
+
+def socket_problems(scope: Scope) -> Iterator[Problem]:
+    """Yield what is wrong with a scope that is to divide the ranks that share memory."""
+    if isinstance(scope, SizeScope) or scope in SOCKETS:
+        return
+    shown = scope if isinstance(scope, str) else scope.model_dump()
+    yield Problem(("sockets",), f"expected {', '.join(SOCKETS)} or {{size: k}}", shown)
+
+
+def rule_problems(config: Config) -> Iterator[Problem]:
+    """Yield the levels that rules name and the configuration does not have."""
+    known = [level.name for level in config.levels]
+    for k, rule in enumerate(config.rules):
+        for name in rule.use.levels:
+            if name not in known:
+                yield Problem(("rules", k, "use", "levels", name), unknown("level", name, known))
+
+
+def named_rules(
+    rules: tuple[Rule, ...], catalogue: Catalogue
+) -> tuple[tuple[Rule, ...], list[Problem]]:
+    """Return ``rules`` with their parameters parsed, and what ``catalogue`` does not have."""
+    problems: list[Problem] = []
+    parsed = []
+    for k, rule in enumerate(rules):
+        levels = {
+            name: _named_use(use, catalogue, ("rules", k, "use", "levels", name), problems)
+            for name, use in rule.use.levels.items()
+        }
+        use = rule.use.model_copy(update={"levels": levels})
+        parsed.append(rule.model_copy(update={"use": use}))
+    return tuple(parsed), problems
+
+
+def _named_use(
+    use: LevelUse, catalogue: Catalogue, path: KeyPath, problems: list[Problem]
+) -> LevelUse:
+    info = catalogue.submodules.get(use.submodule)
+    if info is None:
+        reason = unknown("submodule", use.submodule, catalogue.submodules)
+        problems.append(Problem((*path, "submodule"), reason, use.submodule))
+        return use
+    if use.algorithm is not None and use.algorithm not in info.algorithms:
+        reason = unknown(f"algorithm of {use.submodule}", use.algorithm, info.algorithms)
+        problems.append(Problem((*path, "algorithm"), reason, use.algorithm))
+    return use.with_parameters(_parsed_parameters(use, info, path, problems))
+
+
+def _parsed_parameters(
+    use: LevelUse, info: SubmoduleInfo, path: KeyPath, problems: list[Problem]
+) -> dict[str, ParameterValue]:
+    parsed = {}
+    for name, value in use.parameters.items():
+        if name not in info.parameters:
+            keys = [*info.parameters, *FIELDS]
+            reason = unknown(f"parameter of {use.submodule}", name, keys)
+            problems.append(Problem((*path, name), reason))
+            continue
+        try:
+            parsed[name] = info.parameters[name].parse(value)
+        except ValueError as error:
+            shown = list(value) if isinstance(value, tuple) else value
+            problems.append(Problem((*path, name), str(error), shown))
+    return parsed

@@ -1,0 +1,81 @@
+"""What a program sets before it makes its first ``han.Comm``, in the manner of ``mpi4py.rc``.
+
+Each setting mirrors an environment variable. A setting that the program leaves at
+None is decided by the environment, then the configuration file, then the default.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from han.common.errors import ConfigError
+from han.common.suggest import unknown
+
+SETTINGS = {
+    "config": "a configuration file, or the name of a ready one (HAN_CONFIG)",
+    "timeout": "seconds until a collective that does not finish raises; 0 = never (HAN_TIMEOUT)",
+    "check": "whether the ranks compare their arguments in every call (HAN_CHECK)",
+    "trials": "whether calls try two ways and keep the quicker one (HAN_TRIALS)",
+    "wait": "how a rank waits: auto, spin, yield, sleep or futex (HAN_WAIT)",
+    "spin": "polls before a waiting rank yields (HAN_SPIN)",
+    "memory": "shared memory of one channel, such as 16MiB (HAN_MEMORY)",
+    "plans": "plans kept for calls of different shapes, 512 if unsaid (HAN_PLANS)",
+    "wisdom": "a folder of your own, where plans are kept for later runs (HAN_WISDOM)",
+    "trace": "an existing folder, where every rank writes the times of its tasks (HAN_TRACE)",
+}
+VARIABLES = {name: f"HAN_{name.upper()}" for name in SETTINGS}
+
+
+class UnknownSettingError(ConfigError, AttributeError):
+    """``han.rc`` has no such setting."""
+
+
+class Settings:
+    """The settings of ``SETTINGS``, each None until the program sets it; no others."""
+
+    __slots__ = tuple(SETTINGS)
+
+    config: Any
+    timeout: float | str | None
+    check: bool | str | None
+    trials: bool | str | None
+    wait: str | None
+    spin: int | str | None
+    memory: int | str | None
+    plans: int | str | None
+    wisdom: Any
+    trace: Any
+
+    def __init__(self) -> None:
+        for name in SETTINGS:
+            setattr(self, name, None)
+
+    def __call__(self, **settings: Any) -> None:
+        """Set several settings, or none of them when one is unknown."""
+        for name in settings:
+            _require_known(name)
+        for name, value in settings.items():
+            setattr(self, name, value)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        _require_known(name)
+        super().__setattr__(name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        raise UnknownSettingError(_unknown(name))
+
+    def __repr__(self) -> str:
+        values = ((name, getattr(self, name)) for name in SETTINGS)
+        return f"han.rc({', '.join(f'{name}={v!r}' for name, v in values if v is not None)})"
+
+
+def _require_known(name: str) -> None:
+    if name not in SETTINGS:
+        raise UnknownSettingError(_unknown(name))
+
+
+def _unknown(name: str) -> str:
+    return f"han.rc.{name}: {unknown('setting', name, SETTINGS)}"
+
+
+rc = Settings()

@@ -1,0 +1,92 @@
+"""Put the single settings of the environment and of ``han.rc`` over a configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from han.config.errors import KeyPath
+from han.config.rc import VARIABLES, rc
+from han.config.source import Document
+
+_TRUTHS = {"1": True, "true": True, "yes": True, "on": True}
+_TRUTHS |= {"0": False, "false": False, "no": False, "off": False}
+TRUTHS = ", ".join(_TRUTHS)
+
+
+def _number(text: str) -> int | float | str:
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    return int(number) if number.is_integer() else number
+
+
+def _truth(text: str) -> bool | str:
+    return _TRUTHS.get(text.strip().lower(), text)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting: the key that it decides, how its text is read, what it takes."""
+
+    path: KeyPath
+    read: Callable[[str], Any]
+    takes: str
+
+
+_SETTINGS = {
+    "timeout": Setting(("wait", "timeout"), _number, "seconds; 0 = never"),
+    "check": Setting(("check",), _truth, TRUTHS),
+    "trials": Setting(("trials",), _truth, TRUTHS),
+    "wait": Setting(("wait", "policy"), str.strip, "auto, spin, yield, sleep, futex"),
+    "spin": Setting(("wait", "spin"), _number, "polls, 0 or more"),
+    "memory": Setting(("memory",), str.strip, "a size such as 16MiB"),
+    "plans": Setting(("plans",), _number, "a number of plans, 1 or more"),
+}
+
+
+def with_settings(document: Document, environ: Mapping[str, str]) -> Document:
+    """Return ``document`` with what ``environ``, and over it ``han.rc``, say put over it.
+
+    Where the document is a mapping that the program gave, what it says stays. Values are
+    checked with the rest of the configuration, later.
+    """
+    if not isinstance(document.data, Mapping):
+        return document
+    data: Mapping[Any, Any] = document.data
+    overrides = dict(document.origin.overrides)
+    for name, place, value in _said(environ):
+        setting = _SETTINGS[name]
+        if document.explicit and _says(document.data, setting.path):
+            continue
+        data = _put(data, setting.path, setting.read(value) if isinstance(value, str) else value)
+        overrides[setting.path] = f"{place} (takes {setting.takes})"
+    origin = replace(document.origin, overrides=overrides)
+    return replace(document, data=data, origin=origin)
+
+
+def _said(environ: Mapping[str, str]) -> Iterator[tuple[str, str, Any]]:
+    """Yield the settings that are made, who makes them and their values; the last one wins."""
+    for name in _SETTINGS:
+        if environ.get(VARIABLES[name]):
+            yield name, f"environment variable {VARIABLES[name]}", environ[VARIABLES[name]]
+        if getattr(rc, name) is not None:
+            yield name, f"han.rc.{name}", getattr(rc, name)
+
+
+def _says(data: object, path: KeyPath) -> bool:
+    """Whether ``data`` has a value at ``path``; what is no mapping is all said."""
+    if not path or not isinstance(data, Mapping):
+        return True
+    return path[0] in data and _says(data[path[0]], path[1:])
+
+
+def _put(data: Mapping[Any, Any], path: KeyPath, value: object) -> dict[Any, Any]:
+    """Return ``data`` with ``value`` at ``path``, unless something that is no mapping is on it."""
+    first, rest = path[0], path[1:]
+    inner = data.get(first, {})
+    if not rest:
+        return {**data, first: value}
+    return {**data, first: _put(inner, rest, value)} if isinstance(inner, Mapping) else dict(data)

@@ -1,0 +1,1 @@
+"""Measuring commands: bench, ablation, limits, waits, set-up costs."""

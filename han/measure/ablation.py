@@ -1,0 +1,232 @@
+"""What each optimisation of ``sm`` is worth: the built-in choice against itself without it.
+
+All variants take turns in one run, as in :mod:`han.measure.bench`, and every result is compared
+with the MPI library's. Source: Jain, sections VI-A and VI-B.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from mpi4py import MPI
+
+from han.config.config import Bytes, Config, LevelUse, Rule, Use, When, load_config
+from han.explain import make_signature
+from han.measure.bench import Bench, Settings
+from han.model.channel_layout import PAGE
+from han.model.topology import Topology
+from han.submodules.sm.trees import ALGORITHMS
+from han.tasks.choice import Choice, LevelChoice
+from han.tasks.plan import active_levels
+from han.tasks.signature import Signature
+from han.tuning.heuristics import FLAT_RANKS
+from han.tuning.rules import RuleTable
+
+if TYPE_CHECKING:
+    from han.measure.bench_calls import Case
+
+KiB = 1024
+COLLECTIVES = ("bcast", "reduce", "allreduce")
+SMALL_CHUNK = 8 * KiB  # the paper's
+BUILT_IN = "built-in"
+Changed = LevelChoice | None
+
+
+@dataclass(frozen=True)
+class Variant:
+    """The built-in choice but for one thing; `change` returns None where there is nothing to."""
+
+    name: str
+    about: str
+    change: Callable[[LevelChoice, Signature, Topology], Changed] = lambda level, s, t: level
+    policy: str | None = None  # of waiting
+
+
+def _with(level: LevelChoice, algorithm: str = "", **parameters: Any) -> LevelChoice:
+    told = dict(level.parameters) | parameters
+    return replace(
+        level, algorithm=algorithm or level.algorithm, parameters=tuple(sorted(told.items()))
+    )
+
+
+def _is_tree(level: LevelChoice) -> bool:
+    return level.algorithm in ALGORITHMS
+
+
+def _one_cell(level: LevelChoice, signature: Signature, topology: Topology) -> Changed:
+    return _with(level, cells=1) if _is_tree(level) and signature.nbytes > PAGE else None
+
+
+def _no_inline(level: LevelChoice, signature: Signature, topology: Topology) -> Changed:
+    return _with(level, inline=False) if _is_tree(level) and signature.nbytes <= PAGE else None
+
+
+def _small_chunks(level: LevelChoice, signature: Signature, topology: Topology) -> Changed:
+    large = level.get("chunk", 0) > SMALL_CHUNK and signature.nbytes > SMALL_CHUNK
+    return _with(level, chunk=SMALL_CHUNK) if large else None
+
+
+def _plain(level: LevelChoice) -> LevelChoice:
+    """Leave out what is said of reductions alone: their tree is that of releases."""
+    kept = tuple((k, v) for k, v in level.parameters if not k.startswith("reduce_"))
+    return replace(level, parameters=kept)
+
+
+def _other_tree(level: LevelChoice, signature: Signature, topology: Topology) -> Changed:
+    if not _is_tree(level):
+        return None
+    flat = level.algorithm == "flat"
+    return _with(_plain(level), "knomial", radix=2) if flat else _with(_plain(level), "flat")
+
+
+def _no_sockets(level: LevelChoice, signature: Signature, topology: Topology) -> Changed:
+    return _plain(level) if "reduce_leaders" in dict(level.parameters) else None
+
+
+def _own_flags(level: LevelChoice, signature: Signature, topology: Topology) -> Changed:
+    releases = _is_tree(level) and signature.collective != "reduce"
+    return _with(level, read_parent_flag=False) if releases else None
+
+
+def _beside(level: LevelChoice, signature: Signature, topology: Topology) -> Changed:
+    return _with(level, in_recv=False) if _is_tree(level) and signature.reduces else None
+
+
+def _trailing(level: LevelChoice, signature: Signature, topology: Topology) -> Changed:
+    return _with(level, trailing=True) if _is_tree(level) else None
+
+
+def _two_hops(level: LevelChoice, signature: Signature, topology: Topology) -> Changed:
+    flat = topology.size <= FLAT_RANKS
+    return None if _is_tree(level) else LevelChoice("sm", "flat" if flat else "knomial")
+
+
+VARIANTS = (
+    Variant("one cell", "no pipelining: a single cell (III-C)", _one_cell),
+    Variant("no inlining", "small data in a cell, not beside the flag (III-D)", _no_inline),
+    Variant("small chunks", "chunks of 8KiB", _small_chunks),
+    Variant("other tree", "flat, or where that is built in, binomial (III-A)", _other_tree),
+    Variant("no socket trees", "reductions that do not look at sockets (III-A)", _no_sockets),
+    Variant("children's flags", "parents write a flag for each child (III-B)", _own_flags),
+    Variant("copied result", "combined beside the receive buffer, then copied (III-E)", _beside),
+    Variant("trailing sync", "writers wait at the end for their readers (III-C)", _trailing),
+    Variant("gather+release", "allreduce as gather and release, not direct or split", _two_hops),
+    Variant("wait: yield", "waiting gives the processor away at once", policy="yield"),
+)
+
+
+def without(
+    variant: Variant, choice: Choice, signature: Signature, topology: Topology
+) -> Choice | None:
+    """Return `choice` as the variant changes it; None if that changes nothing."""
+    if variant.policy is not None:
+        return choice
+    levels = list(choice.levels)
+    for k in active_levels(topology):
+        if levels[k].submodule == "sm":
+            levels[k] = variant.change(levels[k], signature, topology) or levels[k]
+    return None if tuple(levels) == choice.levels else replace(choice, levels=tuple(levels))
+
+
+@dataclass(frozen=True)
+class Result:
+    """One variant of one call: microseconds, and times the built-in choice's, round by round."""
+
+    collective: str
+    nbytes: int
+    variant: str
+    us: float
+    ratio: float
+    low: float
+    high: float
+
+    def record(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return asdict(self)
+
+
+class Ablation:
+    """The communicators of all variants. Making one is collective; use it in ``with``."""
+
+    def __init__(
+        self, comm: MPI.Intracomm, config: Any, settings: Settings, calls: Iterable[Case]
+    ) -> None:
+        self.settings = replace(settings, rounds=1, only="han")
+        self.rounds = settings.rounds
+        self.calls = tuple(calls)
+        untried = load_config(config).model_copy(update={"trials": False})
+        self.benches = {BUILT_IN: Bench(comm, untried, self.settings)}
+        self.changed: dict[tuple[Case, str], Choice] = {}
+        self.state = self.han._han
+        table: RuleTable = self.state.rules()
+        for variant in VARIANTS:
+            rules = [rule for case in self.calls for rule in self._rules(variant, case, table)]
+            if rules:
+                self.benches[variant.name] = Bench(
+                    comm, self._config(variant, rules), self.settings
+                )
+
+    @property
+    def han(self) -> Any:
+        """The communicator of the built-in choice."""
+        return self.benches[BUILT_IN].han
+
+    def _rules(self, variant: Variant, case: Case, table: RuleTable) -> list[Rule]:
+        """Return the rule that makes a variant of a case, if there is any that serves."""
+        op = getattr(MPI, case.op.upper())
+        signature = make_signature(case.collective, case.nbytes, op, case.dtype, case.root)
+        choice = without(variant, table.decide(signature).choice, signature, table.topology)
+        if choice is None or table.objection(signature, choice) is not None:
+            return []
+        self.changed[case, variant.name] = choice
+        return [_rule(case, choice, table.topology)]
+
+    def _config(self, variant: Variant, rules: list[Rule]) -> Config:
+        config: Config = self.state.config
+        wait = config.wait.model_copy(update={"policy": variant.policy or config.wait.policy})
+        return config.model_copy(update={"rules": (*rules, *config.rules), "wait": wait})
+
+    def __enter__(self) -> Ablation:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        for bench in self.benches.values():
+            bench.__exit__(*error)
+
+    def measure(self, case: Case) -> list[Result]:
+        """Measure a call under the built-in choice and all variants that differ; collective."""
+        names = [BUILT_IN, *(v.name for v in VARIANTS if (case, v.name) in self.changed)]
+        times = np.empty((self.rounds, len(names)))
+        for row in times:
+            for k, name in enumerate(names):
+                row[k] = self.benches[name].measure(case).times["han"].median
+        return [
+            _result(case, name, us, times[:, 0]) for name, us in zip(names, times.T, strict=True)
+        ]
+
+
+def _rule(case: Case, choice: Choice, topology: Topology) -> Rule:
+    """Write a choice as a rule for one call."""
+    levels: Mapping[str, LevelUse] = {
+        name: LevelUse.model_validate(
+            {"submodule": level.submodule, "algorithm": level.algorithm, **dict(level.parameters)}
+        )
+        for name, level in zip(topology.names, choice.levels, strict=True)
+    }
+    segment = "whole" if choice.segment is None else choice.segment
+    exactly = Bytes(min=case.nbytes, max=case.nbytes)
+    return Rule(
+        when=When(collective=(case.collective,), bytes=exactly),
+        use=Use.model_validate({"segment": segment, "schedule": choice.schedule, "levels": levels}),
+    )
+
+
+def _result(case: Case, name: str, us: Any, built_in: Any) -> Result:
+    ratios = us / built_in
+    return Result(
+        case.collective, case.nbytes, name, float(np.median(us)), float(np.median(ratios)),
+        float(ratios.min()), float(ratios.max()),
+    )  # fmt: skip

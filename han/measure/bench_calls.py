@@ -1,0 +1,191 @@
+"""What a benchmark calls: buffers and arguments of each collective, as mpi4py takes them."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from han.common.errors import ArgumentError
+from han.common.suggest import expect_known
+from han.common.units import format_size
+from han.memory.arena import shared_arrays
+from han.message.dtypes import OPS, element_type, ops_of
+from han.model.collectives import COLLECTIVES
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Call = Callable[[], object]
+
+
+class Mode(str, enum.Enum):
+    """How a collective is called."""
+
+    BLOCKING = "blocking"
+    NONBLOCKING = "nonblocking"
+    PERSISTENT = "persistent"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a collective takes. `send` and `recv` hold the size once, or once for each rank."""
+
+    method: str
+    send: str = ""  # "", "once" or "each"
+    recv: str = ""
+    reduces: bool = False
+    rooted: bool = False
+    at_root: str = ""  # the buffer that only the root has
+
+
+SHAPES = {
+    "barrier": Shape("Barrier"),
+    "bcast": Shape("Bcast", recv="once", rooted=True),
+    "reduce": Shape("Reduce", "once", "once", reduces=True, rooted=True, at_root="recv"),
+    "allreduce": Shape("Allreduce", "once", "once", reduces=True),
+    "gather": Shape("Gather", "once", "each", rooted=True, at_root="recv"),
+    "scatter": Shape("Scatter", "each", "once", rooted=True, at_root="send"),
+    "allgather": Shape("Allgather", "once", "each"),
+    "alltoall": Shape("Alltoall", "each", "each"),
+    "reduce_scatter": Shape("Reduce_scatter_block", "each", "once", reduces=True),
+}
+
+
+def measurable() -> tuple[str, ...]:
+    """Return the collectives that han has and that can be measured."""
+    return tuple(name for name in SHAPES if name in COLLECTIVES)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One collective of one size. Sizes are in bytes, of one rank's share."""
+
+    collective: str
+    nbytes: int
+    dtype: str = "float64"
+    op: str = "sum"
+    root: int = 0
+
+    @property
+    def shape(self) -> Shape:
+        """What the collective takes."""
+        return SHAPES[self.collective]
+
+    def describe(self) -> str:
+        """Name it: ``allreduce of 64KiB``."""
+        return f"{self.collective} of {format_size(self.nbytes)}"
+
+
+def check_case(case: Case, size: int) -> None:
+    """Raise ArgumentError for what cannot be measured on `size` ranks."""
+    expect_known("collective", case.collective, measurable())
+    if not 0 <= case.root < size:
+        raise ArgumentError(f"root {case.root} is not in 0..{size - 1}")
+    expect_known("operation", case.op, OPS)
+    dtype = element_type(case.dtype)
+    if case.nbytes % dtype.itemsize:
+        raise ArgumentError(
+            f"{case.describe()}: not a whole number of {dtype.name} ({dtype.itemsize} bytes each)"
+        )
+    if case.shape.reduces and case.op not in ops_of(dtype.name):
+        raise ArgumentError(
+            f"{case.op} is not defined on {dtype.name}; defined: {', '.join(ops_of(dtype.name))}"
+        )
+
+
+class Buffers:
+    """One rank's NumPy arrays for a case, the same for han and for the MPI library.
+
+    `shared` arrays are in memory that the ranks of a node share.
+    """
+
+    def __init__(self, case: Case, rank: int, size: int, shared: bool = False) -> None:
+        self.case, self.rank, self.size = case, rank, size
+        with shared_arrays() if shared else nullcontext():
+            self.send = self._array("send")
+            self.recv = self._array("recv")
+        if self.send is not None:
+            self.send[...] = self._values(self.send)
+
+    def _array(self, which: str) -> Array | None:
+        shape = self.case.shape
+        amount = getattr(shape, which)
+        if not amount or (shape.at_root == which and self.rank != self.case.root):
+            return None
+        dtype = element_type(self.case.dtype)
+        count = self.case.nbytes // dtype.itemsize
+        return np.zeros(count * (self.size if amount == "each" else 1), dtype)
+
+    def _values(self, like: Array) -> Array:
+        """Small whole numbers, so that every order of summation gives the same bits."""
+        mixed = np.arange(like.size, dtype=np.int64) * 40503 + 30011 * self.rank
+        return np.asarray((mixed >> 5) % 2 + 1, like.dtype)
+
+    def reset(self) -> None:
+        """Put the arrays into the state before a call."""
+        if self.recv is None:
+            return
+        at_source = self.case.collective == "bcast" and self.rank == self.case.root
+        self.recv[...] = self._values(self.recv) if at_source else 0
+
+    def write(self) -> None:
+        """Write what this rank sends anew, as a program that has computed it."""
+        at_source = self.case.collective == "bcast" and self.rank == self.case.root
+        mine = self.recv if at_source else self.send
+        if mine is not None:
+            mine.fill(1)
+
+    def result(self) -> Array:
+        """Return a copy of what a call left here, as bytes."""
+        kept = self.recv if self.recv is not None else np.zeros(0)
+        return np.frombuffer(kept.tobytes(), np.uint8)
+
+    def arguments(self) -> tuple[object, ...]:
+        """Return the arguments of the call, in mpi4py's order."""
+        case, shape = self.case, self.case.shape
+        send: tuple[object, ...] = (self.send,) if shape.send else ()
+        recv: tuple[object, ...] = (self.recv,) if shape.recv else ()
+        op: tuple[object, ...] = (getattr(MPI, case.op.upper()),) if shape.reduces else ()
+        return (*send, *recv, *op, *((case.root,) if shape.rooted else ()))
+
+
+@dataclass
+class Prepared:
+    """A call to be timed, what it holds, and a note when it is not what was asked for."""
+
+    call: Call
+    request: Any = None
+    note: str = ""
+
+    def free(self) -> None:
+        """Release a persistent request."""
+        if self.request is not None:
+            self.request.Free()
+
+
+def prepare(comm: MPI.Intracomm, buffers: Buffers, mode: Mode) -> Prepared:
+    """Make the call of a case on `comm`, an MPI or a han communicator; collective."""
+    case, arguments = buffers.case, buffers.arguments()
+    method = case.shape.method
+    blocking = Prepared(partial(getattr(comm, method), *arguments))
+    if mode is Mode.BLOCKING:
+        return blocking
+    if mode is Mode.NONBLOCKING:
+        start = partial(getattr(comm, "I" + method.lower()), *arguments)
+        return Prepared(lambda: start().Wait())
+    try:
+        request = getattr(comm, method + "_init")(*arguments)
+    except (NotImplementedError, MPI.Exception):
+        blocking.note = f"no persistent {case.collective} in this MPI library: blocking instead"
+        return blocking
+    return Prepared(partial(_restart, request.Start, request.Wait), request)
+
+
+def _restart(start: Call, wait: Call) -> None:
+    start()
+    wait()

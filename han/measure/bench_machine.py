@@ -1,0 +1,173 @@
+"""Where a measurement ran: what a reader needs to know to believe it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import mpi4py
+from mpi4py import MPI
+
+from han.comm import Comm
+from han.common.units import plural, spans
+from han.ranks.autogroup import autogroup, describe
+
+# they change how a library waits or what it moves data with, and so what is compared
+TELLING = re.compile(
+    r"OMPI_MCA_(mpi_yield_when_idle|pml|btl.*|coll.*|mtl|smsc)|I_MPI_(THREAD_YIELD|WAIT_MODE|FABRICS"
+    r"|ADJUST_.*|SPIN_COUNT)|UCX_TLS|UCX_NET_DEVICES|FI_PROVIDER|MPIR_CVAR_.*|HAN_.*"
+)
+PLAIN = ("version", "library", "for", "linux", "os", "r")  # words that say nothing of a library
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The machine, the MPI library and the ranks of a run."""
+
+    cpu: str
+    cores: int
+    allowed: str  # processors that the ranks may use
+    library: str
+    library_version: str
+    mpi4py: str
+    python: str
+    ranks: int
+    nodes: int
+    topology: str = ""
+    config: str = ""
+    wait: str = ""
+    autogroups: int = 0  # of the scheduler: see han/ranks/autogroup.py
+    oversubscribed: bool = False
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    def record(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return asdict(self)
+
+    def lines(self) -> list[str]:
+        """Return lines for the head of a table."""
+        crowded = ", more ranks than processors" if self.oversubscribed else ""
+        lines = [
+            f"machine   {self.cpu}, {plural(self.cores, 'core')}, CPUs {self.allowed}",
+            f"library   {described(self.library, self.library_version)}, mpi4py {self.mpi4py}",
+            f"ranks     {self.ranks} on {plural(self.nodes, 'node')}{crowded}",
+        ]
+        if self.config:
+            lines += [
+                f"levels    {self.topology}",
+                f"config    {self.config}; wait {self.wait}",
+            ]
+        if self.autogroups > 1:
+            lines.append(f"yields    {describe(self.autogroups)}")
+        if self.settings:
+            lines.append("settings  " + " ".join(f"{k}={v}" for k, v in self.settings.items()))
+        return lines
+
+
+def look(comm: MPI.Intracomm, han: Comm | None) -> Machine:
+    """Describe the run; collective over `comm`, `han` is the communicator of han's side."""
+    hosts = comm.allgather(MPI.Get_processor_name())
+    machine = Machine(
+        cpu=cpu_model(),
+        cores=os.cpu_count() or 1,
+        allowed=allowed_cpus(comm),
+        library=library_name(),
+        library_version=library_text(),
+        mpi4py=mpi4py.__version__,
+        python=platform.python_version(),
+        ranks=comm.size,
+        nodes=len(set(hosts)),
+        settings=settings(os.environ),
+    )
+    if han is None:
+        return machine
+    return replace(
+        machine,
+        topology=_topology(han),
+        config=han._han.config.source,
+        wait=describe_wait(han),
+        autogroups=autogroups(han),
+        oversubscribed=han._han.oversubscribed,
+    )
+
+
+def settings(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment variables that change what is compared."""
+    return {k: v for k, v in sorted(environ.items()) if TELLING.fullmatch(k)}
+
+
+def _topology(comm: Comm) -> str:
+    topology = comm._han.topology
+    counts = [topology.size] + [len(set(domains)) for domains in topology.domains]
+    levels = [plural(counts[k + 1], name) for k, name in reversed(list(enumerate(topology.names)))]
+    return f"{' > '.join(levels)} > {plural(topology.size, 'rank')}"
+
+
+def autogroups(comm: Comm) -> int:
+    """Count the automatic groups of the scheduler that ranks are in which yield to each other, on
+    the node that has most; 0 where there are no more ranks than processors; collective.
+    """
+    node = MPI.Get_processor_name()
+    found = {pair for pair in comm.allgather((node, autogroup())) if pair[1]}
+    if not comm._han.oversubscribed:
+        return 0
+    return max(Counter(node for node, _ in found).values(), default=0)
+
+
+def describe_wait(comm: Comm) -> str:
+    """Say how han waits on a communicator."""
+    wait, crowded = comm._han.config.wait, comm._han.oversubscribed
+    how = (
+        "more ranks than processors: yields early" if crowded else f"{wait.spin} polls, then yields"
+    )
+    if wait.policy != "auto":
+        return str(wait.policy)
+    quota = "the container's quota is below the ranks"
+    slept = f", then sleeps: {quota}" if comm._han.conditions.rationed else ""
+    return f"auto ({how}{slept})"
+
+
+def allowed_cpus(comm: MPI.Intracomm) -> str:
+    """Say which processors the ranks may use, all together; collective."""
+    masks = comm.allgather(frozenset(os.sched_getaffinity(0)))
+    alike = len(set(masks)) == 1
+    return f"{spans(frozenset().union(*masks))} allowed{'' if alike else ' (ranks are bound)'}"
+
+
+def library_name() -> str:
+    """Return the MPI library's name and version: ``"Open MPI 5.0.11"``."""
+    name, version = MPI.get_vendor()
+    return f"{name} {'.'.join(str(v) for v in version)}"
+
+
+def library_text() -> str:
+    """Return the beginning of what the MPI library says of itself."""
+    first = re.split(r"[\n,]", MPI.Get_library_version().strip("\0"))[0]
+    return " ".join(first.split())
+
+
+def described(name: str, text: str) -> str:
+    """Return a library's name, and what it says of itself where that is more than the name."""
+    known = _words(name)
+    new = [w for w in _words(text) if not any(k.startswith(w) for k in (*known, *PLAIN))]
+    return f"{name} ({text})" if new else name
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"[a-z]+|[0-9][0-9.]*", text.lower())
+
+
+def cpu_model() -> str:
+    """Return the processor's name."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        text = ""
+    names = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+    return names[1].strip() if names else platform.processor() or platform.machine()

@@ -1,0 +1,315 @@
+"""What a measurement says: tables for people, JSON for programs, several libraries merged."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from han.common.errors import ArgumentError
+from han.common.units import format_size
+from han.measure.bench import Row, Settings, Times
+from han.measure.bench_machine import Machine
+
+FORMAT = "han-bench"
+VERSION = 1
+COLUMN = 20  # holds a library's name and version
+SAME = ("ranks", "nodes", "mode", "shared", "fresh", "dtype", "op")  # in runs that can be compared
+
+
+# ---- what a file must hold: more may stand in it -----------------------------------------------
+
+Count = Annotated[int, Field(ge=1)]
+Number = Annotated[int, Field(ge=0)]
+Microseconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class _Times(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    median: Microseconds
+    low: Microseconds
+    high: Microseconds
+    calls: Count
+
+
+class _Row(BaseModel):
+    collective: str
+    nbytes: Number
+    han: _Times | None = None
+    mpi: _Times | None = None
+
+
+class _Machine(BaseModel):
+    library: str
+    ranks: Count
+    nodes: Count
+
+
+class _Settings(BaseModel):
+    mode: str
+    dtype: str
+    op: str
+    root: Number
+    shared: bool = False
+    fresh: bool = False
+
+
+class _Run(BaseModel):
+    machine: _Machine
+    settings: _Settings
+    rows: Annotated[list[_Row], Field(min_length=1)]
+
+
+@dataclass(frozen=True)
+class Report:
+    """One run, as `to_json` writes it and `read` reads it."""
+
+    name: str
+    data: Mapping[str, Any]
+
+    @property
+    def library(self) -> str:
+        """The MPI library's name and version."""
+        return str(self.data["machine"]["library"])
+
+    def series(self, side: str) -> dict[tuple[str, int], Times]:
+        """Return the times of a side by collective and bytes."""
+        return {
+            (row["collective"], row["nbytes"]): Times(**row[side])
+            for row in self.data["rows"]
+            if row.get(side)
+        }
+
+    def about(self, key: str) -> object:
+        """Return a property that runs to be compared must share."""
+        return self.data["machine"].get(key, self.data["settings"].get(key, False))
+
+
+def report(
+    machine: Machine, settings: Settings, rows: Iterable[Row], version: str, config: str = ""
+) -> Report:
+    """Make the Report of a run; `config` is han's configuration as YAML."""
+    how = {
+        "mode": settings.mode.value, "dtype": settings.dtype, "op": settings.op,
+        "root": settings.root, "rounds": settings.rounds, "shared": settings.shared,
+        "fresh": settings.fresh,
+    }  # fmt: skip
+    data = {
+        "format": FORMAT,
+        "version": VERSION,
+        "han": version,
+        "unit": "us",
+        "machine": machine.record(),
+        "settings": how,
+        "rows": [row.record() for row in rows],
+        **({"config": config} if config else {}),
+    }
+    return Report(machine.library, data)
+
+
+def to_json(run: Report) -> str:
+    """Write a Report."""
+    return json.dumps(run.data, indent=1)
+
+
+def read(path: Path) -> Report:
+    """Read what ``han bench --json`` wrote; raises ArgumentError for anything else."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ArgumentError(f"{path}: cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise ArgumentError(f"{path}: is not JSON: {error}") from None
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise ArgumentError(f"{path}: was not written by 'han bench --json'")
+    if data.get("version") != VERSION:
+        raise ArgumentError(f"{path}: version {data.get('version')}, {VERSION} expected")
+    try:
+        _Run.model_validate(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise ArgumentError(
+            f"{path}: {place}: {first['msg']}: not as 'han bench --json' writes it; measure again"
+        ) from None
+    return Report(str(path), data)
+
+
+# ---- tables -----------------------------------------------------------------------------------
+
+
+def head(machine: Machine, settings: Settings, version: str) -> str:
+    """Return the lines above the tables."""
+    lines = [
+        f"han {version} bench: {settings.mode.value} calls on "
+        f"{'shared' if settings.shared else 'ordinary'} arrays"
+        f"{', written anew before each call' if settings.fresh else ''}; "
+        f"{settings.dtype} {settings.op} where they reduce",
+        *machine.lines(),
+        f"times     microseconds per call of the slowest rank: median of {settings.rounds} rounds "
+        "(min .. max)",
+    ]
+    if settings.only is None:
+        lines.append("ratio     time of the MPI library / time of han: more than 1, han is faster")
+    return "\n".join(f"# {line}" for line in lines)
+
+
+def table_head(collective: str, machine: Machine, settings: Settings) -> str:
+    """Return the title and the column heads of one collective."""
+    titles = {"han": "han", "mpi": machine.library}
+    columns = "".join(f"{titles[s]:>{COLUMN}} {'(min .. max)':<21}" for s in settings.sides)
+    ratio = f"{'ratio':>6}" if settings.only is None else ""
+    return f"\n# {collective}\n#{'size':>8}{columns}{ratio}"
+
+
+def table_row(row: Row) -> str:
+    """Return one line."""
+    ratio = "" if row.ratio is None else f"{row.ratio:>6.2f}"
+    notes = "".join(f"  # {note}" for note in row.notes)
+    return f"{format_size(row.nbytes):>9}{''.join(map(_times, row.times.values()))}{ratio}{notes}"
+
+
+def _times(times: Times) -> str:
+    spread = f"({_us(times.low)} .. {_us(times.high)})"
+    return f"{_us(times.median):>{COLUMN}} {spread:<21}"
+
+
+def _us(value: float) -> str:
+    return f"{value:.0f}" if value >= 1000 else f"{value:.2f}" if value < 100 else f"{value:.1f}"
+
+
+# ---- several libraries ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Merged:
+    """han and several libraries at one size, by the library of the run that measured them."""
+
+    collective: str
+    nbytes: int
+    han: Mapping[str, Times]
+    mpi: Mapping[str, Times]
+
+    @property
+    def best_han(self) -> tuple[str, Times]:
+        """The library under which han was fastest, and its times."""
+        return min(self.han.items(), key=lambda item: item[1].median)
+
+    @property
+    def best_mpi(self) -> tuple[str, Times]:
+        """The fastest library and its times."""
+        return min(self.mpi.items(), key=lambda item: item[1].median)
+
+    @property
+    def ratios(self) -> Mapping[str, float]:
+        """How many times longer each library takes than han in the same run.
+
+        Runs cannot be held against each other where a machine is not always equally fast; where
+        no run measured both, there is nothing better.
+        """
+        both = {n: t.median / self.han[n].median for n, t in self.mpi.items() if n in self.han}
+        name, times = self.best_mpi
+        return both or {name: times.median / self.best_han[1].median}
+
+    @property
+    def rival(self) -> str:
+        """The library that does best beside han."""
+        return min(self.ratios, key=self.ratios.__getitem__)
+
+    @property
+    def ratio(self) -> float:
+        """How many times longer it takes than han."""
+        return self.ratios[self.rival]
+
+
+def merge(runs: Sequence[Report]) -> list[Merged]:
+    """Bring runs under several libraries together; raises ArgumentError if they do not compare."""
+    _comparable(runs)
+    names = _names(runs)
+    han = {name: run.series("han") for name, run in zip(names, runs, strict=True)}
+    mpi = {name: run.series("mpi") for name, run in zip(names, runs, strict=True)}
+    keys = dict.fromkeys(key for side in (han, mpi) for series in side.values() for key in series)
+    merged = [
+        Merged(
+            collective,
+            nbytes,
+            {n: s[collective, nbytes] for n, s in han.items() if (collective, nbytes) in s},
+            {n: s[collective, nbytes] for n, s in mpi.items() if (collective, nbytes) in s},
+        )
+        for collective, nbytes in keys
+    ]
+    kept = [row for row in merged if row.han and row.mpi]
+    if not kept:
+        raise ArgumentError("no size was measured on both sides, han and an MPI library")
+    return kept
+
+
+def _comparable(runs: Sequence[Report]) -> None:
+    for key in SAME:
+        said = {run.name: run.about(key) for run in runs}
+        if len(set(map(str, said.values()))) > 1:
+            values = ", ".join(f"{name}: {value}" for name, value in said.items())
+            raise ArgumentError(f"the runs differ in {key}, so they do not compare ({values})")
+
+
+def _names(runs: Sequence[Report]) -> list[str]:
+    """Name runs by library; two runs under one library by their files too."""
+    libraries = [run.library for run in runs]
+    return [
+        f"{run.library} ({run.name})" if libraries.count(run.library) > 1 else run.library
+        for run in runs
+    ]
+
+
+def merged_table(rows: Sequence[Merged]) -> str:
+    """Return the table that ``han compare`` prints."""
+    names = list(dict.fromkeys(name for row in rows for name in row.mpi))
+    width = max(12, *(len(name) + 2 for name in names))
+    lines = [
+        "# microseconds per call, median, han's under its best library; ratio: of a library's time",
+        "# to han's in the same run, of the library (*) that does best: more than 1, han is faster",
+    ]
+    for collective in dict.fromkeys(row.collective for row in rows):
+        titles = "".join(f"{name:>{width}}" for name in names)
+        lines += ["", f"# {collective}", f"#{'size':>8}{'han':>12}{titles}{'ratio':>8}"]
+        lines += [_merged_row(r, names, width) for r in rows if r.collective == collective]
+    least = min(rows, key=lambda row: row.ratio)
+    mean = statistics.geometric_mean(row.ratio for row in rows)
+    lines += ["", f"# ratios: geometric mean {mean:.2f}, least {least.ratio:.2f} "
+              f"({least.collective} of {format_size(least.nbytes)})"]  # fmt: skip
+    return "\n".join(lines)
+
+
+def _merged_row(row: Merged, names: Sequence[str], width: int) -> str:
+    rival = row.rival
+    cells = [
+        (_us(row.mpi[name].median) if name in row.mpi else "-") + ("*" if name == rival else " ")
+        for name in names
+    ]
+    others = "".join(f"{cell:>{width}}" for cell in cells)
+    best = _us(row.best_han[1].median)
+    return f"{format_size(row.nbytes):>9}{best:>12}{others}{row.ratio:>8.2f}"
+
+
+def merged_json(rows: Sequence[Merged]) -> str:
+    """Return the merged rows as JSON."""
+    records = [
+        {
+            "collective": row.collective,
+            "nbytes": row.nbytes,
+            "han": row.best_han[1].median,
+            "han_under": row.best_han[0],
+            "mpi": {name: times.median for name, times in row.mpi.items()},
+            "best_mpi": row.best_mpi[0],
+            "rival": row.rival,
+            "ratios": dict(row.ratios),
+            "ratio": row.ratio,
+        }
+        for row in rows
+    ]
+    return json.dumps(records, indent=1)

@@ -1,0 +1,202 @@
+"""Arrays in memory that the other ranks of the node can map: an arena a process.
+
+The arena is a sparse file without a name, as large as it may ever grow. Memory of it is taken when
+an array is made and given back when the array goes; the file goes with the process, or with its
+last array. Making arrays involves no other rank: they find the file when a collective first reads
+from it (``han/memory/mapping.py``).
+
+Source: NEP 49 (NumPy's data allocators).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from han import _native
+from han.common.errors import ConfigError, SharedMemoryError
+from han.common.units import format_size, parse_size
+from han.memory.channel import directory
+from han.memory.pages import WHEN_TOUCHED, policy
+from han.ranks.quota import memory, memory_groups
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from han.comm import Comm
+
+VARIABLE = "HAN_ARENA"
+MOST = 1 << 44  # bytes of addresses: those of many ranks must fit into a process
+LEAST = 1 << 20
+KEPT = 64 << 20  # free memory that stays for the next arrays, as it is cleared only once
+
+
+class Usage(NamedTuple):
+    """What is in an arena, in bytes; `refused` and `error` (errno) are of the last refusal."""
+
+    base: int
+    size: int
+    taken: int
+    kept: int
+    refusals: int
+    refused: int
+    error: int
+
+
+@dataclass(frozen=True)
+class Arena:
+    """Where a process's shared arrays are: NumPy's handle of it, and the file's descriptor."""
+
+    handle: Any
+    fd: int
+    kind: str = "memfd"  # or the folder that its file is in
+    pid: int = field(default_factory=os.getpid)
+
+    def holds(self, address: int, nbytes: int) -> bool:
+        """Whether these bytes are in it."""
+        return _native.arena_holds(self.handle, address, nbytes)
+
+    @contextlib.contextmanager
+    def used(self) -> Iterator[None]:
+        """Let NumPy take the data of new arrays from it, in this thread and context."""
+        before, refusals = _native.arena_use(self.handle), self.usage().refusals
+        try:
+            yield
+        except MemoryError as error:
+            if self.usage().refusals == refusals:
+                raise
+            raise MemoryError(self._explain()) from error
+        finally:
+            _native.arena_use(before)
+
+    def usage(self) -> Usage:
+        """Tell how much of it is in use."""
+        return Usage(*_native.arena_tell(self.handle))
+
+    def _explain(self) -> str:
+        """Say why an allocation was refused."""
+        usage = self.usage()
+        text = f"no room for a shared array of {format_size(usage.refused)}: "
+        taken = format_size(usage.taken)
+        if usage.error == errno.EDQUOT:
+            return (
+                f"{text}a memory limit of a control group (a container's, a batch job's) leaves "
+                f"too little; {taken} are in use by this process's shared arrays; let some go, or "
+                "raise the limit"
+            )
+        if usage.error != errno.ENOMEM:
+            return f"{text}the system says {os.strerror(usage.error)!r}; {taken} are in use"
+        return (
+            f"{text}{taken} of {format_size(usage.size)} are in use by this process's shared "
+            f"arrays; let some go, or allow more with {VARIABLE}"
+        )
+
+
+def limit(environ: Any = os.environ) -> int:
+    """Return how many bytes of shared arrays a process may have: half of the memory there is.
+
+    A container's is its limit: what exceeds that would not fail, but have a process killed.
+    """
+    text = environ.get(VARIABLE)
+    if not text:
+        machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        return min(MOST, max(LEAST, int(min(machine, memory())) // 2 >> 21 << 21))
+    try:
+        size = parse_size(text)
+    except ValueError as error:
+        raise ConfigError(f"environment variable {VARIABLE}: {error}") from None
+    if not LEAST <= size <= MOST:
+        raise ConfigError(
+            f"environment variable {VARIABLE}: {text} is not in {format_size(LEAST)} to "
+            f"{format_size(MOST)}"
+        )
+    return size
+
+
+def open_arena(size: int, keep: int = KEPT) -> Arena:
+    """Make an arena of at most `size` bytes, none of which it takes yet.
+
+    Raises SharedMemoryError where the system has no such files.
+    """
+    try:
+        fd, kind = _nameless_file()
+        return _arena_in(fd, kind, size, keep)
+    except OSError as error:
+        failure = SharedMemoryError(
+            f"cannot make an arena of {format_size(size)} for shared arrays: {error.strerror}; "
+            f"a limit on addresses (ulimit -v) may be the reason: allow less with {VARIABLE}"
+        )
+        failure.errno = error.errno
+        raise failure from None
+
+
+def _nameless_file() -> tuple[int, str]:
+    """Open a memfd, or where there are none a file in the folder of shared memory."""
+    try:
+        return os.memfd_create("han", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING), "memfd"
+    except (AttributeError, OSError):  # Python made for an old system, or a kernel without
+        place = directory()
+        return os.open(place, os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC, 0o600), place
+
+
+def _arena_in(fd: int, kind: str, size: int, keep: int) -> Arena:
+    try:
+        os.ftruncate(fd, size)
+        # Who has mapped it must never find it shorter: that would be a signal.
+        with contextlib.suppress(OSError):
+            seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
+        touch = kind == "memfd" and policy() == WHEN_TOUCHED
+        handle = _native.arena_open(fd, size, keep, touch, memory_groups())
+    except BaseException:
+        os.close(fd)
+        raise
+    return Arena(handle, fd, kind)
+
+
+_lock = threading.Lock()
+_made: list[Arena] = []  # this process's, once it has one
+
+
+def process_arena() -> Arena:
+    """Return this process's arena, made when first asked for; a forked child has its own."""
+    with _lock:
+        if not _made or _made[-1].pid != os.getpid():
+            _made.append(open_arena(limit()))
+        return _made[-1]
+
+
+def holds(address: int, nbytes: int) -> bool:
+    """Whether these bytes are in this process's arena."""
+    arena = _made[-1] if _made else None
+    return arena is not None and arena.pid == os.getpid() and arena.holds(address, nbytes)
+
+
+@contextlib.contextmanager
+def shared_arrays(comm: Comm | None = None) -> Iterator[None]:
+    """Let every NumPy array that is made inside be one that the ranks of the node share.
+
+    It holds for the thread and context that enter it, and for arrays that own their data. Not
+    collective. `comm`, if given, must still be usable. Raises MemoryError when there is no room.
+    """
+    if comm is not None:
+        comm._han.live()
+    with process_arena().used():
+        yield
+
+
+def as_shared(a: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> npt.NDArray[Any]:
+    """Return `a` where it is a contiguous shared array of that type already, else a copy."""
+    array = np.asarray(a, dtype)
+    if array.flags.forc and holds(array.ctypes.data, array.nbytes):
+        return array
+    with process_arena().used():
+        return np.array(array, copy=True, order="A", subok=False)  # contiguous, whatever its axes

@@ -1,0 +1,208 @@
+"""Shared memory of the ranks that talk on one level: made together, unlinked at once.
+
+The file lives under ``/dev/shm`` (or ``HAN_SHM_DIR``) only while the ranks open it, has mode
+0600, and is reserved before anybody touches it, so that a full file system is an error here
+and never a signal later.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import mmap
+import os
+import secrets
+import struct
+from dataclasses import dataclass
+
+from han import _native
+from han.common.errors import SetupError, SharedMemoryError
+from han.common.units import format_size
+from han.model.channel_layout import CONTROL, SMALL_BANKS, Geometry
+from han.model.topology import Topology
+from han.ranks.meeting import Meeting
+from han.ranks.quota import room
+
+SPARE = 4 << 20  # bytes of memory limits that are left to what the kernel needs besides
+EPOCH_SHIFT = 24  # below it `entered` holds choices of recent runs: native/channel.h
+RECORD = struct.Struct("QQQQqQQQ")  # native/channel.h: han_control
+ERRED, NAPS = 64, 104  # offsets of those fields: a line that is seldom written
+
+if _native.SMALL_BANKS != SMALL_BANKS:  # they would write over each other's data
+    raise ImportError(
+        f"han's compiled part is of another version ({_native.SMALL_BANKS} banks of small slots, "
+        f"not {SMALL_BANKS}): build it again, with pip install"
+    )
+
+
+@dataclass(frozen=True)
+class Peer:
+    """What a rank says of itself in its control record."""
+
+    rank: int
+    done: int
+    entered: int
+    signature: int
+    pid: int
+
+
+@dataclass
+class Channel:
+    """The mapped memory of one level's domain; `me` is this rank's place in it."""
+
+    ranks: tuple[int, ...]
+    me: int
+    geometry: Geometry
+    memory: mmap.mmap
+
+    def spec(self) -> tuple[mmap.mmap, int, int, int, int, int, int, int, int]:
+        """Return what ``_native.Engine`` takes."""
+        g = self.geometry
+        return (
+            self.memory, len(self.ranks), self.me, 0, g.flags, g.small, g.cells, g.small_bank,
+            g.ring,
+        )  # fmt: skip
+
+    def introduce(self, naps: bool) -> None:
+        """Write into this rank's control record who it is, and whether it sleeps in the kernel."""
+        start, namespace = _process_start(), os.stat("/proc/self/ns/pid").st_ino
+        record = (0, 0, 0, 0, os.getpid(), start, namespace, self.ranks[self.me])
+        RECORD.pack_into(self.memory, self.me * CONTROL, *record)
+        struct.pack_into("Q", self.memory, self.me * CONTROL + NAPS, naps)
+
+    def mark_error(self, call: int) -> None:
+        """Tell the ranks that share this memory that `call` raised here before anything moved."""
+        struct.pack_into("Q", self.memory, self.me * CONTROL + ERRED, call + 1)
+
+    def peers(self) -> list[Peer]:
+        """Read the control records of all ranks."""
+        peers = []
+        for k, rank in enumerate(self.ranks):
+            done, entered, signature, _, pid, *_ = RECORD.unpack_from(self.memory, k * CONTROL)
+            peers.append(Peer(rank, done, entered >> EPOCH_SHIFT, signature, pid))
+        return peers
+
+    def close(self) -> None:
+        """Unmap; memory that something still looks at goes with it."""
+        with contextlib.suppress(BufferError):
+            self.memory.close()
+
+
+def _process_start() -> int:
+    with open("/proc/self/stat") as stat:
+        return int(stat.read().rpartition(")")[2].split()[19])
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """The channel of one level's domain, before it is made."""
+
+    level: int
+    ranks: tuple[int, ...]
+    geometry: Geometry
+
+    @classmethod
+    def all_of(cls, topology: Topology, rank: int, memory: int) -> list[_Wanted]:
+        """List the channels that `rank` takes part in."""
+        from han.tasks.plan import geometries
+
+        wanted = []
+        for level, geometry in enumerate(geometries(topology, memory)):
+            if geometry is not None:
+                ranks = topology.home(level, rank)
+                fit = Geometry(len(ranks), geometry.ring * len(ranks))
+                wanted.append(cls(level, ranks, fit))
+        return wanted
+
+
+def open_channels(
+    meeting: Meeting, topology: Topology, memory: int, naps: bool = False
+) -> list[Channel]:
+    """Make the channels of all levels that share memory; collective.
+
+    `naps` says whether this rank sleeps in the kernel while it waits: peers wake it then.
+
+    Raises SharedMemoryError on all ranks alike when any of them cannot.
+    """
+    rank, step = meeting.rank, "the making of shared memory"
+    wanted = _Wanted.all_of(topology, rank, memory)
+    made: dict[int, str] = {}
+    channels: list[Channel] = []
+
+    def create() -> dict[int, str]:
+        for w in wanted:
+            if w.ranks[0] == rank:
+                made[w.level] = _create(w.geometry.size)
+        return made
+
+    def attach() -> None:
+        for w in wanted:
+            mapped = _map(paths[w.ranks[0]][w.level], w.geometry.size)
+            channels.append(Channel(w.ranks, w.ranks.index(rank), w.geometry, mapped))
+            channels[-1].introduce(naps)
+
+    try:
+        paths = meeting.share(create, step)
+        meeting.share(attach, step)
+    except SetupError as error:
+        for channel in channels:
+            channel.close()
+        failure = SharedMemoryError(str(error))
+        failure.errno = error.problems[0][1]
+        raise failure from None
+    finally:
+        for path in made.values():
+            os.unlink(path)
+    return channels
+
+
+def directory() -> str:
+    """Where channels are made."""
+    return os.environ.get("HAN_SHM_DIR", "/dev/shm")
+
+
+def _create(size: int) -> str:
+    path = os.path.join(directory(), f"han-{os.getuid()}-{secrets.token_hex(8)}")
+    left = room()
+    if size + SPARE > left:
+        raise OSError(
+            errno.EDQUOT,
+            f"no room for {format_size(size)} of shared memory: a memory limit of a control group "
+            f"(a container's, a batch job's) leaves {format_size(int(left))}, of which "
+            f"{format_size(SPARE)} are kept for other things; raise it, or ask for less with "
+            f"HAN_MEMORY or memory: in the configuration",
+        )
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_fallocate(fd, 0, size)
+        except BaseException:
+            os.unlink(path)
+            raise
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise OSError(error.errno, _explain(error, size)) from None
+    return path
+
+
+def _map(path: str, size: int) -> mmap.mmap:
+    """Map memory with its pages: a millisecond for 16 MiB, where one by one they take four."""
+    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        return mmap.mmap(fd, size, mmap.MAP_SHARED | mmap.MAP_POPULATE)
+    finally:
+        os.close(fd)
+
+
+def _explain(error: OSError, size: int) -> str:
+    place = directory()
+    if error.errno != errno.ENOSPC:
+        return f"cannot make shared memory in {place}: {error.strerror}"
+    stat = os.statvfs(place)
+    free = format_size(stat.f_bavail * stat.f_frsize)
+    return (
+        f"no room for {format_size(size)} of shared memory in {place} ({free} free); enlarge it "
+        f"(mount -o remount,size=1G {place}; docker run --shm-size=1g), or ask for less with "
+        "HAN_MEMORY or memory: in the configuration"
+    )

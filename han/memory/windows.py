@@ -1,0 +1,233 @@
+"""MPI's shared windows, so that collectives read arrays in them where they are.
+
+A rank maps an attached window once more, and collectives use that mapping alone: what MPI unmaps
+when the window is freed stays until the last request that uses it is gone. Ranks compare in which
+file each segment is, so that nobody takes one window for another.
+
+Source: HAN, section III (SOLO).
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from mpi4py import MPI
+
+from han.common.errors import ArgumentError
+from han.memory.arena import holds
+from han.memory.mapping import BUFFERS, Mapping
+from han.memory.segments import Copy, Segment, joined, map_again, segments_of
+from han.message.message import Message
+from han.ranks.meeting import Meeting
+
+T = TypeVar("T")
+# Instead of a window's number: nobody else can map it; there is no buffer; it is a shared array.
+ELSEWHERE, NOWHERE, ARENA = -2, -1, 0
+
+
+class Spot(NamedTuple):
+    """Where a buffer is: in which window, and in which part of it."""
+
+    window: int
+    part: int = 0
+
+
+Spots = tuple[Spot, Spot]  # of a rank's send and receive buffer
+
+
+@dataclass(eq=False)
+class Attached:
+    """A window: its parts where MPI has them, our own mapping of each, and the other ranks'."""
+
+    number: int  # of the communicator, the same on all ranks
+    handle: int
+    parts: tuple[Segment, ...]
+    copies: tuple[Copy, ...]
+    homes: Sequence[tuple[int, ...]]  # by rank: the addresses of its own mappings
+    freed: bool = False
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all ranks."""
+        return sum(part.nbytes for part in self.parts)
+
+    def find(self, address: int, nbytes: int) -> Spot | None:
+        """Say where these bytes are."""
+        for k, part in enumerate(self.parts):
+            if part.address <= address <= part.address + part.nbytes - nbytes:
+                return Spot(self.number, k)
+        return None
+
+    def ours(self, address: int, part: int) -> int:
+        """Return where our own mapping has what MPI has at an address."""
+        return address - self.parts[part].address + self.copies[part].address
+
+    def shift(self, rank: int, part: int) -> int:
+        """Return what is to be added to an address of a rank's to find it in this process."""
+        return (self.copies[part].address - self.homes[rank][part]) % (1 << 64)
+
+    def end(self, freed: bool = False) -> None:
+        """Let the memory go, but for what requests hold of it."""
+        self.freed, self.copies = self.freed or freed, ()
+
+
+class Windows:
+    """The windows that are attached to a communicator.
+
+    `nodes` tells for each rank the lowest one that it shares memory with.
+    """
+
+    def __init__(self, meeting: Meeting, nodes: Sequence[int]) -> None:
+        self.meeting, self.nodes = meeting, nodes
+        self._numbers = itertools.count(1)
+        self._attached: dict[int, Attached] = {}
+
+    def __iter__(self) -> Iterator[Attached]:
+        self._attached = {n: a for n, a in self._attached.items() if not a.freed}
+        return iter(self._attached.values())
+
+    @property
+    def node(self) -> list[int]:
+        """The ranks that share memory with this one, itself included."""
+        return [r for r, first in enumerate(self.nodes) if first == self.nodes[self.meeting.rank]]
+
+    # ---- attaching --------------------------------------------------------------------------
+
+    def attach(self, win: Any) -> str:
+        """Map a window; collective. Returns what is wrong, the same on all ranks, or nothing."""
+        step = "attach_window"
+        peers = [r for r in self.node if r != self.meeting.rank]
+        segments, problem = _tried(lambda: segments_of(win, self.meeting.comm, peers))
+        known = 0 if problem else self._number(win)
+        said = self.meeting.allgather((segments, problem, known), step)
+        wrong = _first([text for _, text, _ in said]) or self._differing(said)
+        if wrong or known:
+            return wrong
+        parts = joined([said[r][0] for r in self.node], segments)
+        number = next(self._numbers)
+        copies, problem = _tried(lambda: tuple(map(map_again, parts)))
+        told = self.meeting.allgather((tuple(c.address for c in copies), problem), step)
+        wrong = _first([text for _, text in told])
+        if not wrong:
+            homes = [addresses for addresses, _ in told]
+            attached = Attached(number, MPI._handleof(win), parts, copies, homes)
+            self._attached[number] = attached
+            _watch(win, attached)
+        return wrong
+
+    def _number(self, win: MPI.Win) -> int:
+        handle = MPI._handleof(win)
+        return next((a.number for a in self if a.handle == handle), 0)
+
+    def _differing(self, said: Sequence[tuple[Sequence[Segment], str, int]]) -> str:
+        """Say which two ranks have passed different windows."""
+        for r, (segments, _, known) in enumerate(said):
+            first, _, _ = said[self.nodes[r]]
+            if [s.place for s in segments] != [s.place for s in first]:
+                return f"ranks {self.nodes[r]} and {r} have passed different windows"
+            if known != said[0][2]:
+                return f"ranks 0 and {r} have passed different windows, one of them attached before"
+        return ""
+
+    def detach(self, win: Any) -> str:
+        """Forget a window; collective. Returns what is wrong, the same on all ranks, or nothing."""
+        known = self._number(win) if isinstance(win, MPI.Win) and win else 0
+        said = self.meeting.allgather(known, "detach_window")
+        if 0 in said:
+            return f"rank {said.index(0)}: win is not attached to this communicator"
+        if len(set(said)) > 1:
+            return "the ranks have passed different windows"
+        self._attached.pop(known).end()
+        return ""
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._attached.clear()
+
+    # ---- buffers ----------------------------------------------------------------------------
+
+    def spots(self, message: Message) -> tuple[Spots, tuple[int, ...]]:
+        """Say where this rank's buffers are, and which windows are attached."""
+        signature, size = message.signature, len(self.nodes)
+        send = self._spot(message.send, signature.shown(size))
+        return (send, self._spot(message.recv, signature.nbytes)), tuple(a.number for a in self)
+
+    def _spot(self, address: int, nbytes: int) -> Spot:
+        if not nbytes:
+            return Spot(ELSEWHERE)
+        if not address:
+            return Spot(NOWHERE)
+        if holds(address, nbytes):
+            return Spot(ARENA)
+        return next(filter(None, (a.find(address, nbytes) for a in self)), Spot(ELSEWHERE))
+
+    def moved(self, address: int, spot: Spot) -> int:
+        """Return the address that collectives use for a buffer."""
+        if spot.window <= ARENA:
+            return address
+        return self._attached[spot.window].ours(address, spot.part)
+
+    def held(self, spots: Sequence[Spots]) -> Mapping:
+        """Hold on to the windows that any rank's buffer is in, though not all can be mapped."""
+        used = {
+            s.window: self._attached[s.window] for pair in spots for s in pair if s.window > ARENA
+        }
+        copies = tuple(copy for attached in used.values() for copy in attached.copies)
+        return Mapping("a buffer is in memory of its rank's own", None, copies, (*used.values(),))
+
+    def mapping(self, spots: Sequence[Spots], arenas: Mapping | None) -> Mapping:
+        """Return where this rank finds the buffers of its node; shared arrays by `arenas`."""
+        shifts = np.zeros((len(spots), BUFFERS), np.uint64)
+        for r in self.node:
+            for k, spot in enumerate(spots[r]):
+                if spot.window > ARENA:
+                    shifts[r, k] = self._attached[spot.window].shift(r, spot.part)
+                elif spot.window == ARENA and arenas is not None and arenas.shifts is not None:
+                    shifts[r, k] = arenas.shifts[r, k]
+        held = self.held(spots)
+        return Mapping("", shifts, (*(arenas.held if arenas else ()), *held.held), held.windows)
+
+
+def agreed_spots(said: Sequence[tuple[Spots, tuple[int, ...]] | None]) -> tuple[Spots, ...]:
+    """Return where the buffers of each rank are, if the same windows are attached everywhere."""
+    pairs = [one for one in said if one is not None]
+    alike = len(pairs) == len(said) and len({attached for _, attached in pairs}) == 1
+    return tuple(spots for spots, _ in pairs) if alike else ()
+
+
+def _tried(make: Callable[[], tuple[T, ...]]) -> tuple[tuple[T, ...], str]:
+    """Return what is made, else nothing and the reason."""
+    try:
+        return make(), ""
+    except (ArgumentError, OSError, MPI.Exception) as error:
+        return (), str(getattr(error, "strerror", None) or error)
+
+
+def _first(texts: Sequence[str]) -> str:
+    return next((f"rank {r}: {text}" for r, text in enumerate(texts) if text), "")
+
+
+# ---- windows that are freed ---------------------------------------------------------------------
+
+_keyval: list[int] = []  # MPI's key for what stands for a window, made when first needed
+
+
+def _watch(win: MPI.Win, attached: Attached) -> None:
+    """Hear of the window's end."""
+    if not _keyval:
+        _keyval.append(MPI.Win.Create_keyval(delete_fn=_end))
+    users: weakref.WeakSet[Attached] | None = win.Get_attr(_keyval[0])  # type: ignore[assignment]
+    if users is None:
+        win.Set_attr(_keyval[0], weakref.WeakSet([attached]))
+    else:
+        users.add(attached)
+
+
+def _end(win: MPI.Win, keyval: int, users: weakref.WeakSet[Attached]) -> None:
+    for attached in list(users):
+        attached.end(freed=True)

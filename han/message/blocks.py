@@ -1,0 +1,195 @@
+"""The messages of collectives whose buffers hold a block for each rank.
+
+Blocks travel as bytes; what does not lie densely is packed before a run and unpacked after it.
+In place, a block is where it belongs already: it is sent from there, or received into where it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from mpi4py import MPI
+
+from han.common.errors import ArgumentError
+from han.message.buffers import Buffer, parse
+from han.message.message import (
+    Hook,
+    Message,
+    _no_in_place,
+    _packer,
+    _reduction,
+    _root,
+    _unpacker,
+    _writable,
+)
+from han.tasks.signature import Signature
+
+
+def gather(comm: MPI.Comm, sendbuf: object, recvbuf: object, root: object) -> Message:
+    """Make the message of a gather; `recvbuf` counts at the root only."""
+    root = _root(comm, root)
+    if comm.Get_rank() == root:
+        return _collecting("gather", comm, sendbuf, recvbuf, root)
+    if sendbuf is MPI.IN_PLACE:
+        raise ArgumentError(f"sendbuf: MPI.IN_PLACE is for the root ({root}) only")
+    send = _Bytes.of(parse(sendbuf, "sendbuf"), packs=True)
+    return _message("gather", send.nbytes, root, send, None)
+
+
+def allgather(comm: MPI.Comm, sendbuf: object, recvbuf: object) -> Message:
+    """Make the message of an allgather."""
+    return _collecting("allgather", comm, sendbuf, recvbuf, 0)
+
+
+def _collecting(
+    collective: str, comm: MPI.Comm, sendbuf: object, recvbuf: object, root: int
+) -> Message:
+    """Make the message of a rank that gets all blocks."""
+    size, rank = comm.Get_size(), comm.Get_rank()
+    buffer = _writable(parse(_no_in_place(recvbuf, "recvbuf"), "recvbuf", size))
+    nbytes, in_place = _block(buffer, size), sendbuf is MPI.IN_PLACE
+    recv = _Bytes.of(buffer, packs=in_place, unpacks=True)
+    if in_place:
+        return _message(collective, nbytes, root, recv.block(rank, nbytes), recv)
+    send = parse(sendbuf, "sendbuf")
+    _expect(buffer, send.count * send.size, send, size)
+    return _message(collective, nbytes, root, _Bytes.of(send, packs=True), recv)
+
+
+def scatter(comm: MPI.Comm, sendbuf: object, recvbuf: object, root: object) -> Message:
+    """Make the message of a scatter; `sendbuf` counts at the root only."""
+    root = _root(comm, root)
+    if comm.Get_rank() != root:
+        if recvbuf is MPI.IN_PLACE:
+            raise ArgumentError(f"recvbuf: MPI.IN_PLACE is for the root ({root}) only")
+        recv = _Bytes.of(_writable(parse(recvbuf, "recvbuf")), unpacks=True)
+        return _message("scatter", recv.nbytes, root, None, recv)
+    size = comm.Get_size()
+    buffer = parse(_no_in_place(sendbuf, "sendbuf"), "sendbuf", size)
+    nbytes, send = _block(buffer, size), _Bytes.of(buffer, packs=True)
+    if recvbuf is MPI.IN_PLACE:
+        return _message("scatter", nbytes, root, send, send.block(root, nbytes))
+    into = _writable(parse(recvbuf, "recvbuf"))
+    _expect(buffer, into.count * into.size, into, size)
+    return _message("scatter", nbytes, root, send, _Bytes.of(into, unpacks=True))
+
+
+def alltoall(comm: MPI.Comm, sendbuf: object, recvbuf: object) -> Message:
+    """Make the message of an alltoall."""
+    size, in_place = comm.Get_size(), sendbuf is MPI.IN_PLACE
+    buffer = _writable(parse(_no_in_place(recvbuf, "recvbuf"), "recvbuf", size))
+    nbytes = _block(buffer, size)
+    recv = _Bytes.of(buffer, packs=in_place, unpacks=True)
+    if in_place:
+        message = _message("alltoall", nbytes, 0, recv, recv)
+        return replace(message, signature=replace(message.signature, in_place=True))
+    send = parse(sendbuf, "sendbuf", size)
+    _expect(buffer, _block(send, size), send, size)
+    return _message("alltoall", nbytes, 0, _Bytes.of(send, packs=True), recv)
+
+
+def reduce_scatter_block(comm: MPI.Comm, sendbuf: object, recvbuf: object, op: object) -> Message:
+    """Make the message of a reduce-scatter; in place, `recvbuf` holds all blocks before it."""
+    size, in_place = comm.Get_size(), sendbuf is MPI.IN_PLACE
+    blocks = size if in_place else 1
+    recv = _writable(parse(_no_in_place(recvbuf, "recvbuf"), "recvbuf", blocks))
+    send = recv if in_place else parse(sendbuf, "sendbuf", size)
+    _block(send, size)
+    return scattered(send, recv, op, size)
+
+
+def scattered(send: Buffer, recv: Buffer, op: object, size: int) -> Message:
+    """Make the message of a reduce-scatter of equal blocks; in place, both are one buffer."""
+    in_place = send is recv
+    if not in_place:
+        _check_apart(send, recv)
+    operand = replace(send, count=send.count // size)
+    message = _reduction("reduce_scatter", operand, operand if in_place else recv, op, 0)
+    return replace(message, signature=replace(message.signature, in_place=in_place))
+
+
+# ---- buffers as bytes ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Bytes:
+    """A buffer whose bytes lie densely, its own or packed ones; `plain` arrays need nothing."""
+
+    buffer: Buffer
+    address: int
+    keep: tuple[object, ...]
+    begin: Hook | None = None
+    end: Hook | None = None
+
+    @classmethod
+    def of(cls, buffer: Buffer, packs: bool = False, unpacks: bool = False) -> _Bytes:
+        """Take a buffer that is read (`packs`), written (`unpacks`) or both."""
+        if buffer.dense:
+            return cls(buffer, buffer.address, (buffer.owner,))
+        packed = np.empty(buffer.count * buffer.size, np.uint8)
+        return cls(
+            buffer,
+            packed.ctypes.data,
+            (buffer.owner, packed),
+            _packer(buffer, packed) if packs else None,
+            _unpacker(buffer, packed) if unpacks else None,
+        )
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of data."""
+        return self.buffer.count * self.buffer.size
+
+    def block(self, rank: int, nbytes: int) -> _Bytes:
+        """A rank's block, which the whole takes care of."""
+        return _Bytes(self.buffer, self.address + rank * nbytes, ())
+
+
+def _message(
+    collective: str, nbytes: int, root: int, send: _Bytes | None, recv: _Bytes | None
+) -> Message:
+    sides = [side for side in (send, recv) if side is not None]
+    if send is not None and recv is not None and send.buffer is not recv.buffer:
+        _check_apart(send.buffer, recv.buffer)
+    plain = all(side.buffer.dtype_number is not None for side in sides)
+    begin = next((side.begin for side in sides if side.begin), None)
+    end = next((side.end for side in sides if side.end), None)
+    return Message(
+        Signature(collective, nbytes, root=root),
+        0 if send is None else send.address,
+        0 if recv is None else recv.address,
+        tuple(kept for side in sides for kept in side.keep),
+        begin,
+        end,
+        plain=(nbytes, 0) if plain else None,
+    )
+
+
+def _block(buffer: Buffer, size: int) -> int:
+    """Return the bytes of one of `size` blocks."""
+    if buffer.count % size:
+        raise ArgumentError(
+            f"{buffer.what} holds {buffer.describe()}, which are no {size} equal blocks, one for "
+            f"each rank: a multiple of {size} expected"
+        )
+    return buffer.count // size * buffer.size
+
+
+def _expect(whole: Buffer, nbytes: int, one: Buffer, size: int) -> None:
+    """Refuse a buffer of blocks that is not `size` times the bytes of another one's block."""
+    if whole.count * whole.size != size * nbytes:
+        raise ArgumentError(
+            f"{whole.what} holds {whole.count * whole.size} bytes ({whole.describe()}), "
+            f"{size * nbytes} expected: {size} blocks of {nbytes} bytes, as {one.what} says "
+            f"({one.describe()})"
+        )
+
+
+def _check_apart(send: Buffer, recv: Buffer) -> None:
+    empty = not send.span or not recv.span
+    overlap = send.address < recv.address + recv.span and recv.address < send.address + send.span
+    if overlap and not empty:
+        raise ArgumentError(
+            "sendbuf and recvbuf overlap; MPI.IN_PLACE says that data is where it belongs"
+        )

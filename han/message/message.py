@@ -1,0 +1,286 @@
+"""From a call's arguments to one record: nothing further down looks at a user's buffer."""
+
+from __future__ import annotations
+
+import contextlib
+import operator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from mpi4py import MPI
+
+from han.common.errors import ArgumentError, ArgumentTypeError
+from han.message.buffers import Buffer, parse
+from han.message.dtypes import PAIRS, WIDE, is_pair, kernel, op_name, ops_of
+from han.message.unlocked import is_commutative
+from han.tasks.signature import Signature
+
+if TYPE_CHECKING:
+    from han.memory.mapping import Mapping
+    from han.memory.windows import Spots
+
+Hook = Callable[[], None]
+
+
+@dataclass(frozen=True)
+class Message:
+    """A call's :class:`Signature` and this rank's buffers.
+
+    `send` and `recv` are addresses; `begin` packs before a run, `end` unpacks after it.
+    `numbers` are those of the native kernel, else `op` and `datatype` go to the MPI library.
+    `plain` holds what the look-up of plain arrays needs: bytes and NumPy's type number. `spots`
+    says in which memory the buffers of all ranks are, once the ranks have told each other;
+    `mapping`, where this rank has mapped that.
+    """
+
+    signature: Signature
+    send: int = 0
+    recv: int = 0
+    keep: tuple[object, ...] = ()
+    begin: Hook | None = None
+    end: Hook | None = None
+    op: MPI.Op | None = None
+    datatype: MPI.Datatype | None = None
+    numbers: tuple[int, int] | None = None
+    plain: tuple[int, int] | None = None
+    spots: tuple[Spots, ...] = ()
+    mapping: Mapping | None = None
+
+
+def barrier(comm: MPI.Comm) -> Message:
+    """Make the message of a barrier."""
+    return Message(Signature("barrier"), plain=(0, 0))
+
+
+def bcast(comm: MPI.Comm, buf: object, root: object) -> Message:
+    """Make the message of a broadcast."""
+    root = _root(comm, root)
+    buffer = parse(_no_in_place(buf, "buf"), "buf")
+    at_root = comm.Get_rank() == root
+    if not at_root:
+        _writable(buffer)
+    nbytes = buffer.count * buffer.size
+    signature = Signature("bcast", nbytes, root=root)
+    plain = None if buffer.dtype_number is None or buffer.readonly else (nbytes, 0)
+    message = Message(signature, buffer.address, buffer.address, (buffer.owner,), plain=plain)
+    if buffer.dense:
+        return message
+    packed = np.empty(nbytes, np.uint8)
+    at = packed.ctypes.data
+    return replace(
+        message,
+        send=at,
+        recv=at,
+        keep=(buffer.owner, packed),
+        begin=_packer(buffer, packed) if at_root else None,
+        end=None if at_root else _unpacker(buffer, packed),
+        plain=None,
+    )
+
+
+def allreduce(comm: MPI.Comm, sendbuf: object, recvbuf: object, op: object) -> Message:
+    """Make the message of an allreduce."""
+    recv = _writable(parse(_no_in_place(recvbuf, "recvbuf"), "recvbuf"))
+    send = recv if sendbuf is MPI.IN_PLACE else parse(sendbuf, "sendbuf")
+    return _reduction("allreduce", send, recv, op, 0)
+
+
+def reduce(comm: MPI.Comm, sendbuf: object, recvbuf: object, op: object, root: object) -> Message:
+    """Make the message of a reduce; `recvbuf` counts at the root only."""
+    root = _root(comm, root)
+    if comm.Get_rank() != root:
+        if sendbuf is MPI.IN_PLACE:
+            raise ArgumentError(f"sendbuf: MPI.IN_PLACE is for the root ({root}) only")
+        return _reduction("reduce", parse(sendbuf, "sendbuf"), None, op, root)
+    recv = _writable(parse(_no_in_place(recvbuf, "recvbuf"), "recvbuf"))
+    send = recv if sendbuf is MPI.IN_PLACE else parse(sendbuf, "sendbuf")
+    return _reduction("reduce", send, recv, op, root)
+
+
+def _reduction(
+    collective: str, send: Buffer, recv: Buffer | None, op: object, root: int
+) -> Message:
+    operation = _op(op)
+    for buffer in (send, recv):
+        if buffer is not None and buffer.lower:
+            raise ArgumentError(
+                f"{buffer.what}: elements that do not begin at their address (lower bound "
+                f"{buffer.lower}) cannot be reduced; resize the type with Create_resized"
+            )
+    if recv is not None and recv is not send:
+        _match(send, recv)
+    name = op_name(operation)
+    _dense_enough(send)
+    numbers = _combinable(send, operation, name)
+    signature = Signature(
+        collective,
+        send.count,
+        send.extent,
+        name or "user-defined",
+        send.name or _derived_name(send),
+        commutative=bool(name) or is_commutative(operation),
+        native=numbers is not None,
+        root=root,
+    )
+    plain = None
+    if send.dtype_number is not None and (recv is None or recv.dtype_number is not None):
+        plain = (send.span, send.dtype_number)
+    message = Message(
+        signature,
+        send.address,
+        0 if recv is None else recv.address,
+        (send.owner, recv and recv.owner, operation, send.datatype),
+        op=operation,
+        datatype=send.datatype,
+        numbers=numbers,
+        plain=plain,
+    )
+    return message if recv is None or recv.size == recv.extent else _staged(message, recv)
+
+
+def _derived_name(buffer: Buffer) -> str:
+    return f"{buffer.size} of {buffer.extent} bytes"
+
+
+def _staged(message: Message, recv: Buffer) -> Message:
+    """Receive elements with gaps beside the user's memory, and fill in only what is theirs."""
+    stage = np.empty(max(recv.span, 1), np.uint8)
+    packed = np.empty(recv.count * recv.size, np.uint8)
+    staged = replace(recv, address=stage.ctypes.data, owner=stage)
+    pack, unpack = _packer(staged, packed), _unpacker(recv, packed)
+
+    def end() -> None:
+        pack()
+        unpack()
+
+    keep = (*message.keep, stage, packed)
+    return replace(message, recv=stage.ctypes.data, keep=keep, end=end, plain=None)
+
+
+def _packer(buffer: Buffer, packed: np.ndarray[Any, Any]) -> Hook:
+    def pack() -> None:
+        with _described(buffer) as (memory, datatype):
+            datatype.Pack(memory, packed, 0, MPI.COMM_SELF)
+
+    return pack if buffer.count and buffer.size else _nothing
+
+
+def _unpacker(buffer: Buffer, packed: np.ndarray[Any, Any]) -> Hook:
+    def unpack() -> None:
+        with _described(buffer) as (memory, datatype):
+            datatype.Unpack(packed, 0, memory, MPI.COMM_SELF)
+
+    return unpack if buffer.count and buffer.size else _nothing
+
+
+@contextlib.contextmanager
+def _described(buffer: Buffer) -> Iterator[tuple[MPI.buffer, MPI.Datatype]]:
+    """Give the memory that elements lie in, and the type that finds them from where it begins.
+
+    MPI.BOTTOM is no memory: what begins elsewhere than at its address is described anew.
+    """
+    at = buffer.address + buffer.lower
+    memory = MPI.memory.fromaddress(at, buffer.span)
+    if not buffer.lower:
+        yield memory, buffer.datatype
+        return
+    moved = buffer.datatype.Create_hindexed([buffer.count], [-buffer.lower])
+    sized = moved.Create_resized(0, buffer.span).Commit()
+    try:
+        yield memory, sized
+    finally:
+        sized.Free()
+        moved.Free()
+
+
+def _nothing() -> None:
+    """Do nothing."""
+
+
+def _root(comm: MPI.Comm, root: object) -> int:
+    try:
+        number = operator.index(root)  # type: ignore[arg-type]
+    except TypeError:
+        raise ArgumentTypeError(f"root: {root!r} is not a rank") from None
+    if not 0 <= number < comm.Get_size():
+        raise ArgumentError(f"root {number} is not in 0..{comm.Get_size() - 1}")
+    return number
+
+
+def _no_in_place(buf: object, what: str) -> object:
+    if buf is MPI.IN_PLACE:
+        raise ArgumentError(f"{what}: MPI.IN_PLACE does not go here")
+    return buf
+
+
+def _writable(buffer: Buffer) -> Buffer:
+    if buffer.readonly:
+        raise ArgumentError(f"{buffer.what} is read-only, and the result goes into it")
+    return buffer
+
+
+def _op(op: object) -> MPI.Op:
+    if not isinstance(op, MPI.Op):
+        raise ArgumentTypeError(f"op: {op!r} is not an MPI.Op")
+    if op in (MPI.OP_NULL, MPI.REPLACE, MPI.NO_OP):
+        raise ArgumentError("op: MPI.OP_NULL, REPLACE and NO_OP do not reduce")
+    return op
+
+
+def _match(send: Buffer, recv: Buffer) -> None:
+    """Refuse buffers of different types or sizes, and overlapping ones."""
+    same_type = (
+        send.name == recv.name
+        if send.name or recv.name
+        else ((send.size, send.extent) == (recv.size, recv.extent))
+    )
+    if not same_type:
+        raise ArgumentError(
+            f"sendbuf is {send.describe()}, recvbuf is {recv.describe()}: "
+            "the element types must be the same"
+        )
+    if send.count != recv.count:
+        raise ArgumentError(
+            f"recvbuf holds {recv.span} bytes ({recv.describe()}), {send.span} expected "
+            f"({send.describe()})"
+        )
+    if send.address < recv.address + recv.span and recv.address < send.address + send.span:
+        raise ArgumentError(
+            "sendbuf and recvbuf overlap; pass MPI.IN_PLACE as sendbuf to reduce in place"
+        )
+
+
+def _dense_enough(buffer: Buffer) -> None:
+    """Refuse element types whose data lies outside of their extent: elements move by extent."""
+    if buffer.predefined:
+        return
+    lower, extent = buffer.datatype.Get_true_extent()
+    if lower < 0 or lower + extent > buffer.extent:
+        raise ArgumentError(
+            f"{buffer.what}: the datatype's data spans bytes {lower} to {lower + extent}, beyond "
+            f"its extent of {buffer.extent}; such types cannot be reduced"
+        )
+
+
+def _combinable(buffer: Buffer, op: MPI.Op, name: str) -> tuple[int, int] | None:
+    """Return the native kernel's numbers; None: the MPI library's; or raise ArgumentError."""
+    if not name:  # the user's own operation decides what it takes
+        if buffer.datatype == MPI.DATATYPE_NULL:
+            raise ArgumentError(f"{buffer.what}: MPI has no type for {buffer.name}")
+        return None
+    if name in PAIRS:
+        if not is_pair(buffer.datatype):
+            raise ArgumentError(
+                f"op MPI.{name.upper()} takes pairs (MPI.DOUBLE_INT, MPI.TWOINT ...), "
+                f"not {buffer.describe()}"
+            )
+        return None
+    numbers = kernel(name, buffer.name)
+    if numbers is None and name not in WIDE.get(buffer.name, ()):
+        known = ", ".join(f"MPI.{op.upper()}" for op in ops_of(buffer.name)) or "none"
+        raise ArgumentError(
+            f"op MPI.{name.upper()} is not defined on {buffer.describe()}; defined there: {known}"
+        )
+    return numbers

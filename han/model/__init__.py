@@ -1,0 +1,1 @@
+"""Immutable plain data without MPI: topology, program, timeline, channel layout."""

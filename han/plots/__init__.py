@@ -1,0 +1,1 @@
+"""Pictures of measurements, timelines and plans (matplotlib)."""

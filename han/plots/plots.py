@@ -1,0 +1,192 @@
+"""Pictures: times over sizes. Needs matplotlib (``pip install han[plot]``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from han.common.errors import ArgumentError
+from han.common.units import format_size, plural
+
+if TYPE_CHECKING:
+    from han.measure.bench import Times
+    from han.measure.bench_report import Merged, Report
+
+Series = Mapping[int, "Times"]
+Panels = Mapping[str, Mapping[str, Series]]  # collective -> who -> bytes -> times
+Ratios = Mapping[str, Mapping[str, Mapping[int, float]]]  # collective -> who -> bytes -> ratio
+
+COLORS = ("#1b6ca8", "#c8553d", "#588157", "#8e6c8a", "#b08900", "#4a4e69", "#2a9d8f", "#9d0208")
+GREY = "#9a9a9a"
+
+
+class PlotError(ArgumentError, RuntimeError):
+    """A picture cannot be made."""
+
+
+def pyplot() -> Any:
+    """Return matplotlib's pyplot on a backend that needs no display."""
+    try:
+        import matplotlib
+    except ImportError:
+        raise PlotError(
+            "pictures need matplotlib, which is not installed: pip install 'han[plot]'"
+        ) from None
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    return pyplot
+
+
+def check_picture(path: Path) -> None:
+    """Refuse a suffix that is no picture's; raises PlotError."""
+    if path.suffix in (".png", ".pdf", ".svg", ""):
+        return
+    pyplot()
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    kinds = sorted(FigureCanvasBase.get_supported_filetypes())
+    if path.suffix[1:].lower() not in kinds:
+        raise PlotError(f"{path}: no kind of picture; known: {', '.join(kinds)}")
+
+
+def save(figure: Any, path: Path) -> None:
+    """Write a figure and close it; raises PlotError if that cannot be."""
+    try:
+        figure.savefig(path, dpi=150, bbox_inches="tight")
+    except OSError as error:
+        raise PlotError(f"{path}: cannot be written: {error.strerror or error}") from None
+    except ValueError as error:
+        raise PlotError(f"{path}: {error}") from None
+    finally:
+        pyplot().close(figure)
+
+
+# ---- times over sizes -----------------------------------------------------------------------
+
+
+def panels_of(run: Report) -> Panels:
+    """Return the series of one run: han and its library."""
+    from han.measure.bench import SIDES
+
+    titles = {"han": "han", "mpi": run.library}
+    return _panels({titles[side]: run.series(side) for side in SIDES if run.series(side)})
+
+
+def merged_panels(rows: Sequence[Merged]) -> Panels:
+    """Return the series of several runs: han at its best and every library."""
+    series: dict[str, dict[tuple[str, int], Times]] = {"han": {}}
+    for row in rows:
+        key = row.collective, row.nbytes
+        series["han"][key] = row.best_han[1]
+        for name, times in row.mpi.items():
+            series.setdefault(name, {})[key] = times
+    return _panels(series)
+
+
+def merged_ratios(rows: Sequence[Merged]) -> Ratios:
+    """Return how many times longer each library takes than han in the same run."""
+    ratios: dict[str, dict[str, dict[int, float]]] = {}
+    for row in rows:
+        for name, ratio in row.ratios.items():
+            ratios.setdefault(row.collective, {}).setdefault(name, {})[row.nbytes] = ratio
+    return ratios
+
+
+def _panels(series: Mapping[str, Mapping[tuple[str, int], Times]]) -> Panels:
+    panels: dict[str, dict[str, dict[int, Times]]] = {}
+    for name, points in series.items():
+        for (collective, nbytes), times in points.items():
+            panels.setdefault(collective, {}).setdefault(name, {})[nbytes] = times
+    return panels
+
+
+def title_of(run: Report) -> str:
+    """Return a title that says where a run was measured."""
+    machine = run.data["machine"]
+    where = plural(machine["nodes"], "node")
+    return f"{machine['ranks']} ranks on {where}, {run.data['settings']['mode']} calls"
+
+
+def comparison(panels: Panels, path: Path, title: str = "", ratios: Ratios | None = None) -> None:
+    """Draw times over sizes, a column for each collective, and below them others' times / han's.
+
+    `ratios` are drawn there if given, else those of the times above. Bands reach from the fastest
+    to the slowest round. Raises PlotError.
+    """
+    plt = pyplot()
+    figure, axes = plt.subplots(
+        2, len(panels), figsize=(1.2 + 4.6 * len(panels), 6), sharex="col", squeeze=False,
+        gridspec_kw={"height_ratios": [3, 1.4]},
+    )  # fmt: skip
+    colors = _colors(panels)
+    for column, (collective, series) in enumerate(panels.items()):
+        upper, lower = axes[0][column], axes[1][column]
+        _draw_times(upper, series, colors)
+        _draw_ratios(lower, (ratios or {}).get(collective, _ratios(series)), colors)
+        upper.set_title(collective)
+        size_axis(lower, sorted({n for points in series.values() for n in points}))
+    axes[0][0].set_ylabel("time per call (us)")
+    axes[1][0].set_ylabel("time / han's")
+    figure.suptitle(title)
+    figure.align_ylabels()
+    _legend(figure, axes[0])
+    save(figure, path)
+
+
+def _legend(figure: Any, axes: Sequence[Any]) -> None:
+    """Name the lines of all panels below them, where no line runs."""
+    named: dict[str, Any] = {}
+    for axis in axes:
+        lines, names = axis.get_legend_handles_labels()
+        named |= {name: line for name, line in zip(names, lines, strict=True) if name not in named}
+    figure.legend(
+        named.values(), named.keys(), loc="upper center", bbox_to_anchor=(0.5, 0),
+        ncol=max(1, min(len(named), 2 * len(axes))), frameon=False,
+    )  # fmt: skip
+
+
+def _draw_times(axis: Any, series: Mapping[str, Series], colors: Mapping[str, str]) -> None:
+    for name, points in series.items():
+        sizes, color = sorted(points), colors[name]
+        axis.plot(sizes, [points[n].median for n in sizes], "o-", ms=3, color=color, label=name)
+        low, high = [points[n].low for n in sizes], [points[n].high for n in sizes]
+        axis.fill_between(sizes, low, high, color=color, alpha=0.15, linewidth=0)
+    axis.set_yscale("log")
+    axis.grid(True, which="major", alpha=0.3)
+
+
+def _ratios(series: Mapping[str, Series]) -> Mapping[str, Mapping[int, float]]:
+    base = series.get("han", {})
+    others = {name: points for name, points in series.items() if name != "han"}
+    return {
+        name: {n: points[n].median / base[n].median for n in points if n in base}
+        for name, points in others.items()
+    }
+
+
+def _draw_ratios(
+    axis: Any, ratios: Mapping[str, Mapping[int, float]], colors: Mapping[str, str]
+) -> None:
+    for name, points in ratios.items():
+        sizes = sorted(points)
+        axis.plot(sizes, [points[n] for n in sizes], "o-", ms=3, color=colors[name])
+    axis.axhline(1, color=colors.get("han", GREY))
+    axis.set_yscale("log", base=2)
+    axis.yaxis.set_major_formatter("{x:g}")
+    axis.grid(True, which="major", alpha=0.3)
+
+
+def size_axis(axis: Any, sizes: Sequence[int]) -> None:
+    """Let an axis be of sizes in bytes."""
+    axis.set_xscale("symlog" if 0 in sizes else "log", base=2)
+    step = max(1, -(-len(sizes) // 8))
+    axis.set_xticks(sizes[::step], [format_size(n) for n in sizes[::step]], rotation=45)
+    axis.set_xticks([], minor=True)
+
+
+def _colors(panels: Panels) -> dict[str, str]:
+    """Give everyone a colour, the same in all panels."""
+    names = dict.fromkeys(name for series in panels.values() for name in series)
+    return {name: COLORS[k % len(COLORS)] for k, name in enumerate(names)}

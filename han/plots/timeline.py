@@ -1,0 +1,231 @@
+"""Pictures of timelines: a lane for each stream of each rank. Needs matplotlib."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from han.model.timeline import TaskTime, Timeline, remarks, shape_name, shares
+from han.plots.plots import COLORS, GREY, pyplot, save
+from han.trace.timeline_parts import select
+
+MOST_LANES = 20  # of a panel: some ranks of a larger machine are drawn
+WIDTH = 13.0  # inches
+LANE, HEAD = 0.27, 0.95  # inches: a lane, and what a panel needs besides
+BAR = 0.74  # of a lane
+LETTER = 0.062  # inches of a letter in a bar
+UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
+Lane = tuple[int, int, str]  # rank, persistent request, stream
+ORDER = {"sb": 0, "ib": 1, "sr": 2, "ir": 3, "ia": 4}  # colours alike in all pictures
+
+
+@dataclass(frozen=True)
+class Panel:
+    """What is drawn of a timeline, and a remark on what is not."""
+
+    whole: Timeline
+    timeline: Timeline
+    lanes: Sequence[Lane]
+    remark: str
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A task in the units of the axis; what it copies and reduces as parts of its width."""
+
+    begin: float
+    start: float
+    width: float
+    copying: float
+    reducing: float
+
+
+def gantt(timelines: Sequence[Timeline], path: Path, title: str = "") -> None:
+    """Draw timelines below each other on one axis of time, each from its own first task.
+
+    Pale: the task is open, and waits for messages; strong, from below: the part of its time in
+    which it copies or reduces; a thin line: it waits for other tasks or ranks to begin with.
+    Raises PlotError.
+    """
+    plt = pyplot()
+    panels = [panel_of(timeline) for timeline in timelines]
+    heights = [HEAD + LANE * max(1, len(panel.lanes)) for panel in panels]
+    figure, axes = plt.subplots(
+        len(panels), 1, figsize=(WIDTH, 0.7 + sum(heights)), sharex=True, squeeze=False,
+        gridspec_kw={"height_ratios": heights}, layout="constrained",
+    )  # fmt: skip
+    longest = max((t.end - t.begin for t in timelines), default=0.0) or 1e-6
+    unit, name = next((u for u in UNITS if longest >= 2 * u[0]), UNITS[-1])
+    colors = _colors(timelines)
+    for axis, panel in zip(axes[:, 0], panels, strict=True):
+        _draw(axis, panel, unit, longest / unit, colors)
+    axes[0][0].set_xlim(0, longest / unit * 1.005)
+    axes[-1][0].set_xlabel(f"time from the first task ({name})")
+    _legend(figure, colors)
+    figure.suptitle(title)
+    save(figure, path)
+
+
+def panel_of(timeline: Timeline) -> Panel:
+    """Choose ranks of every node, as many as can be told apart in a picture."""
+    lanes = _lanes(timeline)
+    if len(lanes) <= MOST_LANES:
+        return Panel(timeline, timeline, lanes, "")
+    count = len(timeline.ranks)
+    kept: list[int] = []
+    for rank in _telling(timeline):
+        if kept and sum(lane[0] in (*kept, rank) for lane in lanes) > MOST_LANES:
+            break
+        kept.append(rank)
+    shown = select(timeline, ranks=kept)
+    return Panel(timeline, shown, _lanes(shown), f"{len(kept)} of {count} ranks are drawn")
+
+
+def _lanes(timeline: Timeline) -> list[Lane]:
+    """By rank; within it, in the order in which the streams begin."""
+    first: dict[Lane, float] = {}
+    for t in timeline.times:
+        lane = t.rank, t.request, t.stream
+        first[lane] = min(t.begin, first.get(lane, t.begin))
+    return sorted(first, key=lambda lane: (lane[0], first[lane]))
+
+
+def _legend(figure: Any, colors: Mapping[str, str]) -> None:
+    from matplotlib.patches import Patch
+
+    handles = [Patch(facecolor=color, label=kind) for kind, color in colors.items()]
+    first = next(iter(colors.values()), GREY)
+    handles += [
+        Patch(facecolor=_mixed(first, 0.33), label="open: messages, waits"),
+        Patch(facecolor=first, label="copies (part of the height)"),
+        Patch(facecolor=_mixed(first, 1.6), label="reduces (likewise)"),
+    ]
+    figure.legend(
+        handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize=8
+    )
+
+
+def _telling(timeline: Timeline) -> list[int]:
+    """Ranks by what they have to tell: those with most streams of each node, nodes in turns."""
+    streams = dict.fromkeys(timeline.ranks, 0)
+    for lane in _lanes(timeline):
+        streams[lane[0]] += 1
+    nodes: dict[int, list[int]] = {}
+    for r in sorted(streams, key=lambda r: (-streams[r], r)):
+        nodes.setdefault(timeline.nodes[r] if r < len(timeline.nodes) else 0, []).append(r)
+    turns = [(k, node, r) for node, ranks in sorted(nodes.items()) for k, r in enumerate(ranks)]
+    return [r for _, _, r in sorted(turns, key=lambda turn: (turn[0] // 2, *turn))]
+
+
+def _colors(timelines: Sequence[Timeline]) -> dict[str, str]:
+    kinds = {t.kind for timeline in timelines for t in timeline.times}
+    ordered = sorted(kinds, key=lambda kind: (ORDER.get(kind, len(ORDER)), kind))
+    return {kind: COLORS[ORDER.get(kind, k) % len(COLORS)] for k, kind in enumerate(ordered)}
+
+
+def _draw(axis: Any, panel: Panel, unit: float, longest: float, colors: Mapping[str, str]) -> None:
+    place = {lane: k for k, lane in enumerate(panel.lanes)}
+    begin = panel.timeline.begin
+    lanes: dict[tuple[Lane, str], list[TaskTime]] = {}
+    for t in panel.timeline.times:
+        lanes.setdefault(((t.rank, t.request, t.stream), t.kind), []).append(t)
+    for (lane, kind), times in lanes.items():
+        _draw_tasks(axis, place[lane], [_scaled(t, begin, unit) for t in times], colors[kind])
+    for t in panel.timeline.times:
+        drawn = _scaled(t, begin, unit)
+        if drawn.width / longest * WIDTH * 0.85 > LETTER * (len(t.task) + 1):
+            height = place[t.rank, t.request, t.stream]
+            middle = drawn.start + drawn.width / 2
+            axis.text(middle, height, t.task, ha="center", va="center", fontsize=6.5)
+    _label(axis, panel)
+
+
+def _scaled(task: TaskTime, begin: float, unit: float) -> Bar:
+    at_work = task.end - task.start
+    copying, reducing = (
+        min(1.0, seconds / at_work) if at_work > 0 else 0.0
+        for seconds in (task.copying, task.reducing)
+    )
+    return Bar(
+        (task.begin - begin) / unit, (task.start - begin) / unit, at_work / unit, copying, reducing
+    )
+
+
+def _draw_tasks(axis: Any, lane: int, bars: Sequence[Bar], color: str) -> None:
+    """Draw a lane's tasks of one kind; strong colours stand on the bar's lower edge.
+
+    Outlines keep short tasks visible.
+    """
+    bottom = lane + BAR / 2
+    begin, start = [b.begin for b in bars], [b.start for b in bars]
+    width = [b.width for b in bars]
+    axis.hlines([lane] * len(bars), begin, start, color=color, linewidth=0.8, alpha=0.5)
+    axis.bar(
+        start, -BAR, width, bottom, align="edge", facecolor=_mixed(color, 0.33),
+        edgecolor=_mixed(color, 0.6), linewidth=0.35,
+    )  # fmt: skip
+    copying = [-BAR * b.copying for b in bars]
+    reducing = [-BAR * b.reducing for b in bars]
+    above = [bottom + c for c in copying]
+    strong = {"align": "edge", "linewidth": 0.35}
+    axis.bar(start, copying, width, bottom, color=color, edgecolor=_mixed(color, 0.6), **strong)
+    axis.bar(start, reducing, width, above, color=_mixed(color, 1.6), **strong)
+
+
+def _mixed(color: str, strength: float) -> str:
+    """Mix a colour with white, below 1, or black, above: 0 is white, 2 black."""
+    parts = (int(color[k : k + 2], 16) for k in (1, 3, 5))
+    mixed = (255 - (255 - c) * strength if strength <= 1 else c * (2 - strength) for c in parts)
+    return "#" + "".join(f"{round(c):02x}" for c in mixed)
+
+
+def _label(axis: Any, panel: Panel) -> None:
+    lanes, nodes = panel.lanes, panel.timeline.nodes
+    kinds = {(t.rank, t.request, t.stream): t.kind for t in panel.timeline.times}
+    axis.set_yticks(
+        range(len(lanes)), [_lane_name(lane, kinds[lane]) for lane in lanes], fontsize=8
+    )
+    axis.set_ylim(len(lanes) - 0.4, -0.6)
+    ranks = [lane[0] for lane in lanes]
+    for rank in dict.fromkeys(ranks):
+        first, count = ranks.index(rank), ranks.count(rank)
+        if first:
+            axis.axhline(first - 0.5, color=GREY, linewidth=0.6)
+        node = f"\nnode {nodes[rank]}" if rank < len(nodes) and count > 1 else ""
+        axis.annotate(
+            f"rank {rank}{node}", (0, first + (count - 1) / 2), (-46, 0), ha="right", va="center",
+            xycoords=("axes fraction", "data"), textcoords="offset points", fontsize=8,
+        )  # fmt: skip
+    axis.set_title(_caption(panel), fontsize=9, loc="left")
+    axis.tick_params(length=0)
+    axis.grid(True, axis="x", alpha=0.25)
+    axis.set_axisbelow(True)
+    for side in ("top", "right", "left"):
+        axis.spines[side].set_visible(False)
+
+
+def _lane_name(lane: Lane, kind: str) -> str:
+    return kind if not lane[1] else f"{lane[1]}:{kind}"
+
+
+def _caption(panel: Panel) -> str:
+    whole = panel.whole
+    share = shares(whole).overall
+    parts = ", ".join(
+        f"{name} {getattr(share, name) * 100:.0f} %"
+        for name in ("overlapped", "waiting", "copying", "reducing")
+    )
+    remark = f"; {panel.remark}" if panel.remark else ""
+    return f"{whole.source}: {_calls(whole)}{whole.title}: {parts}{remarks(whole)}{remark}"
+
+
+def _calls(timeline: Timeline) -> str:
+    """Name the call that is drawn, if it is one."""
+    calls = {(t.which, t.collective, t.nbytes) for t in timeline.times}
+    if len(calls) != 1:
+        return f"{len(calls)} calls, "
+    (((request, call), collective, nbytes),) = calls
+    whose = f" of persistent request {request}" if request else ""
+    return f"{shape_name(collective, nbytes)}, call {call}{whose}, "

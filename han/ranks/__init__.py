@@ -1,0 +1,1 @@
+"""What ranks tell each other outside of collectives."""

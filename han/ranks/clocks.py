@@ -1,0 +1,123 @@
+"""Whose clock shows what when: the clocks of nodes start at different times and drift apart.
+
+Rank 0's clock is the reference. The lowest rank of each other clock plays ping-pong with rank 0,
+one after the other; of several tries the quickest tells the most (as NTP does), and half of its
+round trip is how wrong it may be. Ranks of one system share its clock.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from mpi4py import MPI
+
+from han.ranks.meeting import TAG_CLOCK, Meeting
+
+TRIES = 20
+STEP = "the comparison of clocks"
+BOOT = Path("/proc/sys/kernel/random/boot_id")
+NAMESPACE = "/proc/self/ns/time"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """At `at` on some clock, in nanoseconds, the reference showed `offset` more, about."""
+
+    at: float
+    offset: float
+    uncertainty: float = 0.0
+
+
+@dataclass(frozen=True)
+class Clock:
+    """How one rank's times become the reference's. None or one reading: no drift is known."""
+
+    readings: tuple[Reading, ...] = ()
+
+    @property
+    def uncertainty(self) -> float:
+        """How far off the reference a time may be, in seconds."""
+        return max((r.uncertainty for r in self.readings), default=0.0) * 1e-9
+
+    def offset(self, ns: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Return what to add to times in nanoseconds: between readings it changes evenly."""
+        if not self.readings:
+            return np.zeros_like(ns)
+        ordered = sorted(self.readings, key=lambda r: r.at)
+        return np.interp(ns, [r.at for r in ordered], [r.offset for r in ordered])
+
+
+def estimate(exchanges: Sequence[tuple[int, int, int, int]]) -> Reading:
+    """Read a clock by exchanges: (sent, back) by the reference, (came, answered) by that clock.
+
+    Each is (sent, came, answered, back), in nanoseconds.
+    """
+    sent, came, answered, back = min(exchanges, key=_round_trip)
+    away = _round_trip((sent, came, answered, back))
+    return Reading((came + answered) / 2, ((sent - came) + (back - answered)) / 2, away / 2)
+
+
+def _round_trip(exchange: tuple[int, int, int, int]) -> int:
+    sent, came, answered, back = exchange
+    return (back - sent) - (answered - came)
+
+
+def identity() -> tuple[str, ...]:
+    """Tell this clock from others: the host, this start of it, and its namespace of time."""
+    try:
+        boot = BOOT.read_text().strip()
+        namespace = os.readlink(NAMESPACE)
+    except OSError:
+        boot, namespace = "", ""
+    return MPI.Get_processor_name(), boot, namespace
+
+
+def read_clock(meeting: Meeting) -> Reading:
+    """Return what the reference shows when this rank's clock shows something; collective.
+
+    Takes about 20 round trips for each clock but the reference's.
+    """
+    everyone = meeting.allgather(identity(), STEP)
+    first = {name: everyone.index(name) for name in everyone}
+    leader = first[everyone[meeting.rank]]
+    readings: dict[int, Reading] = {}
+    if meeting.rank == 0:
+        readings = {r: _ask(meeting, r) for r in first.values() if r}
+    elif meeting.rank == leader:
+        _answer(meeting)
+    told = meeting.allgather(readings, STEP)[0]
+    return told.get(leader) or Reading(float(time.monotonic_ns()), 0.0)
+
+
+def _ask(meeting: Meeting, peer: int) -> Reading:
+    exchanges = []
+    for _ in range(TRIES):
+        sent = time.monotonic_ns()
+        _send(meeting, peer, 0, 0)
+        came, answered = _receive(meeting, peer)
+        exchanges.append((sent, came, answered, time.monotonic_ns()))
+    return estimate(exchanges)
+
+
+def _answer(meeting: Meeting) -> None:
+    for _ in range(TRIES):
+        _receive(meeting, 0)
+        came = time.monotonic_ns()
+        _send(meeting, 0, came, time.monotonic_ns())
+
+
+def _send(meeting: Meeting, peer: int, *times: int) -> None:
+    data = np.array(times, np.int64)
+    meeting.wait(meeting.comm.Isend([data, MPI.INT64_T], peer, TAG_CLOCK), STEP, data)
+
+
+def _receive(meeting: Meeting, peer: int) -> tuple[int, int]:
+    data = np.empty(2, np.int64)
+    meeting.wait(meeting.comm.Irecv([data, MPI.INT64_T], peer, TAG_CLOCK), STEP, data)
+    return int(data[0]), int(data[1])

@@ -1,0 +1,218 @@
+"""Finding out where ranks stand: MPI, sysfs and the configuration's scopes."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from mpi4py import MPI
+
+from han import _native
+from han.common.errors import ConfigError
+from han.model.topology import Topology, number_domains
+from han.ranks.quota import processors
+
+if TYPE_CHECKING:
+    from han.config.config import Config, Level, Scope
+    from han.ranks.meeting import Meeting
+
+CPUS = Path("/sys/devices/system/cpu")
+STEP = "the making of a han.Comm"
+PHYSICAL = ("shared_memory", "numa", "l3", "socket")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What one rank knows of its place."""
+
+    memory: int  # the lowest rank that it shares memory with
+    host: str
+    cpus: frozenset[int]
+    places: dict[str, frozenset[str]]  # for numa, l3, socket: those that its processors span
+    quota: float = math.inf  # processors' worth of time that its container may use
+    mesh: bool = False  # whether its processor's cores hand lines over slowly
+
+
+class Conditions(NamedTuple):
+    """What choices look at, true where it is so on any node."""
+
+    crowded: bool = False  # there are fewer processors than ranks
+    rationed: bool = False  # the container's quota of processors' time is below the ranks
+    mesh: bool = False  # cores hand lines over slowly
+
+
+def discover(meeting: Meeting, config: Config) -> tuple[Topology, Conditions]:
+    """Return the topology that the configuration describes, and the conditions; collective."""
+    scopes = {s for s in (*(x.scope for x in config.levels), config.sockets) if isinstance(s, str)}
+    wanted = [s for s in scopes if s in ("numa", "l3", "socket")]
+    meeting.barrier(STEP)
+    memory = _memory_of(meeting.comm)
+    facts = meeting.share(lambda: _look(memory, wanted), STEP)
+    return arrange(config.levels, facts, config.sockets), conditions(facts)
+
+
+def _memory_of(comm: MPI.Intracomm) -> int:
+    """Return the lowest rank that this one shares memory with."""
+    node = comm.Split_type(MPI.COMM_TYPE_SHARED, key=comm.Get_rank())
+    lowest: int = node.bcast(comm.Get_rank(), root=0)
+    node.Free()
+    return lowest
+
+
+def _look(memory: int, wanted: Sequence[str]) -> Facts:
+    cpus = frozenset(os.sched_getaffinity(0))
+    places = {name: frozenset(_place(cpu, name) for cpu in cpus) for name in wanted}
+    return Facts(memory, MPI.Get_processor_name(), cpus, places, processors(), _native.on_mesh())
+
+
+def _place(cpu: int, name: str) -> str:
+    """Name the socket, NUMA node or last-level cache of a processor, as sysfs numbers it."""
+    folder = CPUS / f"cpu{cpu}"
+    if name == "numa":
+        return next((n.name for n in sorted(folder.glob("node[0-9]*"))), "node0")
+    file = folder / (
+        "topology/physical_package_id" if name == "socket" else "cache/index3/shared_cpu_list"
+    )
+    try:
+        return file.read_text().strip()
+    except OSError:
+        return "unknown"
+
+
+def arrange(levels: Sequence[Level], facts: Sequence[Facts], sockets: Scope = "socket") -> Topology:
+    """Place ranks into the domains of the levels, outermost first: inner ones divide them."""
+    outer: list[tuple[object, ...]] = [()] * len(facts)
+    domains: list[tuple[int, ...]] = []
+    for level in reversed(levels):
+        keys = _keys(level.scope, facts, outer)
+        outer = [(*o, k) for o, k in zip(outer, keys, strict=True)]
+        first: dict[object, int] = {}
+        domains.insert(0, tuple(first.setdefault(o, len(first)) for o in outer))
+    memory = _memory(levels, facts, domains)
+    parts = _keys(sockets, facts, [(m,) for m in memory])
+    return Topology(
+        tuple(level.name for level in levels),
+        tuple(level.symbol or level.name[0] for level in levels),
+        tuple(domains),
+        memory,
+        sockets=number_domains(list(zip(memory, parts, strict=True))),
+    )
+
+
+def _memory(
+    levels: Sequence[Level], facts: Sequence[Facts], domains: Sequence[tuple[int, ...]]
+) -> tuple[int, ...]:
+    """Who shares memory with whom. Where groups are given rather than found, the innermost
+    ones stand for nodes: ranks in different ones talk through messages.
+    """
+    physical = any(level.scope in PHYSICAL for level in levels)
+    given = any(not isinstance(level.scope, str) for level in levels)
+    ids: dict[object, int] = {}
+    keys = [
+        (fact.memory, domain if given and not physical else None)
+        for fact, domain in zip(facts, domains[0], strict=True)
+    ]
+    return tuple(ids.setdefault(k, len(ids)) for k in keys)
+
+
+def _keys(
+    scope: Scope, facts: Sequence[Facts], outer: Sequence[tuple[object, ...]]
+) -> list[object]:
+    if scope == "all":
+        return [None] * len(facts)
+    if scope == "shared_memory":
+        return [fact.memory for fact in facts]
+    if isinstance(scope, str):
+        return [(fact.memory, tuple(sorted(fact.places[scope]))) for fact in facts]
+    if hasattr(scope, "size"):
+        return _by_size(scope.size, outer)
+    if hasattr(scope, "hosts"):
+        group = {host: name for name, hosts in scope.hosts.items() for host in hosts}
+        return [group.get(fact.host, (fact.host,)) for fact in facts]
+    return [_by_pattern(scope.regex, fact.host) for fact in facts]
+
+
+def _by_size(size: int, outer: Sequence[tuple[object, ...]]) -> list[object]:
+    count: dict[object, int] = {}
+    keys: list[object] = []
+    for o in outer:
+        keys.append(count.get(o, 0) // size)
+        count[o] = count.get(o, 0) + 1
+    return keys
+
+
+def _by_pattern(pattern: str, host: str) -> object:
+    match = re.search(pattern, host)
+    if match is None:
+        return (host,)
+    return match.group(1) if match.re.groups else match.group(0)
+
+
+def conditions(facts: Sequence[Facts]) -> Conditions:
+    """Find out whether ranks outnumber the processors that they may use, or a quota of time,
+    and what kind of processors these are.
+
+    Whether ranks share a quota cannot be seen: those of one memory are taken to.
+    """
+    nodes = [[f for f in facts if f.memory == memory] for memory in {f.memory for f in facts}]
+    return Conditions(
+        any(len(here) > len(frozenset().union(*(f.cpus for f in here))) for here in nodes),
+        any(len(here) > min(f.quota for f in here) for here in nodes),
+        any(f.mesh for f in facts),
+    )
+
+
+def _whose(ranks: Sequence[int], size: int) -> str:
+    """Say who has a problem, unless everybody has."""
+    if len(ranks) == size:
+        return ""
+    shown = ", ".join(map(str, ranks[:8]))
+    return f"rank{'s' * (len(ranks) > 1)} {shown}{', ...' if len(ranks) > 8 else ''}: "
+
+
+def check_agreement(
+    meeting: Meeting, fingerprint: str, problem: str | None, folder: str = ""
+) -> None:
+    """Compare the ranks' configurations and where their traces go.
+
+    Raises ConfigError on all of them when they differ, or one has a problem.
+    """
+    rows = meeting.allgather((fingerprint, problem, folder), STEP)
+    problems: dict[str, list[int]] = {}
+    for r, (_, p, _) in enumerate(rows):
+        if p:
+            problems.setdefault(p, []).append(r)
+    if problems:
+        told = [f"{_whose(ranks, len(rows))}{text}" for text, ranks in problems.items()]
+        raise ConfigError("the configuration cannot be used: " + "; ".join(told))
+    _same("the configuration", [f for f, _, _ in rows], "file and HAN_* variables")
+    _same("HAN_TRACE", [f for _, _, f in rows], "folder, or none")
+
+
+def _same(what: str, values: Sequence[str], remedy: str) -> None:
+    ranks: dict[str, list[int]] = {}
+    for r, value in enumerate(values):
+        ranks.setdefault(value, []).append(r)
+    if len(ranks) > 1:
+        groups = sorted(ranks.values(), key=len, reverse=True)
+        odd = ", ".join(str(r) for g in groups[1:] for r in g)
+        raise ConfigError(
+            f"{what} differs between ranks: rank(s) {odd} have another one than "
+            f"rank(s) {', '.join(map(str, groups[0]))}; give all ranks the same {remedy}"
+        )
+
+
+def try_to_load(config: Any) -> tuple[Any, str | None]:
+    """Load the configuration, or return what is wrong with it."""
+    from han.config.config import load_config, validate_names
+    from han.submodules.catalogue import catalogue
+
+    try:
+        return validate_names(load_config(config), catalogue()), None
+    except (ConfigError, OSError) as error:
+        return None, str(error)

@@ -1,0 +1,1 @@
+"""One communicator at work."""

@@ -1,0 +1,198 @@
+"""What to say when a collective does not end well: who waits for whom, in which task."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import replace
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+from mpi4py import MPI
+
+from han.common.errors import (
+    CollectiveTimeoutError,
+    HanError,
+    MismatchError,
+    PeerError,
+    RevokedError,
+)
+from han.memory.channel import Channel
+from han.model.program import Code
+from han.ranks.notices import LATEST
+from han.runtime.native_plans import identity
+from han.runtime.plans import Prepared
+
+if TYPE_CHECKING:
+    from han.runtime.state import State
+
+
+class Status(IntEnum):
+    """``enum han_status`` from the first error on."""
+
+    MPI = 3
+    TIMEOUT = 4
+    DEAD = 5
+    NOTICE = 6
+    INTERRUPT = 7
+    FAILED = 8
+    ATTACH = 9
+    MISMATCH = 10
+
+
+ANSWER = 1.0  # seconds that a rank waits to hear what the other one calls
+OFFER, LEAD = len(Code), len(Code) + 1  # han_where: native/engine/choice.h
+KNOWN = 512  # calls remembered, the oldest goes first
+DIFFERENT = "rank {} does not make the same calls as this rank"
+REMEDY = "HAN_CHECK=1 compares calls before they are made"
+FORMS = "or an earlier one; blocking and nonblocking calls do not match each other"
+VERBS = {
+    Code.WAIT: "the shared flag of",
+    Code.ISEND: "to send to",
+    Code.IRECV: "a message from",
+    Code.TEST: "the message to or from",
+    Code.COLL: "MPI's collective with root",
+}
+
+
+class Reporter:
+    """An engine's ``on_error``: raises what fits, after telling the other ranks.
+
+    `number` is the engine's, alike on all ranks: 0 is the communicator's own.
+    """
+
+    def __init__(self, state: weakref.ref[State], channels: Sequence[Channel], number: int) -> None:
+        self.state, self.number = state, number
+        self.channels = tuple(channels)
+        self.engine: weakref.ref[Any] | None = None
+        self._known: OrderedDict[int, Prepared] = OrderedDict()
+
+    def know(self, prepared: Prepared) -> None:
+        """Remember what a plan's number stands for."""
+        self._known[identity(prepared.signature, prepared.is_rival)] = prepared
+        if len(self._known) > KNOWN:
+            self._known.popitem(last=False)
+
+    def close(self) -> None:
+        """Unmap the engine's channels."""
+        for channel in self.channels:
+            channel.close()
+
+    def __call__(self, status: int, detail: int) -> bool:
+        """Raise the error; return True when a notice turned out not to concern this call."""
+        state = self.state()
+        if state is None:
+            raise RevokedError("the communicator has been freed")
+        if state.failed is not None and status != Status.INTERRUPT:
+            raise RevokedError(f"this communicator cannot be used any more: {state.failed}")
+        try:
+            if status == Status.MISMATCH:
+                raise self._mismatch(detail, state)
+            if status != Status.NOTICE:
+                raise self._error(Status(status), detail, state)
+            state.listen(state.engine.issued, self._story(state))
+        except BaseException as error:  # also an interrupt: this engine has stopped
+            state.give_up(error)
+            raise
+        return True
+
+    def _error(self, status: Status, detail: int, state: State) -> Exception:
+        if status == Status.MPI:
+            return MPI.Exception(detail)
+        if status == Status.DEAD:
+            return PeerError(
+                f"rank {detail} died (its process is gone) while rank {state.rank} waited in "
+                f"{self._story(state)}"
+            )
+        if status == Status.TIMEOUT:
+            return CollectiveTimeoutError(
+                f"rank {state.rank} waited for {state.config.wait.timeout:g} s in "
+                f"{self._story(state)}{self._others(state)} (the limit is HAN_TIMEOUT; 0: none)"
+            )
+        if status == Status.ATTACH:
+            return PeerError(
+                f"rank {state.rank} could not read the memory of rank {detail} in "
+                f"{self._story(state)}, which it could when the communicator was made; "
+                f"{self._without(state)} does without"
+            )
+        if status == Status.INTERRUPT:
+            return HanError(f"rank {state.rank} was interrupted in {self._story(state)}")
+        return RevokedError("an earlier collective on this communicator failed")
+
+    def _mismatch(self, peer: int, state: State) -> HanError:
+        """Say what this rank calls and, once it has answered, what the other one does.
+
+        Notices come first: a rank that raised did nothing in the call that the others made.
+        """
+        story = self._story(state)
+        state.listen(state.engine.issued, story)
+        mine = f"rank {state.rank} was in {story}"
+        state.give_up(MismatchError(f"{DIFFERENT.format(peer)}: {mine}"))
+        until, said = time.monotonic() + ANSWER, ""
+        while not said and time.monotonic() < until:
+            time.sleep(1e-3)
+            heard = state.notices.receive(LATEST)
+            said = next((n.text for n in heard if n.sender == peer), "")
+        answer = f"; rank {peer} said {said}" if said else ""
+        remedy = FORMS if story.partition(":")[0] in said else REMEDY
+        return MismatchError(f"{DIFFERENT.format(peer)}: {mine}{answer} ({remedy})")
+
+    def _story(self, state: State) -> str:
+        """``allreduce of 8 B: sr(0) for the shared flag of rank 3``."""
+        engine = self.engine() if self.engine is not None else None
+        if engine is None or state.step:
+            return state.step or "a collective"
+        number, rows = engine.blocked()
+        prepared = self._known.get(number)
+        if prepared is None:
+            return "a collective"
+        late = ", ".join(str(peer) for code, peer, _ in rows if code == OFFER)
+        waits = [f"begin, to hear of the buffers of rank(s) {late}"] if late else []
+        waits += [f"begin, to hear which way rank {r} goes" for code, r, _ in rows if code == LEAD]
+        waits += [
+            f"{_task(prepared, task)} for {VERBS[Code(code)]} rank {peer}"
+            for code, peer, task in rows
+            if code in VERBS
+        ]
+        where = ", ".join(waits) or "begin, for the readers of an earlier collective"
+        return f"{prepared.signature.describe()}: {where}"
+
+    def _without(self, state: State) -> str:
+        """Say what keeps ranks out of each other's memory: less where that was only tried."""
+        engine = self.engine() if self.engine is not None else None
+        prepared = self._known.get(engine.blocked()[0]) if engine is not None else None
+        tried = prepared is not None and prepared.is_rival
+        return "HAN_TRIALS=0" if tried else "a rule for the submodule sm"
+
+    def _others(self, state: State) -> str:
+        """What the ranks that share memory are seen to be doing."""
+        engine = self.engine() if self.engine is not None else None
+        if engine is None:
+            return ""
+        epoch, (number, _) = engine.epoch, engine.blocked()
+        mine = {number, self._call(number)}
+        seen = {p.rank: p for c in self.channels for p in c.peers() if p.rank != state.rank}
+        late = [str(r) for r, p in sorted(seen.items()) if p.entered <= epoch]
+        other = [
+            f"rank {r} is in {self._describe(p.signature)}"
+            for r, p in sorted(seen.items())
+            if p.entered == epoch + 1 and p.signature not in mine
+        ]
+        parts = [f"rank(s) {', '.join(late)} have not entered this call"] if late else []
+        return "".join(f"; {part}" for part in parts + other)
+
+    def _call(self, number: int) -> int:
+        """What peers see of a run: the call's own plan, also where another runs instead."""
+        prepared = self._known.get(number)
+        return number if prepared is None else identity(replace(prepared.signature, mapped=False))
+
+    def _describe(self, number: int) -> str:
+        prepared = self._known.get(number)
+        return "another call" if prepared is None else prepared.signature.describe()
+
+
+def _task(prepared: Prepared, index: int) -> str:
+    tasks = prepared.program.tasks
+    return tasks[index] if index < len(tasks) else "?"

@@ -1,0 +1,272 @@
+"""What nonblocking and persistent calls return."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from mpi4py import MPI
+
+from han import _native
+from han.common.errors import HanError
+from han.ranks.meeting import Patience
+from han.runtime.left import LeftRequest
+
+Statuses = list[MPI.Status] | None
+
+
+class Request(_native.Request):
+    """A collective under way, or one that can be started again and again.
+
+    Progress is made inside ``Start``, ``Wait`` and ``Test`` of any of the process's requests.
+    :meth:`Waitall` and its kin take lists in which han's and MPI's requests are mixed; MPI's
+    own take no han.Request.
+    """
+
+    closing: Callable[[], None] | None = None
+
+    def __repr__(self) -> str:
+        kind = "persistent" if self.persistent else "nonblocking"
+        state = "freed" if self._engine is None else "active" if self.active else "inactive"
+        return f"<han.Request {kind}, {state}>"
+
+    def Free(self) -> None:
+        """Complete it and release everything; it cannot be used any more."""
+        self._free()
+        if self.closing is not None:
+            self.closing()
+            self.closing = None
+
+    def Cancel(self) -> None:
+        """Refuse: MPI lets no collective be cancelled."""
+        raise HanError("Cancel: a collective cannot be cancelled; call Wait")
+
+    def Get_status(self, status: MPI.Status | None = None) -> bool:
+        """Make progress; return whether it is complete, without completing it."""
+        done = self._peek()
+        if done and status is not None:
+            self._empty(status)
+        return done
+
+    def __enter__(self) -> Request:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.Free()
+
+    @staticmethod
+    def _empty(status: MPI.Status) -> None:
+        """Fill in what MPI calls the empty status."""
+        status.Set_source(MPI.ANY_SOURCE)
+        status.Set_tag(MPI.ANY_TAG)
+        status.Set_error(MPI.SUCCESS)
+        status.Set_elements(MPI.BYTE, 0)
+        status.Set_cancelled(False)
+
+    # ---- lists ------------------------------------------------------------------------------
+
+    @classmethod
+    def Startall(cls, requests: Iterable[Any]) -> None:
+        """Start every request of a list."""
+        for request in requests:
+            request.Start()
+
+    @classmethod
+    def Waitall(cls, requests: Sequence[Any], statuses: Statuses = None) -> bool:
+        """Wait for all requests, whatever order they finish in."""
+        _wait_for_all(requests)
+        return cls.Testall(requests, statuses)
+
+    @classmethod
+    def Testall(cls, requests: Sequence[Any], statuses: Statuses = None) -> bool:
+        """Make progress on all requests; complete them if all are complete."""
+        if not _all_complete(requests):
+            return False
+        for request, status in zip(requests, _enough(statuses, requests), strict=False):
+            request.Wait(status)
+        return True
+
+    @classmethod
+    def Waitany(cls, requests: Sequence[Any], status: MPI.Status | None = None) -> int:
+        """Wait for any active request and return its index; MPI.UNDEFINED if none is active."""
+        for _ in _rounds(requests):
+            index, flag = cls.Testany(requests, status)
+            if flag:
+                break
+        return index
+
+    @classmethod
+    def Testany(cls, requests: Sequence[Any], status: MPI.Status | None = None) -> tuple[int, bool]:
+        """Make progress; return the index of a request that it completed, and True.
+
+        The index is MPI.UNDEFINED with True if no request is active, with False if none is
+        complete.
+        """
+        index, flag, _ = _test_any(requests, status, MPI.Request.Testany)
+        return index, flag
+
+    @classmethod
+    def Waitsome(cls, requests: Sequence[Any], statuses: Statuses = None) -> list[int] | None:
+        """Wait until any active requests are complete; None if none is active."""
+        for _ in _rounds(requests):
+            indices = cls.Testsome(requests, statuses)
+            if indices != []:
+                break
+        return indices
+
+    @classmethod
+    def Testsome(cls, requests: Sequence[Any], statuses: Statuses = None) -> list[int] | None:
+        """Make progress; return the indices of those completed; None if none is active.
+
+        `statuses` receives theirs, in the order of the indices.
+        """
+        found, _ = _test_some(requests, statuses, lambda *a: (MPI.Request.Testsome(*a), None))
+        return found
+
+    # ---- in mpi4py's lower-case form: the messages of han's requests are None -----------------
+
+    def wait(self, status: MPI.Status | None = None) -> None:
+        """Wait until complete."""
+        self.Wait(status)
+
+    def test(self, status: MPI.Status | None = None) -> tuple[bool, None]:
+        """Make progress; return whether it is complete."""
+        return self.Test(status), None
+
+    @classmethod
+    def waitall(cls, requests: Sequence[Any], statuses: Statuses = None) -> list[Any]:
+        """Wait for all requests; return their messages."""
+        _wait_for_all(requests)
+        pairs = zip(requests, _enough(statuses, requests), strict=False)
+        return [request.wait(status) for request, status in pairs]
+
+    @classmethod
+    def testall(
+        cls, requests: Sequence[Any], statuses: Statuses = None
+    ) -> tuple[bool, list[Any] | None]:
+        """Make progress on all requests; return whether all are complete, and the messages."""
+        if not _all_complete(requests):
+            return False, None
+        return True, cls.waitall(requests, statuses)
+
+    @classmethod
+    def waitany(cls, requests: Sequence[Any], status: MPI.Status | None = None) -> tuple[int, Any]:
+        """Wait for any active request; return its index and message."""
+        for _ in _rounds(requests):
+            index, flag, message = cls.testany(requests, status)
+            if flag:
+                break
+        return index, message
+
+    @classmethod
+    def testany(
+        cls, requests: Sequence[Any], status: MPI.Status | None = None
+    ) -> tuple[int, bool, Any]:
+        """Make progress; return index and message of a request that it completed."""
+        return _test_any(requests, status, MPI.Request.testany)
+
+    @classmethod
+    def waitsome(
+        cls, requests: Sequence[Any], statuses: Statuses = None
+    ) -> tuple[list[int] | None, list[Any] | None]:
+        """Wait until any active requests are complete; return indices and messages."""
+        for _ in _rounds(requests):
+            indices, messages = cls.testsome(requests, statuses)
+            if indices != []:
+                break
+        return indices, messages
+
+    @classmethod
+    def testsome(
+        cls, requests: Sequence[Any], statuses: Statuses = None
+    ) -> tuple[list[int] | None, list[Any] | None]:
+        """Make progress; return indices and messages of those completed."""
+        return _test_some(requests, statuses, MPI.Request.testsome)
+
+
+def _rounds(requests: Sequence[Any]) -> Iterator[None]:
+    """Yield for ever, with pauses; raise when han's requests get nowhere for too long.
+
+    Those of calls that are MPI's end with other ranks' errors only.
+    """
+    patience = Patience()
+    left = [r for r in requests if isinstance(r, LeftRequest)]
+    mine = [r for r in requests if isinstance(r, Request)]
+    before: object = None
+    while True:
+        yield
+        _native.progress()  # of what is not in the list
+        if not patience.pause():
+            continue
+        for request in left:
+            if not request.Get_status():
+                request.look()
+        engines = [r._engine for r in mine if r.active]
+        now = [(e.epoch, e.blocked()) for e in engines]
+        if now != before:
+            before, patience.begun = now, time.monotonic()
+        for engine in engines:
+            engine.look(patience.waited)
+
+
+def _wait_for_all(requests: Sequence[Any]) -> None:
+    """Wait until all are complete; han's first, which moves MPI's too."""
+    for request in requests:
+        if isinstance(request, Request):
+            request.Wait()
+    others = [r for r in requests if not isinstance(r, Request)]
+    for _ in _rounds(others):
+        if _all_complete(requests):
+            return
+
+
+def _all_complete(requests: Sequence[Any]) -> bool:
+    done = [request.Get_status() for request in requests]  # each gets its step
+    return all(done)
+
+
+def _enough(statuses: Statuses, requests: Sequence[Any]) -> Sequence[MPI.Status | None]:
+    """Lengthen the caller's list where it is shorter than that of the requests."""
+    if statuses is None:
+        return [None] * len(requests)
+    statuses += [MPI.Status() for _ in range(len(requests) - len(statuses))]
+    return statuses
+
+
+def _apart(requests: Sequence[Any]) -> tuple[list[int], list[int]]:
+    """Return the indices of han's active requests, and of all that are MPI's."""
+    mine = [k for k, r in enumerate(requests) if isinstance(r, Request) and r.active]
+    return mine, [k for k, r in enumerate(requests) if not isinstance(r, Request)]
+
+
+def _test_any(
+    requests: Sequence[Any], status: MPI.Status | None, ask: Callable[..., Any]
+) -> tuple[int, bool, Any]:
+    mine, others = _apart(requests)
+    for k in mine:
+        if requests[k].Test(status):
+            return k, True, None
+    index, flag, *message = ask([requests[k] for k in others], status)
+    if index != MPI.UNDEFINED:
+        return others[index], True, message[0] if message else None
+    if flag and status is not None:  # not every library fills it in for an empty list
+        Request._empty(status)
+    return MPI.UNDEFINED, flag and not mine, None
+
+
+def _test_some(
+    requests: Sequence[Any], statuses: Statuses, ask: Callable[..., Any]
+) -> tuple[list[int] | None, list[Any] | None]:
+    mine, others = _apart(requests)
+    found, messages = ask([requests[k] for k in others], statuses)
+    if found is None and not mine:
+        return None, None
+    indices = [others[k] for k in found or ()]
+    messages = list(messages or [None] * len(indices))
+    for k in mine:
+        status = _enough(statuses, range(len(indices) + 1))[len(indices)]
+        if requests[k].Test(status):
+            indices.append(k)
+            messages.append(None)
+    return indices, messages

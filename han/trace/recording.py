@@ -1,0 +1,159 @@
+"""The memory that engines record tasks into, and what is in it."""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from han.model.timeline import TaskTime, whole_tasks
+from han.ranks.clocks import Clock
+
+if TYPE_CHECKING:
+    from han.runtime.plans import Prepared
+
+EVENTS = 1 << 20  # tasks that find room, as shipped: 64 bytes each, claimed when they come
+HEAD = np.dtype([(name, "u8") for name in ("n", "max", "dropped", "tsc", "t0", "ns0", "t1", "ns1")])
+_MOMENTS, _DURATIONS = ("begin", "start", "end"), ("copying", "reducing")
+_TICKS = [(name, "u8") for name in ("epoch", "plan", *_MOMENTS, *_DURATIONS)]
+EVENT = np.dtype([*_TICKS, ("stream", "u4"), ("task", "u4")])  # as in native/events.h
+ANCHOR = (1 << 32) - 1
+CLOCK_SOURCE = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+
+
+class Names(NamedTuple):
+    """What the numbers in a plan's events stand for."""
+
+    collective: str
+    nbytes: int
+    streams: tuple[str, ...]
+    tasks: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Events of one engine: moments in nanoseconds of the monotonic clock since `base`."""
+
+    request: int
+    base: int
+    events: np.ndarray[Any, Any]
+    moments: dict[str, np.ndarray[Any, Any]]
+    tick: float  # nanoseconds
+
+    def first(self, number: int) -> Taken:
+        """Return the first so many of them."""
+        moments = {name: column[:number] for name, column in self.moments.items()}
+        return replace(self, events=self.events[:number], moments=moments)
+
+
+class Recording:
+    """What the engines of a communicator record, and the names of what is in it.
+
+    It holds `events` tasks of each engine at most, and of all those that are gone; the tasks
+    that find no room, and those whose plan is not known any more, are counted.
+    """
+
+    def __init__(self, rank: int, events: int) -> None:
+        self.rank, self.events = rank, events
+        self.dropped = 0
+        self._names: dict[int, Names] = {}
+        self._open: list[tuple[weakref.ref[Any], int, np.ndarray[Any, Any]]] = []
+        self._taken: list[Taken] = []
+        self._tsc = _kept_by_processor()
+
+    def know(self, prepared: Prepared) -> None:
+        """Remember what a plan's number stands for."""
+        program, signature = prepared.program, prepared.signature
+        streams = tuple(s.name for s in program.streams)
+        self._names[prepared.number] = Names(
+            signature.collective, signature.nbytes, streams, program.tasks
+        )
+
+    def attach(self, engine: Any, request: int) -> None:
+        """Let an engine record from now on; `request` says whose it is."""
+        memory = np.zeros(1 + self.room, EVENT)
+        engine.trace(memory, self._tsc)
+        self._open.append((weakref.ref(engine), request, memory))
+
+    def settle(self, engine: Any = None) -> None:
+        """Take what an engine has recorded, or all of them; they record no more."""
+        attached, self._open = self._open, []
+        for reference, request, memory in attached:
+            recorder = reference()
+            if engine is not None and recorder is not engine:
+                self._open.append((reference, request, memory))
+                continue
+            if recorder is not None:
+                recorder.trace(None)
+            self._take(request, memory)
+
+    @property
+    def room(self) -> int:
+        """Tasks of one engine that still find room."""
+        return max(0, self.events - sum(len(taken.events) for taken in self._taken))
+
+    def absorb(self, other: Recording) -> None:
+        """Take over what a recording holds that was made in place of this one, if there is room."""
+        room = self.room
+        self._names |= other._names
+        self._taken += [taken.first(room) for taken in other._taken]
+        self.dropped += other.dropped + sum(max(0, len(t.events) - room) for t in other._taken)
+
+    def times(self, clock: Clock | None = None) -> list[TaskTime]:
+        """Return the tasks in the order of their beginnings, by another clock if one is given."""
+        times = [time for taken in self._taken for time in self._read(taken, clock or Clock())]
+        return whole_tasks(times)
+
+    def _take(self, request: int, memory: np.ndarray[Any, Any]) -> None:
+        head = memory[:1].view(HEAD)[0]
+        rows = memory[1 : 1 + int(head["n"])]
+        anchors = rows[rows["stream"] == ANCHOR]
+        ticks = _since(head["t0"], np.array([head["t0"], *anchors["begin"], head["t1"]]))
+        ns = _since(head["ns0"], np.array([head["ns0"], *anchors["end"], head["ns1"]]))
+        tasks = rows["stream"] != ANCHOR
+        events = rows[tasks & np.isin(rows["plan"], list(self._names))]
+        self.dropped += int(head["dropped"]) + int(tasks.sum()) - len(events)
+        moments = {
+            name: np.interp(_since(head["t0"], events[name]), ticks, ns) for name in _MOMENTS
+        }
+        tick = float(ns[-1] / ticks[-1]) if ticks[-1] else 1.0
+        self._taken.append(Taken(request, int(head["ns0"]), events, moments, tick))
+
+    def _read(self, taken: Taken, clock: Clock) -> list[TaskTime]:
+        begin, start, end = (
+            (taken.base + taken.moments[name] + clock.offset(taken.base + taken.moments[name]))
+            * 1e-9
+            for name in _MOMENTS
+        )
+        copying, reducing = (taken.events[name] * (taken.tick * 1e-9) for name in _DURATIONS)
+        columns = (begin, start, end, copying, reducing)
+        rows = zip(taken.events, *(column.tolist() for column in columns), strict=True)
+        return [self._task(taken.request, *row) for row in rows]
+
+    def _task(
+        self, request: int, event: np.void,
+        begin: float, start: float, end: float, copying: float, reducing: float,
+    ) -> TaskTime:  # fmt: skip
+        """Name what an event is about; a rank that is alone copies outside of any task."""
+        names = self._names[int(event["plan"])]
+        number = int(event["task"])
+        return TaskTime(
+            self.rank, int(event["epoch"]), names.collective, names.streams[event["stream"]],
+            names.tasks[number] if number < len(names.tasks) else "copy",
+            begin, end, copying, reducing, start - begin, request, names.nbytes,
+        )  # fmt: skip
+
+
+def _since(first: int, moments: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return moments.astype(np.int64) - int(first)
+
+
+def _kept_by_processor() -> bool:
+    """Whether the kernel itself keeps time by the processor's counter."""
+    try:
+        return CLOCK_SOURCE.read_text().strip() == "tsc"
+    except OSError:
+        return False

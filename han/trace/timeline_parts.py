@@ -1,0 +1,105 @@
+"""Timelines put together, and parts of them chosen."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from han.model.timeline import TaskTime, Timeline, TimelineError
+
+Ranks = Iterable[int | range]  # ranges of ranks may be long: they are never listed
+
+
+def merge(timelines: Iterable[Timeline]) -> list[Timeline]:
+    """Put the parts of each communicator, one for each rank, together; in order of time.
+
+    Raises TimelineError for parts that are not of one run, or the same twice.
+    """
+    parts: dict[object, list[Timeline]] = defaultdict(list)
+    for k, part in enumerate(timelines):
+        parts[(part.source, part.communicator) if part.communicator else k].append(part)
+    return sorted((_join(group) for group in parts.values()), key=lambda line: line.begin)
+
+
+def _join(parts: Sequence[Timeline]) -> Timeline:
+    _check_parts(parts)
+    times = [t for part in parts for t in part.times]
+    return replace(
+        parts[0],
+        times=tuple(sorted(times, key=lambda t: (t.begin, t.rank))),
+        dropped=sum(part.dropped for part in parts),
+        uncertainty=max(part.uncertainty for part in parts),
+    )
+
+
+def _check_parts(parts: Sequence[Timeline]) -> None:
+    name = parts[0].communicator
+    for field in ("nodes", "title"):
+        if len({getattr(part, field) for part in parts}) > 1:
+            raise TimelineError(
+                f"{name}: the parts do not agree on {field}: they are not of one run"
+            )
+    seen = Counter(rank for part in parts for rank in part.ranks)
+    if again := [rank for rank, count in seen.items() if count > 1]:
+        raise TimelineError(
+            f"{name}: rank(s) {_spans(again)} come in more than one part; name each file once"
+        )
+
+
+def select(
+    timeline: Timeline, call: tuple[int, int] | None = None, ranks: Ranks | None = None
+) -> Timeline:
+    """Keep one call, or some ranks. Raises TimelineError when nothing is left."""
+    wanted = None if ranks is None else _joined(ranks)
+    times = tuple(t for t in timeline.times if _matches(t, call, wanted))
+    if timeline.times and not times:
+        raise TimelineError(f"{timeline.title}: {_nothing(timeline, call, wanted)}")
+    return replace(timeline, times=times)
+
+
+def matches(timeline: Timeline, call: tuple[int, int] | None, ranks: Ranks | None) -> bool:
+    """Whether :func:`select` finds anything."""
+    wanted = None if ranks is None else _joined(ranks)
+    return any(_matches(t, call, wanted) for t in timeline.times)
+
+
+def _matches(task: TaskTime, call: tuple[int, int] | None, ranks: list[range] | None) -> bool:
+    return (call is None or task.which == call) and (ranks is None or _within(task.rank, ranks))
+
+
+def _within(rank: int, ranks: Iterable[range]) -> bool:
+    return any(rank in span for span in ranks)
+
+
+def _nothing(timeline: Timeline, call: tuple[int, int] | None, ranks: list[range] | None) -> str:
+    if ranks is not None and not any(_within(rank, ranks) for rank in timeline.ranks):
+        return f"no tasks of rank(s) {_spans(ranks)}; there are {_spans(timeline.ranks)}"
+    request, number = call or (0, 0)
+    there = {t.call for t in timeline.times if t.request == request}
+    known = _spans(there) if there else "none"
+    whose = f" of persistent request {request}" if request else ""
+    return f"no tasks of call {number}{whose}; there are {known}"
+
+
+def _joined(numbers: Ranks) -> list[range]:
+    """Return them in order, as ranges with gaps between."""
+    spans = [n if isinstance(n, range) else range(n, n + 1) for n in numbers]
+    joined: list[range] = []
+    for span in sorted(spans, key=lambda span: span.start):
+        if joined and span.start <= joined[-1].stop:
+            last = joined.pop()
+            span = range(last.start, max(last.stop, span.stop))
+        joined.append(span)
+    return joined
+
+
+def _spans(numbers: Ranks) -> str:
+    ends = [(span.start, span.stop - 1) for span in _joined(numbers)]
+    return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in ends)
+
+
+def silent(timeline: Timeline) -> str:
+    """Say which ranks of the communicator have no tasks here; begins with a semicolon if any."""
+    missing = set(range(len(timeline.nodes))) - set(timeline.ranks)
+    return f"; no tasks of rank(s) {_spans(missing)}" if missing else ""

@@ -1,0 +1,1 @@
+"""Mixed-radix exchanges (Jocksch et al.)."""

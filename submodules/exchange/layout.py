@@ -1,0 +1,204 @@
+"""Where the blocks of an exchange lie: in the message, and in a member's cells or small slot.
+
+Each combining stage has a region of its own, so that a member's partial results stay where they
+are until their readers are done; a last region holds finished blocks. All regions of a piece
+are a bank; two banks are used in turn. The same on all ranks.
+
+Source: Jocksch et al., section 2.1.1 (partitions) and 5.1 (a message of a line is one segment).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from math import prod
+
+from han.model.channel_layout import INLINE, LINE, PAGE, RING_MIN
+from han.submodules.exchange.factors import Factors, cyclic_factors, misfit, recursive_factors
+from han.submodules.exchange.steps import Blocks, CopyIn, Cyclic, Pattern, Recursive
+from han.submodules.parts.pieces import share
+from han.tasks.choice import LevelChoice
+from han.tasks.graph import Task
+from han.tasks.plan import Plan
+
+CHUNK = 512 * 1024  # large: few hand-overs, and lines that have left the caches
+BANKS = 2
+COUNTS = 23  # bits that the pieces' stages may count to in a flag (native/channel.h has 24)
+
+
+def _lines(nbytes: int) -> int:
+    return -(-nbytes // LINE) * LINE
+
+
+def asked_factors(choice: LevelChoice) -> tuple[Factors | None, Factors | None, Factors | None]:
+    """Return the factors that a configuration gives: for scattering, the middle, gathering."""
+    scatter, middle = choice.factors("factors"), choice.factors("factors_middle")
+    return scatter, middle, choice.factors("factors_gather")
+
+
+def pattern_of(choice: LevelChoice, members: int, whole: bool) -> Pattern:
+    """Return the exchange that is asked for; `whole`: in steps that split nothing.
+
+    Raises ValueError if its factors do not fit the number of members.
+    """
+    reason = misfit(choice.algorithm, members, *asked_factors(choice))
+    if reason is not None:
+        raise ValueError(reason)
+    scatter, middle, gather = (factors or () for factors in asked_factors(choice))
+    if choice.algorithm == "copyin":
+        return CopyIn(members, gather or (members,))
+    if choice.algorithm == "cyclic":
+        split = tuple(reversed(scatter)) if scatter else cyclic_factors(members)
+        return Cyclic(members, split, gather or split)
+    split = scatter or recursive_factors(members // prod(middle))
+    if whole:
+        return Recursive((), split + middle, ())
+    return Recursive(split, middle, gather or tuple(reversed(split)))
+
+
+@dataclass(frozen=True)
+class Partition:
+    """How a piece is cut into blocks: alike, of a size, or (a tree's) all in the first."""
+
+    algorithm: str
+    blocks: int
+    element: int
+    size: int = 0
+
+    def bounds(self, nbytes: int) -> list[tuple[int, int]]:
+        """Return where each block begins and ends."""
+        if self.algorithm == "tree":
+            return [(0, nbytes)] + [(nbytes, nbytes)] * (self.blocks - 1)
+        if not self.size:
+            return [share(nbytes, self.element, b, self.blocks) for b in range(self.blocks)]
+        step = self._step(nbytes)
+        return [(min(nbytes, b * step), min(nbytes, b * step + step)) for b in range(self.blocks)]
+
+    def _step(self, nbytes: int) -> int:
+        """Bytes of a block: `size`, or for a longer message the next multiple that suffices."""
+        unit = max(1, self.size // self.element) * self.element
+        return max(1, -(-nbytes // (unit * self.blocks))) * unit
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a run of an exchange is cut into, and where that lies in each member's memory."""
+
+    pattern: Pattern
+    partition: Partition
+    chunk: int
+    pieces: int
+    small: bool
+
+    @classmethod
+    def of(cls, plan: Plan, level: int, tasks: tuple[Task, ...]) -> Layout:
+        """Lay out the tasks of a level's stream: in small slots if they are one and fit."""
+        choice, geometry = plan.choice.levels[level], plan.geometries[level]
+        assert geometry is not None
+        members, element = plan.topology.widest(level), plan.signature.element
+        largest = max(t.nbytes for t in tasks)
+        if len(tasks) == 1:
+            for whole in (True, False):
+                tried = cls.in_slots(choice, members, element, largest, whole)
+                if tried is not None:
+                    return tried
+        pattern = pattern_of(choice, members, whole=False)
+        partition = _partition(choice, pattern, element)
+        chunk = min(choice.get("chunk", CHUNK), _lines(largest))
+        one = cls(pattern, partition, element, 1, False)
+        chunk = max(chunk, plan.signature.nbytes * one.values >> COUNTS)
+        chunk = one.fitting(chunk, geometry.area)
+        step = max(1, chunk // element) * element
+        pieces = sum(max(1, -(-t.nbytes // step)) for t in tasks)  # what pieces.cut makes
+        return cls(pattern, partition, chunk, pieces, False)
+
+    @classmethod
+    def in_slots(
+        cls, choice: LevelChoice, members: int, element: int, nbytes: int, whole: bool
+    ) -> Layout | None:
+        """Lay out a message in the small slots, if it fits; `whole` or in blocks."""
+        if whole and (choice.algorithm != "recursive" or nbytes > choice.get("whole", PAGE)):
+            return None
+        pattern = pattern_of(choice, members, whole)
+        one = cls(pattern, _partition(choice, pattern, element), nbytes, 1, True)
+        return one if one.inline(nbytes) or one.bank(nbytes) <= PAGE else None
+
+    def fitting(self, chunk: int, area: int) -> int:
+        """Return the most bytes of a piece, up to `chunk`, of which two banks fit an area."""
+        while chunk > self.chunk and BANKS * self.bank(chunk) > area:
+            chunk //= 2
+        element = self.partition.element
+        return max(element, chunk // LINE * LINE // element * element)
+
+    # ---- regions --------------------------------------------------------------------------
+
+    def regions(self, nbytes: int) -> list[int]:
+        """Return the size of each region of a piece: of combining stages, of finished blocks."""
+        largest = max(stop - start for start, stop in self.partition.bounds(nbytes))
+        return [min(nbytes, number * largest) for number in self._numbers]
+
+    @cached_property
+    def _numbers(self) -> list[int]:
+        """How many blocks each region holds, of any member."""
+        pattern = self.pattern
+        numbers = [len(pattern.held(0, stage)) for stage in range(pattern.stages)]
+        last = pattern.gathers - 1
+        return [*numbers, len(pattern.finished(0, last)) if pattern.gathers else 0]
+
+    def inline(self, nbytes: int) -> bool:
+        """Whether all regions fit beside the flag of a small slot."""
+        return self.small and sum(self.regions(nbytes)) <= INLINE
+
+    def bank(self, nbytes: int) -> int:
+        """Return the bytes of all regions of a piece, each on lines of its own."""
+        return sum(map(_lines, self.regions(nbytes)))
+
+    @cached_property
+    def starts(self) -> list[int]:
+        """Return where each region begins, in its bank or beside the flag.
+
+        That is the same for shorter pieces: a region is free earlier than those behind it.
+        """
+        sizes = self.regions(self.chunk)
+        return [0, *accumulate(sizes if self.inline(self.chunk) else map(_lines, sizes))]
+
+    @property
+    def values(self) -> int:
+        """How far a flag counts in a piece."""
+        return self.pattern.stages + self.pattern.gathers + 1
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all banks in a rank's ring of cells."""
+        return 0 if self.small else min(BANKS, self.pieces) * self.bank(self.chunk)
+
+    def offsets(
+        self, member: int, stage: int, bounds: Sequence[tuple[int, int]]
+    ) -> Mapping[int, int]:
+        """Return where blocks lie in a member's region of a stage; the last: finished ones."""
+        pattern = self.pattern
+        if stage < pattern.stages:
+            return _packed(pattern.held(member, stage), bounds)
+        return _packed(pattern.finished(member, max(0, pattern.gathers - 1)), bounds)
+
+
+def _packed(blocks: Blocks, bounds: Sequence[tuple[int, int]]) -> dict[int, int]:
+    """Put blocks one behind the other."""
+    sizes: Iterable[int] = (bounds[b][1] - bounds[b][0] for b in blocks)
+    return dict(zip(blocks, accumulate(sizes, initial=0), strict=False))
+
+
+def _partition(choice: LevelChoice, pattern: Pattern, element: int) -> Partition:
+    return Partition(choice.algorithm, pattern.blocks, element, choice.get("partition", 0))
+
+
+def least(choice: LevelChoice, members: int, element: int) -> int:
+    """Return the bytes of cells that pieces of one element take: what must always be there."""
+    pattern = pattern_of(choice, members, whole=False)
+    one = Layout(pattern, _partition(choice, pattern, element), element, 1, False)
+    return BANKS * one.bank(element)
+
+
+LEAST_AREA = RING_MIN // 2  # han.geometry.Geometry.area of the smallest ring

@@ -1,0 +1,1 @@
+"""What several submodules use: pieces, cells, blocks, trees."""

@@ -1,0 +1,53 @@
+"""Cutting a stream's tasks into the pieces that an algorithm moves at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from han.model.channel_layout import LINE
+from han.tasks.graph import Task
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Bytes [start, stop) of the message; `first` and `last` of its task or not."""
+
+    index: int
+    task: Task
+    start: int
+    stop: int
+    first: bool
+    last: bool
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        return self.stop - self.start
+
+    def within(self, length: int) -> int:
+        """Bytes of it that a block of `length` bytes has: blocks may end before the largest one."""
+        return max(0, min(self.stop, length) - self.start)
+
+
+def cut(tasks: tuple[Task, ...], size: int, element: int, index: int = 0) -> list[Piece]:
+    """Cut tasks into pieces of at most `size` bytes (whole elements), numbered from `index`.
+
+    An empty task is one empty piece: it still synchronises.
+    """
+    step = max(element, size // element * element)
+    pieces: list[Piece] = []
+    for task in tasks:
+        starts = range(task.start, task.stop, step) or [task.start]
+        for start in starts:
+            stop = min(start + step, task.stop)
+            first, last = start == task.start, stop == task.stop
+            pieces.append(Piece(index + len(pieces), task, start, stop, first, last))
+    return pieces
+
+
+def share(nbytes: int, element: int, member: int, members: int) -> tuple[int, int]:
+    """Return the bytes of a piece that are a member's, cut at cache lines where elements fit."""
+    unit = element if LINE % element else LINE
+    units = -(-nbytes // unit)
+    start, stop = (min(nbytes, units * k // members * unit) for k in (member, member + 1))
+    return start, stop

@@ -1,0 +1,87 @@
+"""Trees over the members of a group, by position relative to the root.
+
+A tree is two functions of (position, size, radix): the parent and the children, nearest
+first; each costs no more than the number of children. Source: Jain, section III-A; HAN,
+section III (ADAPT's algorithms).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from han.model.topology import Group
+
+Parent = Callable[[int, int, int], int]
+Children = Callable[[int, int, int], list[int]]
+
+
+def _flat_children(v: int, n: int, radix: int) -> list[int]:
+    return list(range(1, n)) if v == 0 else []
+
+
+def _chain_children(v: int, n: int, chains: int) -> list[int]:
+    """Return the next of v's chain; the root heads `chains` chains of consecutive positions."""
+    length = -(-(n - 1) // chains) if n > 1 else 1
+    if v == 0:
+        return list(range(1, n, length))
+    return [v + 1] if v % length and v + 1 < n else []
+
+
+def _chain_parent(v: int, n: int, chains: int) -> int:
+    length = -(-(n - 1) // chains)
+    return 0 if (v - 1) % length == 0 else v - 1
+
+
+def _kary_children(v: int, n: int, radix: int) -> list[int]:
+    return list(range(radix * v + 1, min(radix * v + radix + 1, n)))
+
+
+def _knomial_parent(v: int, n: int, radix: int) -> int:
+    """Clear the lowest nonzero digit of v in base `radix`."""
+    power = 1
+    while v // power % radix == 0:
+        power *= radix
+    return v - v // power % radix * power
+
+
+def _knomial_children(v: int, n: int, radix: int) -> list[int]:
+    children, power = [], 1
+    while power < n and (v == 0 or v // power % radix == 0):
+        children += [c for d in range(1, radix) if (c := v + d * power) < n]
+        power *= radix
+    return children
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A family of trees; `keeps_order`: reducing children in turn keeps operands in order."""
+
+    parent: Parent
+    children: Children
+    keeps_order: bool
+
+
+SHAPES = {
+    "flat": Shape(lambda v, n, k: 0, _flat_children, True),
+    "chain": Shape(_chain_parent, _chain_children, True),
+    "kary": Shape(lambda v, n, k: (v - 1) // k, _kary_children, False),
+    "knomial": Shape(_knomial_parent, _knomial_children, True),
+}
+
+
+@dataclass(frozen=True)
+class Place:
+    """A member's place in a tree: positions in the group of its parent and children."""
+
+    parent: int | None
+    children: tuple[int, ...]
+
+
+def place(group: Group, shape: str, radix: int) -> Place:
+    """Return this rank's place in the tree of a group."""
+    n, root = group.size, group.root
+    v = (group.me - root) % n
+    tree = SHAPES[shape]
+    parent = None if v == 0 else (tree.parent(v, n, radix) + root) % n
+    return Place(parent, tuple((c + root) % n for c in tree.children(v, n, radix)))

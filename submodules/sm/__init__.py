@@ -1,0 +1,1 @@
+"""Release/gather through shared cells (Jain et al.)."""

@@ -1,0 +1,99 @@
+"""The trees of ``sm``: one for each direction, skewed, and made of trees within sockets.
+
+A rule names the tree of releases, and of gathers unless ``reduce_...`` says otherwise, so that
+both can differ from size to size. Source: Jain, section III-A.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from han.model.topology import Group
+from han.submodules.parts.trees import SHAPES, Place
+from han.tasks.choice import LevelChoice, Value
+from han.tasks.contract import Algorithm, Parameter
+
+RADIX = 4
+NAMES = ("flat", "kary", "knomial")
+ALGORITHMS = {
+    "flat": Algorithm("all members are the root's children", ordered="always"),
+    "kary": Algorithm("k-ary tree of flags", ordered="never"),
+    "knomial": Algorithm("k-nomial tree of flags"),
+}
+BOTH = {
+    "radix": Parameter("int", "children a member has (kary), base (knomial)", 2, 64),
+    "skew": Parameter(
+        "name", "left: a member's first children come first; right: last", choices=("left", "right")
+    ),
+    "leaders": Parameter(
+        "name", "a tree within each socket and one of their leaders, who come first or last",
+        choices=("none", "first", "last"),
+    ),
+    "socket_tree": Parameter("name", "tree within a socket (leaders)", choices=NAMES),
+    "socket_radix": Parameter("int", "radix within a socket (leaders)", 2, 64),
+}  # fmt: skip
+REDUCE = {"tree": Parameter("name", "tree of reductions", choices=NAMES), **BOTH}
+PARAMETERS = BOTH | {f"reduce_{name}": about for name, about in REDUCE.items()}
+
+
+@dataclass(frozen=True)
+class Tree:
+    """What tree the members of any group form."""
+
+    shape: str
+    radix: int
+    skew: str
+    leaders: str
+    socket_shape: str
+    socket_radix: int
+
+    @classmethod
+    def of(cls, choice: LevelChoice, kind: str) -> Tree:
+        """Return the tree of a task kind, ``reduce`` or ``bcast``."""
+        said = dict(choice.parameters)
+        own = {k.removeprefix("reduce_"): v for k, v in said.items() if k.startswith("reduce_")}
+        told: dict[str, Value] = said | own if kind == "reduce" else said
+        shape = str(told.get("tree", choice.algorithm))
+        radix = int(str(told.get("radix", RADIX)))
+        return cls(
+            shape, radix, str(told.get("skew", "left")), str(told.get("leaders", "none")),
+            str(told.get("socket_tree", shape)), int(str(told.get("socket_radix", radix))),
+        )  # fmt: skip
+
+    @property
+    def ordered(self) -> str:
+        """When operands keep their order: see :class:`Algorithm`."""
+        plain = self.skew == "left" and self.leaders == "none"
+        return ALGORITHMS[self.shape].ordered if plain else "never"
+
+    def describe(self) -> str:
+        """Name it: ``knomial, skewed right, by sockets``."""
+        skew = ", skewed right" if self.skew == "right" else ""
+        return self.shape + skew + (", by sockets" if self.leaders != "none" else "")
+
+    def place(self, group: Group, sockets: Sequence[int]) -> Place:
+        """Return this rank's place; `sockets` are those of the group's members."""
+        turned = [(group.root + k) % group.size for k in range(group.size)]
+        if self.leaders == "none":
+            return self._within(turned, group.me, self.shape, self.radix)
+        members: dict[int, list[int]] = {}
+        for m in turned:  # the root leads its socket, of the others whoever comes first
+            members.setdefault(sockets[m], []).append(m)
+        home = members[sockets[group.me]]
+        inside = self._within(home, group.me, self.socket_shape, self.socket_radix)
+        if inside.parent is not None:
+            return inside
+        heads = [m[0] for m in members.values()]
+        above = self._within(heads, group.me, self.shape, self.radix)
+        parts = (above.children, inside.children)
+        order = parts if self.leaders == "first" else reversed(parts)
+        return Place(above.parent, tuple(chain.from_iterable(order)))
+
+    def _within(self, members: Sequence[int], me: int, shape: str, radix: int) -> Place:
+        """Return the place of `me` in a tree of `members`, the root first."""
+        n, v, tree = len(members), members.index(me), SHAPES[shape]
+        children = [members[c] for c in tree.children(v, n, radix)]
+        parent = None if v == 0 else members[tree.parent(v, n, radix)]
+        return Place(parent, tuple(children if self.skew == "left" else reversed(children)))

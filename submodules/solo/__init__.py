@@ -1,0 +1,1 @@
+"""Single copy: ranks read or write each other's memory."""

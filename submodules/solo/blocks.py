@@ -1,0 +1,116 @@
+"""The algorithm ``blocks`` of ``solo``: blocks are read from where their senders have them.
+
+One copy a byte; a reduce-scatter combines what it reads where it can. Receivers write nothing that
+others still read. In place, those of an alltoall and a reduce-scatter do: that is left to others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from han.model.program import Base, Ref
+from han.submodules.parts.cells import GATHERED, READ, RELEASED, TAKEN
+from han.submodules.parts.pieces import Piece
+from han.submodules.solo.combine import Combiner
+from han.submodules.solo.reads import Reads
+
+
+def _block(solo: Reads, base: Base, piece: Piece, number: int = 0) -> Ref:
+    """A piece of a block in a rank's own buffer."""
+    return Ref(base, solo.context.builder.signature.start(number) + piece.start)
+
+
+def _fetch(solo: Reads, piece: Piece, to: int, member: int, number: int = 0) -> None:
+    """Put a piece of a member's block `number` into block `to` of the receive buffer."""
+    source, dst = _block(solo, Base.SEND, piece, number), _block(solo, Base.RECV, piece, to)
+    nbytes = piece.within(solo.context.builder.signature.length(to))
+    if member == solo.context.group.me:
+        solo.context.stream.copy(dst, source, nbytes)
+    else:
+        solo.pull(dst, source, nbytes, member)
+
+
+def _tell_or_wait(solo: Reads, piece: Piece, tells: bool, kind: int, waits: list[int]) -> None:
+    """Before the first piece: say that this rank's blocks may be read, hear that others' may."""
+    solo.begin(piece)
+    if piece is solo.pieces[0]:
+        if tells:
+            solo.tell(kind, solo.last)
+        for m in waits:
+            solo.await_(m, kind, solo.last)
+
+
+def _allgather(solo: Reads) -> None:
+    """Read everybody's block."""
+    me = solo.context.group.me
+    for piece in solo.pieces:
+        _tell_or_wait(solo, piece, True, GATHERED, solo.others)
+        for m in (me, *solo.others):
+            _fetch(solo, piece, m, m)
+        solo.end(piece)
+    _leave_together(solo)
+
+
+def _alltoall(solo: Reads) -> None:
+    """Read what everybody has for this rank."""
+    me = solo.context.group.me
+    for piece in solo.pieces:
+        _tell_or_wait(solo, piece, True, GATHERED, solo.others)
+        for m in (me, *solo.others):
+            _fetch(solo, piece, m, m, me)
+        solo.end(piece)
+    _leave_together(solo)
+
+
+def _reduce_scatter(solo: Reads) -> None:
+    """Combine what everybody has for this rank, in rank order."""
+    signature, me = solo.context.builder.signature, solo.context.group.me
+    combiner = Combiner.of(solo, max(piece.nbytes for piece in solo.pieces))
+    for piece in solo.pieces:
+        _tell_or_wait(solo, piece, True, GATHERED, solo.others)
+        nbytes = piece.within(signature.length(me))
+        combiner.combine(signature.start(me) + piece.start, nbytes, _block(solo, Base.RECV, piece))
+        solo.end(piece)
+    _leave_together(solo)
+
+
+def _leave_together(solo: Reads) -> None:
+    """Say that nothing more is read here, and wait until nobody reads this rank's memory."""
+    solo.tell(READ, solo.last)
+    solo.await_all(READ)
+
+
+def _gather(solo: Reads) -> None:
+    """Read everybody's block at the root; the others wait until it has."""
+    group = solo.context.group
+    for piece in solo.pieces:
+        _tell_or_wait(solo, piece, not group.leads, GATHERED, solo.others if group.leads else [])
+        for m in (group.me, *solo.others) if group.leads else ():
+            _fetch(solo, piece, m, m)
+        solo.end(piece)
+    if group.leads:
+        solo.tell(TAKEN, solo.last)
+    else:
+        solo.await_(group.root, TAKEN, solo.last)
+
+
+def _scatter(solo: Reads) -> None:
+    """Read a block from the root, which waits until all have."""
+    group = solo.context.group
+    for piece in solo.pieces:
+        _tell_or_wait(solo, piece, group.leads, RELEASED, [] if group.leads else [group.root])
+        _fetch(solo, piece, 0, group.root, group.me)
+        solo.end(piece)
+    if group.leads:
+        solo.await_all(READ)
+    else:
+        solo.tell(READ, solo.last)
+
+
+BLOCKS: dict[str, Callable[[Reads], None]] = {
+    "gather": _gather,
+    "scatter": _scatter,
+    "allgather": _allgather,
+    "alltoall": _alltoall,
+    "reduce_scatter": _reduce_scatter,
+}

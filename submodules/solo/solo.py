@@ -1,0 +1,147 @@
+"""``solo``: one-sided, single copy: ranks read each other's memory.
+
+What is sent is copied once, from where it is to where it is wanted. Nobody leaves before the
+others have read what they need of it. Reductions are split: every member combines its share of a
+piece from everybody's operands. Arrays that all ranks of the node map (``han/memory/arena.py``) are
+operands where they are; others are read by cross-memory attach, which takes a copy more to combine.
+
+Source: HAN, section III (SOLO); Jocksch et al., section II (reduce-scatter, then allgather).
+"""
+
+from __future__ import annotations
+
+from han.model.channel_layout import PAGE
+from han.model.program import Ref
+from han.submodules.parts.cells import COMBINED, COPIED, FLAGS, GATHERED, TAKEN, tasks_at
+from han.submodules.parts.pieces import Piece
+from han.submodules.solo.bcast import PARAMETERS, misfit, pull, spread
+from han.submodules.solo.blocks import BLOCKS
+from han.submodules.solo.combine import Combiner
+from han.submodules.solo.each import each
+from han.submodules.solo.meet import meet
+from han.submodules.solo.reads import Reads, reads_mapped, share_room
+from han.tasks.contract import Algorithm, Parameter, Question, order_kept
+from han.tasks.lower import Context
+from han.tasks.plan import Plan
+
+
+class Solo:
+    """Single copy from the memory of other ranks."""
+
+    name = "solo"
+    about = "one-sided: ranks read each other's memory, one copy (HAN's SOLO)"
+    flags = FLAGS
+    algorithms = {
+        "pull": Algorithm(
+            "read from the root or along a tree; members combine a share each", ordered="always"
+        ),
+        "spread": Algorithm(
+            "read a share each from the root, then the others'; reduce like pull", ordered="always"
+        ),
+        "split": Algorithm(
+            "members combine a share each, then read the others'", ("allreduce",), "always"
+        ),
+        "each": Algorithm(
+            "read everybody's operand and combine them all", ("allreduce",), "always"
+        ),
+        "meet": Algorithm("read from the root, which writes a share", ("bcast",), "always"),
+        "blocks": Algorithm("read blocks from those who send them", tuple(BLOCKS), "always"),
+    }
+    parameters = {
+        "chunk": Parameter("size", "bytes that are worked on at a time", 64, 1 << 30),
+        "block": Parameter("size", "bytes that are read and combined at a time", 64, 1 << 26),
+        **PARAMETERS,
+    }
+
+    def supports(self, question: Question) -> str | None:
+        """Return None, or the reason why it cannot serve."""
+        if not question.topology.shared[question.level]:
+            return "members of a group do not share memory"
+        signature = question.signature
+        mapped = reads_mapped(question.topology, signature, question.level)
+        alone = mapped and question.choice.algorithm != "meet"
+        if not (alone or question.topology.attach):
+            return "the ranks may not read each other's memory"
+        if signature.in_place:
+            return "in place, what others still read would be overwritten"
+        if signature.reduces and signature.element > PAGE:
+            return f"elements of {signature.element} bytes do not fit into a share of {PAGE}"
+        kept = order_kept(question, self.algorithms[question.choice.algorithm])
+        return kept or misfit(question.choice)
+
+    def footprint(self, plan: Plan, level: int) -> int:
+        """Return how many bytes of each rank's ring of cells a run takes: shares of a reduce."""
+        tasks = tasks_at(plan, level).get("reduce")
+        return 0 if tasks is None else 2 * share_room(plan, level)
+
+    def lower(self, context: Context) -> None:
+        """Emit this rank's operations."""
+        meets = context.choice.algorithm == "meet"
+        context.builder.show(context.group.level, given=meets)
+        kind = context.tasks[0].kind
+        move = OTHERS.get((kind, context.choice.algorithm), MOVES[kind])
+        move(Reads.of(context))
+
+
+def _largest_share(solo: Reads) -> int:
+    return max(stop - start for p in solo.pieces for start, stop in [solo.bounds(p, 0)])
+
+
+def _combine_share(combiner: Combiner, piece: Piece, dst: Ref, ready: int) -> None:
+    """Put this rank's share of a piece at `dst`; operands are there when `ready` is told."""
+    solo = combiner.solo
+    start, stop = solo.bounds(piece, solo.context.group.me)
+    for m in solo.others:
+        solo.await_(m, ready, piece.index + 1)
+    combiner.combine(piece.start + start, stop - start, dst)
+
+
+def _reduce(solo: Reads) -> None:
+    """Combine a share each; the root collects them. Two cells a member take turns."""
+    context, combiner = solo.context, Combiner.of(solo, _largest_share(solo))
+    group, stream = context.group, context.stream
+    for piece in solo.pieces:
+        solo.begin(piece)
+        solo.tell(GATHERED, piece.index + 1)
+        start, _ = solo.bounds(piece, group.me)
+        if group.leads:
+            dst = context.result + (piece.start + start)
+        else:
+            dst = solo.cell(group.me, piece)
+            if piece.index >= 2:
+                solo.await_(group.root, TAKEN, piece.index - 1)
+        _combine_share(combiner, piece, dst, GATHERED)
+        solo.tell(COMBINED, piece.index + 1)
+        if group.leads:
+            for m in solo.others:
+                start, stop = solo.bounds(piece, m)
+                solo.await_(m, COMBINED, piece.index + 1)
+                at = context.result + (piece.start + start)
+                stream.copy(at, solo.cell(m, piece), stop - start)
+            solo.tell(TAKEN, piece.index + 1)
+        solo.end(piece)
+    solo.await_all(COMBINED)
+
+
+def _allreduce(solo: Reads) -> None:
+    """Combine a share each, then read the others'."""
+    context, combiner = solo.context, Combiner.of(solo, _largest_share(solo))
+    group = context.group
+    for piece in solo.pieces:
+        solo.begin(piece)
+        solo.tell(COPIED, piece.index + 1)
+        start, _ = solo.bounds(piece, group.me)
+        _combine_share(combiner, piece, context.result + (piece.start + start), COPIED)
+        solo.tell(COMBINED, piece.index + 1)
+        for m in solo.others:
+            start, stop = solo.bounds(piece, m)
+            solo.await_(m, COMBINED, piece.index + 1)
+            at = context.result + (piece.start + start)
+            solo.pull(at, at, stop - start, m)
+        solo.end(piece)
+    solo.tell(TAKEN, solo.last)
+    solo.await_all(TAKEN)
+
+
+OTHERS = {("bcast", "spread"): spread, ("bcast", "meet"): meet, ("allreduce", "each"): each}
+MOVES = {"bcast": pull, "reduce": _reduce, "allreduce": _allreduce, **BLOCKS}

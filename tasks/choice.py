@@ -1,0 +1,73 @@
+"""A Choice: everything that decides which Program a call becomes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+Value = int | bool | str | tuple[int, ...]
+LEFT = "left to the MPI library"  # instead of a composition
+SIZES = ("segment", "chunk", "partition", "whole")  # parameters in bytes
+
+
+@dataclass(frozen=True)
+class LevelChoice:
+    """The submodule of one level, its algorithm and the algorithm's parameters."""
+
+    submodule: str
+    algorithm: str
+    parameters: tuple[tuple[str, Value], ...] = ()
+
+    def get(self, name: str, default: int) -> int:
+        """An integer parameter, or `default`."""
+        value = dict(self.parameters).get(name, default)
+        assert not isinstance(value, tuple), "factors() returns those"
+        return int(value)
+
+    def factors(self, name: str) -> tuple[int, ...] | None:
+        """A parameter that is a list of factors, or None."""
+        value = dict(self.parameters).get(name)
+        return value if isinstance(value, tuple) else None
+
+    def spelled(self) -> dict[str, str]:
+        """The parameters as people write them: ``{"segment": "32KiB"}``."""
+        return {name: _spelled(name, value) for name, value in self.parameters}
+
+    def describe(self) -> str:
+        """``adapt chain (segment 32KiB)``."""
+        shown = ", ".join(f"{k} {text}" for k, text in self.spelled().items())
+        text = f"{self.submodule} {self.algorithm}"
+        return text + (f" ({shown})" if shown else "")
+
+
+def _spelled(name: str, value: Value) -> str:
+    from han.common.units import format_size
+
+    if isinstance(value, tuple):
+        return "x".join(map(str, value))
+    return format_size(int(value)) if name in SIZES else str(value)
+
+
+def level_choice(submodule: str, algorithm: str, **parameters: Value) -> LevelChoice:
+    """Spell a :class:`LevelChoice`."""
+    return LevelChoice(submodule, algorithm, tuple(sorted(parameters.items())))
+
+
+@dataclass(frozen=True, repr=False)
+class Choice:
+    """Composition, segment size, schedule and a :class:`LevelChoice` a level, innermost first.
+
+    `segment` is in bytes, None for the whole message; `rule` names the rule that decided.
+    """
+
+    levels: tuple[LevelChoice, ...]
+    segment: int | None = None
+    schedule: str = "dataflow"
+    composition: str = "tree"
+    rule: str = field(default="", compare=False)
+
+    def __repr__(self) -> str:
+        from han.common.units import format_size
+
+        cut = "whole" if self.segment is None else f"segment {format_size(self.segment)}"
+        levels = " < ".join(level.describe() for level in self.levels)
+        return f"<Choice {self.composition}, {cut}, {self.schedule}: {levels}>"

@@ -1,0 +1,1 @@
+"""Plans and programs as files, and the checks of what is read."""

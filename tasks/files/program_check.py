@@ -1,0 +1,100 @@
+"""Hold one rank's Program, read from a file, against the memory that it may touch.
+
+The executor believes what a Program says. One that comes from a file may say anything, so every
+number that could lead it astray is looked at first: here what there is besides operations, in
+``native/memory/program_check.c`` all of them. Whether the Program is *right* needs those of all
+ranks: ``tasks/verify``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from han import _native
+from han.model.channel_layout import Geometry
+from han.model.program import Program
+from han.model.topology import Topology
+from han.tasks.plan import geometries
+from han.tasks.signature import Signature
+from han.tasks.stream import KINDS
+
+SPARE = 1 << 20  # bytes of scratch beyond a few messages for each rank
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What the Program of one rank may touch: channels as (members, layout), and its buffers."""
+
+    signature: Signature
+    topology: Topology
+    rank: int
+    channels: tuple[tuple[int, Geometry], ...]
+
+
+def ground(topology: Topology, signature: Signature, rank: int, memory: int) -> Ground:
+    """Return what a rank's Program may touch; `memory` as in ``make_plan``."""
+    channels = [
+        (len(topology.home(level, rank)), geometry)
+        for level, geometry in enumerate(geometries(topology, memory))
+        if geometry is not None
+    ]
+    return Ground(signature, topology, rank, tuple(channels))
+
+
+def check(program: Program, where: Ground) -> None:
+    """Raise ValueError unless a Program keeps to its memory, requests, peers and streams."""
+    problem = _problem(program, where)
+    if problem is not None:
+        raise ValueError(problem)
+    signature, comms = where.signature, program.comms
+    blocks = where.topology.size if signature.by_blocks else 1
+    taken = zip(where.channels, program.footprint, strict=True)
+    _native.fence(
+        code=program.code.tobytes(),
+        streams=tuple((s.start, s.stop) for s in program.streams),
+        channels=tuple((members, g.ring, part) for (members, g), part in taken),
+        comms=tuple(len(ranks) for _, ranks in comms),
+        ranks=where.topology.size,
+        tasks=len(program.tasks),
+        requests=program.requests,
+        count=signature.count * blocks,
+        element=signature.element,
+        native=signature.native,
+        operand=program.operand,
+        lengths=_lengths(program, where),
+    )
+
+
+def _problem(program: Program, where: Ground) -> str | None:
+    """Say what is wrong with what a Program has besides operations."""
+    topology, channels = where.topology, len(where.channels)
+    if program.rank != where.rank:
+        return f"it is for rank {program.rank}, not {where.rank}"
+    if any(s.kind not in KINDS or s.level >= topology.depth for s in program.streams):
+        return "it has a stream of no known kind and level"
+    if (len(program.footprint), len(program.writes)) != (channels, channels):
+        return f"it is not for {channels} channels"
+    for _, ranks in program.comms:
+        if program.rank not in ranks or max(ranks) >= topology.size:
+            return f"it has a communicator of ranks {list(ranks)}"
+    nbytes = where.signature.nbytes
+    if program.scratch > 4 * nbytes * topology.size + SPARE or program.operand > nbytes:
+        return f"it asks for {program.scratch} bytes, and {program.operand} for an operand"
+    return None
+
+
+def _lengths(program: Program, where: Ground) -> tuple[int, int, int]:
+    """Bytes of the send buffer, the receive buffer and the scratch."""
+    signature, size = where.signature, where.topology.size
+    at_root, nbytes = signature.root == where.rank, signature.nbytes
+    every, own = signature.start(size), signature.length(where.rank)
+    send, recv = {
+        "bcast": (0, nbytes),
+        "reduce": (nbytes, nbytes * at_root),
+        "gather": (nbytes, every * at_root),
+        "scatter": (every * at_root, nbytes),
+        "allgather": (own, every),
+        "alltoall": (every, every),
+        "reduce_scatter": (every, own),
+    }.get(signature.collective, (nbytes, nbytes))
+    return send, recv, program.scratch

@@ -1,0 +1,184 @@
+"""What must fit in a stored plan before anything looks things up by its numbers.
+
+Whether programs are right is for ``verify`` to say; here only that what they name is there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from han.common.errors import ArgumentError
+from han.message.dtypes import DTYPES, OPS, PAIRS, WIDE, element_type, kernel
+from han.model.program import AREAS, CHANNELS, PEER, Code, Coll, Program
+from han.model.topology import MAX_LEVELS, Topology, number_domains
+from han.tasks.plan import Plan
+from han.tasks.signature import BY_BLOCKS, REPLACING, UNEVEN, Signature
+from han.tasks.stream import KINDS, TREE
+
+USERS = "user-defined"  # the name of all operations of users
+# Names of types that NumPy does not take back: derived ones (han.message), and strings of bytes.
+OTHER_TYPES = re.compile(r"\d+ of \d+ bytes|(str|bytes|void|byte)\d*")
+COLLS = [kind + how for kind in range(Coll.BARRIER + 1) for how in (0, Coll.BLOCKING)]
+
+
+class Rule(NamedTuple):
+    """A number that operations hold, of the codes that use it (of all if none), from 0 to below
+    `limit`; `what` names it.
+    """
+
+    what: str
+    codes: tuple[Code, ...]
+    values: npt.NDArray[np.integer]
+    limit: int
+    least: int = 0
+
+
+def problems(plan: Plan, programs: Sequence[Program]) -> Iterator[str]:
+    """Yield what names something that is not there, with its place in the file."""
+    yield from _signature(plan.signature, plan.topology.size)
+    for program in programs:
+        place = f"programs.{program.rank}"
+        for found in (_parts(plan, program), _rows(plan, program), _calls(program)):
+            yield from (f"{place}.{text}" for text in found)
+
+
+def check_topology(topology: Topology, levels: int) -> None:
+    """Raise ValueError unless there is one of everything for each level and rank."""
+    parts = {
+        "symbols": topology.symbols, "domains": topology.domains, "homes": topology.homes,
+    }  # fmt: skip
+    for name, part in parts.items():
+        if len(part) != topology.depth:
+            raise ValueError(f"topology.{name}: {len(part)} for {topology.depth} levels")
+    for name, rows in (("domains", topology.domains), ("homes", topology.homes)):
+        if any(len(row) != topology.size for row in rows):
+            raise ValueError(f"topology.{name}: one number for each of {topology.size} ranks")
+    if len(topology.sockets) != topology.size:
+        raise ValueError(f"topology.sockets: one number for each of {topology.size} ranks")
+    if any(number_domains(row) != row for row in topology.homes):
+        raise ValueError("topology.homes: domains are 0, 1 ... in the order of their first ranks")
+    if levels != topology.depth:
+        raise ValueError(f"choice.levels: {levels} for {topology.depth} levels")
+
+
+def check_counts(signature: Signature, size: int) -> None:
+    """Raise ValueError unless blocks of different sizes are as many as ranks, for a call that
+    knows such.
+    """
+    counts = signature.counts
+    if not counts:
+        return
+    if signature.collective not in UNEVEN or len(counts) != size:
+        raise ValueError(f"signature.counts: {len(counts)} for {signature.collective} of {size}")
+    if max(counts) != signature.count:
+        raise ValueError(f"signature.counts: the largest is {max(counts)}, not {signature.count}")
+
+
+def check_message(signature: Signature, moved: int) -> None:
+    """Raise ValueError if all operations together move less than the message, before it is cut."""
+    if signature.nbytes > moved * signature.element:
+        raise ValueError(f"signature.count: {signature.nbytes} bytes, more than all programs move")
+
+
+def check_segments(signature: Signature, segment: int | None, tasks: int, size: int) -> None:
+    """Raise ValueError for far more segments than there are tasks, before a graph is made."""
+    least = 0 if segment is None else signature.nbytes // (2 * max(segment, signature.element))
+    if size > 1 and least > tasks:
+        raise ValueError(f"choice.segment: {segment} makes {least} segments, of {tasks} tasks")
+
+
+def _signature(signature: Signature, size: int) -> Iterator[str]:
+    if signature.root >= size:
+        yield f"signature.root: {signature.root} is not in 0..{size - 1}"
+    if signature.in_place and signature.collective not in REPLACING:
+        yield f"signature.in_place: {signature.collective} knows nothing of it"
+    if not signature.reduces:
+        return
+    known = (*OPS, *PAIRS, USERS)
+    if signature.op not in known:
+        yield f"signature.op: unknown {signature.op!r}; known: {', '.join(known)}"
+    if not _is_type(signature.dtype):
+        yield f"signature.dtype: unknown {signature.dtype!r}; known: {', '.join(DTYPES)}"
+    if signature.native and kernel(signature.op, signature.dtype) is None:
+        yield f"signature.native: han has no kernel for {signature.op} on {signature.dtype}"
+
+
+def _is_type(name: str) -> bool:
+    if name in DTYPES or name in WIDE or OTHER_TYPES.fullmatch(name):
+        return True
+    try:
+        element_type(name)
+    except ArgumentError:
+        return False
+    return True
+
+
+def _parts(plan: Plan, program: Program) -> Iterator[str]:
+    """Look at what a program has besides operations."""
+    topology = plan.topology
+    for k, stream in enumerate(program.streams):
+        if stream.kind not in KINDS:
+            yield f"streams.{k}.kind: unknown {stream.kind!r}; known: {', '.join(KINDS)}"
+        if stream.level >= topology.depth:
+            yield f"streams.{k}.level: {stream.level} is not in 0..{topology.depth - 1}"
+    channels = len(plan.footprint())
+    for name in ("footprint", "writes"):
+        if len(getattr(program, name)) != channels:
+            yield f"{name}: {len(getattr(program, name))} numbers for {channels} channels"
+    for k, (_, ranks) in enumerate(program.comms):
+        if program.rank not in ranks or max(ranks) >= topology.size:
+            yield f"comms.{k}: {list(ranks)}: ranks below {topology.size} expected, this one too"
+
+
+def _rules(plan: Plan, program: Program) -> tuple[Rule, ...]:
+    rows, size = program.code, plan.topology.size
+    channels = len(plan.footprint())
+    bases = CHANNELS + AREAS * channels
+    own = np.where(rows["base"] >= PEER, 0, rows["base"])
+    asks = (Code.ISEND, Code.IRECV, Code.TEST, Code.COLL)
+    talks = (Code.WAIT, Code.ISEND, Code.IRECV, Code.COLL, Code.PULL, Code.PUSH)
+    flags = (Code.POST, Code.WAIT)
+    return (
+        Rule("base", (), own.max(axis=1, initial=0), bases),
+        Rule("peer's buffer", (), _peers_channel(rows).max(axis=1, initial=-1), channels, -1),
+        Rule("base of a flag", flags, rows["base"][:, 0], bases, CHANNELS),
+        Rule("stream", (), rows["stream"], MAX_LEVELS * len(TREE) + len(BY_BLOCKS)),
+        Rule("stream to wait for", (Code.AWAIT,), rows["peer"], len(program.streams)),
+        Rule("rank", talks, rows["peer"], size),
+        Rule("request", asks, rows["slot"], program.requests),
+        Rule("task", (), rows["task"], max(1, len(program.tasks))),
+        Rule("communicator", (Code.COLL,), rows["off"][:, 3], len(program.comms)),
+    )
+
+
+def _peers_channel(rows: npt.NDArray[np.void]) -> npt.NDArray[np.integer]:
+    """The channel that each reference to a peer's buffer names; -1 for others."""
+    base = rows["base"].astype(np.int64)
+    return np.where(base >= PEER, base >> 10 & 7, -1)
+
+
+def _rows(plan: Plan, program: Program) -> Iterator[str]:
+    for what, codes, values, limit, least in _rules(plan, program):
+        bad = (values < least) | (values >= limit)
+        if codes:
+            bad &= np.isin(program.code["code"], codes)
+        for k in np.flatnonzero(bad)[:1].tolist():
+            has = f"{least}..{limit - 1} are there" if limit > least else "there is none"
+            yield f"code.{k}: {Code(int(program.code['code'][k])).name}: {what} {values[k]}: {has}"
+
+
+def _calls(program: Program) -> Iterator[str]:
+    """Look at collectives of MPI's; what ``_rows`` finds comes before."""
+    for k in np.flatnonzero(program.code["code"] == Code.COLL).tolist():
+        row = program.code[k]
+        kind, root = int(row["off"][2]), int(row["peer"])
+        members = program.comms[int(row["off"][3])][1]
+        if kind not in COLLS:
+            yield f"code.{k}: COLL: kind {kind}: one of {COLLS} expected"
+        if root >= len(members):
+            yield f"code.{k}: COLL: root {root} of {len(members)} members"

@@ -1,0 +1,1 @@
+"""Views of plans for people: listing, traffic, comparison, pictures."""

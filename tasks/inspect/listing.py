@@ -1,0 +1,283 @@
+"""A Program as a listing: every operation with its task, in the words of the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from han.common.units import format_size, plural, spans
+from han.model.channel_layout import FLAGS, LINE, SMALL
+from han.model.program import PEER, Area, Base, Code, Coll, PeerBase, Program, StreamInfo
+from han.tasks.plan import Plan, active_levels
+
+Details = Mapping[str, Any]
+OFFSETS = {Base.SEND: "send", Base.RECV: "recv", Base.SCRATCH: "scratch"}
+AREAS = {Area.SMALL: ("slot", SMALL), Area.CELLS: ("cells", 0), Area.FLAGS: ("", LINE * FLAGS)}
+
+KEY = (  # words in a listing, and what they mean
+    ((" send", " recv"), "send, recv  the caller's arrays"),
+    ((" buffer",), "buffer      the caller's array"),
+    ((" scratch",), "scratch     private memory of this rank"),
+    ((" cells[",), "cells[r]    rank r's cells in shared memory"),
+    ((" slot[",), "slot[r]     rank r's small slot in shared memory: a flag, data behind it"),
+    (("POST",), "POST        raise a flag of this rank; f[r] is rank r's flag f"),
+    ((" WAIT",), "WAIT        until another rank has raised its flag so far"),
+    (("AWAIT",), "AWAIT       until an operation of another stream is done"),
+    (("TEST",), "TEST        until what a request stands for is complete"),
+)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One instruction: where it stands, what it is part of, what it does."""
+
+    index: int
+    stream: str
+    task: str
+    code: str
+    details: Details
+
+    def __str__(self) -> str:
+        shown = {k: format_size(v) if k == "bytes" else v for k, v in self.details.items()}
+        return f"{self.code:<7} {FORMS[Code[self.code]].format(**shown)}"
+
+
+# ---- reading instructions -----------------------------------------------------------------------
+
+
+class Reader:
+    """Spells the instructions of one rank's Program."""
+
+    def __init__(self, plan: Plan, program: Program) -> None:
+        self.plan, self.program = plan, program
+        self.code = program.code
+        self.levels = [k for k, g in enumerate(plan.geometries) if g is not None]
+        self.one_channel = len({*self.levels} & {*active_levels(plan.topology)}) < 2
+        self.started: dict[int, int] = {}  # request -> the operation that started it
+
+    def operations(self) -> Iterator[Operation]:
+        """Yield all instructions in the order of the code."""
+        for stream in self.program.streams:
+            for k in range(stream.start, stream.stop):
+                yield self._operation(stream, k)
+
+    def _operation(self, stream: StreamInfo, k: int) -> Operation:
+        code = Code(int(self.code["code"][k]))
+        if code in (Code.ISEND, Code.IRECV, Code.COLL):
+            self.started[int(self.code["slot"][k])] = k
+        details = DETAILS[code](self, k)
+        return Operation(k, stream.name, self.task(k), code.name, details)
+
+    def task(self, k: int) -> str:
+        """Return the task that an instruction is part of; a rank that is alone has none."""
+        number = int(self.code["task"][k])
+        return self.program.tasks[number] if number < len(self.program.tasks) else ""
+
+    def n(self, k: int) -> int:
+        """Return an instruction's count."""
+        return int(self.code["n"][k])
+
+    def ref(self, k: int, which: int) -> str:
+        """Spell an address: ``recv+64KiB``, ``cells[3]``, ``released[0]``."""
+        base, offset = int(self.code["base"][k][which]), int(self.code["off"][k][which])
+        if base >= PEER:
+            peer = PeerBase.of(base)
+            home = self.plan.topology.home(self.levels[peer.channel], self.program.rank)
+            rank = home[peer.slot] if peer.slot < len(home) else "nobody"
+            return f"{self._own(peer.buffer, offset)} of rank {rank}"
+        if base >= Base.CHANNEL:
+            return self._shared(base - Base.CHANNEL, offset)
+        return self._own(base, offset)
+
+    def _own(self, base: int, offset: int) -> str:
+        """Spell an address in a rank's own memory."""
+        if base == Base.NONE:
+            return "nothing"
+        whole = "buffer" if self.plan.signature.collective == "bcast" else ""
+        return _at(whole if whole and base == Base.RECV else OFFSETS[Base(base)], offset)
+
+    def _shared(self, number: int, offset: int) -> str:
+        channel, area = divmod(number, len(Area))
+        level = self.levels[channel]
+        geometry = self.plan.geometries[level]
+        assert geometry is not None, "only levels with shared memory have channels"
+        name, stride = AREAS[Area(area)]
+        slot, rest = divmod(offset, stride or geometry.ring)
+        if Area(area) == Area.FLAGS:
+            name, rest = self._flag_name(level, rest // LINE), 0
+        where = "" if self.one_channel else f"@{self.plan.topology.names[level]}"
+        rank = self.plan.topology.home(level, self.program.rank)[slot]
+        return _at(f"{name}[{rank}]{where}", rest)
+
+    def _flag_name(self, level: int, number: int) -> str:
+        """Name a flag as the level's submodule does."""
+        from han.submodules.registry import submodule
+
+        part = submodule(self.plan.choice.levels[level].submodule)
+        names: Sequence[str] = getattr(part, "flags", ())
+        return names[number] if number < len(names) else f"flag{number}"
+
+    def moved(self, k: int) -> int:
+        """Return the bytes that an instruction moves or combines; a barrier's flags have none."""
+        return bytes_of(self.plan, self.code[k])
+
+    # ---- one function for each code's details
+
+    def _copy(self, k: int) -> Details:
+        return {"bytes": self.moved(k), "to": self.ref(k, 0), "from": self.ref(k, 1)}
+
+    def _pull(self, k: int) -> Details:
+        return {**self._copy(k), "rank": int(self.code["peer"][k])}
+
+    def _reduce(self, k: int) -> Details:
+        first, second = self.ref(k, 1), self.ref(k, 2)
+        return {"bytes": self.moved(k), "to": self.ref(k, 0), "first": first, "second": second}
+
+    def _reduce2(self, k: int) -> Details:
+        return {**self._reduce(k), "also": self.ref(k, 3)}
+
+    def _flag_value(self, k: int) -> Details:
+        return {"flag": self.ref(k, 0), "value": self.n(k)}
+
+    def _send(self, k: int) -> Details:
+        return {"bytes": self.moved(k), "from": self.ref(k, 1), **self._partner(k)}
+
+    def _receive(self, k: int) -> Details:
+        return {"bytes": self.moved(k), "to": self.ref(k, 0), **self._partner(k)}
+
+    def _partner(self, k: int) -> Details:
+        return {"rank": int(self.code["peer"][k]), "request": int(self.code["slot"][k])}
+
+    def _test(self, k: int) -> Details:
+        request = int(self.code["slot"][k])
+        return {"request": request, "operation": self.started.get(request)}
+
+    def _wait_for_stream(self, k: int) -> Details:
+        last = self.n(k) - 1
+        stream = self.program.streams[int(self.code["peer"][k])].name
+        return {"operation": last, "task": self.task(last), "stream": stream}
+
+    def _collective(self, k: int) -> Details:
+        kind, comm = (int(self.code["off"][k][i]) for i in (2, 3))
+        ranks = self.program.comms[comm][1]
+        return {
+            "kind": _kind(kind),
+            "bytes": self.moved(k),
+            "to": self.ref(k, 0),
+            "from": self.ref(k, 1),
+            "root": ranks[int(self.code["peer"][k])],
+            "ranks": spans(ranks),
+            "request": int(self.code["slot"][k]),
+        }
+
+
+DETAILS: Mapping[Code, Callable[[Reader, int], Details]] = {
+    Code.COPY: Reader._copy,
+    Code.REDUCE: Reader._reduce,
+    Code.REDUCE2: Reader._reduce2,
+    Code.POST: Reader._flag_value,
+    Code.WAIT: Reader._flag_value,
+    Code.ISEND: Reader._send,
+    Code.IRECV: Reader._receive,
+    Code.TEST: Reader._test,
+    Code.AWAIT: Reader._wait_for_stream,
+    Code.COLL: Reader._collective,
+    Code.PULL: Reader._pull,
+    Code.PUSH: Reader._pull,
+}
+FORMS: Mapping[Code, str] = {
+    Code.COPY: "{bytes:>8}  {to} <- {from}",
+    Code.REDUCE: "{bytes:>8}  {to} <- {first} op {second}",
+    Code.REDUCE2: "{bytes:>8}  {to}, {also} <- {first} op {second}",
+    Code.POST: "          {flag} = {value}",
+    Code.WAIT: "          {flag} >= {value}",
+    Code.ISEND: "{bytes:>8}  rank {rank} <- {from}  (request {request})",
+    Code.IRECV: "{bytes:>8}  {to} <- rank {rank}  (request {request})",
+    Code.TEST: "          request {request}, of operation {operation}",
+    Code.AWAIT: "          operation {operation}: {task} of {stream}",
+    Code.COLL: "{bytes:>8}  {kind} of ranks {ranks}, root {root}: {to} <- {from}  "
+    "(request {request})",
+    Code.PULL: "{bytes:>8}  {to} <- {from} of rank {rank}",
+    Code.PUSH: "{bytes:>8}  {to} of rank {rank} <- {from}",
+}
+
+
+def _at(name: str, offset: int) -> str:
+    return f"{name}+{format_size(offset)}" if offset else name
+
+
+def _kind(kind: int) -> str:
+    blocking = kind & Coll.BLOCKING
+    return f"{'blocking ' if blocking else ''}{Coll(kind & ~Coll.BLOCKING).name.lower()}"
+
+
+def bytes_of(plan: Plan, row: Any) -> int:
+    """Return the bytes that one instruction moves or combines."""
+    code, n = Code(int(row["code"])), int(row["n"])
+    if code in (Code.REDUCE, Code.REDUCE2):
+        return n * plan.signature.element
+    if code == Code.COLL:
+        of_bytes = int(row["off"][2]) & ~Coll.BLOCKING == Coll.BCAST
+        return n if of_bytes else n * plan.signature.element
+    return n if code in (Code.COPY, Code.ISEND, Code.IRECV, Code.PULL, Code.PUSH) else 0
+
+
+# ---- the listing --------------------------------------------------------------------------------
+
+
+def operations(plan: Plan, program: Program) -> list[Operation]:
+    """Return a rank's operations in the order of the code, stream after stream."""
+    return list(Reader(plan, program).operations())
+
+
+def disassemble(plan: Plan, program: Program) -> str:
+    """Return a rank's operations, stream by stream, and a key to the words in them."""
+    lines = [_head(plan, program)]
+    listed = operations(plan, program)
+    width = max([len(op.task) for op in listed], default=0)
+    for stream, ops in groupby(listed, key=lambda op: op.stream):
+        lines += ["", stream, *_lines(list(ops), width)]
+    return "\n".join([*lines, *_key(lines[1:])])
+
+
+def _head(plan: Plan, program: Program) -> str:
+    return (
+        f"rank {program.rank} of {plan.topology.size}, {plan.signature.describe()}: "
+        f"{plural(len(program.code), 'operation')} in {plural(len(program.streams), 'stream')}, "
+        f"{plural(program.requests, 'request')}, {format_size(program.scratch)} of scratch, "
+        f"{format_size(sum(program.footprint))} of cells"
+    )
+
+
+def _lines(ops: Sequence[Operation], width: int) -> Iterator[str]:
+    """Yield a line each; a task is named where it begins."""
+    before = None
+    for op in ops:
+        yield f"  {op.index:5d}  {op.task if op.task != before else '':<{width}}  {op}"
+        before = op.task
+
+
+def _key(lines: Sequence[str]) -> Iterator[str]:
+    """Yield what the words that occur mean."""
+    text = "\n".join(lines)
+    found = [meaning for words, meaning in KEY if any(word in text for word in words)]
+    yield from ["", *found] if found else []
+
+
+def listing_record(plan: Plan, program: Program) -> dict[str, Any]:
+    """Return the listing as plain data."""
+    return {
+        "rank": program.rank,
+        "ranks": plan.topology.size,
+        "call": plan.signature.describe(),
+        "requests": program.requests,
+        "scratch": program.scratch,
+        "cells": sum(program.footprint),
+        "operations": [
+            {"index": op.index, "stream": op.stream, "task": op.task, "code": op.code}
+            | dict(op.details)
+            for op in operations(plan, program)
+        ],
+    }

@@ -1,0 +1,126 @@
+"""How often the bytes of a message are moved: counted in Programs, operation by operation.
+
+The executor counts the same while it runs them (``native/data/operations.c``); :class:`Counted`
+holds both beside each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import astuple, dataclass
+
+import numpy as np
+
+from han.common.units import plural
+from han.model.program import PEER, Code, Program
+from han.tasks.lower import lower
+from han.tasks.plan import Plan
+
+MOST = 64  # ranks looked at: further ones are like these
+COPIES = (Code.COPY, Code.PULL, Code.PUSH)
+COMBINATIONS = (Code.REDUCE, Code.REDUCE2)
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Bytes that ranks copy (also from each other's memory), combine and send as messages.
+
+    Of those copied, `attached` are moved by cross-memory attach; of those copied and combined,
+    `mapped` are read from arrays of peers that this rank maps too.
+    """
+
+    copied: int = 0
+    combined: int = 0
+    sent: int = 0
+    received: int = 0
+    attached: int = 0
+    mapped: int = 0
+
+    @classmethod
+    def of(cls, program: Program, element: int) -> Traffic:
+        """Count a rank's operations; elements are of `element` bytes."""
+        code, n = program.code["code"], program.code["n"]
+
+        def total(*codes: Code) -> int:
+            return int(n[np.isin(code, codes)].sum())
+
+        again = total(Code.REDUCE2) * element  # it writes its result to a second place
+        copied = total(*COPIES) + again
+        return cls(
+            copied, total(*COMBINATIONS) * element, total(Code.ISEND), total(Code.IRECV),
+            total(Code.PULL, Code.PUSH), _mapped(program, element),
+        )  # fmt: skip
+
+    def __add__(self, other: Traffic) -> Traffic:
+        return Traffic(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+
+    def __mul__(self, runs: int) -> Traffic:
+        return Traffic(*(n * runs for n in astuple(self)))
+
+    def describe(self, nbytes: float, times: int) -> str:
+        """Say how often each of `nbytes` was moved, on the average of so many times."""
+        parts = [("copied", self.copied), ("combined", self.combined), ("sent", self.sent)]
+        said = [f"{what} {n / nbytes / times:.3g} times" for what, n in parts if n]
+        return f"each byte {', '.join(said)}" if said else ""
+
+
+def _mapped(program: Program, element: int) -> int:
+    """Bytes that are read from peers' arrays, as operands of copies and of reductions."""
+    rows = program.code
+    source, other = (rows["base"][:, ref] >= PEER for ref in (1, 2))
+    copies, combines = rows["code"] == Code.COPY, np.isin(rows["code"], COMBINATIONS)
+    copied = rows["n"][copies & source].sum()
+    combined = sum(rows["n"][combines & where].sum() for where in (source, other))
+    return int(copied + element * combined)
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What the executor has counted on one rank, in all calls of a shape."""
+
+    calls: int = 0
+    traffic: Traffic = Traffic()
+
+    @classmethod
+    def of(cls, counts: Iterable[int]) -> Counted:
+        """Take what a native plan tells, in its order (``han_counts``)."""
+        runs, copied, combined, attached, mapped, sent, received = counts
+        return cls(runs, Traffic(copied + attached, combined, sent, received, attached, mapped))
+
+    def __add__(self, other: Counted) -> Counted:
+        return Counted(self.calls + other.calls, self.traffic + other.traffic)
+
+    def describe(self, nbytes: int) -> str:
+        """Say it for calls of `nbytes`, as `explain` prints it."""
+        said = self.traffic.describe(nbytes, self.calls) if nbytes else ""
+        return f"{plural(self.calls, 'call')}, {said or 'nothing moved'} by this rank"
+
+
+def traffic(plan: Plan, ranks: Iterable[int] | None = None) -> Traffic:
+    """Add up what `ranks` move in a run of the plan; None: all of them."""
+    element = plan.signature.element
+    everyone = range(plan.topology.size) if ranks is None else ranks
+    return sum((Traffic.of(lower(plan, r), element) for r in everyone), Traffic())
+
+
+def receivers(plan: Plan) -> int:
+    """How many ranks get a result that is not theirs already."""
+    signature, size = plan.signature, plan.topology.size
+    return {"bcast": size - 1, "reduce": 1, "barrier": 0}.get(signature.collective, size)
+
+
+def _usual(plan: Plan) -> float:
+    """Bytes of the message, or of a block: of the mean one."""
+    signature, size = plan.signature, plan.topology.size
+    return signature.start(size) / size if signature.counts else signature.nbytes
+
+
+def describe(plan: Plan) -> str:
+    """Say how often each byte is moved for each rank that receives it, as `explain` prints it."""
+    to, nbytes = receivers(plan), _usual(plan)
+    if not to or not nbytes:
+        return "none"
+    if plan.topology.size > MOST:
+        return f"not counted for more than {MOST} ranks"
+    said = traffic(plan).describe(nbytes, to)
+    return f"{said} a receiver" if said else "none"

@@ -1,0 +1,114 @@
+"""Machines that are not here: the same plan on every computer, for every command."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from commands import call, refuse
+from mpi4py import MPI
+
+from han import _native
+from han.cli.info import imagine
+from han.common.errors import ArgumentError
+from han.config.config import load_config
+from han.config.machine import load_machine
+from han.tasks.lower import lower
+from han.tasks.signature import Signature
+from han.tuning.heuristics import Machine
+from han.tuning.imagined import ImaginedMachine
+from han.tuning.prediction import Where, plan_of
+
+MiB = 1 << 20
+ON_A_MESH = ("allreduce", "4MiB", "--ranks", 2)  # a call that a mesh has planned otherwise
+IN_TURNS = ("allreduce", "8KiB", "--ranks", 4)  # and one that too few cores have
+
+
+@pytest.fixture(params=[False, True], ids=["near", "mesh"])
+def processor(request, monkeypatch):
+    """Let this processor be one or the other."""
+    monkeypatch.setattr(_native, "on_mesh", lambda: request.param)
+
+
+@pytest.mark.usefixtures("processor")
+@pytest.mark.parametrize("command", ["explain", "plan"])
+def test_this_processor_does_not_show_in_a_plan_for_an_imagined_machine(command):
+    plain = algorithm_of(command, *ON_A_MESH)
+    assert plain == "each"
+    assert algorithm_of(command, *ON_A_MESH, "--mesh") != plain
+
+
+@pytest.mark.parametrize("command", ["explain", "plan"])
+def test_an_imagined_machine_can_have_too_few_cores(command):
+    plain = algorithm_of(command, *IN_TURNS)
+    assert algorithm_of(command, *IN_TURNS, "--oversubscribed") != plain
+
+
+def algorithm_of(*arguments):
+    return json.loads(call(*arguments, "--json"))["levels"]["node"]["algorithm"]
+
+
+@pytest.mark.usefixtures("processor")
+def test_configurations_are_compared_on_the_same_imagined_machine():
+    def levels(*flags):
+        found = json.loads(call("diff", "default", "default", *ON_A_MESH, *flags, "--json"))
+        assert found["first"]["choice"] == found["second"]["choice"]
+        return found["first"]["choice"]["levels"]
+
+    assert levels() == levels("--oversubscribed") != levels("--mesh")
+
+
+@pytest.mark.parametrize("mesh", [False, True])
+@pytest.mark.parametrize("cores", [2, 64])
+@pytest.mark.parametrize("ranks", [2, 4, 8])
+def test_commands_and_predictions_plan_alike(ranks, cores, mesh):
+    """The same ranks on the same machine have the same plan, whoever asks for it."""
+    machine = machine_of(cores, mesh)
+    conditions = Machine(ranks > cores, mesh)
+    where = Where(machine, 1, ranks)
+    for nbytes in (8, 64 << 10, 4 * MiB):
+        asked = imagine(ranks, ranks, None, ("allreduce", nbytes, MPI.SUM, "f8", 0), conditions)
+        plan = plan_of(where, load_config(), asked.plan.signature)
+        assert plan.choice == asked.plan.choice
+        for rank in range(ranks):
+            assert lower(plan, rank).code.tobytes() == lower(asked.plan, rank).code.tobytes()
+
+
+def machine_of(cores, mesh):
+    return load_machine({
+        "about": "cores and a mesh",
+        "levels": [
+            {"name": "node", "latency": "1us", "bandwidth": "1GB/s"},
+            {"name": "network", "latency": "9us", "bandwidth": "1GB/s"},
+        ],
+        "node": {
+            "level": "node", "copy": "1GB/s", "reduce": "1GB/s", "memory": "9GB/s",
+            "injection": "1GB/s", "cores": cores, "mesh": mesh,
+        },
+    })  # fmt: skip
+
+
+def test_a_predicted_machine_is_an_imagined_one():
+    where = Where(machine_of(2, True), 2, 3)
+    assert where.imagined() == ImaginedMachine.even(6, 3, Machine(True, True))
+    assert Where(machine_of(3, False), 2, 3).imagined() == ImaginedMachine.even(6, 3)
+
+
+def test_the_last_node_may_have_fewer_ranks():
+    topology = ImaginedMachine.even(5, 2).topology(load_config())
+    assert topology.domains == ((0, 0, 1, 1, 2), (0,) * 5)
+    assert topology.memory == (0, 0, 1, 1, 2)
+    assert not topology.attach
+
+
+def test_rules_that_cannot_serve_a_call_are_passed_over():
+    config = load_config({"rules": [{"use": {"levels": {"node": {"submodule": "solo"}}}}]})
+    _, decision = ImaginedMachine.even(2, 2).plan(config, Signature("bcast", 8))
+    assert decision.passed
+    with pytest.raises(ArgumentError, match="cannot serve it"):
+        plan_of(Where(machine_of(2, False), 1, 2), config, Signature("bcast", 8))
+
+
+@pytest.mark.parametrize("flag", ["--oversubscribed", "--mesh"])
+def test_what_an_imagined_machine_is_like_goes_with_its_ranks(flag):
+    assert f"{flag} goes with --ranks" in refuse("explain", "bcast", "8", flag)

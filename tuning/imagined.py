@@ -1,0 +1,50 @@
+"""Machines that need not be here: where ranks stand, what choices look at, and plans for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from han.config.config import Config
+from han.model.topology import Topology
+from han.tasks.plan import Plan, make_plan
+from han.tasks.signature import Signature
+from han.tuning.heuristics import Machine
+from han.tuning.rules import Decision, RuleTable
+
+PLAIN = Machine()  # a core for each rank, no mesh
+
+
+@dataclass(frozen=True)
+class ImaginedMachine:
+    """The node and the socket of each rank, and the conditions on nodes.
+
+    Ranks of a node are consecutive. Nothing is taken from the machine that this process runs on.
+    """
+
+    nodes: tuple[int, ...]
+    sockets: tuple[int, ...]
+    conditions: Machine = PLAIN
+
+    @classmethod
+    def even(cls, ranks: int, ppn: int, conditions: Machine = PLAIN) -> ImaginedMachine:
+        """Put `ppn` ranks on each node of one socket; the last node may have fewer."""
+        nodes = tuple(rank // ppn for rank in range(ranks))
+        return cls(nodes, nodes, conditions)
+
+    def topology(self, config: Config) -> Topology:
+        """Arrange the ranks as a configuration's levels say."""
+        from han.ranks.discover import Facts, arrange
+
+        facts, firsts = [], dict[int, int]()
+        for rank, node in enumerate(self.nodes):
+            first = firsts.setdefault(node, rank)
+            socket = frozenset([str(self.sockets[rank])])
+            places = dict.fromkeys(("numa", "l3", "socket"), socket)
+            facts.append(Facts(first, f"node{node}", frozenset([rank - first]), places))
+        return arrange(config.levels, facts, config.sockets)
+
+    def plan(self, config: Config, signature: Signature) -> tuple[Plan, Decision]:
+        """Plan a call as a configuration's rules decide it; return their decision too."""
+        topology = self.topology(config)
+        decision = RuleTable(config, topology, self.conditions).decide(signature)
+        return make_plan(topology, signature, decision.choice, config.memory), decision
