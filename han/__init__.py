@@ -8,7 +8,7 @@ comm.Allreduce(send, recv, op=MPI.SUM)
 """
 
 import han.common.library  # noqa: F401  first: it says what is missing where there is no MPI
-from han.comm import Comm
+from han.comm import Comm, shared_arrays
 from han.common.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -22,7 +22,6 @@ from han.common.errors import (
     SharedMemoryError,
 )
 from han.config.rc import rc
-from han.memory.arena import shared_arrays
 from han.runtime.request import Request
 
 __version__ = "0.1.0"

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from mpi4py import MPI
 
-from han.comm_blocks import BlockCollectives
-from han.common.errors import ArgumentError, ArgumentTypeError, ConfigError, RevokedError
+from han.common.errors import ArgumentTypeError, ConfigError, RevokedError
+from han.communicators import Communicators, Inherited
 from han.config.environment import warn_of_unknown
-from han.memory.arena import as_shared, shared_arrays
-from han.message import message
-from han.message.unlocked import ranks_of
-from han.runtime.request import Request
-from han.runtime.revocable import AGREED
+from han.memory.arena import as_shared, sharing
 from han.runtime.state import State
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from han.explain import Explanation
-    from han.runtime.plans import CacheInfo
+    from han.runtime.cache_info import CacheInfo
     from han.tasks.graph import TaskGraph
     from han.trace.trace import Trace
 
@@ -41,7 +38,20 @@ def _delete(comm: MPI.Comm, keyval: int, state: State) -> None:
         state.close(free=comm not in (MPI.COMM_WORLD, MPI.COMM_SELF))
 
 
-class Comm(BlockCollectives):
+@contextlib.contextmanager
+def shared_arrays(comm: Comm | None = None) -> Iterator[None]:
+    """Let every NumPy array that is made inside be one that the ranks of the node share.
+
+    It holds for the thread and context that enter it, and for arrays that own their data. Not
+    collective. `comm`, if given, must still be usable. Raises MemoryError when there is no room.
+    """
+    if comm is not None:
+        comm._han.health.live()
+    with sharing():
+        yield
+
+
+class Comm(Communicators):
     """An intra-communicator with hierarchical, pipelined collectives.
 
     Making one is collective over `comm`, which it stands for (it is no duplicate); making it
@@ -51,8 +61,6 @@ class Comm(BlockCollectives):
 
     Raises ConfigError and SharedMemoryError, on all ranks alike.
     """
-
-    _origin: tuple[object, Any] = (None, None)
 
     def __new__(cls, comm: MPI.Comm | None = None, config: Any = None) -> Comm:
         """Stand for `comm`; None makes a null communicator."""
@@ -69,7 +77,7 @@ class Comm(BlockCollectives):
         if state is None:
             return f"<{name} {'MPI.COMM_NULL' if self == MPI.COMM_NULL else 'not used yet'}>"
         levels = " < ".join(state.topology.names)
-        failed = ", failed" if state.failed else ""
+        failed = ", failed" if state.health.failed else ""
         return f"<{name} rank {state.rank} of {state.topology.describe()}: {levels}{failed}>"
 
     @property
@@ -79,87 +87,6 @@ class Comm(BlockCollectives):
         if self._state is None:  # made by Idup or another method of MPI's
             self._state = _attach(MPI.Intracomm(self), self._origin[1])
         return self._state
-
-    # ---- blocking ---------------------------------------------------------------------------
-
-    def Barrier(self) -> None:
-        """Wait until all ranks have called it."""
-        state = self._state or self._han
-        if not state.calls.barrier():
-            state.run(message.barrier)
-
-    def Bcast(self, buf: Any, root: int = 0) -> None:
-        """Broadcast `buf` from `root` to all ranks."""
-        state = self._state or self._han
-        if not state.calls.bcast(buf, root):
-            state.run(message.bcast, buf, root)
-
-    def Reduce(self, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM, root: int = 0) -> None:
-        """Reduce to `root`; `recvbuf` counts there only."""
-        state = self._state or self._han
-        if not state.calls.reduce(sendbuf, recvbuf, op, root, state.rank == root):
-            state.run(message.reduce, sendbuf, recvbuf, op, root)
-
-    def Allreduce(self, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM) -> None:
-        """Reduce to all ranks."""
-        state = self._state or self._han
-        if not state.calls.allreduce(sendbuf, recvbuf, op):
-            state.run(message.allreduce, sendbuf, recvbuf, op)
-
-    # ---- nonblocking ------------------------------------------------------------------------
-
-    def Ibarrier(self) -> Request:  # type: ignore[override]
-        """Start a barrier."""
-        state = self._han
-        return state.calls.ibarrier() or state.start(message.barrier)
-
-    def Ibcast(self, buf: Any, root: int = 0) -> Request:  # type: ignore[override]
-        """Start a broadcast."""
-        state = self._han
-        return state.calls.ibcast(buf, root) or state.start(message.bcast, buf, root)
-
-    def Ireduce(self, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM, root: int = 0) -> Request:  # type: ignore[override]
-        """Start a reduce."""
-        state, at_root = self._han, self._han.rank == root
-        started = state.calls.ireduce(sendbuf, recvbuf, op, root, at_root)
-        return started or state.start(message.reduce, sendbuf, recvbuf, op, root)
-
-    def Iallreduce(self, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM) -> Request:  # type: ignore[override]
-        """Start an allreduce."""
-        state = self._han
-        started = state.calls.iallreduce(sendbuf, recvbuf, op)
-        return started or state.start(message.allreduce, sendbuf, recvbuf, op)
-
-    # ---- persistent -------------------------------------------------------------------------
-
-    def Barrier_init(self, info: MPI.Info = MPI.INFO_NULL) -> Request:  # type: ignore[override]
-        """Make a barrier that can be started again and again."""
-        return self._han.init(message.barrier)
-
-    def Bcast_init(self, buf: Any, root: int = 0, info: MPI.Info = MPI.INFO_NULL) -> Request:  # type: ignore[override]
-        """Make a broadcast that can be started again and again."""
-        return self._han.init(message.bcast, buf, root)
-
-    def Reduce_init(  # type: ignore[override]
-        self,
-        sendbuf: Any,
-        recvbuf: Any,
-        op: MPI.Op = MPI.SUM,
-        root: int = 0,
-        info: MPI.Info = MPI.INFO_NULL,
-    ) -> Request:
-        """Make a reduce that can be started again and again."""
-        return self._han.init(message.reduce, sendbuf, recvbuf, op, root)
-
-    def Allreduce_init(  # type: ignore[override]
-        self,
-        sendbuf: Any,
-        recvbuf: Any,
-        op: MPI.Op = MPI.SUM,
-        info: MPI.Info = MPI.INFO_NULL,
-    ) -> Request:
-        """Make an allreduce that can be started again and again."""
-        return self._han.init(message.allreduce, sendbuf, recvbuf, op)
 
     # ---- shared arrays ----------------------------------------------------------------------
 
@@ -191,7 +118,7 @@ class Comm(BlockCollectives):
 
         See :meth:`empty`.
         """
-        self._han.live()
+        self._han.health.live()
         return as_shared(a, dtype)
 
     def attach_window(self, win: MPI.Win) -> None:
@@ -212,74 +139,6 @@ class Comm(BlockCollectives):
         """
         self._han.detach_window(win)
 
-    # ---- communicators ----------------------------------------------------------------------
-
-    def _children(self, step: str, make: Callable[[], MPI.Comm]) -> Comm:
-        """Make a communicator, together with all ranks, and a han.Comm of it."""
-        state = self._han
-        state.gather(step)
-        return self._child(make())
-
-    def _child(self, comm: MPI.Comm) -> Comm:
-        """Make a han.Comm of a new communicator, with this one's configuration."""
-        if comm == MPI.COMM_NULL:
-            return Comm()
-        plain = MPI.Intracomm(comm)
-        try:
-            return type(self)(plain, _Inherited(self._han))
-        except AGREED:
-            plain.Free()
-            raise
-
-    def Split(self, color: int = 0, key: int = 0) -> Comm:
-        """Split into a han.Comm for each color."""
-        return self._children("Split", lambda: MPI.Intracomm(self).Split(color, key))
-
-    def Split_type(self, split_type: int, key: int = 0, info: MPI.Info = MPI.INFO_NULL) -> Comm:
-        """Split by kind of place into han.Comms."""
-        plain = MPI.Intracomm(self)
-        return self._children("Split_type", lambda: plain.Split_type(split_type, key, info))
-
-    def Dup(self, info: MPI.Info | None = None) -> Comm:
-        """Duplicate."""
-        return self._children("Dup", lambda: MPI.Intracomm(self).Dup(info))
-
-    def Dup_with_info(self, info: MPI.Info) -> Comm:
-        """Duplicate, with hints."""
-        return self._children("Dup_with_info", lambda: MPI.Intracomm(self).Dup_with_info(info))
-
-    def Clone(self) -> Comm:
-        """Duplicate, without attributes' copies."""
-        return self._children("Clone", lambda: MPI.Intracomm(self).Clone())
-
-    def Idup(self, info: MPI.Info | None = None) -> tuple[Comm, MPI.Request]:
-        """Start to duplicate; what han needs is made in the first call on the new han.Comm."""
-        self._han.live()
-        return self._later(*MPI.Intracomm(self).Idup(info))
-
-    def Idup_with_info(self, info: MPI.Info) -> tuple[Comm, MPI.Request]:
-        """Start to duplicate, with hints; see :meth:`Idup`."""
-        self._han.live()
-        return self._later(*MPI.Intracomm(self).Idup_with_info(info))
-
-    def _later(self, comm: MPI.Intracomm, request: MPI.Request) -> tuple[Comm, MPI.Request]:
-        """Wrap a communicator that is still being made; it keeps what the request is about."""
-        child = super().__new__(type(self), comm)
-        child._state, child._origin = None, (comm, _Inherited(self._han))
-        return child, request
-
-    def Create(self, group: MPI.Group) -> Comm:
-        """Make a han.Comm of a group; collective over this communicator."""
-        return self._children("Create", lambda: MPI.Intracomm(self).Create(group))
-
-    def Create_group(self, group: MPI.Group, tag: int = 0) -> Comm:
-        """Make a han.Comm of a group; collective over the group."""
-        ranks = ranks_of(group, self)
-        if MPI.UNDEFINED in ranks:
-            raise ArgumentError("Create_group: the group has members outside of this communicator")
-        self._han.gather("Create_group", ranks)
-        return self._child(MPI.Intracomm(self).Create_group(group, tag))
-
     def Free(self) -> None:
         """Free the communicator and everything that han holds for it, once it is finished.
 
@@ -289,7 +148,7 @@ class Comm(BlockCollectives):
         """
         try:
             if self._state is not None:
-                self._state.drain()
+                self._state.engines.drain()
                 self._state.tracing.end()
         finally:
             super().Free()
@@ -325,7 +184,7 @@ class Comm(BlockCollectives):
     def cache_info(self) -> CacheInfo:
         """Tell how many calls on this rank found a plan, and what making plans took.
 
-        Not collective. It prints as text; :class:`han.runtime.plans.CacheInfo` says what counts.
+        Not collective. Prints as text; :class:`han.runtime.cache_info.CacheInfo` says what counts.
         """
         return self._han.plans.info()
 
@@ -340,7 +199,7 @@ class Comm(BlockCollectives):
         """
         from han.trace.trace import Trace
 
-        return Trace(self._han, events, align)
+        return Trace(self._han.tracing, events, align)
 
     def plan(
         self,
@@ -354,17 +213,10 @@ class Comm(BlockCollectives):
         return self.explain(collective, nbytes, op, dtype, root).graph
 
 
-class _Inherited:
-    """A parent's configuration, to be taken as it is."""
-
-    def __init__(self, parent: State) -> None:
-        self.parent = parent
-
-
 def _attach(comm: MPI.Intracomm, config: Any) -> State:
     """Find the communicator's State, or make it."""
     found: State | None = comm.Get_attr(_key())  # type: ignore[assignment]
-    inherited = config.parent if isinstance(config, _Inherited) else None
+    inherited = config.parent if isinstance(config, Inherited) else None
     if found is not None:
         if config is not None and inherited is None and not _same(found, config):
             raise ConfigError(

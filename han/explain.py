@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mpi4py import MPI
 
-from han.common.errors import ArgumentError, ArgumentTypeError, NoRuleError
+from han.common.errors import ArgumentError, ArgumentTypeError
 from han.common.units import format_size, parse_size, plural
 from han.message.dtypes import element_type, kernel, numpy_name, op_name
 from han.message.unlocked import is_commutative
@@ -16,9 +16,8 @@ from han.model.collectives import carried
 from han.tasks.choice import LEFT
 from han.tasks.graph import TaskGraph, summarise
 from han.tasks.inspect.traffic import Counted, describe
-from han.tasks.plan import Plan, make_plan
+from han.tasks.plan import Plan
 from han.tasks.signature import REDUCING, ROOTED, Signature
-from han.tuning.alternative import alternative, rival
 from han.tuning.rules import Decision
 
 if TYPE_CHECKING:
@@ -121,34 +120,28 @@ def explain(
         signature = replace(signature, mapped=True)
     if signature.rooted and not 0 <= root < state.size:
         raise ArgumentError(f"root {root} is not in 0..{state.size - 1}")
-    rules = state.rules()
-    try:
-        decision = rules.decide(signature)
-    except NoRuleError as error:
-        if not signature.by_blocks:
-            raise
-        decision = rules.leave(signature, error)
-    plan = make_plan(state.topology, signature, decision.choice, state.config.memory)
-    if decision.choice.composition == LEFT:
-        return Explanation(plan, decision)
+    planned = state.planner.planned(signature)
+    if planned.left:
+        return Explanation(planned.plan, planned.decision)
+    plan, decision = planned.plan, planned.decision
     counted = sum(map(Counted.of, state.plans.counts(signature)), Counted())
     single_copy = any(decision.choice.levels[k].submodule == "solo" for k in plan.levels)
     reads = f"{mappable} where they are" if signature.mapped else "by cross-memory attach"
-    usual = not signature.mapped
     return Explanation(
         plan,
         decision,
         reads if single_copy else "",
         counted,
-        alternative(state, signature, True) if usual else None,
-        rival(state, signature, True) if usual else None,
+        planned.alternative,
+        planned.rival,
         state.plans.tried(signature),
     )
 
 
 def _mappable(state: State) -> str:
     """Name the arrays that ranks can read where they are: "" where there are none."""
-    refused, windows = state.mapping is not None and state.mapping.refused, len([*state.windows])
+    mapping, windows = state.shared.mapping, len([*state.shared.windows])
+    refused = mapping is not None and mapping.refused
     kinds = [] if refused else ["shared arrays"]
     if windows:
         kinds.append(f"arrays in {plural(windows, 'attached window')}")

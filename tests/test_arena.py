@@ -24,7 +24,6 @@ from han.memory.arena import (
     limit,
     open_arena,
     process_arena,
-    shared_arrays,
 )
 from han.memory.mapping import Mapped, Place
 from han.memory.pages import AT_ONCE, POLICY, WHEN_TOUCHED, describe, policy

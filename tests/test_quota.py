@@ -96,7 +96,7 @@ def test_who_waits_leaves_a_quota_to_the_others(monkeypatch, policy, sleeps):
     for one in (comm, inherits):
         assert one._han.naps == sleeps
         assert ("the container's quota" in describe_wait(one)) == (policy == "auto")
-        assert not one._han.oversubscribed
+        assert not one._han.conditions.crowded
     total = np.zeros(1)
     inherits.Allreduce(np.ones(1), total)
     assert total[0] == 1

@@ -85,12 +85,12 @@ def test_threads_may_trace_at_the_same_time(alone):
     alone.Allreduce(np.ones(4), np.empty(4))
     assert len(traces) == 600
     assert all(trace.times == [] for trace in traces)
-    assert alone._han.engine.issued == 1
+    assert alone._han.engines.own.issued == 1
 
 
 def test_an_engine_lets_go_of_what_it_recorded_into(alone):
     """Several threads swap it: none may be lost, and none let go of twice."""
-    engine = alone._han.engine
+    engine = alone._han.engines.own
     memories = [np.zeros(16, EVENT) for _ in range(3)]
     before = [sys.getrefcount(memory) for memory in memories]
 
@@ -179,7 +179,7 @@ def test_a_timeline_is_put_together_after_the_block(alone, tmp_path):
 
 
 def test_an_engine_refuses_memory_that_holds_no_head(alone):
-    engine = alone._han.engine
+    engine = alone._han.engines.own
     with pytest.raises(ValueError, match="at least 64 bytes"):
         engine.trace(bytearray(63))
     with pytest.raises((TypeError, BufferError)):

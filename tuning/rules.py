@@ -53,14 +53,16 @@ class RuleTable:
             passed.append((choice.rule, reason))
         raise NoRuleError(signature.describe(), passed)
 
-    def rival(self, signature: Signature, *, blocking: bool = True) -> Choice | None:
-        """Return what is tried beside the choice for a call as the program runs; None: nothing.
+    def rival(
+        self, signature: Signature, decision: Decision, *, blocking: bool = True
+    ) -> Choice | None:
+        """Return what a call tries beside what was decided; None: nothing.
 
-        Where a rule of the user's decides, it does.
+        Where a rule of the user's decides, nothing else is tried.
         """
         if self.config is not None and not self.config.trials:
             return None
-        if self.decide(signature, blocking=blocking).choice.rule != BUILT_IN:
+        if decision.choice.rule != BUILT_IN:
             return None
         other = rival(signature, self.topology, self.machine)
         fits = other is not None and self.objection(signature, other, blocking=blocking) is None

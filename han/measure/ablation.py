@@ -161,7 +161,7 @@ class Ablation:
         self.benches = {BUILT_IN: Bench(comm, untried, self.settings)}
         self.changed: dict[tuple[Case, str], Choice] = {}
         self.state = self.han._han
-        table: RuleTable = self.state.rules()
+        table: RuleTable = self.state.planner.rules
         for variant in VARIANTS:
             rules = [rule for case in self.calls for rule in self._rules(variant, case, table)]
             if rules:

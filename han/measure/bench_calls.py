@@ -15,7 +15,7 @@ from mpi4py import MPI
 from han.common.errors import ArgumentError
 from han.common.suggest import expect_known
 from han.common.units import format_size
-from han.memory.arena import shared_arrays
+from han.memory.arena import sharing
 from han.message.dtypes import OPS, element_type, ops_of
 from han.model.collectives import COLLECTIVES
 
@@ -106,7 +106,7 @@ class Buffers:
 
     def __init__(self, case: Case, rank: int, size: int, shared: bool = False) -> None:
         self.case, self.rank, self.size = case, rank, size
-        with shared_arrays() if shared else nullcontext():
+        with sharing() if shared else nullcontext():
             self.send = self._array("send")
             self.recv = self._array("recv")
         if self.send is not None:

@@ -93,7 +93,7 @@ def look(comm: MPI.Intracomm, han: Comm | None) -> Machine:
         config=han._han.config.source,
         wait=describe_wait(han),
         autogroups=autogroups(han),
-        oversubscribed=han._han.oversubscribed,
+        oversubscribed=han._han.conditions.crowded,
     )
 
 
@@ -115,14 +115,14 @@ def autogroups(comm: Comm) -> int:
     """
     node = MPI.Get_processor_name()
     found = {pair for pair in comm.allgather((node, autogroup())) if pair[1]}
-    if not comm._han.oversubscribed:
+    if not comm._han.conditions.crowded:
         return 0
     return max(Counter(node for node, _ in found).values(), default=0)
 
 
 def describe_wait(comm: Comm) -> str:
     """Say how han waits on a communicator."""
-    wait, crowded = comm._han.config.wait, comm._han.oversubscribed
+    wait, crowded = comm._han.config.wait, comm._han.conditions.crowded
     how = (
         "more ranks than processors: yields early" if crowded else f"{wait.spin} polls, then yields"
     )

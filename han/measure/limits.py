@@ -25,7 +25,7 @@ from han.comm import Comm
 from han.common.errors import ArgumentError
 from han.measure.bench import Bench, Times
 from han.measure.bench_calls import Array, Buffers, Call, Case, Mode, measurable, prepare
-from han.memory.arena import shared_arrays
+from han.memory.arena import sharing
 from han.message.dtypes import kernel
 from han.model.channel_layout import LINE
 from han.model.program import PEER, Code, PeerBase, Program
@@ -112,13 +112,13 @@ class Plain:
         self.pieces = pieces
         mine = sum(-(-piece.nbytes // LINE) * LINE for piece in pieces)
         room = comm.allreduce(mine, MPI.MAX)
-        with shared_arrays() if shared else nullcontext():
+        with sharing() if shared else nullcontext():
             self.out, self.a, self.b = (np.ones(room, np.uint8) for _ in range(3))
         self.peers = self._peers(comm, {p.peer for p in pieces} - {OWN}) if shared else {}
 
     def _peers(self, comm: Comm, wanted: set[int]) -> dict[int, Array]:
         """Find the arrays of peers in this process's memory."""
-        mapping, places = comm._han.arenas(), comm.allgather(self.a.ctypes.data)
+        mapping, places = comm._han.shared.arenas(), comm.allgather(self.a.ctypes.data)
         found = {}
         for rank in wanted:
             assert mapping.shifts is not None
@@ -197,7 +197,7 @@ def _work(comm: Comm, case: Case, shared: bool) -> list[Piece]:
     """Find what this rank moves in a call."""
     state = comm._han
     if shared:
-        state.arenas()
+        state.shared.arenas()
     said = comm.explain(case.collective, case.nbytes, root=case.root, shared=shared)
     program = lower(said.plan, state.rank)
     if comm.allreduce(said.counted is None or program.talks_mpi, MPI.LOR):
@@ -205,5 +205,5 @@ def _work(comm: Comm, case: Case, shared: bool) -> list[Piece]:
             f"{case.describe()}: the MPI library moves a part of it here, which cannot be held "
             "against copies; use ranks of one node, and submodules in its memory"
         )
-    ranks = [channel.ranks for channel in state.channels]
+    ranks = [channel.ranks for channel in state.shared.channels]
     return pieces_of(program, said.plan.signature.element, ranks)

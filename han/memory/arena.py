@@ -31,8 +31,6 @@ from han.ranks.quota import memory, memory_groups
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from han.comm import Comm
-
 VARIABLE = "HAN_ARENA"
 MOST = 1 << 44  # bytes of addresses: those of many ranks must fit into a process
 LEAST = 1 << 20
@@ -55,7 +53,7 @@ class Usage(NamedTuple):
 class Arena:
     """Where a process's shared arrays are: NumPy's handle of it, and the file's descriptor."""
 
-    handle: Any
+    handle: object
     fd: int
     kind: str = "memfd"  # or the folder that its file is in
     pid: int = field(default_factory=os.getpid)
@@ -181,14 +179,12 @@ def holds(address: int, nbytes: int) -> bool:
 
 
 @contextlib.contextmanager
-def shared_arrays(comm: Comm | None = None) -> Iterator[None]:
+def sharing() -> Iterator[None]:
     """Let every NumPy array that is made inside be one that the ranks of the node share.
 
     It holds for the thread and context that enter it, and for arrays that own their data. Not
-    collective. `comm`, if given, must still be usable. Raises MemoryError when there is no room.
+    collective. Raises MemoryError when there is no room.
     """
-    if comm is not None:
-        comm._han.live()
     with process_arena().used():
         yield
 

@@ -10,7 +10,7 @@ import os
 import resource
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -22,11 +22,16 @@ from han.memory.arena import Arena, process_arena
 from han.memory.channel import Channel
 from han.ranks.meeting import Meeting
 
-if TYPE_CHECKING:
-    from han.memory.windows import Attached
-
 STEP = "the mapping of shared arrays"
 BUFFERS = 2  # of a rank: send and receive
+
+
+class Freeable(Protocol):
+    """A window of MPI's that its owner may free."""
+
+    @property
+    def freed(self) -> bool:
+        """Whether it has been freed."""
 
 
 class Place(NamedTuple):
@@ -76,7 +81,7 @@ class Mapping:
     refused: str = ""
     shifts: npt.NDArray[np.uint64] | None = None
     held: tuple[object, ...] = ()
-    windows: tuple[Attached, ...] = ()
+    windows: tuple[Freeable, ...] = ()
     own: Place | None = None
 
     def check(self) -> None:

@@ -22,8 +22,8 @@ from han.common.errors import ArgumentError
 from han.memory.arena import holds
 from han.memory.mapping import BUFFERS, Mapping
 from han.memory.segments import Copy, Segment, joined, map_again, segments_of
-from han.message.message import Message
 from han.ranks.meeting import Meeting
+from han.tasks.signature import Signature
 
 T = TypeVar("T")
 # Instead of a window's number: nobody else can map it; there is no buffer; it is a shared array.
@@ -151,11 +151,10 @@ class Windows:
 
     # ---- buffers ----------------------------------------------------------------------------
 
-    def spots(self, message: Message) -> tuple[Spots, tuple[int, ...]]:
-        """Say where this rank's buffers are, and which windows are attached."""
-        signature, size = message.signature, len(self.nodes)
-        send = self._spot(message.send, signature.shown(size))
-        return (send, self._spot(message.recv, signature.nbytes)), tuple(a.number for a in self)
+    def spots(self, send: int, recv: int, signature: Signature) -> tuple[Spots, tuple[int, ...]]:
+        """Say where this rank's buffers (addresses) are, and which windows are attached."""
+        first = self._spot(send, signature.shown(len(self.nodes)))
+        return (first, self._spot(recv, signature.nbytes)), tuple(a.number for a in self)
 
     def _spot(self, address: int, nbytes: int) -> Spot:
         if not nbytes:

@@ -6,7 +6,7 @@ import contextlib
 import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -17,10 +17,6 @@ from han.message.dtypes import PAIRS, WIDE, is_pair, kernel, op_name, ops_of
 from han.message.unlocked import is_commutative
 from han.tasks.signature import Signature
 
-if TYPE_CHECKING:
-    from han.memory.mapping import Mapping
-    from han.memory.windows import Spots
-
 Hook = Callable[[], None]
 
 
@@ -30,9 +26,7 @@ class Message:
 
     `send` and `recv` are addresses; `begin` packs before a run, `end` unpacks after it.
     `numbers` are those of the native kernel, else `op` and `datatype` go to the MPI library.
-    `plain` holds what the look-up of plain arrays needs: bytes and NumPy's type number. `spots`
-    says in which memory the buffers of all ranks are, once the ranks have told each other;
-    `mapping`, where this rank has mapped that.
+    `plain` holds what the look-up of plain arrays needs: bytes and NumPy's type number.
     """
 
     signature: Signature
@@ -45,8 +39,6 @@ class Message:
     datatype: MPI.Datatype | None = None
     numbers: tuple[int, int] | None = None
     plain: tuple[int, int] | None = None
-    spots: tuple[Spots, ...] = ()
-    mapping: Mapping | None = None
 
 
 def barrier(comm: MPI.Comm) -> Message:

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 from mpi4py import MPI
 
 from han import _native
 from han.common.errors import HanError
+from han.ranks.health import Health
 from han.ranks.meeting import Patience, abandon
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from han.runtime.state import State
 
-
-def left_request(request: MPI.Request, state: State, step: str) -> LeftRequest:
+def left_request(request: MPI.Request, health: Health, step: str) -> LeftRequest:
     """Wrap the request that a call named `step`, which is MPI's, has returned."""
     if isinstance(request, MPI.Prequest):
-        return LeftPrequest(request, state, step)
-    return LeftRequest(request, state, step)
+        return LeftPrequest(request, health, step)
+    return LeftRequest(request, health, step)
 
 
 class LeftRequest(MPI.Request):
@@ -31,15 +30,15 @@ class LeftRequest(MPI.Request):
     :class:`han.Request`.
     """
 
-    _state: State
+    _health: Health
     _step: str
     _own: MPI.Prequest  # where it is persistent
     persistent = False
 
-    def __new__(cls, request: MPI.Request, state: State, step: str) -> Self:
+    def __new__(cls, request: MPI.Request, health: Health, step: str) -> Self:
         """Take the place of `request`."""
         self = super().__new__(cls, request)
-        self._state, self._step = state, step
+        self._health, self._step = health, step
         return self
 
     def __repr__(self) -> str:
@@ -48,13 +47,13 @@ class LeftRequest(MPI.Request):
     def look(self) -> None:
         """Raise what other ranks report; RevokedError if the communicator was given up before."""
         try:
-            self._state.live()
-            self._state.listen(0, self._step)
+            self._health.live()
+            self._health.listen(0, self._step)
         except BaseException:
             abandon(self)  # and the buffers that it holds
             raise
 
-    def Wait(self, status: MPI.Status | None = None) -> Any:
+    def Wait(self, status: MPI.Status | None = None) -> Literal[True]:
         """Wait until complete; raises PeerError when another rank's error is heard of."""
         patience = Patience()
         try:
@@ -99,9 +98,9 @@ class LeftPrequest(LeftRequest):
 
     persistent = True
 
-    def __new__(cls, request: MPI.Prequest, state: State, step: str) -> Self:
+    def __new__(cls, request: MPI.Prequest, health: Health, step: str) -> Self:
         """Take the place of `request`, which goes on to start it."""
-        self = super().__new__(cls, request, state, step)
+        self = super().__new__(cls, request, health, step)
         self._own = request
         return self
 

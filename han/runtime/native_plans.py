@@ -43,7 +43,7 @@ def identity(signature: Signature, is_rival: bool = False) -> int:
 
 
 def native_plan(
-    engine: Any,
+    engine: _native.Engine,
     program: Program,
     message: Message,
     comms: tuple[MPI.Comm, ...],
@@ -51,7 +51,7 @@ def native_plan(
     number: int = 0,
     mapping: Mapping | None = None,
     ways: Ways = ONE_WAY,
-) -> Any:
+) -> _native.Plan:
     """Make the native plan of a program; `number` tells it from others in traces.
 
     `mapping` is where it finds the buffers of peers, if it reads them where they are.
@@ -101,7 +101,7 @@ def _handle(message: Message, program: Program) -> int:
     return MPI._handleof(message.datatype)
 
 
-def empty_plan(engine: Any, rank: int) -> Any:
+def empty_plan(engine: _native.Engine, rank: int) -> _native.Plan:
     """Make a plan that does nothing but take its turn."""
     nowhere = (0,) * _native.MAX_CHANNELS
     program = Program(

@@ -1,88 +1,109 @@
-"""Persistent requests: each has an engine and channels of its own, to be live beside others."""
+"""Persistent requests: each has an engine and channels of its own, so that many may be active."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
-from han.memory.channel import Channel, open_channels
-from han.memory.windows import ARENA, ELSEWHERE
+from han import _native
+from han.memory.channel import Channel
+from han.memory.mapping import Mapping
+from han.memory.shared import SharedMemory
+from han.memory.windows import ARENA, ELSEWHERE, Spots
 from han.message.message import Message
 from han.model.channel_layout import PAGE
+from han.ranks.health import Health
+from han.runtime.binder import Binder
+from han.runtime.engines import Engines
+from han.runtime.programs import Programs
 from han.runtime.request import Request
-
-if TYPE_CHECKING:
-    from han.runtime.state import State
+from han.runtime.stored_plans import Call
+from han.trace.recorder import Recorder
 
 RING = 2 << 20  # bytes of a rank's ring at most, as many as a communicator's
 
 
-def make(state: State, message: Message) -> Request:
-    """Make a request of a call that all ranks agree on; collective."""
-    message = mapped(state, message)
-    memory = _memory(state, message.signature.shown(state.size))
-    channels = open_channels(state.meeting, state.topology, memory, state.naps)
-    engine = state.engine_on(channels)
-    prepared = state.plans.make(message, engine, memory, own_scratch=True)
-    mapping = message.mapping
-    checks = message.begin or (mapping and mapping.windows)
-    request = Request(
-        engine, prepared.native, message.send, message.recv, (*message.keep, mapping),
-        _begin(state, message) if checks else None, message.end, True,
-    )  # fmt: skip
-    request.closing = _close(state, engine, channels)
-    return request
+@dataclass(frozen=True)
+class Persistent:
+    """Makes the persistent requests of a communicator."""
 
+    health: Health
+    engines: Engines
+    shared: SharedMemory
+    binder: Binder
+    programs: Programs
+    recorder: Recorder
 
-def mapped(state: State, message: Message) -> Message:
-    """Say of a message whose buffers all are where others can map them that they are mapped.
+    def request(self, message: Message, spots: Sequence[Spots]) -> Request | None:
+        """Make a request of a call that all ranks agree on; collective.
 
-    What is in a window of MPI's is used where han has mapped it, also if other buffers are not.
-    """
-    spots, windows = message.spots, state.windows
-    used = {spot.window for pair in spots for spot in pair}
-    all_there = bool(used) and ELSEWHERE not in used
-    arenas = state.arenas() if all_there and ARENA in used else None
-    readable = all_there and not (arenas and arenas.refused)
-    if not readable and max(used, default=ARENA) <= ARENA:
-        return message
-    send, recv = spots[state.rank]
-    return replace(
-        message,
-        signature=replace(message.signature, mapped=readable),
-        send=windows.moved(message.send, send),
-        recv=windows.moved(message.recv, recv),
-        mapping=windows.mapping(spots, arenas) if readable else windows.held(spots),
-    )
+        `spots` says in which memory the buffers of all ranks are. Returns None where the call is
+        not one of han's.
+        """
+        planner = self.programs.planner
+        if planner.planned(message.signature, blocking=False).left:
+            return None
+        with self.health.together("the making of a persistent request"):
+            message, mapping = self._mapped(message, spots)
+            memory = self._memory(message.signature.shown(self.health.size))
+            planned = planner.persistent(message.signature, memory)
+            channels = self.shared.more_channels(memory)
+            engine = self.engines.make(channels)
+            call = Call(message.signature, memory, blocking=False)
+            program = self.programs.get(call, lambda: planned.plan)
+            prepared = self.binder.bind(program, message, engine, mapping=mapping, own_scratch=True)
+            checks = message.begin or (mapping and mapping.windows)
+            request = Request(
+                engine, prepared.native, message.send, message.recv, (*message.keep, mapping),
+                self._begin(message, mapping) if checks else None, message.end, True,
+            )  # fmt: skip
+            request.closing = self._close(engine, channels)
+            return request
 
+    def _mapped(self, message: Message, spots: Sequence[Spots]) -> tuple[Message, Mapping | None]:
+        """Mark a message as mapped where peers can map the buffers of all ranks.
 
-def _memory(state: State, nbytes: int) -> int:
-    """What channels of one plan need, if any cells."""
-    each = 0 if nbytes <= PAGE else min(RING, 8 * nbytes)
-    most: int = state.config.memory
-    return min(most, state.size * each)
+        A buffer in a window of MPI's is used where han has mapped it, also if others are not.
+        """
+        windows = self.shared.windows
+        used = {spot.window for pair in spots for spot in pair}
+        all_there = bool(used) and ELSEWHERE not in used
+        arenas = self.shared.arenas() if all_there and ARENA in used else None
+        readable = all_there and not (arenas and arenas.refused)
+        if not readable and max(used, default=ARENA) <= ARENA:
+            return message, None
+        send, recv = spots[self.health.rank]
+        message = replace(
+            message,
+            signature=replace(message.signature, mapped=readable),
+            send=windows.moved(message.send, send),
+            recv=windows.moved(message.recv, recv),
+        )
+        return message, windows.mapping(spots, arenas) if readable else windows.held(spots)
 
+    def _memory(self, nbytes: int) -> int:
+        """Return what the channels of one plan need for cells, if it needs any."""
+        each = 0 if nbytes <= PAGE else min(RING, 8 * nbytes)
+        return min(self.programs.planner.config.memory, self.health.size * each)
 
-def _begin(state: State, message: Message) -> Callable[[], None]:
-    """What a start does first: whatever of it fails, all ranks hear of."""
+    def _begin(self, message: Message, mapping: Mapping | None) -> Callable[[], None]:
+        """Return what a start does first: all ranks hear of what fails in it."""
 
-    def begin() -> None:
-        if message.mapping is not None:
-            message.mapping.check()
-        if message.begin is not None:
-            with state.together("the start of a persistent request"):
-                message.begin()
+        def begin() -> None:
+            if mapping is not None:
+                mapping.check()
+            if message.begin is not None:
+                with self.health.together("the start of a persistent request"):
+                    message.begin()
 
-    return begin
+        return begin
 
+    def _close(self, engine: _native.Engine, channels: list[Channel]) -> Callable[[], None]:
+        def close() -> None:
+            self.recorder.settle(engine)
+            engine.stop()
+            self.binder.forget(engine)
+            for channel in channels:
+                channel.close()
 
-def _close(state: State, engine: Any, channels: list[Channel]) -> Callable[[], None]:
-    def close() -> None:
-        state.tracing.recorder.settle(engine)
-        engine.stop()
-        state.plans.forget(engine)
-        for channel in channels:
-            channel.close()
-
-    return close
+        return close

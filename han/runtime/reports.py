@@ -8,10 +8,10 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
 
 from mpi4py import MPI
 
+from han._native import Engine
 from han.common.errors import (
     CollectiveTimeoutError,
     HanError,
@@ -21,12 +21,10 @@ from han.common.errors import (
 )
 from han.memory.channel import Channel
 from han.model.program import Code
+from han.ranks.health import Health
 from han.ranks.notices import LATEST
 from han.runtime.native_plans import identity
-from han.runtime.plans import Prepared
-
-if TYPE_CHECKING:
-    from han.runtime.state import State
+from han.runtime.prepared import Prepared
 
 
 class Status(IntEnum):
@@ -60,13 +58,20 @@ VERBS = {
 class Reporter:
     """An engine's ``on_error``: raises what fits, after telling the other ranks.
 
-    `number` is the engine's, alike on all ranks: 0 is the communicator's own.
+    `number` is the engine's, alike on all ranks: 0 is the communicator's own. `timeout` is
+    in seconds.
     """
 
-    def __init__(self, state: weakref.ref[State], channels: Sequence[Channel], number: int) -> None:
-        self.state, self.number = state, number
+    def __init__(
+        self,
+        health: weakref.ref[Health],
+        channels: Sequence[Channel],
+        number: int,
+        timeout: float,
+    ) -> None:
+        self.health, self.number, self.timeout = health, number, timeout
         self.channels = tuple(channels)
-        self.engine: weakref.ref[Any] | None = None
+        self.engine: weakref.ref[Engine] | None = None
         self._known: OrderedDict[int, Prepared] = OrderedDict()
 
     def know(self, prepared: Prepared) -> None:
@@ -82,68 +87,68 @@ class Reporter:
 
     def __call__(self, status: int, detail: int) -> bool:
         """Raise the error; return True when a notice turned out not to concern this call."""
-        state = self.state()
-        if state is None:
+        health = self.health()
+        if health is None:
             raise RevokedError("the communicator has been freed")
-        if state.failed is not None and status != Status.INTERRUPT:
-            raise RevokedError(f"this communicator cannot be used any more: {state.failed}")
+        if health.failed is not None and status != Status.INTERRUPT:
+            raise RevokedError(f"this communicator cannot be used any more: {health.failed}")
         try:
             if status == Status.MISMATCH:
-                raise self._mismatch(detail, state)
+                raise self._mismatch(detail, health)
             if status != Status.NOTICE:
-                raise self._error(Status(status), detail, state)
-            state.listen(state.engine.issued, self._story(state))
+                raise self._error(Status(status), detail, health)
+            health.listen(health.engines.own.issued, self._story(health))
         except BaseException as error:  # also an interrupt: this engine has stopped
-            state.give_up(error)
+            health.give_up(error)
             raise
         return True
 
-    def _error(self, status: Status, detail: int, state: State) -> Exception:
+    def _error(self, status: Status, detail: int, health: Health) -> Exception:
         if status == Status.MPI:
             return MPI.Exception(detail)
         if status == Status.DEAD:
             return PeerError(
-                f"rank {detail} died (its process is gone) while rank {state.rank} waited in "
-                f"{self._story(state)}"
+                f"rank {detail} died (its process is gone) while rank {health.rank} waited in "
+                f"{self._story(health)}"
             )
         if status == Status.TIMEOUT:
             return CollectiveTimeoutError(
-                f"rank {state.rank} waited for {state.config.wait.timeout:g} s in "
-                f"{self._story(state)}{self._others(state)} (the limit is HAN_TIMEOUT; 0: none)"
+                f"rank {health.rank} waited for {self.timeout:g} s in "
+                f"{self._story(health)}{self._others(health)} (the limit is HAN_TIMEOUT; 0: none)"
             )
         if status == Status.ATTACH:
             return PeerError(
-                f"rank {state.rank} could not read the memory of rank {detail} in "
-                f"{self._story(state)}, which it could when the communicator was made; "
-                f"{self._without(state)} does without"
+                f"rank {health.rank} could not read the memory of rank {detail} in "
+                f"{self._story(health)}, which it could when the communicator was made; "
+                f"{self._without(health)} does without"
             )
         if status == Status.INTERRUPT:
-            return HanError(f"rank {state.rank} was interrupted in {self._story(state)}")
+            return HanError(f"rank {health.rank} was interrupted in {self._story(health)}")
         return RevokedError("an earlier collective on this communicator failed")
 
-    def _mismatch(self, peer: int, state: State) -> HanError:
+    def _mismatch(self, peer: int, health: Health) -> HanError:
         """Say what this rank calls and, once it has answered, what the other one does.
 
         Notices come first: a rank that raised did nothing in the call that the others made.
         """
-        story = self._story(state)
-        state.listen(state.engine.issued, story)
-        mine = f"rank {state.rank} was in {story}"
-        state.give_up(MismatchError(f"{DIFFERENT.format(peer)}: {mine}"))
+        story = self._story(health)
+        health.listen(health.engines.own.issued, story)
+        mine = f"rank {health.rank} was in {story}"
+        health.give_up(MismatchError(f"{DIFFERENT.format(peer)}: {mine}"))
         until, said = time.monotonic() + ANSWER, ""
         while not said and time.monotonic() < until:
             time.sleep(1e-3)
-            heard = state.notices.receive(LATEST)
+            heard = health.notices.receive(LATEST)
             said = next((n.text for n in heard if n.sender == peer), "")
         answer = f"; rank {peer} said {said}" if said else ""
         remedy = FORMS if story.partition(":")[0] in said else REMEDY
         return MismatchError(f"{DIFFERENT.format(peer)}: {mine}{answer} ({remedy})")
 
-    def _story(self, state: State) -> str:
+    def _story(self, health: Health) -> str:
         """``allreduce of 8 B: sr(0) for the shared flag of rank 3``."""
         engine = self.engine() if self.engine is not None else None
-        if engine is None or state.step:
-            return state.step or "a collective"
+        if engine is None or health.step:
+            return health.step or "a collective"
         number, rows = engine.blocked()
         prepared = self._known.get(number)
         if prepared is None:
@@ -159,21 +164,21 @@ class Reporter:
         where = ", ".join(waits) or "begin, for the readers of an earlier collective"
         return f"{prepared.signature.describe()}: {where}"
 
-    def _without(self, state: State) -> str:
+    def _without(self, health: Health) -> str:
         """Say what keeps ranks out of each other's memory: less where that was only tried."""
         engine = self.engine() if self.engine is not None else None
         prepared = self._known.get(engine.blocked()[0]) if engine is not None else None
         tried = prepared is not None and prepared.is_rival
         return "HAN_TRIALS=0" if tried else "a rule for the submodule sm"
 
-    def _others(self, state: State) -> str:
+    def _others(self, health: Health) -> str:
         """What the ranks that share memory are seen to be doing."""
         engine = self.engine() if self.engine is not None else None
         if engine is None:
             return ""
         epoch, (number, _) = engine.epoch, engine.blocked()
         mine = {number, self._call(number)}
-        seen = {p.rank: p for c in self.channels for p in c.peers() if p.rank != state.rank}
+        seen = {p.rank: p for c in self.channels for p in c.peers() if p.rank != health.rank}
         late = [str(r) for r, p in sorted(seen.items()) if p.entered <= epoch]
         other = [
             f"rank {r} is in {self._describe(p.signature)}"
@@ -191,6 +196,13 @@ class Reporter:
     def _describe(self, number: int) -> str:
         prepared = self._known.get(number)
         return "another call" if prepared is None else prepared.signature.describe()
+
+
+def reporter(engine: Engine) -> Reporter:
+    """Return what tells an engine's errors."""
+    told = engine.on_error
+    assert isinstance(told, Reporter)
+    return told
 
 
 def _task(prepared: Prepared, index: int) -> str:

@@ -202,7 +202,7 @@ def _rounds(requests: Sequence[Any]) -> Iterator[None]:
         for request in left:
             if not request.Get_status():
                 request.look()
-        engines = [r._engine for r in mine if r.active]
+        engines = [r._engine for r in mine if r.active and r._engine is not None]
         now = [(e.epoch, e.blocked()) for e in engines]
         if now != before:
             before, patience.begun = now, time.monotonic()

@@ -18,19 +18,17 @@ import stat
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from han import _native
 from han.config.rc import rc
 from han.model.collectives import COLLECTIVES
+from han.model.program import Program
 from han.tasks.signature import Signature
-
-if TYPE_CHECKING:
-    from han.model.program import Program
-    from han.runtime.state import State
+from han.tuning.planner import Planner
 
 VARIABLE = "HAN_WISDOM"
 MAGIC = b"han-wisdom 1 "
@@ -92,14 +90,13 @@ def sources() -> str:
     return digest.hexdigest()
 
 
-def key_of(state: State) -> dict[str, Any]:
+def key_of(planner: Planner) -> dict[str, Any]:
     """Return what all programs of a rank of a communicator depend on."""
     import networkx
     from mpi4py import MPI
 
     from han import __version__
 
-    rules = state.config.model_dump(mode="json", include={"rules"})
     return {
         "han": __version__,
         "sources": sources(),
@@ -107,11 +104,7 @@ def key_of(state: State) -> dict[str, Any]:
         "library": MPI.Get_library_version().strip("\0 \n"),
         "isa": _native.isa(),
         "bytes": sys.byteorder,
-        **rules,
-        "topology": asdict(state.topology),
-        "crowded": state.oversubscribed,
-        "mesh": state.conditions.mesh,
-        "rank": state.rank,
+        **planner.key(),
     }
 
 
@@ -151,7 +144,7 @@ class Wisdom:
         digest = hashlib.blake2b(self.key(call), digest_size=16).hexdigest()
         return self.folder / f"{call.signature.collective}-{digest}{SUFFIX}"
 
-    def read(self, call: Call, check: Any) -> Program | None:
+    def read(self, call: Call, check: Callable[[Program], None]) -> Program | None:
         """Return the stored program; None if there is none, or none that `check` lets pass."""
         from han.tasks.files import compact
 

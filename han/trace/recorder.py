@@ -3,30 +3,46 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+import weakref
+from typing import Protocol
 
-from han.trace.recording import Recording
+from han import _native
+from han.trace.recording import Names, Recording
 
-if TYPE_CHECKING:
-    from han.runtime.plans import Prepared
 
-Things = Callable[[], Iterable[Any]]
+class Engines(Protocol):
+    """The engines that there are, and their numbers."""
+
+    def numbered(self) -> list[tuple[_native.Engine, int]]:
+        """List them."""
+
+
+class Plans(Protocol):
+    """The plans that there are, and what their numbers stand for."""
+
+    def names(self) -> list[tuple[int, Names]]:
+        """List them."""
 
 
 class Recorder:
     """Records for every trace that is under way; threads may begin and end them in any order.
 
     An engine records into one memory at a time. So what lies between two beginnings or ends is
-    a stretch of its own, and every recording under way takes over what is in it. `engines` and
-    `plans` list what is there; until :meth:`close`, they are asked at each beginning and end.
+    a stretch of its own, and every recording under way takes over what is in it. It may outlive
+    the communicator, of which it holds nothing.
     """
 
-    def __init__(self, rank: int, engines: Things, plans: Things) -> None:
-        self._rank, self._engines, self._plans = rank, engines, plans
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+        self._engines: weakref.ref[Engines] | None = None
+        self._plans: weakref.ref[Plans] | None = None
         self._lock = threading.RLock()  # a collection may free a request in the middle
         self._active: list[Recording] = []
         self._stretch: Recording | None = None
+
+    def follow(self, engines: Engines, plans: Plans) -> None:
+        """Ask these at each beginning and end which engines and plans there are."""
+        self._engines, self._plans = weakref.ref(engines), weakref.ref(plans)
 
     def begin(self, recording: Recording) -> bool:
         """Record there as well from now on; return whether it is news."""
@@ -46,26 +62,26 @@ class Recorder:
         """End all of them."""
         with self._lock:
             self._cut([])
-            self._engines = self._plans = tuple
+            self._engines = self._plans = None
 
     def under_way(self, recording: Recording) -> bool:
         """Whether it has begun and not ended."""
         return recording in self._active
 
-    def know(self, prepared: Prepared) -> None:
-        """A plan has been made."""
+    def know(self, number: int, names: Names) -> None:
+        """Note that a plan has been made."""
         with self._lock:
             if self._stretch is not None:
-                self._stretch.know(prepared)
+                self._stretch.know(number, names)
 
-    def attach(self, engine: Any, request: int) -> None:
-        """An engine has been made."""
+    def attach(self, engine: _native.Engine, request: int) -> None:
+        """Note that an engine has been made."""
         with self._lock:
             if self._stretch is not None:
                 self._stretch.attach(engine, request)
 
-    def settle(self, engine: Any) -> None:
-        """An engine goes."""
+    def settle(self, engine: _native.Engine) -> None:
+        """Note that an engine goes."""
         with self._lock:
             if self._stretch is not None:
                 self._stretch.settle(engine)
@@ -78,8 +94,10 @@ class Recorder:
                 recording.absorb(self._stretch)
         self._active, self._stretch = active, None
         if active:
-            self._stretch = Recording(self._rank, max(r.room for r in active))
-            for prepared in list(self._plans()):
-                self._stretch.know(prepared)
-            for engine in self._engines():
-                self._stretch.attach(engine, engine.on_error.number)
+            self._stretch = Recording(self.rank, max(r.room for r in active))
+            plans = self._plans() if self._plans is not None else None
+            engines = self._engines() if self._engines is not None else None
+            for number, names in plans.names() if plans is not None else ():
+                self._stretch.know(number, names)
+            for engine, number in engines.numbered() if engines is not None else ():
+                self._stretch.attach(engine, number)

@@ -5,15 +5,13 @@ from __future__ import annotations
 import weakref
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from han._native import Engine
 from han.model.timeline import TaskTime, whole_tasks
 from han.ranks.clocks import Clock
-
-if TYPE_CHECKING:
-    from han.runtime.plans import Prepared
 
 EVENTS = 1 << 20  # tasks that find room, as shipped: 64 bytes each, claimed when they come
 HEAD = np.dtype([(name, "u8") for name in ("n", "max", "dropped", "tsc", "t0", "ns0", "t1", "ns1")])
@@ -60,25 +58,21 @@ class Recording:
         self.rank, self.events = rank, events
         self.dropped = 0
         self._names: dict[int, Names] = {}
-        self._open: list[tuple[weakref.ref[Any], int, np.ndarray[Any, Any]]] = []
+        self._open: list[tuple[weakref.ref[Engine], int, np.ndarray[Any, Any]]] = []
         self._taken: list[Taken] = []
         self._tsc = _kept_by_processor()
 
-    def know(self, prepared: Prepared) -> None:
+    def know(self, number: int, names: Names) -> None:
         """Remember what a plan's number stands for."""
-        program, signature = prepared.program, prepared.signature
-        streams = tuple(s.name for s in program.streams)
-        self._names[prepared.number] = Names(
-            signature.collective, signature.nbytes, streams, program.tasks
-        )
+        self._names[number] = names
 
-    def attach(self, engine: Any, request: int) -> None:
+    def attach(self, engine: Engine, request: int) -> None:
         """Let an engine record from now on; `request` says whose it is."""
         memory = np.zeros(1 + self.room, EVENT)
         engine.trace(memory, self._tsc)
         self._open.append((weakref.ref(engine), request, memory))
 
-    def settle(self, engine: Any = None) -> None:
+    def settle(self, engine: Engine | None = None) -> None:
         """Take what an engine has recorded, or all of them; they record no more."""
         attached, self._open = self._open, []
         for reference, request, memory in attached:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from han.common.errors import ArgumentError
 from han.model.timeline import TaskTime, Timeline
@@ -12,9 +11,7 @@ from han.ranks.clocks import Clock, Reading
 from han.trace.recording import Recording
 from han.trace.timeline_parts import merge
 from han.trace.trace_files import part_path, write_part
-
-if TYPE_CHECKING:
-    from han.runtime.state import State
+from han.trace.tracing import Tracing
 
 __all__ = ["TaskTime", "Trace"]
 
@@ -30,12 +27,12 @@ class Trace:
     entering when `align` asks for the clocks to be read at the beginning as well.
     """
 
-    def __init__(self, state: State, events: int, align: bool = False) -> None:
+    def __init__(self, tracing: Tracing, events: int, align: bool = False) -> None:
         if events < 1:
             raise ArgumentError(f"events = {events}: room for at least one is needed")
-        self._tracing, self.align = state.tracing, align
+        self._tracing, self.align = tracing, align
         self.times: list[TaskTime] = []
-        self._recording = Recording(state.rank, events)
+        self._recording = Recording(tracing.recorder.rank, events)
         self._readings: list[Reading] = []
         self._clock: Clock | None = None
         self._name = ""  # among the traces of the communicator

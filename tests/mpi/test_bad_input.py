@@ -207,8 +207,8 @@ def test_errors_in_a_row_do_not_pile_up(mpi_ranks):
         refuse(comm.Allreduce, BAD[0])
     check_works(comm)
     comm.Barrier()
-    notices = comm._han.notices
-    notices.receive(comm._han.engine.issued)
+    notices = comm._han.health.notices
+    notices.receive(comm._han.engines.own.issued)
     assert len(notices._mine) <= 300
     assert not notices._early
     comm.Free()
@@ -624,7 +624,7 @@ def test_a_call_that_is_mpis_ends_when_another_rank_gives_up():
     comm = new_comm([{"name": "node", "symbol": "s", "scope": {"size": 1}}, TWO_BY_TWO[-1]])
     assert not comm._han.moves_blocks()
     if comm.rank:
-        comm._han.give_up(RuntimeError("enough"))
+        comm._han.health.give_up(RuntimeError("enough"))
     expected = han.RevokedError if comm.rank else han.PeerError
     begun = time.monotonic()
     with pytest.raises(expected, match="enough"):

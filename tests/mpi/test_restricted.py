@@ -98,7 +98,7 @@ def reads_others(comm, signature):
     """Whether the forced algorithm would let this rank read others' memory, were it allowed."""
     state = comm._han
     topology = replace(state.topology, attach=True)
-    table = RuleTable(state.config, topology, Machine(state.oversubscribed))
+    table = RuleTable(state.config, topology, Machine(state.conditions.crowded))
     choice = table.decide(signature).choice
     if not choice.rule.startswith(FORCED):
         return False
@@ -161,7 +161,7 @@ def persistent(comm, reference, count, dtype, op):
     twice(to_last, partial(fill, 0), compare if at_last else bool)
     from_last = comm.Bcast_init(recv, last)
     twice(from_last, partial(fill, wanted if at_last else 0), compare)
-    assert "cannot map the shared arrays" in comm._han.mapping.refused
+    assert "cannot map the shared arrays" in comm._han.shared.mapping.refused
 
 
 def conform(part, turn, topology, reference):
@@ -170,7 +170,7 @@ def conform(part, turn, topology, reference):
     segment = "whole" if part[0] == "mpi" or part[1] == "direct" else 20_000
     use = force("network", *part, segment=segment)
     with opened(comm_on(WORLD, topology, use, memory=MEMORY)) as comm:
-        assert "Operation not permitted" in comm._han.attach_refused
+        assert "Operation not permitted" in comm._han.shared.attach_refused
         check = Checker(comm, reference)
         for call in calls:
             check(call, part)

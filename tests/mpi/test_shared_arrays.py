@@ -47,7 +47,7 @@ def solo(names, fused, **more):
 
 def newest(comm):
     """Return the plan that was made last."""
-    living = comm._han.plans.living
+    living = comm._han.binder.living
     return living[max(living)]
 
 
@@ -58,7 +58,7 @@ def reads_peers(comm):
 
 def by_solo(comm):
     """Whether the newest plan uses nothing else."""
-    choice = comm._han.rules().decide(newest(comm).signature, blocking=False).choice
+    choice = comm._han.planner.rules.decide(newest(comm).signature, blocking=False).choice
     return {level.submodule for level in choice.levels} == {"solo"}
 
 
@@ -127,7 +127,7 @@ def test_results_are_right_where_nothing_but_mapped_memory_can_be_read(mpi_ranks
     if size == 3:
         cases += [(SOCKETS, "split", {}), (SOCKETS, "pull", {"algorithm": "spread"})]
         cases += [(flat, "split", {"tree": "chain"}), (flat, "split", {"algorithm": "spread"})]
-    with mock.patch("han.runtime.state.refusal", return_value="not tried"):
+    with mock.patch("han.memory.shared.refusal", return_value="not tried"):
         for topology, fused, more in cases:
             use = solo(topology.names, fused, **more)
             with opened(comm_on(MPI.COMM_WORLD, topology, **use)) as comm:

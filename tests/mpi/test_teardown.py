@@ -182,8 +182,8 @@ def fails_on_one_rank(error, patch, call):
 @on_four
 def test_a_failure_in_planning_reaches_all_ranks(mpi_ranks):
     places = (
-        "han.runtime.plans.Plans.make",
-        "han.runtime.plans.native_plan",
+        "han.runtime.plans.Plans._make",
+        "han.runtime.binder.native_plan",
         "han.message.message.allreduce",
     )
     cases = itertools.product(LEVELS, places, ALLREDUCE.values(), ERRORS.values())

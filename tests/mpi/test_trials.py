@@ -18,8 +18,8 @@ COUNT = 66_001  # elements of 8 bytes: beyond all least sizes, and no whole piec
 
 def attached(comm):
     """Return `comm` where its ranks may reach into each other's memory; skip elsewhere."""
-    if comm._han.attach_refused:
-        pytest.skip(f"this machine refuses single copies: {comm._han.attach_refused}")
+    if comm._han.shared.attach_refused:
+        pytest.skip(f"this machine refuses single copies: {comm._han.shared.attach_refused}")
     return comm
 
 
@@ -36,7 +36,7 @@ def rc_of(**settings):
 
 def ways(comm):
     """Return how often each plan went either way on this rank, by collective and size."""
-    plans = [p for p in comm._han.plans.living.values() if p.rival]
+    plans = [p for p in comm._han.binder.living.values() if p.rival]
     told = {}
     for p in plans:
         rival = p.native.rival
@@ -219,7 +219,7 @@ def test_switched_off_nothing_is_tried_and_shared_arrays_go_their_own_way(mpi_ra
             comm.Allgather(shared if k % 3 else plain, comm.zeros((2, COUNT)))
         usual, other = agree(comm)["allgather", shared.nbytes, 0]
         assert usual + other == 20
-        assert comm._han.engine.alternatives == 40
+        assert comm._han.engines.own.alternatives == 40
         text = str(comm.explain("allgather", shared.nbytes))
         way = comm.explain("allgather", shared.nbytes).rival.choice.levels[0].describe()
         assert f"where trials find it quicker: everyone: {way}, as {other} of" in text

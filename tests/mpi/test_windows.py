@@ -52,7 +52,7 @@ def window(comm, nbytes=WINDOW, over=None, **info):
 
 
 def newest(comm):
-    living = comm._han.plans.living
+    living = comm._han.binder.living
     return living[max(living)]
 
 
@@ -119,7 +119,7 @@ def everything(comm, send_in, recv_in, expected=True, part=slice(None)):
 @pytest.mark.mpi(ranks=[2, 3], timeout=60, unit="s")
 def test_windows_are_read_where_they_are_wherever_in_them_buffers_lie(mpi_ranks):
     with (
-        mock.patch("han.runtime.state.refusal", return_value="not tried"),
+        mock.patch("han.memory.shared.refusal", return_value="not tried"),
         opened(new_comm(FLAT)) as comm,
     ):
         rank, following = comm.rank, (comm.rank + 1) % comm.size

@@ -1,50 +1,58 @@
-"""What becomes of a communicator when something goes wrong on a rank.
+"""Whether the ranks of a communicator are still together, and what an error does to that.
 
 An error of a call that has moved nothing is told to the other ranks, and the call takes its turn
-all the same. After one that the ranks cannot stay together in, the communicator is revoked.
+all the same. After an error that the ranks cannot stay together in, the communicator is revoked.
 """
 
 from __future__ import annotations
 
 import contextlib
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Protocol
 
 from mpi4py import MPI
 
 from han import _native
 from han.common.errors import ConfigError, RevokedError, SetupError, SharedMemoryError
-from han.memory.channel import Channel
 from han.ranks.meeting import Meeting
 from han.ranks.notices import Notices, first_cause, peer_error
-from han.runtime.native_plans import empty_plan
-from han.runtime.request import Request
 
 AGREED = (ConfigError, SharedMemoryError, SetupError)  # raised by all ranks at the same step
 
 
-class Revocable(ABC):
-    """The part of a communicator's State that errors concern."""
+class Engines(Protocol):
+    """The engines that an error concerns."""
 
-    rank: int
-    failed: str | None = None
-    step: str = ""  # of set-up, while one is under way
-    turning: int = 0  # 1 while a call is prepared: errors of that call concern it already
-    meeting: Meeting
-    notices: Notices
-    channels: list[Channel]
-    engine: Any
-    calls: Any
+    @property
+    def own(self) -> _native.Engine:
+        """The communicator's own engine."""
 
-    @abstractmethod
-    def all_engines(self) -> list[Any]:
-        """List the engines."""
+    def mark_error(self, call: int) -> None:
+        """Mark `call` as one that raised here, in memory that peers read."""
+
+    def skip(self) -> None:
+        """Start a call that moves nothing, in place of one that raised."""
+
+    def fail(self) -> None:
+        """Let every engine raise from now on."""
+
+
+class Health:
+    """What this rank knows of the others: alive, at the same step, or failed."""
+
+    engines: Engines  # set once they are made, before any call
+
+    def __init__(self, meeting: Meeting, notices: Notices) -> None:
+        self.meeting, self.notices = meeting, notices
+        self.rank, self.size = meeting.rank, meeting.size
+        self.failed: str | None = None  # why no call can be made any more
+        self.step = ""  # of set-up, while one is under way
+        self._preparing = 0  # 1 while a call is prepared: errors of that call concern it already
 
     def live(self) -> None:
         """Raise RevokedError after an error that the ranks could not stay together in.
 
-        Raises RuntimeError inside of a user's reduction operation.
+        Raises RuntimeError inside a user's reduction operation.
         """
         if _native.inside_op():
             raise RuntimeError(
@@ -57,32 +65,31 @@ class Revocable(ABC):
             )
 
     @contextlib.contextmanager
-    def _turn(self) -> Iterator[None]:
+    def preparing(self) -> Iterator[None]:
         """Prepare a call: an error is told to the other ranks, and the call counted as one."""
-        issued, self.turning = self.engine.issued, 1
+        own = self.engines.own
+        issued, self._preparing = own.issued, 1
         try:
             yield
         except BaseException as error:
-            if self.failed is None and self.engine.issued == issued:
+            if self.failed is None and own.issued == issued:
                 self._miss(issued, error)
             raise
         finally:
-            self.turning = 0
+            self._preparing = 0
 
     def _miss(self, call: int, error: BaseException) -> None:
         """Let a call that raised before anything moved take its turn all the same."""
         try:
-            for channel in self.channels:
-                channel.mark_error(call)
+            self.engines.mark_error(call)
             self.notices.tell(call, error)
-            nothing = empty_plan(self.engine, self.rank)
-            Request(self.engine, nothing, 0, 0).Start()
+            self.engines.skip()
         except BaseException:  # no memory, or interrupted again
             self.give_up(error)
 
     @contextlib.contextmanager
     def together(self, step: str) -> Iterator[None]:
-        """Take a step with all ranks: whoever cannot end it gives the communicator up."""
+        """Take a step with all ranks: a rank that cannot finish it revokes the communicator."""
         before, self.step = self.step, step
         try:
             yield
@@ -104,15 +111,15 @@ class Revocable(ABC):
             elif self.rank in ranks:
                 self.meeting.gather(ranks, step)
 
-    def _look(self, step: str) -> None:
-        """Look around from set-up: at what other ranks report, and whether they are alive."""
-        self.listen(self.engine.issued + self.turning, step)
-        self.engine.look(0.0)
+    def look(self, step: str) -> None:
+        """Hear what other ranks report, and find out whether they are alive; used in set-up."""
+        self.listen(self.engines.own.issued + self._preparing, step)
+        self.engines.own.look(0.0)
 
     def listen(self, calls: int, story: str) -> None:
         """Raise for errors that other ranks report of the first `calls` calls."""
         heard = self.notices.receive(calls)
-        self.engine.held = self.notices.held
+        self.engines.own.held = self.notices.held
         if heard:
             error = peer_error(heard, self.rank, story)
             raise self.give_up(error, first_cause(heard).rank)
@@ -123,7 +130,5 @@ class Revocable(ABC):
             self.failed = f"{type(error).__name__}: {error}"
             with contextlib.suppress(MPI.Exception):
                 self.notices.revoke(error, cause)
-            for engine in self.all_engines():
-                engine.fail()
-            self.calls.clear()
+            self.engines.fail()
         return error

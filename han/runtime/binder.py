@@ -1,0 +1,135 @@
+"""Binding: a program gets the resources that it runs with and becomes a native plan."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+from mpi4py import MPI
+
+from han import _native
+from han.memory.mapping import Mapping
+from han.memory.shared import SharedMemory
+from han.message.message import Message
+from han.message.unlocked import group_of, return_errors
+from han.model.program import Program
+from han.ranks.health import Health
+from han.runtime.native_plans import Ways, native_plan
+from han.runtime.prepared import Prepared
+from han.runtime.reports import reporter
+from han.tasks.signature import Signature
+from han.trace.recorder import Recorder
+from han.trace.recording import Names
+from han.tuning.planner import Planned
+
+Members = tuple[int, ...]
+
+
+class Binder:
+    """Gives programs their scratch memory, communicators and mappings.
+
+    `living` holds every prepared plan that something still uses, by its number.
+    """
+
+    def __init__(
+        self, comm: MPI.Intracomm, health: Health, shared: SharedMemory, recorder: Recorder
+    ) -> None:
+        self._comm_of_all, self._health = comm, health
+        self._shared, self._recorder = shared, recorder
+        self.living: WeakValueDictionary[int, Prepared] = WeakValueDictionary()
+        self._numbers = itertools.count(1)
+        self._scratch: np.ndarray[Any, Any] | None = None
+        self._comms: dict[_native.Engine, dict[tuple[int, Members], MPI.Intracomm]] = {}
+
+    def bind(
+        self,
+        program: Program,
+        message: Message,
+        engine: _native.Engine,
+        planned: Planned | None = None,
+        *,
+        is_rival: bool = False,
+        mapping: Mapping | None = None,
+        own_scratch: bool = False,
+    ) -> Prepared:
+        """Make the native plan of a program; `planned` names what the call may run instead.
+
+        `mapping` is where this rank finds the buffers of peers, for calls that are mapped.
+        """
+        signature = message.signature
+        comms = tuple(self._comm(engine, *key, signature) for key in program.comms)
+        scratch = self._memory(program.scratch, own_scratch)
+        number = next(self._numbers)
+        mapped = (mapping or self._shared.mapping) if signature.mapped else None
+        ways = self._ways(planned, is_rival)
+        native = native_plan(engine, program, message, comms, scratch, number, mapped, ways)
+        prepared = Prepared(native, program, signature, number, planned, is_rival)
+        reporter(engine).know(prepared)
+        self.living[number] = prepared
+        self._recorder.know(*names_of(prepared))
+        return prepared
+
+    def _ways(self, planned: Planned | None, is_rival: bool) -> Ways:
+        if planned is None:
+            return Ways(whole=self._shared.whole_channel, is_rival=is_rival)
+        root = planned.signature.root
+        return Ways(
+            arena=None if planned.alternative is None else self._shared.arena,
+            whole=self._shared.whole_channel,
+            leader=None if planned.rival is None else self._shared.place_in_whole(root),
+            is_rival=is_rival,
+        )
+
+    def _memory(self, nbytes: int, own: bool) -> np.ndarray[Any, Any] | None:
+        """Return private memory: calls that run one after the other share it."""
+        if not nbytes:
+            return None
+        if own:
+            return np.empty(nbytes, np.uint8)
+        if self._scratch is None or self._scratch.nbytes < nbytes:
+            self._scratch = np.empty(nbytes, np.uint8)
+        return self._scratch
+
+    def _comm(
+        self, engine: _native.Engine, tag: int, ranks: Members, signature: Signature
+    ) -> MPI.Intracomm:
+        """Return a communicator of some ranks, for submodules that use MPI's collectives.
+
+        Each engine has its own, since two engines start collectives in no certain order. A
+        communicator is made when it is first needed: that call waits for its peers, also where it
+        is nonblocking.
+        """
+        mine = self._comms.setdefault(engine, {})
+        if (tag, ranks) not in mine:
+            self._health.gather(f"the first {signature.describe()}", ranks)
+            with group_of(self._comm_of_all, ranks) as members:
+                comm = self._comm_of_all.Create_group(members, tag)
+            return_errors(comm)
+            mine[tag, ranks] = comm
+        return mine[tag, ranks]
+
+    def names(self) -> list[tuple[int, Names]]:
+        """List what the numbers of living plans stand for in a trace."""
+        return [names_of(prepared) for prepared in self.living.values()]
+
+    def forget(self, engine: _native.Engine) -> None:
+        """Free the communicators that an engine's plans used."""
+        for comm in self._comms.pop(engine, {}).values():
+            comm.Free()
+
+    def clear(self, free: bool) -> None:
+        """Forget all engines; `free` their communicators too."""
+        if not free:
+            self._comms.clear()
+        for engine in list(self._comms):
+            self.forget(engine)
+
+
+def names_of(prepared: Prepared) -> tuple[int, Names]:
+    """Return a plan's number, and what a trace calls its streams and tasks."""
+    signature, program = prepared.signature, prepared.program
+    streams = tuple(stream.name for stream in program.streams)
+    names = Names(signature.collective, signature.nbytes, streams, program.tasks)
+    return prepared.number, names

@@ -1,0 +1,52 @@
+"""This rank's programs: read where an earlier run has stored them, else planned and lowered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter
+
+from han.model.program import Program
+from han.runtime.stored_plans import Call, Wisdom, complete, key_of
+from han.tasks.plan import Plan
+from han.tuning.planner import Planner
+
+
+class Programs:
+    """Makes programs, and counts: `made` of them took `seconds`, `stored` were read."""
+
+    def __init__(self, planner: Planner, folder: str = "") -> None:
+        self.planner = planner
+        self.made = self.stored = 0
+        self.seconds = 0.0
+        # Other packages' submodules may change without notice: what they plan is not stored.
+        keeps = bool(folder) and complete(planner.config)
+        self.store = Wisdom(folder, key_of(planner)) if keeps else None
+
+    def get(self, call: Call, plan: Callable[[], Plan]) -> Program:
+        """Return the program of a call; `plan` is asked where none is stored."""
+        begun = perf_counter()
+        program = self._read(call)
+        if program is None:
+            program = self.planner.program(plan())
+            self._write(call, program)
+        self.seconds += perf_counter() - begun
+        self.made += 1
+        return program
+
+    def _keeps(self, call: Call) -> bool:
+        """Whether such a program can be stored: addresses of peers' buffers cannot."""
+        return self.store is not None and not call.signature.mapped
+
+    def _read(self, call: Call) -> Program | None:
+        if self.store is None or not self._keeps(call):
+            return None
+        from han.tasks.files.program_check import check, ground
+
+        where = ground(self.planner.topology, call.signature, self.planner.rank, call.memory)
+        program = self.store.read(call, lambda found: check(found, where))
+        self.stored += program is not None
+        return program
+
+    def _write(self, call: Call, program: Program) -> None:
+        if self.store is not None and self._keeps(call):
+            self.store.write(call, program)

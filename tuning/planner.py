@@ -1,0 +1,115 @@
+"""Everything that is decided about a call, as one pure object: no MPI, no memory, no buffers."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from han.common.errors import NoRuleError
+from han.config.config import Config
+from han.model.program import Program
+from han.model.topology import Topology
+from han.submodules.solo.reads import reads_peers
+from han.tasks.choice import LEFT
+from han.tasks.lower import lower
+from han.tasks.plan import Plan, make_plan
+from han.tasks.signature import Signature
+from han.tuning.heuristics import MAPPED_BYTES, Machine
+from han.tuning.rules import Decision, RuleTable
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What a call may run, decided once and alike on all ranks.
+
+    `alternative` runs where all buffers of all ranks are shared arrays. Each rank knows only its
+    own buffers, and only once the call is made, so that ranks offer it in the call itself.
+    `rival` is another way for the same call: its leader tries both ways, and all ranks follow.
+    Whichever of the plans runs takes the same part of the rings.
+    """
+
+    topology: Topology
+    signature: Signature
+    decision: Decision
+    memory: int
+    alternative: Plan | None = None
+    rival: Plan | None = None
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The plan of the choice."""
+        return make_plan(self.topology, self.signature, self.decision.choice, self.memory)
+
+    @property
+    def left(self) -> bool:
+        """Whether the call is left to the MPI library."""
+        return self.decision.choice.composition == LEFT
+
+    @property
+    def others(self) -> tuple[Plan, ...]:
+        """The alternative and the rival, as far as there are any."""
+        return tuple(plan for plan in (self.alternative, self.rival) if plan is not None)
+
+
+class Planner:
+    """Decides, plans and lowers for one rank of a machine; every decision is alike on all ranks.
+
+    `maps_arrays` says whether all ranks map each other's shared arrays.
+    """
+
+    def __init__(
+        self, topology: Topology, config: Config, machine: Machine, rank: int, maps_arrays: bool
+    ) -> None:
+        self.topology, self.config, self.machine = topology, config, machine
+        self.rank, self.maps_arrays = rank, maps_arrays
+        self.rules = RuleTable(config, topology, machine)
+
+    def planned(self, signature: Signature, blocking: bool = True) -> Planned:
+        """Decide what a call runs, and what it may run instead; raises NoRuleError."""
+        decision = self._decision(signature, blocking)
+        one = Planned(self.topology, signature, decision, self.config.memory)
+        if one.left or signature.mapped:
+            return one
+        rival = self.rules.rival(signature, decision, blocking=blocking)
+        return replace(
+            one,
+            alternative=self._alternative(signature, blocking),
+            rival=None if rival is None else replace(one, decision=Decision(rival)).plan,
+        )
+
+    def persistent(self, signature: Signature, memory: int) -> Planned:
+        """Decide what a persistent request runs, in channels of about `memory` bytes."""
+        decision = self._decision(signature, blocking=False)
+        return Planned(self.topology, signature, decision, memory)
+
+    def program(self, plan: Plan) -> Program:
+        """Lower a plan for this rank."""
+        return lower(plan, self.rank)
+
+    def key(self) -> dict[str, Any]:
+        """Return what all programs of this rank depend on."""
+        return {
+            **self.config.model_dump(mode="json", include={"rules"}),
+            "topology": asdict(self.topology),
+            "machine": asdict(self.machine),
+            "rank": self.rank,
+        }
+
+    def _decision(self, signature: Signature, blocking: bool) -> Decision:
+        """Decide for a call; one of blocks that nothing serves is left to the MPI library."""
+        try:
+            return self.rules.decide(signature, blocking=blocking)
+        except NoRuleError as error:
+            if not signature.by_blocks:
+                raise
+            return self.rules.leave(signature, error)
+
+    def _alternative(self, signature: Signature, blocking: bool) -> Plan | None:
+        """Plan what a call runs on shared arrays; None if that is what it runs anyway."""
+        if signature.nbytes < MAPPED_BYTES or not self.maps_arrays:
+            return None
+        mapped = replace(signature, mapped=True)
+        decision = self._decision(mapped, blocking)
+        plan = Planned(self.topology, mapped, decision, self.config.memory).plan
+        return plan if reads_peers(plan) else None
