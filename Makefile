@@ -12,7 +12,7 @@ PYTHON ?= python3
 # A failing random plan made as small as can be: HAN_TEST_SHRINK=1 make test-python
 LIBRARIES := $(or $(HAN_TEST_MPI),mpich openmpi impi)
 FIRST := $(firstword $(LIBRARIES))
-BUILD := pyproject.toml setup.py $(wildcard han/native/*.c han/native/*.h)
+BUILD := pyproject.toml setup.py $(wildcard han/native/*.[ch] han/native/*/*.[ch])
 BENCH ?= bcast reduce allreduce allgather
 BENCH_ARGS ?= --sizes 8:8MiB:4
 RANKS ?= $(shell nproc)
@@ -126,7 +126,7 @@ lint: .venv-$(FIRST)/.installed ## Style and types: ruff, mypy, the C compiler's
 		.venv-$(FIRST)/bin/ruff check .; \
 		.venv-$(FIRST)/bin/ruff format --check .; \
 		.venv-$(FIRST)/bin/mypy; \
-		for file in han/native/*.c; do \
+		for file in han/native/*.c han/native/*/*.c; do \
 			$(CC) -std=c11 -O2 -Wall -Wextra -Werror -Ihan/native $(INCLUDE) -c $$file -o /dev/null; \
 		done)
 

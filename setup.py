@@ -10,8 +10,8 @@ setup(
     ext_modules=[
         Extension(
             "han._native",
-            sources=sorted(glob("han/native/*.c")),
-            depends=sorted(glob("han/native/*.h")),
+            sources=sorted(glob("han/native/**/*.c", recursive=True)),
+            depends=sorted(glob("han/native/**/*.h", recursive=True)),
             include_dirs=["han/native", numpy.get_include()],
             extra_compile_args=[
                 "-std=c11",

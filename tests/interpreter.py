@@ -21,7 +21,7 @@ from han.tasks.verify.places import Ring
 
 Bytes = np.ndarray
 Combine = Callable[[Bytes, Bytes], Bytes]
-SHIFT = 24  # flags hold (run << SHIFT) + k (native/engine.h)
+SHIFT = 24  # flags hold (run << SHIFT) + k (native/channel.h)
 TAG_RUNS = 8
 MASK = (1 << 64) - 1
 
@@ -197,7 +197,7 @@ class Interpreter:
             self.turn[rank] += 1
 
     def _room_free(self, rank: int, program: Program) -> bool:
-        """Whether all have finished the runs that used this run's memory last (executor.c)."""
+        """Whether all have finished the runs that used this run's memory last (engine/runs.h)."""
         for writes, ring, shared in zip(
             program.writes, self.rings[rank], self.channels[rank], strict=True
         ):
@@ -354,7 +354,7 @@ def apart(x: Bytes, y: Bytes) -> bool:
 
 
 def check_overlap(a: Bytes, b: Bytes, dst: Bytes, dst2: Bytes | None = None) -> None:
-    """Refuse what the kernels' contract refuses (native/kernels.h)."""
+    """Refuse what the kernels' contract refuses (native/reductions.h)."""
     for operand in (a, b):
         assert same(dst, operand) or apart(dst, operand), "dst overlaps an operand in part"
     if dst2 is not None:

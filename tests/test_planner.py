@@ -34,7 +34,7 @@ from han.tuning.heuristics import Machine
 from han.tuning.rules import RuleTable
 
 MEMORY = 1 << 20
-MAX_STREAMS = 32  # native/engine.h: HAN_MAX_STREAMS
+MAX_STREAMS = 32  # native/program.h: HAN_MAX_STREAMS
 MPI_RULE = {
     "levels": [{"name": "network", "scope": "all"}],
     "rules": [{"use": {"levels": {"network": {"submodule": "mpi"}}}}],

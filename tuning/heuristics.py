@@ -105,9 +105,9 @@ def rival(signature: Signature, topology: Topology, machine: Machine) -> Choice 
     """Return the other way for large data within a node: by attach where the built-in choice takes
     cells, and the other way round. None where there is none, or no need to try.
 
-    Which is quicker depends on what nobody knows beforehand: native/trial.c. Results are the same:
-    no element is combined in another order. Gather and reduce have none: who sends would wait for
-    the root, which cells do without.
+    Only a trial tells which is quicker (native/engine/trials.h). Results are the same: no element
+    is combined in another order. Gather and reduce have none: who sends would wait for the root,
+    which cells do without.
     """
     kind, level = signature.collective, topology.whole
     among = kind in RIVALS and (kind != "allreduce" or topology.size == 2)

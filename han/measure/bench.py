@@ -26,7 +26,7 @@ from han.measure.bench_calls import Buffers, Call, Case, Mode, Prepared, check_c
 
 SHORTEST_BATCH = 0.002  # seconds: below, the barrier and the clock show
 LONGEST_BATCH = 0.020
-WARM_UP = 20  # calls: those that plan, and the first that try two ways (native/trial.c)
+WARM_UP = 20  # calls: those that plan, and the first that try two ways (native/engine/trials.h)
 MOST_SIZES = 200
 SIDES = ("han", "mpi")
 

@@ -24,8 +24,8 @@ from han.ranks.meeting import Meeting
 from han.ranks.quota import room
 
 SPARE = 4 << 20  # bytes of memory limits that are left to what the kernel needs besides
-EPOCH_SHIFT = 24  # below it `entered` tells what was said of runs: native/offer.c
-RECORD = struct.Struct("QQQQqQQQ")  # native/engine.h: han_control
+EPOCH_SHIFT = 24  # below it `entered` holds choices of recent runs: native/channel.h
+RECORD = struct.Struct("QQQQqQQQ")  # native/channel.h: han_control
 ERRED, NAPS = 64, 104  # offsets of those fields: a line that is seldom written
 
 if _native.SMALL_BANKS != SMALL_BANKS:  # they would write over each other's data

@@ -10,7 +10,7 @@ from mpi4py import MPI
 
 from han.common.errors import ArgumentError
 
-# in the order of enum han_dtype and enum han_op (native/kernels.h)
+# in the order of enum han_dtype and enum han_op (native/reductions.h)
 DTYPES = (
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
     "float16", "float32", "float64", "complex64", "complex128",

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 LINE = 64
 PAGE = 4096
-CONTROL = 128  # bytes of a rank's control record (native/engine.h: han_control)
-TIMES = 4096  # bytes in which a rank tells when runs were over (native/engine.h: han_time)
+CONTROL = 128  # bytes of a rank's control record (native/channel.h: han_control)
+TIMES = 4096  # bytes in which a rank tells when runs were over (native/channel.h: han_time)
 FLAGS = 8  # flags a rank, one cache line each
 SMALL = PAGE + LINE  # a rank's small slot: a flag's line and a page of data
 INLINE = LINE - 8  # data that fits beside the flag

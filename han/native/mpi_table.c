@@ -12,7 +12,7 @@ static const char *const NAMES[HAN_F_COUNT] = {
 };
 
 const char *han_mpi_load(han_mpi *mpi, const char *library) {
-    /* mpi4py loads libmpi RTLD_LOCAL, so its own module is the handle to search. */
+    /* mpi4py loads libmpi with RTLD_LOCAL: its symbols are visible through mpi4py's module only. */
     void *handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
     const char *missing = NULL;
     for (int f = 0; f < HAN_F_COUNT; f++) {
@@ -25,12 +25,12 @@ const char *han_mpi_load(han_mpi *mpi, const char *library) {
     return missing;
 }
 
-/* MPI_STATUS_IGNORE's value differs between libraries; any status fits in this. */
+/* MPI_STATUS_IGNORE differs between libraries; a status of any of them fits in this. */
 typedef struct {
     _Alignas(16) char bytes[128];
 } any_status;
 
-/* One set of typed calls a handle type; the macros below pick by mpi->wide. */
+/* Define one set of calls for a type of handle; CALL chooses a set by mpi->wide. */
 #define DEFINE_CALLS(H, S)                                                                      \
     static int isend_##S(const han_mpi *m, const void *b, int n, int peer, int tag,             \
                          han_handle comm, uint64_t *req) {                                      \

@@ -1,4 +1,5 @@
-/* The MPI library, found at run time: han's core is built without mpi.h, once for every ABI. */
+/* Calls into the MPI library. Its functions are looked up at run time, so that one build of han
+ * works with every MPI library and needs no mpi.h. */
 #ifndef HAN_MPI_TABLE_H
 #define HAN_MPI_TABLE_H
 
@@ -6,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A handle as han carries it: an int (sign-extended) or a pointer, see han_mpi.wide. */
+/* An MPI handle: a sign-extended int or a pointer, as han_mpi.wide says. */
 typedef intptr_t han_handle;
 
 enum han_mpi_fn {
@@ -31,7 +32,7 @@ enum han_mpi_fn {
 typedef void (*han_anyfn)(void);
 
 typedef struct {
-    int wide; /* handles are pointers (Open MPI, the MPI-5 ABI), else int (MPICH, Intel MPI) */
+    int wide; /* 1: handles are pointers (Open MPI, MPI 5 ABI); 0: ints (MPICH, Intel MPI) */
     int any_source, notice_tag;
     void *in_place;
     han_handle byte;
@@ -45,16 +46,16 @@ typedef struct {
     han_handle dtype, op, comm;
 } han_coll_args;
 
-/* Look every function up: first what is already global (it honours preloaded profilers), then
- * in `library`. Returns NULL, or the name of the function that was not found. */
+/* Look up every function: first among global symbols, which include preloaded profilers, then in
+ * `library`. Returns NULL, or the name of a function that was not found. */
 const char *han_mpi_load(han_mpi *mpi, const char *library);
 
-/* Each returns the MPI error code. A request is 8 bytes wide whatever the handle's size. */
+/* Each returns MPI's error code. A request takes 8 bytes whatever the size of a handle. */
 int han_isend(const han_mpi *, const void *, int n, int peer, int tag, han_handle comm,
               uint64_t *req);
 int han_irecv(const han_mpi *, void *, int n, int peer, int tag, han_handle comm, uint64_t *req);
 int han_test(const han_mpi *, uint64_t *req, int *flag);
-int han_cancel(const han_mpi *, uint64_t *req); /* to be tested until it is over */
+int han_cancel(const han_mpi *, uint64_t *req); /* the caller must still test the request */
 bool han_mpi_finalized(const han_mpi *);
 int han_iprobe(const han_mpi *, int source, int tag, han_handle comm, int *flag);
 int han_collective(const han_mpi *, unsigned kind, const han_coll_args *, uint64_t *req);

@@ -1,5 +1,5 @@
-/* The primitive operations of a Program: fixed-size records that Python builds
- * (han/model/program.py holds the same layout as a NumPy dtype) and C runs as they are. */
+/* The instructions of a program: records of a fixed size that Python builds and C executes.
+ * han/model/program.py holds the same layout as a NumPy dtype. */
 #ifndef HAN_PROGRAM_H
 #define HAN_PROGRAM_H
 
@@ -7,17 +7,17 @@
 
 enum han_code {
     HAN_COPY,    /* ref0 <- ref1, n bytes */
-    HAN_REDUCE,  /* ref0 = ref1 op ref2, n elements: the order is the order of operands */
-    HAN_REDUCE2, /* the same, written to ref3 too */
+    HAN_REDUCE,  /* ref0 = ref1 op ref2, n elements, operands in this order */
+    HAN_REDUCE2, /* the same, with a second copy of the result in ref3 */
     HAN_POST,    /* flag at ref0 = epoch + n, release; peer: the channel */
-    HAN_WAIT,    /* until flag at ref0 >= epoch + n, acquire; peer: the rank waited for */
-    HAN_ISEND,   /* ref1, n bytes, to peer, into request `slot` */
-    HAN_IRECV,   /* ref0, n bytes, from peer, into request `slot` */
-    HAN_TEST,    /* until request `slot` is complete */
-    HAN_AWAIT,   /* until stream `peer` has passed instruction n of its own */
-    HAN_COLL,    /* the MPI library's collective `kind` on communicator `comm` */
-    HAN_PULL,    /* ref0 <- ref1 in the memory of rank `peer`, n bytes: cross-memory attach */
-    HAN_PUSH,    /* ref0 in the memory of rank `peer` <- ref1, n bytes: likewise */
+    HAN_WAIT,    /* wait until flag at ref0 >= epoch + n, acquire; peer: the rank that posts */
+    HAN_ISEND,   /* send n bytes of ref1 to peer, with request `slot` */
+    HAN_IRECV,   /* receive n bytes into ref0 from peer, with request `slot` */
+    HAN_TEST,    /* wait until request `slot` is complete */
+    HAN_AWAIT,   /* wait until stream `peer` has passed its instruction n */
+    HAN_COLL,    /* start or run the MPI library's collective `kind` on communicator `comm` */
+    HAN_PULL,    /* ref0 <- ref1 in the memory of rank `peer`, n bytes, by cross-memory attach */
+    HAN_PUSH,    /* ref0 in the memory of rank `peer` <- ref1, n bytes, likewise */
     HAN_CODES
 };
 
@@ -26,7 +26,7 @@ enum han_coll {
     HAN_C_REDUCE,
     HAN_C_ALLREDUCE,
     HAN_C_BARRIER,
-    HAN_C_GATHER, /* these only name calls (py_calls.c) */
+    HAN_C_GATHER, /* from here on no HAN_COLL: these identify calls in python/py_calls.c */
     HAN_C_SCATTER,
     HAN_C_ALLGATHER,
     HAN_C_ALLTOALL,
@@ -34,27 +34,29 @@ enum han_coll {
     HAN_C_BLOCKING = 16
 };
 
-/* Where a reference points: bases are filled in at each run. */
+/* The memory that a reference points to; the engine sets the addresses at the start of a run. */
 enum han_base {
     HAN_B_NONE,
     HAN_B_SEND,
     HAN_B_RECV,
     HAN_B_SCRATCH,
-    HAN_B_CHANNEL, /* three a channel follow: small slots (current bank), cells (this run's part), flags */
+    HAN_B_CHANNEL, /* three for each channel: small slots (of this run's bank), cells, flags */
     HAN_B_SMALL = 0,
     HAN_B_CELLS = 1,
     HAN_B_FLAGS = 2,
     HAN_B_PER_CHANNEL = 3
 };
 
-/* With this bit a base is a buffer of a peer's, in memory that this process maps too: which of
- * HAN_B_SEND to HAN_B_SCRATCH (2 bits), in which channel the peer shows it (3), its place there. */
+/* A base with this bit is a peer's buffer in memory that this process maps too. The other bits say
+ * which buffer (HAN_B_SEND to HAN_B_SCRATCH, 2 bits), in which channel the peer shows its address
+ * (3 bits), and the peer's place in that channel (10 bits). */
 #define HAN_B_PEER 0x8000u
 #define HAN_PEER_BUFFER(base) (((base) >> 13) & 3u)
 #define HAN_PEER_CHANNEL(base) (((base) >> 10) & 7u)
 #define HAN_PEER_SLOT(base) ((base) & 1023u)
 
 #define HAN_MAX_CHANNELS 8
+#define HAN_MAX_STREAMS 32 /* of a program; also the number of message tags of a run */
 #define HAN_MAX_BASES (HAN_B_CHANNEL + HAN_B_PER_CHANNEL * HAN_MAX_CHANNELS)
 
 typedef struct {
@@ -65,19 +67,20 @@ typedef struct {
     uint64_t off[4];
     uint64_t n;
     uint32_t slot; /* request */
-    uint32_t task; /* index into the names of the plan's tasks: for traces and reports */
+    uint32_t task; /* index of the task's name, for traces and reports */
 } han_instr;
 
 _Static_assert(sizeof(han_instr) == 64, "one cache line, as in han/model/program.py");
 
-/* HAN_COLL keeps its small arguments where other codes keep an offset. */
+/* HAN_COLL stores two arguments in offsets that it does not need. */
 #define HAN_COLL_KIND(i) ((unsigned)(i)->off[2])
 #define HAN_COLL_COMM(i) ((unsigned)(i)->off[3])
 
-/* HAN_PULL and HAN_PUSH say so where to find what the peer shows: its channel, and its place in it. */
+/* So do HAN_PULL and HAN_PUSH: the channel in which the peer shows its addresses, and its place. */
 #define HAN_ATTACH_CHANNEL(i) ((unsigned)(i)->off[2])
 #define HAN_ATTACH_SLOT(i) ((unsigned)(i)->off[3])
 
+/* The instructions of one stream. */
 typedef struct {
     uint32_t start, stop;
 } han_stream;

@@ -20,7 +20,7 @@ BRIEF = 64 << 10  # bytes that Python's other threads may be kept waiting for
 
 
 class Ways(NamedTuple):
-    """What else the ranks may run instead of a plan, and how they tell (``native/offer.c``).
+    """What the ranks may run instead of a plan, and how they choose (``native/engine/choice.h``).
 
     `arena` (address, bytes) says that there is an alternative, for buffers in there; `leader` that
     there is a rival, and which of the ranks of the channel `whole` leads. `is_rival`: it is one.

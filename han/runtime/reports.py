@@ -41,7 +41,7 @@ class Status(IntEnum):
 
 
 ANSWER = 1.0  # seconds that a rank waits to hear what the other one calls
-OFFER, LEAD = len(Code), len(Code) + 1  # what another rank is waited to say: han_where in engine.h
+OFFER, LEAD = len(Code), len(Code) + 1  # han_where: native/engine/choice.h
 KNOWN = 512  # calls remembered, the oldest goes first
 DIFFERENT = "rank {} does not make the same calls as this rank"
 REMEDY = "HAN_CHECK=1 compares calls before they are made"

@@ -17,7 +17,7 @@ EVENTS = 1 << 20  # tasks that find room, as shipped: 64 bytes each, claimed whe
 HEAD = np.dtype([(name, "u8") for name in ("n", "max", "dropped", "tsc", "t0", "ns0", "t1", "ns1")])
 _MOMENTS, _DURATIONS = ("begin", "start", "end"), ("copying", "reducing")
 _TICKS = [(name, "u8") for name in ("epoch", "plan", *_MOMENTS, *_DURATIONS)]
-EVENT = np.dtype([*_TICKS, ("stream", "u4"), ("task", "u4")])  # as in native/engine.h
+EVENT = np.dtype([*_TICKS, ("stream", "u4"), ("task", "u4")])  # as in native/events.h
 ANCHOR = (1 << 32) - 1
 CLOCK_SOURCE = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
 

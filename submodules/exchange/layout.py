@@ -25,7 +25,7 @@ from han.tasks.plan import Plan
 
 CHUNK = 512 * 1024  # large: few hand-overs, and lines that have left the caches
 BANKS = 2
-COUNTS = 23  # bits that the pieces' stages may count to in a flag (native/engine.h has 24)
+COUNTS = 23  # bits that the pieces' stages may count to in a flag (native/channel.h has 24)
 
 
 def _lines(nbytes: int) -> int:

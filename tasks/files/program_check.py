@@ -2,8 +2,8 @@
 
 The executor believes what a Program says. One that comes from a file may say anything, so every
 number that could lead it astray is looked at first: here what there is besides operations, in
-``native/fence.c`` all of them. Whether the Program is *right* needs those of all ranks:
-``tasks/verify``.
+``native/memory/program_check.c`` all of them. Whether the Program is *right* needs those of all
+ranks: ``tasks/verify``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How often the bytes of a message are moved: counted in Programs, operation by operation.
 
-The executor counts the same while it runs them (``native/executor.c``); :class:`Counted` holds both
-beside each other.
+The executor counts the same while it runs them (``native/data/operations.c``); :class:`Counted`
+holds both beside each other.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Virtual time: who runs when, and what ranks on the same cores and memory take from each other.
 
-A rank is one processor that goes through its streams as native/executor.c does: round robin, a few
-data operations a turn, the next stream when one has to wait. What it finds out about others carries
-the time at which it can be seen, so ranks need not be kept in step: only data operations and
-messages, which share memory, cores and adapters, are taken in the order of time.
+A rank is one processor that goes through its streams as native/engine/executor.c does: round robin,
+a few data operations a turn, the next stream when one has to wait. What it finds out about others
+carries the time at which it can be seen, so ranks need not be kept in step: only data operations
+and messages, which share memory, cores and adapters, are taken in the order of time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from han.tasks.signature import Signature
 from han.tasks.simulate.loading import Loaded
 
 NEVER = float("inf")
-TURN = 4  # data operations of a stream before the others get their turn (native/executor.c)
+TURN = 4  # data operations of a stream before the others get their turn (native/engine/executor.c)
 
 DATA = (Code.COPY, Code.REDUCE, Code.REDUCE2, Code.PULL, Code.PUSH)
 SENDS = (Code.ISEND, Code.IRECV)

@@ -11,7 +11,7 @@ from han.model.program import Code, Coll
 from han.tasks.simulate.engine import NEVER, Engine, Operation, Rank
 from han.tasks.simulate.network import Message, Network
 
-EPOCH = 24  # flags hold (run << EPOCH) + k (native/engine.h)
+EPOCH = 24  # flags hold (run << EPOCH) + k (native/channel.h)
 
 
 class Flag:

@@ -16,8 +16,8 @@ from han.tasks.verify.places import Numbers
 from han.tasks.verify.story import Refuted
 
 INT_MAX = (1 << 31) - 1
-TAGS = 32  # a run (native/engine.h: HAN_MAX_STREAMS)
-SHIFT = 24  # flags hold (run << SHIFT) + k (native/engine.h)
+TAGS = 32  # a run (native/program.h: HAN_MAX_STREAMS)
+SHIFT = 24  # flags hold (run << SHIFT) + k (native/channel.h)
 Mask = npt.NDArray[np.bool_]
 READS = {
     Code.COPY: (1,), Code.REDUCE: (1, 2), Code.REDUCE2: (1, 2), Code.ISEND: (1,), Code.PULL: (1,),
@@ -28,7 +28,7 @@ WRITES = {
     Code.PUSH: (0,),
 }  # fmt: skip
 ATTACHED = {Code.PULL: (1, SHOWN), Code.PUSH: (0, GIVEN)}  # the peer's reference, what it says
-# Operands that the kernels refuse (native/kernels.h): overlaps, of some also where they are equal.
+# Operands that kernels refuse (native/reductions.h): overlaps, of some also where they are equal.
 APART = {
     Code.COPY: (((0, 1), True),),
     Code.REDUCE: (((0, 1), True), ((0, 2), True)),

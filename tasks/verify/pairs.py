@@ -76,7 +76,7 @@ class Pairs:
                     self.before[begin] = [events.end(run - 1, rank), *self._room(run, rank, free)]
 
     def _room(self, run: int, rank: int, free: dict[tuple[int, int, int], int]) -> list[int]:
-        """The runs that must be over before this one writes shared memory (executor.c: needed)."""
+        """The runs that must be over before this one writes shared memory (engine/runs.h)."""
         events, places, found = self.events, self.events.places, []
         for channel, writes in enumerate(events.programs[run][rank].writes):
             needed = 0

@@ -19,7 +19,7 @@ PIECES = SMALL_BANKS + 2  # of a home's channel: banks of small slots, cells, fl
 
 @dataclass
 class Ring:
-    """Which runs have taken which part of a channel's rings (native/executor.c: take)."""
+    """Which runs have taken which part of a channel's rings (native/engine/runs.h)."""
 
     size: int
     head: int = 0

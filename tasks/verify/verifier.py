@@ -232,7 +232,7 @@ class _Verifier:
     def _check_synchronised(self, strand: Strand) -> None:
         run, rank = strand.run, strand.rank
         wanted = (1 << self.size) - 1 if self.specs[run].synchronises else 0
-        if self.programs[run][rank].sync:  # what native/executor.c concludes from it
+        if self.programs[run][rank].sync:  # what native/engine/executor.c concludes from it
             for level in self.places.channels:
                 for r in self.events.topology.home(level, rank):
                     wanted |= 1 << r

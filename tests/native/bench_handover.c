@@ -2,7 +2,7 @@
  * nothing is judged.
  *
  *     gcc -std=c11 -O2 -pthread -Ihan/native tests/native/bench_handover.c \
- *         han/native/{kernels*,processor}.c -o bench && ./bench
+ *         han/native/data/{kernels*,copies,processor}.c -o bench && ./bench
  *
  * One thread puts data into the next of a few cells, which the other has read before; then the
  * other takes it, with vectors. Medians. On a virtual machine run it several times: the host may
@@ -17,7 +17,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "kernels.h"
+#include "data/copies.h"
+#include "data/processor.h"
 
 enum { KIB = 1024, LARGEST = 1024 * KIB, CELLS = 4, ROUNDS = 201, WAYS = 4 };
 

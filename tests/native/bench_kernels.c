@@ -1,7 +1,7 @@
 /* GB/s of every reduction kernel by instruction set, and of copies. Not a test: nothing is judged.
  *
  *     gcc -std=c11 -O2 -Ihan/native tests/native/bench_kernels.c \
- *         han/native/{kernels*,processor}.c -o bench && ./bench
+ *         han/native/data/{kernels*,copies,processor}.c -o bench && ./bench
  *
  * Bytes are those of both operands and the result, or of source and destination. */
 #define _POSIX_C_SOURCE 200809L
@@ -11,7 +11,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "kernels.h"
+#include "data/copies.h"
+#include "data/kernels.h"
 
 static const char *const DTYPES[HAN_DTYPES] = {"bool", "i8",  "i16", "i32", "i64", "u8",  "u16",
                                                "u32",  "u64", "f16", "f32", "f64", "c64", "c128"};

@@ -5,6 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "data/kernels.h"
+#include "engine/stop.h"
+
 static void *aligned(size_t bytes)
 {
     size_t rounded = (bytes + HAN_LINE) / HAN_LINE * HAN_LINE;

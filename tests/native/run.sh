@@ -13,11 +13,11 @@ command -v "$cc" >/dev/null || { echo "native: no C compiler (gcc or clang) foun
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 # pieces in these tests are small: what is meant for large ones begins earlier
-flags=(-DHAN_STRING_LEAST=64 -DHAN_WAYS_LEAST=1024 -DOUT_STEP=512 -DDOZE_YIELDS=1 -DOWN_LEAST=128
+flags=(-DHAN_STRING_LEAST=64 -DHAN_WAYS_LEAST=1024 -DOUT_STEP=512 -DSLEEP_YIELDS=1 -DOWN_LEAST=128
     -DHAN_WALK_PAGE=256 -DHAN_WALK_STEP=64 -DHAN_WALK_LEAST=1024
     -std=c11 -g -Wall -Wextra -Werror -pthread -I"$PWD/han/native" -I"$PWD/tests/native")
 sources=("$PWD"/tests/native/{mailbox,programs,group}.c)
-for file in "$PWD"/han/native/*.c; do # all that does not need Python
+for file in "$PWD"/han/native/{,*/}*.c; do # all that does not need Python
     [[ $file == */py_*.c ]] || sources+=("$file")
 done
 
@@ -63,9 +63,9 @@ for file in tests/native/bench_*.c; do # which are run by hand
     "$cc" "${flags[@]}" -O2 -c "$file" -o /dev/null
 done
 # either kind of machine, wherever this runs: lines that are slow from core to core, or quick
-stage plain 1000 "kernels arena errors offers trials put executor" -O2 -DHAN_MESH=false
-sanitized "address and undefined behaviour" 200 "kernels arena errors offers trials put executor" \
+stage plain 1000 "kernels arena errors choice trials stores executor" -O2 -DHAN_MESH=false
+sanitized "address and undefined behaviour" 200 "kernels arena errors choice trials stores executor" \
     -fsanitize=address,undefined -fno-sanitize-recover=all -DHAN_MESH=true
-stage "as without quick strings" 200 "kernels put executor" -O2 -DHAN_NO_STRINGS -DHAN_MESH=false
+stage "as without quick strings" 200 "kernels stores executor" -O2 -DHAN_NO_STRINGS -DHAN_MESH=false
 stage "as on a mesh without them" 100 "kernels executor" -O2 -DHAN_NO_STRINGS -DHAN_MESH=true
-sanitized threads 60 "arena errors offers trials put executor" -fsanitize=thread -DHAN_MESH=true
+sanitized threads 60 "arena errors choice trials stores executor" -fsanitize=thread -DHAN_MESH=true

@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "arena.h"
+#include "memory/arena.h"
 
 enum { THREADS = 4, LIVING = 48, MIB = 1 << 20, SIZE = 96 * MIB, SLABS = 6 * 65536 };
 

@@ -7,6 +7,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "clock.h"
+#include "engine/queue.h"
+#include "engine/stop.h"
+#include "engine/wait.h"
 #include "group.h"
 
 static const han_wait_policy QUICK = {.spins = 5, .timeout = 0.3}, PATIENT = {.timeout = 20};

@@ -11,6 +11,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "engine/queue.h"
+#include "engine/wait.h"
 #include "group.h"
 
 enum { IN_FLIGHT = 3, GUARD = 8, LARGEST = 20011 + 2 * GUARD };

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels.h"
+#include "data/copies.h"
+#include "data/kernels.h"
 
 static const char *const DTYPES[HAN_DTYPES] = {"bool", "i8",  "i16", "i32", "i64", "u8",  "u16",
                                                "u32",  "u64", "f16", "f32", "f64", "c64", "c128"};

@@ -8,6 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/inspect.h"
+#include "engine/queue.h"
+#include "engine/trials.h"
+#include "engine/wait.h"
 #include "group.h"
 
 enum { FIRST = HAN_FIRST, BURST = HAN_BURST, LEAST = HAN_LEAST, AHEAD = 60, THREADED = 3000 };

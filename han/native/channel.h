@@ -1,0 +1,87 @@
+/* The layout of a channel: memory that the ranks of one group on a node share.
+ *
+ * A channel holds, in this order: a control record for each rank, the end times of each rank's
+ * recent runs, flags, small slots (in banks) and a ring of cells for each rank.
+ * han/model/channel_layout.py computes the same layout. */
+#ifndef HAN_CHANNEL_H
+#define HAN_CHANNEL_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define HAN_LINE 64
+#define HAN_SMALL_BANKS 16
+#define HAN_EPOCH_SHIFT 24 /* a run may post 2^24 - 1 values to one flag */
+#define HAN_TAKEN 64       /* runs whose part of a ring is remembered; a power of two */
+#define HAN_TIMED 256      /* runs of which a rank keeps the end time */
+
+/* Bits of `entered` below HAN_EPOCH_SHIFT: one bit for each of the last HAN_HISTORY runs, once for
+ * the leader's choice between two ways (engine/trials.h), once for offers (engine/choice.h). */
+#define HAN_HISTORY (HAN_EPOCH_SHIFT / 2)
+enum { HAN_WAYS_SHIFT = 0, HAN_OFFERS_SHIFT = HAN_HISTORY };
+
+/* The end time of one run on one rank: CLOCK_MONOTONIC, nanoseconds. */
+typedef struct {
+    _Atomic uint64_t run; /* counted from 1; 0: the rank is writing this record */
+    _Atomic uint64_t finished;
+} han_time;
+
+/* What a rank tells its peers. Each rank has one record of two cache lines, which it alone writes,
+ * except for `sleepers` and `bell`. */
+typedef struct {
+    _Atomic uint64_t done;      /* runs finished */
+    _Atomic uint64_t entered;   /* runs begun << HAN_EPOCH_SHIFT | choices of the last runs */
+    _Atomic uint64_t signature; /* of the current run */
+    _Atomic uint64_t calls;     /* a digest of all calls up to the current run: engine/agreement.h */
+    int64_t pid;
+    uint64_t pid_start; /* start time of the process: tells a reused pid */
+    uint64_t pid_namespace;
+    uint64_t rank;             /* in the communicator */
+    _Atomic uint64_t erred;    /* 1 + the last call that raised here before data moved */
+    _Atomic uint64_t shown[3]; /* addresses of send buffer, receive buffer, scratch: HAN_W_SHOWN */
+    /* Used in the channel's first record only: ranks that sleep, and the word they sleep on. */
+    _Atomic uint32_t sleepers, bell;
+    uint64_t naps; /* 1 if this rank may sleep in the kernel, so that peers must ring the bell */
+    uint64_t pad[2];
+} han_control;
+
+_Static_assert(sizeof(han_control) == 2 * HAN_LINE, "as in han/model/channel_layout.py");
+_Static_assert(HAN_TIMED * sizeof(han_time) == 64 * HAN_LINE, "as in han/model/channel_layout.py");
+
+/* One rank's view of a channel. */
+typedef struct {
+    uint8_t *memory;
+    uint32_t size, me;                    /* number of ranks, and this rank's place among them */
+    uint64_t control, flags, small, cells; /* offsets of the areas */
+    uint64_t small_bank;                  /* bytes of one bank of small slots */
+    uint64_t ring;                        /* bytes of each rank's ring of cells */
+    uint64_t known;                       /* runs that every rank is known to have finished */
+    /* Each run takes the next part of the rings, at the same offset on all ranks. `head` counts all
+     * bytes ever taken. `taken` holds where recent runs began, from `oldest` to `newest`. A run may
+     * write its part once `needed` runs are finished: those that used any of it before. */
+    uint64_t head, needed;
+    uint32_t oldest, newest;
+    struct {
+        uint64_t start, epoch;
+    } taken[HAN_TAKEN];
+} han_channel;
+
+/* The control records of a channel, one for each rank. */
+static inline han_control *han_records(const han_channel *ch) {
+    return (han_control *)(void *)(ch->memory + ch->control);
+}
+
+/* The number of runs that every peer of a channel has finished. */
+static inline uint64_t han_least_done(const han_channel *ch) {
+    const han_control *all = han_records(ch);
+    uint64_t least = UINT64_MAX;
+    for (uint32_t r = 0; r < ch->size; r++) {
+        if (r == ch->me) continue;
+        uint64_t done = atomic_load_explicit(&all[r].done, memory_order_acquire);
+        if (done < least) least = done;
+    }
+    return least;
+}
+
+#endif

@@ -1,0 +1,27 @@
+/* Properties of the processor that decide how data is copied. */
+#ifndef HAN_PROCESSOR_H
+#define HAN_PROCESSOR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Whether `rep movsb` is fast and does not fetch the lines that it writes. */
+bool han_copies_strings(void);
+
+/* Whether cores sit on a mesh, so that a line moves slowly from core to core. */
+bool han_on_mesh(void);
+
+/* Bytes of the last-level cache for each of `ranks` ranks on this machine; a guess where the system
+ * does not tell. */
+size_t han_cache_share(unsigned ranks);
+
+/* Tell the processor that this thread spins. */
+static inline void han_cpu_relax(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb" ::: "memory");
+#endif
+}
+
+#endif

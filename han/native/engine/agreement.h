@@ -1,0 +1,43 @@
+/* Whether the ranks of a channel make the same calls.
+ *
+ * Each rank keeps a digest of the signatures of all its calls so far, whose low bits count them, and
+ * stores it in its control record: ranks that made the same calls have the same digest after the same
+ * number of calls. Each rank also remembers the digests of its last HAN_CALLS_KEPT calls, to compare
+ * them with those of peers that are behind. */
+#ifndef HAN_AGREEMENT_H
+#define HAN_AGREEMENT_H
+
+#include "engine.h"
+
+#define HAN_CALLS_COUNT UINT64_C(0xffff) /* the bits of a digest that count calls */
+
+/* Add the next call to the digest of all calls; returns the digest. */
+static inline uint64_t han_called(han_engine *e, uint64_t signature) {
+    uint64_t digest = (e->calls[e->epoch % HAN_CALLS_KEPT] & ~HAN_CALLS_COUNT) ^ signature;
+    digest = (digest ^ digest >> 32) * UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t calls = (digest & ~HAN_CALLS_COUNT) | ((e->epoch + 1) & HAN_CALLS_COUNT);
+    e->calls[(e->epoch + 1) % HAN_CALLS_KEPT] = calls;
+    return calls;
+}
+
+/* Whether a peer raised in an earlier call in which this rank did not. The peer's rings are then out
+ * of step with this rank's, and data received since cannot be trusted. A peer stores `erred` before
+ * anything that it posts later. */
+static inline bool han_out_of_step(const han_engine *e) {
+    for (uint32_t c = 0; c < e->n_channels; c++) {
+        const han_channel *ch = &e->channels[c];
+        const han_control *all = han_records(ch);
+        uint64_t mine = atomic_load_explicit(&all[ch->me].erred, memory_order_relaxed);
+        for (uint32_t r = 0; r < ch->size; r++) {
+            uint64_t erred = atomic_load_explicit(&all[r].erred, memory_order_relaxed);
+            if (erred > mine && erred <= e->epoch) return true;
+        }
+    }
+    return false;
+}
+
+/* True if a peer made a different call and neither side raised. Sets `dead_rank`. The caller must
+ * hold the engine's lock. */
+bool han_mismatch(han_engine *);
+
+#endif

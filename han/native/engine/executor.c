@@ -1,0 +1,127 @@
+#include "engine/executor.h"
+
+#include "data/operands.h"
+#include "data/operations.h"
+#include "engine/agreement.h"
+#include "engine/bell.h"
+#include "engine/runs.h"
+#include "engine/trace.h"
+
+/* Data operations of one stream before the next stream gets its turn, so that none of them keeps
+ * messages of another waiting. */
+enum { TURN = 4 };
+
+static inline _Atomic uint64_t *flag_at(uint8_t *p) { return (_Atomic uint64_t *)(void *)p; }
+
+static inline uint64_t flag_value(const han_engine *e, uint64_t k) {
+    return (e->epoch << HAN_EPOCH_SHIFT) + k;
+}
+
+/* Ring the bell of the channel of a flag, if a rank may sleep there. */
+static void ring(const han_engine *e, const han_instr *i) {
+    uint32_t c = (i->base[0] - (uint32_t)HAN_B_CHANNEL) / HAN_B_PER_CHANNEL;
+    if (e->bells >> c & 1) han_ring(&e->channels[c]);
+}
+
+static int collective(const han_engine *e, han_plan *p, const han_instr *i) {
+    bool bytes = (HAN_COLL_KIND(i) & ~HAN_C_BLOCKING) == HAN_C_BCAST;
+    han_coll_args args = {
+        .send = i->base[1] ? han_at(e, i, 1) : NULL,
+        .recv = i->base[0] ? han_at(e, i, 0) : NULL,
+        .count = (int)i->n,
+        .root = i->peer,
+        .dtype = bytes ? e->mpi->byte : p->dtype,
+        .op = p->op,
+        .comm = p->comms[HAN_COLL_COMM(i)],
+    };
+    if (args.send && args.send == args.recv) args.send = e->mpi->in_place;
+    return han_collective(e->mpi, HAN_COLL_KIND(i), &args, &p->requests[i->slot]);
+}
+
+static int tag_of(const han_engine *e, const han_instr *i) {
+    uint32_t turn = (uint32_t)(e->epoch % HAN_EPOCH_TAGS) * HAN_MAX_STREAMS;
+    return (int)(e->tag_base + turn + i->stream);
+}
+
+/* Execute one instruction. Returns HAN_OK if it was done, HAN_BLOCKED if it cannot be done yet. */
+static enum han_status execute(han_engine *e, han_plan *p, const han_instr *i) {
+    int rc = 0, flag = 1;
+    switch (i->code) {
+    case HAN_COPY: han_move(e, p, i); return HAN_OK;
+    case HAN_REDUCE:
+    case HAN_REDUCE2: rc = han_reduce(e, p, i); break;
+    case HAN_POST:
+        atomic_store_explicit(flag_at(han_at(e, i, 0)), flag_value(e, i->n), memory_order_release);
+        if (e->bells) ring(e, i);
+        return HAN_OK;
+    case HAN_WAIT:
+        return atomic_load_explicit(flag_at(han_at(e, i, 0)), memory_order_acquire) >=
+                       flag_value(e, i->n)
+                   ? HAN_OK
+                   : HAN_BLOCKED;
+    case HAN_ISEND:
+        rc = han_isend(e->mpi, han_at(e, i, 1), (int)i->n, i->peer, tag_of(e, i), e->comm,
+                       &p->requests[i->slot]);
+        han_add(&p->counts.sent, i->n);
+        break;
+    case HAN_IRECV:
+        rc = han_irecv(e->mpi, han_at(e, i, 0), (int)i->n, i->peer, tag_of(e, i), e->comm,
+                       &p->requests[i->slot]);
+        han_add(&p->counts.received, i->n);
+        break;
+    case HAN_TEST: rc = han_test(e->mpi, &p->requests[i->slot], &flag); break;
+    case HAN_AWAIT: flag = e->pc[i->peer] >= i->n; break;
+    case HAN_COLL: rc = collective(e, p, i); break;
+    case HAN_PULL: return han_attach(e, p, i, 1);
+    case HAN_PUSH: return han_attach(e, p, i, 0);
+    default: break;
+    }
+    if (rc) {
+        e->mpi_error = rc;
+        return HAN_E_MPI;
+    }
+    return flag ? HAN_OK : HAN_BLOCKED;
+}
+
+/* Execute a turn of one stream. */
+static enum han_status step_stream(han_engine *e, han_plan *p, uint32_t s) {
+    enum han_status result = HAN_BLOCKED;
+    uint64_t ticks = 0;
+    for (int turn = TURN; e->pc[s] < p->streams[s].stop && turn;) {
+        const han_instr *i = &p->code[e->pc[s]];
+        if (e->trace) han_trace_before(e, s, i, &ticks);
+        enum han_status status = execute(e, p, i);
+        if (status > HAN_BLOCKED) return status;
+        if (status == HAN_BLOCKED) return result;
+        result = HAN_MOVED;
+        turn -= i->code <= HAN_REDUCE2 || i->code >= HAN_PULL;
+        e->pc[s]++;
+        if (e->trace) {
+            bool last = e->pc[s] == p->streams[s].stop || p->code[e->pc[s]].task != i->task;
+            han_trace_after(e, s, i, last, &ticks);
+        }
+    }
+    return e->pc[s] < p->streams[s].stop ? result : (result == HAN_MOVED ? HAN_MOVED : HAN_OK);
+}
+
+enum han_status han_step(han_engine *e) {
+    if (!han_ready(e)) return HAN_BLOCKED;
+    han_plan *p = e->plan;
+    bool moved = false, all = true;
+    for (uint32_t s = 0; s < p->n_streams; s++) {
+        enum han_status status = step_stream(e, p, s);
+        if (status > HAN_BLOCKED) return status;
+        moved |= status == HAN_MOVED;
+        all &= e->pc[s] == p->streams[s].stop;
+    }
+    if (all) {
+        if (han_out_of_step(e)) return HAN_E_NOTICE;
+        /* Peers keep writing the lines that this reads: brief runs do so now and then only. */
+        if ((!p->brief || e->epoch % HAN_CALLS_KEPT == 0) && han_mismatch(e))
+            return HAN_E_MISMATCH;
+        han_add(&p->counts.runs, 1);
+        han_finish(e);
+        return HAN_MOVED;
+    }
+    return moved ? HAN_MOVED : HAN_BLOCKED;
+}

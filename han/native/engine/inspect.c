@@ -1,0 +1,70 @@
+#include "engine/inspect.h"
+
+#include "data/processor.h"
+#include "engine/agreement.h"
+#include "engine/lock.h"
+#include "engine/queue.h"
+#include "engine/trace.h"
+
+enum { LOOKS = 10000 }; /* attempts to lock an engine that another thread is stepping */
+
+/* What a stream waits for. For HAN_TEST `peer` is the other rank of the message. */
+static han_where where(const han_plan *p, uint32_t s, uint32_t pc) {
+    const han_instr *i = &p->code[pc];
+    han_where row = {i->code, i->peer, i->task};
+    if (i->code != HAN_TEST) return row;
+    for (uint32_t k = p->streams[s].start; k < pc; k++) {
+        const han_instr *m = &p->code[k];
+        if ((m->code == HAN_ISEND || m->code == HAN_IRECV) && m->slot == i->slot) row.peer = m->peer;
+    }
+    return row;
+}
+
+uint32_t han_engine_blocked(han_engine *e, han_where *rows, uint64_t *signature) {
+    uint32_t n = 0;
+    for (int k = 0; !han_try_lock(&e->busy); k++) {
+        if (k == LOOKS) return 0;
+        han_cpu_relax();
+    }
+    if (e->started && e->head) {
+        const han_plan *p = e->plan ? e->plan : e->head->plan;
+        *signature = p->signature;
+        if (!e->plan) n = han_undecided(e, rows);
+        for (uint32_t s = 0; e->plan && s < p->n_streams; s++)
+            if (e->pc[s] < p->streams[s].stop) rows[n++] = where(p, s, e->pc[s]);
+    }
+    han_unlock(&e->busy);
+    return n;
+}
+
+int han_engine_awaits(han_engine *e, bool *brief) {
+    int channel = -1;
+    *brief = han_others_active(e);
+    if (!han_try_lock(&e->busy)) return -1;
+    const han_plan *p = e->started && e->head ? e->plan : NULL;
+    if (e->started && e->head && !p) channel = (int)e->head->plan->whole;
+    for (uint32_t s = 0; p && s < p->n_streams; s++) {
+        if (e->pc[s] == p->streams[s].stop) continue;
+        const han_instr *i = &p->code[e->pc[s]];
+        if (i->code == HAN_AWAIT) continue; /* that stream is in this loop too */
+        int here = i->code == HAN_WAIT ? (i->base[0] - HAN_B_CHANNEL) / HAN_B_PER_CHANNEL : -1;
+        if (here >= 0 && channel < 0) channel = here;
+        if (here < 0 || here != channel) *brief = true;
+    }
+    han_unlock(&e->busy);
+    return channel;
+}
+
+void *han_engine_trace(han_engine *e, han_trace *trace, void *owner) {
+    han_lock(&e->busy);
+    void *before = han_trace_into(e, trace, owner);
+    han_unlock(&e->busy);
+    return before;
+}
+
+bool han_engine_mismatch(han_engine *e) {
+    if (!han_try_lock(&e->busy)) return false;
+    bool found = han_mismatch(e);
+    han_unlock(&e->busy);
+    return found;
+}

@@ -1,0 +1,141 @@
+#include "engine/queue.h"
+
+#include "data/processor.h"
+#include "engine/executor.h"
+#include "engine/lock.h"
+
+/* ---- active engines ----------------------------------------------------------------------- */
+
+/* A thread holds the lock of the list for a few instructions only, never during a step: it pins the
+ * engine that it steps, so that the engine stays in the list. */
+static struct {
+    atomic_flag lock;
+    _Atomic int count;
+    han_engine *first;
+} active = {.lock = ATOMIC_FLAG_INIT};
+
+void han_activate(han_engine *e) {
+    if (e->active) return;
+    han_lock(&active.lock);
+    if (!e->active) { /* another thread may have added it meanwhile */
+        e->next_active = active.first;
+        active.first = e;
+        e->active = true;
+        atomic_fetch_add(&active.count, 1);
+    }
+    han_unlock(&active.lock);
+}
+
+void han_deactivate(han_engine *e) {
+    if (!e->active) return;
+    han_lock(&active.lock);
+    while (e->pins) {
+        han_unlock(&active.lock);
+        sched_yield();
+        han_lock(&active.lock);
+    }
+    if (e->active) {
+        han_engine **link = &active.first;
+        while (*link != e) link = &(*link)->next_active;
+        *link = e->next_active;
+        e->active = false;
+        atomic_fetch_sub(&active.count, 1);
+    }
+    han_unlock(&active.lock);
+}
+
+bool han_others_active(const han_engine *e) {
+    return atomic_load_explicit(&active.count, memory_order_relaxed) > (e && e->active);
+}
+
+/* ---- queue -------------------------------------------------------------------------------- */
+
+static void append(han_engine *e, han_run *run) {
+    run->next = NULL;
+    run->left = false;
+    run->idle = (han_idler){0};
+    atomic_store_explicit(&run->status, HAN_BLOCKED, memory_order_relaxed);
+    if (e->tail)
+        e->tail->next = run;
+    else
+        e->head = run;
+    e->tail = run;
+    e->issued++;
+}
+
+bool han_try_enqueue(han_engine *e, han_run *run) {
+    if (!han_try_lock(&e->busy)) return false;
+    append(e, run);
+    han_unlock(&e->busy);
+    return true;
+}
+
+void han_enqueue(han_engine *e, han_run *run) {
+    han_lock(&e->busy);
+    append(e, run);
+    han_unlock(&e->busy);
+}
+
+enum han_status han_fail(han_engine *e, enum han_status status) {
+    e->failed = status;
+    return status;
+}
+
+/* ---- steps -------------------------------------------------------------------------------- */
+
+static _Thread_local bool inside __attribute__((tls_model("initial-exec")));
+
+bool han_inside_op(void) { return inside; }
+
+bool han_enter(bool now) {
+    bool before = inside;
+    inside = now;
+    return before;
+}
+
+static enum han_status step_locked(han_engine *e) {
+    if (e->failed) return HAN_E_FAILED;
+    if (!e->head) return HAN_BLOCKED;
+    bool before = han_enter(true);
+    enum han_status status = han_step(e);
+    (void)han_enter(before);
+    return status > HAN_BLOCKED && status != HAN_E_NOTICE ? han_fail(e, status) : status;
+}
+
+enum han_status han_engine_step(han_engine *e) {
+    if (!han_try_lock(&e->busy)) return HAN_BLOCKED;
+    enum han_status status = step_locked(e);
+    han_unlock(&e->busy);
+    return status;
+}
+
+enum han_status han_try(han_engine *e, const han_run *run, int rounds) {
+    while (rounds-- > 0 && run->status != HAN_OK) {
+        if (!han_try_lock(&e->busy)) return HAN_BLOCKED;
+        enum han_status status = HAN_BLOCKED;
+        bool turn = e->head == run;
+        if (turn) status = step_locked(e);
+        han_unlock(&e->busy);
+        if (!turn) break;
+        if (status > HAN_BLOCKED) return status;
+        if (status == HAN_BLOCKED) han_cpu_relax();
+    }
+    return run->status;
+}
+
+void han_progress_others(const han_engine *self) {
+    if (!han_others_active(self)) return;
+    if (!han_try_lock(&active.lock)) return;
+    for (han_engine *e = active.first; e; e = e->next_active) {
+        if (e == self) continue;
+        e->pins++;
+        han_unlock(&active.lock);
+        if (han_try_lock(&e->busy)) {
+            if (e->head && !e->head->plan->blocks) (void)step_locked(e);
+            han_unlock(&e->busy);
+        }
+        han_lock(&active.lock);
+        e->pins--;
+    }
+    han_unlock(&active.lock);
+}

@@ -1,0 +1,37 @@
+/* The queue of an engine, and the list of active engines of this process.
+ *
+ * One thread at a time steps an engine. A thread that waits for one engine also steps the active ones
+ * of other threads, since a peer may wait for them. */
+#ifndef HAN_QUEUE_H
+#define HAN_QUEUE_H
+
+#include "engine.h"
+
+/* Put a run at the end of the queue; it starts when the runs before it have finished. */
+void han_enqueue(han_engine *, han_run *);
+/* The same; returns false, without waiting, if another thread is stepping the engine. */
+bool han_try_enqueue(han_engine *, han_run *);
+
+/* Step the run at the head once, unless another thread is stepping the engine. */
+enum han_status han_engine_step(han_engine *);
+/* Step `run`, if it is at the head, for at most `rounds` rounds, without waiting or yielding. */
+enum han_status han_try(han_engine *, const han_run *, int rounds);
+
+/* Add an engine to the list of active engines; remove it, when no thread steps it any more. */
+void han_activate(han_engine *);
+void han_deactivate(han_engine *);
+/* Whether other engines than this one (or NULL) are active. */
+bool han_others_active(const han_engine *);
+/* Step every active engine but this one (or NULL) once. */
+void han_progress_others(const han_engine *);
+
+/* Mark the engine as failed; returns the status. */
+enum han_status han_fail(han_engine *, enum han_status);
+
+/* Whether this thread is inside a step, or inside a call of MPI that the engine made: a user's
+ * reduction runs there, and must not wait for an engine. */
+bool han_inside_op(void);
+/* Set that for this thread; returns the value before. */
+bool han_enter(bool);
+
+#endif

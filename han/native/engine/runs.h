@@ -1,0 +1,157 @@
+/* How the run at the head of the queue begins and ends. The executor calls this in every round, so that
+ * all functions are inline. */
+#ifndef HAN_RUNS_H
+#define HAN_RUNS_H
+
+#include "engine/agreement.h"
+#include "engine/bell.h"
+#include "engine/choice.h"
+#include "engine/trials.h"
+
+/* ---- shared memory ------------------------------------------------------------------------ */
+
+/* Take the next part of the rings for a run; returns its offset in each ring. */
+static inline uint64_t han_take_cells(han_channel *ch, uint64_t epoch, uint64_t bytes) {
+    if (!bytes) return 0;
+    uint64_t start = ch->head;
+    if (start % ch->ring + bytes > ch->ring) start += ch->ring - start % ch->ring;
+    ch->head = start + bytes;
+    while (ch->oldest != ch->newest) {
+        uint32_t k = ch->oldest % HAN_TAKEN;
+        bool room = ch->newest - ch->oldest < HAN_TAKEN;
+        if (room && ch->taken[k].start + ch->ring >= ch->head) break;
+        ch->needed = ch->taken[k].epoch + 1;
+        ch->oldest++;
+    }
+    uint32_t k = ch->newest++ % HAN_TAKEN;
+    ch->taken[k].start = start;
+    ch->taken[k].epoch = epoch;
+    return start % ch->ring;
+}
+
+/* The number of runs that every peer must have finished before this one may write. */
+static inline uint64_t han_needed(const han_engine *e, const han_channel *ch, uint8_t writes) {
+    uint64_t n = 0;
+    if (writes & HAN_W_SMALL && e->epoch >= HAN_SMALL_BANKS) n = e->epoch + 1 - HAN_SMALL_BANKS;
+    if (writes & HAN_W_CELLS && ch->needed > n) n = ch->needed;
+    return n;
+}
+
+/* Whether peers have finished the runs that used the shared memory which this run writes. */
+static inline bool han_room_free(han_engine *e, const han_plan *p) {
+    for (uint32_t c = 0; c < e->n_channels; c++) {
+        han_channel *ch = &e->channels[c];
+        uint64_t n = han_needed(e, ch, p->writes[c]);
+        if (n <= ch->known) continue;
+        ch->known = han_least_done(ch);
+        if (n > ch->known) return false;
+    }
+    return true;
+}
+
+/* ---- the beginning ------------------------------------------------------------------------ */
+
+static inline han_control *han_own_record(const han_channel *ch) { return han_records(ch) + ch->me; }
+
+/* Stands for missing buffers: instructions on 0 bytes compute addresses too. */
+static uint8_t han_nowhere[3][HAN_LINE];
+
+/* Set up the chosen plan: its scratch, the addresses that peers read, the start of its streams. */
+static inline void han_take_up(han_engine *e, han_plan *p) {
+    e->bases[HAN_B_SCRATCH] = p->scratch ? p->scratch : han_nowhere[2];
+    for (uint32_t c = 0; c < e->n_channels; c++) {
+        han_control *mine = han_own_record(&e->channels[c]);
+        for (int k = 0; p->writes[c] & HAN_W_SHOWN && k < 3; k++)
+            atomic_store_explicit(&mine->shown[k], (uint64_t)(uintptr_t)e->bases[HAN_B_SEND + k],
+                                  memory_order_relaxed);
+    }
+    for (uint32_t s = 0; s < p->n_streams; s++) e->pc[s] = p->streams[s].start;
+    e->plan = p;
+}
+
+enum { LAST_RUNS = (1 << HAN_HISTORY) - 1 };
+
+/* Whether this rank offers the alternative, if there is one; adds the bits of this run. */
+static inline bool han_offer(han_engine *e, const han_run *run) {
+    const han_plan *p = run->plan;
+    bool offers = p->arena_size && han_in_arena(p, run->send) && han_in_arena(p, run->recv) &&
+                  p->alternative;
+    e->offers = (e->offers << 1 | offers) & LAST_RUNS;
+    e->choices = e->choices << 1 | (p->arena_size || e->tried);
+    return offers;
+}
+
+static inline bool han_leads(const han_engine *e, const han_plan *p) {
+    return e->tried && e->channels[p->whole].me == p->leader;
+}
+
+/* Add the bit of this run that says whether this rank, as the leader, takes the rival. */
+static inline void han_lead_run(han_engine *e, const han_run *run) {
+    bool rival = han_leads(e, run->plan) && han_lead(e, run->plan);
+    e->ways = (e->ways << 1 | rival) & LAST_RUNS;
+}
+
+static inline void han_begin(han_engine *e, const han_run *run) {
+    han_plan *p = run->plan;
+    e->tried = p->tried && run->blocking;
+    bool offers = han_offer(e, run);
+    han_lead_run(e, run);
+    uint64_t entered = (e->epoch + 1) << HAN_EPOCH_SHIFT | e->offers << HAN_OFFERS_SHIFT |
+                       e->ways << HAN_WAYS_SHIFT;
+    e->bases[HAN_B_SEND] = run->send ? (uint8_t *)(uintptr_t)run->send : han_nowhere[0];
+    e->bases[HAN_B_RECV] = run->recv ? run->recv : han_nowhere[1];
+    /* A call that waits for a leader differs from one that does not. */
+    uint64_t calls = han_called(e, p->signature ^ e->tried);
+    for (uint32_t c = 0; c < e->n_channels; c++) {
+        han_channel *ch = &e->channels[c];
+        uint8_t **base = &e->bases[HAN_B_CHANNEL + HAN_B_PER_CHANNEL * c];
+        base[HAN_B_SMALL] = ch->memory + ch->small + e->epoch % HAN_SMALL_BANKS * ch->small_bank;
+        base[HAN_B_CELLS] = ch->memory + ch->cells + han_take_cells(ch, e->epoch, p->footprint[c]);
+        base[HAN_B_FLAGS] = ch->memory + ch->flags;
+        han_control *mine = han_own_record(ch);
+        atomic_store_explicit(&mine->signature, p->signature, memory_order_relaxed);
+        atomic_store_explicit(&mine->entered, entered, memory_order_release);
+        atomic_store_explicit(&mine->calls, calls, memory_order_release);
+    }
+    if ((p->arena_size || han_leads(e, p)) && e->bells >> p->whole & 1)
+        han_ring(&e->channels[p->whole]);
+    if (!offers && !e->tried) han_take_up(e, p); /* no choice to wait for */
+    e->started = true;
+}
+
+/* Begin the run if it has not begun, and choose its plan if none is chosen. Returns whether its
+ * instructions may be executed: the plan is chosen, and peers no longer need the shared memory that
+ * it writes. */
+static inline bool han_ready(han_engine *e) {
+    if (!e->started) {
+        if (e->choices >> (HAN_HISTORY - 1) & 1 && !han_may_forget(e)) return false;
+        han_begin(e, e->head);
+    }
+    if (!e->plan) {
+        han_plan *p = han_decide(e);
+        if (!p) return false;
+        han_take_up(e, p);
+    }
+    return han_room_free(e, e->plan);
+}
+
+/* ---- the end ------------------------------------------------------------------------------ */
+
+/* The run has finished: tell the peers and the owner of the run. */
+static inline void han_finish(han_engine *e) {
+    han_run *run = e->head;
+    if (e->tried && e->plan != run->plan->alternative) han_tell_time(e, run->plan);
+    for (uint32_t c = 0; c < e->n_channels; c++) {
+        han_channel *ch = &e->channels[c];
+        atomic_store_explicit(&han_own_record(ch)->done, e->epoch + 1, memory_order_release);
+        if (e->plan->sync && ch->known < e->epoch) ch->known = e->epoch;
+    }
+    e->epoch++;
+    e->started = false;
+    e->plan = NULL;
+    e->head = run->next;
+    if (!e->head) e->tail = NULL;
+    atomic_store_explicit(&run->status, HAN_OK, memory_order_release);
+}
+
+#endif

@@ -1,0 +1,12 @@
+/* Sleeping in the kernel while the run at the head of the queue waits for a flag. */
+#ifndef HAN_SLEEP_H
+#define HAN_SLEEP_H
+
+#include "engine.h"
+
+/* Step the engine once; if that does nothing, sleep until a peer posts a flag in the channel that the
+ * run waits for, or for a moment. `slept` stays false where no bell rings for what the run waits for.
+ * Returns HAN_BLOCKED or the status of the step. */
+enum han_status han_sleep(han_engine *, bool *slept);
+
+#endif

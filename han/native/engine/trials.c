@@ -1,0 +1,115 @@
+/* The cost of a run is the time from when the last rank finished the run before until the last rank
+ * finishes this one. All ranks of a node share the clock. This time includes what the program computes
+ * between the calls, for both plans alike, and what a rank does ahead of the others. The median of a
+ * burst decides, so that one pause of the program does not matter. The leader then keeps the faster
+ * plan. The more the slower plan costs, the longer the leader waits until the next trial. */
+#include "engine/trials.h"
+
+#include "clock.h"
+
+enum {
+    MOST = 512,          /* runs between two trials, if trials cost little */
+    NEVER = 1 << 20,     /* runs between two trials at most */
+    MARGIN = 16,         /* the plan in use is replaced if the other one is faster by a sixteenth */
+    SHARE = 100,         /* trials may cost a hundredth of the time of all runs */
+    ENOUGH = 3,          /* known times of a burst that suffice for a decision */
+    HOPELESS_HALVES = 3, /* ENOUGH times end a trial if all exceed so many halves of the usual time */
+    FAR_TOO_LONG = 8,    /* two times end a trial if both exceed so many times the usual time */
+};
+
+/* The end time of a run, counted from 1, on one rank. The times follow the control records. */
+static han_time *time_of(const han_channel *ch, uint32_t r, uint64_t run) {
+    han_time *times = (han_time *)(void *)(han_records(ch) + ch->size);
+    return times + (size_t)r * HAN_TIMED + (run - 1) % HAN_TIMED;
+}
+
+void han_tell_time(han_engine *e, const han_plan *p) {
+    han_channel *ch = &e->channels[p->whole];
+    han_time *t = time_of(ch, ch->me, e->epoch + 1);
+    atomic_store_explicit(&t->run, 0, memory_order_relaxed);
+    atomic_store_explicit(&t->finished, han_now_ns(), memory_order_release);
+    atomic_store_explicit(&t->run, e->epoch + 1, memory_order_release);
+}
+
+/* When the last rank finished a run; 0 if a rank has not stored its time yet, or overwrote it. */
+static uint64_t finished(const han_channel *ch, uint64_t run) {
+    uint64_t last = 0;
+    for (uint32_t r = 0; r < ch->size; r++) {
+        const han_time *t = time_of(ch, r, run);
+        if (atomic_load_explicit(&t->run, memory_order_acquire) != run) return 0;
+        uint64_t ns = atomic_load_explicit(&t->finished, memory_order_acquire);
+        if (atomic_load_explicit(&t->run, memory_order_acquire) != run) return 0;
+        if (ns > last) last = ns;
+    }
+    return last;
+}
+
+/* Collect the end times of a trial's runs; return whether all are known. */
+static bool collect(han_trial *t, const han_channel *ch) {
+    bool all = true;
+    for (int way = 0; way < 2; way++)
+        for (int k = 0; k < HAN_BURST; k++) {
+            if (t->tried[way][k].run && !t->tried[way][k].finished)
+                t->tried[way][k].finished = finished(ch, t->tried[way][k].run);
+            all = all && t->tried[way][k].finished;
+        }
+    return all;
+}
+
+/* The times from run to run of one burst, sorted; returns how many are known. */
+static int periods(const han_trial *t, int way, uint64_t *sorted) {
+    int n = 0;
+    for (int k = 1; k < HAN_BURST; k++) {
+        uint64_t before = t->tried[way][k - 1].finished, after = t->tried[way][k].finished;
+        if (!before || after <= before) continue;
+        int at = n++;
+        for (; at && sorted[at - 1] > after - before; at--) sorted[at] = sorted[at - 1];
+        sorted[at] = after - before;
+    }
+    return n;
+}
+
+static uint64_t median(const uint64_t *sorted, int n) { return sorted[(n - 1) / 2]; }
+
+/* Whether the other plan is so slow that the rest of its burst is not worth running. */
+static bool hopeless(const han_trial *t) {
+    uint64_t used[HAN_BURST], other[HAN_BURST];
+    int n = periods(t, 0, used), m = periods(t, 1, other);
+    if (!n || m < 2) return false;
+    uint64_t usual = median(used, n);
+    return other[0] / FAR_TOO_LONG > usual ||
+           (m >= ENOUGH && other[0] / HOPELESS_HALVES > usual / 2);
+}
+
+/* Choose the plan to keep, and the number of runs until the next trial. */
+static void decide(han_trial *t) {
+    uint64_t used[HAN_BURST], other[HAN_BURST], lost;
+    int n = periods(t, 0, used), m = periods(t, 1, other);
+    uint64_t rest = !t->rest ? HAN_LEAST : t->rest < MOST ? 2 * t->rest : MOST;
+    bool change = false;
+    if (n && m) {
+        uint64_t usual = median(used, n), tried = median(other, m);
+        change = n >= ENOUGH && m >= ENOUGH && tried < usual - usual / MARGIN;
+        lost = tried > usual ? (tried - usual) * (uint64_t)(m + 1) : 0;
+        if (lost * SHARE / usual > rest) rest = lost * SHARE / usual;
+    } else {
+        rest = t->rest ? 4 * (uint64_t)t->rest : MOST; /* this program's calls yield no times */
+    }
+    *t = (han_trial){.rival = t->rival != change, .rest = rest < NEVER ? (uint32_t)rest : NEVER};
+}
+
+bool han_lead(han_engine *e, han_plan *p) {
+    han_trial *t = &p->trial;
+    uint32_t k = t->runs++, rest = t->rest ? t->rest : HAN_FIRST;
+    if (k < rest) return t->rival;
+    k -= rest;
+    /* HAN_HISTORY runs after a trial every rank has finished it: a time not known now never will be. */
+    if (collect(t, &e->channels[p->whole]) || hopeless(t) || k > 2 * HAN_BURST + HAN_HISTORY) {
+        decide(t);
+    } else if (k < 2 * HAN_BURST) {
+        bool other = k >= HAN_BURST;
+        t->tried[other][k % HAN_BURST].run = e->epoch + 1;
+        return t->rival != other;
+    }
+    return t->rival;
+}

@@ -1,0 +1,24 @@
+/* Trials: which of two plans for the same call is faster on this machine, for this program.
+ *
+ * A plan and its rival move data differently, for example through cells or by cross-memory attach.
+ * Which is faster depends on the processor, on the host of a virtual machine, and on whether the
+ * program has just written its data: only a trial tells. The leader of the call (its root, or the
+ * first rank) chooses one of them for each run and stores its choice in the `entered` field of its
+ * control record; its peers wait for that and follow. So all ranks run the same plan, whatever each
+ * of them measures. A trial is a burst of runs of the plan in use, then a burst of the other one. All
+ * ranks store the end time of each run. */
+#ifndef HAN_TRIALS_H
+#define HAN_TRIALS_H
+
+#include "engine.h"
+
+#define HAN_FIRST 2  /* runs before the first trial: they make plans and touch new pages */
+#define HAN_LEAST 32 /* runs from the first trial to the next */
+
+/* Whether the run that begins takes the rival. Called by the leader of a plan with a rival. */
+bool han_lead(han_engine *, han_plan *);
+
+/* Store the end time of the run at the head of the queue. */
+void han_tell_time(han_engine *, const han_plan *);
+
+#endif

@@ -1,0 +1,155 @@
+#define _GNU_SOURCE
+#include "engine/wait.h"
+
+#include <sched.h>
+#include <time.h>
+
+#include "clock.h"
+#include "data/processor.h"
+#include "engine/dead_peers.h"
+#include "engine/inspect.h"
+#include "engine/queue.h"
+#include "engine/sleep.h"
+
+enum {
+    POKE_SPINNING = 512, /* fruitless rounds between two calls of the MPI library */
+    POKE_YIELDING = 8,
+    CLOCK_ROUNDS = 64, /* yields between two readings of the clock */
+};
+
+#ifndef SLEEP_YIELDS
+#define SLEEP_YIELDS 64 /* before the thread sleeps in the kernel: waking up takes as long */
+#endif
+
+static const uint64_t SLOW_NS = 5000000;     /* between two checks of signals and the time limit */
+static const uint64_t DEAD_NS = 100000000;   /* between two checks for dead peers */
+static const uint64_t SLEEPY_NS = 500000000; /* a wait this long needs no fast reaction any more */
+static const uint64_t ALONE_NS = 2000; /* a yield takes longer only if another thread ran */
+static const uint32_t SLEEPY_SLEEP_NS = 100000;
+static const uint32_t NAP_NS = 50000; /* where no bell rings for what the run waits for */
+
+/* Drive MPI and other engines: peers may wait for messages or runs of this process. Returns
+ * HAN_E_NOTICE if a peer has sent a notice. */
+static enum han_status poke(han_engine *e) {
+    int flag = 0;
+    if (e->mpi) {
+        bool before = han_enter(true); /* MPI may call a user's reduction */
+        int rc = han_iprobe(e->mpi, e->mpi->any_source, e->mpi->notice_tag, e->comm, &flag);
+        (void)han_enter(before);
+        if (rc) {
+            e->mpi_error = rc;
+            return HAN_E_MPI;
+        }
+    }
+    han_progress_others(e);
+    return flag || (e->held && e->issued >= e->held) ? HAN_E_NOTICE : HAN_BLOCKED;
+}
+
+/* Check what a posted flag would not tell, at intervals. */
+static enum han_status look_around(han_engine *e, han_idler *w) {
+    uint64_t now = han_now_ns();
+    if (!w->since) {
+        w->since = now;
+        w->slow = now + SLOW_NS;
+        w->dead = now + DEAD_NS;
+        return HAN_BLOCKED;
+    }
+    if (now < w->slow) return HAN_BLOCKED;
+    w->slow = now + SLOW_NS;
+    w->sleepy = now - w->since > SLEEPY_NS;
+    if (e->interrupted && e->interrupted(e)) return HAN_E_INTERRUPT;
+    if (e->wait.timeout > 0 && (double)(now - w->since) > e->wait.timeout * 1e9)
+        return HAN_E_TIMEOUT;
+    if (han_engine_mismatch(e)) return HAN_E_MISMATCH;
+    if (now < w->dead) return HAN_BLOCKED;
+    w->dead = now + DEAD_NS;
+    e->dead_rank = han_dead_peer(e);
+    return e->dead_rank >= 0 ? HAN_E_DEAD : HAN_BLOCKED;
+}
+
+/* Yield, and adjust the number of spins: if another thread ran meanwhile, it may be the one that this
+ * rank waits for, and spinning would delay it. */
+static void yield(han_engine *e) {
+    if (e->wait.least_spins >= e->wait.spins) {
+        sched_yield();
+        return;
+    }
+    uint64_t before = han_now_ns();
+    sched_yield();
+    if (han_now_ns() - before > ALONE_NS)
+        e->spins = e->spins / 2 > e->wait.least_spins ? e->spins / 2 : e->wait.least_spins;
+    else if (e->spins < e->wait.spins)
+        e->spins++;
+}
+
+static enum han_status spin(han_engine *e, han_idler *w) {
+    han_cpu_relax();
+    if (w->rounds % POKE_SPINNING) return HAN_BLOCKED;
+    enum han_status status = poke(e);
+    bool look = status == HAN_BLOCKED && w->rounds % (POKE_SPINNING * CLOCK_ROUNDS) == 0;
+    return look ? look_around(e, w) : status;
+}
+
+static void nap(uint32_t ns) {
+    struct timespec t = {0, (long)ns};
+    nanosleep(&t, NULL);
+}
+
+/* Sleep in the kernel, and between naps check what a posted flag would not tell. No peer rings the bell
+ * for messages, or for room in the rings. */
+static enum han_status sleep_and_look(han_engine *e, han_idler *w) {
+    bool slept;
+    enum han_status status = han_sleep(e, &slept);
+    if (!slept && status == HAN_BLOCKED) nap(w->sleepy ? SLEEPY_SLEEP_NS : NAP_NS), slept = true;
+    w->yields++;
+    if (status == HAN_MOVED) *w = (han_idler){0};
+    if (status != HAN_BLOCKED) return status == HAN_MOVED ? HAN_BLOCKED : status;
+    if (slept || w->yields % POKE_YIELDING == 0) status = poke(e);
+    return status == HAN_BLOCKED ? look_around(e, w) : status;
+}
+
+static enum han_status idle(han_engine *e, han_idler *w) {
+    if (++w->rounds < e->spins) return spin(e, w);
+    if (e->wait.futex && w->yields > SLEEP_YIELDS) return sleep_and_look(e, w);
+    uint32_t ns = e->wait.sleep_ns ? e->wait.sleep_ns : w->sleepy ? SLEEPY_SLEEP_NS : 0;
+    if (ns && w->yields > CLOCK_ROUNDS)
+        nap(ns);
+    else
+        yield(e);
+    w->yields++;
+    enum han_status status = HAN_BLOCKED;
+    if (ns || w->yields % POKE_YIELDING == 0) status = poke(e);
+    if (status == HAN_BLOCKED && (ns || w->yields % CLOCK_ROUNDS == 0)) status = look_around(e, w);
+    return status;
+}
+
+/* One round of waiting for `run`. The round counts as fruitless even if the step returns a notice: it
+ * may concern another engine, and then comes again in each round. */
+static enum han_status await(han_engine *e, han_run *run, bool block) {
+    enum han_status status = han_engine_step(e);
+    if (status == HAN_MOVED) run->idle = (han_idler){0};
+    if (status != HAN_BLOCKED && status != HAN_E_NOTICE) return status;
+    enum han_status other = block ? idle(e, &run->idle) : poke(e);
+    return other == HAN_BLOCKED ? status : other;
+}
+
+enum han_status han_progress(han_engine *e, han_run *run, bool block) {
+    while (run->status != HAN_OK) {
+        enum han_status status = await(e, run, block);
+        if (status == HAN_BLOCKED && !block) break;
+        if (status <= HAN_BLOCKED) continue;
+        /* The caller decides whether a notice concerns this engine. */
+        if (status != HAN_E_FAILED && status != HAN_E_NOTICE) han_fail(e, status);
+        return status;
+    }
+    if (run->status != HAN_OK) han_activate(e);
+    return run->status;
+}
+
+enum han_status han_look(han_engine *e, double waited) {
+    if (e->failed) return HAN_E_FAILED;
+    if (han_engine_mismatch(e)) return han_fail(e, HAN_E_MISMATCH);
+    if (e->wait.timeout > 0 && waited > e->wait.timeout) return han_fail(e, HAN_E_TIMEOUT);
+    e->dead_rank = han_dead_peer(e);
+    return e->dead_rank >= 0 ? han_fail(e, HAN_E_DEAD) : HAN_BLOCKED;
+}

@@ -1,0 +1,62 @@
+/* Extents: runs of pages of a sparse file, which arrays and slabs take and give back.
+ *
+ * All records about the memory lie outside of it, those of free memory too. So nothing that a program
+ * writes there can damage them, nor can a forked child, which may write to memory that its parent has
+ * given back. */
+#ifndef HAN_EXTENTS_H
+#define HAN_EXTENTS_H
+
+#include "memory/sparse_file.h"
+
+enum { HAN_BINS = 48 };
+
+enum han_state { HAN_HOLE, HAN_KEPT, HAN_USED, HAN_SLAB }; /* kept: free, but with its memory */
+
+/* Neighbouring pages in one state. */
+typedef struct han_extent {
+    struct han_extent *prev, *next; /* in its bin, or among the slabs of its class with free blocks */
+    size_t page, pages;
+    enum han_state state;
+    /* of a slab: */
+    uint32_t size, live, fresh; /* bytes of a block, blocks in use, blocks never used */
+    uint32_t n_free;            /* blocks given back: */
+    uint16_t *free;             /* their numbers; NULL if this is no slab */
+} han_extent;
+
+typedef struct {
+    han_sparse_file file;
+    size_t pages, taken, kept, keep; /* all; in use; kept; to keep at most */
+    han_extent **at; /* by page: its extent; for the first and last page of an extent, all of a slab */
+    han_extent *bins[2][HAN_BINS]; /* holes, and kept ones, by the power of two below their pages */
+} han_extents;
+
+/* Begin with one hole. 0 or errno. */
+int han_extents_open(han_extents *, han_sparse_file, size_t pages, size_t keep);
+/* Free the records of all extents. */
+void han_extents_close(han_extents *);
+
+/* Take so many pages; `clean` says whether they hold zeros. NULL: errno says why. */
+han_extent *han_extents_take(han_extents *, size_t pages, bool *clean);
+void han_extents_give(han_extents *, han_extent *);
+
+static inline uint8_t *han_extent_address(const han_extents *x, const han_extent *e) {
+    return x->file.base + e->page * HAN_PAGE;
+}
+
+/* Lists of extents. */
+static inline void han_extent_push(han_extent **list, han_extent *e) {
+    e->prev = NULL;
+    e->next = *list;
+    if (*list) (*list)->prev = e;
+    *list = e;
+}
+
+static inline void han_extent_unlink(han_extent **list, han_extent *e) {
+    if (e->prev)
+        e->prev->next = e->next;
+    else
+        *list = e->next;
+    if (e->next) e->next->prev = e->prev;
+}
+
+#endif

@@ -1,0 +1,97 @@
+/* A plan: a program with the memory, communicators and kernels that it runs with on this rank. */
+#ifndef HAN_PLAN_H
+#define HAN_PLAN_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "mpi_table.h"
+#include "program.h"
+#include "reductions.h"
+
+enum { HAN_SHIFTS = 2 }; /* buffers of a rank that peers may map: send and receive buffer */
+
+/* What a rank's run writes for its peers in a channel, as bits of han_plan.writes: data in small
+ * slots, data in cells, the addresses of its buffers, the same for peers that write to them. */
+enum { HAN_W_SMALL = 1, HAN_W_CELLS = 2, HAN_W_SHOWN = 8, HAN_W_GIVEN = 16 };
+
+/* Two kinds of stores, and what each costs at present: data/stores.h. */
+enum han_way { HAN_WAY_USUAL, HAN_WAY_OTHER };
+typedef struct {
+    uint32_t cost[2]; /* nanoseconds for 1 MiB; 0: not measured yet */
+    uint32_t times;   /* decisions so far */
+} han_ways;
+
+/* Bytes that the runs of a plan have moved on this rank. The thread that steps the engine writes
+ * them, during a run too; any thread may read them. */
+typedef struct {
+    _Atomic uint64_t runs;                       /* finished */
+    _Atomic uint64_t copied, combined, attached; /* combined: bytes of results */
+    _Atomic uint64_t mapped; /* bytes copied or combined that were read from peers' arrays */
+    _Atomic uint64_t sent, received; /* in messages */
+} han_counts;
+
+#define HAN_BURST 8 /* runs in a row that a trial takes of one plan */
+
+/* The leader's state of trials between a plan and its rival: engine/trials.h. */
+typedef struct {
+    uint32_t runs; /* since the last decision */
+    uint32_t rest; /* runs from that decision to the next trial; 0: no trial so far */
+    bool rival;    /* the rival is in use */
+    struct {
+        uint64_t run;      /* counted from 1; 0: none */
+        uint64_t finished; /* when the last rank finished it; 0: not known */
+    } tried[2][HAN_BURST]; /* of the current trial: the plan in use, then the other one */
+} han_trial;
+
+typedef struct han_plan {
+    const han_instr *code;
+    uint32_t n_streams, n_requests, n_comms;
+    han_stream streams[HAN_MAX_STREAMS];
+    uint64_t *requests;
+    const han_handle *comms;
+    uint8_t *scratch;
+    uint64_t scratch_size;
+    uint64_t footprint[HAN_MAX_CHANNELS]; /* bytes of each ring that a run takes; same on all ranks */
+    uint8_t writes[HAN_MAX_CHANNELS];     /* HAN_W_SMALL and so on */
+    bool sync;      /* a rank that finishes knows that every rank has entered the run */
+    bool blocks;    /* calls blocking collectives of the MPI library */
+    bool shows;     /* peers may read the buffers of this rank */
+    han_ways shown; /* how results that peers read in this rank's buffers are stored */
+    bool streaming; /* copies to the receive buffer bypass the caches */
+    bool much;      /* copies to the receive buffer exceed the second-level cache */
+    bool brief;     /* takes microseconds, calls no MPI and no Python: may run with the GIL held */
+    uint64_t signature;
+    uint64_t number;      /* identifies the plan in traces */
+    han_reduce_fn reduce; /* NULL: MPI_Reduce_local with op and dtype */
+    han_reduce2_fn reduce2;
+    size_t element;
+    han_handle op, dtype;
+    bool commutative;
+    /* By rank and buffer (send, receive): what to add to a peer's address of its buffer to get the
+     * address of the same memory in this process. NULL: no peer's memory is mapped. */
+    const uint64_t *shifts;
+    uint8_t *operand; /* room for an operand of MPI_Reduce_local */
+    size_t operand_size;
+    /* The plan that all ranks run instead if all of them offer it: engine/choice.h. It takes as much
+     * of the rings as this one. NULL until this rank can offer it. */
+    struct han_plan *_Atomic alternative;
+    uint64_t arena, arena_size; /* of this rank; 0 bytes: no rank has an alternative */
+    /* The plan that all ranks run instead if the leader says so: engine/trials.h. It takes as much
+     * of the rings as this one. It exists before the second blocking run. */
+    struct han_plan *_Atomic rival;
+    bool tried;      /* blocking runs have a rival; same on all ranks */
+    uint32_t leader; /* the rank that decides, by its place in channel `whole` */
+    han_trial trial; /* used by the leader */
+    uint32_t whole;  /* the channel of all ranks */
+    han_counts counts;
+} han_plan;
+
+/* Whether peers can read a buffer where it is: it is in this rank's arena, or there is none. */
+static inline bool han_in_arena(const han_plan *p, const void *buffer) {
+    return !buffer || (uint64_t)(uintptr_t)buffer - p->arena < p->arena_size;
+}
+
+#endif

@@ -1,0 +1,150 @@
+/* An arena is a capsule that NumPy allocates data from (NEP 49). Every array owns a reference to the
+ * capsule that its data came from: the arena lives until its last array is freed. */
+#include "python/py_arena.h"
+
+#define NPY_NO_DEPRECATED_API NPY_1_7_API_VERSION
+#define NPY_TARGET_VERSION NPY_1_22_API_VERSION
+#include <errno.h>
+#include <numpy/arrayobject.h>
+
+#include "memory/arena.h"
+#include "memory/cgroup.h"
+
+static const char CAPSULE[] = "mem_handler"; /* the name that NumPy requires */
+
+typedef struct {
+    PyDataMem_Handler handler; /* the capsule points to it */
+    han_arena *arena;
+    PyObject *folders; /* of control groups: a tuple of bytes */
+    char **groups;     /* their contents */
+} provider;
+
+static void *data_malloc(void *arena, size_t bytes) { return han_arena_take(arena, bytes, false); }
+
+static void *data_calloc(void *arena, size_t n, size_t each) {
+    if (each && n > SIZE_MAX / each) return NULL;
+    return han_arena_take(arena, n * each, true);
+}
+
+static void *data_realloc(void *arena, void *p, size_t bytes) {
+    return han_arena_resize(arena, p, bytes);
+}
+
+static void data_free(void *arena, void *p, size_t bytes) {
+    (void)bytes;
+    han_arena_give(arena, p);
+}
+
+static void free_provider(provider *p) {
+    Py_XDECREF(p->folders);
+    PyMem_Free(p->groups);
+    PyMem_Free(p);
+}
+
+static void release(PyObject *capsule) {
+    provider *p = PyCapsule_GetPointer(capsule, CAPSULE);
+    han_arena_close(p->arena);
+    free_provider(p);
+}
+
+/* Keep the folders of control groups, a tuple of bytes. 0 or -1. */
+static int note_groups(provider *p, PyObject *folders) {
+    Py_ssize_t n = folders ? PyTuple_GET_SIZE(folders) : 0;
+    p->groups = PyMem_Calloc((size_t)n + 1, sizeof *p->groups);
+    if (!p->groups) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t k = 0; k < n; k++)
+        if (!(p->groups[k] = PyBytes_AsString(PyTuple_GET_ITEM(folders, k)))) return -1;
+    p->folders = Py_XNewRef(folders);
+    return 0;
+}
+
+static PyObject *arena_room(PyObject *self, PyObject *folder) {
+    (void)self;
+    const char *name = PyBytes_AsString(folder);
+    return name ? PyLong_FromUnsignedLongLong(han_room(name, UINT64_MAX)) : NULL;
+}
+
+static PyObject *arena_open(PyObject *self, PyObject *args) {
+    (void)self;
+    int fd;
+    int touch = false;
+    PyObject *folders = NULL;
+    Py_ssize_t size, keep;
+    if (!PyArg_ParseTuple(args, "inn|pO!", &fd, &size, &keep, &touch, &PyTuple_Type, &folders))
+        return NULL;
+    provider *p = PyMem_Calloc(1, sizeof *p);
+    if (!p) return PyErr_NoMemory();
+    p->handler = (PyDataMem_Handler){"han", 1, {0}};
+    int failed = note_groups(p, folders);
+    if (!failed) p->arena = han_arena_open(fd, (size_t)size, (size_t)keep, touch);
+    if (!p->arena) {
+        if (!failed) PyErr_SetFromErrno(PyExc_OSError);
+        free_provider(p);
+        return NULL;
+    }
+    han_arena_heed(p->arena, p->groups);
+    p->handler.allocator =
+        (PyDataMemAllocator){p->arena, data_malloc, data_calloc, data_realloc, data_free};
+    return PyCapsule_New(p, CAPSULE, release);
+}
+
+static han_arena *arena_of(PyObject *capsule) {
+    provider *p = PyCapsule_GetPointer(capsule, CAPSULE);
+    if (p && PyCapsule_GetDestructor(capsule) == release) return p->arena;
+    if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "this is no arena of han's");
+    return NULL;
+}
+
+static PyObject *arena_use(PyObject *self, PyObject *handler) {
+    (void)self;
+    return PyDataMem_SetHandler(handler == Py_None ? NULL : handler);
+}
+
+static PyObject *arena_holds(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *capsule;
+    unsigned long long address, bytes;
+    if (!PyArg_ParseTuple(args, "OKK", &capsule, &address, &bytes)) return NULL;
+    const han_arena *a = arena_of(capsule);
+    return a ? PyBool_FromLong(han_arena_holds(a, address, bytes)) : NULL;
+}
+
+static PyObject *arena_tell(PyObject *self, PyObject *capsule) {
+    (void)self;
+    han_arena *a = arena_of(capsule);
+    if (!a) return NULL;
+    han_arena_facts f = han_arena_tell(a);
+    return Py_BuildValue("(KKKKKKi)", (unsigned long long)(uintptr_t)f.base,
+                         (unsigned long long)f.size, (unsigned long long)f.taken,
+                         (unsigned long long)f.kept, (unsigned long long)f.refusals,
+                         (unsigned long long)f.refused, f.error);
+}
+
+static PyMethodDef methods[] = {
+    {"arena_open", arena_open, METH_VARARGS,
+     "arena_open($module, fd, size, keep, touch=False, groups=(), /)\n--\n\n"
+     "Open an arena in a sparse file. The arena owns the file's descriptor and keeps to the memory "
+     "limits of control groups, given by the names of their folders."},
+    {"room", arena_room, METH_O,
+     "room($module, folder, /)\n--\n\n"
+     "Return the bytes that the memory limit of a control group leaves."},
+    {"arena_use", arena_use, METH_O,
+     "arena_use($module, handler, /)\n--\n\n"
+     "Let NumPy allocate there in this context; return the handler that it used before."},
+    {"arena_holds", arena_holds, METH_VARARGS,
+     "arena_holds($module, arena, address, nbytes, /)\n--\n\n"
+     "Whether the arena holds these bytes."},
+    {"arena_tell", arena_tell, METH_O,
+     "arena_tell($module, arena, /)\n--\n\n"
+     "Return base, size, bytes taken and kept; the number of refusals, and the bytes and errno of "
+     "the last one."},
+    {NULL, NULL, 0, NULL},
+};
+
+int han_py_add_arena(PyObject *module) {
+    import_array1(-1);
+    return PyModule_AddFunctions(module, methods);
+}

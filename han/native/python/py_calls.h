@@ -1,0 +1,11 @@
+/* han._native.Calls: the fast path of calls with plain arrays. */
+#ifndef HAN_PY_CALLS_H
+#define HAN_PY_CALLS_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+/* Add the type to the module. 0 or -1. */
+int han_py_add_calls(PyObject *module);
+
+#endif

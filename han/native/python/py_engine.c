@@ -1,0 +1,291 @@
+#include "python/py_engine.h"
+
+#include "engine/inspect.h"
+#include "engine/wait.h"
+#include "python/py_plan.h"
+#include "python/py_run.h"
+
+static bool interrupted(void *unused) {
+    (void)unused;
+    PyGILState_STATE gil = PyGILState_Ensure();
+    bool raised = PyErr_CheckSignals() != 0;
+    PyGILState_Release(gil);
+    return raised;
+}
+
+static int add_channel(EngineObject *self, PyObject *spec) {
+    han_engine *e = &self->engine;
+    han_channel *c = &e->channels[e->n_channels];
+    Py_buffer *view = &self->views[e->n_channels];
+    PyObject *buffer;
+    if (!PyArg_ParseTuple(spec, "OIIKKKKKK", &buffer, &c->size, &c->me, &c->control, &c->flags,
+                          &c->small, &c->cells, &c->small_bank, &c->ring))
+        return -1;
+    if (PyObject_GetBuffer(buffer, view, PyBUF_WRITABLE)) return -1;
+    c->memory = view->buf;
+    const han_control *all = (const han_control *)(void *)(c->memory + c->control);
+    for (uint32_t r = 0; r < c->size; r++)
+        if (all[r].naps) e->bells |= 1u << e->n_channels;
+    e->n_channels++;
+    return 0;
+}
+
+static int load_mpi(EngineObject *self, PyObject *spec) {
+    han_mpi *m = &self->mpi;
+    const char *library;
+    unsigned long long in_place, byte;
+    if (!PyArg_ParseTuple(spec, "spiiKK", &library, &m->wide, &m->any_source, &m->notice_tag,
+                          &in_place, &byte))
+        return -1;
+    m->in_place = (void *)(uintptr_t)in_place;
+    m->byte = (han_handle)byte;
+    const char *missing = han_mpi_load(m, library);
+    if (missing) {
+        PyErr_Format(PyExc_ImportError, "han: the MPI library that mpi4py uses has no %s (%s)",
+                     missing, library);
+        return -1;
+    }
+    self->engine.mpi = m;
+    return 0;
+}
+
+static int engine_init(EngineObject *self, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"mpi", "comm", "channels", "tag_base", "wait", "on_error", NULL};
+    han_engine *e = &self->engine;
+    PyObject *mpi, *channels;
+    unsigned long long comm;
+    int futex;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OKO!I(IIIdp)O", names, &mpi, &comm,
+                                     &PyTuple_Type, &channels, &e->tag_base, &e->wait.spins,
+                                     &e->wait.least_spins, &e->wait.sleep_ns, &e->wait.timeout,
+                                     &futex, &self->on_error))
+        return -1;
+    e->wait.futex = futex;
+    e->spins = e->wait.spins;
+    Py_INCREF(self->on_error);
+    if (mpi != Py_None && load_mpi(self, mpi)) return -1;
+    e->comm = (han_handle)comm;
+    e->interrupted = interrupted;
+    e->dead_rank = -1;
+    atomic_flag_clear(&e->busy);
+    if (PyTuple_GET_SIZE(channels) > HAN_MAX_CHANNELS) {
+        PyErr_Format(PyExc_ValueError, "%zd levels share memory, at most %d",
+                     PyTuple_GET_SIZE(channels), HAN_MAX_CHANNELS);
+        return -1;
+    }
+    for (Py_ssize_t c = 0; c < PyTuple_GET_SIZE(channels); c++)
+        if (add_channel(self, PyTuple_GET_ITEM(channels, c))) return -1;
+    return 0;
+}
+
+static int engine_traverse(EngineObject *self, visitproc visit, void *arg) {
+    Py_VISIT(self->on_error);
+    return 0;
+}
+
+static int engine_clear(EngineObject *self) {
+    han_py_stop(self);
+    Py_CLEAR(self->on_error);
+    return 0;
+}
+
+/* Unmap the channels, unless MPI may still access them. */
+static void unmap(EngineObject *self) {
+    if (self->engine.left) return;
+    for (uint32_t c = 0; c < self->engine.n_channels; c++) PyBuffer_Release(&self->views[c]);
+    self->engine.n_channels = 0;
+}
+
+static void release(Py_buffer *view) {
+    if (!view) return;
+    PyBuffer_Release(view);
+    PyMem_Free(view);
+}
+
+/* Record into `memory` from now on, or nowhere (NULL). Several threads may do this at the same time:
+ * each releases the memory that the engine returns to it. */
+static void record_into(EngineObject *self, Py_buffer *memory) {
+    Py_buffer *before;
+    Py_BEGIN_ALLOW_THREADS
+    before = han_engine_trace(&self->engine, memory ? memory->buf : NULL, memory);
+    Py_END_ALLOW_THREADS
+    release(before);
+}
+
+/* A view of the memory of a trace, with the header of the trace initialised; or NULL. */
+static Py_buffer *trace_memory(PyObject *memory, int tsc) {
+    Py_buffer *view = PyMem_Calloc(1, sizeof *view);
+    if (!view) return (Py_buffer *)PyErr_NoMemory();
+    if (PyObject_GetBuffer(memory, view, PyBUF_WRITABLE)) {
+        PyMem_Free(view);
+        return NULL;
+    }
+    size_t lines = (size_t)view->len / sizeof(han_event);
+    if (!lines) {
+        release(view);
+        PyErr_Format(PyExc_ValueError, "a trace takes at least %zu bytes", sizeof(han_trace));
+        return NULL;
+    }
+    *(han_trace *)view->buf = (han_trace){.max = lines - 1, .tsc = (uint64_t)tsc};
+    return view;
+}
+
+static void engine_dealloc(EngineObject *self) {
+    PyObject_GC_UnTrack(self);
+    if (self->weakrefs) PyObject_ClearWeakRefs((PyObject *)self);
+    (void)engine_clear(self);
+    unmap(self);
+    record_into(self, NULL);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+static PyObject *engine_fail(EngineObject *self, PyObject *unused) {
+    (void)unused;
+    if (han_py_refuse_inside_op()) return NULL;
+    han_py_stop(self);
+    Py_RETURN_NONE;
+}
+
+static PyObject *engine_stop(EngineObject *self, PyObject *unused) {
+    if (!engine_fail(self, unused)) return NULL;
+    unmap(self);
+    Py_RETURN_NONE;
+}
+
+static PyObject *engine_run(EngineObject *self, PyObject *args) {
+    PlanObject *plan;
+    Py_ssize_t send, recv;
+    PyObject *keep;
+    if (!PyArg_ParseTuple(args, "O!nnO", &PlanType, &plan, &send, &recv, &keep)) return NULL;
+    if (han_py_run(self, plan, (const void *)send, (void *)recv, &keep, 1)) return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *engine_look(EngineObject *self, PyObject *args) {
+    double waited;
+    if (!PyArg_ParseTuple(args, "d", &waited)) return NULL;
+    enum han_status status = han_look(&self->engine, waited);
+    if (status > HAN_BLOCKED && han_py_report(self, status)) return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *engine_blocked(EngineObject *self, PyObject *unused) {
+    (void)unused;
+    han_where rows[HAN_MAX_STREAMS];
+    uint64_t signature = 0;
+    uint32_t n = han_engine_blocked(&self->engine, rows, &signature);
+    PyObject *list = PyList_New((Py_ssize_t)n);
+    for (uint32_t k = 0; list && k < n; k++) {
+        PyObject *row = Py_BuildValue("(iiI)", rows[k].code, rows[k].peer, rows[k].task);
+        if (row)
+            PyList_SET_ITEM(list, k, row);
+        else
+            Py_CLEAR(list);
+    }
+    return list ? Py_BuildValue("(KN)", (unsigned long long)signature, list) : NULL;
+}
+
+static PyObject *engine_trace(EngineObject *self, PyObject *args) {
+    PyObject *memory;
+    Py_buffer *view = NULL;
+    int tsc = 0;
+    if (!PyArg_ParseTuple(args, "O|p", &memory, &tsc) || han_py_refuse_inside_op()) return NULL;
+    if (memory != Py_None && !(view = trace_memory(memory, tsc))) return NULL;
+    record_into(self, view);
+    Py_RETURN_NONE;
+}
+
+static PyObject *engine_get_epoch(EngineObject *self, void *unused) {
+    (void)unused;
+    return PyLong_FromUnsignedLongLong(self->engine.epoch);
+}
+
+static PyObject *engine_get_issued(EngineObject *self, void *unused) {
+    (void)unused;
+    return PyLong_FromUnsignedLongLong(self->engine.issued);
+}
+
+static PyObject *engine_get_alternatives(EngineObject *self, void *unused) {
+    (void)unused;
+    return PyLong_FromUnsignedLongLong(self->engine.alternatives);
+}
+
+static PyObject *engine_get_held(EngineObject *self, void *unused) {
+    (void)unused;
+    return PyLong_FromUnsignedLongLong(self->engine.held);
+}
+
+static int engine_set_held(EngineObject *self, PyObject *value, void *unused) {
+    (void)unused;
+    unsigned long long held = value ? PyLong_AsUnsignedLongLong(value) : 0;
+    if (PyErr_Occurred()) return -1;
+    self->engine.held = held;
+    return 0;
+}
+
+static PyObject *engine_get_on_error(EngineObject *self, void *unused) {
+    (void)unused;
+    PyObject *o = self->on_error ? self->on_error : Py_None;
+    Py_INCREF(o);
+    return o;
+}
+
+static PyObject *engine_get_failed(EngineObject *self, void *unused) {
+    (void)unused;
+    return PyBool_FromLong(self->engine.failed != HAN_OK);
+}
+
+static PyMethodDef engine_methods[] = {
+    {"plan", (PyCFunction)(void (*)(void))han_py_plan, METH_VARARGS | METH_KEYWORDS,
+     "plan($self, *, code, streams, requests, footprint, writes, sync, brief, signature, kernel, "
+     "element, op, dtype, commutative, operand, comms, scratch, keep, number=0, shifts=None, "
+     "arena=(0, 0), whole=0, leader=-1)\n--\n\n"
+     "Make a Plan from a Program's records."},
+    {"run", (PyCFunction)engine_run, METH_VARARGS,
+     "run($self, plan, send, recv, keep, /)\n--\n\n"
+     "Run a plan on two addresses and wait for it."},
+    {"fail", (PyCFunction)engine_fail, METH_NOARGS,
+     "fail($self, /)\n--\n\n"
+     "Cancel the runs under way; later runs raise."},
+    {"stop", (PyCFunction)engine_stop, METH_NOARGS,
+     "stop($self, /)\n--\n\n"
+     "Cancel the runs under way and unmap the channels."},
+    {"look", (PyCFunction)engine_look, METH_VARARGS,
+     "look($self, waited, /)\n--\n\n"
+     "Raise if `waited` seconds exceed the time limit, or a peer has died."},
+    {"blocked", (PyCFunction)engine_blocked, METH_NOARGS,
+     "blocked($self, /)\n--\n\n"
+     "Return the current run's signature and where its streams stand: [(code, peer, task), ...]."},
+    {"trace", (PyCFunction)engine_trace, METH_VARARGS,
+     "trace($self, memory, tsc=False, /)\n--\n\n"
+     "Record tasks in `memory` from now on; None: stop recording."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef engine_getset[] = {
+    {"epoch", (getter)engine_get_epoch, NULL, "Runs finished.", NULL},
+    {"issued", (getter)engine_get_issued, NULL, "Runs started or in the queue, and finished.", NULL},
+    {"alternatives", (getter)engine_get_alternatives, NULL,
+     "Runs of a plan's alternative: blocking and nonblocking calls that read shared arrays.", NULL},
+    {"held", (getter)engine_get_held, (setter)engine_set_held,
+     "The run that a notice that came early is about, counted from 1; 0: none.", NULL},
+    {"on_error", (getter)engine_get_on_error, NULL, "What is called on errors.", NULL},
+    {"failed", (getter)engine_get_failed, NULL, "Whether an error has stopped it.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+PyTypeObject EngineType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "han._native.Engine",
+    .tp_basicsize = sizeof(EngineObject),
+    .tp_weaklistoffset = offsetof(EngineObject, weakrefs),
+    .tp_dealloc = (destructor)engine_dealloc,
+    .tp_traverse = (traverseproc)engine_traverse,
+    .tp_clear = (inquiry)engine_clear,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .tp_doc = "Engine(mpi, comm, channels, tag_base, wait, on_error)\n--\n\n"
+              "Runs plans one after the other over the channels of one group of ranks.",
+    .tp_methods = engine_methods,
+    .tp_getset = engine_getset,
+    .tp_init = (initproc)engine_init,
+    .tp_new = PyType_GenericNew,
+};

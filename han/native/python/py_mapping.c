@@ -1,0 +1,61 @@
+/* Each mapping has a capsule, which unmaps it when it is freed. */
+#include "python/py_mapping.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "memory/sparse_file.h"
+
+static const char CAPSULE[] = "han.mapping";
+
+static void release(PyObject *capsule) {
+    void *address = PyCapsule_GetPointer(capsule, CAPSULE);
+    (void)munmap(address, (size_t)(uintptr_t)PyCapsule_GetContext(capsule));
+}
+
+/* (capsule, address): the capsule owns the mapping from now on, also if this fails. */
+static PyObject *owned(void *mapping, size_t size, uint64_t at) {
+    if (mapping == MAP_FAILED) return PyErr_SetFromErrno(PyExc_OSError);
+    PyObject *capsule = PyCapsule_New(mapping, CAPSULE, NULL);
+    if (!capsule || PyCapsule_SetContext(capsule, (void *)(uintptr_t)size) ||
+        PyCapsule_SetDestructor(capsule, release)) {
+        Py_XDECREF(capsule);
+        (void)munmap(mapping, size);
+        return NULL;
+    }
+    return Py_BuildValue("(NK)", capsule, (unsigned long long)at);
+}
+
+static PyObject *map_file(PyObject *self, PyObject *args) {
+    (void)self;
+    int fd;
+    Py_ssize_t size;
+    if (!PyArg_ParseTuple(args, "in", &fd, &size)) return NULL;
+    void *mapping = han_map_file(fd, (size_t)size, PROT_READ);
+    return owned(mapping, (size_t)size, (uint64_t)(uintptr_t)mapping);
+}
+
+/* Map shared memory a second time (mremap with an old length of 0), so that it stays mapped when MPI
+ * unmaps it. The mapping consists of whole pages. */
+static PyObject *map_again(PyObject *self, PyObject *args) {
+    (void)self;
+    unsigned long long address, bytes;
+    if (!PyArg_ParseTuple(args, "KK", &address, &bytes)) return NULL;
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), first = address / page * page;
+    size_t size = (size_t)((address + bytes + page - 1) / page * page - first);
+    void *mapping = mremap((void *)(uintptr_t)first, 0, size, MREMAP_MAYMOVE);
+    return owned(mapping, size, (uint64_t)(uintptr_t)mapping + (address - first));
+}
+
+static PyMethodDef methods[] = {
+    {"map_file", map_file, METH_VARARGS,
+     "map_file($module, fd, size, /)\n--\n\n"
+     "Map a file for reading only; return (owner, address)."},
+    {"map_again", map_again, METH_VARARGS,
+     "map_again($module, address, nbytes, /)\n--\n\n"
+     "Map shared memory once more; return (owner, address)."},
+    {NULL, NULL, 0, NULL},
+};
+
+int han_py_add_mapping(PyObject *module) { return PyModule_AddFunctions(module, methods); }

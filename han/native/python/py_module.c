@@ -1,0 +1,139 @@
+/* The module han._native. */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <errno.h>
+#include <stdbool.h>
+
+#include "channel.h"
+#include "data/cross_memory.h"
+#include "data/kernels.h"
+#include "data/processor.h"
+#include "engine/queue.h"
+#include "python/py_arena.h"
+#include "python/py_calls.h"
+#include "python/py_engine.h"
+#include "python/py_kernels.h"
+#include "python/py_mapping.h"
+#include "python/py_plan.h"
+#include "python/py_program_check.h"
+#include "python/py_request.h"
+
+static PyObject *module_let_attach(PyObject *self, PyObject *unused) {
+    (void)self;
+    (void)unused;
+    han_let_attach();
+    Py_RETURN_NONE;
+}
+
+static PyObject *module_peek(PyObject *self, PyObject *args) {
+    (void)self;
+    long long pid;
+    unsigned long long address, value = 0;
+    if (!PyArg_ParseTuple(args, "LK", &pid, &address)) return NULL;
+    errno = han_pull(pid, &value, address, sizeof value);
+    return errno ? PyErr_SetFromErrno(PyExc_OSError) : PyLong_FromUnsignedLongLong(value);
+}
+
+static PyObject *module_poke(PyObject *self, PyObject *args) {
+    (void)self;
+    long long pid;
+    unsigned long long address, value;
+    if (!PyArg_ParseTuple(args, "LKK", &pid, &address, &value)) return NULL;
+    errno = han_push(pid, address, &value, sizeof value);
+    if (errno) return PyErr_SetFromErrno(PyExc_OSError);
+    Py_RETURN_NONE;
+}
+
+static PyObject *module_isa(PyObject *self, PyObject *unused) {
+    (void)self, (void)unused;
+    return PyUnicode_FromString(han_kernels_isa());
+}
+
+static PyObject *module_on_mesh(PyObject *self, PyObject *unused) {
+    (void)self, (void)unused;
+    return PyBool_FromLong(han_on_mesh());
+}
+
+static PyObject *module_has_kernel(PyObject *self, PyObject *args) {
+    (void)self;
+    int op, dtype;
+    if (!PyArg_ParseTuple(args, "ii", &op, &dtype)) return NULL;
+    bool known = op >= 0 && op < HAN_OPS && dtype >= 0 && dtype < HAN_DTYPES;
+    return PyBool_FromLong(known && han_reduce_kernel((enum han_op)op, (enum han_dtype)dtype));
+}
+
+static PyObject *module_progress(PyObject *self, PyObject *unused) {
+    (void)self, (void)unused;
+    Py_BEGIN_ALLOW_THREADS
+    han_progress_others(NULL);
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
+static PyObject *module_orphans(PyObject *self, PyObject *unused) {
+    (void)self, (void)unused;
+    return han_py_orphans();
+}
+
+static PyObject *module_inside_op(PyObject *self, PyObject *unused) {
+    (void)self, (void)unused;
+    return PyBool_FromLong(han_inside_op());
+}
+
+static PyMethodDef module_methods[] = {
+    {"progress", module_progress, METH_NOARGS,
+     "progress($module, /)\n--\n\n"
+     "Step every collective that is under way."},
+    {"orphans", module_orphans, METH_NOARGS,
+     "orphans($module, /)\n--\n\n"
+     "Return the requests that were dropped while they run."},
+    {"inside_op", module_inside_op, METH_NOARGS,
+     "inside_op($module, /)\n--\n\n"
+     "Whether a user's reduction is running here."},
+    {"isa", module_isa, METH_NOARGS,
+     "isa($module, /)\n--\n\n"
+     "Return the instruction set that the reduction kernels use here."},
+    {"on_mesh", module_on_mesh, METH_NOARGS,
+     "on_mesh($module, /)\n--\n\n"
+     "Whether cache lines are slow from core to core here."},
+    {"let_attach", module_let_attach, METH_NOARGS,
+     "let_attach($module, /)\n--\n\n"
+     "Let the other ranks read this process's memory, as far as the system does."},
+    {"peek", module_peek, METH_VARARGS,
+     "peek($module, pid, address, /)\n--\n\n"
+     "Read a word of 8 bytes of another process; raises OSError."},
+    {"poke", module_poke, METH_VARARGS,
+     "poke($module, pid, address, value, /)\n--\n\n"
+     "Write a word of 8 bytes to another process; raises OSError."},
+    {"fence", (PyCFunction)(void (*)(void))han_py_check_program, METH_VARARGS | METH_KEYWORDS,
+     "fence($module, *, code, streams, channels, comms, ranks, tasks, requests, count, element, "
+     "native, operand, lengths)\n--\n\n"
+     "Raise ValueError unless a Program keeps to its memory (native/memory/program_check.h)."},
+    {"has_kernel", module_has_kernel, METH_VARARGS,
+     "has_kernel($module, op, dtype, /)\n--\n\n"
+     "Whether MPI defines that pair and han has it natively."},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef module = {
+    PyModuleDef_HEAD_INIT, .m_name = "han._native", .m_doc = "han's executor.", .m_size = -1,
+    .m_methods = module_methods,
+};
+
+static int add_type(PyObject *m, const char *name, PyTypeObject *type) {
+    return PyType_Ready(type) || PyModule_AddObjectRef(m, name, (PyObject *)type) ? -1 : 0;
+}
+
+PyMODINIT_FUNC PyInit__native(void) {
+    PyObject *m = PyModule_Create(&module);
+    if (!m || add_type(m, "Engine", &EngineType) || add_type(m, "Plan", &PlanType) ||
+        add_type(m, "Request", &RequestType) || han_py_add_calls(m) ||
+        PyModule_AddIntConstant(m, "MAX_STREAMS", HAN_MAX_STREAMS) ||
+        PyModule_AddIntConstant(m, "EPOCH_TAGS", HAN_EPOCH_TAGS) ||
+        PyModule_AddIntConstant(m, "MAX_CHANNELS", HAN_MAX_CHANNELS) ||
+        PyModule_AddIntConstant(m, "SMALL_BANKS", HAN_SMALL_BANKS) || han_py_add_arena(m) ||
+        han_py_add_kernels(m) || han_py_add_mapping(m))
+        return NULL;
+    return m;
+}

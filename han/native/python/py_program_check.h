@@ -1,0 +1,11 @@
+/* han._native.fence: the check of programs that were read from a file. */
+#ifndef HAN_PY_PROGRAM_CHECK_H
+#define HAN_PY_PROGRAM_CHECK_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+/* Raise ValueError unless a program keeps to its memory: None, or NULL with an exception. */
+PyObject *han_py_check_program(PyObject *module, PyObject *args, PyObject *kwargs);
+
+#endif

@@ -1,0 +1,93 @@
+#include "python/py_run.h"
+
+#include "engine/queue.h"
+#include "engine/stop.h"
+#include "engine/wait.h"
+
+enum { MOST_ROUNDS = 256 }; /* of a brief plan while this thread holds the lock */
+
+int han_py_refuse_inside_op(void) {
+    if (!han_inside_op()) return 0;
+    PyErr_SetString(PyExc_RuntimeError,
+                    "a reduction operation must not call han: it runs inside a collective");
+    return -1;
+}
+
+void han_py_stop(EngineObject *self) {
+    Py_BEGIN_ALLOW_THREADS /* another thread may be in a step that needs Python */
+    han_engine_stop(&self->engine);
+    Py_END_ALLOW_THREADS
+}
+
+int han_py_report(EngineObject *self, enum han_status status) {
+    PyObject *type = NULL, *value = NULL, *tb = NULL;
+    han_engine *e = &self->engine;
+    if (status == HAN_E_FAILED) status = (enum han_status)e->failed;
+    int detail = status == HAN_E_MPI ? e->mpi_error : e->dead_rank;
+    if (status == HAN_E_INTERRUPT) PyErr_Fetch(&type, &value, &tb);
+    PyObject *answer = PyObject_CallFunction(self->on_error, "ii", (int)status, detail);
+    if (status == HAN_E_NOTICE && answer) {
+        Py_DECREF(answer);
+        return 0;
+    }
+    Py_XDECREF(answer);
+    PyObject *own[3];
+    PyErr_Fetch(&own[0], &own[1], &own[2]);
+    han_py_stop(self);
+    if (type) { /* raise the exception of the signal handler */
+        for (int k = 0; k < 3; k++) Py_XDECREF(own[k]);
+        PyErr_Restore(type, value, tb);
+    } else if (own[0]) {
+        PyErr_Restore(own[0], own[1], own[2]);
+    } else {
+        PyErr_SetString(PyExc_SystemError, "han: on_error did not raise");
+    }
+    return -1;
+}
+
+int han_py_enqueue(EngineObject *self, han_run *run) {
+    if (han_py_refuse_inside_op()) return -1;
+    if (self->engine.failed) return han_py_report(self, HAN_E_FAILED);
+    if (han_try_enqueue(&self->engine, run)) return 0;
+    Py_BEGIN_ALLOW_THREADS
+    han_enqueue(&self->engine, run);
+    Py_END_ALLOW_THREADS
+    return 0;
+}
+
+enum han_status han_py_try(EngineObject *self, const han_run *run) {
+    han_engine *e = &self->engine;
+    if (!run->plan->brief) return run->status;
+    return han_try(e, run, e->spins < MOST_ROUNDS ? (int)e->spins : MOST_ROUNDS);
+}
+
+int han_py_wait(EngineObject *self, han_run *run) {
+    if (han_py_refuse_inside_op()) return -1;
+    for (;;) {
+        enum han_status status;
+        Py_BEGIN_ALLOW_THREADS
+        status = han_progress(&self->engine, run, true);
+        Py_END_ALLOW_THREADS
+        if (status == HAN_OK) return 0;
+        if (han_py_report(self, status)) return -1;
+    }
+}
+
+/* Never free these objects. */
+static void keep_for_ever(PyObject *const *kept, Py_ssize_t n) {
+    for (Py_ssize_t k = 0; k < n; k++) Py_XINCREF(kept[k]);
+}
+
+int han_py_run(EngineObject *self, PlanObject *plan, const void *send, void *recv,
+               PyObject *const *kept, Py_ssize_t n) {
+    han_run run = {.plan = &plan->plan, .send = send, .recv = recv, .blocking = true};
+    Py_INCREF(plan); /* a signal handler may empty the cache that owns the plan */
+    int rc = han_py_enqueue(self, &run);
+    if (!rc) (void)han_py_try(self, &run);
+    if (!rc && run.status != HAN_OK) rc = han_py_wait(self, &run);
+    if (run.left)
+        keep_for_ever(kept, n); /* and the plan: MPI or a peer may still write to their memory */
+    else
+        Py_DECREF(plan);
+    return rc;
+}

@@ -1,0 +1,89 @@
+"""The C core's includes go one way: between folders by a table, between files without a circle."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+NATIVE = Path(__file__).resolve().parent.parent / "han" / "native"
+FILES = sorted(NATIVE.rglob("*.[ch]"))
+
+# What each folder may include. "": the layouts that all parts share, the clock and the MPI library.
+MAY_INCLUDE = {
+    "": {""},
+    "data": {"", "data"},
+    "memory": {"", "memory"},
+    "engine": {"", "data", "engine"},
+    "python": {"", "data", "memory", "engine", "python"},
+}
+
+INCLUDE = re.compile(r'^#include "([^"]+)"', re.M)
+COMMENT = re.compile(r"/\*.*?\*/", re.S)
+DECLARED = re.compile(r"^[A-Za-z][\w \t*]*?\b(han_\w+)\((?:[^()]|\([^()]*\))*\);", re.M)
+DEFINED = re.compile(r"^[A-Za-z][\w \t*]*?\b(han_\w+)\((?:[^()]|\([^()]*\))*\)\s*\{", re.M)
+
+
+def part(path: Path) -> str:
+    """Return the name of a header and its C file: "engine/queue"."""
+    return path.relative_to(NATIVE).with_suffix("").as_posix()
+
+
+def included(path: Path) -> list[str]:
+    return INCLUDE.findall(path.read_text())
+
+
+def graph() -> dict[str, set[str]]:
+    """Return the parts that each part includes."""
+    edges: dict[str, set[str]] = {}
+    for path in FILES:
+        others = {name.rsplit(".", 1)[0] for name in included(path)}
+        edges.setdefault(part(path), set()).update(others - {part(path)})
+    return edges
+
+
+def circle(edges: dict[str, set[str]]) -> list[str]:
+    """Return what is left after parts that include nothing left are removed again and again."""
+    left = dict(edges)
+    while free := [name for name, others in left.items() if not others & left.keys()]:
+        for name in free:
+            del left[name]
+    return sorted(left)
+
+
+def test_every_include_names_a_file_from_the_root_of_the_core():
+    missing = [
+        (part(p), name) for p in FILES for name in included(p) if not (NATIVE / name).exists()
+    ]
+    assert not missing
+
+
+def test_folders_include_only_folders_below_them():
+    wrong = [
+        (part(path), name)
+        for path in FILES
+        for name in included(path)
+        if name.rpartition("/")[0] not in MAY_INCLUDE[part(path).rpartition("/")[0]]
+    ]
+    assert not wrong
+
+
+def test_no_files_include_each_other_in_a_circle():
+    assert circle({"a": {"b"}, "b": {"a"}, "c": {"a"}}) == ["a", "b", "c"]
+    assert not circle(graph())
+
+
+def test_a_c_file_includes_its_own_header_first():
+    others = [p for p in FILES if p.suffix == ".c" and p.with_suffix(".h").exists()]
+    assert not [part(p) for p in others if included(p)[0] != f"{part(p)}.h"]
+
+
+def test_a_header_declares_only_functions_of_its_own_part():
+    for header in (p for p in FILES if p.suffix == ".h"):
+        source = header.with_suffix(".c")
+        text = COMMENT.sub("", source.read_text()) if source.exists() else ""
+        declared = set(DECLARED.findall(COMMENT.sub("", header.read_text())))
+        assert declared <= set(DEFINED.findall(text)), part(header)
+
+
+def test_files_are_short():
+    assert not [part(p) for p in FILES if len(p.read_text().splitlines()) > 400]
