@@ -1,0 +1,84 @@
+"""The programs and commands of README and docs/, under mpiexec."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from unittest import mock
+
+import pages
+import pytest
+import typer
+from mpi4py import MPI
+from pages import PAGES, name_of
+from typer.testing import CliRunner
+
+from han.cli import app
+
+SMALL = {  # what is put behind a command's own options, which it overrides
+    "--sizes": "64", "--rounds": "1", "--iterations": "1", "--time": "0", "--calls": "2",
+}  # fmt: skip
+PROGRAMS = [(page, ranks) for page in PAGES for ranks in [pages.program(page)[1]] if ranks > 1]
+COMMANDS = {
+    command.words: command
+    for page in PAGES
+    for command in pages.commands(page)
+    if command.ranks and command.words[0] == "han"
+}
+
+
+def run_program(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the program of a page in this process, with the page's own line numbers."""
+    monkeypatch.chdir(folder)
+    code = compile(pages.program(page)[0], name_of(page), "exec", dont_inherit=True)
+    exec(code, {"__name__": "__main__"})
+
+
+def of_ranks(n: int) -> list[Path]:
+    return [page for page, ranks in PROGRAMS if ranks == n]
+
+
+def stem_of(page: Path) -> str:
+    """Return a name without the signs that mean something where tests are chosen."""
+    return page.stem
+
+
+@pytest.mark.mpi(ranks=2, timeout=60, unit="s")
+@pytest.mark.parametrize("page", of_ranks(2), ids=stem_of)
+def test_programs_of_two_ranks(mpi_ranks, page, tmp_path, monkeypatch):
+    run_program(page, tmp_path, monkeypatch)
+
+
+@pytest.mark.mpi(ranks=3, timeout=60, unit="s")
+@pytest.mark.parametrize("page", of_ranks(3), ids=stem_of)
+def test_programs_of_three_ranks(mpi_ranks, page, tmp_path, monkeypatch):
+    run_program(page, tmp_path, monkeypatch)
+
+
+@pytest.mark.mpi(ranks=4, timeout=60, unit="s")
+@pytest.mark.parametrize("page", of_ranks(4), ids=stem_of)
+def test_programs_of_four_ranks(mpi_ranks, page, tmp_path, monkeypatch):
+    run_program(page, tmp_path, monkeypatch)
+
+
+@pytest.mark.mpi(ranks=1)
+def test_every_program_is_run(mpi_ranks):
+    assert {ranks for _, ranks in PROGRAMS} <= {2, 3, 4}
+
+
+@pytest.mark.mpi(ranks=2, timeout=180, unit="s")
+def test_commands(mpi_ranks, tmp_path, monkeypatch):
+    """Every command under mpiexec that a page shows, on two ranks and with little to do."""
+    monkeypatch.chdir(tmp_path)
+    for command in COMMANDS.values():
+        arguments = [*command.words[1:], *shortened(command.words[1])]
+        with mock.patch.dict(os.environ, command.environment):
+            done = CliRunner().invoke(app, arguments)
+        assert done.exit_code == 0, (arguments, done.output, done.exception)
+        assert done.output or MPI.COMM_WORLD.rank, arguments
+
+
+def shortened(name: str) -> list[str]:
+    """Return options that give a command little to do."""
+    known = {o for p in typer.main.get_command(app).commands[name].params for o in p.opts}
+    return [word for option in SMALL if option in known for word in (option, SMALL[option])]

@@ -1,0 +1,210 @@
+"""README and the pages of docs/: links, terms, variables; their commands exist, and run."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+from unittest import mock
+
+import pages
+import pytest
+import typer
+from commands import call
+from pages import PAGES, ROOT, Command, name_of
+
+import han
+from han.cli import app
+from han.config import load_config, validate_names
+from han.submodules.catalogue import catalogue
+
+PAGE = pytest.mark.parametrize("page", PAGES, ids=name_of)
+LARGEST_README = 8192  # bytes
+LONGEST = 300  # lines of the architecture
+PICTURES = ("svg", "png", "pdf")
+ELSEWHERE = ("mkdir", "cd")  # commands of the shell
+VARIABLE = re.compile(r"\bHAN_[A-Z_]+\b")
+WALK = re.compile(r"^\d+\. \[`([\w.]+)`\]\(([^)]+)\)", re.M)
+
+
+def with_blocks(language: str, word: str) -> pytest.MarkDecorator:
+    """Parametrize over the pages that have such blocks."""
+    found = [
+        page for page in PAGES
+        if any(b.language == language and word in " ".join(b.words) for b in pages.blocks(page))
+    ]  # fmt: skip
+    return pytest.mark.parametrize("page", found, ids=name_of)
+
+
+# ---- text ---------------------------------------------------------------------------------------
+
+
+@PAGE
+def test_links_resolve(page: Path) -> None:
+    for link in pages.links(page):
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), link
+        assert target.is_relative_to(ROOT), link
+        assert not anchor or anchor in pages.anchors(target), link
+
+
+def test_every_page_is_linked() -> None:
+    seen, new = set(), [PAGES[0]]
+    while new:
+        page = new.pop()
+        seen.add(page)
+        found = ((page.parent / link.partition("#")[0]).resolve() for link in pages.links(page))
+        new += {target for target in found if target.suffix == ".md"} - seen
+    assert seen >= {*PAGES}
+
+
+def test_every_picture_is_shown() -> None:
+    shown = {(page.parent / link).resolve() for page in PAGES for link in pages.links(page)}
+    assert {p for p in (ROOT / "docs").iterdir() if p.suffix[1:] in PICTURES} <= shown
+
+
+def test_sizes() -> None:
+    assert len((ROOT / "README.md").read_bytes()) <= LARGEST_README
+    assert len((ROOT / "docs" / "architecture.md").read_text().splitlines()) <= LONGEST
+
+
+def test_terms_are_unique_and_in_order() -> None:
+    rows = re.findall(r"^\| \*\*(.+?)\*\* \|", (ROOT / "docs" / "glossary.md").read_text(), re.M)
+    terms = [term.lower() for row in rows for term in row.split(", ")]
+    assert len(terms) == len({*terms}) > 0
+    assert all(a.lower() < b.lower() for a, b in pairwise(rows))
+
+
+def test_environment_variables() -> None:
+    known = {*VARIABLE.findall(call("--help"))}
+    named = {v for page in PAGES for v in VARIABLE.findall(page.read_text())}
+    assert {v for v in named if not v.startswith("HAN_TEST_")} == known
+    configuration = (ROOT / "docs" / "configuration.md").read_text()
+    assert known == {*re.findall(r"^\| `(HAN_\w+)`", configuration, re.M)}
+    assert {f"HAN_{name.upper()}" for name in type(han.rc).__slots__} <= known
+
+
+def test_the_walk_of_a_call_names_functions_that_are_there() -> None:
+    page = ROOT / "docs" / "architecture.md"
+    steps = WALK.findall(page.read_text())
+    assert len(steps) > 10
+    for name, link in steps:
+        text = (page.parent / link).read_text()
+        last = name.rpartition(".")[2]
+        assert re.search(rf"\b(def|class) {last}\b|^[\w *]+\b{last}\(", text, re.M), (name, link)
+
+
+def test_submodules_algorithms_and_parameters_are_listed() -> None:
+    text = (ROOT / "docs" / "configuration.md").read_text()
+    for name, info in catalogue().submodules.items():
+        section = re.search(rf"^### {name}$(.*?)(^##|\Z)", text, re.M | re.S)
+        assert section, name
+        words = {*re.findall(r"`(\w+)`", section[1])}
+        assert {*info.algorithms, *info.parameters} <= words, name
+
+
+# ---- blocks -------------------------------------------------------------------------------------
+
+
+@with_blocks("yaml", "file=")
+def test_configurations_load(page: Path, tmp_path: Path) -> None:
+    for name, text in pages.files(page).items():
+        path = tmp_path / name
+        path.write_text(text)
+        if path.suffix == ".yaml" and not name.startswith("machine"):
+            validate_names(load_config(path), catalogue())
+
+
+def test_programs_are_valid() -> None:
+    for page in PAGES:
+        for block in pages.blocks(page):
+            if block.language == "python":
+                compile(block.text, f"{name_of(page)}:{block.line}", "exec")
+
+
+@with_blocks("python", "run")
+def test_programs_run_on_one_rank(page: Path, tmp_path: Path) -> None:
+    """On more ranks: tests/mpi/test_docs.py."""
+    text, ranks = pages.program(page)
+    if ranks > 1:
+        return
+    path = tmp_path / "program.py"
+    path.write_text(text)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+    done = subprocess.run(
+        [sys.executable, path], cwd=tmp_path, env=environment, capture_output=True, text=True,
+        timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+@with_blocks("sh", "run")
+def test_commands_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, text in pages.files(page).items():
+        Path(name).write_text(text)
+    for command in pages.commands(page, only_run=True):
+        if not command.ranks and command.words[0] == "han":
+            with mock.patch.dict(os.environ, command.environment):
+                assert call(*command.words[1:]) or "--help" in command.words
+    for command in pages.commands(page, only_run=True):
+        for name in command.words:
+            if name.rpartition(".")[2] in PICTURES and not command.ranks:
+                assert Path(name).stat().st_size
+
+
+@PAGE
+def test_commands_exist(page: Path) -> None:
+    for command in pages.commands(page):
+        unknown = {*command.environment} - {*VARIABLE.findall(call("--help"))}
+        assert all(name.startswith(("HAN_TEST_", "S")) for name in unknown), command
+        check_command(command, page)
+
+
+def check_command(command: Command, page: Path) -> None:
+    """Fail unless what a command starts is there, with the options that it names."""
+    name, *arguments = command.words
+    if name == "han":
+        parse(arguments)
+    elif name == "make":
+        check_make(arguments)
+    elif name == "python":
+        target = arguments[0]
+        shown = {*pages.files(page), "prog.py"}
+        assert target in shown or (ROOT / target).is_file(), command
+    elif name == "pip":
+        check_pip(arguments)
+    else:
+        assert name in ELSEWHERE, command
+
+
+def parse(arguments: list[str]) -> None:
+    """Parse a command line of ``han`` without running it; raises for what it does not take."""
+    group = typer.main.get_command(app)
+    context = group.make_context("han", [*arguments], resilient_parsing=False)
+    if not arguments[0].startswith("-"):
+        chosen = group.get_command(context, arguments[0])
+        assert chosen is not None, arguments
+        chosen.make_context(arguments[0], arguments[1:], parent=context)
+
+
+def check_make(arguments: list[str]) -> None:
+    text = (ROOT / "Makefile").read_text()
+    targets = {*re.findall(r"^([a-z-]+):.*##", text, re.M)}
+    for word in arguments:
+        variable = word.partition("=")[0]
+        assert word in targets if "=" not in word else f"{variable} ?=" in text, word
+
+
+def check_pip(arguments: list[str]) -> None:
+    project = (ROOT / "pyproject.toml").read_text()
+    optional = project.partition("[project.optional-dependencies]")[2].partition("\n[")[0]
+    extras = re.findall(r"\[([\w,]+)\]", " ".join(arguments))
+    assert arguments[0] == "install"
+    assert {e for group in extras for e in group.split(",")} <= {
+        *re.findall(r"^\w+", optional, re.M)
+    }
