@@ -1,4 +1,4 @@
-"""What the examples share: choosing the communicator, timing, agreeing, reporting."""
+"""Shared by the examples: choosing the communicator, timing, agreeing, reporting."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def open_comm(kind: CommKind, config: Path | None = None) -> MPI.Intracomm:
 
 
 class Stopwatch:
-    """Add up seconds in named parts: ``with watch("compute"): ...``."""
+    """Sum up the seconds of named parts: ``with watch("compute"): ...``."""
 
     def __init__(self, *parts: str):
         self.seconds = dict.fromkeys(parts, 0.0)
@@ -63,7 +63,7 @@ class Stopwatch:
 
 
 def from_rank_0(comm: MPI.Intracomm, make: Callable[[], T]) -> T:
-    """Return on all ranks what `make` gives on rank 0; collective.
+    """Return the result of `make` on rank 0 to all ranks; collective.
 
     A ValueError or OSError of `make` is raised on all ranks.
     """

@@ -3,7 +3,7 @@
     mpiexec -n 4 python examples/asp.py --comm han --config configs/virtual-2x2.yaml
 
 This is the application ASP of the HAN paper (section IV-B): in step k the owner of row k
-broadcasts it, and every rank relaxes its rows with it; so the root moves through the ranks.
+broadcasts it, and every rank relaxes its rows with it. The root moves through the ranks.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Graph:
 
     @classmethod
     def build(cls, n: int, edges: np.ndarray, dtype: DType) -> Graph:
-        """Make a graph of rows ``u v w``; of parallel edges the lightest stays.
+        """Make a graph of rows ``u v w``; the lightest of parallel edges stays.
 
         Raise ValueError for a vertex that is not in ``0 .. n-1`` and for weights that are
         negative, not of `dtype`, or so large that a path could reach ``NO_PATH``.
@@ -73,7 +73,7 @@ class Graph:
         return cls(n, ends[kept, 0], ends[kept, 1], weight[kept].astype(dtype.value), dtype)
 
     def rows(self, start: int, stop: int) -> np.ndarray:
-        """Return rows ``start .. stop-1`` of the weight matrix, ``NO_PATH`` between strangers."""
+        """Return rows ``start .. stop-1`` of the weights, ``NO_PATH`` where there is no edge."""
         block = np.full((stop - start, self.n), NO_PATH[self.dtype], dtype=self.dtype.value)
         mine = (self.source >= start) & (self.source < stop)
         block[self.source[mine] - start, self.target[mine]] = self.weight[mine]
@@ -117,7 +117,7 @@ def read_graph(path: Path, dtype: DType) -> Graph:
 
 
 def block_starts(n: int, ranks: int) -> list[int]:
-    """Return where each rank's block of rows starts, and at last `n`; sizes differ by one."""
+    """Return where each rank's block of rows starts, then `n`; sizes differ by at most one."""
     return [n * rank // ranks for rank in range(ranks + 1)]
 
 
@@ -173,10 +173,10 @@ def main(
     config: ConfigOption = None,
     n: Annotated[int, typer.Option("--n", min=1, help="Vertices of the random graph.")] = 512,
     degree: Annotated[int, typer.Option(min=0, help="Edges from a vertex, about.")] = 8,
-    seed: Annotated[int, typer.Option(min=0, help="Of the random graph.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the random graph.")] = 0,
     edges: Annotated[
         Path | None,
-        typer.Option(help="Read a graph instead, on rank 0: lines 'u v w'."),
+        typer.Option(help="Read a graph on rank 0 instead: lines 'u v w'."),
     ] = None,
     dtype: Annotated[DType, typer.Option(help="Type of the distances.")] = DType.INT32,
     check: Annotated[

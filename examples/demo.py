@@ -2,8 +2,8 @@
 
     mpiexec -n 4 python examples/demo.py
 
-Runs a pipelined broadcast and allreduce, checks them against MPI's own, prints the stages that
-they went through, measures han beside MPI, and draws ``taskgraph.png`` and ``comparison.png``.
+Runs a pipelined broadcast and allreduce, compares the results with MPI's own, prints their
+stages, measures han beside MPI, and draws ``taskgraph.png`` and ``comparison.png``.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def measure(folder: Path) -> None:
 
 
 def main(
-    out: Annotated[Path, typer.Option(help="Where the pictures go.")] = Path("demo"),
+    out: Annotated[Path, typer.Option(help="Folder for the pictures.")] = Path("demo"),
 ) -> None:
     """Show han at work: stages, results checked against MPI, times, pictures."""
     comm = han.Comm(MPI.COMM_WORLD, config=CONFIG)

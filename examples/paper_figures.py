@@ -1,10 +1,10 @@
-"""Draw figures of two papers again, with han's models and simulator, and say what they claim.
+"""Draw figures of two papers with han's models and simulator, and print the papers' claims.
 
     python examples/paper_figures.py nap          # NAP against recursive doubling and SMP
     python examples/paper_figures.py han-bcast    # a 4 MiB broadcast over segment sizes
 
-The machines are those of configs/machines; the papers print few of their parameters, and each
-file says where its values are from.
+The machines are those of configs/machines. The papers print few of their parameters; each file
+says where its values come from.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def han_bcast(
 
 
 def _turn(rows: dict[int, dict[str, float]]) -> dict[str, dict[int, float]]:
-    """Make a series for each name out of a row for each x."""
+    """Turn rows, one for each x, into series, one for each name."""
     series: dict[str, Any] = {}
     for x, row in rows.items():
         for name, us in row.items():

@@ -3,8 +3,8 @@
     mpiexec -n 4 python examples/train_digits.py --comm han --config configs/virtual-2x2.yaml
 
 Every rank computes the gradient over its share of each global mini-batch. All gradients lie
-in one flat vector, which one persistent allreduce sums; so the steps, and up to rounding the
-weights, do not depend on the number of ranks, and every rank holds the same bits.
+in one flat vector, which one persistent allreduce sums. The steps do not depend on the number of
+ranks, nor do the weights, up to rounding. Every rank holds the same bits.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class DType(str, Enum):
 
 
 TOLERANCE = {DType.FLOAT64: 1e-10, DType.FLOAT32: 1e-4}
-"""Largest difference of a weight that another order of summation may explain."""
+"""The largest difference of a weight that another order of summation explains."""
 
 
 @dataclass(frozen=True)
@@ -166,13 +166,13 @@ WITHOUT_PERSISTENT = "blocking (MPI offers no persistent one)"
 
 
 class BlockingSum:
-    """A blocking allreduce in the shape of a persistent one, for an MPI that has none."""
+    """A blocking allreduce with a request's methods, where MPI has no persistent one."""
 
     def __init__(self, comm: MPI.Intracomm, send: np.ndarray, recv: np.ndarray):
         self._call = lambda: comm.Allreduce(send, recv, op=MPI.SUM)
 
     def Start(self) -> None:
-        """Sum; the result is there at once."""
+        """Sum; the result is complete on return."""
         self._call()
 
     def Wait(self) -> None:
@@ -187,8 +187,8 @@ def prepare_sum(
 ) -> MPI.Prequest | BlockingSum:
     """Return a request that sums `send` over all ranks into `recv` at every start.
 
-    mpi4py tells only by raising whether MPI has persistent collectives: the version does
-    not, for Open MPI has them and names itself 3.1.
+    mpi4py raises NotImplementedError where MPI has no persistent collectives. MPI's version does
+    not tell: Open MPI has them and reports version 3.1.
     """
     try:
         return comm.Allreduce_init(send, recv, op=MPI.SUM)
@@ -201,8 +201,8 @@ def shares(
 ) -> Iterator[tuple[np.ndarray, int]]:
     """Yield this rank's part of every mini-batch and the size of the whole batch.
 
-    All ranks draw the same batches and take every `comm.size`-th sample of them: equally
-    many steps for all, though a rank's part of a small batch may be empty.
+    All ranks draw the same batches, and each takes every `comm.size`-th sample of them. All ranks
+    make equally many steps; a rank's part of a small batch may be empty.
     """
     rng = np.random.default_rng(settings.seed)
     for _ in range(settings.epochs):
@@ -297,7 +297,7 @@ def main(
     epochs: Annotated[int, typer.Option(min=1, help="Passes over the training data.")] = 30,
     batch: Annotated[int, typer.Option(min=1, help="Samples in a global mini-batch.")] = 64,
     hidden: Annotated[int, typer.Option(min=1, help="Hidden units.")] = 128,
-    seed: Annotated[int, typer.Option(min=0, help="Of split, weights and shuffling.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of split, weights, shuffling.")] = 0,
     dtype: Annotated[DType, typer.Option(help="Precision of the weights.")] = DType.FLOAT64,
     check: Annotated[
         bool, typer.Option("--check", help="Train with MPI's own calls too, and compare.")

@@ -9,11 +9,10 @@ from unittest import mock
 import pages
 import pytest
 import typer
+from commands import app
 from mpi4py import MPI
 from pages import PAGES, name_of
 from typer.testing import CliRunner
-
-from han.cli import app
 
 SMALL = {  # what is put behind a command's own options, which it overrides
     "--sizes": "64", "--rounds": "1", "--iterations": "1", "--time": "0", "--calls": "2",
