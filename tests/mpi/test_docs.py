@@ -60,11 +60,6 @@ def test_programs_of_four_ranks(mpi_ranks, page, tmp_path, monkeypatch):
     run_program(page, tmp_path, monkeypatch)
 
 
-@pytest.mark.mpi(ranks=1)
-def test_every_program_is_run(mpi_ranks):
-    assert {ranks for _, ranks in PROGRAMS} <= {2, 3, 4}
-
-
 @pytest.mark.mpi(ranks=2, timeout=180, unit="s")
 def test_commands(mpi_ranks, tmp_path, monkeypatch):
     """Every command under mpiexec that a page shows, on two ranks and with little to do."""
