@@ -23,7 +23,7 @@ _Started = TypeVar("_Started", bound=Request)
 MAX_STREAMS: int
 EPOCH_TAGS: int
 MAX_CHANNELS: int
-SMALL_BANKS: int
+NUMBERS: dict[str, dict[str, int]]
 
 def progress() -> None:
     """Step every collective that is under way."""

@@ -15,10 +15,9 @@ import secrets
 import struct
 from dataclasses import dataclass
 
-from han import _native
 from han.common.errors import SetupError, SharedMemoryError
 from han.common.units import format_size
-from han.model.channel_layout import CONTROL, SMALL_BANKS, Geometry
+from han.model.channel_layout import CONTROL, Geometry
 from han.model.topology import Topology
 from han.ranks.meeting import Meeting
 from han.ranks.quota import room
@@ -27,12 +26,6 @@ SPARE = 4 << 20  # bytes of memory limits that are left to what the kernel needs
 EPOCH_SHIFT = 24  # below it `entered` holds choices of recent runs: native/channel.h
 RECORD = struct.Struct("QQQQqQQQ")  # native/channel.h: han_control
 ERRED, NAPS = 64, 104  # offsets of those fields: a line that is seldom written
-
-if _native.SMALL_BANKS != SMALL_BANKS:  # they would write over each other's data
-    raise ImportError(
-        f"han's compiled part is of another version ({_native.SMALL_BANKS} banks of small slots, "
-        f"not {SMALL_BANKS}): build it again, with pip install"
-    )
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from han.ranks.meeting import Meeting, Patience, abandon, duplicate
 from han.ranks.notices import Notices
 from han.runtime.binder import Binder
 from han.runtime.engines import Engines
+from han.runtime.numbers import check_compiled
 from han.runtime.persistent import Persistent
 from han.runtime.plans import Plans
 from han.runtime.prepared import Prepared
@@ -34,6 +35,8 @@ from han.trace.trace_files import trace_folder
 from han.trace.tracing import Tracing
 from han.tuning.heuristics import Machine
 from han.tuning.planner import Planner
+
+check_compiled()
 
 NOTHING_KNOWN = Conditions()
 SETUP_LIMIT = 600.0  # seconds, until the configuration is known

@@ -15,6 +15,7 @@
 #include "python/py_engine.h"
 #include "python/py_kernels.h"
 #include "python/py_mapping.h"
+#include "python/py_numbers.h"
 #include "python/py_plan.h"
 #include "python/py_program_check.h"
 #include "python/py_request.h"
@@ -132,8 +133,8 @@ PyMODINIT_FUNC PyInit__native(void) {
         PyModule_AddIntConstant(m, "MAX_STREAMS", HAN_MAX_STREAMS) ||
         PyModule_AddIntConstant(m, "EPOCH_TAGS", HAN_EPOCH_TAGS) ||
         PyModule_AddIntConstant(m, "MAX_CHANNELS", HAN_MAX_CHANNELS) ||
-        PyModule_AddIntConstant(m, "SMALL_BANKS", HAN_SMALL_BANKS) || han_py_add_arena(m) ||
-        han_py_add_kernels(m) || han_py_add_mapping(m))
+        han_py_add_numbers(m) || han_py_add_arena(m) || han_py_add_kernels(m) ||
+        han_py_add_mapping(m))
         return NULL;
     return m;
 }

@@ -1,0 +1,101 @@
+/* han/runtime/numbers.py holds its own numbers against these tables at import. */
+#include "python/py_numbers.h"
+
+#include <stddef.h>
+
+#include "channel.h"
+#include "engine.h"
+#include "events.h"
+#include "plan.h"
+#include "program.h"
+#include "reductions.h"
+
+#define NAMED(prefix, name) {#name, prefix##name}
+#define AT(type, field) {#field, offsetof(type, field)}
+#define CODE(name) NAMED(HAN_, name)
+#define COLL(name) NAMED(HAN_C_, name)
+#define BASE(name) NAMED(HAN_B_, name)
+#define STATUS(name) NAMED(HAN_E_, name)
+
+typedef struct {
+    const char *name;
+    unsigned long long value;
+} number;
+
+static const number codes[] = {
+    CODE(COPY), CODE(REDUCE), CODE(REDUCE2), CODE(POST), CODE(WAIT), CODE(ISEND), CODE(IRECV),
+    CODE(TEST), CODE(AWAIT), CODE(COLL), CODE(PULL), CODE(PUSH), CODE(CODES), {NULL, 0},
+};
+static const number collectives[] = {
+    COLL(BCAST), COLL(REDUCE), COLL(ALLREDUCE), COLL(BARRIER), COLL(GATHER), COLL(SCATTER),
+    COLL(ALLGATHER), COLL(ALLTOALL), COLL(REDUCE_SCATTER), COLL(BLOCKING), {NULL, 0},
+};
+static const number bases[] = {
+    BASE(NONE), BASE(SEND), BASE(RECV), BASE(SCRATCH), BASE(CHANNEL), BASE(PEER), {NULL, 0},
+};
+static const number areas[] = {
+    BASE(SMALL), BASE(CELLS), BASE(FLAGS), BASE(PER_CHANNEL), {NULL, 0},
+};
+static const number writes[] = {{"SHOWN", HAN_W_SHOWN}, {"GIVEN", HAN_W_GIVEN}, {NULL, 0}};
+static const number instruction[] = {
+    AT(han_instr, code), AT(han_instr, stream), AT(han_instr, peer), AT(han_instr, base),
+    AT(han_instr, off), AT(han_instr, n), AT(han_instr, slot), AT(han_instr, task),
+    {"size", sizeof(han_instr)}, {NULL, 0},
+};
+static const number layout[] = {
+    {"LINE", HAN_LINE}, {"CONTROL", sizeof(han_control)},
+    {"TIMES", HAN_TIMED * sizeof(han_time)}, {"SMALL_BANKS", HAN_SMALL_BANKS},
+    {"ERRED", offsetof(han_control, erred)}, {"NAPS", offsetof(han_control, naps)},
+    {"EPOCH_SHIFT", HAN_EPOCH_SHIFT}, {NULL, 0},
+};
+static const number event[] = {
+    AT(han_event, epoch), AT(han_event, plan), AT(han_event, begin), AT(han_event, start),
+    AT(han_event, end), AT(han_event, copying), AT(han_event, reducing), AT(han_event, stream),
+    AT(han_event, task), {"size", sizeof(han_event)}, {"ANCHOR", HAN_ANCHOR}, {NULL, 0},
+};
+static const number statuses[] = {
+    STATUS(MPI), STATUS(TIMEOUT), STATUS(DEAD), STATUS(NOTICE), STATUS(INTERRUPT), STATUS(FAILED),
+    STATUS(ATTACH), STATUS(MISMATCH), {NULL, 0},
+};
+static const number dtypes[] = {
+    {"bool", HAN_BOOL}, {"int8", HAN_I8}, {"int16", HAN_I16}, {"int32", HAN_I32},
+    {"int64", HAN_I64}, {"uint8", HAN_U8}, {"uint16", HAN_U16}, {"uint32", HAN_U32},
+    {"uint64", HAN_U64}, {"float16", HAN_F16}, {"float32", HAN_F32}, {"float64", HAN_F64},
+    {"complex64", HAN_C64}, {"complex128", HAN_C128}, {NULL, 0},
+};
+static const number ops[] = {
+    {"sum", HAN_SUM}, {"prod", HAN_PROD}, {"max", HAN_MAX}, {"min", HAN_MIN}, {"land", HAN_LAND},
+    {"lor", HAN_LOR}, {"lxor", HAN_LXOR}, {"band", HAN_BAND}, {"bor", HAN_BOR},
+    {"bxor", HAN_BXOR}, {NULL, 0},
+};
+
+static const struct {
+    const char *name;
+    const number *rows;
+} tables[] = {
+    {"codes", codes}, {"collectives", collectives}, {"bases", bases}, {"areas", areas},
+    {"writes", writes}, {"instruction", instruction}, {"layout", layout}, {"event", event},
+    {"statuses", statuses}, {"dtypes", dtypes}, {"ops", ops},
+};
+
+static PyObject *table_of(const number *rows) {
+    PyObject *table = PyDict_New();
+    for (; table && rows->name; rows++) {
+        PyObject *value = PyLong_FromUnsignedLongLong(rows->value);
+        if (!value || PyDict_SetItemString(table, rows->name, value)) Py_CLEAR(table);
+        Py_XDECREF(value);
+    }
+    return table;
+}
+
+int han_py_add_numbers(PyObject *module) {
+    PyObject *all = PyDict_New();
+    for (size_t k = 0; all && k < sizeof tables / sizeof *tables; k++) {
+        PyObject *table = table_of(tables[k].rows);
+        if (!table || PyDict_SetItemString(all, tables[k].name, table)) Py_CLEAR(all);
+        Py_XDECREF(table);
+    }
+    int rc = all ? PyModule_AddObjectRef(module, "NUMBERS", all) : -1;
+    Py_XDECREF(all);
+    return rc;
+}
