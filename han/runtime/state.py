@@ -158,6 +158,7 @@ class State:
 
     def init(self, parser: Parser, *arguments: object) -> Request | None:
         """Make a persistent request; None, on all ranks alike, where the call is not han's."""
+        self.health.live()
         if not self._serves(parser, arguments):
             return None
         return self.persistent.request(*self._compared(parser, arguments))

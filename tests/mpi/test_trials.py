@@ -36,7 +36,7 @@ def rc_of(**settings):
 
 def ways(comm):
     """Return how often each plan went either way on this rank, by collective and size."""
-    plans = [p for p in comm._han.binder.living.values() if p.rival]
+    plans = [p for p in comm._han.binder.living.values() if p.planned and p.planned.rival]
     told = {}
     for p in plans:
         rival = p.native.rival
