@@ -12,14 +12,21 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import pool.plugin
+
 TURN = "HAN_TEST_TURN"  # "k/n": of a test's variants those whose number is k modulo n
 INSIDE = "PYTEST_ISOLATE_MPI_IS_FORKED"
+
+
+@pytest.hookimpl(trylast=True)  # after pytest-isolate-mpi: pools are asked first
+def pytest_configure(config):
+    pool.plugin.register(config)
 
 
 def pytest_collection_modifyitems(config, items):
     """Let several MPI libraries share the variants of a test (numbers of ranks and the like)."""
     turn = os.environ.get(TURN)
-    if not turn or INSIDE in os.environ:
+    if not turn or INSIDE in os.environ or not config.pluginmanager.has_plugin("pools"):
         return
     k, n = map(int, turn.split("/"))
     variants = Counter(_test(item) for item in items)
