@@ -6,11 +6,16 @@ import os
 import re
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 TESTS = Path(__file__).resolve().parents[1]
 CONFTEST = """
-import pytest, pool.plugin
+import pytest, pool.job, pool.plugin
+
+pool.job.GRACE = 2.0
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config):
@@ -36,25 +41,34 @@ def note(request):
 """
 
 
+def start(folder: Path, source: str, output: IO[str], *options: str) -> subprocess.Popen[bytes]:
+    """Start a session of these tests."""
+    (folder / "conftest.py").write_text(CONFTEST)
+    (folder / "test_inner.py").write_text(PRELUDE + source)
+    environment = {k: v for k, v in os.environ.items() if k not in ("HAN_TEST_CASES", "COLUMNS")}
+    environment["PYTHONPATH"] = os.pathsep.join([str(TESTS), str(TESTS.parent)])
+    environment["HAN_TEST_POOL"] = "yes"
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    command += [f"--rootdir={folder}", "-c", os.devnull, *options, str(folder)]
+    return subprocess.Popen(command, env=environment, cwd=folder, stdout=output, stderr=output)
+
+
+def noted(folder: Path) -> list[tuple[str, int]]:
+    """Return which process began which test."""
+    path = folder / "pids"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [(name, int(pid)) for name, pid in map(str.split, lines)]
+
+
 class Outcome:
     """What a session under the pool has printed, and which processes ran its tests."""
 
     def __init__(self, folder: Path, source: str, *options: str) -> None:
-        (folder / "conftest.py").write_text(CONFTEST)
-        (folder / "test_inner.py").write_text(PRELUDE + source)
-        path = os.pathsep.join([str(TESTS), str(TESTS.parent)])
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist",
-             f"--rootdir={folder}", "-c", os.devnull, *options, str(folder)],
-            env={k: v for k, v in os.environ.items() if k != "HAN_TEST_CASES"}
-            | {"PYTHONPATH": path, "HAN_TEST_POOL": "yes"},
-            cwd=folder, capture_output=True, text=True, timeout=280, check=False,
-        )  # fmt: skip
-        self.text, self.status = done.stdout + done.stderr, done.returncode
-        self.pids: dict[str, set[str]] = {}
-        (folder / "pids").touch()  # where no test ran
-        for line in (folder / "pids").read_text().splitlines():
-            name, pid = line.split()
+        with (folder / "said").open("w+") as output:
+            self.status = start(folder, source, output, *options).wait(280)
+        self.text = (folder / "said").read_text()
+        self.pids: dict[str, set[int]] = {}
+        for name, pid in noted(folder):
             self.pids.setdefault(name, set()).add(pid)
 
     def shares(self, one: str, other: str) -> bool:
@@ -185,3 +199,27 @@ def test_a_file_that_cannot_be_imported_on_a_rank_is_told(tmp_path):
     found = Outcome(tmp_path, source, "-k", "test_first")
     assert "1 failed" in found.text, found.text
     assert "only where there is one rank" in found.text, found.text
+
+
+HANGS = """
+@on_two
+def test_hangs(mpi_ranks):
+    WORLD.recv(source=1 - WORLD.rank)
+"""
+
+
+def becomes_true(condition: Callable[[], bool], seconds: float = 60) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return condition()
+
+
+def test_ranks_end_with_a_controller_that_is_killed(tmp_path):
+    with (tmp_path / "said").open("w+") as output:
+        controller = start(tmp_path, HANGS, output)
+        assert becomes_true(lambda: len(noted(tmp_path)) == 2), (tmp_path / "said").read_text()
+        controller.kill()
+        controller.wait()
+    ranks = [Path(f"/proc/{pid}") for _, pid in noted(tmp_path)]
+    assert becomes_true(lambda: not any(rank.exists() for rank in ranks))

@@ -17,6 +17,7 @@ from mpi4py import MPI
 import han
 from han.state import State
 
+MOST_KEPT = 200
 LOOKS = 10  # at MPI for messages: it may find them in the second one
 SPARE = 4  # descriptors that an MPI library may open when it first needs them
 OF_PYTEST = "PYTEST_CURRENT_TEST"
@@ -27,6 +28,8 @@ class Made:
 
     def __init__(self) -> None:
         self._made: list[tuple[MPI.Intracomm, weakref.ref[State]]] = []
+        self.kept = 0  # communicators that stay until the job ends
+        self.newly_kept = 0  # of the last test
         make = State.__init__
 
         def watched(state: State, comm: MPI.Intracomm, *args: Any, **more: Any) -> None:
@@ -35,12 +38,26 @@ class Made:
 
         State.__init__ = watched  # type: ignore[method-assign]
 
+    def some_failed(self) -> bool:
+        """Return whether one that is left was given up here.
+
+        It cannot be freed: what is under way on it could meet the next communicator of its number.
+        """
+        self._made = [(comm, state) for comm, state in self._made if _is_open(state())]
+        return any(state.failed for _, ref in self._made if (state := ref()) is not None)
+
     def free(self) -> None:
         """Free all that are left; the ranks do so in the same order, since making is collective."""
-        made, self._made = self._made, []
+        made, self._made, self.newly_kept = self._made, [], 0
         for comm, state in made:
             if _is_open(state()):
                 _free(comm)
+
+    def keep(self) -> None:
+        """Leave them as they are."""
+        self.newly_kept = len(self._made)
+        self.kept += self.newly_kept
+        self._made = []
 
 
 def _is_open(state: State | None) -> bool:
@@ -65,6 +82,7 @@ class Seen(NamedTuple):
     threads: int
     descriptors: int
     files: frozenset[str]
+    mapped: int
 
     @classmethod
     def now(cls) -> Seen:
@@ -76,14 +94,21 @@ class Seen(NamedTuple):
             signal.getsignal(signal.SIGINT),
             threading.active_count(),
             len(os.listdir("/proc/self/fd")),
-            frozenset(path.name for path in Path("/dev/shm").glob("han-*")),
+            _files(),
+            _mapped_channels(),
         )
 
 
-def left_since(before: Seen) -> list[str]:
-    """Tell what a test has left behind; communicators have been freed."""
+def left_since(before: Seen, made: Made) -> list[str]:
+    """Tell what a test has left behind, other than communicators that are kept."""
     gc.collect()
-    return list(_found(before, Seen.now()))
+    after = Seen.now()
+    found = list(_found(before, after))
+    if not made.newly_kept:
+        found += _memory(before, after)
+    if made.kept > MOST_KEPT:
+        found.append(f"{made.kept} communicators of tests in which one had failed")
+    return found
 
 
 def _found(before: Seen, after: Seen) -> Iterator[str]:
@@ -96,17 +121,22 @@ def _found(before: Seen, after: Seen) -> Iterator[str]:
             yield f"{name} changed: {old} -> {new}"
     if after.threads > before.threads:
         yield f"{after.threads - before.threads} thread(s) more"
-    if after.descriptors > before.descriptors + SPARE:
-        yield f"{after.descriptors - before.descriptors} open descriptors more"
     files = after.files - before.files
     if files:
+        time.sleep(0.2)  # those of other programs are gone then
+        files &= _files()
+    if files:
         yield f"files in /dev/shm: {', '.join(sorted(files))}"
-    mapped = _mapped_channels()
-    if mapped:
-        yield f"{mapped} mapping(s) of shared memory of communicators"
     status = MPI.Status()
     if _a_message_is_there(status):
         yield f"a message of rank {status.source} on COMM_WORLD, with tag {status.tag}"
+
+
+def _memory(before: Seen, after: Seen) -> Iterator[str]:
+    if after.descriptors > before.descriptors + SPARE:
+        yield f"{after.descriptors - before.descriptors} open descriptors more"
+    if after.mapped > before.mapped:
+        yield f"{after.mapped - before.mapped} mapping(s) more of communicators' shared memory"
 
 
 def _a_message_is_there(status: MPI.Status) -> bool:
@@ -116,6 +146,11 @@ def _a_message_is_there(status: MPI.Status) -> bool:
             return True
         time.sleep(0.0005)
     return False
+
+
+def _files() -> frozenset[str]:
+    """Name the files of shared memory, which communicators remove as soon as all ranks map them."""
+    return frozenset(path.name for path in Path("/dev/shm").glob("han-*"))
 
 
 def _mapped_channels() -> int:

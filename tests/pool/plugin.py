@@ -21,14 +21,19 @@ TIDY_LIMIT = 30.0  # seconds to free communicators, and to look for what is left
 
 def register(config: pytest.Config) -> None:
     """Let jobs serve the tests of this session, unless it is itself a rank's."""
-    inside = config.pluginmanager.has_plugin("pool.worker") or ISOLATED in os.environ
-    if not inside and os.environ.get(SWITCH) != "no":
+    if not is_rank(config) and os.environ.get(SWITCH) != "no":
         config.pluginmanager.register(Pools(config), "pools")
+
+
+def is_rank(config: pytest.Config) -> bool:
+    """Return whether this session is a rank of a job, and not what starts jobs."""
+    return config.pluginmanager.has_plugin("pool.worker") or ISOLATED in os.environ
 
 
 def is_pooled(item: pytest.Item) -> bool:
     """Return whether a test may share its ranks' processes with others."""
-    alone = item.get_closest_marker("own_job") or hasattr(item.module, "ENVIRONMENT")  # type: ignore[attr-defined]
+    module = getattr(item, "module", None)
+    alone = item.get_closest_marker("own_job") or hasattr(module, "ENVIRONMENT")
     return item.get_closest_marker("mpi") is not None and not alone
 
 
@@ -111,14 +116,20 @@ class Pools:
         if failed:
             self._end(f"failed: {item.nodeid}")
             return
-        answers = job.ask(Request("tidy"), TIDY_LIMIT, _is_problem)
+        problem, left = self._tidied(job)
+        if problem or left:
+            self._end(f"left by {item.nodeid}: {problem or '; '.join(sorted(left))}")
+
+    def _tidied(self, job: Job) -> tuple[str, set[str]]:
+        """Let the ranks free communicators, if none has failed on any; return what else is left."""
+        answers = job.ask(Request("failed"), TIDY_LIMIT, _is_problem)
         if not _problem(answers):
-            answers = job.ask(Request("look"), TIDY_LIMIT, bool)
-        lists = [found for found in answers.by_rank.values() if isinstance(found, list)]
-        left = {text for found in lists for text in found}
-        said = _problem(answers) or "; ".join(sorted(left))
-        if said:
-            self._end(f"left by {item.nodeid}: {said}")
+            action = "keep" if any(answers.by_rank.values()) else "free"
+            answers = job.ask(Request(action), TIDY_LIMIT, _is_problem)
+        if not _problem(answers):
+            answers = job.ask(Request("look"), TIDY_LIMIT, _is_problem)
+        problem = _problem(answers)
+        return problem, set() if problem else {t for a in answers.by_rank.values() for t in a}
 
     # ---- the job ----------------------------------------------------------------------------
 

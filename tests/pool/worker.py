@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import gc
 import os
+import select
+import signal
 import socket
+import threading
 import traceback
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
@@ -69,11 +72,13 @@ class Worker:
             yield request
 
     def _answer(self, session: pytest.Session, request: Request) -> Any:
-        if request.action == "tidy":
-            self.made.free()
+        if request.action in ("free", "keep"):
+            getattr(self.made, request.action)()
             return True
         if request.action == "look":
-            return left_since(self.before)
+            return left_since(self.before, self.made)
+        if request.action == "failed":
+            return self.made.some_failed()
         item = self._find(session, request.nodeid)
         if request.action == "find":
             return True
@@ -99,7 +104,17 @@ def _connect(address: str) -> Connection:
     link.connect(address)
     connection = Connection(link.detach())
     connection.send((MPI.COMM_WORLD.rank, os.getpid()))
+    threading.Thread(target=_end_with, args=[connection.fileno()], daemon=True).start()
     return connection
+
+
+def _end_with(controller: int) -> None:
+    """End when the controller has ended, also in the middle of a test."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # they are for the tests
+    watch = select.poll()
+    watch.register(controller, select.POLLRDHUP)
+    watch.poll()
+    os._exit(1)
 
 
 @pytest.hookimpl(trylast=True)
