@@ -107,7 +107,7 @@ class Job:
             ready = wait(list(waiting), max(0.0, deadline - time.monotonic()))
             if not ready:
                 break
-            for connection in ready:
+            for connection in [each for each in waiting if each in ready]:
                 rank, bad = waiting.pop(connection), True
                 try:
                     answers.by_rank[rank] = connection.recv()

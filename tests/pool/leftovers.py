@@ -36,7 +36,7 @@ class Made:
             make(state, comm, *args, **more)
             self._made.append((MPI.Intracomm(comm), weakref.ref(state)))
 
-        State.__init__ = watched  # type: ignore[method-assign]
+        State.__init__ = watched  # type: ignore[assignment, method-assign]
 
     def some_failed(self) -> bool:
         """Return whether one that is left was given up here.

@@ -101,13 +101,7 @@ class Pools:
         answers = job.ask(Request("find", item.nodeid), FIND_LIMIT, _is_problem)
         if not _problem(answers):
             answers = job.ask(Request("run", item.nodeid), limit_of(item), has_failed)
-        problem = _problem(answers)
-        lists = {r: reports for r, reports in answers.by_rank.items() if isinstance(reports, list)}
-        reports = merged(lists)
-        if problem and not any(report.failed for report in reports):
-            reports.append(_failure(item, problem, job.output()))
-        elif problem:
-            next(r for r in reports if r.failed).sections.append(("Other ranks", problem))
+        reports = _told(item, answers, job)
         self._look_after(item, job, any(report.failed for report in reports))
         return reports
 
@@ -178,6 +172,18 @@ def _problem(answers: Answers) -> str:
     """Return what went wrong outside of the test itself, or ""."""
     texts = [f"rank {r}: {a.text}" for r, a in answers.by_rank.items() if isinstance(a, Problem)]
     return "\n".join([*texts[:1], *([answers.missing] if answers.missing else [])])
+
+
+def _told(item: pytest.Item, answers: Answers, job: Job) -> list[pytest.TestReport]:
+    """Return the reports of a test, or of why there are none of some ranks."""
+    problem = _problem(answers)
+    reports = merged({r: told for r, told in answers.by_rank.items() if isinstance(told, list)})
+    failed = [report for report in reports if report.failed]
+    if problem and not failed:
+        return [_failure(item, problem, job.output())]
+    if problem:
+        failed[0].sections.append(("Other ranks", problem))
+    return reports
 
 
 def _failure(item: pytest.Item, text: str, output: str = "") -> pytest.TestReport:

@@ -29,6 +29,7 @@ class Worker:
     def __init__(self) -> None:
         self.connection = _connect(os.environ.pop(ADDRESS))
         self.made = Made()
+        self.before = Seen.now()  # the test that runs, or has run
         self.items: dict[str, dict[str, pytest.Item]] = {}  # by file and node id
         self.reports: list[pytest.TestReport] = []
         self.uncollected: list[str] = []  # why, for each file that could not be imported
