@@ -91,9 +91,9 @@ test: .venv-$(FIRST)/.installed ## All tests: C, Python, MPI under each of HAN_T
 	$(BESIDE) test-native >build/test-native 2>&1 & native=$$!; \
 	$(BESIDE) test-python >build/test-python 2>&1 & python=$$!; \
 	$(MAKE) --no-print-directory test-mpi || failed=1; \
+	$(MAKE) --no-print-directory test-cluster || failed=1; \
 	wait $$native || failed=1; wait $$python || failed=1; \
 	cat build/test-native build/test-python; \
-	$(MAKE) --no-print-directory test-cluster || failed=1; \
 	awk '{ n += $$1 } END { print "=== cases of all tests: " n }' $(HAN_TEST_CASES); \
 	echo "=== all tests: $$((SECONDS - from)) s"; exit $$failed
 
