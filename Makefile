@@ -80,11 +80,30 @@ demo: .venv/.installed ## Four ranks on this machine: what han does, checked, me
 
 # --- tests ----------------------------------------------------------------------------------
 
-.PHONY: test test-native test-python test-mpi test-cluster
-test: ## All tests: C, Python, MPI under each of HAN_TEST_MPI, emulated cluster
-	@from=$$SECONDS; \
-	for part in native python mpi cluster; do $(MAKE) --no-print-directory test-$$part; done; \
-	echo "=== all tests: $$((SECONDS - from)) s"
+.PHONY: test check test-native test-python test-mpi test-cluster
+# What needs no mpiexec runs beside what does, whose ranks wait a good deal, and gives way to it.
+BESIDE = nice -n 5 $(MAKE) --no-print-directory
+
+test: export HAN_TEST_CASES := $(CURDIR)/build/cases
+test: .venv-$(FIRST)/.installed ## All tests: C, Python, MPI under each of HAN_TEST_MPI, emulated cluster
+	@mkdir -p build; rm -f $(HAN_TEST_CASES); from=$$SECONDS; failed=0; \
+	trap 'kill $$(jobs -p) 2>/dev/null || true' EXIT; \
+	$(BESIDE) test-native >build/test-native 2>&1 & native=$$!; \
+	$(BESIDE) test-python >build/test-python 2>&1 & python=$$!; \
+	$(MAKE) --no-print-directory test-mpi || failed=1; \
+	$(MAKE) --no-print-directory test-cluster || failed=1; \
+	wait $$native || failed=1; wait $$python || failed=1; \
+	cat build/test-native build/test-python; \
+	awk '{ n += $$1 } END { print "=== cases of all tests: " n }' $(HAN_TEST_CASES); \
+	echo "=== all tests: $$((SECONDS - from)) s"; exit $$failed
+
+check: .venv-$(FIRST)/.installed ## In two minutes: quick tests without MPI; with MPI on 2 ranks, one library
+	@$(call step,quick Python tests,$(call with,$(FIRST),\
+		pytest tests $(SPREAD) -m "not slow" --ignore=tests/mpi --ignore=tests/cluster))
+	@$(call step,MPI tests on 2 ranks,$(call with,$(FIRST),HAN_TEST_RANKS=2 pytest tests/mpi))
+
+# One test at a time goes to each process: the slow ones come first, and none is left for the end.
+SPREAD = -n auto --maxschedchunk=1
 
 test-native: .venv-$(FIRST)/.installed ## The C core by itself: plain, ASan and UBSan, TSan
 	@$(call step,C tests,\
@@ -92,13 +111,13 @@ test-native: .venv-$(FIRST)/.installed ## The C core by itself: plain, ASan and 
 
 test-python: .venv-$(FIRST)/.installed ## Tests that need no mpiexec
 	@$(call step,Python tests,\
-		$(call with,$(FIRST),pytest tests -n auto --ignore=tests/mpi --ignore=tests/cluster))
+		$(call with,$(FIRST),pytest tests $(SPREAD) --ignore=tests/mpi --ignore=tests/cluster))
 
 test-mpi: $(LIBRARIES:%=test-mpi-%) ## Tests under mpiexec, with each MPI library
 
-# The examples, the measuring and the checks of arguments are the same program under every library:
-# once is enough. Of tests with variants (numbers of ranks, say) several libraries take turns.
-ONCE = $(patsubst %,tests/mpi/test_%.py,examples bench bad_input)
+# The examples, the measuring, the checks of arguments and the pool of ranks are the same program
+# under every library: once is enough. Of tests with variants (numbers of ranks, say) several libraries take turns.
+ONCE = $(patsubst %,tests/mpi/test_%.py,examples bench bad_input pool)
 TURN_mpich = 1/2
 TURN_openmpi = 0/2
 TURN_impi = 1/2

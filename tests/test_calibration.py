@@ -49,6 +49,7 @@ def test_a_machine_predicts_what_it_predicts():
     }
 
 
+@pytest.mark.slow
 def test_fitting_finds_a_value_that_was_changed():
     changed = calibration.to_mapping(MACHINE)
     changed["levels"][1]["latency"] = "150us"

@@ -216,6 +216,7 @@ def plans(draw, most=6000):
     return make_plan(topology, signature, draw(choices(topology, signature)), MEMORY)
 
 
+@pytest.mark.slow
 @quick
 @given(plans())
 def test_sends_and_receives_pair_up(plan):
@@ -230,6 +231,7 @@ def test_sends_and_receives_pair_up(plan):
     assert sent == received
 
 
+@pytest.mark.slow
 @quick
 @given(plans())
 def test_ranks_write_only_into_their_own_part_of_a_channel(plan):
@@ -347,12 +349,14 @@ def check(runs, seed):
                 np.testing.assert_array_equal(run.send[rank], sent[rank], f"send of {rank}")
 
 
+@pytest.mark.slow
 @thorough
 @given(plans(), st.booleans(), st.integers(0, 1 << 30))
 def test_programs_compute_the_collective_in_any_interleaving(plan, in_place, seed):
     check([make_run(plan, in_place)], seed)
 
 
+@pytest.mark.slow
 @settings(thorough, max_examples=60)
 @given(st.data(), st.integers(0, 1 << 30))
 def test_collectives_run_back_to_back(data, seed):

@@ -338,6 +338,7 @@ def test_programs_that_never_end_are_told():
         simulate(plan, machine(), programs=[replace(programs[0], code=code), programs[1]])
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=150, derandomize=True, database=None,
           suppress_health_check=list(HealthCheck))  # fmt: skip
 @given(topologies(st.integers(1, 12)), st.data())

@@ -82,6 +82,7 @@ def sequences(draw: st.DrawFn) -> list[Plan]:
     return plans
 
 
+@pytest.mark.slow
 @thorough
 @given(sequences(), st.booleans())
 def test_random_plans_are_proved(plans, in_place):

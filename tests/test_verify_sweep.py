@@ -241,6 +241,7 @@ def table_of(proved: Counter[Target], refused: Counter[str]) -> str:
     return "\n".join(lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_algorithm_is_proved_for_every_collective(part, capsys):
     proved: Counter[Target] = Counter()
@@ -283,6 +284,7 @@ def test_hardly_any_ranks(size):
 MANY = (64, *range(33, 64, 2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_many_ranks_on_one_node(part):
     """Every algorithm and collective on 64 ranks, and on odd numbers that take their turns."""

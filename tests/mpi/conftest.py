@@ -1,4 +1,4 @@
-"""Let the tests here import what those above share, and start quickly: once per rank and test."""
+"""Let the tests here import what those above share; choose which run, and where."""
 
 from __future__ import annotations
 
@@ -12,26 +12,49 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import pool.plugin
+
 TURN = "HAN_TEST_TURN"  # "k/n": of a test's variants those whose number is k modulo n
-INSIDE = "PYTEST_ISOLATE_MPI_IS_FORKED"
+RANKS = "HAN_TEST_RANKS"  # only tests on so many ranks that need no mpiexec of their own
+
+
+@pytest.hookimpl(trylast=True)  # after pytest-isolate-mpi: pools are asked first
+def pytest_configure(config):
+    pool.plugin.register(config)
 
 
 def pytest_collection_modifyitems(config, items):
+    """Leave out what the environment says; the ranks themselves run whatever they are sent."""
+    if pool.plugin.is_rank(config):
+        return
+    wanted = _in_turn(items)
+    if os.environ.get(RANKS):
+        wanted = [item for item in wanted if _is_on(item, int(os.environ[RANKS]))]
+    if len(wanted) < len(items):
+        kept = set(wanted)
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = wanted
+
+
+def _is_on(item, ranks):
+    return pool.plugin.is_pooled(item) and pool.plugin.ranks_of(item) == ranks
+
+
+def _in_turn(items):
     """Let several MPI libraries share the variants of a test (numbers of ranks and the like)."""
     turn = os.environ.get(TURN)
-    if not turn or INSIDE in os.environ:
-        return
+    if not turn:
+        return items
     k, n = map(int, turn.split("/"))
     variants = Counter(_test(item) for item in items)
     seen: Counter[tuple[str, str]] = Counter()
-    ours, others = [], []
+    ours = []
     for item in items:
         alone = variants[_test(item)] == 1 or getattr(item.module, "ALL_VARIANTS", False)
-        mine = alone or seen[_test(item)] % n == k
-        (ours if mine else others).append(item)
+        if alone or seen[_test(item)] % n == k:
+            ours.append(item)
         seen[_test(item)] += 1
-    config.hook.pytest_deselected(items=others)
-    items[:] = ours
+    return ours
 
 
 def _test(item):

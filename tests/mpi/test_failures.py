@@ -131,6 +131,7 @@ def test_a_persistent_request_times_out(mpi_ranks, levels):
 # ---- interrupts -------------------------------------------------------------------------------
 
 
+@pytest.mark.own_job("a late SIGINT would interrupt the next test")
 @pytest.mark.mpi(ranks=3, timeout=60, unit="s")
 @with_each
 def test_an_interrupt_reaches_a_rank_in_a_collective(mpi_ranks, levels):

@@ -152,6 +152,7 @@ def measure(mix: Mix) -> dict[str, int]:
     }
 
 
+@pytest.mark.own_job("it measures the memory of its processes")
 @pytest.mark.mpi(ranks=4, timeout=120, unit="s")
 @pytest.mark.parametrize("levels", [1, 2])
 def test_nothing_grows_over_ten_thousand_calls(mpi_ranks, levels, monkeypatch):

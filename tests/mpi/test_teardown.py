@@ -184,7 +184,7 @@ def test_a_failure_in_planning_reaches_all_ranks(mpi_ranks):
     places = (
         "han.runtime.programs.Programs.get",
         "han.runtime.binder.native_plan",
-        "han.message.message.allreduce",
+        "han.message.message._op",
     )
     cases = itertools.product(LEVELS, places, ALLREDUCE.values(), ERRORS.values())
     for levels, place, call, make in cases:

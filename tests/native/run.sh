@@ -21,20 +21,34 @@ for file in "$PWD"/han/native/{,*/}*.c; do # all that does not need Python
     [[ $file == */py_*.c ]] || sources+=("$file")
 done
 
+# at_once COMMAND...: run a command for each line of the input, as many at once as there are cores
+at_once() {
+    xargs -P "$(nproc)" -I{} "$@"
+}
+
+# try TEST ROUNDS FLAGS...: build a test and run it
+try() {
+    local test=$1 rounds=$2
+    shift 2
+    "$cc" "$@" "tests/native/test_$test.c" "$work"/*.o -o "$work/$test" -ldl -lm || exit 255
+    "$work/$test" "$work/programs" "$rounds" >"$work/$test.log" 2>&1 && return
+    cat "$work/$test.log"
+    echo "native: test_$test FAILED"
+    exit 255 # xargs starts no other
+}
+export -f try
+export cc work
+
 # stage NAME ROUNDS TESTS FLAGS...: build these tests with these flags and run them
 stage() {
-    local name=$1 rounds=$2 tests=$3 test begun=$SECONDS
+    local name=$1 rounds=$2 tests=$3 begun=$SECONDS
     shift 3
     rm -f "$work"/*.o
-    (cd "$work" && "$cc" "${flags[@]}" "$@" -c "${sources[@]}")
-    for test in $tests; do
-        "$cc" "${flags[@]}" "$@" "tests/native/test_$test.c" "$work"/*.o -o "$work/$test" -ldl -lm
-        if ! "$work/$test" "$work/programs" "$rounds" >"$work/log" 2>&1; then
-            cat "$work/log"
-            echo "native: $name: test_$test FAILED"
-            return 1
-        fi
-    done
+    (cd "$work" && printf '%s\n' "${sources[@]}" | at_once "$cc" "${flags[@]}" "$@" -c {})
+    if ! tr ' ' '\n' <<<"$tests" | at_once bash -c 'try "$@"' _ {} "$rounds" "${flags[@]}" "$@"; then
+        echo "native: $name: FAILED"
+        return 1
+    fi
     echo "native: $name: ${tests// /, } ($rounds calls a machine): passed ($cc, $((SECONDS - begun)) s)"
 }
 

@@ -1,0 +1,30 @@
+"""Slow tests come first, so that no process ends with one; the number of tests is told."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+CASES = "HAN_TEST_CASES"  # a file that each session appends the number of its tests to
+ISOLATED = "PYTEST_ISOLATE_MPI_IS_FORKED"  # set in a session that is one rank of a test
+_run: set[str] = set()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+def pytest_runtest_logfinish(nodeid: str) -> None:
+    _run.add(nodeid)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Count a test once, on however many ranks it ran."""
+    if not _run or ISOLATED in os.environ:
+        return
+    terminalreporter.write_line(f"cases: {len(_run)}")
+    if CASES in os.environ:
+        with Path(os.environ[CASES]).open("a") as file:
+            file.write(f"{len(_run)}\n")

@@ -1,0 +1,158 @@
+"""What a test leaves in a rank: communicators are freed, anything else is told."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from mpi4py import MPI
+
+import han
+from han.runtime.state import State
+
+MOST_KEPT = 200
+LOOKS = 10  # at MPI for messages: it may find them in the second one
+SPARE = 4  # descriptors that an MPI library may open when it first needs them
+OF_PYTEST = "PYTEST_CURRENT_TEST"
+
+
+class Made:
+    """The communicators that got a han.Comm in this process, in the order of making."""
+
+    def __init__(self) -> None:
+        self._made: list[tuple[MPI.Intracomm, weakref.ref[State]]] = []
+        self.kept = 0  # communicators that stay until the job ends
+        self.newly_kept = 0  # of the last test
+        make = State.__init__
+
+        def watched(state: State, comm: MPI.Intracomm, *args: Any, **more: Any) -> None:
+            make(state, comm, *args, **more)
+            self._made.append((MPI.Intracomm(comm), weakref.ref(state)))
+
+        State.__init__ = watched  # type: ignore[assignment, method-assign]
+
+    def some_failed(self) -> bool:
+        """Return whether one that is left was given up here.
+
+        It cannot be freed: what is under way on it could meet the next communicator of its number.
+        """
+        self._made = [(comm, state) for comm, state in self._made if _is_open(state())]
+        return any(state.failed for _, ref in self._made if (state := ref()) is not None)
+
+    def free(self) -> None:
+        """Free all that are left; the ranks do so in the same order, since making is collective."""
+        made, self._made, self.newly_kept = self._made, [], 0
+        for comm, state in made:
+            if _is_open(state()):
+                _free(comm)
+
+    def keep(self) -> None:
+        """Leave them as they are."""
+        self.newly_kept = len(self._made)
+        self.kept += self.newly_kept
+        self._made = []
+
+
+def _is_open(state: State | None) -> bool:
+    return state is not None and state.comm != MPI.COMM_NULL
+
+
+def _free(comm: MPI.Intracomm) -> None:
+    """Free a communicator, or take what is han's from one that stays."""
+    if comm in (MPI.COMM_WORLD, MPI.COMM_SELF):
+        comm.Delete_attr(han.comm._key())
+    else:
+        comm.Free()
+
+
+class Seen(NamedTuple):
+    """What a test must leave as it was."""
+
+    environment: dict[str, str]
+    settings: dict[str, Any]
+    folder: str
+    interrupt: Any
+    threads: int
+    descriptors: int
+    files: frozenset[str]
+    mapped: int
+
+    @classmethod
+    def now(cls) -> Seen:
+        """Look at this process, and at the files of shared memory."""
+        return cls(
+            {name: value for name, value in os.environ.items() if name != OF_PYTEST},
+            {name: getattr(han.rc, name) for name in type(han.rc).__slots__},
+            os.getcwd(),
+            signal.getsignal(signal.SIGINT),
+            threading.active_count(),
+            len(os.listdir("/proc/self/fd")),
+            _files(),
+            _mapped_channels(),
+        )
+
+
+def left_since(before: Seen, made: Made) -> list[str]:
+    """Tell what a test has left behind, other than communicators that are kept."""
+    gc.collect()
+    after = Seen.now()
+    found = list(_found(before, after))
+    if not made.newly_kept:
+        found += _memory(before, after)
+    if made.kept > MOST_KEPT:
+        found.append(f"{made.kept} communicators of tests in which one had failed")
+    return found
+
+
+def _found(before: Seen, after: Seen) -> Iterator[str]:
+    changed = before.environment.items() ^ after.environment.items()
+    if changed:
+        yield f"environment variables changed: {', '.join(sorted({name for name, _ in changed}))}"
+    for name in ("settings", "folder", "interrupt"):
+        old, new = getattr(before, name), getattr(after, name)
+        if old != new:
+            yield f"{name} changed: {old} -> {new}"
+    if after.threads > before.threads:
+        yield f"{after.threads - before.threads} thread(s) more"
+    files = after.files - before.files
+    if files:
+        time.sleep(0.2)  # those of other programs are gone then
+        files &= _files()
+    if files:
+        yield f"files in /dev/shm: {', '.join(sorted(files))}"
+    status = MPI.Status()
+    if _a_message_is_there(status):
+        yield f"a message of rank {status.source} on COMM_WORLD, with tag {status.tag}"
+
+
+def _memory(before: Seen, after: Seen) -> Iterator[str]:
+    if after.descriptors > before.descriptors + SPARE:
+        yield f"{after.descriptors - before.descriptors} open descriptors more"
+    if after.mapped > before.mapped:
+        yield f"{after.mapped - before.mapped} mapping(s) more of communicators' shared memory"
+
+
+def _a_message_is_there(status: MPI.Status) -> bool:
+    """Look for a message that nobody has received, and let MPI make progress meanwhile."""
+    for _ in range(LOOKS):
+        if MPI.COMM_WORLD.Iprobe(status=status):
+            return True
+        time.sleep(0.0005)
+    return False
+
+
+def _files() -> frozenset[str]:
+    """Name the files of shared memory, which communicators remove as soon as all ranks map them."""
+    return frozenset(path.name for path in Path("/dev/shm").glob("han-*"))
+
+
+def _mapped_channels() -> int:
+    """Count mappings of channels, whose files are unlinked."""
+    return sum("/han-" in line for line in Path("/proc/self/maps").read_text().splitlines())
