@@ -30,6 +30,7 @@ import pytest
 from mpi4py import MPI
 
 import han
+from han import comm as front
 
 WORLD = MPI.COMM_WORLD
 on_two = pytest.mark.mpi(ranks=2, timeout=60, unit="s")
@@ -92,7 +93,7 @@ def test_leaves_communicators(mpi_ranks):
 
 @on_two
 def test_leaves_a_message(mpi_ranks):
-    assert WORLD.Get_attr(han.comm._key()) is None
+    assert WORLD.Get_attr(front._key()) is None
     if WORLD.rank:
         WORLD.isend("unheard", 0, 7)
 

@@ -25,6 +25,7 @@ from mpi4py import MPI
 
 import han
 from han.cli import info as _cli_info
+from han.memory import mapping
 from han.model.program import PEER
 
 COUNTS = (1, 1000, 40_001)  # a share of a line, of less than a block, several pieces
@@ -311,7 +312,7 @@ def test_an_array_that_a_request_holds_cannot_move(mpi_ranks):
 
 @on_both
 def test_a_rank_that_cannot_map_is_known_to_all(mpi_ranks):
-    real = han.mapping.Mapped
+    real = mapping.Mapped
 
     def refused(place):
         if MPI.COMM_WORLD.rank == 1:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from mpi4py import MPI
 
-import han
+from han import comm as front
 from han.runtime.state import State
 
 MOST_KEPT = 200
@@ -44,7 +44,7 @@ class Made:
         It cannot be freed: what is under way on it could meet the next communicator of its number.
         """
         self._made = [(comm, state) for comm, state in self._made if _is_open(state())]
-        return any(state.failed for _, ref in self._made if (state := ref()) is not None)
+        return any(_has_failed(state()) for _, state in self._made)
 
     def free(self) -> None:
         """Free all that are left; the ranks do so in the same order, since making is collective."""
@@ -60,6 +60,11 @@ class Made:
         self._made = []
 
 
+def _has_failed(state: State | None) -> bool:
+    """Whether a communicator was given up, or its making did not come to an end."""
+    return state is not None and bool(getattr(state, "health", None) is None or state.health.failed)
+
+
 def _is_open(state: State | None) -> bool:
     return state is not None and state.comm != MPI.COMM_NULL
 
@@ -67,7 +72,7 @@ def _is_open(state: State | None) -> bool:
 def _free(comm: MPI.Intracomm) -> None:
     """Free a communicator, or take what is han's from one that stays."""
     if comm in (MPI.COMM_WORLD, MPI.COMM_SELF):
-        comm.Delete_attr(han.comm._key())
+        comm.Delete_attr(front._key())
     else:
         comm.Free()
 
