@@ -21,10 +21,9 @@ from han.common.errors import (
     RevokedError,
     SharedMemoryError,
 )
+from han.common.version import __version__ as __version__
 from han.config.rc import rc
 from han.runtime.request import Request
-
-__version__ = "0.1.0"
 
 __all__ = [
     "ArgumentError",

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from han.model.program import Ref
 from han.submodules.parts.pieces import Piece, cut
 from han.submodules.parts.trees import Place, place
+from han.tasks.context import Context
 from han.tasks.contract import Algorithm, Parameter, Question, order_kept
 from han.tasks.graph import Task
-from han.tasks.lower import Context
-from han.tasks.plan import Plan
+from han.tasks.outline import Outline
 from han.tasks.stream import Stream
 
 SEGMENT = 32 * 1024
@@ -59,7 +59,7 @@ class Adapt:
             return f"elements of more than {MOST} bytes"
         return order_kept(question, self.algorithms[choice.algorithm])
 
-    def footprint(self, plan: Plan, level: int) -> int:
+    def footprint(self, plan: Outline, level: int) -> int:
         """Return 0: no cells."""
         return 0
 

@@ -6,9 +6,9 @@ Source: HAN, section III (Libnbc).
 from __future__ import annotations
 
 from han.model.program import Coll, Ref
+from han.tasks.context import Context
 from han.tasks.contract import Algorithm, Parameter, Question
-from han.tasks.lower import Context
-from han.tasks.plan import Plan
+from han.tasks.outline import Outline
 from han.tasks.stream import NOWHERE
 
 KIND = {"bcast": Coll.BCAST, "reduce": Coll.REDUCE, "allreduce": Coll.ALLREDUCE}
@@ -40,7 +40,7 @@ class Libnbc:
         """Return None, or the reason why it cannot serve."""
         return native_reason(question)
 
-    def footprint(self, plan: Plan, level: int) -> int:
+    def footprint(self, plan: Outline, level: int) -> int:
         """Return 0: no cells."""
         return 0
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from han.submodules.libnbc import native_reason, start
+from han.tasks.context import Context
 from han.tasks.contract import Algorithm, Parameter, Question
-from han.tasks.lower import Context
-from han.tasks.plan import Plan
+from han.tasks.outline import Outline
 
 
 class Mpi:
@@ -27,7 +27,7 @@ class Mpi:
             return "blocking collectives take the message in one segment (segment: whole)"
         return native_reason(question)
 
-    def footprint(self, plan: Plan, level: int) -> int:
+    def footprint(self, plan: Outline, level: int) -> int:
         """Return 0: no cells."""
         return 0
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from han.tasks.context import Context
 from han.tasks.contract import Algorithm, Parameter, Question
-from han.tasks.lower import Context
-from han.tasks.plan import Plan
+from han.tasks.outline import Outline
 from han.tasks.signature import BY_BLOCKS
 
 
@@ -23,7 +23,7 @@ class Null:
         """Return None: nothing can always be done."""
         return None
 
-    def footprint(self, plan: Plan, level: int) -> int:
+    def footprint(self, plan: Outline, level: int) -> int:
         """Return 0: no cells."""
         return 0
 

@@ -8,8 +8,8 @@ from typing import Protocol
 
 from han.model.topology import Topology
 from han.tasks.choice import LevelChoice
-from han.tasks.lower import Context
-from han.tasks.plan import Plan
+from han.tasks.context import Context
+from han.tasks.outline import Outline
 from han.tasks.signature import Signature
 
 
@@ -40,6 +40,11 @@ class Algorithm:
     about: str
     kinds: tuple[str, ...] = ("reduce", "bcast")
     ordered: str = "rooted at 0"
+
+    @property
+    def fuses(self) -> bool:
+        """Whether it carries out a level's reduce and broadcast as one task."""
+        return self.kinds == ("allreduce",)
 
 
 @dataclass(frozen=True)
@@ -86,7 +91,7 @@ class Submodule(Protocol):
     def supports(self, question: Question) -> str | None:
         """Return None, or the reason why it cannot serve."""
 
-    def footprint(self, plan: Plan, level: int) -> int:
+    def footprint(self, plan: Outline, level: int) -> int:
         """Return how many bytes of each rank's ring of cells a run takes, alike on all ranks."""
 
     def lower(self, context: Context) -> None:

@@ -28,7 +28,7 @@ from han.model.program import (
 )
 from han.model.topology import MAX_LEVELS
 from han.tasks.graph import Task
-from han.tasks.plan import Plan
+from han.tasks.outline import Outline
 from han.tasks.signature import BY_BLOCKS
 
 TREE = ("reduce", "bcast", "allreduce")  # kinds of tasks that any level may have
@@ -162,7 +162,7 @@ class Stream:
 class Builder:
     """Collects the streams of one rank and hands out what they need."""
 
-    def __init__(self, plan: Plan, rank: int) -> None:
+    def __init__(self, plan: Outline, rank: int) -> None:
         self.plan = plan
         self.signature = plan.signature
         self.rank = rank
@@ -290,8 +290,8 @@ class Builder:
             self.streams[kind, level] = Stream(len(self.streams), kind, level, name, self)
         return self.streams[kind, level]
 
-    def program(self) -> Program:
-        """Join the streams."""
+    def program(self, footprint: tuple[int, ...]) -> Program:
+        """Join the streams; `footprint` is what they take of the rings, by channel."""
         infos, rows, start = [], [], 0
         starts = []
         for s in self.streams.values():
@@ -303,7 +303,6 @@ class Builder:
         awaits = code["code"] == Code.AWAIT  # positions become indices into the joint code
         if awaits.any():
             code["n"][awaits] += np.array(starts, dtype="u8")[code["peer"][awaits]]
-        footprint = self.plan.footprint()
         return Program(
             rank=self.rank,
             code=code,

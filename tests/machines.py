@@ -8,8 +8,7 @@ from random import Random
 from han.model.collectives import COLLECTIVES
 from han.model.topology import Topology
 from han.submodules.exchange.factors import primes
-from han.submodules.registry import fuses, registered
-from han.tasks.choice import LevelChoice
+from han.submodules.registry import registered
 from han.tuning.rules import KINDS
 
 SYMBOLS = "snxyz"
@@ -17,8 +16,9 @@ SYMBOLS = "snxyz"
 
 def collectives_of(name: str, algorithm: str) -> tuple[str, ...]:
     """The collectives that an algorithm of a submodule has something to do in."""
-    kinds = set(registered()[name].algorithms[algorithm].kinds)
-    if fuses(LevelChoice(name, algorithm)):
+    found = registered()[name].algorithms[algorithm]
+    kinds = set(found.kinds)
+    if found.fuses:
         return ("allreduce", "barrier")
     return tuple(c for c in COLLECTIVES if set(KINDS[c]) <= kinds)
 

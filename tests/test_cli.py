@@ -18,10 +18,11 @@ from han.common.errors import ArgumentError
 from han.common.units import spans
 from han.config.rc import VARIABLES
 from han.measure import bench_report as reports
-from han.measure.bench import Row, Settings, Times, parse_sizes
+from han.measure.bench import Row, Settings, parse_sizes
 from han.measure.bench_calls import Buffers, Case, check_case, measurable
 from han.measure.bench_machine import described, settings
 from han.model.collectives import COLLECTIVES
+from han.model.measurements import Times
 from han.model.topology import Topology
 from han.plots import plots
 from han.plots import tasks as plot_tasks
@@ -123,11 +124,11 @@ def test_a_bar_shows_the_phases_of_a_proof_on_a_terminal(monkeypatch):
     from han.cli import common as _cli_common
     from han.model.topology import virtual
     from han.tasks.choice import Choice, level_choice
-    from han.tasks.plan import make_plan
     from han.tasks.verify import verify
+    from han.tuning.parts import plan_of_choice
 
     told = []
-    plan = make_plan(
+    plan = plan_of_choice(
         virtual(4), Signature("bcast", 8), Choice((level_choice("sm", "flat"),)), 1 << 18
     )
     verify([plan], progress=lambda *step: told.append(step))

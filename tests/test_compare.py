@@ -17,7 +17,7 @@ from han.tasks.files.store import VERSION, PlanFileError
 from han.tasks.inspect.compare import figures, remarks, rows, side
 from han.tasks.inspect.traffic import traffic
 from han.tasks.lower import lower
-from han.tasks.plan import make_plan
+from han.tuning.parts import plan_of_choice
 
 KiB = 1024
 TREE = {"network": {"submodule": "adapt", "algorithm": "linear"}}
@@ -54,7 +54,7 @@ def test_figures_of_a_reduce_inside_a_node():
 def in_a_node(collective, submodule, algorithm):
     choice = Choice((level_choice(submodule, algorithm),))
     topology = topology_of([[0] * 4], 0)
-    plan = make_plan(topology, make_signature(collective, 64 * KiB), choice, 64 << 20)
+    plan = plan_of_choice(topology, make_signature(collective, 64 * KiB), choice, 64 << 20)
     return plan, [lower(plan, rank) for rank in range(4)]
 
 

@@ -10,7 +10,7 @@ from han.cli.info import imagine
 from han.explain import make_signature
 from han.tasks.choice import Choice, LevelChoice, level_choice
 from han.tasks.inspect.traffic import Counted, Traffic, describe, traffic
-from han.tasks.plan import make_plan
+from han.tuning.parts import plan_of_choice
 
 SIZE, NBYTES = 4, 3 << 20
 
@@ -19,7 +19,7 @@ def plan_of(collective: str, choice: LevelChoice):
     topology = topology_of([[0] * SIZE, [0] * SIZE], 0)
     signature = make_signature(collective, NBYTES)
     levels = (choice, level_choice("adapt", "binomial"))
-    return make_plan(topology, signature, Choice(levels), 64 << 20)
+    return plan_of_choice(topology, signature, Choice(levels), 64 << 20)
 
 
 ONE_COPY = (
@@ -66,7 +66,7 @@ def test_messages_are_counted_where_they_are_sent():
 def test_operands_in_peers_arrays_are_told_apart():
     choice = Choice((level_choice("solo", "split"),))
     signature = replace(make_signature("allreduce", NBYTES), mapped=True)
-    plan = make_plan(topology_of([[0] * SIZE], 0), signature, choice, 64 << 20)
+    plan = plan_of_choice(topology_of([[0] * SIZE], 0), signature, choice, 64 << 20)
     moved = traffic(plan)
     assert moved.attached == 0
     assert moved.copied == moved.combined == (SIZE - 1) * NBYTES

@@ -20,7 +20,8 @@ from han.model.collectives import COLLECTIVES
 from han.model.topology import Topology, virtual
 from han.submodules.registry import registered
 from han.tasks.choice import Choice, LevelChoice
-from han.tasks.plan import Plan, as_called, levels_of, make_plan
+from han.tasks.outline import as_called, levels_of
+from han.tasks.plan import Plan
 from han.tasks.signature import (
     BY_BLOCKS,
     REDUCING,
@@ -31,6 +32,7 @@ from han.tasks.signature import (
 )
 from han.tasks.verify import Refuted, verify
 from han.tuning.heuristics import Machine, choose
+from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 
 KiB = 1024
@@ -161,7 +163,7 @@ def draw_plan(
         elif not turn:
             refused[f"{name} {algorithm}"] += 1
             return None
-    return make_plan(topology, signature, choice, memory)
+    return plan_of_choice(topology, signature, choice, memory)
 
 
 def draw_signature(draw: Random, size: int, collective: str, unit: int) -> Signature:
@@ -276,7 +278,7 @@ def test_hardly_any_ranks(size):
         choice = replace(built_in, levels=(level,))
         if RuleTable(None, topology, Machine()).objection(signature, choice) is not None:
             choice = built_in
-        plan = make_plan(topology, signature, choice, 1 << 16)
+        plan = plan_of_choice(topology, signature, choice, 1 << 16)
         for in_place in (False, True):
             assert verify([plan] * 3, in_place=in_place).ranks == size
 
@@ -305,4 +307,4 @@ def forced(topology: Topology, target: Target, root: int) -> Plan:
     level = LevelChoice(target.submodule, target.algorithm)
     choice = replace(choose(signature, topology, Machine()), levels=(level,))
     assert RuleTable(None, topology, Machine()).objection(signature, choice) is None, target
-    return make_plan(topology, signature, choice, 1 << 22)
+    return plan_of_choice(topology, signature, choice, 1 << 22)

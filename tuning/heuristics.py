@@ -12,7 +12,7 @@ from han.model.topology import Topology
 from han.submodules.solo.blocks import BLOCKS as READ_BLOCKS
 from han.submodules.solo.reads import reads_mapped
 from han.tasks.choice import Choice, LevelChoice, Value, level_choice
-from han.tasks.plan import as_called, levels_of
+from han.tasks.outline import as_called, levels_of
 from han.tasks.signature import Signature
 
 KiB = 1024

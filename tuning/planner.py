@@ -13,9 +13,10 @@ from han.model.topology import Topology
 from han.submodules.solo.reads import reads_peers
 from han.tasks.choice import LEFT
 from han.tasks.lower import lower
-from han.tasks.plan import Plan, make_plan
+from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 from han.tuning.heuristics import MAPPED_BYTES, Machine
+from han.tuning.parts import plan_of_choice
 from han.tuning.rules import Decision, RuleTable
 
 
@@ -39,7 +40,7 @@ class Planned:
     @cached_property
     def plan(self) -> Plan:
         """The plan of the choice."""
-        return make_plan(self.topology, self.signature, self.decision.choice, self.memory)
+        return plan_of_choice(self.topology, self.signature, self.decision.choice, self.memory)
 
     @property
     def left(self) -> bool:

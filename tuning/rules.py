@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from han.common.errors import NoRuleError
 from han.model.topology import Topology
-from han.submodules.registry import fuses, submodule
+from han.submodules.registry import submodule
 from han.tasks.choice import LEFT, Choice, LevelChoice
 from han.tasks.contract import Question
-from han.tasks.plan import as_called, levels_of
+from han.tasks.outline import as_called, levels_of
 from han.tasks.signature import BY_BLOCKS, Signature
 from han.tuning.heuristics import BUILT_IN, Machine, choose, rival
 
@@ -155,7 +155,7 @@ def _unfit(question: Question, outermost: bool) -> str | None:
     choice = question.choice
     part = submodule(choice.submodule)
     algorithm = part.algorithms[choice.algorithm]
-    if fuses(choice):
+    if algorithm.fuses:
         if question.signature.collective not in ("allreduce", "barrier"):
             return f"{choice.algorithm} serves allreduce and barrier only"
         if not outermost:

@@ -25,7 +25,7 @@ from han.cli.common import (
 )
 from han.common.suggest import expect_known
 from han.common.units import format_size
-from han.message.dtypes import element_type
+from han.model.element_types import element_type
 
 if TYPE_CHECKING:
     from han.measure.ablation import Result

@@ -16,7 +16,7 @@ from han.common.errors import ArgumentError
 from han.common.units import format_size
 
 if TYPE_CHECKING:
-    from han.measure.bench_report import Report
+    from han.model.measurements import Report
     from han.tuning.calibration import Compared, Comparison, Measured, Oracle
 
 
@@ -42,11 +42,11 @@ def calibrate(
       han calibrate --machine emulated-1gbit *.json --fit my-cluster.yaml
     """
     from han.config.machine import load_machine
-    from han.measure import bench_report as reports
+    from han.model.measurements import read
     from han.tuning import calibration
 
     check_files(fit, plot=plot)
-    runs = [reports.read(path) for path in files]
+    runs = [read(path) for path in files]
     cases = [case for run in runs for case in calibration.measured_of(run)]
     if not cases:
         raise ArgumentError(f"{', '.join(map(str, files))}: no times of han: measure it too")

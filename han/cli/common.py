@@ -123,7 +123,7 @@ def call_of(
 
 def op_of(name: str) -> MPI.Op:
     """Return MPI's operation of a name."""
-    from han.message.dtypes import OPS
+    from han.model.element_types import OPS
 
     expect_known("operation", name, OPS)
     op: MPI.Op = getattr(MPI, name.upper())

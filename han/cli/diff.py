@@ -82,12 +82,13 @@ def _side(
     conditions: Machine,
 ) -> Side:  # fmt: skip
     """Read a stored plan, or plan the call under a configuration."""
+    from han.submodules.registry import submodule
     from han.tasks.files.store import load
     from han.tasks.inspect.compare import side
     from han.tasks.lower import lower
 
     if name.endswith(".json"):
-        return side(name, *load(Path(name)))
+        return side(name, *load(Path(name), submodule))
     config = None if name == BUILT_IN else name
     if call is None:
         _cli_info.known_config(config)

@@ -18,7 +18,7 @@ from han import _native
 from han.comm import Comm
 from han.common.units import format_size, plural, spans
 from han.config.config import Config, load_config, validate_names
-from han.explain import Explanation, make_signature
+from han.explain import make_signature
 from han.measure.bench_machine import (
     allowed_cpus,
     autogroups,
@@ -37,8 +37,9 @@ from han.submodules.catalogue import catalogue
 from han.submodules.registry import registered
 from han.tasks.choice import LevelChoice
 from han.tasks.contract import Question
-from han.tasks.plan import active_levels
+from han.tasks.outline import active_levels
 from han.tasks.signature import Signature
+from han.tuning.explanation import Explanation
 from han.tuning.heuristics import Machine
 from han.tuning.imagined import PLAIN, ImaginedMachine
 

@@ -37,7 +37,7 @@ from han.model.collectives import CALLS
 from han.tuning.heuristics import Machine
 
 if TYPE_CHECKING:
-    from han.explain import Explanation
+    from han.tuning.explanation import Explanation
 
 
 def explain(

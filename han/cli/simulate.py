@@ -157,9 +157,10 @@ def _cases(
 
 
 def _stored(path: Path, where: Where) -> dict[tuple[int, str], Case]:
+    from han.submodules.registry import submodule
     from han.tasks.files.store import load
 
-    plan, programs = load(path)
+    plan, programs = load(path, submodule)
     if plan.topology.size != where.size:
         raise ArgumentError(
             f"{path}: a plan of {plan.topology.size} ranks, for {where.nodes} nodes of "

@@ -106,7 +106,7 @@ class Config(Model):
     def _hold_together(self) -> Config:
         problems = [
             *checks.level_problems(self.levels),
-            *checks.rule_problems(self),
+            *checks.rule_problems(self.rules, self.levels),
             *checks.socket_problems(self.sockets),
         ]
         if problems:

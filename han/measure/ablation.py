@@ -20,7 +20,7 @@ from han.model.channel_layout import PAGE
 from han.model.topology import Topology
 from han.submodules.sm.trees import ALGORITHMS
 from han.tasks.choice import Choice, LevelChoice
-from han.tasks.plan import active_levels
+from han.tasks.outline import active_levels
 from han.tasks.signature import Signature
 from han.tuning.heuristics import FLAT_RANKS
 from han.tuning.rules import RuleTable

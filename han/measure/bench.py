@@ -23,6 +23,7 @@ from han.comm import Comm
 from han.common.errors import ArgumentError, HanError
 from han.common.units import format_size, parse_size
 from han.measure.bench_calls import Buffers, Call, Case, Mode, Prepared, check_case, prepare
+from han.model.measurements import Times
 
 SHORTEST_BATCH = 0.002  # seconds: below, the barrier and the clock show
 LONGEST_BATCH = 0.020
@@ -64,16 +65,6 @@ class Settings:
     def compares(self) -> bool:
         """Whether han's results are held against MPI's."""
         return self.check and self.only != "mpi"
-
-
-@dataclass(frozen=True)
-class Times:
-    """Microseconds per call of the slowest rank: median, least and greatest round."""
-
-    median: float
-    low: float
-    high: float
-    calls: int  # in a batch
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from han.common.errors import ArgumentError
 from han.common.suggest import expect_known
 from han.common.units import format_size
 from han.memory.arena import sharing
-from han.message.dtypes import OPS, element_type, ops_of
 from han.model.collectives import COLLECTIVES
+from han.model.element_types import OPS, element_type, ops_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Call = Callable[[], object]

@@ -95,7 +95,7 @@ def key_of(planner: Planner) -> dict[str, Any]:
     import networkx
     from mpi4py import MPI
 
-    from han import __version__
+    from han.common.version import __version__
 
     return {
         "han": __version__,

@@ -19,10 +19,10 @@ from han.model.program import Ref
 from han.submodules.exchange import node as exchange_node
 from han.submodules.exchange.layout import asked_factors
 from han.submodules.parts.cells import FLAGS
+from han.tasks.context import Context
 from han.tasks.contract import Algorithm, Parameter, Question, order_kept
 from han.tasks.graph import Task
-from han.tasks.lower import Context
-from han.tasks.plan import Plan
+from han.tasks.outline import Outline
 
 MOST = 1 << 30
 SEGMENT = 32 * 1024
@@ -70,7 +70,7 @@ class Exchange:
         reason = _unfit(question) if algorithm in MESSAGES else exchange_node.unfit(question)
         return reason or order_kept(question, self.algorithms[algorithm])
 
-    def footprint(self, plan: Plan, level: int) -> int:
+    def footprint(self, plan: Outline, level: int) -> int:
         """Return how many bytes of each rank's ring of cells a run takes."""
         if plan.choice.levels[level].algorithm in MESSAGES:
             return 0

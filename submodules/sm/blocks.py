@@ -13,7 +13,7 @@ from collections.abc import Callable
 from han.submodules.parts.blocks import Blocks
 from han.submodules.parts.cells import GATHERED, READ, RELEASED, TAKEN
 from han.submodules.parts.pieces import Piece
-from han.tasks.lower import Context
+from han.tasks.context import Context
 
 BLOCK = 16 * 1024  # what is combined so far stays in the nearest cache
 Move = Callable[[Blocks, Piece], None]

@@ -34,9 +34,9 @@ from han.submodules.parts.trees import Place
 from han.submodules.sm.allreduce import direct, each, split
 from han.submodules.sm.blocks import blocks
 from han.submodules.sm.trees import ALGORITHMS, PARAMETERS, Tree
+from han.tasks.context import Context
 from han.tasks.contract import Algorithm, Parameter, Question, order_kept
-from han.tasks.lower import Context
-from han.tasks.plan import Plan
+from han.tasks.outline import Outline
 from han.tasks.signature import BY_BLOCKS
 
 
@@ -177,7 +177,7 @@ class Sm:
         tree = Tree.of(choice, "reduce")
         return order_kept(question, replace(algorithm, ordered=tree.ordered), tree.describe())
 
-    def footprint(self, plan: Plan, level: int) -> int:
+    def footprint(self, plan: Outline, level: int) -> int:
         """Return how many bytes of each rank's ring of cells a run takes."""
         blocked = plan.signature.by_blocks
         return block_cells.footprint(plan, level) if blocked else footprint(plan, level)

@@ -20,9 +20,9 @@ from han.submodules.solo.combine import Combiner
 from han.submodules.solo.each import each
 from han.submodules.solo.meet import meet
 from han.submodules.solo.reads import Reads, reads_mapped, share_room
+from han.tasks.context import Context
 from han.tasks.contract import Algorithm, Parameter, Question, order_kept
-from han.tasks.lower import Context
-from han.tasks.plan import Plan
+from han.tasks.outline import Outline
 
 
 class Solo:
@@ -69,7 +69,7 @@ class Solo:
         kept = order_kept(question, self.algorithms[question.choice.algorithm])
         return kept or misfit(question.choice)
 
-    def footprint(self, plan: Plan, level: int) -> int:
+    def footprint(self, plan: Outline, level: int) -> int:
         """Return how many bytes of each rank's ring of cells a run takes: shares of a reduce."""
         tasks = tasks_at(plan, level).get("reduce")
         return 0 if tasks is None else 2 * share_room(plan, level)

@@ -14,7 +14,7 @@ from han import _native
 from han.model.channel_layout import Geometry
 from han.model.program import Program
 from han.model.topology import Topology
-from han.tasks.plan import geometries
+from han.tasks.outline import geometries
 from han.tasks.signature import Signature
 from han.tasks.stream import KINDS
 

@@ -16,7 +16,8 @@ from han.common.units import format_size, plural
 from han.model.program import Code, Coll, Program
 from han.tasks.graph import summarise
 from han.tasks.inspect.traffic import Traffic
-from han.tasks.plan import Plan, active_levels
+from han.tasks.outline import active_levels
+from han.tasks.plan import Plan
 
 BYTES = ("copied", "reduced", "library", "scratch", "cells")  # the Work's counts of bytes
 

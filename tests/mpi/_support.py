@@ -20,7 +20,7 @@ from machines import topology_of
 from mpi4py import MPI
 
 import han
-from han.message.dtypes import DTYPES, ops_of
+from han.model.element_types import DTYPES, ops_of
 from han.model.topology import Topology
 from han.ranks.discover import Conditions
 

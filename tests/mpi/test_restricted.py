@@ -28,9 +28,9 @@ from test_conformance import LARGE, PARTS, force, meant_for, types_and_operation
 
 from han.model.program import Code
 from han.tasks.lower import lower
-from han.tasks.plan import make_plan
 from han.tasks.signature import BY_BLOCKS
 from han.tuning.heuristics import Machine
+from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 
 WORLD = MPI.COMM_WORLD
@@ -102,7 +102,7 @@ def reads_others(comm, signature):
     choice = table.decide(signature).choice
     if not choice.rule.startswith(FORCED):
         return False
-    plan = make_plan(topology, signature, choice, state.config.memory)
+    plan = plan_of_choice(topology, signature, choice, state.config.memory)
     return bool(np.isin(lower(plan, comm.rank).code["code"], (Code.PULL, Code.PUSH)).any())
 
 

@@ -27,8 +27,9 @@ from han.model.program import Coll, Program  # noqa: E402
 from han.model.topology import Topology, virtual  # noqa: E402
 from han.tasks.choice import Choice, LevelChoice, level_choice  # noqa: E402
 from han.tasks.lower import lower  # noqa: E402
-from han.tasks.plan import geometries, make_plan  # noqa: E402
+from han.tasks.outline import geometries  # noqa: E402
 from han.tasks.signature import BY_BLOCKS, REDUCING, ROOTED, Signature  # noqa: E402
+from han.tuning.parts import plan_of_choice  # noqa: E402
 
 MAGIC = 0x31474F5250
 MEMORY = 64 * 1024  # small channels: the rings of cells go round often
@@ -226,7 +227,7 @@ def put_case(file: BinaryIO, topology: Topology, case: Case) -> None:
     put_name(file, case.name)
     put(file, COLLECTIVES[signature.collective], OPS[signature.op], DTYPES[signature.dtype])
     put(file, signature.nbytes, signature.root)
-    plan = make_plan(topology, signature, case.choice, MEMORY)
+    plan = plan_of_choice(topology, signature, case.choice, MEMORY)
     for rank in range(topology.size):
         put_program(file, lower(plan, rank))
 
