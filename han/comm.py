@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from han.runtime.cache_info import CacheInfo
-    from han.tasks.graph import TaskGraph
+    from han.tasks.task_graph import TaskGraph
     from han.trace.trace import Trace
     from han.tuning.explanation import Explanation
 

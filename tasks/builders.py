@@ -1,10 +1,10 @@
-"""The builder of each collective: a Choice becomes a TaskGraph that names no transport."""
+"""The builder of each collective: a Choice becomes Tasks that name no transport."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from han.tasks.graph import TaskGraph
+from han.tasks.graph import Tasks
 from han.tasks.signature import BY_BLOCKS, Signature
 from han.tasks.tree import chain_of_steps, down, up
 
@@ -46,8 +46,8 @@ def build(
     symbols: Sequence[str],
     segment: int | None,
     fused: bool,
-) -> TaskGraph:
-    """Build the graph of a collective over `levels` (those that have something to do).
+) -> Tasks:
+    """Build the tasks of a collective over `levels` (those that have something to do).
 
     `fused` lets the outermost level allreduce in one task rather than reduce and broadcast.
     """

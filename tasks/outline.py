@@ -4,38 +4,44 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from han.model.channel_layout import Geometry
 from han.model.topology import Topology
 from han.tasks.choice import LEFT, Choice
-from han.tasks.graph import Task, TaskGraph
+from han.tasks.graph import Task, Tasks
 from han.tasks.signature import Signature
+
+if TYPE_CHECKING:
+    from han.tasks.task_graph import TaskGraph
 
 
 @dataclass(frozen=True, repr=False)
 class Outline:
-    """A call, its graph, where it runs and how: what submodules look at."""
+    """A call, its tasks, where it runs and how: what submodules look at."""
 
     topology: Topology
     signature: Signature
     choice: Choice
-    graph: TaskGraph
+    tasks: Tasks
     geometries: tuple[Geometry | None, ...]  # of this rank's channels, by level
 
     @cached_property
     def streams(self) -> dict[tuple[str, int], tuple[Task, ...]]:
         """The tasks of each stream in order, the same for all ranks."""
-        return {stream: tuple(tasks) for stream, tasks in self.graph.streams().items()}
+        return {stream: tuple(tasks) for stream, tasks in self.tasks.streams().items()}
 
     @cached_property
     def stages(self) -> dict[Task, int]:
         """The stage that each task is in, tasks in the order of stages."""
-        return {task: k for k, stage in enumerate(self.graph.stages()) for task in stage}
+        return {task: k for k, stage in enumerate(self.tasks.stages()) for task in stage}
 
     @cached_property
-    def sources(self) -> dict[Task, list[Task]]:
-        """The tasks whose data each task needs."""
-        return {task: self.graph.sources(task) for task in self.graph}
+    def graph(self) -> TaskGraph:
+        """The tasks as a networkx.DiGraph, made when it is first asked for."""
+        from han.tasks.task_graph import TaskGraph
+
+        return TaskGraph.of(self.tasks)
 
     @property
     def levels(self) -> list[int]:
@@ -46,7 +52,7 @@ class Outline:
     @property
     def segments(self) -> int:
         """How many segments the message is cut into."""
-        return 1 + max((task.segment for task in self.graph), default=0)
+        return 1 + max((task.segment for task in self.tasks), default=0)
 
     @property
     def lockstep(self) -> bool:

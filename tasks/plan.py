@@ -22,7 +22,7 @@ class Plan(Outline):
     parts: tuple[Submodule, ...]
 
     def __repr__(self) -> str:
-        stages = summarise(self.graph.stage_names()) or "no tasks"
+        stages = summarise(self.tasks.stage_names()) or "no tasks"
         return f"<Plan {self.signature.describe()}, {self.topology.describe()}: {stages}>"
 
     def footprint(self) -> tuple[int, ...]:
@@ -45,16 +45,16 @@ def make_plan(
     memory: int,
     parts: Sequence[Submodule],
 ) -> Plan:
-    """Build the graph that `choice` asks for; channels hold about `memory` bytes.
+    """Build the tasks that `choice` asks for; channels hold about `memory` bytes.
 
     `parts` are the submodules that the choice names, by level.
     """
     topology = as_called(topology, signature)
     levels = [] if choice.composition == LEFT else levels_of(topology, signature)
     fused = bool(levels) and _fuses(parts, choice, levels[-1])
-    graph = build(signature, levels, topology.symbols, choice.segment, fused)
+    tasks = build(signature, levels, topology.symbols, choice.segment, fused)
     channels = geometries(topology, memory)
-    return Plan(topology, signature, choice, graph, channels, tuple(parts))
+    return Plan(topology, signature, choice, tasks, channels, tuple(parts))
 
 
 def _fuses(parts: Sequence[Submodule], choice: Choice, level: int) -> bool:

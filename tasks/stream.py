@@ -268,7 +268,7 @@ class Builder:
         if self.plan.lockstep:
             return self._earlier(task)
         found: list[Task] = []
-        for source in self.plan.sources[task]:
+        for source in self.plan.tasks.sources[task]:
             stream = self.streams.get(source.stream)
             here = stream is not None and source in stream.done
             found += [source] if here else self.prerequisites(source)

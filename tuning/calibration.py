@@ -146,7 +146,7 @@ class Oracle:
         total = sum(len(p.code) for p in programs)
         runs = max(1, min(case.calls, RUNS, OPERATIONS // max(1, total)))
         found = simulate(plan, machine, place, runs=runs, programs=programs).each * 1e6
-        tasks = tuple((t.name, t.start, t.stop) for t in plan.graph)
+        tasks = tuple((t.name, t.start, t.stop) for t in plan.tasks)
         return Compared(case, found, (plan.choice.levels, tasks))
 
     def compare(self, machine: MachineModel, cases: Iterable[Measured]) -> Comparison:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from han.common.units import format_size
 from han.tasks.choice import LEFT
-from han.tasks.graph import TaskGraph, summarise
+from han.tasks.graph import summarise
 from han.tasks.inspect.traffic import Counted, describe
 from han.tasks.plan import Plan
 from han.tuning.rules import Decision
+
+if TYPE_CHECKING:
+    from han.tasks.task_graph import TaskGraph
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,7 @@ class Explanation:
 
     def stages(self) -> list[str]:
         """The stages, HAN's composite tasks: ``["ib", "sbib", ..., "sb"]``."""
-        return self.graph.stage_names()
+        return self.plan.tasks.stage_names()
 
     def _alone(self) -> str:
         """Say what a call without tasks does: its rank is alone, or it is not han's."""

@@ -142,10 +142,11 @@ def to_json(plan: Plan, memory: int) -> str:
 
 
 def _graph(plan: Plan) -> dict[str, Any]:
-    edges = plan.graph.edges(data=True)
+    place = {task: k for k, task in enumerate(plan.tasks)}
+    links = sorted(plan.tasks.links, key=lambda link: place[link.first])
     return {
-        "tasks": [str(t) for t in plan.graph],
-        "edges": [(str(a), str(b), str(e["why"])) for a, b, e in edges],
+        "tasks": [str(t) for t in plan.tasks],
+        "edges": [(str(a), str(b), why) for a, b, why in links],
     }
 
 

@@ -71,8 +71,8 @@ def figures(plan: Plan, programs: Sequence[Program]) -> Figures:
     busiest = max(range(len(works)), key=lambda r: (works[r].handled, -r))
     return Figures(
         segments=plan.segments,
-        tasks=len(plan.graph),
-        stages=tuple(plan.graph.stage_names()),
+        tasks=len(plan.tasks),
+        stages=tuple(plan.tasks.stage_names()),
         total=reduce(Work.__add__, works),
         busiest_rank=programs[busiest].rank,
         busiest=works[busiest],
