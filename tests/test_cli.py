@@ -8,19 +8,20 @@ from dataclasses import replace
 import matplotlib
 import pytest
 from commands import call, refuse
-from mpi4py import MPI
 from typer.testing import CliRunner
 
 import han
-from han.cli.info import imagine, submodule_uses
+from han.cli.imagined import imagine
+from han.cli.info import submodule_uses
 from han.cli.main import app
 from han.common.errors import ArgumentError
 from han.common.units import spans
 from han.config.rc import VARIABLES
 from han.measure import bench_report as reports
-from han.measure.bench import Row, Settings, parse_sizes
+from han.measure.bench import Row, Settings
 from han.measure.bench_calls import Buffers, Case, check_case, measurable
 from han.measure.bench_machine import described, settings
+from han.measure.sizes import parse_sizes
 from han.model.collectives import COLLECTIVES
 from han.model.measurements import Times
 from han.model.topology import Topology
@@ -486,7 +487,7 @@ def test_everyone_has_one_colour_in_all_panels(tmp_path, monkeypatch):
 
 def graph_of(segments):
     steps = [("reduce", 0), ("reduce", 1), ("bcast", 1), ("bcast", 0)]
-    return chain_of_steps(steps, "si", Signature("allreduce", 8 * segments, 1), 8)
+    return TaskGraph.of(chain_of_steps(steps, "si", Signature("allreduce", 8 * segments, 1), 8))
 
 
 def steady_part(places):
@@ -537,7 +538,7 @@ def test_what_a_picture_shows(tmp_path, segments):
 
 
 def test_the_title_says_what_is_drawn():
-    found = imagine(8, 2, None, ("bcast", 1 << 20, MPI.SUM, "f8", 3))
+    found = imagine(8, 2, None, ("bcast", 1 << 20, "sum", "f8", 3))
     first, second = plot_tasks.title_of(found.plan).split("\n")
     assert first == "bcast of 1MiB (root 3)"
     assert second.startswith("8 ranks, 4 x up to 2; ")

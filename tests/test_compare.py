@@ -5,10 +5,9 @@ import json
 import pytest
 from commands import call, refuse
 from machines import topology_of
-from mpi4py import MPI
 from typer.testing import CliRunner
 
-from han.cli.info import imagine
+from han.cli.imagined import imagine
 from han.cli.main import app
 from han.explain import make_signature
 from han.model.program import Code
@@ -25,7 +24,7 @@ TREE = {"network": {"submodule": "adapt", "algorithm": "linear"}}
 
 def planned(collective, nbytes, ranks, ppn, **use):
     config = {"rules": [{"use": use}]} if use else None
-    plan = imagine(ranks, ppn, config, (collective, nbytes, MPI.SUM, "f8", 0)).plan
+    plan = imagine(ranks, ppn, config, (collective, nbytes, "sum", "f8", 0)).plan
     return plan, [lower(plan, rank) for rank in range(ranks)]
 
 

@@ -5,9 +5,8 @@ import re
 from dataclasses import replace
 
 import pytest
-from mpi4py import MPI
 
-from han.cli.info import imagine
+from han.cli.imagined import imagine
 from han.model.program import Code
 from han.submodules.registry import submodule
 from han.tasks.files.store import from_json, to_json
@@ -20,7 +19,7 @@ from han.tuning.rules import RuleTable
 
 
 def listed(collective, nbytes, ranks, ppn, rank, config=None, root=0):
-    plan = imagine(ranks, ppn, config, (collective, nbytes, MPI.SUM, "f8", root)).plan
+    plan = imagine(ranks, ppn, config, (collective, nbytes, "sum", "f8", root)).plan
     return plan, lower(plan, rank)
 
 

@@ -4,13 +4,13 @@ import pytest
 from mpi4py import MPI
 
 import han
-from han.cli.info import imagine
+from han.cli.imagined import imagine
 from han.tasks.graph import Task
 
 
 @pytest.fixture
 def plan():
-    return imagine(8, 2, None, ("allreduce", 1 << 20, MPI.SUM, "f8", 0)).plan
+    return imagine(8, 2, None, ("allreduce", 1 << 20, "sum", "f8", 0)).plan
 
 
 def test_plans_and_their_parts(plan):

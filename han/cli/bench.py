@@ -23,6 +23,7 @@ from han.cli.common import (
     write_file,
 )
 from han.measure.bench_calls import Mode, measurable
+from han.measure.sizes import parse_sizes
 from han.model.element_types import element_type
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def bench(
     )  # fmt: skip
     check_files(json_file, plot=plot)
     names = collectives or list(measurable())
-    wanted = measuring.parse_sizes(sizes)
+    wanted = parse_sizes(sizes)
     for name in names:  # mistakes are told before anything runs
         for nbytes in wanted:
             _bench_calls.check_case(settings.case(name, nbytes), MPI.COMM_WORLD.size)

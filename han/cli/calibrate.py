@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from mpi4py import MPI
 
 from han.cli.common import JsonFlag, PlotOption, check_files, progress, say, write_file
 from han.cli.simulate_texts import short
+from han.cli.world import rank
 from han.common.errors import ArgumentError
 from han.common.units import format_size
 
@@ -51,7 +51,7 @@ def calibrate(
     if not cases:
         raise ArgumentError(f"{', '.join(map(str, files))}: no times of han: measure it too")
     where = _where(runs, machine)
-    if MPI.COMM_WORLD.rank:
+    if rank():
         return
     oracle = calibration.Oracle(where)
     model = load_machine(machine)

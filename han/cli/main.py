@@ -6,32 +6,106 @@ import os
 import sys
 import traceback
 import warnings
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
-from mpi4py import MPI
 
-import han
-from han.cli import ablation as _cli_ablation
-from han.cli import bench as _cli_bench
-from han.cli import calibrate as _cli_calibrate
-from han.cli import diff as _cli_diff
-from han.cli import info as _cli_info
-from han.cli import limits as _cli_limits
-from han.cli import plan as _cli_plan
-from han.cli import setup as _cli_setup
-from han.cli import simulate as _cli_simulate
-from han.cli import trace as _cli_trace
-from han.cli import waits as _cli_waits
-from han.cli import wisdom as _cli_wisdom
-from han.cli.common import ConfigOption, JsonFlag, say
+from han.cli.common import say
+from han.cli.lazy import Command, LazyGroup
+from han.cli.world import abort, rank
 from han.common.errors import ArgumentError, HanError
+from han.common.library import require_mpi
+from han.common.version import __version__
 from han.config.environment import ENVIRONMENT, unknown_variables
 
 VARIABLES = "\n".join(f"  {name:<12} {about}" for name, about in ENVIRONMENT.items())
 
+COMMANDS = (
+    Command(
+        "info", "han.cli.info", "Show versions, levels, settings and which submodules can be used."
+    ),
+    Command(
+        "explain",
+        "han.cli.plan",
+        "Show what a call would run, stage by stage, and the rule that chose it.",
+    ),
+    Command(
+        "plan",
+        "han.cli.plan",
+        "Show what ranks would do for a call, down to their operations, and prove it right.",
+    ),
+    Command("verify", "han.cli.plan", "Prove stored plans right, three times back to back."),
+    Command(
+        "diff",
+        "han.cli.diff",
+        "Compare two choices: rules, algorithms, tasks, operations, bytes and messages.",
+    ),
+    Command(
+        "simulate",
+        "han.cli.simulate",
+        "Predict how long a call takes on a machine described in YAML, and what it does there.",
+    ),
+    Command(
+        "calibrate",
+        "han.cli.calibrate",
+        "Hold a machine's description against measurements, or fit it to them.",
+    ),
+    Command(
+        "bench", "han.cli.bench", "Measure han beside the MPI library, in turns, in the same run."
+    ),
+    Command(
+        "compare",
+        "han.cli.bench",
+        "Put runs under several MPI libraries into one table: han against the best library.",
+    ),
+    Command(
+        "ablation",
+        "han.cli.ablation",
+        "Measure what each optimisation in shared memory is worth, by leaving it out.",
+    ),
+    Command(
+        "setup-costs",
+        "han.cli.setup",
+        "Measure first, cached and persistent calls, and the making of what they need.",
+    ),
+    Command(
+        "waits",
+        "han.cli.waits",
+        "Measure every wait policy (HAN_WAIT), in turns, on these ranks and processors.",
+    ),
+    Command(
+        "limits",
+        "han.cli.limits",
+        "Measure how near collectives come to plain copies and additions of the same bytes.",
+    ),
+    Command(
+        "trace",
+        "han.cli.trace",
+        "Show when tasks ran: how long they took, and what part of it overlaps, waits, copies.",
+    ),
+    Command(
+        "wisdom", "han.cli.wisdom", "List the plans that HAN_WISDOM has stored, or remove them."
+    ),
+)
+
+
+class Commands(LazyGroup):
+    """The commands of ``han``."""
+
+    table = COMMANDS
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return the command of a name, or None; raises MissingLibraryError if it needs MPI."""
+        try:
+            return super().get_command(ctx, cmd_name)
+        except (ImportError, RuntimeError):
+            require_mpi()
+            raise
+
+
 app = typer.Typer(
     name="han",
+    cls=Commands,
     help="Hierarchical MPI collectives: what is here, what would run, how fast it is.\n\n"
     "Under mpiexec every command runs on all ranks, and rank 0 prints.",
     epilog=f"\b\nEnvironment variables:\n{VARIABLES}",
@@ -44,7 +118,7 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        say(f"han {han.__version__}")
+        say(f"han {__version__}")
         raise typer.Exit
 
 
@@ -58,44 +132,9 @@ def options(version: VersionFlag = False) -> None:
     """Take what comes before a command."""
 
 
-def info(config: ConfigOption = None, as_json: JsonFlag = False) -> None:
-    """Show versions, levels, settings and which submodules can be used.
-
-    \b
-    Examples:
-      han info
-      mpiexec -n 4 han info --config virtual-2x2
-      mpiexec -n 4 han info --json
-    """
-    comm = han.Comm(MPI.COMM_WORLD.Dup(), config)
-    record = _cli_info.collect(comm)
-    say(_cli_info.as_json(record) if as_json else _cli_info.as_text(record))
-
-
-COMMANDS = (
-    info,
-    _cli_plan.explain,
-    _cli_plan.plan,
-    _cli_plan.verify,
-    _cli_diff.diff,
-    _cli_simulate.simulate,
-    _cli_calibrate.calibrate,
-    _cli_bench.bench,
-    _cli_bench.compare,
-    _cli_ablation.ablation,
-    _cli_setup.setup_costs,
-    _cli_waits.waits,
-    _cli_limits.limits,
-    _cli_trace.trace,
-    _cli_wisdom.wisdom,
-)
-for command in COMMANDS:
-    app.command()(command)
-
-
 def main() -> None:
     """Run the command line; an error that one rank meets ends all ranks."""
-    if MPI.COMM_WORLD.rank:  # help and usage errors are the same on all ranks
+    if rank():  # help and usage errors are the same on all ranks
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     else:
         for text in unknown_variables(os.environ):
@@ -112,12 +151,11 @@ def main() -> None:
 
 def _fail(error: HanError) -> None:
     """Say a mistake once, and leave with status 1."""
-    from han.common.errors import ConfigError
-    from han.measure.bench import WrongResultError
+    from han.common.errors import ConfigError, WrongResultError
     from han.tasks.files.store import PlanFileError
 
     agreed = isinstance(error, ArgumentError | ConfigError | PlanFileError | WrongResultError)
-    if not agreed or not MPI.COMM_WORLD.rank:
+    if not agreed or not rank():
         print(f"han: {error}", file=sys.stderr, flush=True)
     if not agreed:
         _abort()
@@ -125,6 +163,5 @@ def _fail(error: HanError) -> None:
 
 
 def _abort() -> None:
-    if MPI.COMM_WORLD.size > 1:
-        MPI.COMM_WORLD.Abort(1)
+    abort()
     raise SystemExit(1)

@@ -9,10 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from mpi4py import MPI
 
-import han
-from han.cli import info as _cli_info
+from han.cli import imagined
 from han.cli import plan_texts as _plan_texts
 from han.cli.common import (
     ConfigOption,
@@ -32,6 +30,7 @@ from han.cli.common import (
     size_of,
     write_file,
 )
+from han.cli.world import rank, world
 from han.common.errors import ArgumentError
 from han.model.collectives import CALLS
 from han.tuning.heuristics import Machine
@@ -75,7 +74,7 @@ def explain(
     call = call_of(collective, size_of(size), op, dtype, root)
     found = _explain(call, config, ranks, ppn, Machine(oversubscribed, mesh))
     _plot(found, plot)
-    say(_cli_info.explanation_json(found) if as_json else str(found))
+    say(imagined.explanation_json(found) if as_json else str(found))
 
 
 def verify(
@@ -146,7 +145,7 @@ def plan(
     call = call_of(collective, size_of(size), op, dtype, root)
     found = _explain(call, config, ranks, ppn, Machine(oversubscribed, mesh))
     _plot(found, plot)
-    if save is not None and not MPI.COMM_WORLD.rank:
+    if save is not None and not rank():
         write_file(save, _plan_texts.stored(found))
     if verify:
         with phases() as progress:
@@ -155,27 +154,37 @@ def plan(
     elif disassemble is not None:
         say(_plan_texts.listing(found, disassemble, as_json))
     elif as_json:
-        say(_cli_info.explanation_json(found))
+        say(imagined.explanation_json(found))
     else:
         say(_plan_texts.picture(found, form.value))
 
 
 def _explain(
-    call: tuple[str, int, MPI.Op, str, int], config: str | None,
+    call: imagined.Call, config: str | None,
     ranks: int | None, ppn: int | None, conditions: Machine,
 ) -> Explanation:  # fmt: skip
     if ranks is not None:
-        return _cli_info.imagine(ranks, ppn or ranks, config, call, conditions)
+        return imagined.imagine(ranks, ppn or ranks, config, call, conditions)
     given = {"ppn": ppn, **asdict(conditions)}
     for name in (name for name, value in given.items() if value):
         raise ArgumentError(f"--{name} goes with --ranks")
-    comm = han.Comm(MPI.COMM_WORLD.Dup(), config)
-    return comm.explain(*call)
+    return _explain_here(call, config)
+
+
+def _explain_here(call: imagined.Call, config: str | None) -> Explanation:
+    """Explain a call on the ranks that run the command."""
+    comm = world().Dup()
+    from mpi4py import MPI
+
+    from han.comm import Comm
+
+    collective, nbytes, op, dtype, root = call
+    return Comm(comm, config).explain(collective, nbytes, getattr(MPI, op.upper()), dtype, root)
 
 
 def _plot(found: Explanation, path: Path | None) -> None:
     """Draw the task graph, if that is wanted; rank 0 does."""
-    if path is not None and not MPI.COMM_WORLD.rank:
+    if path is not None and not rank():
         from han.plots.tasks import plan_picture
 
         plan_picture(found.plan, path)

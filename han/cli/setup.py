@@ -20,9 +20,9 @@ from han.cli.common import (
     tell_measured,
 )
 from han.common.units import format_size
-from han.measure.bench import parse_sizes
 from han.measure.bench_calls import Case, check_case, measurable
 from han.measure.bench_machine import look
+from han.measure.sizes import parse_sizes
 
 if TYPE_CHECKING:
     from han.measure.setup_costs import Costs

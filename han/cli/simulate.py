@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from mpi4py import MPI
 
 from han.cli.common import (
     ConfigOption,
@@ -18,11 +17,12 @@ from han.cli.common import (
     OpOption,
     RootOption,
     check_files,
-    op_of,
+    known_op,
     progress,
     say,
     write_file,
 )
+from han.cli.world import rank
 from han.common.errors import ArgumentError, HanError
 from han.model.collectives import CALLS, carried
 
@@ -111,7 +111,7 @@ def simulate(
         cases = _cases(where, _choices(config, algorithm or (), segment), signatures)
     if timeline is not None and len(cases) > 1:
         raise ArgumentError(f"--timeline holds one case, {len(cases)} are asked for")
-    if not MPI.COMM_WORLD.rank:
+    if not rank():
         answers = _predict(where, cases, calls, spans=len(cases) == 1)
         _answer(answers, where, machine, calls, as_json)
         _write(answers, where, machine, plot, timeline)
@@ -131,14 +131,14 @@ def _choices(config: str | None, algorithms: Sequence[str], segments: str) -> di
 def _signatures(
     where: Where, collective: str, nbytes: str, op: str, dtype: str, root: int
 ) -> list[Signature]:
-    from han.explain import make_signature
-    from han.measure.bench import parse_sizes
+    from han.measure.sizes import parse_sizes
+    from han.tasks.call import call_signature
     from han.tuning.prediction import sized
 
     collective = carried(collective)
     if not 0 <= root < where.size:
         raise ArgumentError(f"root {root} is not in 0..{where.size - 1}")
-    first = make_signature(collective, 0, op_of(op), dtype, root)
+    first = call_signature(collective, 0, known_op(op), dtype, root)
     sizes = parse_sizes(nbytes) if collective != "barrier" else [0]
     return [sized(first, n) for n in sizes]
 

@@ -19,9 +19,9 @@ from han.cli.common import (
 )
 from han.common.suggest import expect_known
 from han.common.units import format_size
-from han.measure.bench import parse_sizes
 from han.measure.bench_calls import Case, check_case
 from han.measure.bench_machine import look
+from han.measure.sizes import parse_sizes
 
 if TYPE_CHECKING:
     from han.measure.waits import Waited
