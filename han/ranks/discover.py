@@ -124,11 +124,12 @@ def _same(what: str, values: Sequence[str], remedy: str) -> None:
 
 
 def try_to_load(config: Any) -> tuple[Any, str | None]:
-    """Load the configuration, or return what is wrong with it."""
+    """Load the configuration, or return what is wrong with it; only rules name submodules."""
     from han.config.config import load_config, validate_names
     from han.submodules.catalogue import catalogue
 
     try:
-        return validate_names(load_config(config), catalogue()), None
+        loaded = load_config(config)
+        return validate_names(loaded, catalogue()) if loaded.rules else loaded, None
     except (ConfigError, OSError) as error:
         return None, str(error)
