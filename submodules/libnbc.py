@@ -5,13 +5,13 @@ Source: HAN, section III (Libnbc).
 
 from __future__ import annotations
 
-from han.model.program import Coll, Ref
+from han.model.collectives import ROWS
+from han.model.program import Coll
 from han.tasks.context import Context
 from han.tasks.contract import Algorithm, Parameter, Question
 from han.tasks.outline import Outline
 from han.tasks.stream import NOWHERE
 
-KIND = {"bcast": Coll.BCAST, "reduce": Coll.REDUCE, "allreduce": Coll.ALLREDUCE}
 MOST = (1 << 31) - 1
 
 
@@ -63,7 +63,7 @@ class Libnbc:
 def start(context: Context, index: int, request: int, blocking: bool) -> None:
     """Emit one segment's collective."""
     task, group, builder = context.tasks[index], context.group, context.builder
-    kind = KIND[task.kind]
+    kind = ROWS[task.kind].code
     if not builder.signature.nbytes and task.kind != "bcast":
         kind = Coll.BARRIER
     count = task.nbytes if kind == Coll.BCAST else task.nbytes // context.element
@@ -76,6 +76,3 @@ def start(context: Context, index: int, request: int, blocking: bool) -> None:
     flags = Coll.BLOCKING if blocking else 0
     context.stream.coll(kind | flags, result, source, count, group.root, comm, request)
     builder.wrote(result)
-
-
-__all__ = ["Libnbc", "Ref", "native_reason", "start"]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from han.model.collectives import BOTH, BY_BLOCKS
 from han.tasks.context import Context
 from han.tasks.contract import Algorithm, Parameter, Question
 from han.tasks.outline import Outline
-from han.tasks.signature import BY_BLOCKS
 
 
 class Null:
@@ -14,7 +14,7 @@ class Null:
     name = "null"
     about = "does nothing: measures overhead, results are wrong by design"
     algorithms = {
-        "default": Algorithm("nothing", ("reduce", "bcast", *BY_BLOCKS), "always"),
+        "default": Algorithm("nothing", (*BOTH, *BY_BLOCKS), "always"),
         "allreduce": Algorithm("nothing, at one go", ("allreduce",), "always"),
     }
     parameters: dict[str, Parameter] = {}

@@ -10,17 +10,19 @@ import numpy as np
 from hypothesis import strategies as st
 from machines import draw_factors, topology_of
 
-from han.model.topology import Topology
-from han.submodules.registry import registered
-from han.tasks.choice import Choice, LevelChoice
-from han.tasks.signature import (
+from han.model.collectives import (
     BY_BLOCKS,
+    COLLECTIVES,
+    DATALESS,
     REDUCING,
     REPLACING,
     ROOTED,
     UNEVEN,
-    Signature,
 )
+from han.model.topology import Topology
+from han.submodules.registry import registered
+from han.tasks.choice import Choice, LevelChoice
+from han.tasks.signature import Signature
 from han.tuning.heuristics import Machine, choose
 from han.tuning.rules import RuleTable
 
@@ -122,24 +124,23 @@ OPERATIONS: dict[str, tuple[int, Callable[[np.ndarray, np.ndarray], np.ndarray]]
 @st.composite
 def signatures(draw: st.DrawFn, size: int, most: int = 6000, blocks: bool = False) -> Signature:
     """Draw a call of at most about `most` bytes; `blocks`: also one that moves blocks."""
-    known = ["bcast", "reduce", "allreduce", "barrier", *(BY_BLOCKS if blocks else ())]
+    known = [name for name in COLLECTIVES if blocks or name not in BY_BLOCKS]
     collective = draw(st.sampled_from(known))
     root = draw(st.integers(0, size - 1))
     nbytes = draw(st.one_of(st.sampled_from([0, 8, 56, 64, 4096, 4104]), st.integers(0, most)))
     mapped = nbytes // 8 % 2 == 1  # half of them; not drawn, as other draws would change
-    if collective == "barrier":
+    if collective in DATALESS:
         return Signature(collective)
     if collective in BY_BLOCKS:
         nbytes //= size * size  # all blocks together are as long as other messages
+    root = root if collective in ROOTED else 0
     if collective not in REDUCING:
-        root = root if collective in ROOTED else 0
         return blocks_of(Signature(collective, nbytes, root=root, mapped=mapped), size)
     op = draw(st.sampled_from(list(OPERATIONS)))
     element = OPERATIONS[op][0]
     commutes = op == "sum"
     signature = Signature(
-        collective, nbytes // element, element, op, "uint64", commutes, commutes,
-        root if collective == "reduce" else 0, mapped,
+        collective, nbytes // element, element, op, "uint64", commutes, commutes, root, mapped,
     )  # fmt: skip
     return blocks_of(signature, size)
 

@@ -16,20 +16,21 @@ from random import Random
 import pytest
 from machines import collectives_of, draw_factors, topology_of
 
-from han.model.collectives import COLLECTIVES
+from han.model.collectives import (
+    BY_BLOCKS,
+    COLLECTIVES,
+    DATALESS,
+    REDUCING,
+    REPLACING,
+    ROOTED,
+    UNEVEN,
+)
 from han.model.topology import Topology, virtual
 from han.submodules.registry import registered
 from han.tasks.choice import Choice, LevelChoice
 from han.tasks.outline import as_called, levels_of
 from han.tasks.plan import Plan
-from han.tasks.signature import (
-    BY_BLOCKS,
-    REDUCING,
-    REPLACING,
-    ROOTED,
-    UNEVEN,
-    Signature,
-)
+from han.tasks.signature import Signature
 from han.tasks.verify import Refuted, verify
 from han.tuning.heuristics import Machine, choose
 from han.tuning.parts import plan_of_choice
@@ -172,16 +173,15 @@ def draw_signature(draw: Random, size: int, collective: str, unit: int) -> Signa
     root = draw.randrange(size)
     if collective in BY_BLOCKS:  # of a block: all together are as long as others' messages
         nbytes = draw.choice([min(nbytes, 8), nbytes // size // 8 * 8, nbytes // size])
-    if collective == "barrier":
+    if collective in DATALESS:
         return Signature(collective)
     mapped = draw.random() < 0.5
+    root = root if collective in ROOTED else 0
     if collective not in REDUCING:
-        root = root if collective in ROOTED else 0
         signature = Signature(collective, nbytes, root=root, mapped=mapped)
         return draw_blocks(draw, size, signature)
     commutes = draw.random() < 0.6
     element = 8 if commutes else draw.choice([8, 24, 32])
-    root = root if collective == "reduce" else 0
     count = nbytes // element
     signature = Signature(
         collective, count, element, "op", "u8", commutes, commutes, root, mapped
@@ -299,7 +299,7 @@ def test_many_ranks_on_one_node(part):
 
 def forced(topology: Topology, target: Target, root: int) -> Plan:
     """Plan a call of few pieces by an algorithm on the only level: it must serve."""
-    count = 0 if target.collective == "barrier" else 3 if target.collective in BY_BLOCKS else 130
+    count = 0 if target.collective in DATALESS else 3 if target.collective in BY_BLOCKS else 130
     root = root if target.collective in ROOTED else 0
     signature = Signature(target.collective, 8 * count, root=root)
     if target.collective in REDUCING:

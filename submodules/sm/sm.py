@@ -32,12 +32,11 @@ from han.submodules.parts.cells import (
 from han.submodules.parts.pieces import Piece, cut
 from han.submodules.parts.trees import Place
 from han.submodules.sm.allreduce import direct, each, split
-from han.submodules.sm.blocks import blocks
+from han.submodules.sm.blocks import KINDS, blocks
 from han.submodules.sm.trees import ALGORITHMS, PARAMETERS, Tree
 from han.tasks.context import Context
 from han.tasks.contract import Algorithm, Parameter, Question, order_kept
 from han.tasks.outline import Outline
-from han.tasks.signature import BY_BLOCKS
 
 
 @dataclass(frozen=True)
@@ -143,7 +142,7 @@ class Sm:
             "every member combines its share, then copies the others'", ("allreduce",), "always"
         ),
         "blocks": Algorithm(
-            "every block straight from who has it to who wants it", BY_BLOCKS, "always"
+            "every block straight from who has it to who wants it", KINDS, "always"
         ),
     }
     parameters = {
@@ -185,7 +184,7 @@ class Sm:
     def lower(self, context: Context) -> None:
         """Emit this rank's operations."""
         kind, algorithm = context.tasks[0].kind, context.choice.algorithm
-        if kind in BY_BLOCKS:
+        if kind in KINDS:
             blocks(context)
         elif kind == "allreduce":
             ALLREDUCES[algorithm](context)
