@@ -11,6 +11,17 @@ from han.submodules.exchange.factors import primes
 from han.submodules.registry import registered
 
 SYMBOLS = "snxyz"
+PARTS = tuple(
+    (name, algorithm)
+    for name, part in registered().items()
+    if part.correct
+    for algorithm in part.algorithms
+)
+
+
+def takes_factors(name: str) -> bool:
+    """Whether a submodule has parameters that are factors of the number of members."""
+    return any(row.kind == "factors" for row in registered()[name].parameters.values())
 
 
 def collectives_of(name: str, algorithm: str) -> tuple[str, ...]:

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from random import Random
 
 import pytest
-from machines import collectives_of, draw_factors, topology_of
+from machines import PARTS as ALGORITHMS
+from machines import collectives_of, draw_factors, takes_factors, topology_of
 
 from han.model.collectives import (
     BY_BLOCKS,
@@ -42,16 +43,6 @@ TIMES = 7  # that each algorithm is proved for each collective, at least, in eac
 LONGER = float(os.environ.get("HAN_TEST_EXAMPLES", "1"))
 PIECES = 12  # that a message is cut into, about: more of the same proves little
 WIDTH = 15  # of a column
-VALUES = {
-    "radix": (2, 3, 4, 5, 8),
-    "cells": (1, 2, 3, 4, 8),
-    "chunk": (64, 256, 1000, 4 * KiB, 64 * KiB),
-    "segment": (8, 100, 1000, 4 * KiB, 64 * KiB),
-    "window": (1, 2, 3, 8),
-    **dict.fromkeys(("socket_radix", "reduce_radix", "reduce_socket_radix"), (2, 3, 5)),
-    "partition": (0, 64, 100, 1000),
-    "whole": (0, 64, 4 * KiB),
-}
 
 
 @dataclass(frozen=True, order=True)
@@ -65,9 +56,7 @@ class Target:
 
 TARGETS = [
     Target(name, algorithm, collective)
-    for name, part in registered().items()
-    if name != "null"  # its results are wrong by design
-    for algorithm in part.algorithms
+    for name, algorithm in ALGORITHMS
     for collective in collectives_of(name, algorithm)
 ]
 
@@ -218,15 +207,11 @@ def draw_level(
 ) -> LevelChoice:
     """Draw some of an algorithm's parameters."""
     parameters = registered()[name].parameters
-    values = {k: VALUES[k] for k in sorted(parameters) if k in VALUES} | {
-        k: p.choices or (False, True)
-        for k, p in sorted(parameters.items())
-        if p.kind in ("bool", "name")
-    }
+    values = {k: p.values for k, p in sorted(parameters.items()) if p.values}
     chosen = {k: draw.choice(v) for k, v in values.items() if draw.random() < 0.5}
     for size in chosen.keys() & {"chunk", "segment"}:
         chosen[size] = max(chosen[size], signature.nbytes // PIECES)
-    if name == "exchange":
+    if takes_factors(name):
         chosen |= draw_factors(draw, algorithm, members)
     return LevelChoice(name, algorithm, tuple(sorted(chosen.items())))
 

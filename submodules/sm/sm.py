@@ -35,7 +35,7 @@ from han.submodules.sm.allreduce import direct, each, split
 from han.submodules.sm.blocks import KINDS, blocks
 from han.submodules.sm.trees import ALGORITHMS, PARAMETERS, Tree
 from han.tasks.context import Context
-from han.tasks.contract import Algorithm, Parameter, Question, order_kept
+from han.tasks.contract import TRIED_SIZES, Algorithm, Parameter, Question, Submodule, order_kept
 from han.tasks.outline import Outline
 
 
@@ -124,16 +124,20 @@ class Cells:
 ALLREDUCES = {"direct": direct, "each": each, "split": split}
 
 
-class Sm:
+class Sm(Submodule):
     """Release/gather through shared cells."""
 
     name = "sm"
     about = "release/gather through cells in shared memory (Jain)"
     flags = FLAGS
+    in_memory = True
     algorithms = {
         **ALGORITHMS,
         "direct": Algorithm(
-            "every member combines everybody's data by itself: one hop", ("allreduce",), "always"
+            "every member combines everybody's data by itself: one hop",
+            ("allreduce",),
+            "always",
+            one_segment=True,
         ),
         "each": Algorithm(
             "every member combines everybody's data, piece by piece", ("allreduce",), "always"
@@ -147,8 +151,8 @@ class Sm:
     }
     parameters = {
         **PARAMETERS,
-        "cells": Parameter("int", "cells of a rank's ring", 1, 8),
-        "chunk": Parameter("size", "bytes of one cell", 64, 4 << 20),
+        "cells": Parameter("int", "cells of a rank's ring", 1, 8, tried=(3, 1, 2, 4, 8)),
+        "chunk": Parameter("size", "bytes of one cell", 64, 4 << 20, tried=TRIED_SIZES),
         "inline": Parameter("bool", "send up to a page beside the flag"),
         "read_parent_flag": Parameter("bool", "children read their parent's flag, not their own"),
         "in_recv": Parameter("bool", "the root combines in its receive buffer, not beside it"),
