@@ -41,7 +41,7 @@ def explain(
         return Explanation(planned.plan, planned.decision)
     plan, decision = planned.plan, planned.decision
     counted = sum(map(Counted.of, state.plans.counts(signature)), Counted())
-    single_copy = any(decision.choice.levels[k].submodule == "solo" for k in plan.levels)
+    single_copy = any(plan.parts[k].reads_peers for k in plan.levels)
     reads = f"{mappable} where they are" if signature.mapped else "by cross-memory attach"
     return Explanation(
         plan,

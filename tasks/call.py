@@ -7,9 +7,9 @@ from typing import Any
 
 from han.common.errors import ArgumentError, ArgumentTypeError
 from han.common.units import parse_size
-from han.model.collectives import carried
+from han.model.collectives import DATALESS, REDUCING, ROOTED, carried
 from han.model.element_types import element_type, kernel, numpy_name
-from han.tasks.signature import REDUCING, ROOTED, Signature
+from han.tasks.signature import Signature
 
 USERS = "user-defined"  # the name of all operations of users
 
@@ -31,10 +31,11 @@ def call_signature(
     nbytes, element = _bytes(nbytes), element_type(dtype)
     if nbytes < 0:
         raise ArgumentError(f"nbytes {nbytes} is negative")
-    if collective == "barrier":
+    if collective in DATALESS:
         return Signature(collective)
+    root = root if collective in ROOTED else 0
     if collective not in REDUCING:
-        return Signature(collective, nbytes, root=root if collective in ROOTED else 0)
+        return Signature(collective, nbytes, root=root)
     if nbytes % element.itemsize:
         raise ArgumentError(f"{nbytes} bytes are no whole number of {element.name}")
     return Signature(
@@ -45,7 +46,7 @@ def call_signature(
         numpy_name(element),
         commutative=commutative,
         native=kernel(op, numpy_name(element)) is not None,
-        root=root if collective == "reduce" else 0,
+        root=root,
     )
 
 

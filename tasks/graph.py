@@ -36,18 +36,6 @@ class Task:
         return self.kind, self.level
 
 
-LETTERS = {
-    "reduce": "r",
-    "bcast": "b",
-    "allreduce": "a",
-    "gather": "g",
-    "scatter": "s",
-    "allgather": "ag",
-    "alltoall": "x",  # an exchange
-    "reduce_scatter": "rs",
-}
-
-
 class Staged:
     """What follows from the stages of a graph of tasks."""
 

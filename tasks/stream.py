@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from han.model.channel_layout import Geometry
+from han.model.collectives import BY_BLOCKS, LETTERS, ROWS
 from han.model.program import (
     AREAS,
     CHANNELS,
@@ -29,12 +30,9 @@ from han.model.program import (
 from han.model.topology import MAX_LEVELS
 from han.tasks.graph import Task
 from han.tasks.outline import Outline
-from han.tasks.signature import BY_BLOCKS
 
-TREE = ("reduce", "bcast", "allreduce")  # kinds of tasks that any level may have
+TREE = tuple(kind for kind in LETTERS if kind not in BY_BLOCKS)  # task kinds of any level
 KINDS = {kind: number for number, kind in enumerate((*TREE, *BY_BLOCKS))}
-# Where all ranks hear from all: who has finished knows that every rank has entered.
-SYNCHRONISING = ("allreduce", "barrier", "allgather", "alltoall", "reduce_scatter")
 NOWHERE = Ref(Base.NONE)
 _Row = tuple[int, int, int, tuple[int, ...], tuple[int, ...], int, int, int]
 
@@ -313,6 +311,6 @@ class Builder:
             operand=self.operand,
             footprint=footprint,
             writes=tuple(self._writes[: len(footprint)]),
-            sync=self.signature.collective in SYNCHRONISING,
+            sync=ROWS[self.signature.collective].synchronises,
             comms=tuple(self._comms),
         )

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from han.tasks.graph import LETTERS, Link, Task, Tasks
+from han.model.collectives import LETTERS
+from han.tasks.graph import Link, Task, Tasks
 from han.tasks.signature import Signature
 
 

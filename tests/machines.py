@@ -5,13 +5,23 @@ from __future__ import annotations
 from math import prod
 from random import Random
 
-from han.model.collectives import COLLECTIVES
+from han.model.collectives import FUSED, ROWS
 from han.model.topology import Topology
 from han.submodules.exchange.factors import primes
 from han.submodules.registry import registered
-from han.tuning.rules import KINDS
 
 SYMBOLS = "snxyz"
+PARTS = tuple(
+    (name, algorithm)
+    for name, part in registered().items()
+    if part.correct
+    for algorithm in part.algorithms
+)
+
+
+def takes_factors(name: str) -> bool:
+    """Whether a submodule has parameters that are factors of the number of members."""
+    return any(row.kind == "factors" for row in registered()[name].parameters.values())
 
 
 def collectives_of(name: str, algorithm: str) -> tuple[str, ...]:
@@ -19,8 +29,8 @@ def collectives_of(name: str, algorithm: str) -> tuple[str, ...]:
     found = registered()[name].algorithms[algorithm]
     kinds = set(found.kinds)
     if found.fuses:
-        return ("allreduce", "barrier")
-    return tuple(c for c in COLLECTIVES if set(KINDS[c]) <= kinds)
+        return FUSED
+    return tuple(c for c, row in ROWS.items() if set(row.task_kinds) <= kinds)
 
 
 def topology_of(domains: list[list[int]], shared_to: int) -> Topology:

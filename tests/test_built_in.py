@@ -6,7 +6,8 @@ import pytest
 from machines import topology_of
 
 from han.config.config import load_config
-from han.tasks.signature import REDUCING, Signature
+from han.model.collectives import REDUCING
+from han.tasks.signature import Signature
 from han.tasks.verify import verify
 from han.tuning.heuristics import Machine, choose, rival
 from han.tuning.parts import plan_of_choice

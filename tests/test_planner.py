@@ -18,6 +18,7 @@ from strategies import OPERATIONS, choices, signatures, topologies
 
 from han.common.errors import ConfigError
 from han.config.config import load_config
+from han.model.collectives import BY_BLOCKS, REPLACING
 from han.model.program import Area, Base, Code
 from han.model.topology import Group, Topology, virtual
 from han.submodules.parts.pieces import cut
@@ -26,7 +27,7 @@ from han.tasks.builders import build
 from han.tasks.choice import Choice, level_choice
 from han.tasks.lower import lower
 from han.tasks.outline import active_levels, geometries
-from han.tasks.signature import BY_BLOCKS, REPLACING, Signature
+from han.tasks.signature import Signature
 from han.tasks.spec import SPECS, UNEVEN
 from han.tasks.stream import KINDS, TREE, Stream
 from han.tasks.tree import segments

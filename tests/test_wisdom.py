@@ -16,14 +16,14 @@ from test_verify_sweep import TARGETS, example
 
 import han
 from han.config.rc import rc
-from han.model.collectives import COLLECTIVES
+from han.model.collectives import COLLECTIVES, REDUCING
 from han.model.program import Code
 from han.model.topology import virtual
 from han.runtime import stored_plans as wisdom
 from han.tasks.files import compact
 from han.tasks.files import program_check as fence
 from han.tasks.lower import lower
-from han.tasks.signature import REDUCING, Signature
+from han.tasks.signature import Signature
 from han.tuning.heuristics import Machine
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable

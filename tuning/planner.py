@@ -10,7 +10,6 @@ from han.common.errors import NoRuleError
 from han.config.config import Config
 from han.model.program import Program
 from han.model.topology import Topology
-from han.submodules.solo.reads import reads_peers
 from han.tasks.choice import LEFT
 from han.tasks.lower import lower
 from han.tasks.plan import Plan
@@ -113,4 +112,11 @@ class Planner:
         mapped = replace(signature, mapped=True)
         decision = self._decision(mapped, blocking)
         plan = Planned(self.topology, mapped, decision, self.config.memory).plan
-        return plan if reads_peers(plan) else None
+        return plan if _reads_mapped(plan) else None
+
+
+def _reads_mapped(plan: Plan) -> bool:
+    """Whether ranks read buffers that they map, and all else passes through shared memory."""
+    uses = [(plan.parts[level], level) for level in plan.levels]
+    reads = any(part.reads_mapped(plan.topology, plan.signature, level) for part, level in uses)
+    return reads and all(part.in_memory for part, _ in uses)

@@ -24,7 +24,7 @@ from han.cli.common import (
 )
 from han.cli.world import rank
 from han.common.errors import ArgumentError, HanError
-from han.model.collectives import CALLS, carried
+from han.model.collectives import CALLS, DATALESS, carried
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -139,7 +139,7 @@ def _signatures(
     if not 0 <= root < where.size:
         raise ArgumentError(f"root {root} is not in 0..{where.size - 1}")
     first = call_signature(collective, 0, known_op(op), dtype, root)
-    sizes = parse_sizes(nbytes) if collective != "barrier" else [0]
+    sizes = parse_sizes(nbytes) if collective not in DATALESS else [0]
     return [sized(first, n) for n in sizes]
 
 

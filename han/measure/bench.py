@@ -23,6 +23,7 @@ from han.comm import Comm
 from han.common.errors import WrongResultError
 from han.common.units import format_size
 from han.measure.bench_calls import Buffers, Call, Case, Mode, Prepared, check_case, prepare
+from han.model.collectives import DATALESS
 from han.model.measurements import Times
 
 SHORTEST_BATCH = 0.002  # seconds: below, the barrier and the clock show
@@ -121,7 +122,7 @@ class Bench:
 
         Raises ArgumentError before anything is called, and WrongResultError on all ranks.
         """
-        for nbytes in sizes if collective != "barrier" else (0,):
+        for nbytes in sizes if collective not in DATALESS else (0,):
             yield self.measure(self.settings.case(collective, nbytes))
 
     def measure(self, case: Case) -> Row:

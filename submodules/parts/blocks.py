@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from han.model.channel_layout import INLINE, LINE, PAGE, RING_MIN
+from han.model.collectives import SPREADING
 from han.model.program import Ref
 from han.submodules.parts.cells import CELLS, CHUNK
 from han.submodules.parts.pieces import Piece, cut
 from han.tasks.context import Context
 from han.tasks.graph import Task
 from han.tasks.outline import Outline
-from han.tasks.signature import SPREADING, Signature
+from han.tasks.signature import Signature
 
 FEWEST = 2  # cells
 LARGEST = RING_MIN // 2 // FEWEST  # bytes of a cell that every channel has room for

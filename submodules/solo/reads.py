@@ -29,16 +29,6 @@ def reads_mapped(topology: Topology, signature: Signature, level: int) -> bool:
     return not own and topology.crowd(level) <= PEER_SLOTS
 
 
-def reads_peers(plan: Outline) -> bool:
-    """Whether a plan reads buffers that its ranks map, and else goes through cells only."""
-    parts = {level: plan.choice.levels[level].submodule for level in plan.levels}
-    reads = any(
-        part == "solo" and reads_mapped(plan.topology, plan.signature, level)
-        for level, part in parts.items()
-    )
-    return reads and set(parts.values()) <= {"solo", "sm"}
-
-
 def chunk_of(plan: Outline, level: int) -> int:
     """Bytes of a piece: a reduce's two shares of it must fit into what a run may take."""
     element = plan.signature.element

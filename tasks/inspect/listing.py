@@ -114,7 +114,7 @@ class Reader:
 
     def _flag_name(self, level: int, number: int) -> str:
         """Name a flag as the level's submodule does."""
-        names: Sequence[str] = getattr(self.plan.parts[level], "flags", ())
+        names = self.plan.parts[level].flags
         return names[number] if number < len(names) else f"flag{number}"
 
     def moved(self, k: int) -> int:

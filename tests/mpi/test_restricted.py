@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from _support import (
     COLLECTIVES,
-    ROOTED,
     Call,
     Checker,
     Reference,
@@ -26,9 +25,9 @@ from machines import topology_of
 from mpi4py import MPI
 from test_conformance import LARGE, PARTS, force, meant_for, types_and_operations
 
+from han.model.collectives import BY_BLOCKS, ROOTED
 from han.model.program import Code
 from han.tasks.lower import lower
-from han.tasks.signature import BY_BLOCKS
 from han.tuning.heuristics import Machine
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable

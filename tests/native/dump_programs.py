@@ -22,19 +22,19 @@ mpi4py.rc.initialize = False
 mpi4py.rc.finalize = False
 
 from han.model.channel_layout import Geometry  # noqa: E402
-from han.model.collectives import COLLECTIVES as COLLECTIVE_NAMES  # noqa: E402
-from han.model.program import Coll, Program  # noqa: E402
+from han.model.collectives import BY_BLOCKS, REDUCING, ROOTED, ROWS  # noqa: E402
+from han.model.program import Program  # noqa: E402
 from han.model.topology import Topology, virtual  # noqa: E402
 from han.tasks.choice import Choice, LevelChoice, level_choice  # noqa: E402
 from han.tasks.lower import lower  # noqa: E402
 from han.tasks.outline import geometries  # noqa: E402
-from han.tasks.signature import BY_BLOCKS, REDUCING, ROOTED, Signature  # noqa: E402
+from han.tasks.signature import Signature  # noqa: E402
 from han.tuning.parts import plan_of_choice  # noqa: E402
 
 MAGIC = 0x31474F5250
 MEMORY = 64 * 1024  # small channels: the rings of cells go round often
 CHANNELS = 8  # HAN_MAX_CHANNELS
-COLLECTIVES = {name: int(Coll[name.upper()]) for name in COLLECTIVE_NAMES}  # enum han_coll
+COLLECTIVES = {name: int(row.code) for name, row in ROWS.items()}  # enum han_coll
 OPS = {"": 0, "sum": 0, "max": 2}  # enum han_op
 DTYPES = {"": 4, "int64": 4, "float64": 11}  # enum han_dtype
 SMALL, MEDIUM, LARGE = 1, 450, 20011  # elements of 8 bytes: a line, a page, several rings
