@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pages
@@ -72,7 +73,13 @@ def test_commands(mpi_ranks, tmp_path, monkeypatch):
         assert done.output or MPI.COMM_WORLD.rank, arguments
 
 
+def command_of(name: str) -> Any:
+    """Return a command of the lazy table."""
+    group: Any = typer.main.get_command(app)
+    return group.get_command(typer.Context(group), name)
+
+
 def shortened(name: str) -> list[str]:
     """Return options that give a command little to do."""
-    known = {o for p in typer.main.get_command(app).commands[name].params for o in p.opts}
+    known = {o for p in command_of(name).params for o in p.opts}
     return [word for option in SMALL if option in known for word in (option, SMALL[option])]

@@ -21,6 +21,7 @@ from han.runtime.state import State
 MOST_KEPT = 200
 LOOKS = 10  # at MPI for messages: it may find them in the second one
 SPARE = 4  # descriptors that an MPI library may open when it first needs them
+PERMANENT = (MPI.COMM_WORLD, MPI.COMM_SELF)
 OF_PYTEST = "PYTEST_CURRENT_TEST"
 
 
@@ -31,6 +32,7 @@ class Made:
         self._made: list[tuple[MPI.Intracomm, weakref.ref[State]]] = []
         self.kept = 0  # communicators that stay until the job ends
         self.newly_kept = 0  # of the last test
+        self.spoilt = False  # whether one of these is on MPI.COMM_WORLD or MPI.COMM_SELF
         make = State.__init__
 
         def watched(state: State, comm: MPI.Intracomm, *args: Any, **more: Any) -> None:
@@ -57,6 +59,7 @@ class Made:
     def keep(self) -> None:
         """Leave them as they are."""
         self.newly_kept = len(self._made)
+        self.spoilt = any(comm in PERMANENT for comm, _ in self._made)
         self.kept += self.newly_kept
         self._made = []
 
@@ -72,7 +75,7 @@ def _is_open(state: State | None) -> bool:
 
 def _free(comm: MPI.Intracomm) -> None:
     """Free a communicator, or take what is han's from one that stays."""
-    if comm in (MPI.COMM_WORLD, MPI.COMM_SELF):
+    if comm in PERMANENT:
         comm.Delete_attr(front._key())
     else:
         comm.Free()
@@ -112,6 +115,8 @@ def left_since(before: Seen, made: Made) -> list[str]:
     found = list(_found(before, after))
     if not made.newly_kept:
         found += _memory(before, after)
+    if made.spoilt:
+        found.append("a communicator that failed, on COMM_WORLD or COMM_SELF")
     if made.kept > MOST_KEPT:
         found.append(f"{made.kept} communicators of tests in which one had failed")
     return found
