@@ -1,4 +1,4 @@
-"""Pictures: times over sizes. Needs matplotlib (``pip install han[plot]``)."""
+"""Pictures: times over sizes. Needs matplotlib (``pip install 'han-collectives[plot]'``)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def pyplot() -> Any:
         import matplotlib
     except ImportError:
         raise PlotError(
-            "pictures need matplotlib, which is not installed: pip install 'han[plot]'"
+            "pictures need matplotlib, which is not installed: pip install 'han-collectives[plot]'"
         ) from None
     matplotlib.use("Agg")
     from matplotlib import pyplot
