@@ -52,7 +52,7 @@ def test_the_command_says_in_one_line_that_there_is_no_library(tmp_path):
         assert done.returncode == 1
         assert done.stdout == ""
         (line,) = done.stderr.splitlines()
-        assert line.startswith("han: han needs an MPI library")
+        assert line.startswith("Error: han needs an MPI library")
 
 
 def test_import_brings_nothing_heavy():

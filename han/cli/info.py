@@ -1,4 +1,4 @@
-"""What ``han info`` and ``han explain`` collect and print."""
+"""The command ``han info``, and calls on imagined machines for other commands."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from mpi4py import MPI
 
 import han
 from han import _native
+from han.cli.common import ConfigOption, JsonFlag, say
 from han.comm import Comm
 from han.common.units import format_size, plural, spans
 from han.config.config import Config, load_config, validate_names
@@ -53,6 +54,19 @@ THREADS = {
     MPI.THREAD_SINGLE: "single", MPI.THREAD_FUNNELED: "funneled",
     MPI.THREAD_SERIALIZED: "serialized", MPI.THREAD_MULTIPLE: "multiple",
 }  # fmt: skip
+
+
+def info(config: ConfigOption = None, as_json: JsonFlag = False) -> None:
+    """Show versions, levels, settings and usable submodules.
+
+    \b
+    Examples:
+      han info
+      mpiexec -n 4 han info --config virtual-2x2
+      mpiexec -n 4 han info --json
+    """
+    record = collect(han.Comm(MPI.COMM_WORLD.Dup(), config))
+    say(_as_json(record) if as_json else as_text(record))
 
 
 def collect(comm: Comm) -> dict[str, Any]:
@@ -140,7 +154,7 @@ def _usable(topology: Topology, level: int, name: str) -> dict[str, Any]:
     return {"algorithms": usable, "reasons": list(reasons)}
 
 
-def as_json(record: Mapping[str, Any]) -> str:
+def _as_json(record: Mapping[str, Any]) -> str:
     """Return the record as JSON."""
     return json.dumps(record, indent=1)
 

@@ -1,42 +1,72 @@
-"""The command ``han``: what is here, what would run, how fast it is."""
+"""The command ``han``: the table of its commands, and how they are run."""
 
 from __future__ import annotations
 
 import os
 import sys
-import traceback
 import warnings
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
-from mpi4py import MPI
 
-import han
-from han.cli import ablation as _cli_ablation
-from han.cli import bench as _cli_bench
-from han.cli import calibrate as _cli_calibrate
-from han.cli import diff as _cli_diff
-from han.cli import info as _cli_info
-from han.cli import limits as _cli_limits
-from han.cli import plan as _cli_plan
-from han.cli import setup as _cli_setup
-from han.cli import simulate as _cli_simulate
-from han.cli import trace as _cli_trace
-from han.cli import waits as _cli_waits
-from han.cli import wisdom as _cli_wisdom
-from han.cli.common import ConfigOption, JsonFlag, say
-from han.common.errors import ArgumentError, HanError
+from han.cli import endings
+from han.cli.lazy import Command, LazyGroup
+from han.common.errors import HanError
 from han.config.environment import ENVIRONMENT, unknown_variables
 
+COMMANDS = (
+    Command(
+        "info",
+        "han.cli.info",
+        "Show versions, levels, settings and usable submodules.",
+    ),
+    Command(
+        "explain",
+        "han.cli.explain",
+        "Show what a call would run, and the rule that chose it.",
+    ),
+    Command(
+        "plan",
+        "han.cli.plan",
+        "Show what each rank would do for a call, and prove it right.",
+    ),
+    Command("verify", "han.cli.verify", "Prove stored plans right."),
+    Command("diff", "han.cli.diff", "Compare two plans: rules, tasks, operations, bytes."),
+    Command("schema", "han.cli.schema", "Print the JSON Schema of configurations or machines."),
+    Command("simulate", "han.cli.simulate", "Predict the time of a call on a described machine."),
+    Command(
+        "calibrate",
+        "han.cli.calibrate",
+        "Compare predictions with measurements, or fit a machine.",
+    ),
+    Command("bench", "han.cli.bench", "Measure han and the MPI library in turns."),
+    Command("compare", "han.cli.bench", "Tabulate runs under several MPI libraries."),
+    Command("ablation", "han.cli.ablation", "Measure the worth of each optimisation."),
+    Command("setup-costs", "han.cli.setup", "Measure the costs of first and persistent calls."),
+    Command("waits", "han.cli.waits", "Measure every wait policy in turns."),
+    Command("limits", "han.cli.limits", "Compare collectives with plain copies and additions."),
+    Command("trace", "han.cli.trace", "Show when the tasks of a traced program ran."),
+    Command("wisdom", "han.cli.wisdom", "List or remove the plans that HAN_WISDOM has stored."),
+)
 VARIABLES = "\n".join(f"  {name:<12} {about}" for name, about in ENVIRONMENT.items())
+# UsageError of click, or of the copy of click that newer versions of typer hold.
+UsageError: Any = typer.BadParameter.__mro__[1]
+
+
+class Commands(LazyGroup):
+    """The commands of ``han``."""
+
+    table = COMMANDS
+
 
 app = typer.Typer(
     name="han",
-    help="Hierarchical MPI collectives: what is here, what would run, how fast it is.\n\n"
-    "Under mpiexec every command runs on all ranks, and rank 0 prints.",
+    cls=Commands,
+    help="Hierarchical MPI collectives: show, prove, predict and measure what a call runs.\n\n"
+    "Under mpiexec every rank runs the command, and rank 0 prints.",
     epilog=f"\b\nEnvironment variables:\n{VARIABLES}",
+    context_settings={"help_option_names": ["-h", "--help"]},
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -44,87 +74,46 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        say(f"han {han.__version__}")
+        from han import __version__
+
+        print(f"han {__version__}")
         raise typer.Exit
 
 
 VersionFlag = Annotated[
-    bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it and exit.")
+    bool,
+    typer.Option(
+        "-V", "--version", callback=_version, is_eager=True, help="Show the version and exit."
+    ),
 ]
 
 
 @app.callback()
 def options(version: VersionFlag = False) -> None:
-    """Take what comes before a command."""
-
-
-def info(config: ConfigOption = None, as_json: JsonFlag = False) -> None:
-    """Show versions, levels, settings and which submodules can be used.
-
-    \b
-    Examples:
-      han info
-      mpiexec -n 4 han info --config virtual-2x2
-      mpiexec -n 4 han info --json
-    """
-    comm = han.Comm(MPI.COMM_WORLD.Dup(), config)
-    record = _cli_info.collect(comm)
-    say(_cli_info.as_json(record) if as_json else _cli_info.as_text(record))
-
-
-COMMANDS = (
-    info,
-    _cli_plan.explain,
-    _cli_plan.plan,
-    _cli_plan.verify,
-    _cli_diff.diff,
-    _cli_simulate.simulate,
-    _cli_calibrate.calibrate,
-    _cli_bench.bench,
-    _cli_bench.compare,
-    _cli_ablation.ablation,
-    _cli_setup.setup_costs,
-    _cli_waits.waits,
-    _cli_limits.limits,
-    _cli_trace.trace,
-    _cli_wisdom.wisdom,
-)
-for command in COMMANDS:
-    app.command()(command)
+    """Take the options before the command."""
 
 
 def main() -> None:
-    """Run the command line; an error that one rank meets ends all ranks."""
-    if MPI.COMM_WORLD.rank:  # help and usage errors are the same on all ranks
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
-    else:
+    """Run the command line; an error that only one rank meets ends all ranks."""
+    if endings.is_first():
         for text in unknown_variables(os.environ):
-            print(f"han: {text}", file=sys.stderr)
-    warnings.filterwarnings("ignore", "unknown environment variable")  # said above
+            print(f"Warning: {text}", file=sys.stderr)
+    else:  # help and versions are the same on all ranks
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    warnings.filterwarnings("ignore", "unknown environment variable")  # printed above
+    mistake, status = "", 0
     try:
-        app()
+        status = app(standalone_mode=False) or 0
+    except UsageError as error:  # all ranks have the same arguments
+        if endings.is_first():
+            error.show()
+        status = 2
+    except typer.Abort:
+        status = 130
     except HanError as error:
-        _fail(error)
+        if not endings.is_mistake(error):
+            endings.abort(str(error))
+        mistake = str(error)
     except Exception:
-        traceback.print_exc()
-        _abort()
-
-
-def _fail(error: HanError) -> None:
-    """Say a mistake once, and leave with status 1."""
-    from han.common.errors import ConfigError
-    from han.measure.bench import WrongResultError
-    from han.tasks.files.store import PlanFileError
-
-    agreed = isinstance(error, ArgumentError | ConfigError | PlanFileError | WrongResultError)
-    if not agreed or not MPI.COMM_WORLD.rank:
-        print(f"han: {error}", file=sys.stderr, flush=True)
-    if not agreed:
-        _abort()
-    raise SystemExit(1)
-
-
-def _abort() -> None:
-    if MPI.COMM_WORLD.size > 1:
-        MPI.COMM_WORLD.Abort(1)
-    raise SystemExit(1)
+        endings.abort()
+    endings.leave(mistake, status)

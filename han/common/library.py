@@ -31,5 +31,5 @@ try:
     from mpi4py import MPI  # noqa: F401
 except (ImportError, RuntimeError) as problem:
     if _is_command():
-        sys.exit(f"han: {missing(problem)}")
+        sys.exit(f"Error: {missing(problem)}")
     raise missing(problem) from problem

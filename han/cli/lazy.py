@@ -1,0 +1,62 @@
+"""A group of commands that imports a command's module when the command is run."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command
+
+
+@dataclass(frozen=True)
+class Command:
+    """One row of the table of commands: its function is `name` in `module`, with underscores."""
+
+    name: str
+    module: str
+    summary: str
+
+    def load(self) -> Any:
+        """Import the module, and return the command."""
+        function = getattr(importlib.import_module(self.module), self.name.replace("-", "_"))
+        alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+        alone.command(self.name)(function)
+        return get_command(alone)
+
+
+@dataclass(frozen=True)
+class Completion:
+    """A word that the shell may complete, with the attributes that click's completion reads."""
+
+    value: str
+    help: str
+    type: str = "plain"
+
+
+class LazyGroup(TyperGroup):
+    """Lists, completes and describes the commands of `table` without their modules."""
+
+    table: ClassVar[tuple[Command, ...]] = ()
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names in the order of the table."""
+        return [row.name for row in self.table]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return the command of a name, or None."""
+        return next((row.load() for row in self.table if row.name == cmd_name), None)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write a line for each command: its name and its summary."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(row.name, row.summary) for row in self.table])
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        """Return the commands, or the options, that begin with `incomplete`."""
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        rows = (row for row in self.table if row.name.startswith(incomplete))
+        return [Completion(row.name, row.summary) for row in rows]
