@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass, replace
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 from mpi4py import MPI
 
 from han.common.errors import ArgumentError, ArgumentTypeError
+from han.common.pictures import picture
 from han.common.units import format_size, parse_size, plural
 from han.message.dtypes import element_type, kernel, numpy_name, op_name
 from han.message.unlocked import is_commutative
@@ -64,6 +66,15 @@ class Explanation:
         usual, other = self.tried
         so_far = f", as {other} of {usual + other} calls did" if usual + other else ""
         return _on_levels(self.rival) + so_far
+
+    def __repr__(self) -> str:
+        """Return the text, so that an interpreter's prompt shows it."""
+        return str(self)
+
+    def _repr_html_(self) -> str | None:
+        """Show text and task graph in a notebook; None where no picture can be made."""
+        graph = picture("plan_svg", self.plan)
+        return None if graph is None else f"<pre>{escape(str(self))}</pre>{graph}"
 
     def __str__(self) -> str:
         topology, choice = self.plan.topology, self.decision.choice

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import networkx as nx
 
+from han.common.pictures import picture
 from han.common.units import plural
 
 
@@ -59,6 +60,11 @@ class TaskGraph(nx.DiGraph):  # type: ignore[misc,type-arg,unused-ignore]
             return f"<TaskGraph {counts}, with a cycle>"
         stages = summarise(self.stage_names())
         return f"<TaskGraph {counts}{': ' if stages else ''}{stages}>"
+
+    def _repr_svg_(self) -> str | None:
+        """Show the graph in a notebook, where it has no cycle."""
+        acyclic = nx.is_directed_acyclic_graph(self)
+        return picture("graph_svg", self) if acyclic else None
 
     def after(self, first: Task, second: Task, why: str) -> None:
         """Let `second` wait for `first`."""

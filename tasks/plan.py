@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from han.common.pictures import picture
 from han.model.channel_layout import Geometry
 from han.model.topology import Topology
 from han.tasks.builders import build
@@ -41,6 +42,10 @@ class Plan:
     def __repr__(self) -> str:
         stages = summarise(self.graph.stage_names()) or "no tasks"
         return f"<Plan {self.signature.describe()}, {self.topology.describe()}: {stages}>"
+
+    def _repr_svg_(self) -> str | None:
+        """Show the task graph in a notebook."""
+        return picture("plan_svg", self)
 
     def footprint(self) -> tuple[int, ...]:
         """What a run takes of every rank's ring of cells, by channel."""
