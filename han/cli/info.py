@@ -70,7 +70,7 @@ def info(config: ConfigOption = None, as_json: JsonFlag = False) -> None:
 
 
 def collect(comm: Comm) -> dict[str, Any]:
-    """Return what there is to know of han on a communicator; collective."""
+    """Collect versions, settings, levels and submodules of a communicator; collective."""
     state = comm._han
     nodes = comm.allgather(MPI.Get_processor_name())
     return {
@@ -129,7 +129,7 @@ def _level(topology: Topology, level: int) -> dict[str, Any]:
 
 
 def submodule_uses(topology: Topology) -> dict[str, dict[str, Any]]:
-    """Return every submodule, and for each level what of it can be used, or why not."""
+    """Return the algorithms of every submodule that each level can use, or why it cannot."""
     return {
         name: {
             "about": part.about,
@@ -239,7 +239,7 @@ def imagine(
     ranks: int, ppn: int, config: str | None, call: tuple[str, int, MPI.Op, str, int],
     conditions: Machine = PLAIN,
 ) -> Explanation:  # fmt: skip
-    """Explain a call on `ranks` ranks, `ppn` on a node, that need not run anywhere."""
+    """Explain a call on an imagined machine of `ranks` ranks, `ppn` on a node."""
     collective, nbytes, op, dtype, root = call
     signature = make_signature(collective, nbytes, op, dtype, root)
     if not 0 <= root < ranks:
@@ -249,7 +249,7 @@ def imagine(
 
 
 def known_config(source: str | None) -> Config:
-    """Load a configuration and hold it against the submodules that there are."""
+    """Load a configuration, and check its names of submodules."""
     return validate_names(load_config(source), catalogue())
 
 

@@ -81,8 +81,8 @@ def statuses(folder):
     ("arguments", "status", "said"),
     [
         (["explain", "alreduce"], "1", "Error: unknown collective 'alreduce'; did you mean"),
-        (["info", "--config", "none"], "1", "Error: config = 'none': no such file"),
-        (["plan", "bcast", "--config", "none"], "1", "Error: config = 'none': no such file"),
+        (["info", "--config", "none"], "1", "config = 'none': no such file"),
+        (["plan", "bcast", "--config", "none"], "1", "config = 'none': no such file"),
         (["plan"], "2", "Error: Missing argument"),
         (["nosuch"], "2", "Error: No such command"),
     ],
@@ -111,7 +111,8 @@ def test_a_mistake_that_one_rank_makes_is_printed(tmp_path):
 def test_a_program_prints_a_configuration_error_once(tmp_path):
     done = launch(tmp_path, PROGRAM)
     assert done.returncode
-    assert done.stderr.count("han.ConfigError: 2 problems in the configuration:") == 1, done.stderr
+    assert done.stderr.count("han.ConfigError: ") == 1, done.stderr
+    assert done.stderr.count("2 problems in the configuration:") == 1
     assert done.stderr.count("Traceback") == 1
     assert "program.py" in done.stderr, "the line of the program is named"
     assert "han/comm.py" not in done.stderr, "lines inside han are left out"

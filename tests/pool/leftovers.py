@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from mpi4py import MPI
 
+import han
 from han import comm as front
 from han.runtime.state import State
 
