@@ -7,8 +7,9 @@ comm = han.Comm(MPI.COMM_WORLD)
 comm.Allreduce(send, recv, op=MPI.SUM)
 """
 
-import han.common.library  # noqa: F401  first: it says what is missing where there is no MPI
-from han.comm import Comm, shared_arrays
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from han.common.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -21,10 +22,12 @@ from han.common.errors import (
     RevokedError,
     SharedMemoryError,
 )
+from han.common.version import __version__ as __version__
 from han.config.rc import rc
-from han.runtime.request import Request
 
-__version__ = "0.1.0"
+if TYPE_CHECKING:
+    from han.comm import Comm, shared_arrays
+    from han.runtime.request import Request
 
 __all__ = [
     "ArgumentError",
@@ -42,3 +45,20 @@ __all__ = [
     "rc",
     "shared_arrays",
 ]
+
+# Found when they are first used: plans are made and proved without an MPI library.
+_NEEDS_MPI = {"Comm": "han.comm", "Request": "han.runtime.request", "shared_arrays": "han.comm"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _NEEDS_MPI:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from han.common.library import require_mpi
+
+    require_mpi()
+    found = globals()[name] = getattr(import_module(_NEEDS_MPI[name]), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

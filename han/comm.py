@@ -20,10 +20,10 @@ from han.runtime.state import State
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from han.explain import Explanation
     from han.runtime.cache_info import CacheInfo
-    from han.tasks.graph import TaskGraph
+    from han.tasks.task_graph import TaskGraph
     from han.trace.trace import Trace
+    from han.tuning.explanation import Explanation
 
 _keyval: list[int] = []  # MPI's key for a communicator's State, made when first needed
 

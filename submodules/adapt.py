@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from han.model.program import Ref
 from han.submodules.parts.pieces import Piece, cut
 from han.submodules.parts.trees import Place, place
-from han.tasks.contract import Algorithm, Parameter, Question, order_kept
+from han.tasks.context import Context
+from han.tasks.contract import TRIED_SIZES, Algorithm, Parameter, Question, Submodule, order_kept
 from han.tasks.graph import Task
-from han.tasks.lower import Context
-from han.tasks.plan import Plan
 from han.tasks.stream import Stream
 
 SEGMENT = 32 * 1024
@@ -32,7 +31,7 @@ SHAPE = {
 }
 
 
-class Adapt:
+class Adapt(Submodule):
     """Event-driven point-to-point trees."""
 
     name = "adapt"
@@ -45,9 +44,13 @@ class Adapt:
         "knomial": Algorithm("k-nomial tree of base `radix`"),
     }
     parameters = {
-        "radix": Parameter("int", "base of the tree (knomial), number of chains (chain)", 1, 64),
-        "segment": Parameter("size", "bytes of one message", 1, MOST),
-        "window": Parameter("int", "receives posted ahead, and sends in flight, a peer", 1, 256),
+        "radix": Parameter(
+            "int", "base of the tree (knomial), number of chains (chain)", 1, 64, tried=(2, 3, 5)
+        ),
+        "segment": Parameter("size", "bytes of one message", 1, MOST, tried=TRIED_SIZES),
+        "window": Parameter(
+            "int", "receives posted ahead, and sends in flight, a peer", 1, 256, tried=(2, 1, 3, 8)
+        ),
     }
 
     def supports(self, question: Question) -> str | None:
@@ -58,10 +61,6 @@ class Adapt:
         if question.signature.element > MOST:
             return f"elements of more than {MOST} bytes"
         return order_kept(question, self.algorithms[choice.algorithm])
-
-    def footprint(self, plan: Plan, level: int) -> int:
-        """Return 0: no cells."""
-        return 0
 
     def lower(self, context: Context) -> None:
         """Emit this rank's operations."""

@@ -5,13 +5,12 @@ Source: HAN, section III (Libnbc).
 
 from __future__ import annotations
 
-from han.model.program import Coll, Ref
-from han.tasks.contract import Algorithm, Parameter, Question
-from han.tasks.lower import Context
-from han.tasks.plan import Plan
+from han.model.collectives import ROWS
+from han.model.program import Coll
+from han.tasks.context import Context
+from han.tasks.contract import Algorithm, Parameter, Question, Submodule
 from han.tasks.stream import NOWHERE
 
-KIND = {"bcast": Coll.BCAST, "reduce": Coll.REDUCE, "allreduce": Coll.ALLREDUCE}
 MOST = (1 << 31) - 1
 
 
@@ -25,7 +24,7 @@ def native_reason(question: Question) -> str | None:
     return None
 
 
-class Libnbc:
+class Libnbc(Submodule):
     """MPI's nonblocking collectives."""
 
     name = "libnbc"
@@ -34,15 +33,11 @@ class Libnbc:
         "default": Algorithm("Ireduce and Ibcast", ordered="always"),
         "allreduce": Algorithm("Iallreduce in place of both", ("allreduce",), "always"),
     }
-    parameters = {"window": Parameter("int", "collectives in flight", 1, 64)}
+    parameters = {"window": Parameter("int", "collectives in flight", 1, 64, tried=(2, 1, 3, 8))}
 
     def supports(self, question: Question) -> str | None:
         """Return None, or the reason why it cannot serve."""
         return native_reason(question)
-
-    def footprint(self, plan: Plan, level: int) -> int:
-        """Return 0: no cells."""
-        return 0
 
     def lower(self, context: Context) -> None:
         """Emit this rank's operations: start each segment's collective, wait in order."""
@@ -63,7 +58,7 @@ class Libnbc:
 def start(context: Context, index: int, request: int, blocking: bool) -> None:
     """Emit one segment's collective."""
     task, group, builder = context.tasks[index], context.group, context.builder
-    kind = KIND[task.kind]
+    kind = ROWS[task.kind].code
     if not builder.signature.nbytes and task.kind != "bcast":
         kind = Coll.BARRIER
     count = task.nbytes if kind == Coll.BCAST else task.nbytes // context.element
@@ -76,6 +71,3 @@ def start(context: Context, index: int, request: int, blocking: bool) -> None:
     flags = Coll.BLOCKING if blocking else 0
     context.stream.coll(kind | flags, result, source, count, group.root, comm, request)
     builder.wrote(result)
-
-
-__all__ = ["Libnbc", "Ref", "native_reason", "start"]

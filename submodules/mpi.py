@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from han.submodules.libnbc import native_reason, start
-from han.tasks.contract import Algorithm, Parameter, Question
-from han.tasks.lower import Context
-from han.tasks.plan import Plan
+from han.tasks.context import Context
+from han.tasks.contract import Algorithm, Question, Submodule
 
 
-class Mpi:
+class Mpi(Submodule):
     """MPI's blocking collectives."""
 
     name = "mpi"
     about = "the MPI library's blocking collectives: the baseline"
+    may_block = True
     algorithms = {
-        "default": Algorithm("Reduce and Bcast", ordered="always"),
-        "allreduce": Algorithm("Allreduce in place of both", ("allreduce",), "always"),
+        "default": Algorithm("Reduce and Bcast", ordered="always", one_segment=True),
+        "allreduce": Algorithm("Allreduce in place of both", ("allreduce",), "always", True),
     }
-    parameters: dict[str, Parameter] = {}
 
     def supports(self, question: Question) -> str | None:
         """Return None, or the reason why it cannot serve."""
@@ -26,10 +25,6 @@ class Mpi:
         if question.segmented:
             return "blocking collectives take the message in one segment (segment: whole)"
         return native_reason(question)
-
-    def footprint(self, plan: Plan, level: int) -> int:
-        """Return 0: no cells."""
-        return 0
 
     def lower(self, context: Context) -> None:
         """Emit this rank's operations."""

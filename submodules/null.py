@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from han.tasks.contract import Algorithm, Parameter, Question
-from han.tasks.lower import Context
-from han.tasks.plan import Plan
-from han.tasks.signature import BY_BLOCKS
+from han.model.collectives import BOTH, BY_BLOCKS
+from han.tasks.context import Context
+from han.tasks.contract import Algorithm, Question, Submodule
 
 
-class Null:
+class Null(Submodule):
     """Nothing: results are wrong by design."""
 
     name = "null"
     about = "does nothing: measures overhead, results are wrong by design"
+    correct = False
     algorithms = {
-        "default": Algorithm("nothing", ("reduce", "bcast", *BY_BLOCKS), "always"),
+        "default": Algorithm("nothing", (*BOTH, *BY_BLOCKS), "always"),
         "allreduce": Algorithm("nothing, at one go", ("allreduce",), "always"),
     }
-    parameters: dict[str, Parameter] = {}
 
     def supports(self, question: Question) -> str | None:
         """Return None: nothing can always be done."""
         return None
-
-    def footprint(self, plan: Plan, level: int) -> int:
-        """Return 0: no cells."""
-        return 0
 
     def lower(self, context: Context) -> None:
         """Emit nothing."""

@@ -15,7 +15,6 @@ from han.submodules.mpi import Mpi
 from han.submodules.null import Null
 from han.submodules.sm.sm import Sm
 from han.submodules.solo.solo import Solo
-from han.tasks.choice import LevelChoice
 from han.tasks.contract import Submodule
 
 BUILT_IN: tuple[Submodule, ...] = (Sm(), Solo(), Adapt(), Exchange(), Libnbc(), Mpi(), Null())
@@ -34,8 +33,3 @@ def registered() -> dict[str, Submodule]:
 def submodule(name: str) -> Submodule:
     """Return the submodule of that name."""
     return SUBMODULES.get(name) or registered()[name]
-
-
-def fuses(choice: LevelChoice) -> bool:
-    """Whether the chosen algorithm carries out a level's reduce and broadcast as one task."""
-    return submodule(choice.submodule).algorithms[choice.algorithm].kinds == ("allreduce",)

@@ -1,43 +1,39 @@
-"""The builder of each collective: a Choice becomes a TaskGraph that names no transport."""
+"""The builder of each collective: a Choice becomes Tasks that name no transport."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from han.tasks.graph import TaskGraph
-from han.tasks.signature import BY_BLOCKS, Signature
+from han.model.collectives import BOTH, DOWN, ROWS, UP
+from han.tasks.graph import Tasks
+from han.tasks.signature import Signature
 from han.tasks.tree import chain_of_steps, down, up
 
 Steps = list[tuple[str, int]]
 
 
-def _bcast(levels: Sequence[int], fused: bool) -> Steps:
-    return down(levels)
-
-
-def _reduce(levels: Sequence[int], fused: bool) -> Steps:
-    return up(levels)
-
-
-def _allreduce(levels: Sequence[int], fused: bool) -> Steps:
+def _both_ways(levels: Sequence[int], fused: bool) -> Steps:
+    """Reduce up the levels, then broadcast down; `fused`: one task does both on the outermost."""
     if not fused:
         return up(levels) + down(levels)
     *inner, top = levels
     return [*up(inner), ("allreduce", top), *down(inner)]
 
 
-def _by_blocks(kind: str) -> Callable[[Sequence[int], bool], Steps]:
-    """Every block goes straight from who has it to who wants it: one task, on one level."""
-    return lambda levels, fused: [(kind, level) for level in levels]
-
-
-BUILDERS: dict[str, Callable[[Sequence[int], bool], Steps]] = {
-    "bcast": _bcast,  # ib(0), sbib(1) ... sb(u-1)
-    "reduce": _reduce,  # sr(0), irsr(1) ... ir(u-1)
-    "allreduce": _allreduce,  # sr, irsr, ibirsr, sbibirsr ...; fused: the top level at one go
-    "barrier": _allreduce,  # the same without data
-    **{kind: _by_blocks(kind) for kind in BY_BLOCKS},  # sag(0) sag(1) ...
+# By the kinds of a collective's tasks (Collective.kinds).
+BUILDERS: dict[tuple[str, ...], Callable[[Sequence[int], bool], Steps]] = {
+    DOWN: lambda levels, fused: down(levels),  # ib(0), sbib(1) ... sb(u-1)
+    UP: lambda levels, fused: up(levels),  # sr(0), irsr(1) ... ir(u-1)
+    BOTH: _both_ways,  # sr, irsr, ibirsr, sbibirsr ...
 }
+
+
+def _steps(collective: str, levels: Sequence[int], fused: bool) -> Steps:
+    """List the (task kind, level) that each segment passes through."""
+    kinds = ROWS[collective].kinds
+    if kinds:
+        return BUILDERS[kinds](levels, fused)
+    return [(collective, level) for level in levels]  # from owner to receiver: sag(0) sag(1) ...
 
 
 def build(
@@ -46,10 +42,10 @@ def build(
     symbols: Sequence[str],
     segment: int | None,
     fused: bool,
-) -> TaskGraph:
-    """Build the graph of a collective over `levels` (those that have something to do).
+) -> Tasks:
+    """Build the tasks of a collective over `levels` (those that have something to do).
 
     `fused` lets the outermost level allreduce in one task rather than reduce and broadcast.
     """
-    steps = BUILDERS[signature.collective](levels, fused) if levels else []
+    steps = _steps(signature.collective, levels, fused) if levels else []
     return chain_of_steps(steps, symbols, signature, segment)

@@ -1,14 +1,11 @@
-"""Tasks and the graph they form; its topological generations are HAN's composite tasks."""
+"""Tasks and the links between them; the stages they form are HAN's composite tasks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-
-import networkx as nx
-
-from han.common.pictures import picture
-from han.common.units import plural
+from functools import cached_property
+from typing import NamedTuple
 
 
 @dataclass(frozen=True)
@@ -39,40 +36,12 @@ class Task:
         return self.kind, self.level
 
 
-LETTERS = {
-    "reduce": "r",
-    "bcast": "b",
-    "allreduce": "a",
-    "gather": "g",
-    "scatter": "s",
-    "allgather": "ag",
-    "alltoall": "x",  # an exchange
-    "reduce_scatter": "rs",
-}
-
-
-class TaskGraph(nx.DiGraph):  # type: ignore[misc,type-arg,unused-ignore]
-    """A directed graph of :class:`Task`; each edge says why (``data`` or ``order``)."""
-
-    def __repr__(self) -> str:
-        counts = f"{plural(len(self), 'task')}, {plural(self.number_of_edges(), 'edge')}"
-        if not nx.is_directed_acyclic_graph(self):
-            return f"<TaskGraph {counts}, with a cycle>"
-        stages = summarise(self.stage_names())
-        return f"<TaskGraph {counts}{': ' if stages else ''}{stages}>"
-
-    def _repr_svg_(self) -> str | None:
-        """Show the graph in a notebook, where it has no cycle."""
-        acyclic = nx.is_directed_acyclic_graph(self)
-        return picture("graph_svg", self) if acyclic else None
-
-    def after(self, first: Task, second: Task, why: str) -> None:
-        """Let `second` wait for `first`."""
-        self.add_edge(first, second, why=why)
+class Staged:
+    """What follows from the stages of a graph of tasks."""
 
     def stages(self) -> list[list[Task]]:
         """The topological generations: HAN's composite tasks (section III of the paper)."""
-        return [list(stage) for stage in nx.topological_generations(self)]
+        raise NotImplementedError
 
     def stage_names(self) -> list[str]:
         """Names of the stages, the newest segment's task last: ``sbibirsr``."""
@@ -89,9 +58,69 @@ class TaskGraph(nx.DiGraph):  # type: ignore[misc,type-arg,unused-ignore]
                 streams.setdefault(task.stream, []).append(task)
         return streams
 
-    def sources(self, task: Task) -> list[Task]:
-        """The tasks whose data `task` needs."""
-        return [p for p, _, edge in self.in_edges(task, data=True) if edge["why"] == "data"]
+
+class Link(NamedTuple):
+    """`second` waits for `first`, for its ``data`` or to keep the ``order`` of a stream."""
+
+    first: Task
+    second: Task
+    why: str
+
+
+@dataclass(frozen=True)
+class Tasks(Staged):
+    """The tasks of a call and the links between them, without a circle.
+
+    Planning needs no more; :class:`han.tasks.task_graph.TaskGraph` is the same for users.
+    """
+
+    all: tuple[Task, ...]
+    links: tuple[Link, ...]
+
+    def __iter__(self) -> Iterator[Task]:
+        return iter(self.all)
+
+    def __len__(self) -> int:
+        return len(self.all)
+
+    def stages(self) -> list[list[Task]]:
+        """The topological generations: HAN's composite tasks (section III of the paper)."""
+        return self._stages
+
+    @cached_property
+    def _stages(self) -> list[list[Task]]:
+        waits = dict.fromkeys(self.all, 0)  # how many tasks each still waits for
+        following: dict[Task, list[Task]] = {task: [] for task in self.all}
+        for first, second, _ in self.links:
+            waits[second] += 1
+            following[first].append(second)
+        stages, ready = [], [task for task, n in waits.items() if not n]
+        while ready:
+            stages.append(ready)
+            ready = _freed(waits, following, ready)
+        return stages
+
+    @cached_property
+    def sources(self) -> dict[Task, list[Task]]:
+        """The tasks whose data each task needs."""
+        sources: dict[Task, list[Task]] = {task: [] for task in self.all}
+        for first, second, why in self.links:
+            if why == "data":
+                sources[second].append(first)
+        return sources
+
+
+def _freed(
+    waits: dict[Task, int], following: Mapping[Task, Sequence[Task]], done: Iterable[Task]
+) -> list[Task]:
+    """Return the tasks that wait for nothing else once those of a stage are done."""
+    freed = []
+    for task in done:
+        for other in following[task]:
+            waits[other] -= 1
+            if not waits[other]:
+                freed.append(other)
+    return freed
 
 
 def summarise(names: Iterable[str]) -> str:

@@ -6,36 +6,14 @@ Nothing here needs MPI, and a rank lowers only its own operations.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from han.model.program import Base, Program, Ref
 from han.model.topology import Group
-from han.tasks.choice import LevelChoice
+from han.tasks.context import Context
 from han.tasks.graph import Task
+from han.tasks.outline import Outline
 from han.tasks.plan import Plan
-from han.tasks.stream import Builder, Stream
-
-
-@dataclass(frozen=True)
-class Context:
-    """What a submodule gets to lower the tasks of one stream."""
-
-    tasks: tuple[Task, ...]
-    group: Group
-    stream: Stream
-    choice: LevelChoice
-    source: Ref  # where this rank's operand, or what it broadcasts, is
-    result: Ref  # where the result goes, if this rank gets one
-
-    @property
-    def builder(self) -> Builder:
-        """Where cells, flags, requests and scratch come from."""
-        return self.stream.builder
-
-    @property
-    def element(self) -> int:
-        """Bytes of an element: no piece cuts one."""
-        return self.stream.builder.signature.element
+from han.tasks.stream import Builder
 
 
 def lower(plan: Plan, rank: int) -> Program:
@@ -49,17 +27,19 @@ def lower(plan: Plan, rank: int) -> Program:
         if group is not None and group.size > 1:
             _lower_batch(plan, builder, tasks, group, where[level])
     _deliver(plan, builder, groups)
-    return builder.program()
+    return builder.program(plan.footprint())
 
 
-def _groups(plan: Plan, rank: int) -> dict[int, Group | None]:
+def _groups(plan: Outline, rank: int) -> dict[int, Group | None]:
     topology, signature = plan.topology, plan.signature
     if signature.by_blocks:
         return {k: topology.everyone(k, rank, signature.root) for k in plan.levels}
     return {k: topology.group(k, rank, signature.root) for k in range(topology.depth)}
 
 
-def _operands(plan: Plan, builder: Builder, groups: Mapping[int, Group | None]) -> dict[int, Ref]:
+def _operands(
+    plan: Outline, builder: Builder, groups: Mapping[int, Group | None]
+) -> dict[int, Ref]:
     """Where this rank's operand at each level is: its own data, or what it has reduced.
 
     A leader reduces into its receive buffer where it has one (Jain, section III-E), so that
@@ -80,7 +60,7 @@ def _operands(plan: Plan, builder: Builder, groups: Mapping[int, Group | None]) 
     return where
 
 
-def operand_of(plan: Plan, rank: int, level: int) -> Ref:
+def operand_of(plan: Outline, rank: int, level: int) -> Ref:
     """Where a rank's operand at a level is, in its own memory; the same seen from every rank."""
     return _operands(plan, Builder(plan, rank), _groups(plan, rank))[level]
 
@@ -95,8 +75,6 @@ def _batches(plan: Plan) -> list[list[Task]]:
 def _lower_batch(
     plan: Plan, builder: Builder, tasks: Sequence[Task], group: Group, operand: Ref
 ) -> None:
-    from han.submodules.registry import submodule
-
     kind, level = tasks[0].stream
     choice = plan.choice.levels[level]
     result = Ref(Base.RECV)
@@ -104,7 +82,7 @@ def _lower_batch(
     if kind == "reduce":
         result = builder.acc
     context = Context(tuple(tasks), group, builder.stream(kind, level), choice, source, result)
-    submodule(choice.submodule).lower(context)
+    plan.parts[level].lower(context)
 
 
 def _deliver(plan: Plan, builder: Builder, groups: Mapping[int, Group | None]) -> None:

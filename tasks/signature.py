@@ -6,13 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 
-BY_BLOCKS = ("gather", "scatter", "allgather", "alltoall", "reduce_scatter")
-SPREADING = ("scatter", "alltoall", "reduce_scatter")  # a rank has a block for each
-ROOTED = ("bcast", "reduce", "gather", "scatter")
-REDUCING = ("reduce", "allreduce", "reduce_scatter")
-UNEVEN = ("allgather", "reduce_scatter")  # all ranks know the sizes of all blocks
+from han.model.collectives import BY_BLOCKS, DATALESS, REDUCING, ROOTED, SPREADING
+
 LISTED = 8  # sizes that are listed
-REPLACING = ("alltoall", "reduce_scatter")  # in place, results lie over what others want
 
 
 @dataclass(frozen=True)
@@ -26,8 +22,8 @@ class Signature:
     node map.
 
     Where blocks differ in size, `counts` are the elements of each and `count` those of the largest.
-    `in_place` says of the calls in REPLACING that the receive buffer is the send buffer too, which
-    MPI wants to be so on all ranks or on none.
+    `in_place` says that the receive buffer is the send buffer too. Only calls in REPLACING
+    (han/model/collectives.py) have it; MPI wants it on all ranks or on none.
     """
 
     collective: str
@@ -89,7 +85,7 @@ class Signature:
             details.append("in place")
         if self.mapped:
             details.append("shared arrays")
-        size = f" of {format_size(self.nbytes)}" if self.collective != "barrier" else ""
+        size = f" of {format_size(self.nbytes)}" if self.collective not in DATALESS else ""
         if self.counts:
             size = f" of {_listed([self.length(r) for r in range(len(self.counts))])}"
         return f"{self.collective}{size}" + (f" ({', '.join(details)})" if details else "")

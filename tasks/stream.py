@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from han.model.channel_layout import Geometry
+from han.model.collectives import BY_BLOCKS, LETTERS, ROWS
 from han.model.program import (
     AREAS,
     CHANNELS,
@@ -28,13 +29,10 @@ from han.model.program import (
 )
 from han.model.topology import MAX_LEVELS
 from han.tasks.graph import Task
-from han.tasks.plan import Plan
-from han.tasks.signature import BY_BLOCKS
+from han.tasks.outline import Outline
 
-TREE = ("reduce", "bcast", "allreduce")  # kinds of tasks that any level may have
+TREE = tuple(kind for kind in LETTERS if kind not in BY_BLOCKS)  # task kinds of any level
 KINDS = {kind: number for number, kind in enumerate((*TREE, *BY_BLOCKS))}
-# Where all ranks hear from all: who has finished knows that every rank has entered.
-SYNCHRONISING = ("allreduce", "barrier", "allgather", "alltoall", "reduce_scatter")
 NOWHERE = Ref(Base.NONE)
 _Row = tuple[int, int, int, tuple[int, ...], tuple[int, ...], int, int, int]
 
@@ -162,7 +160,7 @@ class Stream:
 class Builder:
     """Collects the streams of one rank and hands out what they need."""
 
-    def __init__(self, plan: Plan, rank: int) -> None:
+    def __init__(self, plan: Outline, rank: int) -> None:
         self.plan = plan
         self.signature = plan.signature
         self.rank = rank
@@ -268,7 +266,7 @@ class Builder:
         if self.plan.lockstep:
             return self._earlier(task)
         found: list[Task] = []
-        for source in self.plan.sources[task]:
+        for source in self.plan.tasks.sources[task]:
             stream = self.streams.get(source.stream)
             here = stream is not None and source in stream.done
             found += [source] if here else self.prerequisites(source)
@@ -290,8 +288,8 @@ class Builder:
             self.streams[kind, level] = Stream(len(self.streams), kind, level, name, self)
         return self.streams[kind, level]
 
-    def program(self) -> Program:
-        """Join the streams."""
+    def program(self, footprint: tuple[int, ...]) -> Program:
+        """Join the streams; `footprint` is what they take of the rings, by channel."""
         infos, rows, start = [], [], 0
         starts = []
         for s in self.streams.values():
@@ -303,7 +301,6 @@ class Builder:
         awaits = code["code"] == Code.AWAIT  # positions become indices into the joint code
         if awaits.any():
             code["n"][awaits] += np.array(starts, dtype="u8")[code["peer"][awaits]]
-        footprint = self.plan.footprint()
         return Program(
             rank=self.rank,
             code=code,
@@ -314,6 +311,6 @@ class Builder:
             operand=self.operand,
             footprint=footprint,
             writes=tuple(self._writes[: len(footprint)]),
-            sync=self.signature.collective in SYNCHRONISING,
+            sync=ROWS[self.signature.collective].synchronises,
             comms=tuple(self._comms),
         )

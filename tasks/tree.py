@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from han.tasks.graph import LETTERS, Task, TaskGraph
+from han.model.collectives import LETTERS
+from han.tasks.graph import Link, Task, Tasks
 from han.tasks.signature import Signature
 
 
@@ -26,22 +27,21 @@ def chain_of_steps(
     symbols: Sequence[str],
     signature: Signature,
     segment: int | None,
-) -> TaskGraph:
-    """Make the graph in which every segment passes through `steps` (kind, level) in turn."""
-    graph = TaskGraph()
+) -> Tasks:
+    """Let every segment pass through `steps` (kind, level) in turn."""
+    made: list[Task] = []
+    links: list[Link] = []
     before: list[Task] = []
     for i, (start, stop) in enumerate(segments(signature, segment)):
         tasks = [
             Task(symbols[level] + LETTERS[kind], kind, level, i, start, stop)
             for kind, level in steps
         ]
-        graph.add_nodes_from(tasks)
-        for first, second in pairwise(tasks):
-            graph.after(first, second, "data")
-        for first, second in zip(before, tasks, strict=False):
-            graph.after(first, second, "order")
+        made += tasks
+        links += [Link(first, second, "data") for first, second in pairwise(tasks)]
+        links += [Link(a, b, "order") for a, b in zip(before, tasks, strict=False)]
         before = tasks
-    return graph
+    return Tasks(tuple(made), tuple(links))
 
 
 def up(levels: Sequence[int]) -> list[tuple[str, int]]:

@@ -5,22 +5,32 @@ from __future__ import annotations
 from math import prod
 from random import Random
 
-from han.model.collectives import COLLECTIVES
+from han.model.collectives import FUSED, ROWS
 from han.model.topology import Topology
 from han.submodules.exchange.factors import primes
-from han.submodules.registry import fuses, registered
-from han.tasks.choice import LevelChoice
-from han.tuning.rules import KINDS
+from han.submodules.registry import registered
 
 SYMBOLS = "snxyz"
+PARTS = tuple(
+    (name, algorithm)
+    for name, part in registered().items()
+    if part.correct
+    for algorithm in part.algorithms
+)
+
+
+def takes_factors(name: str) -> bool:
+    """Whether a submodule has parameters that are factors of the number of members."""
+    return any(row.kind == "factors" for row in registered()[name].parameters.values())
 
 
 def collectives_of(name: str, algorithm: str) -> tuple[str, ...]:
     """The collectives that an algorithm of a submodule has something to do in."""
-    kinds = set(registered()[name].algorithms[algorithm].kinds)
-    if fuses(LevelChoice(name, algorithm)):
-        return ("allreduce", "barrier")
-    return tuple(c for c in COLLECTIVES if set(KINDS[c]) <= kinds)
+    found = registered()[name].algorithms[algorithm]
+    kinds = set(found.kinds)
+    if found.fuses:
+        return FUSED
+    return tuple(c for c, row in ROWS.items() if set(row.task_kinds) <= kinds)
 
 
 def topology_of(domains: list[list[int]], shared_to: int) -> Topology:

@@ -8,40 +8,25 @@ from random import Random
 
 import numpy as np
 from hypothesis import strategies as st
-from machines import draw_factors, topology_of
+from machines import PARTS, draw_factors, takes_factors, topology_of
 
-from han.model.topology import Topology
-from han.submodules.registry import registered
-from han.tasks.choice import Choice, LevelChoice
-from han.tasks.signature import (
+from han.model.collectives import (
     BY_BLOCKS,
+    COLLECTIVES,
+    DATALESS,
     REDUCING,
     REPLACING,
     ROOTED,
     UNEVEN,
-    Signature,
 )
+from han.model.topology import Topology
+from han.submodules.registry import registered
+from han.tasks.choice import Choice, LevelChoice
+from han.tasks.signature import Signature
 from han.tuning.heuristics import Machine, choose
 from han.tuning.rules import RuleTable
 
 KiB = 1024
-PARTS = tuple(
-    (name, algorithm)
-    for name, part in registered().items()
-    if name != "null"
-    for algorithm in part.algorithms
-)
-VALUES = {
-    "radix": st.integers(2, 5),
-    "cells": st.integers(1, 5),
-    "chunk": st.sampled_from([64, 256, 1000, 4 * KiB, 64 * KiB]),
-    "segment": st.sampled_from([8, 100, 1000, 4 * KiB, 64 * KiB]),
-    "window": st.integers(1, 6),
-    **dict.fromkeys(("socket_radix", "reduce_radix", "reduce_socket_radix"), st.integers(2, 5)),
-    "block": st.sampled_from([64, 1000, 64 * KiB]),
-    "partition": st.sampled_from([0, 64, 100, 1000]),
-    "whole": st.sampled_from([0, 64, 4 * KiB]),
-}
 
 
 @st.composite
@@ -67,16 +52,10 @@ def topologies(draw: st.DrawFn, sizes: st.SearchStrategy[int]) -> Topology:
 def level_choices(draw: st.DrawFn, members: int = 2) -> LevelChoice:
     """Draw a submodule, an algorithm and some parameters; factors are those of `members`."""
     name, algorithm = draw(st.sampled_from(PARTS))
-    known = sorted(registered()[name].parameters)
-    given = draw(st.sets(st.sampled_from(known))) if known else set()
-    rows = registered()[name].parameters
-    values = VALUES | {
-        key: st.sampled_from(row.choices or (False, True))
-        for key, row in rows.items()
-        if row.kind in ("bool", "name")
-    }
-    parameters = tuple((key, draw(values[key])) for key in sorted(given) if key in values)
-    if name == "exchange":
+    rows = {k: row for k, row in registered()[name].parameters.items() if row.values}
+    given = draw(st.sets(st.sampled_from(sorted(rows)))) if rows else set()
+    parameters = tuple((k, draw(st.sampled_from(rows[k].values))) for k in sorted(given))
+    if takes_factors(name):
         factors = draw_factors(Random(draw(st.integers(0, 1 << 30))), algorithm, members)
         parameters = tuple(sorted((*parameters, *factors.items())))
     return LevelChoice(name, algorithm, parameters)
@@ -122,24 +101,23 @@ OPERATIONS: dict[str, tuple[int, Callable[[np.ndarray, np.ndarray], np.ndarray]]
 @st.composite
 def signatures(draw: st.DrawFn, size: int, most: int = 6000, blocks: bool = False) -> Signature:
     """Draw a call of at most about `most` bytes; `blocks`: also one that moves blocks."""
-    known = ["bcast", "reduce", "allreduce", "barrier", *(BY_BLOCKS if blocks else ())]
+    known = [name for name in COLLECTIVES if blocks or name not in BY_BLOCKS]
     collective = draw(st.sampled_from(known))
     root = draw(st.integers(0, size - 1))
     nbytes = draw(st.one_of(st.sampled_from([0, 8, 56, 64, 4096, 4104]), st.integers(0, most)))
     mapped = nbytes // 8 % 2 == 1  # half of them; not drawn, as other draws would change
-    if collective == "barrier":
+    if collective in DATALESS:
         return Signature(collective)
     if collective in BY_BLOCKS:
         nbytes //= size * size  # all blocks together are as long as other messages
+    root = root if collective in ROOTED else 0
     if collective not in REDUCING:
-        root = root if collective in ROOTED else 0
         return blocks_of(Signature(collective, nbytes, root=root, mapped=mapped), size)
     op = draw(st.sampled_from(list(OPERATIONS)))
     element = OPERATIONS[op][0]
     commutes = op == "sum"
     signature = Signature(
-        collective, nbytes // element, element, op, "uint64", commutes, commutes,
-        root if collective == "reduce" else 0, mapped,
+        collective, nbytes // element, element, op, "uint64", commutes, commutes, root, mapped,
     )  # fmt: skip
     return blocks_of(signature, size)
 

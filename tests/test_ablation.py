@@ -8,10 +8,10 @@ import pytest
 from machines import topology_of
 
 from han.measure.ablation import VARIANTS, without
-from han.tasks.plan import make_plan
 from han.tasks.signature import Signature
 from han.tasks.verify import verify
 from han.tuning.heuristics import Machine, choose
+from han.tuning.parts import plan_of_choice
 
 NODE = replace(topology_of([[0] * 6, [0] * 6], 1), sockets=(0, 0, 0, 1, 1, 1))
 TREES = {"other tree", "trailing sync"}
@@ -45,7 +45,7 @@ def test_what_is_left_out_is_there_and_the_rest_is_proved(collective, nbytes, wa
     assert {name for name, choice in found.items() if choice is not None} == wanted
     for choice in filter(None, found.values()):
         assert choice.levels[1:] == built_in.levels[1:], "nothing runs on the other level"
-        assert verify([make_plan(NODE, signature, choice, 1 << 20)] * 3).events
+        assert verify([plan_of_choice(NODE, signature, choice, 1 << 20)] * 3).events
 
 
 def test_other_ways_to_wait_do_not_change_the_plan():

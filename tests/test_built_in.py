@@ -6,10 +6,11 @@ import pytest
 from machines import topology_of
 
 from han.config.config import load_config
-from han.tasks.plan import make_plan
-from han.tasks.signature import REDUCING, Signature
+from han.model.collectives import REDUCING
+from han.tasks.signature import Signature
 from han.tasks.verify import verify
 from han.tuning.heuristics import Machine, choose, rival
+from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 
 KiB, MiB = 1 << 10, 1 << 20
@@ -26,7 +27,7 @@ def chosen(collective, nbytes, ranks, attach=True, crowded=False, mesh=False):
     """Return the plan of the built-in choice on one node."""
     node = replace(topology_of([[0] * ranks], 0), attach=attach)
     signature = call(collective, nbytes)
-    return make_plan(node, signature, choose(signature, node, Machine(crowded, mesh)), MEMORY)
+    return plan_of_choice(node, signature, choose(signature, node, Machine(crowded, mesh)), MEMORY)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +110,7 @@ def test_two_ranks_on_a_mesh_read_small_arrays_that_both_map(collective, nbytes,
     level = choice.levels[0]
     assert level.algorithm == algorithm
     assert (level.submodule == "solo") == (algorithm != "direct")
-    assert verify([make_plan(node, signature, choice, MEMORY)] * 3).events
+    assert verify([plan_of_choice(node, signature, choice, MEMORY)] * 3).events
 
 
 def test_reductions_of_some_size_between_them_go_through_cells():
@@ -181,5 +182,5 @@ def test_both_ways_of_a_call_follow_each_other_in_any_order(collective, mesh):
     node = replace(topology_of([[0] * ranks], 0), attach=True)
     signature, machine = call(collective, 520 * KiB), Machine(mesh=mesh)
     ways = [choose(signature, node, machine), rival(signature, node, machine)]
-    usual, other = (make_plan(node, signature, way, MEMORY) for way in ways)
+    usual, other = (plan_of_choice(node, signature, way, MEMORY) for way in ways)
     assert verify([usual, other, other, usual, usual, other, usual]).events

@@ -12,7 +12,7 @@ from han.cli.main import app
 from han.common.errors import ArgumentError, ConfigError, HanError
 from han.config.config import load_config
 from han.config.machine import load_machine
-from han.measure.bench_report import Report
+from han.model.measurements import Report
 from han.tasks.signature import Signature
 from han.tuning import calibration
 from han.tuning.calibration import Comparison, Measured, Oracle, fit, measured_of

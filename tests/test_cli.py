@@ -8,25 +8,28 @@ from dataclasses import replace
 import matplotlib
 import pytest
 from commands import call, refuse
-from mpi4py import MPI
 from typer.testing import CliRunner
 
 import han
-from han.cli.info import imagine, submodule_uses
+from han.cli.imagined import imagine
+from han.cli.info import submodule_uses
 from han.cli.main import app
 from han.common.errors import ArgumentError
 from han.common.units import spans
 from han.config.rc import VARIABLES
 from han.measure import bench_report as reports
-from han.measure.bench import Row, Settings, Times, parse_sizes
+from han.measure.bench import Row, Settings
 from han.measure.bench_calls import Buffers, Case, check_case, measurable
 from han.measure.bench_machine import described, settings
+from han.measure.sizes import parse_sizes
 from han.model.collectives import COLLECTIVES
+from han.model.measurements import Times
 from han.model.topology import Topology
 from han.plots import plots
 from han.plots import tasks as plot_tasks
-from han.tasks.graph import Task, TaskGraph
+from han.tasks.graph import Task
 from han.tasks.signature import Signature
+from han.tasks.task_graph import TaskGraph
 from han.tasks.tree import chain_of_steps
 
 QUICK = ["--time", "0", "--rounds", "2", "--iterations", "2"]
@@ -123,11 +126,11 @@ def test_a_bar_shows_the_phases_of_a_proof_on_a_terminal(monkeypatch):
     from han.cli import common as _cli_common
     from han.model.topology import virtual
     from han.tasks.choice import Choice, level_choice
-    from han.tasks.plan import make_plan
     from han.tasks.verify import verify
+    from han.tuning.parts import plan_of_choice
 
     told = []
-    plan = make_plan(
+    plan = plan_of_choice(
         virtual(4), Signature("bcast", 8), Choice((level_choice("sm", "flat"),)), 1 << 18
     )
     verify([plan], progress=lambda *step: told.append(step))
@@ -484,7 +487,7 @@ def test_everyone_has_one_colour_in_all_panels(tmp_path, monkeypatch):
 
 def graph_of(segments):
     steps = [("reduce", 0), ("reduce", 1), ("bcast", 1), ("bcast", 0)]
-    return chain_of_steps(steps, "si", Signature("allreduce", 8 * segments, 1), 8)
+    return TaskGraph.of(chain_of_steps(steps, "si", Signature("allreduce", 8 * segments, 1), 8))
 
 
 def steady_part(places):
@@ -535,7 +538,7 @@ def test_what_a_picture_shows(tmp_path, segments):
 
 
 def test_the_title_says_what_is_drawn():
-    found = imagine(8, 2, None, ("bcast", 1 << 20, MPI.SUM, "f8", 3))
+    found = imagine(8, 2, None, ("bcast", 1 << 20, "sum", "f8", 3))
     first, second = plot_tasks.title_of(found.plan).split("\n")
     assert first == "bcast of 1MiB (root 3)"
     assert second.startswith("8 ranks, 4 x up to 2; ")

@@ -5,10 +5,9 @@ import json
 import pytest
 from commands import call, refuse
 from machines import topology_of
-from mpi4py import MPI
 from typer.testing import CliRunner
 
-from han.cli.info import imagine
+from han.cli.imagined import imagine
 from han.cli.main import app
 from han.explain import make_signature
 from han.model.program import Code
@@ -17,7 +16,7 @@ from han.tasks.files.store import VERSION, PlanFileError
 from han.tasks.inspect.compare import figures, remarks, rows, side
 from han.tasks.inspect.traffic import traffic
 from han.tasks.lower import lower
-from han.tasks.plan import make_plan
+from han.tuning.parts import plan_of_choice
 
 KiB = 1024
 TREE = {"network": {"submodule": "adapt", "algorithm": "linear"}}
@@ -25,7 +24,7 @@ TREE = {"network": {"submodule": "adapt", "algorithm": "linear"}}
 
 def planned(collective, nbytes, ranks, ppn, **use):
     config = {"rules": [{"use": use}]} if use else None
-    plan = imagine(ranks, ppn, config, (collective, nbytes, MPI.SUM, "f8", 0)).plan
+    plan = imagine(ranks, ppn, config, (collective, nbytes, "sum", "f8", 0)).plan
     return plan, [lower(plan, rank) for rank in range(ranks)]
 
 
@@ -54,7 +53,7 @@ def test_figures_of_a_reduce_inside_a_node():
 def in_a_node(collective, submodule, algorithm):
     choice = Choice((level_choice(submodule, algorithm),))
     topology = topology_of([[0] * 4], 0)
-    plan = make_plan(topology, make_signature(collective, 64 * KiB), choice, 64 << 20)
+    plan = plan_of_choice(topology, make_signature(collective, 64 * KiB), choice, 64 << 20)
     return plan, [lower(plan, rank) for rank in range(4)]
 
 

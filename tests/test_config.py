@@ -607,7 +607,8 @@ def test_rc_takes_several_settings_and_shows_them():
 
 
 def test_rc_and_the_catalogue_are_light():
-    code = "import sys, han.rc, han._catalogue; print({'pydantic', 'yaml'} & set(sys.modules))"
+    imports = "import sys, han.config.rc, han.config.catalogue"
+    code = f"{imports}; print({{'pydantic', 'yaml'}} & set(sys.modules))"
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert output.stdout.strip() == "set()", output.stderr
 

@@ -21,13 +21,14 @@ from han.model.program import Code
 from han.submodules.catalogue import catalogue
 from han.submodules.exchange.factors import cyclic_factors, primes, recursive_factors
 from han.submodules.exchange.layout import Layout, Partition, pattern_of
+from han.submodules.registry import submodule
 from han.tasks.choice import Choice, level_choice
 from han.tasks.files.store import PlanFileError, from_json, to_json
 from han.tasks.lower import lower
-from han.tasks.plan import make_plan
 from han.tasks.signature import Signature
 from han.tasks.verify import verify
 from han.tuning.heuristics import Machine
+from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 
 IN_NODE = ("recursive", "cyclic", "tree", "copyin")
@@ -44,7 +45,7 @@ def plan_of(members, algorithm, nbytes, op="sum", segment=None, schedule="datafl
     choice = Choice((level_choice("exchange", algorithm, **parameters),), segment, schedule)
     topology = topology_of([[0] * members], 0)
     assert RuleTable(None, topology, Machine()).objection(signature, choice) is None
-    return make_plan(topology, signature, choice, MEMORY)
+    return plan_of_choice(topology, signature, choice, MEMORY)
 
 
 def objection(members, algorithm, shared=0, element=8, **parameters):
@@ -273,7 +274,7 @@ def test_cells_are_written_again_when_their_readers_are_done(
 def test_factors_are_kept_in_stored_plans_and_checked():
     plan = plan_of(8, "recursive", 5000, factors=(4, 2), factors_gather=(2, 2, 2))
     text = to_json(plan, MEMORY)
-    again, programs = from_json(text)
+    again, programs = from_json(text, submodule)
     assert again.choice == plan.choice
     assert len(programs) == 8
     assert again.choice.levels[0].describe() == (
@@ -281,4 +282,4 @@ def test_factors_are_kept_in_stored_plans_and_checked():
     )
     hash(again.choice)
     with pytest.raises(PlanFileError, match="product of 4x3 is 12, not the 8 members"):
-        from_json(text.replace('["factors", [4, 2]]', '["factors", [4, 3]]'))
+        from_json(text.replace('["factors", [4, 2]]', '["factors", [4, 3]]'), submodule)

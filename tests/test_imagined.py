@@ -6,10 +6,9 @@ import json
 
 import pytest
 from commands import call, refuse
-from mpi4py import MPI
 
 from han import _native
-from han.cli.info import imagine
+from han.cli.imagined import imagine
 from han.common.errors import ArgumentError
 from han.config.config import load_config
 from han.config.machine import load_machine
@@ -67,7 +66,7 @@ def test_commands_and_predictions_plan_alike(ranks, cores, mesh):
     conditions = Machine(ranks > cores, mesh)
     where = Where(machine, 1, ranks)
     for nbytes in (8, 64 << 10, 4 * MiB):
-        asked = imagine(ranks, ranks, None, ("allreduce", nbytes, MPI.SUM, "f8", 0), conditions)
+        asked = imagine(ranks, ranks, None, ("allreduce", nbytes, "sum", "f8", 0), conditions)
         plan = plan_of(where, load_config(), asked.plan.signature)
         assert plan.choice == asked.plan.choice
         for rank in range(ranks):

@@ -4,9 +4,35 @@ import os
 import subprocess
 import sys
 
-HEAVY = ("networkx", "pydantic", "yaml", "rich", "typer", "matplotlib", "hypothesis", "pytest")
+import pytest
+
+import han
+
+HEAVY = (
+    "networkx", "pydantic", "yaml", "rich", "typer", "matplotlib", "hypothesis", "pytest", "mpi4py",
+)  # fmt: skip
 
 NO_LIBRARY = "cannot load MPI library\nlibmpi.so.12: cannot open shared object file"
+
+# How MPI is missing: no library that mpi4py finds, its module barred, no mpi4py at all.
+MISSING = {
+    "no library": "",
+    "no module": "sys.modules['mpi4py.MPI'] = None",
+    "no mpi4py": "sys.modules['mpi4py'] = None",
+}
+
+COMMANDS = """
+plan allreduce 1MiB --ranks 8 --ppn 2 --verify
+plan bcast 64KiB --ranks 4 --ppn 2 --disassemble 1
+plan bcast 64KiB --ranks 4 --ppn 2 --save plan.json
+explain reduce 4KiB --ranks 8 --op max --dtype i4
+verify plan.json
+diff default libnbc allreduce 1MiB --ranks 4 --ppn 2
+diff plan.json plan.json
+simulate --machine emulated-1gbit --collective bcast --bytes 64KiB --nodes 2 --ppn 2
+simulate --machine emulated-1gbit --nodes 2 --ppn 2 --plan plan.json
+--help
+"""
 
 
 def run_without_mpi(tmp_path, *arguments):
@@ -15,20 +41,27 @@ def run_without_mpi(tmp_path, *arguments):
     fake.mkdir(exist_ok=True)
     (fake / "__init__.py").touch()
     (fake / "MPI.py").write_text(f"raise RuntimeError({NO_LIBRARY!r})")
-    environ = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    paths = [str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     return subprocess.run(
-        [sys.executable, *arguments], capture_output=True, text=True, check=False, env=environ
-    )
+        [sys.executable, *arguments],
+        capture_output=True, text=True, check=False, env=environ, cwd=tmp_path,
+    )  # fmt: skip
 
 
 def test_a_missing_library_is_told_with_the_way_out(tmp_path):
     code = """
-try:
-    import han
-except ImportError as error:
-    print(type(error).__name__, "|", error, "|", repr(error.__cause__))
+import han
+for name in ("Comm", "Request", "shared_arrays"):
+    try:
+        getattr(han, name)
+    except ImportError as error:
+        print(type(error).__name__, "|", error, "|", repr(error.__cause__))
 """
-    name, said, cause = run_without_mpi(tmp_path, "-c", code).stdout.split(" | ")
+    lines = run_without_mpi(tmp_path, "-c", code).stdout.splitlines()
+    assert len(lines) == 3
+    assert len(set(lines)) == 1
+    name, said, cause = lines[0].split(" | ")
     assert name == "MissingLibraryError"
     assert "pip install mpich" in said
     assert "module load" in said
@@ -37,22 +70,77 @@ except ImportError as error:
 
 
 def test_a_missing_mpi4py_is_told(tmp_path):
-    done = run_without_mpi(
-        tmp_path, "-c", "import sys; sys.modules['mpi4py'] = None; import han"
-    )  # as if it were not there
+    code = f"import sys; {MISSING['no mpi4py']}; from han import Comm"
+    done = run_without_mpi(tmp_path, "-c", code)
     assert "MissingLibraryError: han needs mpi4py" in done.stderr
     assert "pip install mpi4py" in done.stderr
 
 
-def test_the_command_says_in_one_line_that_there_is_no_library(tmp_path):
-    script = tmp_path / "han"
-    script.write_text("from han.cli import main\nmain()\n")
-    for command in (["-m", "han", "info"], [str(script), "info"]):
-        done = run_without_mpi(tmp_path, *command)
-        assert done.returncode == 1
-        assert done.stdout == ""
-        (line,) = done.stderr.splitlines()
-        assert line.startswith("Error: han needs an MPI library")
+@pytest.mark.parametrize("script", [False, True])
+@pytest.mark.parametrize("command", ["info", "bench", "explain"])
+def test_a_command_that_needs_mpi_says_in_one_line_that_there_is_no_library(
+    tmp_path, script, command
+):
+    path = tmp_path / "han"
+    path.write_text("from han.cli.main import main\nmain()\n")
+    arguments = [command, "bcast"] if command != "info" else [command]
+    done = run_without_mpi(tmp_path, *([str(path)] if script else ["-m", "han"]), *arguments)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("Error: han needs an MPI library")
+
+
+@pytest.mark.parametrize("missing", MISSING)
+def test_plans_are_made_proved_and_simulated_without_mpi(tmp_path, missing):
+    code = f"""
+import sys
+{MISSING[missing]}
+from han.cli.main import main
+for line in {COMMANDS.split(chr(10))!r}:
+    if line:
+        sys.argv = ["han", *line.split()]
+        try:
+            main()
+        except SystemExit as done:
+            assert not done.code, (line, done.code)
+assert "mpi4py.MPI" not in sys.modules or sys.modules["mpi4py.MPI"] is None
+"""
+    done = run_without_mpi(tmp_path, "-c", code)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("proved") >= 2
+
+
+@pytest.mark.parametrize("missing", MISSING)
+def test_a_program_plans_without_mpi(tmp_path, missing):
+    code = f"""
+import sys
+{MISSING[missing]}
+import han
+from han.model.topology import virtual
+from han.tasks.call import call_signature
+from han.tasks.verify import verify
+from han.tuning.planner import Planner
+from han.tuning.heuristics import Machine
+from han.config import default_config
+
+planner = Planner(virtual(4, 2), default_config(), Machine(), 1, False)
+plan = planner.planned(call_signature("allreduce", "64KiB")).plan
+print(len(planner.program(plan).code) > 0, verify([plan] * 3).events > 0, repr(plan.graph))
+"""
+    done = run_without_mpi(tmp_path, "-c", code)
+    assert done.stdout.startswith("True True <TaskGraph"), done.stderr
+
+
+def test_dir_lists_the_public_names_and_finds_them():
+    code = "import han; print([n for n in han.__all__ if n not in dir(han)], han.Comm, han.Request)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.split()[0] == "[]"
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="module 'han' has no attribute 'Communicator'"):
+        _ = han.Communicator
 
 
 def test_import_brings_nothing_heavy():
@@ -61,11 +149,24 @@ def test_import_brings_nothing_heavy():
     assert found.stdout.strip() == "[]"
 
 
+def test_a_communicator_brings_no_graphs_and_no_command_line():
+    left = ("networkx", "rich", "typer", "matplotlib")
+    code = f"""
+import sys
+from mpi4py import MPI
+import han
+comm = han.Comm(MPI.COMM_SELF)
+comm.Barrier()
+print([m for m in {left} if m in sys.modules])
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
+
+
 def test_a_compiled_part_of_another_version_is_refused():
     code = """
 import sys
 import han._native as native
-del sys.modules["han.runtime.state"]
 native.NUMBERS["layout"]["SMALL_BANKS"] += 1
 try:
     import han.runtime.state

@@ -11,10 +11,10 @@ from machines import topology_of
 from han import _native
 from han.explain import make_signature
 from han.measure.limits import OWN, WAYS, Piece, pieces_of
-from han.message.dtypes import kernel
+from han.model.element_types import kernel
 from han.tasks.choice import Choice, level_choice
 from han.tasks.lower import lower
-from han.tasks.plan import make_plan
+from han.tuning.parts import plan_of_choice
 
 QUICK = ("--rounds", "2", "--time", "0")
 NBYTES = 3 << 20
@@ -23,7 +23,7 @@ NBYTES = 3 << 20
 def work(collective, submodule, algorithm, rank, mapped=False, size=3):
     signature = replace(make_signature(collective, NBYTES), mapped=mapped)
     choice = Choice((level_choice(submodule, algorithm),))
-    plan = make_plan(topology_of([[0] * size], 0), signature, choice, 64 << 20)
+    plan = plan_of_choice(topology_of([[0] * size], 0), signature, choice, 64 << 20)
     return pieces_of(lower(plan, rank), signature.element, [range(size)])
 
 

@@ -5,21 +5,21 @@ import re
 from dataclasses import replace
 
 import pytest
-from mpi4py import MPI
 
-from han.cli.info import imagine
+from han.cli.imagined import imagine
 from han.model.program import Code
+from han.submodules.registry import submodule
 from han.tasks.files.store import from_json, to_json
 from han.tasks.inspect.listing import DETAILS, FORMS, disassemble, listing_record, operations
 from han.tasks.lower import lower
-from han.tasks.plan import make_plan
 from han.tasks.verify import verify
 from han.tuning.heuristics import Machine
+from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 
 
 def listed(collective, nbytes, ranks, ppn, rank, config=None, root=0):
-    plan = imagine(ranks, ppn, config, (collective, nbytes, MPI.SUM, "f8", root)).plan
+    plan = imagine(ranks, ppn, config, (collective, nbytes, "sum", "f8", root)).plan
     return plan, lower(plan, rank)
 
 
@@ -62,11 +62,11 @@ def test_buffers_of_peers_are_named_by_their_ranks():
     plan, _ = listed("allreduce", 1 << 17, 4, 4, 1)
     signature = replace(plan.signature, mapped=True)
     choice = RuleTable(None, plan.topology, Machine()).decide(signature).choice
-    plan = make_plan(plan.topology, signature, choice, 1 << 24)
+    plan = plan_of_choice(plan.topology, signature, choice, 1 << 24)
     text = disassemble(plan, lower(plan, 1))
     assert "scratch <- send+32KiB of rank 0 op send+32KiB" in text
     assert "recv+96KiB <- recv+96KiB of rank 3" in text
-    found, programs = from_json(to_json(plan, 1 << 24))
+    found, programs = from_json(to_json(plan, 1 << 24), submodule)
     assert verify([found, found], programs=[programs, programs]).ranks == 4
 
 

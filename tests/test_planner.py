@@ -18,6 +18,7 @@ from strategies import OPERATIONS, choices, signatures, topologies
 
 from han.common.errors import ConfigError
 from han.config.config import load_config
+from han.model.collectives import BY_BLOCKS, REPLACING
 from han.model.program import Area, Base, Code
 from han.model.topology import Group, Topology, virtual
 from han.submodules.parts.pieces import cut
@@ -25,12 +26,13 @@ from han.submodules.parts.trees import SHAPES, place
 from han.tasks.builders import build
 from han.tasks.choice import Choice, level_choice
 from han.tasks.lower import lower
-from han.tasks.plan import active_levels, geometries, make_plan
-from han.tasks.signature import BY_BLOCKS, REPLACING, Signature
+from han.tasks.outline import active_levels, geometries
+from han.tasks.signature import Signature
 from han.tasks.spec import SPECS, UNEVEN
 from han.tasks.stream import KINDS, TREE, Stream
 from han.tasks.tree import segments
 from han.tuning.heuristics import Machine
+from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 
 MEMORY = 1 << 20
@@ -213,7 +215,7 @@ def test_trees_that_keep_order_combine_consecutive_members(shape, radix):
 def plans(draw, most=6000):
     topology = draw(any_topology)
     signature = draw(signatures(topology.size, most, topology.whole is not None))
-    return make_plan(topology, signature, draw(choices(topology, signature)), MEMORY)
+    return plan_of_choice(topology, signature, draw(choices(topology, signature)), MEMORY)
 
 
 @pytest.mark.slow
@@ -364,7 +366,7 @@ def test_collectives_run_back_to_back(data, seed):
     runs = []
     for _ in range(data.draw(st.integers(2, 6))):
         signature = data.draw(signatures(topology.size, 2000, topology.whole is not None))
-        plan = make_plan(topology, signature, data.draw(choices(topology, signature)), MEMORY)
+        plan = plan_of_choice(topology, signature, data.draw(choices(topology, signature)), MEMORY)
         runs.append(make_run(plan, data.draw(st.booleans())))
     runs += [make_run(run.plan, False) for run, _ in runs for _ in range(2)]
     check(runs, seed)
@@ -373,7 +375,7 @@ def test_collectives_run_back_to_back(data, seed):
 def test_the_interpreter_finds_a_deadlock():
     topology = topology_of([[0, 0]], 0)
     choice = Choice((level_choice("sm", "flat"),))
-    plan = make_plan(topology, Signature("bcast", 5000), choice, MEMORY)
+    plan = plan_of_choice(topology, Signature("bcast", 5000), choice, MEMORY)
     run, _ = make_run(plan, False)
     code = run.programs[0].code
     code["off"][code["code"] == Code.POST, 0] += 8  # the root says it where nobody looks
@@ -400,7 +402,9 @@ def test_elements_larger_than_a_cell_are_reduced_in_messages(size, op, nodes, sh
             choice = table.decide(signature).choice
             assert {part.submodule for part in choice.levels} <= {"adapt", "exchange"}
             for in_place in (False, True):
-                check([make_run(make_plan(topology, signature, choice, MEMORY), in_place)], root)
+                check(
+                    [make_run(plan_of_choice(topology, signature, choice, MEMORY), in_place)], root
+                )
 
 
 def test_blocking_collectives_serve_blocking_calls_only():
@@ -439,7 +443,7 @@ def test_split_keeps_to_what_the_kernels_ask(size, in_place, op):
     element, _ = OPERATIONS[op]
     signature = Signature("allreduce", 9000 // element, element, op, "", op == "sum", True)
     choice = Choice((level_choice("sm", "split", chunk=4096),))
-    plan = make_plan(topology_of([[0] * size], 0), signature, choice, MEMORY)
+    plan = plan_of_choice(topology_of([[0] * size], 0), signature, choice, MEMORY)
     assert any(Code.REDUCE2 in lower(plan, r).code["code"] for r in range(size))
     check([make_run(plan, in_place)], size)
 
@@ -448,7 +452,7 @@ def test_split_keeps_to_what_the_kernels_ask(size, in_place, op):
 def test_the_interpreter_refuses_operands_that_overlap(target, shift):
     choice = Choice((level_choice("sm", "split"),))
     signature = Signature("allreduce", 1000, 8, "sum", "uint64")
-    plan = make_plan(topology_of([[0, 0]], 0), signature, choice, MEMORY)
+    plan = plan_of_choice(topology_of([[0, 0]], 0), signature, choice, MEMORY)
     run, _ = make_run(plan, False)
     code = run.programs[0].code
     for row in np.flatnonzero(code["code"] == Code.REDUCE2):
@@ -461,5 +465,5 @@ def test_the_interpreter_refuses_operands_that_overlap(target, shift):
 def test_a_rank_lowers_only_its_own_operations():
     topology = virtual(4096, 16)
     choice = Choice((level_choice("sm", "knomial"), level_choice("adapt", "binomial")), 1 << 16)
-    plan = make_plan(topology, Signature("bcast", 1 << 20), choice, 1 << 24)
+    plan = plan_of_choice(topology, Signature("bcast", 1 << 20), choice, 1 << 24)
     assert max(len(lower(plan, r).code) for r in (0, 1, 17, 2048, 4095)) < 2000

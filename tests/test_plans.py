@@ -11,8 +11,8 @@ from han.model.topology import virtual
 from han.runtime.native_plans import _moved
 from han.tasks.choice import Choice, level_choice
 from han.tasks.lower import lower
-from han.tasks.plan import make_plan
 from han.tasks.signature import Signature
+from han.tuning.parts import plan_of_choice
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_all_that_a_rank_moves_makes_a_run_long(collective):
     reduces = (8, "sum", "float64") if collective == "reduce_scatter" else ()
     signature = Signature(collective, 4 << 20, *reduces)
     topology = replace(virtual(2), attach=True)
-    plan = make_plan(topology, signature, Choice((level_choice("solo", "blocks"),)), 8 << 20)
+    plan = plan_of_choice(topology, signature, Choice((level_choice("solo", "blocks"),)), 8 << 20)
     assert _moved(lower(plan, 1), signature) >= signature.nbytes
 
 

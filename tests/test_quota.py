@@ -9,10 +9,11 @@ from mpi4py import MPI
 
 import han
 from han import _native
+from han.config.arrange import Facts
 from han.measure.bench_machine import describe_wait
 from han.memory.arena import LEAST, limit, open_arena
 from han.memory.channel import _create
-from han.ranks.discover import Facts, conditions
+from han.ranks.discover import conditions
 from han.ranks.quota import memory, memory_groups, processors, room
 
 

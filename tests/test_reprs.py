@@ -8,13 +8,13 @@ import pytest
 from mpi4py import MPI
 
 import han
-from han.cli.info import imagine
+from han.cli.imagined import imagine
 from han.tasks.graph import Task
 
 
 @pytest.fixture
 def plan():
-    return imagine(8, 2, None, ("allreduce", 1 << 20, MPI.SUM, "f8", 0)).plan
+    return imagine(8, 2, None, ("allreduce", 1 << 20, "sum", "f8", 0)).plan
 
 
 def test_plans_and_their_parts(plan):
@@ -31,14 +31,14 @@ def test_plans_and_their_parts(plan):
 
 
 def test_explanations_show_their_text_at_a_prompt():
-    found = imagine(8, 2, None, ("allreduce", 1 << 20, MPI.SUM, "f8", 0))
+    found = imagine(8, 2, None, ("allreduce", 1 << 20, "sum", "f8", 0))
     assert repr(found) == str(found)
     assert repr(found).startswith("allreduce of 1MiB")
 
 
 def test_notebooks_show_the_task_graph(plan):
     backend = matplotlib.get_backend(auto_select=False)
-    found = imagine(8, 2, None, ("allreduce", 1 << 20, MPI.SUM, "f8", 0))
+    found = imagine(8, 2, None, ("allreduce", 1 << 20, "sum", "f8", 0))
     shown = {"plan": plan._repr_svg_(), "graph": plan.graph._repr_svg_()}
     for svg in shown.values():
         root = ElementTree.fromstring(svg)
@@ -53,7 +53,7 @@ def test_notebooks_show_the_task_graph(plan):
 
 def test_notebooks_show_text_where_matplotlib_is_missing(plan, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    found = imagine(8, 2, None, ("allreduce", 1 << 20, MPI.SUM, "f8", 0))
+    found = imagine(8, 2, None, ("allreduce", 1 << 20, "sum", "f8", 0))
     assert [plan._repr_svg_(), plan.graph._repr_svg_(), found._repr_html_()] == [None] * 3
 
 

@@ -17,13 +17,13 @@ from han.model.channel_layout import SMALL_BANKS
 from han.model.program import INSTRUCTION, Code, StreamInfo
 from han.tasks.choice import Choice, level_choice
 from han.tasks.lower import lower
-from han.tasks.plan import make_plan
 from han.tasks.signature import Signature
 from han.tasks.simulate import simulate
 from han.tasks.simulate.engine import Engine
 from han.tasks.simulate.network import Adapter, Network
 from han.tasks.simulate.operations import Operations
 from han.tuning.formulas import Costs, recursive_doubling, smp
+from han.tuning.parts import plan_of_choice
 from han.tuning.prediction import Where, predict, with_choice
 from han.tuning.prediction import plan_of as decided
 
@@ -60,7 +60,7 @@ def plan_of(collective, topology, nbytes, *levels, segment=None):
         signature = Signature(collective, nbytes // 8, 8, "sum", "f8")
     made = tuple(level_choice(name, one, **dict(more)) for name, one, *more in levels)
     choice = Choice(made, segment)
-    return make_plan(topology, signature, choice, MEMORY)
+    return plan_of_choice(topology, signature, choice, MEMORY)
 
 
 SM = ("sm", "flat")
@@ -344,7 +344,7 @@ def test_programs_that_never_end_are_told():
 @given(topologies(st.integers(1, 12)), st.data())
 def test_every_plan_ends_and_does_all_of_its_operations(topology, data):
     signature = data.draw(signatures(topology.size, blocks=topology.whole is not None))
-    plan = make_plan(topology, signature, data.draw(choices(topology, signature)), MEMORY)
+    plan = plan_of_choice(topology, signature, data.draw(choices(topology, signature)), MEMORY)
     model = machine()
     place = (tuple(range(topology.size)), (0,) * topology.size)
     found = simulate(plan, model, place, runs=3)

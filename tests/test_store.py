@@ -13,17 +13,18 @@ from strategies import choices, signatures, topologies
 
 from han.common.errors import HanError
 from han.config.machine import load_machine
-from han.message.dtypes import OPS
+from han.model.element_types import OPS
 from han.model.topology import virtual
+from han.submodules.registry import submodule
 from han.tasks.choice import Choice, level_choice
 from han.tasks.files.store import VERSION, PlanFileError, from_json, load, to_json
 from han.tasks.inspect.compare import figures
 from han.tasks.lower import lower
-from han.tasks.plan import make_plan
 from han.tasks.signature import Signature
 from han.tasks.simulate import simulate
 from han.tasks.verify import Refuted, verify
 from han.tuning.heuristics import Machine
+from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 
 MEMORY = 1 << 18
@@ -33,7 +34,7 @@ def a_plan():
     topology = virtual(4, 2)
     signature = Signature("allreduce", 5000, 8, "sum", "float64")
     choice = RuleTable(None, topology, Machine()).decide(signature).choice
-    return make_plan(topology, signature, choice, MEMORY)
+    return plan_of_choice(topology, signature, choice, MEMORY)
 
 
 @settings(
@@ -46,8 +47,8 @@ def test_plans_are_read_back_as_they_were(data):
     signature = data.draw(signatures(topology.size, blocks=topology.whole is not None))
     if signature.op not in ("", *OPS):
         signature = replace(signature, op="user-defined")
-    plan = make_plan(topology, signature, data.draw(choices(topology, signature)), MEMORY)
-    found, programs = from_json(to_json(plan, MEMORY))
+    plan = plan_of_choice(topology, signature, data.draw(choices(topology, signature)), MEMORY)
+    found, programs = from_json(to_json(plan, MEMORY), submodule)
     assert (found.topology, found.signature, found.choice) == (
         plan.topology, plan.signature, plan.choice,
     )  # fmt: skip
@@ -61,12 +62,12 @@ def test_plans_are_read_back_as_they_were(data):
 
 
 def test_a_stored_plan_is_verified_and_an_edited_program_refuted():
-    plan, programs = from_json(to_json(a_plan(), MEMORY))
+    plan, programs = from_json(to_json(a_plan(), MEMORY), submodule)
     assert verify([plan], programs=[programs]).events
     record = json.loads(to_json(a_plan(), MEMORY))
     waits = [row for row in record["programs"][1]["code"] if row[0] == "WAIT"]
     waits[0][:] = ["COPY", *waits[0][1:5], 0, *waits[0][6:]]
-    plan, programs = from_json(json.dumps(record))
+    plan, programs = from_json(json.dumps(record), submodule)
     with pytest.raises(Refuted):
         verify([plan], programs=[programs])
 
@@ -122,7 +123,7 @@ def test_what_is_wrong_in_a_file_is_named(path, value, said):
     record = json.loads(to_json(a_plan(), MEMORY))
     edit(record, path, value)
     with pytest.raises(PlanFileError, match=said):
-        from_json(json.dumps(record))
+        from_json(json.dumps(record), submodule)
 
 
 NUMBERS = {  # what programs can name that is not there: code, field, number
@@ -139,12 +140,12 @@ NUMBERS = {  # what programs can name that is not there: code, field, number
 def test_numbers_of_operations_are_held_against_what_is_there(code):
     field, value, said = NUMBERS[code]
     levels = level_choice("sm", "flat"), level_choice("adapt", "chain")
-    plan = make_plan(virtual(4, 2), a_plan().signature, Choice(levels, 1 << 14), MEMORY)
+    plan = plan_of_choice(virtual(4, 2), a_plan().signature, Choice(levels, 1 << 14), MEMORY)
     record = json.loads(to_json(plan, MEMORY))
     row = next(r for p in record["programs"] for r in p["code"] if r[0] == code)
     row[field] = value
     with pytest.raises(PlanFileError, match=rf"{code}: {said}"):
-        from_json(json.dumps(record))
+        from_json(json.dumps(record), submodule)
 
 
 @pytest.mark.parametrize(
@@ -153,13 +154,13 @@ def test_numbers_of_operations_are_held_against_what_is_there(code):
 def test_collectives_of_the_library_are_held_against_what_is_there(offset, value, said):
     topology = virtual(4, 2)
     levels = (level_choice("mpi", "default"), level_choice("mpi", "default"))
-    plan = make_plan(topology, Signature("bcast", 64), Choice(levels), MEMORY)
+    plan = plan_of_choice(topology, Signature("bcast", 64), Choice(levels), MEMORY)
     record = json.loads(to_json(plan, MEMORY))
-    from_json(json.dumps(record))
+    from_json(json.dumps(record), submodule)
     row = next(r for r in record["programs"][0]["code"] if r[0] == "COLL")
     row[4][offset] = value
     with pytest.raises(PlanFileError, match=rf"COLL: {said}"):
-        from_json(json.dumps(record))
+        from_json(json.dumps(record), submodule)
 
 
 def test_whatever_number_is_edited_nothing_but_a_refusal_comes_of_it():
@@ -170,7 +171,7 @@ def test_whatever_number_is_edited_nothing_but_a_refusal_comes_of_it():
         record = json.loads(text)
         edit(record, draw.choice(list(numbers(record))), draw.choice([0, 1, 3, 17, 999, 1 << 40]))
         with contextlib.suppress(HanError, RuntimeError):
-            plan, programs = from_json(json.dumps(record))
+            plan, programs = from_json(json.dumps(record), submodule)
             figures(plan, programs)
             simulate(plan, machine, machine.place(2, 2), programs=programs)
 
@@ -187,8 +188,8 @@ def numbers(record, path=()):
 
 def test_files_that_are_no_plans(tmp_path):
     with pytest.raises(PlanFileError, match=r"none\.json: cannot be read"):
-        load(tmp_path / "none.json")
+        load(tmp_path / "none.json", submodule)
     for text in ("", "{", "[]", "3", '{"version": 1}'):
         (tmp_path / "odd.json").write_text(text)
         with pytest.raises(PlanFileError, match=r"odd\.json: (no JSON|not a plan)"):
-            load(tmp_path / "odd.json")
+            load(tmp_path / "odd.json", submodule)

@@ -4,13 +4,12 @@ from dataclasses import replace
 
 import pytest
 from machines import topology_of
-from mpi4py import MPI
 
-from han.cli.info import imagine
+from han.cli.imagined import imagine
 from han.explain import make_signature
 from han.tasks.choice import Choice, LevelChoice, level_choice
 from han.tasks.inspect.traffic import Counted, Traffic, describe, traffic
-from han.tasks.plan import make_plan
+from han.tuning.parts import plan_of_choice
 
 SIZE, NBYTES = 4, 3 << 20
 
@@ -19,7 +18,7 @@ def plan_of(collective: str, choice: LevelChoice):
     topology = topology_of([[0] * SIZE, [0] * SIZE], 0)
     signature = make_signature(collective, NBYTES)
     levels = (choice, level_choice("adapt", "binomial"))
-    return make_plan(topology, signature, Choice(levels), 64 << 20)
+    return plan_of_choice(topology, signature, Choice(levels), 64 << 20)
 
 
 ONE_COPY = (
@@ -57,7 +56,7 @@ def test_an_allreduce_combines_each_byte_as_often_as_operands_meet(submodule):
 
 
 def test_messages_are_counted_where_they_are_sent():
-    plan = imagine(4, 1, None, ("bcast", 1 << 20, MPI.SUM, "f8", 0)).plan
+    plan = imagine(4, 1, None, ("bcast", 1 << 20, "sum", "f8", 0)).plan
     assert traffic(plan).sent == 3 << 20
     assert traffic(plan, [0]).sent == 1 << 20  # a chain
     assert traffic(plan, [3]) == Traffic(received=1 << 20)
@@ -66,7 +65,7 @@ def test_messages_are_counted_where_they_are_sent():
 def test_operands_in_peers_arrays_are_told_apart():
     choice = Choice((level_choice("solo", "split"),))
     signature = replace(make_signature("allreduce", NBYTES), mapped=True)
-    plan = make_plan(topology_of([[0] * SIZE], 0), signature, choice, 64 << 20)
+    plan = plan_of_choice(topology_of([[0] * SIZE], 0), signature, choice, 64 << 20)
     moved = traffic(plan)
     assert moved.attached == 0
     assert moved.copied == moved.combined == (SIZE - 1) * NBYTES
@@ -87,12 +86,12 @@ def test_it_is_said_per_receiver():
         "each byte copied 1 times a receiver"
     )
     assert "  traffic   each byte copied 2 times a receiver" in str(
-        imagine(2, 2, None, ("bcast", 1 << 20, MPI.SUM, "f8", 0))
+        imagine(2, 2, None, ("bcast", 1 << 20, "sum", "f8", 0))
     )
-    assert describe(imagine(65, 65, None, ("bcast", 8, MPI.SUM, "f8", 0)).plan) == (
+    assert describe(imagine(65, 65, None, ("bcast", 8, "sum", "f8", 0)).plan) == (
         "not counted for more than 64 ranks"
     )
 
 
 def test_a_rank_alone_moves_nothing_to_anybody():
-    assert describe(imagine(1, 1, None, ("bcast", 8, MPI.SUM, "f8", 0)).plan) == "none"
+    assert describe(imagine(1, 1, None, ("bcast", 8, "sum", "f8", 0)).plan) == "none"

@@ -10,21 +10,21 @@ import pytest
 from machines import topology_of
 
 from han.common.errors import ConfigError
+from han.config.arrange import Facts, arrange
 from han.config.config import load_config
 from han.config.models import Level, SizeScope
 from han.model.program import Code
 from han.model.topology import Group, Topology
-from han.ranks.discover import Facts, arrange
 from han.submodules.parts.cells import RELEASED
 from han.submodules.sm.sm import Cells, Sm
 from han.submodules.sm.trees import NAMES, Tree
 from han.tasks.choice import Choice, level_choice
 from han.tasks.contract import Question
 from han.tasks.lower import lower
-from han.tasks.plan import make_plan
 from han.tasks.signature import Signature
 from han.tasks.verify import Refuted, verify
 from han.tuning.heuristics import Machine, choose
+from han.tuning.parts import plan_of_choice
 
 MEMORY = 1 << 18
 JAIN = Tree("kary", 2, "left", "first", "kary", 3)  # figures 5 to 7: five sockets of four ranks
@@ -102,7 +102,7 @@ def bcasts(nbytes: int, **parameters):
     topology = topology_of([[0] * 5], 0)
     choice = Choice((level_choice("sm", "kary", read_parent_flag=False, radix=2, **parameters),))
     return [
-        make_plan(topology, Signature("bcast", nbytes, root=r % 5), choice, MEMORY)
+        plan_of_choice(topology, Signature("bcast", nbytes, root=r % 5), choice, MEMORY)
         for r in range(10)
     ]
 
@@ -127,7 +127,7 @@ def test_flags_that_parents_of_several_runs_write_must_not_be_the_same():
 def test_trailing_synchronisation_waits_for_readers_at_the_end():
     def plan(**parameters):
         choice = Choice((level_choice("sm", "flat", **parameters),))
-        return make_plan(topology_of([[0] * 4], 0), Signature("bcast", 64), choice, MEMORY)
+        return plan_of_choice(topology_of([[0] * 4], 0), Signature("bcast", 64), choice, MEMORY)
 
     def waits(one):
         return int((lower(one, 0).code["code"] == Code.WAIT).sum())
@@ -176,7 +176,7 @@ def test_built_in_reductions_stay_within_sockets():
         assert (usual.skew, usual.leaders) == ("left", "none")
         wanted = usual if radix is None else Tree("kary", radix, "right", "last", "kary", radix)
         assert tree == wanted
-        plan = make_plan(two, signature, choose(signature, two, Machine()), MEMORY)
+        plan = plan_of_choice(two, signature, choose(signature, two, Machine()), MEMORY)
         assert verify([plan] * 3).events
 
 
@@ -195,7 +195,7 @@ def test_built_in_reductions_of_much_go_along_binary_trees(ranks, nbytes, commut
     tree = Tree.of(choice.levels[0], "reduce")
     assert (tree.shape, tree.radix) == (shape, 2 if shape == "kary" else tree.radix)
     assert Tree.of(choice.levels[0], "bcast").shape == ("flat" if ranks < 5 else "knomial")
-    assert verify([make_plan(node, reduction, choice, MEMORY)] * 3).events
+    assert verify([plan_of_choice(node, reduction, choice, MEMORY)] * 3).events
 
 
 @pytest.mark.parametrize("scope", ["all", "shared_memory", {"regex": "a"}])

@@ -18,12 +18,13 @@ from han.model.program import Area, Base, Code, PeerBase
 from han.model.topology import virtual
 from han.tasks.choice import Choice, level_choice
 from han.tasks.lower import lower
-from han.tasks.plan import Plan, make_plan
+from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 from han.tasks.spec import SPECS
 from han.tasks.verify import Refuted, verify
 from han.tasks.verify.memory import Expressions
 from han.tuning.heuristics import Machine
+from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 
 MEMORY = 1 << 18
@@ -78,7 +79,9 @@ def sequences(draw: st.DrawFn) -> list[Plan]:
     plans = []
     for _ in range(draw(st.integers(3, 5))):
         signature = draw(signatures(topology.size, blocks=topology.whole is not None))
-        plans.append(make_plan(topology, signature, draw(choices(topology, signature)), MEMORY))
+        plans.append(
+            plan_of_choice(topology, signature, draw(choices(topology, signature)), MEMORY)
+        )
     return plans
 
 
@@ -101,7 +104,7 @@ def test_built_in_choices_on_larger_machines(size):
         for nbytes in (8, 5000, 40_000):
             for signature in calls_of(nbytes, size):
                 choice = table.decide(signature).choice
-                plans.append(make_plan(topology, signature, choice, MEMORY))
+                plans.append(plan_of_choice(topology, signature, choice, MEMORY))
         assert verify(plans).events
 
 
@@ -156,7 +159,7 @@ def plan_of(collective, topology, nbytes, *levels, segment=None, root=0, commute
     choice = RuleTable(None, topology, Machine(False)).decide(signature).choice
     if levels:
         choice = Choice(tuple(level_choice(*one) for one in levels), segment)
-    return make_plan(topology, signature, choice, MEMORY)
+    return plan_of_choice(topology, signature, choice, MEMORY)
 
 
 SM = ("sm", "flat")
@@ -169,7 +172,7 @@ PLANS = {
     "sm direct": [plan_of("allreduce", NODE, 800, ("sm", "direct"))] * 3,
     "sm split": [plan_of("allreduce", NODE, 100_000, ("sm", "split"))] * 3,
     "sm each": [
-        make_plan(NODE, Signature("allreduce", 700, 8, "op", "u8", True, True), EACH, MEMORY)
+        plan_of_choice(NODE, Signature("allreduce", 700, 8, "op", "u8", True, True), EACH, MEMORY)
     ] * 3,
     "chain": [plan_of("bcast", NETWORK, 4000, CHAIN)] * 3,
     "exchange": [
@@ -427,7 +430,7 @@ def test_deep_expressions_keep_their_order():
 
 def test_plans_of_different_communicators_are_refused():
     node, network = plan_of("bcast", NODE, 8), plan_of("bcast", NETWORK, 8)
-    larger = make_plan(node.topology, node.signature, node.choice, MEMORY * 64)
+    larger = plan_of_choice(node.topology, node.signature, node.choice, MEMORY * 64)
     for plans in ([], [node, network], [node, larger]):
         with pytest.raises(ValueError, match="different communicators"):
             verify(plans)
@@ -554,7 +557,7 @@ def pulled(collective, nbytes=100_000, mapped=False, algorithm=None, **parameter
     algorithm = algorithm or ("split" if collective == "allreduce" else "pull")
     plan = plan_of(collective, NODE, nbytes)
     choice = Choice((level_choice("solo", algorithm, **parameters),))
-    plan = make_plan(NODE, plan.signature, choice, MEMORY)
+    plan = plan_of_choice(NODE, plan.signature, choice, MEMORY)
     return [replace(plan, signature=replace(plan.signature, mapped=mapped))] * 3
 
 
@@ -701,7 +704,7 @@ def test_results_that_lie_over_what_is_still_wanted_are_refuted(signature, fit):
     topology = replace(virtual(3), attach=True)
     for name in ("sm", "solo"):
         choice = Choice((level_choice(name, "blocks"),) * topology.depth)
-        plans = [make_plan(topology, signature, choice, 1 << 20)] * 2
+        plans = [plan_of_choice(topology, signature, choice, 1 << 20)] * 2
         if name in fit:
             assert verify(plans).ranks == 3
         else:

@@ -14,23 +14,27 @@ from dataclasses import dataclass, replace
 from random import Random
 
 import pytest
-from machines import collectives_of, draw_factors, topology_of
+from machines import PARTS as ALGORITHMS
+from machines import collectives_of, draw_factors, takes_factors, topology_of
 
-from han.model.collectives import COLLECTIVES
-from han.model.topology import Topology, virtual
-from han.submodules.registry import registered
-from han.tasks.choice import Choice, LevelChoice
-from han.tasks.plan import Plan, as_called, levels_of, make_plan
-from han.tasks.signature import (
+from han.model.collectives import (
     BY_BLOCKS,
+    COLLECTIVES,
+    DATALESS,
     REDUCING,
     REPLACING,
     ROOTED,
     UNEVEN,
-    Signature,
 )
+from han.model.topology import Topology, virtual
+from han.submodules.registry import registered
+from han.tasks.choice import Choice, LevelChoice
+from han.tasks.outline import as_called, levels_of
+from han.tasks.plan import Plan
+from han.tasks.signature import Signature
 from han.tasks.verify import Refuted, verify
 from han.tuning.heuristics import Machine, choose
+from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 
 KiB = 1024
@@ -39,16 +43,6 @@ TIMES = 7  # that each algorithm is proved for each collective, at least, in eac
 LONGER = float(os.environ.get("HAN_TEST_EXAMPLES", "1"))
 PIECES = 12  # that a message is cut into, about: more of the same proves little
 WIDTH = 15  # of a column
-VALUES = {
-    "radix": (2, 3, 4, 5, 8),
-    "cells": (1, 2, 3, 4, 8),
-    "chunk": (64, 256, 1000, 4 * KiB, 64 * KiB),
-    "segment": (8, 100, 1000, 4 * KiB, 64 * KiB),
-    "window": (1, 2, 3, 8),
-    **dict.fromkeys(("socket_radix", "reduce_radix", "reduce_socket_radix"), (2, 3, 5)),
-    "partition": (0, 64, 100, 1000),
-    "whole": (0, 64, 4 * KiB),
-}
 
 
 @dataclass(frozen=True, order=True)
@@ -62,9 +56,7 @@ class Target:
 
 TARGETS = [
     Target(name, algorithm, collective)
-    for name, part in registered().items()
-    if name != "null"  # its results are wrong by design
-    for algorithm in part.algorithms
+    for name, algorithm in ALGORITHMS
     for collective in collectives_of(name, algorithm)
 ]
 
@@ -161,7 +153,7 @@ def draw_plan(
         elif not turn:
             refused[f"{name} {algorithm}"] += 1
             return None
-    return make_plan(topology, signature, choice, memory)
+    return plan_of_choice(topology, signature, choice, memory)
 
 
 def draw_signature(draw: Random, size: int, collective: str, unit: int) -> Signature:
@@ -170,16 +162,15 @@ def draw_signature(draw: Random, size: int, collective: str, unit: int) -> Signa
     root = draw.randrange(size)
     if collective in BY_BLOCKS:  # of a block: all together are as long as others' messages
         nbytes = draw.choice([min(nbytes, 8), nbytes // size // 8 * 8, nbytes // size])
-    if collective == "barrier":
+    if collective in DATALESS:
         return Signature(collective)
     mapped = draw.random() < 0.5
+    root = root if collective in ROOTED else 0
     if collective not in REDUCING:
-        root = root if collective in ROOTED else 0
         signature = Signature(collective, nbytes, root=root, mapped=mapped)
         return draw_blocks(draw, size, signature)
     commutes = draw.random() < 0.6
     element = 8 if commutes else draw.choice([8, 24, 32])
-    root = root if collective == "reduce" else 0
     count = nbytes // element
     signature = Signature(
         collective, count, element, "op", "u8", commutes, commutes, root, mapped
@@ -216,15 +207,11 @@ def draw_level(
 ) -> LevelChoice:
     """Draw some of an algorithm's parameters."""
     parameters = registered()[name].parameters
-    values = {k: VALUES[k] for k in sorted(parameters) if k in VALUES} | {
-        k: p.choices or (False, True)
-        for k, p in sorted(parameters.items())
-        if p.kind in ("bool", "name")
-    }
+    values = {k: p.values for k, p in sorted(parameters.items()) if p.values}
     chosen = {k: draw.choice(v) for k, v in values.items() if draw.random() < 0.5}
     for size in chosen.keys() & {"chunk", "segment"}:
         chosen[size] = max(chosen[size], signature.nbytes // PIECES)
-    if name == "exchange":
+    if takes_factors(name):
         chosen |= draw_factors(draw, algorithm, members)
     return LevelChoice(name, algorithm, tuple(sorted(chosen.items())))
 
@@ -276,7 +263,7 @@ def test_hardly_any_ranks(size):
         choice = replace(built_in, levels=(level,))
         if RuleTable(None, topology, Machine()).objection(signature, choice) is not None:
             choice = built_in
-        plan = make_plan(topology, signature, choice, 1 << 16)
+        plan = plan_of_choice(topology, signature, choice, 1 << 16)
         for in_place in (False, True):
             assert verify([plan] * 3, in_place=in_place).ranks == size
 
@@ -297,7 +284,7 @@ def test_many_ranks_on_one_node(part):
 
 def forced(topology: Topology, target: Target, root: int) -> Plan:
     """Plan a call of few pieces by an algorithm on the only level: it must serve."""
-    count = 0 if target.collective == "barrier" else 3 if target.collective in BY_BLOCKS else 130
+    count = 0 if target.collective in DATALESS else 3 if target.collective in BY_BLOCKS else 130
     root = root if target.collective in ROOTED else 0
     signature = Signature(target.collective, 8 * count, root=root)
     if target.collective in REDUCING:
@@ -305,4 +292,4 @@ def forced(topology: Topology, target: Target, root: int) -> Plan:
     level = LevelChoice(target.submodule, target.algorithm)
     choice = replace(choose(signature, topology, Machine()), levels=(level,))
     assert RuleTable(None, topology, Machine()).objection(signature, choice) is None, target
-    return make_plan(topology, signature, choice, 1 << 22)
+    return plan_of_choice(topology, signature, choice, 1 << 22)

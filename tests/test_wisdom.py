@@ -16,16 +16,16 @@ from test_verify_sweep import TARGETS, example
 
 import han
 from han.config.rc import rc
-from han.model.collectives import COLLECTIVES
+from han.model.collectives import COLLECTIVES, REDUCING
 from han.model.program import Code
 from han.model.topology import virtual
 from han.runtime import stored_plans as wisdom
 from han.tasks.files import compact
 from han.tasks.files import program_check as fence
 from han.tasks.lower import lower
-from han.tasks.plan import make_plan
-from han.tasks.signature import REDUCING, Signature
+from han.tasks.signature import Signature
 from han.tuning.heuristics import Machine
+from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 
 SWEEP = 40
@@ -71,7 +71,7 @@ def test_every_collective_passes_the_fence(collective, count):
         signature = Signature(collective, count, element, *reducing, root=root)
         choice = RuleTable(None, topology, Machine()).decide(signature).choice
         for rank in range(topology.size):
-            program = lower(make_plan(topology, signature, choice, memory), rank)
+            program = lower(plan_of_choice(topology, signature, choice, memory), rank)
             fence.check(program, fence.ground(topology, signature, rank, memory))
 
 

@@ -15,8 +15,10 @@ from han.common.errors import ArgumentError, ConfigError
 from han.common.suggest import expect_known
 from han.config.config import Config, load_config
 from han.config.machine import MachineModel, load_machine
-from han.measure.bench_report import Report
+from han.model.element_types import OPS
+from han.model.measurements import Report
 from han.model.program import Program
+from han.tasks.call import call_signature
 from han.tasks.lower import lower
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
@@ -122,14 +124,8 @@ def _config_of(name: str, text: str) -> Config:
 
 
 def _signature(collective: str, nbytes: int, how: Mapping[str, Any]) -> Signature:
-    from mpi4py import MPI
-
-    from han.explain import make_signature
-    from han.message.dtypes import OPS
-
     expect_known("operation", how["op"], OPS)
-    op = getattr(MPI, how["op"].upper())
-    return make_signature(collective, nbytes, op, how["dtype"], how["root"])
+    return call_signature(collective, nbytes, how["op"], how["dtype"], how["root"])
 
 
 @dataclass
@@ -150,7 +146,7 @@ class Oracle:
         total = sum(len(p.code) for p in programs)
         runs = max(1, min(case.calls, RUNS, OPERATIONS // max(1, total)))
         found = simulate(plan, machine, place, runs=runs, programs=programs).each * 1e6
-        tasks = tuple((t.name, t.start, t.stop) for t in plan.graph)
+        tasks = tuple((t.name, t.start, t.stop) for t in plan.tasks)
         return Compared(case, found, (plan.choice.levels, tasks))
 
     def compare(self, machine: MachineModel, cases: Iterable[Measured]) -> Comparison:

@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 
 from han.model.channel_layout import PAGE
 from han.model.topology import Topology
+from han.submodules.registry import submodule
 from han.submodules.solo.blocks import BLOCKS as READ_BLOCKS
 from han.submodules.solo.reads import reads_mapped
 from han.tasks.choice import Choice, LevelChoice, Value, level_choice
-from han.tasks.plan import as_called, levels_of
+from han.tasks.outline import as_called, levels_of
 from han.tasks.signature import Signature
 
 KiB = 1024
@@ -119,7 +120,7 @@ def rival(signature: Signature, topology: Topology, machine: Machine) -> Choice 
     if (signature.reduces and not signature.native) or levels_of(topology, signature) != [level]:
         return None
     usual = choose(signature, topology, machine)
-    if usual.levels[level].submodule == "solo":
+    if submodule(usual.levels[level].submodule).reads_peers:
         return replace(choose(signature, replace(topology, attach=False), machine), rule="rival")
     levels = list(usual.levels)
     levels[level] = level_choice("solo", RIVALS[kind], chunk=ATTACH_CHUNK.get(kind, SHARED_CHUNK))

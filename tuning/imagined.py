@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from han.config.arrange import Facts, arrange
 from han.config.config import Config
 from han.model.topology import Topology
-from han.tasks.plan import Plan, make_plan
+from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 from han.tuning.heuristics import Machine
+from han.tuning.parts import plan_of_choice
 from han.tuning.rules import Decision, RuleTable
 
 PLAIN = Machine()  # a core for each rank, no mesh
@@ -33,8 +35,6 @@ class ImaginedMachine:
 
     def topology(self, config: Config) -> Topology:
         """Arrange the ranks as a configuration's levels say."""
-        from han.ranks.discover import Facts, arrange
-
         facts, firsts = [], dict[int, int]()
         for rank, node in enumerate(self.nodes):
             first = firsts.setdefault(node, rank)
@@ -47,4 +47,4 @@ class ImaginedMachine:
         """Plan a call as a configuration's rules decide it; return their decision too."""
         topology = self.topology(config)
         decision = RuleTable(config, topology, self.conditions).decide(signature)
-        return make_plan(topology, signature, decision.choice, config.memory), decision
+        return plan_of_choice(topology, signature, decision.choice, config.memory), decision

@@ -10,12 +10,12 @@ from han.common.errors import NoRuleError
 from han.config.config import Config
 from han.model.program import Program
 from han.model.topology import Topology
-from han.submodules.solo.reads import reads_peers
 from han.tasks.choice import LEFT
 from han.tasks.lower import lower
-from han.tasks.plan import Plan, make_plan
+from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 from han.tuning.heuristics import MAPPED_BYTES, Machine
+from han.tuning.parts import plan_of_choice
 from han.tuning.rules import Decision, RuleTable
 
 
@@ -39,7 +39,7 @@ class Planned:
     @cached_property
     def plan(self) -> Plan:
         """The plan of the choice."""
-        return make_plan(self.topology, self.signature, self.decision.choice, self.memory)
+        return plan_of_choice(self.topology, self.signature, self.decision.choice, self.memory)
 
     @property
     def left(self) -> bool:
@@ -112,4 +112,11 @@ class Planner:
         mapped = replace(signature, mapped=True)
         decision = self._decision(mapped, blocking)
         plan = Planned(self.topology, mapped, decision, self.config.memory).plan
-        return plan if reads_peers(plan) else None
+        return plan if _reads_mapped(plan) else None
+
+
+def _reads_mapped(plan: Plan) -> bool:
+    """Whether ranks read buffers that they map, and all else passes through shared memory."""
+    uses = [(plan.parts[level], level) for level in plan.levels]
+    reads = any(part.reads_mapped(plan.topology, plan.signature, level) for part, level in uses)
+    return reads and all(part.in_memory for part, _ in uses)

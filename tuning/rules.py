@@ -7,24 +7,17 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from han.common.errors import NoRuleError
+from han.model.collectives import FUSED, ROWS
 from han.model.topology import Topology
-from han.submodules.registry import fuses, submodule
+from han.submodules.registry import submodule
 from han.tasks.choice import LEFT, Choice, LevelChoice
 from han.tasks.contract import Question
-from han.tasks.plan import as_called, levels_of
-from han.tasks.signature import BY_BLOCKS, Signature
+from han.tasks.outline import as_called, levels_of
+from han.tasks.signature import Signature
 from han.tuning.heuristics import BUILT_IN, Machine, choose, rival
 
 if TYPE_CHECKING:
     from han.config.config import Config, Rule
-
-KINDS = {
-    "bcast": ("bcast",),
-    "reduce": ("reduce",),
-    "allreduce": ("reduce", "bcast"),
-    "barrier": ("reduce", "bcast"),
-    **{kind: (kind,) for kind in BY_BLOCKS},
-}
 
 
 @dataclass(frozen=True)
@@ -155,11 +148,11 @@ def _unfit(question: Question, outermost: bool) -> str | None:
     choice = question.choice
     part = submodule(choice.submodule)
     algorithm = part.algorithms[choice.algorithm]
-    if fuses(choice):
-        if question.signature.collective not in ("allreduce", "barrier"):
-            return f"{choice.algorithm} serves allreduce and barrier only"
+    if algorithm.fuses:
+        if question.signature.collective not in FUSED:
+            return f"{choice.algorithm} serves {' and '.join(FUSED)} only"
         if not outermost:
             return f"{choice.algorithm} serves the outermost level only"
-    elif not set(KINDS[question.signature.collective]) <= set(algorithm.kinds):
+    elif not set(ROWS[question.signature.collective].task_kinds) <= set(algorithm.kinds):
         return f"{choice.algorithm} serves {', '.join(algorithm.kinds)} only"
     return part.supports(question)

@@ -25,7 +25,8 @@ from han.cli.common import (
 )
 from han.common.suggest import expect_known
 from han.common.units import format_size
-from han.message.dtypes import element_type
+from han.measure.sizes import parse_sizes
+from han.model.element_types import element_type
 
 if TYPE_CHECKING:
     from han.measure.ablation import Result
@@ -78,7 +79,7 @@ def ablation(
     names = collectives or list(COLLECTIVES)
     for name in names:
         expect_known("collective", name, COLLECTIVES)
-    calls = [settings.case(name, n) for name in names for n in measuring.parse_sizes(sizes)]
+    calls = [settings.case(name, n) for name in names for n in parse_sizes(sizes)]
     for case in calls:
         _bench_calls.check_case(case, MPI.COMM_WORLD.size)
     with Ablation(MPI.COMM_WORLD, config, settings, calls) as running:

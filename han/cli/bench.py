@@ -23,11 +23,12 @@ from han.cli.common import (
     write_file,
 )
 from han.measure.bench_calls import Mode, measurable
-from han.message.dtypes import element_type
+from han.measure.sizes import parse_sizes
+from han.model.element_types import element_type
 
 if TYPE_CHECKING:
     from han.measure.bench import Bench, Row, Settings
-    from han.measure.bench_report import Report
+    from han.model.measurements import Report
 
 
 class Side(str, Enum):
@@ -90,7 +91,7 @@ def bench(
     )  # fmt: skip
     check_files(json_file, plot=plot)
     names = collectives or list(measurable())
-    wanted = measuring.parse_sizes(sizes)
+    wanted = parse_sizes(sizes)
     for name in names:  # mistakes are told before anything runs
         for nbytes in wanted:
             _bench_calls.check_case(settings.case(name, nbytes), MPI.COMM_WORLD.size)
@@ -149,9 +150,10 @@ def compare(
       han compare mpich.json openmpi.json --plot libraries.png
     """
     from han.measure import bench_report as reports
+    from han.model.measurements import read
 
     check_files(plot=plot)
-    runs = [reports.read(path) for path in files]
+    runs = [read(path) for path in files]
     rows = reports.merge(runs)
     say(reports.merged_json(rows) if as_json else reports.merged_table(rows))
     if plot is not None and not MPI.COMM_WORLD.rank:

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from mpi4py import MPI
 
 from han.cli.common import JsonFlag, PlotOption, check_files, progress, say, write_file
 from han.cli.simulate_texts import short
+from han.cli.world import rank
 from han.common.errors import ArgumentError
 from han.common.units import format_size
 
 if TYPE_CHECKING:
-    from han.measure.bench_report import Report
+    from han.model.measurements import Report
     from han.tuning.calibration import Compared, Comparison, Measured, Oracle
 
 
@@ -45,18 +45,18 @@ def calibrate(
       han calibrate --machine emulated-1gbit *.json --fit my-cluster.yaml
     """
     from han.config.machine import load_machine
-    from han.measure import bench_report as reports
+    from han.model.measurements import read
     from han.tuning import calibration
 
     check_files(fit, plot=plot)
-    runs = [reports.read(path) for path in files]
+    runs = [read(path) for path in files]
     cases = [case for run in runs for case in calibration.measured_of(run)]
     if not cases:
         raise ArgumentError(
             f"{', '.join(map(str, files))}: the files have no times of han; measure han too"
         )
     where = _where(runs, machine)
-    if MPI.COMM_WORLD.rank:
+    if rank():
         return
     oracle = calibration.Oracle(where)
     model = load_machine(machine)

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from mpi4py import MPI
 
-import han
+from han.cli.world import rank
 from han.common.errors import ArgumentError
 from han.common.suggest import expect_known
 from han.common.units import parse_size
+from han.common.version import __version__
 from han.model.collectives import CALLS, carried
+from han.model.element_types import OPS
 from han.plots.plots import check_picture
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ RootOption = Annotated[int, typer.Option(min=0, help="The root of calls that hav
 
 def say(text: str) -> None:
     """Print on rank 0."""
-    if not MPI.COMM_WORLD.rank:
+    if not rank():
         print(text, flush=True)
 
 
@@ -76,7 +77,7 @@ def measured_record(
     return {
         "format": name,
         "version": version,
-        "han": han.__version__,
+        "han": __version__,
         "unit": "us",
         "machine": machine.record(),
         **about,
@@ -90,7 +91,7 @@ def tell_measured(table: str, record: Any, json_file: Path | None) -> None:
         say(json.dumps(record, indent=1))
         return
     say(table)
-    if json_file is not None and not MPI.COMM_WORLD.rank:
+    if json_file is not None and not rank():
         write_file(json_file, json.dumps(record, indent=1) + "\n")
 
 
@@ -120,24 +121,21 @@ def size_of(text: str) -> int:
 
 def call_of(
     collective: str, nbytes: int, op: str, dtype: str, root: int
-) -> tuple[str, int, MPI.Op, str, int]:
-    """Return a call with MPI's operation. Raises ArgumentError for unknown names."""
-    return carried(collective), nbytes, op_of(op), dtype, root
+) -> tuple[str, int, str, str, int]:
+    """Return a call. Raises ArgumentError for unknown names."""
+    return carried(collective), nbytes, known_op(op), dtype, root
 
 
-def op_of(name: str) -> MPI.Op:
-    """Return MPI's operation of a name."""
-    from han.message.dtypes import OPS
-
+def known_op(name: str) -> str:
+    """Return the name of a predefined operation; raises ArgumentError for another one."""
     expect_known("operation", name, OPS)
-    op: MPI.Op = getattr(MPI, name.upper())
-    return op
+    return name
 
 
 @contextlib.contextmanager
 def progress(total: int, what: str = "measuring") -> Iterator[Any]:
     """Yield a function to call after each step. Rank 0 shows a bar on a terminal."""
-    if MPI.COMM_WORLD.rank or not sys.stderr.isatty():
+    if rank() or not sys.stderr.isatty():
         yield lambda: None
         return
     from rich.console import Console
@@ -151,7 +149,7 @@ def progress(total: int, what: str = "measuring") -> Iterator[Any]:
 @contextlib.contextmanager
 def phases() -> Iterator[Callable[[str, int, int], None] | None]:
     """Yield a function of the phase, the steps done and all steps; None without a terminal."""
-    if MPI.COMM_WORLD.rank or not sys.stderr.isatty():
+    if rank() or not sys.stderr.isatty():
         yield None
         return
     from rich.console import Console

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from mpi4py import MPI
 
-from han.cli import info as _cli_info
+from han.cli import imagined
 from han.cli.common import (
     DtypeOption,
     JsonFlag,
@@ -25,6 +24,7 @@ from han.cli.common import (
     say,
     size_of,
 )
+from han.cli.world import rank
 from han.common.errors import ArgumentError
 from han.model.collectives import CALLS
 
@@ -73,29 +73,30 @@ def diff(
     table, notes = rows(*sides), list(remarks(*sides))
     if as_json:
         say(_as_json(sides, table, notes))
-    elif not MPI.COMM_WORLD.rank:
+    elif not rank():
         _show([side.name for side in sides], table, notes)
 
 
 def _side(
-    name: str, call: tuple[str, int, MPI.Op, str, int] | None, ranks: int, ppn: int | None,
+    name: str, call: imagined.Call | None, ranks: int, ppn: int | None,
     conditions: Machine,
 ) -> Side:  # fmt: skip
     """Read a stored plan, or plan the call with a configuration."""
+    from han.submodules.registry import submodule
     from han.tasks.files.store import load
     from han.tasks.inspect.compare import side
     from han.tasks.lower import lower
 
     if name.endswith(".json"):
-        return side(name, *load(Path(name)))
+        return side(name, *load(Path(name), submodule))
     config = None if name == BUILT_IN else name
     if call is None:
-        _cli_info.known_config(config)
+        imagined.known_config(config)
         raise ArgumentError(
             f"{name} is a configuration: name a call as well, as in "
             f"'han diff {name} libnbc allreduce 1MiB'"
         )
-    plan = _cli_info.imagine(ranks, ppn or ranks, config, call, conditions).plan
+    plan = imagined.imagine(ranks, ppn or ranks, config, call, conditions).plan
     return side(name, plan, [lower(plan, rank) for rank in range(ranks)])
 
 

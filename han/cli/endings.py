@@ -8,7 +8,13 @@ import time
 import traceback
 from typing import TYPE_CHECKING, NoReturn
 
-from han.common.errors import ArgumentError, ConfigError, HanError, MissingLibraryError
+from han.common.errors import (
+    ArgumentError,
+    ConfigError,
+    HanError,
+    MissingLibraryError,
+    WrongResultError,
+)
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -22,7 +28,7 @@ NAP = 0.002
 
 def world() -> MPI.Intracomm | None:
     """Return MPI.COMM_WORLD if MPI runs in this process and there are several ranks."""
-    if "mpi4py.MPI" not in sys.modules:
+    if sys.modules.get("mpi4py.MPI") is None:
         return None
     from mpi4py import MPI
 
@@ -43,7 +49,6 @@ def is_mistake(error: HanError) -> bool:
     """Whether the user can mend the cause, and the other ranks most likely raise the same error."""
     if isinstance(error, ArgumentError | ConfigError | MissingLibraryError):
         return True
-    from han.measure.bench import WrongResultError
     from han.model.timeline import TimelineError
     from han.tasks.files.store import PlanFileError
 

@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from mpi4py import MPI
 
-import han
-from han.cli import info as _cli_info
+from han.cli import imagined
 from han.cli.common import (
     CollectiveArgument,
     ConfigOption,
@@ -27,11 +25,12 @@ from han.cli.common import (
     say,
     size_of,
 )
+from han.cli.world import rank, world
 from han.common.errors import ArgumentError
 from han.tuning.heuristics import Machine
 
 if TYPE_CHECKING:
-    from han.explain import Explanation
+    from han.tuning.explanation import Explanation
 
 
 def explain(
@@ -71,26 +70,36 @@ def explain(
     call = call_of(collective, size_of(size), op, dtype, root)
     found = explained(call, config, ranks, ppn, Machine(oversubscribed, mesh))
     draw(found, plot)
-    say(_cli_info.explanation_json(found) if as_json else str(found))
+    say(imagined.explanation_json(found) if as_json else str(found))
 
 
 def explained(
-    call: tuple[str, int, MPI.Op, str, int], config: str | None,
+    call: imagined.Call, config: str | None,
     ranks: int | None, ppn: int | None, conditions: Machine,
 ) -> Explanation:  # fmt: skip
     """Explain a call on these ranks, or on an imagined machine if `ranks` is given."""
     if ranks is not None:
-        return _cli_info.imagine(ranks, ppn or ranks, config, call, conditions)
+        return imagined.imagine(ranks, ppn or ranks, config, call, conditions)
     given = {"ppn": ppn, **asdict(conditions)}
     for name in (name for name, value in given.items() if value):
         raise ArgumentError(f"--{name} goes with --ranks")
-    comm = han.Comm(MPI.COMM_WORLD.Dup(), config)
-    return comm.explain(*call)
+    return _explained_here(call, config)
+
+
+def _explained_here(call: imagined.Call, config: str | None) -> Explanation:
+    """Explain a call on the ranks that run the command."""
+    comm = world().Dup()
+    from mpi4py import MPI
+
+    from han.comm import Comm
+
+    collective, nbytes, op, dtype, root = call
+    return Comm(comm, config).explain(collective, nbytes, getattr(MPI, op.upper()), dtype, root)
 
 
 def draw(found: Explanation, path: Path | None) -> None:
     """Draw the task graph on rank 0, if a path is given."""
-    if path is not None and not MPI.COMM_WORLD.rank:
+    if path is not None and not rank():
         from han.plots.tasks import plan_picture
 
         plan_picture(found.plan, path)

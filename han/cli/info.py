@@ -1,4 +1,4 @@
-"""The command ``han info``, and calls on imagined machines for other commands."""
+"""The command ``han info``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import os
 import platform
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import mpi4py
@@ -18,8 +17,6 @@ from han import _native
 from han.cli.common import ConfigOption, JsonFlag, say
 from han.comm import Comm
 from han.common.units import format_size, plural, spans
-from han.config.config import Config, load_config, validate_names
-from han.explain import Explanation, make_signature
 from han.measure.bench_machine import (
     allowed_cpus,
     autogroups,
@@ -34,14 +31,11 @@ from han.memory.arena import limit, process_arena
 from han.memory.pages import describe, policy
 from han.model.topology import Topology
 from han.ranks import autogroup as _autogroup
-from han.submodules.catalogue import catalogue
 from han.submodules.registry import registered
 from han.tasks.choice import LevelChoice
 from han.tasks.contract import Question
-from han.tasks.plan import active_levels
+from han.tasks.outline import active_levels
 from han.tasks.signature import Signature
-from han.tuning.heuristics import Machine
-from han.tuning.imagined import PLAIN, ImaginedMachine
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -65,8 +59,8 @@ def info(config: ConfigOption = None, as_json: JsonFlag = False) -> None:
       mpiexec -n 4 han info --config virtual-2x2
       mpiexec -n 4 han info --json
     """
-    record = collect(han.Comm(MPI.COMM_WORLD.Dup(), config))
-    say(_as_json(record) if as_json else as_text(record))
+    record = collect(Comm(MPI.COMM_WORLD.Dup(), config))
+    say(json.dumps(record, indent=1) if as_json else as_text(record))
 
 
 def collect(comm: Comm) -> dict[str, Any]:
@@ -154,11 +148,6 @@ def _usable(topology: Topology, level: int, name: str) -> dict[str, Any]:
     return {"algorithms": usable, "reasons": list(reasons)}
 
 
-def _as_json(record: Mapping[str, Any]) -> str:
-    """Return the record as JSON."""
-    return json.dumps(record, indent=1)
-
-
 def as_text(record: Mapping[str, Any]) -> str:
     """Return the record for people."""
     timeout = f"{record['timeout']:g} s" if record["timeout"] else "never"
@@ -230,50 +219,3 @@ def _groups(groups: Sequence[str]) -> str:
 def _usable_line(use: Mapping[str, Any]) -> str:
     parts = [f"yes: {', '.join(use['algorithms'])}"] if use["algorithms"] else []
     return "; ".join([*parts, *(f"no: {reason}" for reason in use["reasons"])])
-
-
-# ---- explain ------------------------------------------------------------------------------------
-
-
-def imagine(
-    ranks: int, ppn: int, config: str | None, call: tuple[str, int, MPI.Op, str, int],
-    conditions: Machine = PLAIN,
-) -> Explanation:  # fmt: skip
-    """Explain a call on an imagined machine of `ranks` ranks, `ppn` on a node."""
-    collective, nbytes, op, dtype, root = call
-    signature = make_signature(collective, nbytes, op, dtype, root)
-    if not 0 <= root < ranks:
-        raise han.ArgumentError(f"root {root} is not in 0..{ranks - 1}")
-    machine = ImaginedMachine.even(ranks, ppn, conditions)
-    return Explanation(*machine.plan(known_config(config), signature))
-
-
-def known_config(source: str | None) -> Config:
-    """Load a configuration, and check its names of submodules."""
-    return validate_names(load_config(source), catalogue())
-
-
-def explanation_json(found: Explanation) -> str:
-    """Return an explanation as JSON."""
-    plan, choice = found.plan, found.decision.choice
-    record = {
-        "call": asdict(plan.signature),
-        "rule": found.rule,
-        "passed": [list(one) for one in found.decision.passed],
-        "segment": choice.segment,
-        "schedule": choice.schedule,
-        "composition": choice.composition,
-        "levels": {
-            name: {**asdict(level), "parameters": dict(level.parameters)}
-            for name, level in zip(plan.topology.names, choice.levels, strict=True)
-        },
-        "stages": found.stages(),
-        "tasks": [{"label": str(task), **asdict(task)} for task in found.graph],
-        "edges": _edges(found),
-    }
-    return json.dumps(record, indent=1)
-
-
-def _edges(found: Explanation) -> Sequence[Sequence[str]]:
-    edges = found.graph.edges(data=True)
-    return [[str(a), str(b), str(edge["why"])] for a, b, edge in edges]

@@ -19,6 +19,7 @@ from han.cli.common import (
 )
 from han.common.suggest import expect_known
 from han.common.units import format_size
+from han.measure.sizes import parse_sizes
 
 if TYPE_CHECKING:
     from han.measure.bench import Settings
@@ -77,7 +78,7 @@ def limits(
         bench.Settings(MODES[kind], rounds=rounds, seconds=time, only="han", shared=kind)
         for kind in kinds
     ]
-    cases = [settings[0].case(name, n) for name in names for n in bench.parse_sizes(sizes)]
+    cases = [settings[0].case(name, n) for name in names for n in parse_sizes(sizes)]
     for case in cases:
         _bench_calls.check_case(case, MPI.COMM_WORLD.size)
     machine, found = _measure(config, settings, cases)

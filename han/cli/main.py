@@ -12,6 +12,8 @@ import typer
 from han.cli import endings
 from han.cli.lazy import Command, LazyGroup
 from han.common.errors import HanError
+from han.common.library import require_mpi
+from han.common.version import __version__
 from han.config.environment import ENVIRONMENT, unknown_variables
 
 COMMANDS = (
@@ -58,6 +60,14 @@ class Commands(LazyGroup):
 
     table = COMMANDS
 
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return the command of a name, or None; raises MissingLibraryError if it needs MPI."""
+        try:
+            return super().get_command(ctx, cmd_name)
+        except (ImportError, RuntimeError):
+            require_mpi()
+            raise
+
 
 app = typer.Typer(
     name="han",
@@ -74,8 +84,6 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from han import __version__
-
         print(f"han {__version__}")
         raise typer.Exit
 

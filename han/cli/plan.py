@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from mpi4py import MPI
 
-from han.cli import info as _cli_info
+from han.cli import imagined
 from han.cli import plan_texts as _plan_texts
 from han.cli.common import (
     CollectiveArgument,
@@ -33,6 +32,7 @@ from han.cli.common import (
     write_file,
 )
 from han.cli.explain import draw, explained
+from han.cli.world import rank
 from han.tuning.heuristics import Machine
 
 
@@ -83,7 +83,7 @@ def plan(
     call = call_of(collective, size_of(size), op, dtype, root)
     found = explained(call, config, ranks, ppn, Machine(oversubscribed, mesh))
     draw(found, plot)
-    if save is not None and not MPI.COMM_WORLD.rank:
+    if save is not None and not rank():
         write_file(save, _plan_texts.stored(found))
     if verify:
         with phases() as progress:
@@ -92,6 +92,6 @@ def plan(
     elif disassemble is not None:
         say(_plan_texts.listing(found, disassemble, as_json))
     elif as_json:
-        say(_cli_info.explanation_json(found))
+        say(imagined.explanation_json(found))
     else:
         say(_plan_texts.picture(found, form.value))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from han.common.errors import ArgumentError, HanError
 from han.model.channel_layout import PAGE, SMALL_BANKS
+from han.submodules.registry import submodule
 from han.tasks.files.store import load, to_json
 from han.tasks.inspect.listing import disassemble, listing_record
 from han.tasks.inspect.pictures import dot, mermaid
@@ -18,9 +19,9 @@ from han.tasks.lower import lower
 from han.tasks.verify import Progress, Refuted, Report, lower_all, verify
 
 if TYPE_CHECKING:
-    from han.explain import Explanation
     from han.model.program import Program
     from han.tasks.plan import Plan
+    from han.tuning.explanation import Explanation
 
 RUNS = 3  # calls in a row; more, up to MOST_RUNS, where only these reuse shared memory
 MOST_RUNS = SMALL_BANKS + 1
@@ -73,7 +74,7 @@ def prove(found: Explanation, progress: Progress | None = None) -> Proof:
 
 def prove_file(path: Path, progress: Progress | None = None) -> Proof:
     """Prove the plan in a file."""
-    plan, programs = load(path)
+    plan, programs = load(path, submodule)
     return _prove(plan, [programs] * runs_of(plan), progress)
 
 

@@ -20,9 +20,10 @@ from han.cli.common import (
     tell_measured,
 )
 from han.common.units import format_size
-from han.measure.bench import parse_sizes
 from han.measure.bench_calls import Case, check_case, measurable
 from han.measure.bench_machine import look
+from han.measure.sizes import parse_sizes
+from han.model.collectives import DATALESS
 
 if TYPE_CHECKING:
     from han.measure.setup_costs import Costs
@@ -59,7 +60,7 @@ def setup_costs(
     cases = [
         Case(name, nbytes)
         for name in collectives or measurable()
-        for nbytes in (parse_sizes(sizes) if name != "barrier" else [0])
+        for nbytes in (parse_sizes(sizes) if name not in DATALESS else [0])
     ]
     for case in cases:
         check_case(case, MPI.COMM_WORLD.size)

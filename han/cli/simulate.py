@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from mpi4py import MPI
 
 from han.cli.common import (
     ConfigOption,
@@ -18,13 +17,14 @@ from han.cli.common import (
     OpOption,
     RootOption,
     check_files,
-    op_of,
+    known_op,
     progress,
     say,
     write_file,
 )
+from han.cli.world import rank
 from han.common.errors import ArgumentError, HanError
-from han.model.collectives import CALLS, carried
+from han.model.collectives import CALLS, DATALESS, carried
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -120,7 +120,7 @@ def simulate(
         raise ArgumentError(
             f"--timeline takes one size and one choice; this command has {len(cases)} cases"
         )
-    if not MPI.COMM_WORLD.rank:
+    if not rank():
         answers = _predict(where, cases, calls, spans=len(cases) == 1)
         _answer(answers, where, machine, calls, as_json)
         _write(answers, where, machine, plot, timeline)
@@ -133,24 +133,22 @@ def _choices(config: str | None, algorithms: Sequence[str], segments: str) -> di
 
     base, sizes = load_config(config), segments.split(",")
     if segments and not all(sizes):
-        raise ArgumentError(
-            f"--segment {segments!r}: a size is missing; write 32KiB,128KiB,whole"
-        )
+        raise ArgumentError(f"--segment {segments!r}: a size is missing; write 32KiB,128KiB,whole")
     return {one or "chosen": with_choice(base, algorithms, one or None) for one in sizes}
 
 
 def _signatures(
     where: Where, collective: str, nbytes: str, op: str, dtype: str, root: int
 ) -> list[Signature]:
-    from han.explain import make_signature
-    from han.measure.bench import parse_sizes
+    from han.measure.sizes import parse_sizes
+    from han.tasks.call import call_signature
     from han.tuning.prediction import sized
 
     collective = carried(collective)
     if not 0 <= root < where.size:
         raise ArgumentError(f"root {root} is not in 0..{where.size - 1}")
-    first = make_signature(collective, 0, op_of(op), dtype, root)
-    sizes = parse_sizes(nbytes) if collective != "barrier" else [0]
+    first = call_signature(collective, 0, known_op(op), dtype, root)
+    sizes = parse_sizes(nbytes) if collective not in DATALESS else [0]
     return [sized(first, n) for n in sizes]
 
 
@@ -168,9 +166,10 @@ def _cases(
 
 
 def _stored(path: Path, where: Where) -> dict[tuple[int, str], Case]:
+    from han.submodules.registry import submodule
     from han.tasks.files.store import load
 
-    plan, programs = load(path)
+    plan, programs = load(path, submodule)
     if plan.topology.size != where.size:
         raise ArgumentError(
             f"{path}: the plan is for {plan.topology.size} ranks, the machine has "

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from mpi4py import MPI
 
 from han.cli.common import JsonFlag, check_files, say
+from han.cli.world import rank
 from han.common.errors import ArgumentError
 from han.model.timeline import (
     Share,
@@ -213,7 +213,7 @@ def _as_json(timelines: Sequence[Timeline]) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    if MPI.COMM_WORLD.rank:
+    if rank():
         return
     try:
         path.write_text(text, encoding="utf-8")
@@ -225,7 +225,7 @@ def _draw(timelines: Sequence[Timeline], path: Path) -> None:
     """Draw the typical call of each timeline: of all communicators the busiest."""
     from han.plots import timeline as plots_timeline
 
-    if MPI.COMM_WORLD.rank:
+    if rank():
         return
     busy = sorted(timelines, key=lambda line: -shares(line).overall.seconds)[:MOST_PANELS]
     drawn = [select(line, typical_call(line)) for line in timelines if line in busy]

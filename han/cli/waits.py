@@ -19,9 +19,10 @@ from han.cli.common import (
 )
 from han.common.suggest import expect_known
 from han.common.units import format_size
-from han.measure.bench import parse_sizes
 from han.measure.bench_calls import Case, check_case
 from han.measure.bench_machine import look
+from han.measure.sizes import parse_sizes
+from han.model.collectives import DATALESS
 
 if TYPE_CHECKING:
     from han.measure.waits import Waited
@@ -52,7 +53,8 @@ def waits(
     names = policies.split(",") if policies else list(POLICIES)
     for name in names:
         expect_known("policy", name, POLICIES)
-    cases = [Case(collective, n) for n in (parse_sizes(sizes) if collective != "barrier" else [0])]
+    messages = [0] if collective in DATALESS else parse_sizes(sizes)
+    cases = [Case(collective, n) for n in messages]
     for case in cases:
         check_case(case, MPI.COMM_WORLD.size)
     comm = han.Comm(MPI.COMM_WORLD.Dup(), config)

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from mpi4py import MPI
 
 from han.cli.common import JsonFlag, say
+from han.cli.world import rank
 from han.common.errors import ConfigError
 from han.common.units import format_size
 from han.tasks.signature import Signature
@@ -30,7 +30,7 @@ def wisdom(
       HAN_WISDOM=~/.cache/han han wisdom
       han wisdom ~/.cache/han --clear
     """
-    if MPI.COMM_WORLD.rank:  # one rank looks, and removes
+    if rank():  # one rank looks, and removes
         return
     place = folder or _folder()
     rows = _rows(place) if place is not None and place.is_dir() else []

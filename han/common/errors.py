@@ -66,3 +66,7 @@ class MismatchError(HanError, ValueError):
 
     With ``HAN_CHECK=1`` that is found before anything moves, and the communicator stays usable.
     """
+
+
+class WrongResultError(HanError, AssertionError):
+    """han and the MPI library computed different results."""

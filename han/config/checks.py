@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import string
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from han.common.suggest import unknown
 from han.config.catalogue import Catalogue, ParameterValue, SubmoduleInfo
 from han.config.errors import KeyPath, Problem
 from han.config.models import Level, LevelUse, Rule, Scope, SizeScope
-
-if TYPE_CHECKING:
-    from han.config.config import Config
 
 FIELDS = ("submodule", "algorithm")  # keys of a level's use that are no parameters
 SOCKETS = ("l3", "numa", "socket")
@@ -77,10 +73,10 @@ def socket_problems(scope: Scope) -> Iterator[Problem]:
     yield Problem(("sockets",), f"expected {', '.join(SOCKETS)} or {{size: k}}", shown)
 
 
-def rule_problems(config: Config) -> Iterator[Problem]:
+def rule_problems(rules: tuple[Rule, ...], levels: tuple[Level, ...]) -> Iterator[Problem]:
     """Yield the levels that rules name and the configuration does not have."""
-    known = [level.name for level in config.levels]
-    for k, rule in enumerate(config.rules):
+    known = [level.name for level in levels]
+    for k, rule in enumerate(rules):
         for name in rule.use.levels:
             if name not in known:
                 yield Problem(("rules", k, "use", "levels", name), unknown("level", name, known))

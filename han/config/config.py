@@ -17,7 +17,6 @@ import os
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-import yaml
 from pydantic import Field, PrivateAttr, ValidationError, field_validator, model_validator
 
 from han.common.units import format_size, parse_size
@@ -123,7 +122,7 @@ class Config(Model):
     def _hold_together(self) -> Config:
         problems = [
             *checks.level_problems(self.levels),
-            *checks.rule_problems(self),
+            *checks.rule_problems(self.rules, self.levels),
             *checks.socket_problems(self.sockets),
         ]
         if problems:
@@ -141,6 +140,8 @@ class Config(Model):
 
     def to_yaml(self) -> str:
         """Return the configuration as YAML that ``load_config`` reads."""
+        import yaml
+
         data = self.model_dump(mode="json", exclude_none=True)
         return yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
 

@@ -17,10 +17,11 @@ from han.config.config import Bytes, Config, LevelUse, Rule, Use, When, load_con
 from han.explain import make_signature
 from han.measure.bench import Bench, Settings
 from han.model.channel_layout import PAGE
+from han.model.collectives import ROWS
 from han.model.topology import Topology
 from han.submodules.sm.trees import ALGORITHMS
 from han.tasks.choice import Choice, LevelChoice
-from han.tasks.plan import active_levels
+from han.tasks.outline import active_levels
 from han.tasks.signature import Signature
 from han.tuning.heuristics import FLAT_RANKS
 from han.tuning.rules import RuleTable
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from han.measure.bench_calls import Case
 
 KiB = 1024
-COLLECTIVES = ("bcast", "reduce", "allreduce")
+COLLECTIVES = tuple(n for n, row in ROWS.items() if row.recv and not row.by_blocks)
 SMALL_CHUNK = 8 * KiB  # the paper's
 BUILT_IN = "built-in"
 Changed = LevelChoice | None

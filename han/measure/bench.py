@@ -20,19 +20,16 @@ import numpy as np
 from mpi4py import MPI
 
 from han.comm import Comm
-from han.common.errors import ArgumentError, HanError
-from han.common.units import format_size, parse_size
+from han.common.errors import WrongResultError
+from han.common.units import format_size
 from han.measure.bench_calls import Buffers, Call, Case, Mode, Prepared, check_case, prepare
+from han.model.collectives import DATALESS
+from han.model.measurements import Times
 
 SHORTEST_BATCH = 0.002  # seconds: below, the barrier and the clock show
 LONGEST_BATCH = 0.020
 WARM_UP = 20  # calls: those that plan, and the first that try two ways (native/engine/trials.h)
-MOST_SIZES = 200
 SIDES = ("han", "mpi")
-
-
-class WrongResultError(HanError, AssertionError):
-    """han and the MPI library computed different results."""
 
 
 @dataclass(frozen=True)
@@ -64,16 +61,6 @@ class Settings:
     def compares(self) -> bool:
         """Whether han's results are held against MPI's."""
         return self.check and self.only != "mpi"
-
-
-@dataclass(frozen=True)
-class Times:
-    """Microseconds per call of the slowest rank: median, least and greatest round."""
-
-    median: float
-    low: float
-    high: float
-    calls: int  # in a batch
 
 
 @dataclass(frozen=True)
@@ -135,7 +122,7 @@ class Bench:
 
         Raises ArgumentError before anything is called, and WrongResultError on all ranks.
         """
-        for nbytes in sizes if collective != "barrier" else (0,):
+        for nbytes in sizes if collective not in DATALESS else (0,):
             yield self.measure(self.settings.case(collective, nbytes))
 
     def measure(self, case: Case) -> Row:
@@ -214,32 +201,6 @@ class Bench:
             if each * count >= wanted / 4:
                 return max(1, round(wanted / each))
             count = min(4 * count, max(count + 1, math.ceil(wanted / each)))
-
-
-def parse_sizes(text: str) -> list[int]:
-    """Return the sizes of ``8:8MiB`` (doubling), ``8:8MiB:4`` (times 4) or ``8,1KiB,1MiB``.
-
-    Raises ArgumentError, which says how sizes are written.
-    """
-    sizes = [size for part in text.split(",") for size in _range(part, text)]
-    return list(dict.fromkeys(sizes))
-
-
-def _range(part: str, text: str) -> list[int]:
-    bounds = part.split(":")
-    try:
-        start, stop = parse_size(bounds[0]), parse_size(bounds[min(1, len(bounds) - 1)])
-        factor = int(bounds[2]) if len(bounds) == 3 else 2
-        if len(bounds) > 3 or factor < 2 or (len(bounds) > 1 and not 0 < start <= stop):
-            raise ValueError("a range goes up: start:stop or start:stop:factor")
-    except ValueError as error:
-        raise ArgumentError(
-            f"sizes {text!r}: {error}; write 8:8MiB, 8:8MiB:4 or 8,1KiB,1MiB"
-        ) from None
-    sizes = [start]
-    while sizes[-1] * factor <= stop and len(sizes) < MOST_SIZES:
-        sizes.append(sizes[-1] * factor)
-    return sizes if len(bounds) > 1 else [start]
 
 
 def describe_sizes(sizes: Iterable[int]) -> str:

@@ -16,8 +16,8 @@ from han.common.errors import ArgumentError
 from han.common.suggest import expect_known
 from han.common.units import format_size
 from han.memory.arena import sharing
-from han.message.dtypes import OPS, element_type, ops_of
-from han.model.collectives import COLLECTIVES
+from han.model.collectives import COLLECTIVES, ROWS, Collective
+from han.model.element_types import OPS, element_type, ops_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Call = Callable[[], object]
@@ -31,34 +31,9 @@ class Mode(str, enum.Enum):
     PERSISTENT = "persistent"
 
 
-@dataclass(frozen=True)
-class Shape:
-    """What a collective takes. `send` and `recv` hold the size once, or once for each rank."""
-
-    method: str
-    send: str = ""  # "", "once" or "each"
-    recv: str = ""
-    reduces: bool = False
-    rooted: bool = False
-    at_root: str = ""  # the buffer that only the root has
-
-
-SHAPES = {
-    "barrier": Shape("Barrier"),
-    "bcast": Shape("Bcast", recv="once", rooted=True),
-    "reduce": Shape("Reduce", "once", "once", reduces=True, rooted=True, at_root="recv"),
-    "allreduce": Shape("Allreduce", "once", "once", reduces=True),
-    "gather": Shape("Gather", "once", "each", rooted=True, at_root="recv"),
-    "scatter": Shape("Scatter", "each", "once", rooted=True, at_root="send"),
-    "allgather": Shape("Allgather", "once", "each"),
-    "alltoall": Shape("Alltoall", "each", "each"),
-    "reduce_scatter": Shape("Reduce_scatter_block", "each", "once", reduces=True),
-}
-
-
 def measurable() -> tuple[str, ...]:
     """Return the collectives that han has and that can be measured."""
-    return tuple(name for name in SHAPES if name in COLLECTIVES)
+    return COLLECTIVES
 
 
 @dataclass(frozen=True)
@@ -72,9 +47,9 @@ class Case:
     root: int = 0
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> Collective:
         """What the collective takes."""
-        return SHAPES[self.collective]
+        return ROWS[self.collective]
 
     def describe(self) -> str:
         """Name it: ``allreduce of 64KiB``."""

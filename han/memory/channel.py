@@ -97,7 +97,7 @@ class _Wanted:
     @classmethod
     def all_of(cls, topology: Topology, rank: int, memory: int) -> list[_Wanted]:
         """List the channels that `rank` takes part in."""
-        from han.tasks.plan import geometries
+        from han.tasks.outline import geometries
 
         wanted = []
         for level, geometry in enumerate(geometries(topology, memory)):

@@ -10,7 +10,8 @@ import numpy as np
 from mpi4py import MPI
 
 from han.common.errors import ArgumentError, ArgumentTypeError
-from han.message.dtypes import mpi_type, numpy_name, type_name
+from han.message.dtypes import mpi_type, type_name
+from han.model.element_types import numpy_name
 
 CPU = 1  # DLPack's device type
 

@@ -13,8 +13,9 @@ from mpi4py import MPI
 
 from han.common.errors import ArgumentError, ArgumentTypeError
 from han.message.buffers import Buffer, parse
-from han.message.dtypes import PAIRS, WIDE, is_pair, kernel, op_name, ops_of
+from han.message.dtypes import is_pair, op_name
 from han.message.unlocked import is_commutative
+from han.model.element_types import PAIRS, WIDE, kernel, ops_of
 from han.tasks.signature import Signature
 
 Hook = Callable[[], None]

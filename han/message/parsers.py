@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from han.message import blocks, message, uneven
 from han.message.message import Message
+from han.model.collectives import BY_BLOCKS, carried
 
 
 class Parser(NamedTuple):
@@ -14,18 +15,22 @@ class Parser(NamedTuple):
 
     name: str
     parse: Callable[..., Message]
-    by_blocks: bool = False
+    by_blocks: bool
 
 
-BARRIER = Parser("Barrier", message.barrier)
-BCAST = Parser("Bcast", message.bcast)
-REDUCE = Parser("Reduce", message.reduce)
-ALLREDUCE = Parser("Allreduce", message.allreduce)
-GATHER = Parser("Gather", blocks.gather, True)
-SCATTER = Parser("Scatter", blocks.scatter, True)
-ALLGATHER = Parser("Allgather", blocks.allgather, True)
-ALLTOALL = Parser("Alltoall", blocks.alltoall, True)
-REDUCE_SCATTER_BLOCK = Parser("Reduce_scatter_block", blocks.reduce_scatter_block, True)
-ALLGATHERV = Parser("Allgatherv", uneven.allgatherv, True)
-REDUCE_SCATTER = Parser("Reduce_scatter", uneven.reduce_scatter, True)
-RECVCOUNTS = Parser("Reduce_scatter", uneven.recvcounts, True)  # what all ranks receive
+def _parser(method: str, parse: Callable[..., Message]) -> Parser:
+    return Parser(method, parse, carried(method.lower()) in BY_BLOCKS)
+
+
+BARRIER = _parser("Barrier", message.barrier)
+BCAST = _parser("Bcast", message.bcast)
+REDUCE = _parser("Reduce", message.reduce)
+ALLREDUCE = _parser("Allreduce", message.allreduce)
+GATHER = _parser("Gather", blocks.gather)
+SCATTER = _parser("Scatter", blocks.scatter)
+ALLGATHER = _parser("Allgather", blocks.allgather)
+ALLTOALL = _parser("Alltoall", blocks.alltoall)
+REDUCE_SCATTER_BLOCK = _parser("Reduce_scatter_block", blocks.reduce_scatter_block)
+ALLGATHERV = _parser("Allgatherv", uneven.allgatherv)
+REDUCE_SCATTER = _parser("Reduce_scatter", uneven.reduce_scatter)
+RECVCOUNTS = _parser("Reduce_scatter", uneven.recvcounts)  # what all ranks receive

@@ -1,22 +1,119 @@
-"""The names of collectives: those that signatures and rules use, and other names of their calls."""
+"""The table of collectives. All other tables of collectives derive from its rows.
+
+A new collective needs a row here, a parser (han/message), a specification (tasks/spec.py), an
+algorithm (submodules) and three methods of ``han.Comm``.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from han.common.errors import ArgumentError
 from han.common.suggest import unknown
+from han.model.program import Coll
 
-COLLECTIVES = (
-    "bcast",
-    "reduce",
-    "allreduce",
-    "barrier",
-    "gather",
-    "scatter",
-    "allgather",
-    "alltoall",
-    "reduce_scatter",
-)
-CARRIED_AS = {"allgatherv": "allgather", "reduce_scatter_block": "reduce_scatter"}
+UP, DOWN = ("reduce",), ("bcast",)  # task kinds on the way up and down the levels
+BOTH = (*UP, *DOWN)
+
+
+@dataclass(frozen=True)
+class Collective:
+    """One collective, named as Signatures and rules name it.
+
+    `method` is mpi4py's name of the call, `code` its number in the C core's look-up of calls.
+    Calls of the methods `carries` (in lower case) have the same Signature.
+
+    `send` and `recv` say what a buffer holds: the message ``once``, a block for ``each`` rank, or
+    nothing ("": the call has no such buffer). `at_root` names the buffer that only the root has.
+
+    `kinds` are the kinds of its tasks on a tree of levels; without them, one task on one level
+    moves all blocks. `letter` names tasks of the collective's own kind; "" where there are none.
+
+    `uneven`: blocks may differ in size, and all ranks know all sizes. `replaces`: in place, a
+    rank's result overwrites data that its peers still read. `synchronises`: a rank that has
+    finished knows that every rank has entered.
+    """
+
+    name: str
+    method: str
+    code: Coll
+    send: str = ""
+    recv: str = ""
+    at_root: str = ""
+    kinds: tuple[str, ...] = ()
+    letter: str = ""
+    rooted: bool = False
+    reduces: bool = False
+    uneven: bool = False
+    replaces: bool = False
+    synchronises: bool = False
+    carries: tuple[str, ...] = ()
+
+    @property
+    def by_blocks(self) -> bool:
+        """Whether a buffer holds a block for each rank."""
+        return "each" in (self.send, self.recv)
+
+    @property
+    def task_kinds(self) -> tuple[str, ...]:
+        """The kinds of tasks that carry it out, none of which fuses others."""
+        return self.kinds or (self.name,)
+
+
+_ROWS = (
+    Collective(
+        "bcast", "Bcast", Coll.BCAST, recv="once", kinds=DOWN, letter="b", rooted=True,
+    ),
+    Collective(
+        "reduce", "Reduce", Coll.REDUCE, "once", "once", at_root="recv", kinds=UP, letter="r",
+        rooted=True, reduces=True,
+    ),
+    Collective(
+        "allreduce", "Allreduce", Coll.ALLREDUCE, "once", "once", kinds=BOTH, letter="a",
+        reduces=True, synchronises=True,
+    ),
+    Collective("barrier", "Barrier", Coll.BARRIER, kinds=BOTH, synchronises=True),
+    Collective(
+        "gather", "Gather", Coll.GATHER, "once", "each", at_root="recv", letter="g", rooted=True,
+    ),
+    Collective(
+        "scatter", "Scatter", Coll.SCATTER, "each", "once", at_root="send", letter="s",
+        rooted=True,
+    ),
+    Collective(
+        "allgather", "Allgather", Coll.ALLGATHER, "once", "each", letter="ag", uneven=True,
+        synchronises=True, carries=("allgatherv",),
+    ),
+    Collective(
+        "alltoall", "Alltoall", Coll.ALLTOALL, "each", "each", letter="x", replaces=True,
+        synchronises=True,
+    ),
+    Collective(
+        "reduce_scatter", "Reduce_scatter_block", Coll.REDUCE_SCATTER, "each", "once",
+        letter="rs", reduces=True, uneven=True, replaces=True, synchronises=True,
+        carries=("reduce_scatter_block",),
+    ),
+)  # fmt: skip
+
+ROWS = {row.name: row for row in _ROWS}
+
+
+def _names(chosen: Callable[[Collective], bool]) -> tuple[str, ...]:
+    return tuple(name for name, row in ROWS.items() if chosen(row))
+
+
+COLLECTIVES = tuple(ROWS)
+BY_BLOCKS = _names(lambda row: row.by_blocks)
+SPREADING = _names(lambda row: row.send == "each")  # a rank sends a block to each rank
+ROOTED = _names(lambda row: row.rooted)
+REDUCING = _names(lambda row: row.reduces)
+UNEVEN = _names(lambda row: row.uneven)
+REPLACING = _names(lambda row: row.replaces)
+FUSED = _names(lambda row: row.kinds == BOTH)  # a task may do both ways of the outermost level
+DATALESS = _names(lambda row: not row.recv)
+LETTERS = {name: row.letter for name, row in ROWS.items() if row.letter}
+CARRIED_AS = {call: name for name, row in ROWS.items() for call in row.carries}
 CALLS = (*COLLECTIVES, *CARRIED_AS)
 LIBRARYS = ("gatherv", "scatterv", "alltoallv", "alltoallw", "scan", "exscan")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -240,6 +239,8 @@ def shares(timeline: Timeline) -> Shares:
 
 def stream_shares(timeline: Timeline) -> list[StreamShare]:
     """Return the same for each stream of each shape of call, the outermost work first."""
+    from statistics import median
+
     spent: dict[tuple[str, int, str], _Spent] = defaultdict(_Spent)
     tasks: dict[tuple[str, int, str], list[TaskTime]] = defaultdict(list)
     for t in timeline.times:
@@ -255,7 +256,7 @@ def stream_shares(timeline: Timeline) -> list[StreamShare]:
             *key,
             tasks[key][0].kind,
             len(tasks[key]),
-            statistics.median(t.end - t.begin for t in tasks[key]),
+            median(t.end - t.begin for t in tasks[key]),
             spent[key].share(),
         )
         for key in sorted(tasks)

@@ -11,8 +11,8 @@ from han.common.errors import ArgumentError
 from han.common.units import format_size, plural
 
 if TYPE_CHECKING:
-    from han.measure.bench import Times
-    from han.measure.bench_report import Merged, Report
+    from han.measure.bench_report import Merged
+    from han.model.measurements import Report, Times
 
 Series = Mapping[int, "Times"]
 Panels = Mapping[str, Mapping[str, Series]]  # collective -> who -> bytes -> times

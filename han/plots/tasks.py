@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from han.common.units import format_size, plural
 from han.plots.plots import COLORS, new_figure, save, svg_of
-from han.tasks.graph import Task, TaskGraph, summarise
+from han.tasks.graph import Task, summarise
+from han.tasks.task_graph import TaskGraph
 
 if TYPE_CHECKING:
     from han.tasks.plan import Plan

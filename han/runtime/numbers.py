@@ -6,8 +6,8 @@ import numpy as np
 
 from han import _native
 from han.memory.channel import EPOCH_SHIFT, ERRED, NAPS
-from han.message.dtypes import DTYPES, OPS
 from han.model.channel_layout import CONTROL, LINE, SMALL_BANKS, TIMES
+from han.model.element_types import DTYPES, OPS
 from han.model.native_check import Numbers, check_numbers
 from han.model.program import AREAS, GIVEN, INSTRUCTION, PEER, SHOWN, Area, Base, Code, Coll
 from han.runtime.reports import Status

@@ -15,11 +15,11 @@ from han.runtime.engines import Engines
 from han.runtime.prepared import Prepared
 from han.runtime.programs import Programs
 from han.runtime.stored_plans import Call
+from han.submodules.registry import submodule
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 
 MOST_MET = 4096  # signatures remembered; beyond, rivals are made with the first call
-BLOCKING = "mpi"  # the submodule whose plans cannot serve nonblocking calls
 
 
 class Plans:
@@ -35,7 +35,7 @@ class Plans:
         self._counts: Counter[str] = Counter()
         self._met: set[Signature] = set()  # of calls that have a rival
         uses = [use for rule in self.config.rules for use in rule.use.levels.values()]
-        self.apart = any(use.submodule == BLOCKING for use in uses)
+        self.apart = any(submodule(use.submodule).may_block for use in uses)
 
     def find(self, message: Message, blocking: bool) -> Prepared | None:
         """Find the plan of a call's shape, or make it; None where the call is not one of han's."""

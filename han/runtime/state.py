@@ -15,7 +15,7 @@ from han.memory.shared import SharedMemory
 from han.memory.windows import Spots, agreed_spots
 from han.message.message import Message
 from han.message.parsers import Parser
-from han.model.program import Coll
+from han.model.collectives import ROWS
 from han.ranks.checks import compare
 from han.ranks.discover import Conditions, check_agreement, discover, try_to_load
 from han.ranks.health import AGREED, Health
@@ -168,7 +168,7 @@ class State:
         signature = message.signature
         if message.plain is None or self.config.check or self.plans.apart:
             return
-        kind = Coll[signature.collective.upper()]
+        kind = ROWS[signature.collective].code
         op = message.op if signature.reduces else None
         nbytes, number = message.plain
         way = signature.root or int(signature.in_place)  # one or the other

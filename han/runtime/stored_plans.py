@@ -92,15 +92,13 @@ def sources() -> str:
 
 def key_of(planner: Planner) -> dict[str, Any]:
     """Return what all programs of a rank of a communicator depend on."""
-    import networkx
     from mpi4py import MPI
 
-    from han import __version__
+    from han.common.version import __version__
 
     return {
         "han": __version__,
         "sources": sources(),
-        "networkx": networkx.__version__,
         "library": MPI.Get_library_version().strip("\0 \n"),
         "isa": _native.isa(),
         "bytes": sys.byteorder,

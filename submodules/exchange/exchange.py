@@ -19,10 +19,10 @@ from han.model.program import Ref
 from han.submodules.exchange import node as exchange_node
 from han.submodules.exchange.layout import asked_factors
 from han.submodules.parts.cells import FLAGS
-from han.tasks.contract import Algorithm, Parameter, Question, order_kept
+from han.tasks.context import Context
+from han.tasks.contract import TRIED_SIZES, Algorithm, Parameter, Question, Submodule, order_kept
 from han.tasks.graph import Task
-from han.tasks.lower import Context
-from han.tasks.plan import Plan
+from han.tasks.outline import Outline
 
 MOST = 1 << 30
 SEGMENT = 32 * 1024
@@ -30,7 +30,7 @@ MESSAGES = ("recursive_doubling", "halving")
 FUSED = ("allreduce",)
 
 
-class Exchange:
+class Exchange(Submodule):
     """Exchange with a few others at a time."""
 
     name = "exchange"
@@ -53,15 +53,21 @@ class Exchange:
         ),
     }
     parameters = {
-        "segment": Parameter("size", "bytes of one message", 1, MOST),
+        "segment": Parameter("size", "bytes of one message", 1, MOST, tried=TRIED_SIZES),
         "factors": Parameter("factors", "how many combine in each step: [4, 2]", 2, 1 << 16),
         "factors_gather": Parameter("factors", "the same of the allgather: [2, 4]", 2, 1 << 16),
         "factors_middle": Parameter(
             "factors", "recursive: steps between them that split nothing", 2, 1 << 16
         ),
-        "partition": Parameter("size", "bytes of a block; 0: blocks alike", 0, 1 << 30),
-        "chunk": Parameter("size", "bytes that are combined at a time", 64, 4 << 20),
-        "whole": Parameter("size", "recursive: up to here messages are not split", 0, 4096),
+        "partition": Parameter(
+            "size", "bytes of a block; 0: blocks alike", 0, 1 << 30, tried=(0, 64, 100, 1000)
+        ),
+        "chunk": Parameter(
+            "size", "bytes that are combined at a time", 64, 4 << 20, tried=TRIED_SIZES
+        ),
+        "whole": Parameter(
+            "size", "recursive: up to here messages are not split", 0, 4096, tried=(0, 64, 4096)
+        ),
     }
 
     def supports(self, question: Question) -> str | None:
@@ -70,7 +76,7 @@ class Exchange:
         reason = _unfit(question) if algorithm in MESSAGES else exchange_node.unfit(question)
         return reason or order_kept(question, self.algorithms[algorithm])
 
-    def footprint(self, plan: Plan, level: int) -> int:
+    def footprint(self, plan: Outline, level: int) -> int:
         """Return how many bytes of each rank's ring of cells a run takes."""
         if plan.choice.levels[level].algorithm in MESSAGES:
             return 0

@@ -21,7 +21,7 @@ from han.submodules.exchange.steps import Blocks, CopyIn, Cyclic, Pattern, Recur
 from han.submodules.parts.pieces import share
 from han.tasks.choice import LevelChoice
 from han.tasks.graph import Task
-from han.tasks.plan import Plan
+from han.tasks.outline import Outline
 
 CHUNK = 512 * 1024  # large: few hand-overs, and lines that have left the caches
 BANKS = 2
@@ -93,7 +93,7 @@ class Layout:
     small: bool
 
     @classmethod
-    def of(cls, plan: Plan, level: int, tasks: tuple[Task, ...]) -> Layout:
+    def of(cls, plan: Outline, level: int, tasks: tuple[Task, ...]) -> Layout:
         """Lay out the tasks of a level's stream: in small slots if they are one and fit."""
         choice, geometry = plan.choice.levels[level], plan.geometries[level]
         assert geometry is not None

@@ -23,9 +23,9 @@ from han.submodules.exchange.layout import BANKS, LEAST_AREA, Layout, asked_fact
 from han.submodules.exchange.steps import OWN, Blocks, Pattern, Source
 from han.submodules.parts.cells import COMBINED, COPIED, tasks_at
 from han.submodules.parts.pieces import Piece, cut
+from han.tasks.context import Context
 from han.tasks.contract import Question
-from han.tasks.lower import Context
-from han.tasks.plan import Plan
+from han.tasks.outline import Outline
 
 BLOCK = 16 * 1024  # what is combined so far stays in the nearest cache
 
@@ -48,7 +48,7 @@ def unfit(question: Question) -> str | None:
     return None
 
 
-def footprint(plan: Plan, level: int) -> int:
+def footprint(plan: Outline, level: int) -> int:
     """Return how many bytes of each rank's ring of cells a run takes."""
     tasks = tasks_at(plan, level).get("allreduce")
     return 0 if tasks is None else Layout.of(plan, level, tasks).nbytes

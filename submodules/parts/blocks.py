@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from han.model.channel_layout import INLINE, LINE, PAGE, RING_MIN
+from han.model.collectives import SPREADING
 from han.model.program import Ref
 from han.submodules.parts.cells import CELLS, CHUNK
 from han.submodules.parts.pieces import Piece, cut
+from han.tasks.context import Context
 from han.tasks.graph import Task
-from han.tasks.lower import Context
-from han.tasks.plan import Plan
-from han.tasks.signature import SPREADING, Signature
+from han.tasks.outline import Outline
+from han.tasks.signature import Signature
 
 FEWEST = 2  # cells
 LARGEST = RING_MIN // 2 // FEWEST  # bytes of a cell that every channel has room for
@@ -36,7 +37,7 @@ class Layout:
     pieces: int
 
     @classmethod
-    def of(cls, plan: Plan, level: int, tasks: tuple[Task, ...]) -> Layout:
+    def of(cls, plan: Outline, level: int, tasks: tuple[Task, ...]) -> Layout:
         """Fit the asked number of cells and their size into what a run may use."""
         geometry, choice = plan.geometries[level], plan.choice.levels[level]
         assert geometry is not None
@@ -76,7 +77,7 @@ class Layout:
         return max(0, self.cells // 2 - 1)
 
 
-def footprint(plan: Plan, level: int) -> int:
+def footprint(plan: Outline, level: int) -> int:
     """Return the bytes of each rank's ring that a run takes."""
     tasks = plan.streams.get((plan.signature.collective, level))
     return 0 if tasks is None else Layout.of(plan, level, tasks).nbytes

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from han.model.channel_layout import LINE, PAGE
 from han.submodules.parts.pieces import cut
 from han.tasks.graph import Task
-from han.tasks.plan import Plan
+from han.tasks.outline import Outline
 
 KiB = 1024
 CHUNK = 128 * KiB
@@ -20,19 +20,19 @@ def _lines(nbytes: int) -> int:
     return -(-nbytes // LINE) * LINE
 
 
-def tasks_at(plan: Plan, level: int) -> dict[str, tuple[Task, ...]]:
+def tasks_at(plan: Outline, level: int) -> dict[str, tuple[Task, ...]]:
     """Return the tasks of a level by kind."""
     return {kind: tasks for (kind, k), tasks in plan.streams.items() if k == level}
 
 
-def is_small(plan: Plan, level: int) -> bool:
+def is_small(plan: Outline, level: int) -> bool:
     """Whether the whole message travels in the ranks' small slots, beside the flags."""
     whole = plan.choice.segment is None or plan.choice.segment >= plan.signature.nbytes
     inline = bool(plan.choice.levels[level].get("inline", 1))
     return inline and whole and plan.signature.nbytes <= PAGE
 
 
-def _fit(chunk: int, most: int, plan: Plan, tasks: tuple[Task, ...]) -> int:
+def _fit(chunk: int, most: int, plan: Outline, tasks: tuple[Task, ...]) -> int:
     """Whole elements, whole lines where elements allow it, no more than the largest task."""
     element = plan.signature.element
     chunk = min(chunk, most, max(_lines(t.nbytes) for t in tasks))
@@ -48,7 +48,7 @@ class Ring:
     pieces: int
 
     @classmethod
-    def of(cls, plan: Plan, level: int, tasks: tuple[Task, ...]) -> Ring:
+    def of(cls, plan: Outline, level: int, tasks: tuple[Task, ...]) -> Ring:
         """Fit the asked number of cells and their size into what a run may use."""
         geometry, choice = plan.geometries[level], plan.choice.levels[level]
         assert geometry is not None
@@ -88,7 +88,7 @@ class Shares:
     pieces: int
 
     @classmethod
-    def of(cls, plan: Plan, level: int, tasks: tuple[Task, ...]) -> Shares:
+    def of(cls, plan: Outline, level: int, tasks: tuple[Task, ...]) -> Shares:
         """Fit them into what a run may use; a group of two has the largest shares."""
         geometry, choice = plan.geometries[level], plan.choice.levels[level]
         assert geometry is not None
@@ -109,7 +109,7 @@ class Shares:
         return at + (_lines(self.chunk) if out else 0)
 
 
-def footprint(plan: Plan, level: int) -> int:
+def footprint(plan: Outline, level: int) -> int:
     """Return the bytes of each rank's ring that a run takes."""
     most = 0
     for kind, tasks in tasks_at(plan, level).items():

@@ -11,7 +11,7 @@ from han.model.channel_layout import INLINE, LINE
 from han.model.program import Ref
 from han.submodules.parts.cells import COMBINED, COPIED, Ring, Shares
 from han.submodules.parts.pieces import Piece, cut, share
-from han.tasks.lower import Context
+from han.tasks.context import Context
 
 BLOCK = 16 * 1024  # what is combined so far stays in the nearest cache
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from han.submodules.parts.blocks import Blocks
 from han.submodules.parts.cells import GATHERED, READ, RELEASED, TAKEN
 from han.submodules.parts.pieces import Piece
-from han.tasks.lower import Context
+from han.tasks.context import Context
 
 BLOCK = 16 * 1024  # what is combined so far stays in the nearest cache
 Move = Callable[[Blocks, Piece], None]
@@ -25,7 +25,7 @@ def blocks(context: Context) -> None:
     if kind in ALL_TO_ALL:
         _all_to_all(mine, *ALL_TO_ALL[kind])
         return
-    at_root, elsewhere = ROOTED[kind]
+    at_root, elsewhere = AT_ROOT[kind]
     move = at_root if context.group.leads else elsewhere
     for piece in mine.pieces():
         if piece.first:
@@ -162,7 +162,8 @@ def _fetch(mine: Blocks, piece: Piece) -> None:
         mine.tell(READ, piece.index + 1)
 
 
-ROOTED: dict[str, tuple[Move, Move]] = {  # at the root, elsewhere
+AT_ROOT: dict[str, tuple[Move, Move]] = {  # at the root, elsewhere
     "gather": (_collect, _hand_in),
     "scatter": (_hand_out, _fetch),
 }
+KINDS = (*ALL_TO_ALL, *AT_ROOT)

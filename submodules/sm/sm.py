@@ -32,12 +32,11 @@ from han.submodules.parts.cells import (
 from han.submodules.parts.pieces import Piece, cut
 from han.submodules.parts.trees import Place
 from han.submodules.sm.allreduce import direct, each, split
-from han.submodules.sm.blocks import blocks
+from han.submodules.sm.blocks import KINDS, blocks
 from han.submodules.sm.trees import ALGORITHMS, PARAMETERS, Tree
-from han.tasks.contract import Algorithm, Parameter, Question, order_kept
-from han.tasks.lower import Context
-from han.tasks.plan import Plan
-from han.tasks.signature import BY_BLOCKS
+from han.tasks.context import Context
+from han.tasks.contract import TRIED_SIZES, Algorithm, Parameter, Question, Submodule, order_kept
+from han.tasks.outline import Outline
 
 
 @dataclass(frozen=True)
@@ -125,16 +124,20 @@ class Cells:
 ALLREDUCES = {"direct": direct, "each": each, "split": split}
 
 
-class Sm:
+class Sm(Submodule):
     """Release/gather through shared cells."""
 
     name = "sm"
     about = "release/gather through cells in shared memory (Jain)"
     flags = FLAGS
+    in_memory = True
     algorithms = {
         **ALGORITHMS,
         "direct": Algorithm(
-            "every member combines everybody's data by itself: one hop", ("allreduce",), "always"
+            "every member combines everybody's data by itself: one hop",
+            ("allreduce",),
+            "always",
+            one_segment=True,
         ),
         "each": Algorithm(
             "every member combines everybody's data, piece by piece", ("allreduce",), "always"
@@ -143,13 +146,13 @@ class Sm:
             "every member combines its share, then copies the others'", ("allreduce",), "always"
         ),
         "blocks": Algorithm(
-            "every block straight from who has it to who wants it", BY_BLOCKS, "always"
+            "every block straight from who has it to who wants it", KINDS, "always"
         ),
     }
     parameters = {
         **PARAMETERS,
-        "cells": Parameter("int", "cells of a rank's ring", 1, 8),
-        "chunk": Parameter("size", "bytes of one cell", 64, 4 << 20),
+        "cells": Parameter("int", "cells of a rank's ring", 1, 8, tried=(3, 1, 2, 4, 8)),
+        "chunk": Parameter("size", "bytes of one cell", 64, 4 << 20, tried=TRIED_SIZES),
         "inline": Parameter("bool", "send up to a page beside the flag"),
         "read_parent_flag": Parameter("bool", "children read their parent's flag, not their own"),
         "in_recv": Parameter("bool", "the root combines in its receive buffer, not beside it"),
@@ -177,7 +180,7 @@ class Sm:
         tree = Tree.of(choice, "reduce")
         return order_kept(question, replace(algorithm, ordered=tree.ordered), tree.describe())
 
-    def footprint(self, plan: Plan, level: int) -> int:
+    def footprint(self, plan: Outline, level: int) -> int:
         """Return how many bytes of each rank's ring of cells a run takes."""
         blocked = plan.signature.by_blocks
         return block_cells.footprint(plan, level) if blocked else footprint(plan, level)
@@ -185,7 +188,7 @@ class Sm:
     def lower(self, context: Context) -> None:
         """Emit this rank's operations."""
         kind, algorithm = context.tasks[0].kind, context.choice.algorithm
-        if kind in BY_BLOCKS:
+        if kind in KINDS:
             blocks(context)
         elif kind == "allreduce":
             ALLREDUCES[algorithm](context)

@@ -23,7 +23,9 @@ ALGORITHMS = {
     "knomial": Algorithm("k-nomial tree of flags"),
 }
 BOTH = {
-    "radix": Parameter("int", "children a member has (kary), base (knomial)", 2, 64),
+    "radix": Parameter(
+        "int", "children a member has (kary), base (knomial)", 2, 64, tried=(2, 3, 5)
+    ),
     "skew": Parameter(
         "name", "left: a member's first children come first; right: last", choices=("left", "right")
     ),
@@ -32,7 +34,7 @@ BOTH = {
         choices=("none", "first", "last"),
     ),
     "socket_tree": Parameter("name", "tree within a socket (leaders)", choices=NAMES),
-    "socket_radix": Parameter("int", "radix within a socket (leaders)", 2, 64),
+    "socket_radix": Parameter("int", "radix within a socket (leaders)", 2, 64, tried=(2, 3, 5)),
 }  # fmt: skip
 REDUCE = {"tree": Parameter("name", "tree of reductions", choices=NAMES), **BOTH}
 PARAMETERS = BOTH | {f"reduce_{name}": about for name, about in REDUCE.items()}

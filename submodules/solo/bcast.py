@@ -21,7 +21,11 @@ RADIX = 2
 PARAMETERS = {
     "tree": Parameter("name", "who reads from whom in a broadcast (pull)", choices=tuple(SHAPES)),
     "radix": Parameter(
-        "int", "children a member has (kary), base (knomial), number of chains", 1, 64
+        "int",
+        "children a member has (kary), base (knomial), number of chains",
+        1,
+        64,
+        tried=(2, 3, 5),
     ),
 }
 

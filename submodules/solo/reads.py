@@ -8,8 +8,9 @@ from han.model.channel_layout import LINE
 from han.model.program import PEER_SLOTS, PeerBase, Ref
 from han.model.topology import Topology
 from han.submodules.parts.pieces import Piece, cut, share
-from han.tasks.lower import Context, operand_of
-from han.tasks.plan import Plan, active_levels
+from han.tasks.context import Context
+from han.tasks.lower import operand_of
+from han.tasks.outline import Outline, active_levels
 from han.tasks.signature import Signature
 from han.tasks.stream import Peer
 
@@ -28,17 +29,7 @@ def reads_mapped(topology: Topology, signature: Signature, level: int) -> bool:
     return not own and topology.crowd(level) <= PEER_SLOTS
 
 
-def reads_peers(plan: Plan) -> bool:
-    """Whether a plan reads buffers that its ranks map, and else goes through cells only."""
-    parts = {level: plan.choice.levels[level].submodule for level in plan.levels}
-    reads = any(
-        part == "solo" and reads_mapped(plan.topology, plan.signature, level)
-        for level, part in parts.items()
-    )
-    return reads and set(parts.values()) <= {"solo", "sm"}
-
-
-def chunk_of(plan: Plan, level: int) -> int:
+def chunk_of(plan: Outline, level: int) -> int:
     """Bytes of a piece: a reduce's two shares of it must fit into what a run may take."""
     element = plan.signature.element
     chunk = plan.choice.levels[level].get("chunk", CHUNK)
@@ -48,7 +39,7 @@ def chunk_of(plan: Plan, level: int) -> int:
     return max(element, chunk // element * element)
 
 
-def share_room(plan: Plan, level: int) -> int:
+def share_room(plan: Outline, level: int) -> int:
     """Bytes of the largest share of a piece: of a group of two."""
     unit = max(LINE, plan.signature.element)
     return -(-(chunk_of(plan, level) // 2 + unit) // LINE) * LINE

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from han.model.channel_layout import PAGE
 from han.model.program import Ref
+from han.model.topology import Topology
 from han.submodules.parts.cells import COMBINED, COPIED, FLAGS, GATHERED, TAKEN, tasks_at
 from han.submodules.parts.pieces import Piece
 from han.submodules.solo.bcast import PARAMETERS, misfit, pull, spread
@@ -20,17 +21,19 @@ from han.submodules.solo.combine import Combiner
 from han.submodules.solo.each import each
 from han.submodules.solo.meet import meet
 from han.submodules.solo.reads import Reads, reads_mapped, share_room
-from han.tasks.contract import Algorithm, Parameter, Question, order_kept
-from han.tasks.lower import Context
-from han.tasks.plan import Plan
+from han.tasks.context import Context
+from han.tasks.contract import TRIED_SIZES, Algorithm, Parameter, Question, Submodule, order_kept
+from han.tasks.outline import Outline
+from han.tasks.signature import Signature
 
 
-class Solo:
+class Solo(Submodule):
     """Single copy from the memory of other ranks."""
 
     name = "solo"
     about = "one-sided: ranks read each other's memory, one copy (HAN's SOLO)"
     flags = FLAGS
+    reads_peers = in_memory = True
     algorithms = {
         "pull": Algorithm(
             "read from the root or along a tree; members combine a share each", ordered="always"
@@ -48,8 +51,16 @@ class Solo:
         "blocks": Algorithm("read blocks from those who send them", tuple(BLOCKS), "always"),
     }
     parameters = {
-        "chunk": Parameter("size", "bytes that are worked on at a time", 64, 1 << 30),
-        "block": Parameter("size", "bytes that are read and combined at a time", 64, 1 << 26),
+        "chunk": Parameter(
+            "size", "bytes that are worked on at a time", 64, 1 << 30, tried=TRIED_SIZES
+        ),
+        "block": Parameter(
+            "size",
+            "bytes that are read and combined at a time",
+            64,
+            1 << 26,
+            tried=(1000, 64, 1 << 16),
+        ),
         **PARAMETERS,
     }
 
@@ -69,10 +80,14 @@ class Solo:
         kept = order_kept(question, self.algorithms[question.choice.algorithm])
         return kept or misfit(question.choice)
 
-    def footprint(self, plan: Plan, level: int) -> int:
+    def footprint(self, plan: Outline, level: int) -> int:
         """Return how many bytes of each rank's ring of cells a run takes: shares of a reduce."""
         tasks = tasks_at(plan, level).get("reduce")
         return 0 if tasks is None else 2 * share_room(plan, level)
+
+    def reads_mapped(self, topology: Topology, signature: Signature, level: int) -> bool:
+        """Whether all that members of a level read of each other is in memory that they map."""
+        return reads_mapped(topology, signature, level)
 
     def lower(self, context: Context) -> None:
         """Emit this rank's operations."""

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 from han import _native
 from han.model.channel_layout import Geometry
+from han.model.collectives import ROWS
 from han.model.program import Program
 from han.model.topology import Topology
-from han.tasks.plan import geometries
+from han.tasks.outline import geometries
 from han.tasks.signature import Signature
 from han.tasks.stream import KINDS
 
@@ -86,15 +87,9 @@ def _problem(program: Program, where: Ground) -> str | None:
 def _lengths(program: Program, where: Ground) -> tuple[int, int, int]:
     """Bytes of the send buffer, the receive buffer and the scratch."""
     signature, size = where.signature, where.topology.size
-    at_root, nbytes = signature.root == where.rank, signature.nbytes
-    every, own = signature.start(size), signature.length(where.rank)
-    send, recv = {
-        "bcast": (0, nbytes),
-        "reduce": (nbytes, nbytes * at_root),
-        "gather": (nbytes, every * at_root),
-        "scatter": (every * at_root, nbytes),
-        "allgather": (own, every),
-        "alltoall": (every, every),
-        "reduce_scatter": (every, own),
-    }.get(signature.collective, (nbytes, nbytes))
+    at_root = signature.root == where.rank
+    amounts = {"": 0, "once": signature.length(where.rank), "each": signature.start(size)}
+    row = ROWS[signature.collective]
+    send = amounts[row.send] * (at_root or row.at_root != "send")
+    recv = amounts[row.recv] * (at_root or row.at_root != "recv")
     return send, recv, program.scratch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -14,8 +15,8 @@ from han.common.errors import ConfigError, HanError
 from han.common.json_files import Format
 from han.model.program import INSTRUCTION, Code, Program, StreamInfo
 from han.model.topology import Topology
-from han.submodules.registry import submodule
 from han.tasks.choice import Choice, LevelChoice
+from han.tasks.contract import Submodule
 from han.tasks.files.store_checks import (
     check_counts,
     check_message,
@@ -28,6 +29,7 @@ from han.tasks.plan import Plan, make_plan
 from han.tasks.signature import Signature
 
 FORMAT, VERSION = "han-plan", 3
+Resolve = Callable[[str], Submodule]  # finds a submodule by its name; raises LookupError
 Natural = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(gt=0)]
 Short = Annotated[int, Field(ge=0, lt=1 << 16)]  # the fields of han.program.INSTRUCTION
@@ -140,10 +142,11 @@ def to_json(plan: Plan, memory: int) -> str:
 
 
 def _graph(plan: Plan) -> dict[str, Any]:
-    edges = plan.graph.edges(data=True)
+    place = {task: k for k, task in enumerate(plan.tasks)}
+    links = sorted(plan.tasks.links, key=lambda link: place[link.first])
     return {
-        "tasks": [str(t) for t in plan.graph],
-        "edges": [(str(a), str(b), str(e["why"])) for a, b, e in edges],
+        "tasks": [str(t) for t in plan.tasks],
+        "edges": [(str(a), str(b), why) for a, b, why in links],
     }
 
 
@@ -157,20 +160,20 @@ def _program(program: Program) -> dict[str, Any]:
     }
 
 
-def load(path: Path) -> tuple[Plan, list[Program]]:
-    """Read a plan and its programs.
+def load(path: Path, resolve: Resolve) -> tuple[Plan, list[Program]]:
+    """Read a plan and its programs; `resolve` finds a submodule by its name.
 
     Raises PlanFileError when it is no plan, one of another version, or its parts do not fit
     each other. Whether the programs are right is for ``verify`` to say.
     """
-    return from_json(_FORMAT.read(path), str(path))
+    return from_json(_FORMAT.read(path), resolve, str(path))
 
 
-def from_json(text: str, name: str = "plan") -> tuple[Plan, list[Program]]:
+def from_json(text: str, resolve: Resolve, name: str = "plan") -> tuple[Plan, list[Program]]:
     """Read what :func:`to_json` wrote; `name` says where it is from in errors."""
     record = _FORMAT.validate(_File, text, name)
     try:
-        plan = _plan(record)
+        plan = _plan(record, resolve)
         programs = [_read_program(p) for p in record.programs]
         plan.footprint()
     except (ValueError, TypeError, LookupError, ArithmeticError, AssertionError) as error:
@@ -179,13 +182,14 @@ def from_json(text: str, name: str = "plan") -> tuple[Plan, list[Program]]:
     return plan, programs
 
 
-def _plan(record: _File) -> Plan:
+def _plan(record: _File, resolve: Resolve) -> Plan:
     topology = Topology(**record.topology.model_dump())
     signature = Signature(**record.signature.model_dump())
     choice = record.choice.model_dump()
     levels = tuple(LevelChoice(**level) for level in choice.pop("levels"))
-    for level in levels:
-        if level.algorithm not in submodule(level.submodule).algorithms:
+    parts = tuple(resolve(level.submodule) for level in levels)
+    for level, part in zip(levels, parts, strict=True):
+        if level.algorithm not in part.algorithms:
             raise ConfigError(f"submodule {level.submodule!r} has no {level.algorithm!r}")
     check_topology(topology, len(levels))
     check_counts(signature, topology.size)
@@ -193,7 +197,7 @@ def _plan(record: _File) -> Plan:
         moved = sum(n for p in record.programs for *_, n, _, _ in p.code)
         check_message(signature, moved)
     check_segments(signature, choice["segment"], len(record.tasks), topology.size)
-    return make_plan(topology, signature, Choice(levels, **choice), record.memory)
+    return make_plan(topology, signature, Choice(levels, **choice), record.memory, parts)
 
 
 def _read_program(p: _Program) -> Program:

@@ -13,14 +13,15 @@ import numpy as np
 import numpy.typing as npt
 
 from han.common.errors import ArgumentError
-from han.message.dtypes import DTYPES, OPS, PAIRS, WIDE, element_type, kernel
+from han.model.collectives import BY_BLOCKS, REPLACING, UNEVEN
+from han.model.element_types import DTYPES, OPS, PAIRS, WIDE, element_type, kernel
 from han.model.program import AREAS, CHANNELS, PEER, Code, Coll, Program
 from han.model.topology import MAX_LEVELS, Topology, number_domains
+from han.tasks.call import USERS
 from han.tasks.plan import Plan
-from han.tasks.signature import BY_BLOCKS, REPLACING, UNEVEN, Signature
+from han.tasks.signature import Signature
 from han.tasks.stream import KINDS, TREE
 
-USERS = "user-defined"  # the name of all operations of users
 # Names of types that NumPy does not take back: derived ones (han.message), and strings of bytes.
 OTHER_TYPES = re.compile(r"\d+ of \d+ bytes|(str|bytes|void|byte)\d*")
 COLLS = [kind + how for kind in range(Coll.BARRIER + 1) for how in (0, Coll.BLOCKING)]

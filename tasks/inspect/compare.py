@@ -16,7 +16,8 @@ from han.common.units import format_size, plural
 from han.model.program import Code, Coll, Program
 from han.tasks.graph import summarise
 from han.tasks.inspect.traffic import Traffic
-from han.tasks.plan import Plan, active_levels
+from han.tasks.outline import active_levels
+from han.tasks.plan import Plan
 
 BYTES = ("copied", "reduced", "library", "scratch", "cells")  # the Work's counts of bytes
 
@@ -70,8 +71,8 @@ def figures(plan: Plan, programs: Sequence[Program]) -> Figures:
     busiest = max(range(len(works)), key=lambda r: (works[r].handled, -r))
     return Figures(
         segments=plan.segments,
-        tasks=len(plan.graph),
-        stages=tuple(plan.graph.stage_names()),
+        tasks=len(plan.tasks),
+        stages=tuple(plan.tasks.stage_names()),
         total=reduce(Work.__add__, works),
         busiest_rank=programs[busiest].rank,
         busiest=works[busiest],

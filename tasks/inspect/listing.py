@@ -10,7 +10,8 @@ from typing import Any
 from han.common.units import format_size, plural, spans
 from han.model.channel_layout import FLAGS, LINE, SMALL
 from han.model.program import PEER, Area, Base, Code, Coll, PeerBase, Program, StreamInfo
-from han.tasks.plan import Plan, active_levels
+from han.tasks.outline import active_levels
+from han.tasks.plan import Plan
 
 Details = Mapping[str, Any]
 OFFSETS = {Base.SEND: "send", Base.RECV: "recv", Base.SCRATCH: "scratch"}
@@ -113,10 +114,7 @@ class Reader:
 
     def _flag_name(self, level: int, number: int) -> str:
         """Name a flag as the level's submodule does."""
-        from han.submodules.registry import submodule
-
-        part = submodule(self.plan.choice.levels[level].submodule)
-        names: Sequence[str] = getattr(part, "flags", ())
+        names = self.plan.parts[level].flags
         return names[number] if number < len(names) else f"flag{number}"
 
     def moved(self, k: int) -> int:

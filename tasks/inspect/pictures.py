@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from han.tasks.graph import Task, TaskGraph
+from han.tasks.graph import Task
+from han.tasks.task_graph import TaskGraph
 
 
 def dot(graph: TaskGraph, title: str = "") -> str:

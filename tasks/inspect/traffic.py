@@ -12,6 +12,7 @@ from dataclasses import astuple, dataclass
 import numpy as np
 
 from han.common.units import plural
+from han.model.collectives import ROWS
 from han.model.program import PEER, Code, Program
 from han.tasks.lower import lower
 from han.tasks.plan import Plan
@@ -105,8 +106,12 @@ def traffic(plan: Plan, ranks: Iterable[int] | None = None) -> Traffic:
 
 def receivers(plan: Plan) -> int:
     """How many ranks get a result that is not theirs already."""
-    signature, size = plan.signature, plan.topology.size
-    return {"bcast": size - 1, "reduce": 1, "barrier": 0}.get(signature.collective, size)
+    row, size = ROWS[plan.signature.collective], plan.topology.size
+    if not row.recv:
+        return 0
+    if not row.by_blocks and row.at_root == "recv":
+        return 1
+    return size if row.send else size - 1  # the root of a broadcast has it already
 
 
 def _usual(plan: Plan) -> float:

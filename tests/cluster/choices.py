@@ -15,9 +15,11 @@ import typer
 from mpi4py import MPI
 
 import han
-from han.measure.bench import Bench, Row, Settings, Times, parse_sizes
+from han.measure.bench import Bench, Row, Settings
 from han.measure.bench_machine import look
 from han.measure.bench_report import report, to_json
+from han.measure.sizes import parse_sizes
+from han.model.measurements import Times
 
 COLLECTIVES = ("bcast", "reduce", "allreduce")
 

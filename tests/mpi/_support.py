@@ -20,7 +20,8 @@ from machines import topology_of
 from mpi4py import MPI
 
 import han
-from han.message.dtypes import DTYPES, ops_of
+from han.model.collectives import ROWS
+from han.model.element_types import DTYPES, ops_of
 from han.model.topology import Topology
 from han.ranks.discover import Conditions
 
@@ -35,8 +36,7 @@ LEVELS = (FLAT, TWO_LEVELS)
 SECONDS = 10  # any error is told within, which is less than the time to wait
 WAIT = {"timeout": 30}  # seconds: a deadlock is an error that names the call, not a hang
 GUARD = 64  # bytes before and after a result that must stay as they are
-COLLECTIVES = ("bcast", "reduce", "allreduce", "barrier")
-ROOTED = ("bcast", "reduce", "gather", "scatter")
+COLLECTIVES = tuple(name for name, row in ROWS.items() if not row.by_blocks)
 
 on_two = pytest.mark.mpi(ranks=2, timeout=40, unit="s")
 on_four = pytest.mark.mpi(ranks=4, timeout=40, unit="s")

@@ -9,8 +9,9 @@ from mpi4py import MPI
 from typer.testing import CliRunner
 
 from han.cli.main import app
+from han.common.errors import WrongResultError
 from han.measure.ablation import BUILT_IN, VARIANTS
-from han.measure.bench import Bench, Settings, WrongResultError
+from han.measure.bench import Bench, Settings
 from han.measure.bench_calls import Buffers, Mode, measurable, prepare
 from han.measure.limits import COLLECTIVES
 

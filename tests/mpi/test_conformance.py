@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from _support import (
     COLLECTIVES,
-    ROOTED,
     Call,
     Checker,
     Reference,
@@ -22,8 +21,8 @@ from _support import (
 from machines import collectives_of, topology_of
 from mpi4py import MPI
 
+from han.model.collectives import BY_BLOCKS, ROOTED, UNEVEN
 from han.submodules.registry import registered
-from han.tasks.signature import BY_BLOCKS, UNEVEN
 
 COUNTS = (0, 1, 2, 7, 8, 500, 513, 1000)
 LARGE = 38_003  # of 8 bytes: about 300 KB, no multiple of anything

@@ -9,9 +9,9 @@ from mpi4py import MPI
 from test_conformance import PARTS, force, meant_for
 
 from han.measure.bench_calls import Buffers, Case, Mode, prepare
+from han.model.collectives import BY_BLOCKS
 from han.tasks.inspect.traffic import Counted, Traffic
 from han.tasks.lower import lower
-from han.tasks.signature import BY_BLOCKS
 
 SIZES = (0, 8, 50_008)
 CALLS = 2

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from _support import (
     COLLECTIVES,
-    ROOTED,
     Call,
     Checker,
     Reference,
@@ -26,11 +25,11 @@ from machines import topology_of
 from mpi4py import MPI
 from test_conformance import LARGE, PARTS, force, meant_for, types_and_operations
 
+from han.model.collectives import BY_BLOCKS, ROOTED
 from han.model.program import Code
 from han.tasks.lower import lower
-from han.tasks.plan import make_plan
-from han.tasks.signature import BY_BLOCKS
 from han.tuning.heuristics import Machine
+from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 
 WORLD = MPI.COMM_WORLD
@@ -102,7 +101,7 @@ def reads_others(comm, signature):
     choice = table.decide(signature).choice
     if not choice.rule.startswith(FORCED):
         return False
-    plan = make_plan(topology, signature, choice, state.config.memory)
+    plan = plan_of_choice(topology, signature, choice, state.config.memory)
     return bool(np.isin(lower(plan, comm.rank).code["code"], (Code.PULL, Code.PUSH)).any())
 
 

@@ -22,18 +22,19 @@ mpi4py.rc.initialize = False
 mpi4py.rc.finalize = False
 
 from han.model.channel_layout import Geometry  # noqa: E402
-from han.model.collectives import COLLECTIVES as COLLECTIVE_NAMES  # noqa: E402
-from han.model.program import Coll, Program  # noqa: E402
+from han.model.collectives import BY_BLOCKS, REDUCING, ROOTED, ROWS  # noqa: E402
+from han.model.program import Program  # noqa: E402
 from han.model.topology import Topology, virtual  # noqa: E402
 from han.tasks.choice import Choice, LevelChoice, level_choice  # noqa: E402
 from han.tasks.lower import lower  # noqa: E402
-from han.tasks.plan import geometries, make_plan  # noqa: E402
-from han.tasks.signature import BY_BLOCKS, REDUCING, ROOTED, Signature  # noqa: E402
+from han.tasks.outline import geometries  # noqa: E402
+from han.tasks.signature import Signature  # noqa: E402
+from han.tuning.parts import plan_of_choice  # noqa: E402
 
 MAGIC = 0x31474F5250
 MEMORY = 64 * 1024  # small channels: the rings of cells go round often
 CHANNELS = 8  # HAN_MAX_CHANNELS
-COLLECTIVES = {name: int(Coll[name.upper()]) for name in COLLECTIVE_NAMES}  # enum han_coll
+COLLECTIVES = {name: int(row.code) for name, row in ROWS.items()}  # enum han_coll
 OPS = {"": 0, "sum": 0, "max": 2}  # enum han_op
 DTYPES = {"": 4, "int64": 4, "float64": 11}  # enum han_dtype
 SMALL, MEDIUM, LARGE = 1, 450, 20011  # elements of 8 bytes: a line, a page, several rings
@@ -226,7 +227,7 @@ def put_case(file: BinaryIO, topology: Topology, case: Case) -> None:
     put_name(file, case.name)
     put(file, COLLECTIVES[signature.collective], OPS[signature.op], DTYPES[signature.dtype])
     put(file, signature.nbytes, signature.root)
-    plan = make_plan(topology, signature, case.choice, MEMORY)
+    plan = plan_of_choice(topology, signature, case.choice, MEMORY)
     for rank in range(topology.size):
         put_program(file, lower(plan, rank))
 

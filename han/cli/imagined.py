@@ -1,0 +1,61 @@
+"""Calls on imagined machines, for the commands that plan them: no MPI."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from han.common.errors import ArgumentError
+from han.config.config import Config, load_config, validate_names
+from han.submodules.catalogue import catalogue
+from han.tasks.call import call_signature
+from han.tuning.explanation import Explanation
+from han.tuning.heuristics import Machine
+from han.tuning.imagined import PLAIN, ImaginedMachine
+
+Call = tuple[str, int, str, str, int]  # collective, bytes, operation, type, root
+
+
+def imagine(
+    ranks: int, ppn: int, config: str | None, call: Call,
+    conditions: Machine = PLAIN,
+) -> Explanation:  # fmt: skip
+    """Explain a call on `ranks` ranks, `ppn` on a node, that need not run anywhere."""
+    collective, nbytes, op, dtype, root = call
+    signature = call_signature(collective, nbytes, op, dtype, root)
+    if not 0 <= root < ranks:
+        raise ArgumentError(f"root {root} is not in 0..{ranks - 1}")
+    machine = ImaginedMachine.even(ranks, ppn, conditions)
+    return Explanation(*machine.plan(known_config(config), signature))
+
+
+def known_config(source: str | None) -> Config:
+    """Load a configuration and hold it against the submodules that there are."""
+    return validate_names(load_config(source), catalogue())
+
+
+def explanation_json(found: Explanation) -> str:
+    """Return an explanation as JSON."""
+    plan, choice = found.plan, found.decision.choice
+    record = {
+        "call": asdict(plan.signature),
+        "rule": found.rule,
+        "passed": [list(one) for one in found.decision.passed],
+        "segment": choice.segment,
+        "schedule": choice.schedule,
+        "composition": choice.composition,
+        "levels": {
+            name: {**asdict(level), "parameters": dict(level.parameters)}
+            for name, level in zip(plan.topology.names, choice.levels, strict=True)
+        },
+        "stages": found.stages(),
+        "tasks": [{"label": str(task), **asdict(task)} for task in found.plan.tasks],
+        "edges": _edges(found),
+    }
+    return json.dumps(record, indent=1)
+
+
+def _edges(found: Explanation) -> Sequence[Sequence[str]]:
+    edges = found.graph.edges(data=True)
+    return [[str(a), str(b), str(edge["why"])] for a, b, edge in edges]

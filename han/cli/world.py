@@ -1,0 +1,37 @@
+"""The ranks that run a command: all of MPI's, or one process where there is no MPI library."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from han.common.errors import MissingLibraryError
+from han.common.library import require_mpi
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+
+def world() -> MPI.Intracomm:
+    """Return MPI.COMM_WORLD; raises MissingLibraryError."""
+    require_mpi()
+    from mpi4py import MPI
+
+    return MPI.COMM_WORLD
+
+
+def rank() -> int:
+    """Return this process's rank; 0 where there is no MPI library."""
+    try:
+        return world().rank
+    except MissingLibraryError:
+        return 0
+
+
+def abort() -> None:
+    """End all ranks, if there are several."""
+    try:
+        comm = world()
+    except MissingLibraryError:
+        return
+    if comm.size > 1:
+        comm.Abort(1)

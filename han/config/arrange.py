@@ -1,0 +1,97 @@
+"""Arranging ranks into the levels of a configuration, from what each knows of its place."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from han.model.topology import Topology, number_domains
+
+if TYPE_CHECKING:
+    from han.config.models import Level, Scope
+
+PHYSICAL = ("shared_memory", "numa", "l3", "socket")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What one rank knows of its place."""
+
+    memory: int  # the lowest rank that it shares memory with
+    host: str
+    cpus: frozenset[int]
+    places: dict[str, frozenset[str]]  # for numa, l3, socket: those that its processors span
+    quota: float = math.inf  # processors' worth of time that its container may use
+    mesh: bool = False  # whether its processor's cores hand lines over slowly
+
+
+def arrange(levels: Sequence[Level], facts: Sequence[Facts], sockets: Scope = "socket") -> Topology:
+    """Place ranks into the domains of the levels, outermost first: inner ones divide them."""
+    outer: list[tuple[object, ...]] = [()] * len(facts)
+    domains: list[tuple[int, ...]] = []
+    for level in reversed(levels):
+        keys = _keys(level.scope, facts, outer)
+        outer = [(*o, k) for o, k in zip(outer, keys, strict=True)]
+        first: dict[object, int] = {}
+        domains.insert(0, tuple(first.setdefault(o, len(first)) for o in outer))
+    memory = _memory(levels, facts, domains)
+    parts = _keys(sockets, facts, [(m,) for m in memory])
+    return Topology(
+        tuple(level.name for level in levels),
+        tuple(level.symbol or level.name[0] for level in levels),
+        tuple(domains),
+        memory,
+        sockets=number_domains(list(zip(memory, parts, strict=True))),
+    )
+
+
+def _memory(
+    levels: Sequence[Level], facts: Sequence[Facts], domains: Sequence[tuple[int, ...]]
+) -> tuple[int, ...]:
+    """Who shares memory with whom. Where groups are given rather than found, the innermost
+    ones stand for nodes: ranks in different ones talk through messages.
+    """
+    physical = any(level.scope in PHYSICAL for level in levels)
+    given = any(not isinstance(level.scope, str) for level in levels)
+    ids: dict[object, int] = {}
+    keys = [
+        (fact.memory, domain if given and not physical else None)
+        for fact, domain in zip(facts, domains[0], strict=True)
+    ]
+    return tuple(ids.setdefault(k, len(ids)) for k in keys)
+
+
+def _keys(
+    scope: Scope, facts: Sequence[Facts], outer: Sequence[tuple[object, ...]]
+) -> list[object]:
+    if scope == "all":
+        return [None] * len(facts)
+    if scope == "shared_memory":
+        return [fact.memory for fact in facts]
+    if isinstance(scope, str):
+        return [(fact.memory, tuple(sorted(fact.places[scope]))) for fact in facts]
+    if hasattr(scope, "size"):
+        return _by_size(scope.size, outer)
+    if hasattr(scope, "hosts"):
+        group = {host: name for name, hosts in scope.hosts.items() for host in hosts}
+        return [group.get(fact.host, (fact.host,)) for fact in facts]
+    return [_by_pattern(scope.regex, fact.host) for fact in facts]
+
+
+def _by_size(size: int, outer: Sequence[tuple[object, ...]]) -> list[object]:
+    count: dict[object, int] = {}
+    keys: list[object] = []
+    for o in outer:
+        keys.append(count.get(o, 0) // size)
+        count[o] = count.get(o, 0) + 1
+    return keys
+
+
+def _by_pattern(pattern: str, host: str) -> object:
+    match = re.search(pattern, host)
+    if match is None:
+        return (host,)
+    return match.group(1) if match.re.groups else match.group(0)

@@ -1,0 +1,54 @@
+"""Element types and operations by name, and which of them han has kernels for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from han import _native
+from han.common.errors import ArgumentError
+
+# in the order of enum han_dtype and enum han_op (native/reductions.h)
+DTYPES = (
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+    "float16", "float32", "float64", "complex64", "complex128",
+)  # fmt: skip
+OPS = ("sum", "prod", "max", "min", "land", "lor", "lxor", "band", "bor", "bxor")
+BITWISE = ("band", "bor", "bxor")
+WIDE = {"longdouble": ("sum", "prod", "max", "min"), "clongdouble": ("sum", "prod")}
+PAIRS = ("minloc", "maxloc")
+
+
+def numpy_name(dtype: np.dtype[np.generic]) -> str:
+    """Name a NumPy type by its size rather than its C spelling: ``longlong`` is ``int64``."""
+    if dtype.char in "gG":
+        return "longdouble" if dtype.char == "g" else "clongdouble"
+    return str(dtype.name)
+
+
+def element_type(name: Any) -> np.dtype[Any]:
+    """Return NumPy's type of a name such as ``f8`` or ``float32``, or of what else is one."""
+    try:
+        found: np.dtype[Any] = np.dtype(name)
+    except (TypeError, ValueError):
+        raise ArgumentError(
+            f"{name!r} is not a NumPy type; write f8, float32, i4, uint8, complex128 ..."
+        ) from None
+    return found
+
+
+def kernel(op: str, dtype: str) -> tuple[int, int] | None:
+    """Return the numbers of the native kernel of an operation on a type, or None."""
+    if dtype == "byte" and op not in BITWISE:
+        return None
+    dtype = "uint8" if dtype == "byte" else dtype
+    if op not in OPS or dtype not in DTYPES:
+        return None
+    numbers = OPS.index(op), DTYPES.index(dtype)
+    return numbers if _native.has_kernel(*numbers) else None
+
+
+def ops_of(dtype: str) -> tuple[str, ...]:
+    """All predefined operations that are defined on a type."""
+    return tuple(op for op in OPS if kernel(op, dtype)) or WIDE.get(dtype, ())

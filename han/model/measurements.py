@@ -1,0 +1,117 @@
+"""What ``han bench --json`` writes, as data: times by collective and size, and their origin."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from han.common.errors import ArgumentError
+
+FORMAT = "han-bench"
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Times:
+    """Microseconds per call of the slowest rank: median, least and greatest round."""
+
+    median: float
+    low: float
+    high: float
+    calls: int  # in a batch
+
+
+# ---- what a file must hold: more may stand in it -----------------------------------------------
+
+Count = Annotated[int, Field(ge=1)]
+Number = Annotated[int, Field(ge=0)]
+Microseconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class _Times(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    median: Microseconds
+    low: Microseconds
+    high: Microseconds
+    calls: Count
+
+
+class _Row(BaseModel):
+    collective: str
+    nbytes: Number
+    han: _Times | None = None
+    mpi: _Times | None = None
+
+
+class _Machine(BaseModel):
+    library: str
+    ranks: Count
+    nodes: Count
+
+
+class _Settings(BaseModel):
+    mode: str
+    dtype: str
+    op: str
+    root: Number
+    shared: bool = False
+    fresh: bool = False
+
+
+class _Run(BaseModel):
+    machine: _Machine
+    settings: _Settings
+    rows: Annotated[list[_Row], Field(min_length=1)]
+
+
+@dataclass(frozen=True)
+class Report:
+    """One run, as `to_json` writes it and `read` reads it."""
+
+    name: str
+    data: Mapping[str, Any]
+
+    @property
+    def library(self) -> str:
+        """The MPI library's name and version."""
+        return str(self.data["machine"]["library"])
+
+    def series(self, side: str) -> dict[tuple[str, int], Times]:
+        """Return the times of a side by collective and bytes."""
+        return {
+            (row["collective"], row["nbytes"]): Times(**row[side])
+            for row in self.data["rows"]
+            if row.get(side)
+        }
+
+    def about(self, key: str) -> object:
+        """Return a property that runs to be compared must share."""
+        return self.data["machine"].get(key, self.data["settings"].get(key, False))
+
+
+def read(path: Path) -> Report:
+    """Read what ``han bench --json`` wrote; raises ArgumentError for anything else."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ArgumentError(f"{path}: cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise ArgumentError(f"{path}: is not JSON: {error}") from None
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise ArgumentError(f"{path}: was not written by 'han bench --json'")
+    if data.get("version") != VERSION:
+        raise ArgumentError(f"{path}: version {data.get('version')}, {VERSION} expected")
+    try:
+        _Run.model_validate(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise ArgumentError(
+            f"{path}: {place}: {first['msg']}: not as 'han bench --json' writes it; measure again"
+        ) from None
+    return Report(str(path), data)

@@ -1,0 +1,60 @@
+"""A call on NumPy data becomes a Signature: operations and types by name, no MPI."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from han.common.errors import ArgumentError, ArgumentTypeError
+from han.common.units import parse_size
+from han.model.collectives import DATALESS, REDUCING, ROOTED, carried
+from han.model.element_types import element_type, kernel, numpy_name
+from han.tasks.signature import Signature
+
+USERS = "user-defined"  # the name of all operations of users
+
+
+def call_signature(
+    collective: str,
+    nbytes: int | str,
+    op: str = "sum",
+    dtype: Any = "f8",
+    root: int = 0,
+    *,
+    commutative: bool = True,
+) -> Signature:
+    """Make the Signature of a call; raises ArgumentError for unknown names.
+
+    `op` names a predefined operation; "" stands for one of the user's.
+    """
+    collective = carried(collective)
+    nbytes, element = _bytes(nbytes), element_type(dtype)
+    if nbytes < 0:
+        raise ArgumentError(f"nbytes {nbytes} is negative")
+    if collective in DATALESS:
+        return Signature(collective)
+    root = root if collective in ROOTED else 0
+    if collective not in REDUCING:
+        return Signature(collective, nbytes, root=root)
+    if nbytes % element.itemsize:
+        raise ArgumentError(f"{nbytes} bytes are no whole number of {element.name}")
+    return Signature(
+        collective,
+        nbytes // element.itemsize,
+        element.itemsize,
+        op or USERS,
+        numpy_name(element),
+        commutative=commutative,
+        native=kernel(op, numpy_name(element)) is not None,
+        root=root,
+    )
+
+
+def _bytes(nbytes: int | str) -> int:
+    """Take a number of bytes, or a size as in ``4MiB``."""
+    try:
+        return parse_size(nbytes) if isinstance(nbytes, str) else operator.index(nbytes)
+    except ValueError as error:
+        raise ArgumentError(f"nbytes {error}") from None
+    except TypeError:
+        raise ArgumentTypeError(f"nbytes: {nbytes!r} is no number of bytes") from None

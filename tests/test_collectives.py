@@ -1,0 +1,45 @@
+"""The table of collectives: every row has what a collective needs elsewhere."""
+
+from __future__ import annotations
+
+import pytest
+
+import han
+from han.message import parsers
+from han.model.collectives import CARRIED_AS, LETTERS, ROWS
+from han.submodules.registry import registered
+from han.tasks.spec import SPECS
+from han.tasks.spec import UNEVEN as UNEVEN_SPECS
+
+PARSERS = {p.name.lower(): p for p in vars(parsers).values() if isinstance(p, parsers.Parser)}
+
+
+@pytest.mark.parametrize("row", ROWS.values(), ids=list(ROWS))
+def test_a_collective_has_specification_parsers_and_methods(row):
+    assert row.name in SPECS
+    assert (row.name in UNEVEN_SPECS) == row.uneven
+    for call in (row.method, *row.carries):
+        assert PARSERS[call.lower()].by_blocks == row.by_blocks
+        method = call.capitalize()
+        for name in (method, f"I{method.lower()}", f"{method}_init"):
+            assert getattr(han.Comm, name).__module__ == "han.collectives"
+
+
+@pytest.mark.parametrize("row", ROWS.values(), ids=list(ROWS))
+def test_a_submodule_serves_it(row):
+    kinds = [set(a.kinds) for part in registered().values() for a in part.algorithms.values()]
+    assert any(set(row.task_kinds) <= served for served in kinds)
+
+
+@pytest.mark.parametrize("row", ROWS.values(), ids=list(ROWS))
+def test_what_a_row_says_fits_together(row):
+    assert row.at_root in ("", "send", "recv")[: 3 if row.rooted else 1]
+    assert row.by_blocks == (not row.kinds)
+    assert not row.replaces or row.send == "each"
+    assert not row.by_blocks or row.letter
+
+
+def test_names_letters_and_codes_are_of_one_collective_each():
+    assert len({row.code for row in ROWS.values()}) == len(ROWS)
+    assert len(set(LETTERS.values())) == len(LETTERS)
+    assert not set(CARRIED_AS) & set(ROWS)

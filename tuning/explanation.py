@@ -1,0 +1,107 @@
+"""What a call would run, what instead, and why: prints as text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING
+
+from han.common.pictures import picture
+from han.common.units import format_size
+from han.tasks.choice import LEFT
+from han.tasks.graph import summarise
+from han.tasks.inspect.traffic import Counted, describe
+from han.tasks.plan import Plan
+from han.tuning.rules import Decision
+
+if TYPE_CHECKING:
+    from han.tasks.task_graph import TaskGraph
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What a call would run, and what instead: prints as text."""
+
+    plan: Plan
+    decision: Decision
+    reads: str = ""  # how ranks read each other's memory, if they do
+    counted: Counted | None = None  # on this rank; None where no such call is han's
+    alternative: Plan | None = None
+    rival: Plan | None = None
+    tried: tuple[int, int] = (0, 0)  # calls that ran this way and the rival's, where there is one
+
+    @property
+    def graph(self) -> TaskGraph:
+        """The graph of tasks."""
+        return self.plan.graph
+
+    @property
+    def rule(self) -> str:
+        """The rule that decided."""
+        return self.decision.choice.rule
+
+    def stages(self) -> list[str]:
+        """The stages, HAN's composite tasks: ``["ib", "sbib", ..., "sb"]``."""
+        return self.plan.tasks.stage_names()
+
+    def _alone(self) -> str:
+        """Say what a call without tasks does: its rank is alone, or it is not han's."""
+        signature = self.plan.signature
+        if self.decision.choice.composition == LEFT:
+            return f"(none of han's: the MPI library's own {signature.collective})"
+        copies = (signature.reduces or signature.by_blocks) and signature.nbytes
+        return f"(none: the rank is alone{', send is copied to recv' if copies else ''})"
+
+    def _rivalry(self) -> str:
+        """``node: solo meet (chunk 4MiB), as 12 of 40 calls did``."""
+        assert self.rival is not None
+        usual, other = self.tried
+        so_far = f", as {other} of {usual + other} calls did" if usual + other else ""
+        return _on_levels(self.rival) + so_far
+
+    def __repr__(self) -> str:
+        """Return the text, so that an interpreter's prompt shows it."""
+        return str(self)
+
+    def _repr_html_(self) -> str | None:
+        """Show text and task graph in a notebook; None where no picture can be made."""
+        graph = picture("plan_svg", self.plan)
+        return None if graph is None else f"<pre>{escape(str(self))}</pre>{graph}"
+
+    def __str__(self) -> str:
+        topology, choice = self.plan.topology, self.decision.choice
+        size = "" if choice.segment is None else f" of {format_size(choice.segment)}"
+        cut = f"{self.plan.segments}{size if self.plan.segments > 1 else ''}"
+        active = self.plan.levels
+        lines = [
+            self.plan.signature.describe(),
+            f"  rule      {choice.rule}",
+            *(f"  passed    {rule}: {reason}" for rule, reason in self.decision.passed),
+            f"  topology  {topology.describe()}",
+        ]
+        for k in range(topology.depth):
+            what = choice.levels[k].describe() if k in active else "(one member: nothing to do)"
+            lines.append(f"  level     {topology.names[k]} ({topology.symbols[k]}): {what}")
+        if self.reads:
+            lines.append(f"  reads     {self.reads}")
+        lines += [
+            f"  segments  {cut}, {choice.schedule}",
+            f"  stages    {summarise(self.stages()) or self._alone()}",
+            f"  traffic   {describe(self.plan)}",
+        ]
+        if self.counted is not None and self.counted.calls:
+            lines.append(f"  counted   {self.counted.describe(self.plan.signature.nbytes)}")
+        if self.alternative is not None:
+            lines.append(
+                "  or, where all buffers of all ranks are shared arrays: "
+                + _on_levels(self.alternative)
+            )
+        if self.rival is not None:
+            lines.append(f"  or, where trials find it quicker: {self._rivalry()}")
+        return "\n".join(lines)
+
+
+def _on_levels(plan: Plan) -> str:
+    """``node: solo split (chunk 512KiB)``."""
+    names, levels = plan.topology.names, plan.choice.levels
+    return ", ".join(f"{names[k]}: {levels[k].describe()}" for k in plan.levels)
