@@ -11,6 +11,8 @@ import typer
 from han.cli.common import check_files, say, write_file
 from han.cli.endings import is_first
 
+EDITORS_LINE = "# yaml-language-server: $schema="
+
 
 class Kind(str, Enum):
     """The files that have a schema."""
@@ -47,3 +49,4 @@ def schema(
         say(text.rstrip())
     elif is_first():
         write_file(out, text)
+        say(f"written to {out}; first line of a file beside it: {EDITORS_LINE}{out.name}")
