@@ -69,10 +69,15 @@ WHEEL_impi := impi-rt
 # --- demo -----------------------------------------------------------------------------------
 
 RUN_4 = .venv/bin/mpiexec -n 4 .venv/bin/python
+DEMO_RANKS := $(shell n=$$(nproc); echo $$((n < 2 ? 2 : n > 8 ? 8 : n)))
 
 .PHONY: demo
-demo: .venv/.installed ## Four ranks on this machine: what han does, checked, measured and drawn
+demo: .venv/.installed ## What han does on virtual nodes, its times beside MPI's on this machine, pictures
 	@$(RUN_4) examples/demo.py
+	@echo "=== han bench: han beside MPI on this machine, $(DEMO_RANKS) ranks on one node"
+	@.venv/bin/mpiexec -n $(DEMO_RANKS) .venv/bin/han bench bcast allreduce --sizes 8:8MiB:32 \
+		--time 0.2 --plot demo/comparison.png
+	@echo "pictures: demo/taskgraph.png, demo/timeline.png, demo/comparison.png"
 	@echo "=== examples/train_digits.py: train on handwritten digits, gradients summed by han"
 	@$(RUN_4) examples/train_digits.py --config configs/virtual-2x2.yaml --check
 	@echo "=== examples/asp.py: all shortest paths, rows broadcast by han"

@@ -1,9 +1,11 @@
-"""Show han at work on one machine: two virtual nodes of two ranks each.
+"""Show the pipeline of han on one machine, as two virtual nodes of two ranks each.
 
     mpiexec -n 4 python examples/demo.py
 
-Runs a pipelined broadcast and allreduce, compares the results with MPI's own, prints their
-stages, measures han beside MPI, and draws ``taskgraph.png`` and ``comparison.png``.
+Runs a broadcast and an allreduce, compares the results with MPI's own, prints the stages that the
+calls went through, and draws ``taskgraph.png`` (the tasks of an allreduce) and ``timeline.png``
+(when they ran). Virtual nodes show the pipeline, not its speed: their ranks exchange messages
+although they share memory. ``han bench`` measures the machine as it is.
 """
 
 from __future__ import annotations
@@ -17,16 +19,15 @@ from _common import all_agree, fail, run
 from mpi4py import MPI
 
 import han
-from han.measure.bench import Bench, Settings
-from han.measure.bench_machine import library_name, look
-from han.measure.bench_report import head, report, table_head, table_row
-from han.plots import plots
+from han.model.timeline import typical_call
 from han.plots.tasks import plan_picture
+from han.plots.timeline import gantt
+from han.trace.timeline_parts import select
 
 SIZE = 4 << 20
+DRAWN = 1 << 20  # bytes of the allreduce in the pictures
+CALLS = 9
 CONFIG = "virtual-2x2"
-SIZES = [8, 1 << 10, 16 << 10, 128 << 10, 1 << 20, 4 << 20]
-COLLECTIVES = ("bcast", "allreduce")
 
 
 def say(text: str = "") -> None:
@@ -55,46 +56,39 @@ def sum_up(comm: han.Comm) -> bool:
 
 
 def show(comm: han.Comm, collective: str, right: bool) -> None:
-    """Print what ran, stage by stage, and whether it was right."""
+    """Print what ran, stage by stage, and whether the result was right."""
     say(str(comm.explain(collective, SIZE, root=comm.size - 1 if collective == "bcast" else 0)))
     say(f"  result    {'the same as MPI gives, on all ranks' if right else 'WRONG'}\n")
     if not right:
         fail(MPI.COMM_WORLD, f"{collective}: han and MPI differ")
 
 
-def measure(folder: Path) -> None:
-    """Measure han beside MPI, print the table, and draw it."""
-    settings = Settings(seconds=0.2)
-    with Bench(MPI.COMM_WORLD, CONFIG, settings) as bench:
-        machine = look(MPI.COMM_WORLD, bench.han)
-        say(head(machine, settings, han.__version__))
-        rows = []
-        for collective in COLLECTIVES:
-            say(table_head(collective, machine, settings))
-            for row in bench.rows(collective, SIZES):
-                rows.append(row)
-                say(table_row(row))
-    if MPI.COMM_WORLD.rank == 0:
-        measured = report(machine, settings, rows, han.__version__)
-        plots.comparison(
-            plots.panels_of(measured), folder / "comparison.png", plots.title_of(measured)
-        )
+def draw(comm: han.Comm, folder: Path) -> None:
+    """Draw the tasks of an allreduce, and when they ran in the median of a few calls."""
+    mine = np.ones(DRAWN // 8)
+    total = np.empty_like(mine)
+    comm.Allreduce(mine, total)  # the first call makes the plan
+    with comm.trace(align=True) as trace:
+        for _ in range(CALLS):
+            comm.Allreduce(mine, total)
+    timeline = trace.timeline()
+    if timeline is not None:  # on rank 0
+        plan_picture(comm.explain("allreduce", DRAWN).plan, folder / "taskgraph.png")
+        gantt([select(timeline, typical_call(timeline))], folder / "timeline.png")
 
 
 def main(
-    out: Annotated[Path, typer.Option(help="Folder for the pictures.")] = Path("demo"),
+    out: Annotated[Path, typer.Option(help="A folder for the pictures.")] = Path("demo"),
 ) -> None:
-    """Show han at work: stages, results checked against MPI, times, pictures."""
+    """Show the pipeline of han: stages, results compared with MPI's, task graph, timeline."""
     comm = han.Comm(MPI.COMM_WORLD, config=CONFIG)
     if comm.rank == 0:
         out.mkdir(parents=True, exist_ok=True)
-    say(f"{comm.size} ranks as virtual nodes of two, {library_name()}\n")
+    say(f"{comm.size} ranks as virtual nodes of two\n")
     show(comm, "bcast", broadcast(comm))
     show(comm, "allreduce", sum_up(comm))
-    if comm.rank == 0:
-        plan_picture(comm.explain("allreduce", SIZE).plan, out / "taskgraph.png")
-    measure(out)
-    say(f"\npictures: {out / 'taskgraph.png'}, {out / 'comparison.png'}")
+    draw(comm, out)
+    say(f"pictures: {out / 'taskgraph.png'}, {out / 'timeline.png'}")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import numpy as np
 from mpi4py import MPI
 
 from han.common.errors import ArgumentTypeError, ConfigError, RevokedError
+from han.common.uncaught import print_once
 from han.communicators import Communicators, Inherited
 from han.config.environment import warn_of_unknown
 from han.memory.arena import as_shared, sharing
@@ -229,9 +230,18 @@ def _attach(comm: MPI.Intracomm, config: Any) -> State:
     else:
         if not comm.Get_rank():
             warn_of_unknown(os.environ)
-        state = State(comm, config)
+        state = _agreed(comm, config)
     comm.Set_attr(_key(), state)
     return state
+
+
+def _agreed(comm: MPI.Intracomm, config: Any) -> State:
+    """Make a State; a configuration error, which all ranks raise, is printed by rank 0."""
+    try:
+        return State(comm, config)
+    except ConfigError as error:
+        print_once(error, comm.Get_rank())
+        raise
 
 
 def _same(state: State, config: Any) -> bool:

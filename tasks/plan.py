@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from han.common.pictures import picture
 from han.model.topology import Topology
 from han.tasks.builders import build
 from han.tasks.choice import LEFT, Choice
@@ -24,6 +25,10 @@ class Plan(Outline):
     def __repr__(self) -> str:
         stages = summarise(self.tasks.stage_names()) or "no tasks"
         return f"<Plan {self.signature.describe()}, {self.topology.describe()}: {stages}>"
+
+    def _repr_svg_(self) -> str | None:
+        """Show the task graph in a notebook."""
+        return picture("plan_svg", self)
 
     def footprint(self) -> tuple[int, ...]:
         """What a run takes of every rank's ring of cells, by channel."""

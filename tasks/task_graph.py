@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import networkx as nx
 
+from han.common.pictures import picture
 from han.common.units import plural
 from han.tasks.graph import Staged, Task, Tasks, summarise
 
@@ -26,6 +27,11 @@ class TaskGraph(Staged, nx.DiGraph):  # type: ignore[misc,type-arg,unused-ignore
             return f"<TaskGraph {counts}, with a cycle>"
         stages = summarise(self.stage_names())
         return f"<TaskGraph {counts}{': ' if stages else ''}{stages}>"
+
+    def _repr_svg_(self) -> str | None:
+        """Show the graph in a notebook, where it has no cycle."""
+        acyclic = nx.is_directed_acyclic_graph(self)
+        return picture("graph_svg", self) if acyclic else None
 
     def after(self, first: Task, second: Task, why: str) -> None:
         """Let `second` wait for `first`."""

@@ -565,5 +565,5 @@ def test_a_picture_of_no_known_kind_is_refused(tmp_path):
 
 def test_missing_matplotlib_is_told(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
-    with pytest.raises(plots.PlotError, match=r"han\[plot\]"):
+    with pytest.raises(plots.PlotError, match=r"han-collectives\[plot\]"):
         plot_tasks.task_graph(graph_of(2), tmp_path / "graph.png")

@@ -172,7 +172,7 @@ def test_diff_on_a_terminal_is_a_table(monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["two-level", "libnbc"], "name the call to plan too"),
+        (["two-level", "libnbc"], "name a call as well"),
         (["default", "libnbc", "alreduce"], "did you mean 'allreduce'"),
         (["default", "libnbc", "bcast", "8", "--root", "8"], "root 8 is not in 0..7"),
     ],

@@ -33,5 +33,5 @@ def test_the_command_says_it_in_one_line():
     )  # fmt: skip
     (line,) = done.stderr.splitlines()
     assert line.startswith(
-        "han: unknown environment variable HAN_CONFG; did you mean 'HAN_CONFIG'?"
+        "Warning: unknown environment variable HAN_CONFG; did you mean 'HAN_CONFIG'?"
     )

@@ -88,7 +88,7 @@ def test_a_command_that_needs_mpi_says_in_one_line_that_there_is_no_library(
     assert done.returncode == 1
     assert done.stdout == ""
     (line,) = done.stderr.splitlines()
-    assert line.startswith("han: han needs an MPI library")
+    assert line.startswith("Error: han needs an MPI library")
 
 
 @pytest.mark.parametrize("missing", MISSING)

@@ -8,7 +8,8 @@ import sys
 import pytest
 
 needs_mypy = pytest.mark.skipif(
-    importlib.util.find_spec("mypy") is None, reason="mypy is not installed: han[lint] brings it"
+    importlib.util.find_spec("mypy") is None,
+    reason="mypy is not installed: han-collectives[lint] has it",
 )
 
 

@@ -1,5 +1,9 @@
 """What objects show of themselves: short, and what a reader looks for."""
 
+import sys
+from xml.etree import ElementTree
+
+import matplotlib
 import pytest
 from mpi4py import MPI
 
@@ -26,10 +30,38 @@ def test_plans_and_their_parts(plan):
     )
 
 
+def test_explanations_show_their_text_at_a_prompt():
+    found = imagine(8, 2, None, ("allreduce", 1 << 20, "sum", "f8", 0))
+    assert repr(found) == str(found)
+    assert repr(found).startswith("allreduce of 1MiB")
+
+
+def test_notebooks_show_the_task_graph(plan):
+    backend = matplotlib.get_backend(auto_select=False)
+    found = imagine(8, 2, None, ("allreduce", 1 << 20, "sum", "f8", 0))
+    shown = {"plan": plan._repr_svg_(), "graph": plan.graph._repr_svg_()}
+    for svg in shown.values():
+        root = ElementTree.fromstring(svg)
+        assert root.tag.endswith("svg")
+    assert "4 x up to 2" in shown["plan"], "the title is there"
+    html = found._repr_html_()
+    assert html.startswith("<pre>allreduce of 1MiB")
+    assert "node &lt; network" in html or "level     node" in html
+    assert html.endswith("</svg>\n")
+    assert matplotlib.get_backend(auto_select=False) == backend, "the notebook's own"
+
+
+def test_notebooks_show_text_where_matplotlib_is_missing(plan, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    found = imagine(8, 2, None, ("allreduce", 1 << 20, "sum", "f8", 0))
+    assert [plan._repr_svg_(), plan.graph._repr_svg_(), found._repr_html_()] == [None] * 3
+
+
 def test_a_graph_that_a_user_spoiled_still_shows_itself(plan):
     first, second = (Task("sr", "reduce", 0, k, 0, 8) for k in range(2))
     graph = type(plan.graph)([(first, second), (second, first)])
     assert repr(graph) == "<TaskGraph 2 tasks, 2 edges, with a cycle>"
+    assert graph._repr_svg_() is None
     assert repr(type(plan.graph)()) == "<TaskGraph 0 tasks, 0 edges>"
 
 

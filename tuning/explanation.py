@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from html import escape
 from typing import TYPE_CHECKING
 
+from han.common.pictures import picture
 from han.common.units import format_size
 from han.tasks.choice import LEFT
 from han.tasks.graph import summarise
@@ -56,6 +58,15 @@ class Explanation:
         usual, other = self.tried
         so_far = f", as {other} of {usual + other} calls did" if usual + other else ""
         return _on_levels(self.rival) + so_far
+
+    def __repr__(self) -> str:
+        """Return the text, so that an interpreter's prompt shows it."""
+        return str(self)
+
+    def _repr_html_(self) -> str | None:
+        """Show text and task graph in a notebook; None where no picture can be made."""
+        graph = picture("plan_svg", self.plan)
+        return None if graph is None else f"<pre>{escape(str(self))}</pre>{graph}"
 
     def __str__(self) -> str:
         topology, choice = self.plan.topology, self.decision.choice

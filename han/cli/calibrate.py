@@ -1,4 +1,4 @@
-"""The command ``han calibrate``: predictions held against measurements."""
+"""The command ``han calibrate``: predictions compared with measurements."""
 
 from __future__ import annotations
 
@@ -22,19 +22,22 @@ if TYPE_CHECKING:
 
 def calibrate(
     machine: Annotated[
-        str, typer.Option(help="YAML file, or the name of a ready machine.", show_default=False)
+        str, typer.Option(help="A YAML file, or the name of a ready machine.", show_default=False)
     ],
-    files: Annotated[list[Path], typer.Argument(help="What 'han bench --json FILE' wrote there.")],
+    files: Annotated[
+        list[Path], typer.Argument(help="Files that 'han bench --json FILE' wrote there.")
+    ],
     fit: Annotated[
-        Path | None, typer.Option(help="Fit the machine to the measurements, write it to a file.")
+        Path | None,
+        typer.Option(help="Fit the machine to the measurements, and write it to a file."),
     ] = None,
     plot: PlotOption = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Hold a machine's description against measurements, or fit it to them.
+    """Compare predictions with measurements, or fit a machine.
 
-    Every measured call of han is predicted with the configuration that it was measured with. Runs
-    with different configurations are compared by pairs: is the faster one predicted to be faster?
+    Each measured call of han is predicted under the configuration of its measurement. For pairs of
+    configurations, the table counts how often the faster one is predicted to be faster.
 
     \b
     Examples:
@@ -49,7 +52,9 @@ def calibrate(
     runs = [read(path) for path in files]
     cases = [case for run in runs for case in calibration.measured_of(run)]
     if not cases:
-        raise ArgumentError(f"{', '.join(map(str, files))}: no times of han: measure it too")
+        raise ArgumentError(
+            f"{', '.join(map(str, files))}: the files have no times of han; measure han too"
+        )
     where = _where(runs, machine)
     if rank():
         return
@@ -71,10 +76,12 @@ def _where(runs: Sequence[Report], machine: str) -> Any:
 
     places = {(run.data["machine"]["nodes"], run.data["machine"]["ranks"]) for run in runs}
     if len(places) > 1:
-        raise ArgumentError(f"the runs differ in their (nodes, ranks): {sorted(places)}")
+        raise ArgumentError(f"the runs have different (nodes, ranks): {sorted(places)}")
     nodes, ranks = places.pop()
     if ranks % nodes:
-        raise ArgumentError(f"{ranks} ranks on {nodes} nodes: as many on each node expected")
+        raise ArgumentError(
+            f"{ranks} ranks on {nodes} nodes: expected the same number on each node"
+        )
     for run in runs:
         root = run.data["settings"]["root"]
         if root >= ranks:

@@ -1,4 +1,4 @@
-"""What the commands share: options, how the ranks speak, files, progress."""
+"""Shared by the commands: options, printing on rank 0, tables, files, progress."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from han.common.errors import ArgumentError
 from han.common.suggest import expect_known
 from han.common.units import parse_size
 from han.common.version import __version__
-from han.model.collectives import carried
+from han.model.collectives import CALLS, carried
 from han.model.element_types import OPS
 from han.plots.plots import check_picture
 
@@ -26,8 +26,10 @@ if TYPE_CHECKING:
 
 ConfigOption = Annotated[
     str | None,
-    typer.Option("--config", help="YAML file, or the name of a ready configuration."),
+    typer.Option("--config", help="A YAML file, or the name of a ready configuration."),
 ]
+CollectiveArgument = Annotated[str, typer.Argument(help=", ".join(CALLS))]
+SizeArgument = Annotated[str, typer.Argument(help="Bytes: 4MiB, 64KiB, 8.")]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 JsonOption = Annotated[
     Path | None, typer.Option("--json", help="Write JSON to a file; - is standard output.")
@@ -35,14 +37,14 @@ JsonOption = Annotated[
 PlotOption = Annotated[
     Path | None, typer.Option("--plot", help="Write a picture (.png, .pdf, .svg).")
 ]
-DtypeOption = Annotated[str, typer.Option(help="NumPy's name of the element type.")]
-OpOption = Annotated[str, typer.Option(help="sum, prod, max, min, land, band ...")]
+DtypeOption = Annotated[str, typer.Option(help="The element type, by NumPy's name.")]
+OpOption = Annotated[str, typer.Option(help="The operation: sum, prod, max, min, land, band ...")]
 RanksOption = Annotated[
     int,
     typer.Option(
         min=1,
-        help="Ranks to plan for, on an imagined machine: a core for each rank and no mesh, unless "
-        "said. Nothing is taken from this machine.",
+        help="Ranks of the imagined machine. It has a core for each rank and no mesh, unless "
+        "options say otherwise. Nothing is taken from this machine.",
     ),
 ]
 OversubscribedFlag = Annotated[
@@ -52,12 +54,14 @@ MeshFlag = Annotated[
     bool,
     typer.Option(
         "--mesh",
-        help="Plan for processors whose cores exchange cache lines slowly, as those on a mesh do; "
-        "'han info' tells.",
+        help="Plan for processors whose cores exchange cache lines slowly, as on a mesh. "
+        "'han info' shows whether this processor is one.",
     ),
 ]
-PpnOption = Annotated[int | None, typer.Option(min=1, help="Ranks per node; all on one if unsaid.")]
-RootOption = Annotated[int, typer.Option(min=0, help="Of calls that have one.")]
+PpnOption = Annotated[
+    int | None, typer.Option(min=1, help="Ranks per node. By default one node has all ranks.")
+]
+RootOption = Annotated[int, typer.Option(min=0, help="The root of calls that have one.")]
 
 
 def say(text: str) -> None:
@@ -69,7 +73,7 @@ def say(text: str) -> None:
 def measured_record(
     name: str, version: int, machine: Machine, rows: Iterable[Mapping[str, Any]], **about: object
 ) -> dict[str, Any]:
-    """Return what a command writes as JSON of a format and a version, `about` before the rows."""
+    """Return the JSON record of a measurement: format, version, machine, `about`, rows."""
     return {
         "format": name,
         "version": version,
@@ -82,7 +86,7 @@ def measured_record(
 
 
 def tell_measured(table: str, record: Any, json_file: Path | None) -> None:
-    """Print a table on rank 0, and write what it is made of, if that is wanted."""
+    """Print a table on rank 0, and write its data if a file is given."""
     if str(json_file) == "-":
         say(json.dumps(record, indent=1))
         return
@@ -92,7 +96,7 @@ def tell_measured(table: str, record: Any, json_file: Path | None) -> None:
 
 
 def shown_table(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Lay out a table of texts, the first column to the left and numbers to the right."""
+    """Lay out a table of texts: the first column is left-aligned, the others right-aligned."""
     from rich.console import Console
     from rich.table import Table
 
@@ -118,7 +122,7 @@ def size_of(text: str) -> int:
 def call_of(
     collective: str, nbytes: int, op: str, dtype: str, root: int
 ) -> tuple[str, int, str, str, int]:
-    """Return a call; raises ArgumentError for unknown names."""
+    """Return a call. Raises ArgumentError for unknown names."""
     return carried(collective), nbytes, known_op(op), dtype, root
 
 
@@ -130,7 +134,7 @@ def known_op(name: str) -> str:
 
 @contextlib.contextmanager
 def progress(total: int, what: str = "measuring") -> Iterator[Any]:
-    """Yield what to call after each step; a bar on rank 0's standard error if it is a terminal."""
+    """Yield a function to call after each step. Rank 0 shows a bar on a terminal."""
     if rank() or not sys.stderr.isatty():
         yield lambda: None
         return
@@ -144,7 +148,7 @@ def progress(total: int, what: str = "measuring") -> Iterator[Any]:
 
 @contextlib.contextmanager
 def phases() -> Iterator[Callable[[str, int, int], None] | None]:
-    """Yield whom to tell the phase, the steps done and their number; None without a terminal."""
+    """Yield a function of the phase, the steps done and all steps; None without a terminal."""
     if rank() or not sys.stderr.isatty():
         yield None
         return
@@ -163,7 +167,7 @@ def phases() -> Iterator[Callable[[str, int, int], None] | None]:
 
 
 def check_files(*paths: Path | None, plot: Path | None = None) -> None:
-    """Refuse places that cannot be written, and no pictures, before anything is measured."""
+    """Refuse files that cannot be written, and unknown kinds of pictures, before anything runs."""
     for path in (*paths, plot):
         reason = None if path is None or str(path) == "-" else _no_file(path)
         if reason is not None:
@@ -173,7 +177,7 @@ def check_files(*paths: Path | None, plot: Path | None = None) -> None:
 
 
 def _no_file(path: Path) -> str | None:
-    """Say why a file cannot be written there; None if it can, as far as one sees."""
+    """Return why a file cannot be written there, or None."""
     if path.is_dir():
         return "it is a folder; name a file in it"
     if not path.parent.is_dir():
@@ -183,7 +187,7 @@ def _no_file(path: Path) -> str | None:
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write a text; raises ArgumentError that names the file and the cause."""
+    """Write a text. Raises ArgumentError, which names the file and the cause."""
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:

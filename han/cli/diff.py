@@ -33,15 +33,15 @@ if TYPE_CHECKING:
     from han.tuning.heuristics import Machine
 
 BUILT_IN = "default"
-SIDE = f"A configuration (file, ready one, or '{BUILT_IN}'), or what 'han plan --save' wrote."
+SIDE = f"A configuration (a file, a ready one, or '{BUILT_IN}'), or a file of 'han plan --save'."
 MARK = "*"
 
 
 def diff(
     first: Annotated[str, typer.Argument(help=SIDE)],
-    second: Annotated[str, typer.Argument(help="The same.")],
+    second: Annotated[str, typer.Argument(help="The other one, likewise.")],
     collective: Annotated[
-        str | None, typer.Argument(help=f"For configurations: {', '.join(CALLS)}.")
+        str | None, typer.Argument(help=f"The call, for configurations: {', '.join(CALLS)}.")
     ] = None,
     size: Annotated[str, typer.Argument(help="Bytes: 4MiB, 64KiB, 8.")] = "0",
     ranks: RanksOption = 8,
@@ -53,9 +53,9 @@ def diff(
     root: RootOption = 0,
     as_json: JsonFlag = False,
 ) -> None:
-    """Compare two choices: rules, algorithms, tasks, operations, bytes and messages.
+    """Compare two plans: rules, tasks, operations, bytes.
 
-    Where they differ, a line is marked with an asterisk.
+    An asterisk marks the lines that differ.
 
     \b
     Examples:
@@ -81,7 +81,7 @@ def _side(
     name: str, call: imagined.Call | None, ranks: int, ppn: int | None,
     conditions: Machine,
 ) -> Side:  # fmt: skip
-    """Read a stored plan, or plan the call under a configuration."""
+    """Read a stored plan, or plan the call with a configuration."""
     from han.submodules.registry import submodule
     from han.tasks.files.store import load
     from han.tasks.inspect.compare import side
@@ -93,7 +93,7 @@ def _side(
     if call is None:
         imagined.known_config(config)
         raise ArgumentError(
-            f"{name} is a configuration: name the call to plan too, as in "
+            f"{name} is a configuration: name a call as well, as in "
             f"'han diff {name} libnbc allreduce 1MiB'"
         )
     plan = imagined.imagine(ranks, ppn or ranks, config, call, conditions).plan

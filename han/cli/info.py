@@ -51,7 +51,7 @@ THREADS = {
 
 
 def info(config: ConfigOption = None, as_json: JsonFlag = False) -> None:
-    """Show versions, levels, settings and which submodules can be used.
+    """Show versions, levels, settings and usable submodules.
 
     \b
     Examples:
@@ -64,7 +64,7 @@ def info(config: ConfigOption = None, as_json: JsonFlag = False) -> None:
 
 
 def collect(comm: Comm) -> dict[str, Any]:
-    """Return what there is to know of han on a communicator; collective."""
+    """Collect versions, settings, levels and submodules of a communicator; collective."""
     state = comm._han
     nodes = comm.allgather(MPI.Get_processor_name())
     return {
@@ -123,7 +123,7 @@ def _level(topology: Topology, level: int) -> dict[str, Any]:
 
 
 def submodule_uses(topology: Topology) -> dict[str, dict[str, Any]]:
-    """Return every submodule, and for each level what of it can be used, or why not."""
+    """Return the algorithms of every submodule that each level can use, or why it cannot."""
     return {
         name: {
             "about": part.about,

@@ -37,26 +37,36 @@ class Completion:
 
 
 class LazyGroup(TyperGroup):
-    """Lists, completes and describes the commands of `table` without their modules."""
+    """Lists, completes and describes the commands of `table` without their modules.
+
+    A program may register commands of its own, which come after those of the table.
+    """
 
     table: ClassVar[tuple[Command, ...]] = ()
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names in the order of the table."""
-        return [row.name for row in self.table]
+        return [*(row.name for row in self.table), *super().list_commands(ctx)]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return the command of a name, or None."""
-        return next((row.load() for row in self.table if row.name == cmd_name), None)
+        for row in self.table:
+            if row.name == cmd_name:
+                return row.load()
+        return super().get_command(ctx, cmd_name)
+
+    def summaries(self) -> list[tuple[str, str]]:
+        """Return the name and the summary of each command."""
+        own = [(name, command.get_short_help_str()) for name, command in self.commands.items()]
+        return [*((row.name, row.summary) for row in self.table), *own]
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write a line for each command: its name and its summary."""
         with formatter.section("Commands"):
-            formatter.write_dl([(row.name, row.summary) for row in self.table])
+            formatter.write_dl(self.summaries())
 
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:
         """Return the commands, or the options, that begin with `incomplete`."""
         if incomplete.startswith("-"):
             return super().shell_complete(ctx, incomplete)
-        rows = (row for row in self.table if row.name.startswith(incomplete))
-        return [Completion(row.name, row.summary) for row in rows]
+        return [Completion(*row) for row in self.summaries() if row[0].startswith(incomplete)]

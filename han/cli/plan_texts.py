@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from han.tasks.plan import Plan
     from han.tuning.explanation import Explanation
 
-RUNS = 3  # back to back, and as many as use shared memory again, up to
+RUNS = 3  # calls in a row; more, up to MOST_RUNS, where only these reuse shared memory
 MOST_RUNS = SMALL_BANKS + 1
 
 
@@ -52,7 +52,7 @@ def stored(found: Explanation) -> str:
 
 @dataclass(frozen=True)
 class Proof:
-    """What was proved, and how long it took; `in_place`: also with MPI.IN_PLACE."""
+    """A proof and its duration; `in_place`: it also holds with MPI.IN_PLACE."""
 
     report: Report
     in_place: bool
@@ -68,18 +68,18 @@ class Proof:
 
 
 def prove(found: Explanation, progress: Progress | None = None) -> Proof:
-    """Prove the call, made a few times in a row."""
+    """Prove a few calls in a row."""
     return _prove(found.plan, None, progress)
 
 
 def prove_file(path: Path, progress: Progress | None = None) -> Proof:
-    """Prove what a file holds."""
+    """Prove the plan in a file."""
     plan, programs = load(path, submodule)
     return _prove(plan, [programs] * runs_of(plan), progress)
 
 
 def runs_of(plan: Plan) -> int:
-    """Return how many runs come back to memory that the first has used, or a few if too many."""
+    """Return how many runs it takes to reuse the memory of the first, or a few if too many."""
     rings = [g.ring for g in plan.geometries if g is not None]
     wraps = [
         ring // taken + 2 for ring, taken in zip(rings, plan.footprint(), strict=True) if taken
@@ -91,7 +91,7 @@ def runs_of(plan: Plan) -> int:
 def _prove(
     plan: Plan, programs: Sequence[Sequence[Program]] | None, progress: Progress | None
 ) -> Proof:
-    """Prove a plan in both forms of its buffers; raises HanError with what is wrong."""
+    """Prove a plan with separate and in-place buffers. Raises HanError with the counterexample."""
     plans, start = [plan] * runs_of(plan), time.perf_counter()
     forms = (False, True) if plan.signature.reduces else (False,)
     try:

@@ -1,4 +1,4 @@
-"""The command ``han simulate``: how long calls take on a machine that is not here."""
+"""The command ``han simulate``: predicted times of calls on a described machine."""
 
 from __future__ import annotations
 
@@ -40,30 +40,37 @@ if TYPE_CHECKING:
 
 
 MachineOption = Annotated[
-    str, typer.Option(help="YAML file, or the name of a ready machine.", show_default=False)
+    str, typer.Option(help="A YAML file, or the name of a ready machine.", show_default=False)
 ]
-CollectiveOption = Annotated[str, typer.Option(help=", ".join(CALLS))]
+CollectiveOption = Annotated[str, typer.Option(help=f"The call: {', '.join(CALLS)}.")]
 BytesOption = Annotated[
-    str, typer.Option("--bytes", help="4MiB, 8:4MiB (doubling), 8:4MiB:8, or 8,1KiB,1MiB.")
+    str, typer.Option("--bytes", help="Bytes: 4MiB, 8:4MiB (doubling), 8:4MiB:8 or 8,1KiB,1MiB.")
 ]
-NodesOption = Annotated[int | None, typer.Option(min=1, help="The machine's, if unsaid.")]
-PpnOption = Annotated[int | None, typer.Option(min=1, help="Ranks per node; likewise.")]
+NodesOption = Annotated[
+    int | None, typer.Option(min=1, help="Nodes. By default those of the machine.")
+]
+PpnOption = Annotated[
+    int | None, typer.Option(min=1, help="Ranks per node. By default those of the machine.")
+]
 AlgorithmOption = Annotated[
     list[str] | None,
-    typer.Option(help="LEVEL=SUBMODULE[.ALGORITHM][:PARAMETER=VALUE,...]; more than once."),
+    typer.Option(help="LEVEL=SUBMODULE[.ALGORITHM][:PARAMETER=VALUE,...]. May be repeated."),
 ]
 SegmentOption = Annotated[str, typer.Option(help="Segment sizes to compare: 32KiB,128KiB,whole.")]
 PlanOption = Annotated[
     Path | None,
-    typer.Option(help="Simulate what 'han plan --save FILE' wrote, in place of a call."),
+    typer.Option(help="Simulate a plan that 'han plan --save FILE' wrote, in place of a call."),
 ]
-CallsOption = Annotated[int, typer.Option(min=1, help="Calls back to back.")]
+CallsOption = Annotated[int, typer.Option(min=1, help="Calls in a row.")]
 PlotOption = Annotated[
-    Path | None, typer.Option(help="Write a picture: when tasks run, or times over several sizes.")
+    Path | None,
+    typer.Option(
+        help="Write a picture: the timeline of one call, or the times over several sizes."
+    ),
 ]
 TimelineOption = Annotated[
     Path | None,
-    typer.Option(help="Write when tasks run to a file for 'han trace --predicted'."),
+    typer.Option(help="Write the timeline to a file for 'han trace --predicted'."),
 ]
 
 
@@ -85,10 +92,10 @@ def simulate(
     timeline: TimelineOption = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Predict how long a call takes on a machine described in YAML, and what it does there.
+    """Predict the time of a call on a described machine.
 
-    The Programs that would run there are run in virtual time: every rank's operations, messages
-    with latency, bandwidth and the limits of adapters, copies that share a node's memory.
+    The simulator runs the programs of all ranks in virtual time. Messages take latency and
+    bandwidth, and share adapters; copies share the memory of a node.
 
     \b
     Examples:
@@ -110,7 +117,9 @@ def simulate(
         signatures = _signatures(where, collective, nbytes, op, dtype, root)
         cases = _cases(where, _choices(config, algorithm or (), segment), signatures)
     if timeline is not None and len(cases) > 1:
-        raise ArgumentError(f"--timeline holds one case, {len(cases)} are asked for")
+        raise ArgumentError(
+            f"--timeline takes one size and one choice; this command has {len(cases)} cases"
+        )
     if not rank():
         answers = _predict(where, cases, calls, spans=len(cases) == 1)
         _answer(answers, where, machine, calls, as_json)
@@ -118,7 +127,7 @@ def simulate(
 
 
 def _choices(config: str | None, algorithms: Sequence[str], segments: str) -> dict[str, Config]:
-    """Return a configuration for each segment size; without any, that of the rules' own choice."""
+    """Return a configuration for each segment size, or one that leaves the size to the rules."""
     from han.config.config import load_config
     from han.tuning.prediction import with_choice
 
@@ -146,7 +155,7 @@ def _signatures(
 def _cases(
     where: Where, choices: dict[str, Config], signatures: list[Signature]
 ) -> dict[tuple[int, str], Case]:
-    """Plan every size with every choice, so that mistakes are told before anything runs."""
+    """Plan every size with every choice: mistakes are found before anything runs."""
     from han.tuning.prediction import plan_of
 
     return {
@@ -163,8 +172,8 @@ def _stored(path: Path, where: Where) -> dict[tuple[int, str], Case]:
     plan, programs = load(path, submodule)
     if plan.topology.size != where.size:
         raise ArgumentError(
-            f"{path}: a plan of {plan.topology.size} ranks, for {where.nodes} nodes of "
-            f"{where.ppn}: give --nodes and --ppn"
+            f"{path}: the plan is for {plan.topology.size} ranks, the machine has "
+            f"{where.nodes} nodes of {where.ppn}: give --nodes and --ppn"
         )
     return {(plan.signature.nbytes, path.name): (plan, programs)}
 
@@ -175,7 +184,7 @@ def _predict(where: Where, cases: dict[tuple[int, str], Case], calls: int, spans
     answers: Answers = {}
     with progress(len(cases) * where.size * calls, "simulating") as advance:
         for key, (plan, programs) in cases.items():
-            with _told(key[1]):
+            with _named(key[1]):
                 answers[key] = predict(
                     where, plan, programs=programs, runs=calls, spans=spans, tell=advance
                 )
@@ -183,12 +192,12 @@ def _predict(where: Where, cases: dict[tuple[int, str], Case], calls: int, spans
 
 
 @contextlib.contextmanager
-def _told(name: str) -> Iterator[None]:
-    """Say that programs do not end, as those of an edited file may."""
+def _named(name: str) -> Iterator[None]:
+    """Name the case whose programs do not end, as those of an edited file may."""
     try:
         yield
     except RuntimeError as error:
-        raise HanError(f"{name}: {error}; 'han verify' says where") from None
+        raise HanError(f"{name}: {error}; 'han verify' shows where") from None
 
 
 def _answer(answers: Answers, where: Where, machine: str, calls: int, as_json: bool) -> None:

@@ -15,15 +15,15 @@ COLUMN = 14
 
 
 def text(answers: Answers, where: Where, machine: str, calls: int) -> str:
-    """Return a table of times; for one call also what it runs and what the time is made of."""
+    """Return a table of times, or the details of a single case."""
     first = next(iter(answers.values())).plan.signature
     lines = [
         f"# {first.collective} on {machine}: {where.machine.about}",
         f"# {where.size} ranks on {where.nodes} nodes of {where.ppn}; predicted microseconds "
-        + ("of a call" if calls == 1 else f"of a call, {calls} back to back"),
+        + ("of a call" if calls == 1 else f"of a call, {calls} calls in a row"),
     ]
     if calls == 1:
-        lines.append("# one call, from a standing start; in a loop they overlap: --calls 20")
+        lines.append("# one call from idle; calls in a loop overlap: --calls 20")
     if len(answers) == 1:
         return "\n".join([*lines, *_details(*answers.values())])
     lines += ["# *: the fastest"] if len(answers) > len({n for n, _ in answers}) else []
@@ -53,10 +53,10 @@ def _details(one: Predicted) -> list[str]:
         f"time      {short(one.seconds)} us",
         f"segment   {segment}, {choice.schedule}",
         *levels,
-        f"rank {slowest}, the last to be done: "
+        f"rank {slowest}, which ends last: "
         f"copying {found.copying[slowest] / total:.0%}, "
         f"reducing {found.reducing[slowest] / total:.0%}, "
-        f"messages {found.messaging[slowest] / total:.0%} of the time, else waiting",
+        f"messages {found.messaging[slowest] / total:.0%} of the time, waiting otherwise",
         *(
             f"messages  {count} on {name}, {format_size(nbytes)}"
             for name, count, nbytes in zip(one.levels, found.messages, found.nbytes, strict=True)

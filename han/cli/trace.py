@@ -1,4 +1,4 @@
-"""The command ``han trace``: what traces say, as tables and pictures."""
+"""The command ``han trace``: tables and pictures of traces."""
 
 from __future__ import annotations
 
@@ -35,19 +35,22 @@ MOST_PANELS = 4  # of a picture
 
 
 def trace(
-    places: Annotated[list[Path], typer.Argument(help="Folders that HAN_TRACE named, or files.")],
+    places: Annotated[list[Path], typer.Argument(help="Folders of HAN_TRACE, or files in them.")],
     chrome: Annotated[
         Path | None,
-        typer.Option(help="Write trace events for ui.perfetto.dev or chrome://tracing."),
+        typer.Option(help="Write events for ui.perfetto.dev or chrome://tracing."),
     ] = None,
     gantt: Annotated[
         Path | None,
-        typer.Option(help="Write a picture of a call (.png, .svg, .pdf): a lane for each stream."),
+        typer.Option(
+            help="Write a picture (.png, .svg, .pdf) of one call: a lane for each stream."
+        ),
     ] = None,
     call: Annotated[
         str | None,
         typer.Option(
-            metavar="N", help="One call, counted from 0; 2:N is one of persistent request 2."
+            metavar="N",
+            help="Only this call, counted from 0. 2:N is a call of persistent request 2.",
         ),
     ] = None,
     ranks: Annotated[
@@ -55,19 +58,20 @@ def trace(
     ] = None,
     comm: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Only this communicator, as the table names it."),
+        typer.Option(metavar="NAME", help="Only this communicator, by its name in the table."),
     ] = None,
     predicted: Annotated[
         list[Path] | None,
-        typer.Option(help="Put a predicted timeline beside the measured ones; may be repeated."),
+        typer.Option(help="Show a predicted timeline beside the measured ones. May be repeated."),
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Show when tasks ran: how long they took, and what part of it overlaps, waits, copies.
+    """Show when the tasks of a traced program ran.
 
-    Run a program with HAN_TRACE=folder first, or call save(folder) on a trace in it. Without
-    --call, the picture shows the typical call: the median one of the shape that took the most
-    time. It shares its axis of time with what is --predicted.
+    Tables list how long tasks took, and the shares of overlap, waiting, copying and reducing. Run
+    the program with HAN_TRACE=folder first, or call save(folder) on a trace in the program. Without
+    --call, the picture shows the median call of the shape that took the most time. Predicted
+    timelines have the same axis of time.
 
     \b
     Examples:
@@ -94,7 +98,7 @@ def trace(
         _draw(timelines, gantt)
 
 
-# ---- what is meant --------------------------------------------------------------------------
+# ---- options --------------------------------------------------------------------------
 
 
 def _read(places: Sequence[Path]) -> list[Timeline]:
@@ -104,7 +108,7 @@ def _read(places: Sequence[Path]) -> list[Timeline]:
         found = sorted(place.glob(PARTS)) if place.is_dir() else [place]
         if not found:
             raise TimelineError(
-                f"{place}: no {PARTS} in this folder; run a program with HAN_TRACE={place}"
+                f"{place}: the folder has no {PARTS}; run a program with HAN_TRACE={place}"
             )
         files |= {path.resolve(): path for path in found}
     return merge(load(path) for path in files.values())
@@ -121,7 +125,7 @@ def _chosen(timelines: list[Timeline], comm: str | None) -> list[Timeline]:
 def _narrowed(
     timelines: list[Timeline], call: tuple[int, int] | None, ranks: list[range] | None
 ) -> list[Timeline]:
-    """Keep what is asked for of the timelines that have it; raise if none has."""
+    """Keep the wanted part of the timelines that have it; raise if none has it."""
     kept = [line for line in timelines if matches(line, call, ranks)]
     return [select(line, call, ranks) for line in kept or timelines]
 

@@ -1,4 +1,4 @@
-"""The command ``han wisdom``: which plans are stored, and their removal."""
+"""The command ``han wisdom``: lists and removes stored plans."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from han.tasks.signature import Signature
 
 def wisdom(
     folder: Annotated[
-        Path | None, typer.Argument(help="Where the plans are; HAN_WISDOM if unsaid.")
+        Path | None, typer.Argument(help="The folder of the plans. By default that of HAN_WISDOM.")
     ] = None,
-    clear: Annotated[bool, typer.Option("--clear", help="Remove all of them.")] = False,
+    clear: Annotated[bool, typer.Option("--clear", help="Remove all stored plans.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """List the plans that HAN_WISDOM has stored, or remove them.
+    """List or remove the plans that HAN_WISDOM has stored.
 
     \b
     Examples:
@@ -54,7 +54,7 @@ def _folder() -> Path | None:
 
 
 def _rows(place: Path) -> list[dict[str, Any]]:
-    """Return a record for each stored plan, and for what cannot be used."""
+    """Return a record for each file, also for those that cannot be used."""
     from han.runtime.stored_plans import about, stored
 
     return [

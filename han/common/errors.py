@@ -14,6 +14,8 @@ class MissingLibraryError(HanError, ImportError):
 class ConfigError(HanError, ValueError):
     """A configuration is wrong: names the file or key, the value and what is known."""
 
+    rank: int | None = None  # this rank, where all ranks of a communicator raised it together
+
 
 class NoRuleError(ConfigError):
     """No rule can serve a call, not even what is built in; `passed`: (rule, reason) of each."""

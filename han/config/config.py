@@ -82,14 +82,31 @@ SMALLEST_MEMORY = 4096
 class Config(Model):
     """What the user decided; the defaults are two levels and no rules."""
 
-    levels: Annotated[tuple[Level, ...], FromList] = TWO_LEVELS
-    rules: Annotated[tuple[Rule, ...], FromList] = ()
-    sockets: Scope = "socket"
-    memory: Annotated[Size, Field(ge=SMALLEST_MEMORY)] = 16 * 2**20
-    plans: Annotated[int, Field(ge=1)] = 512
-    wait: Wait = Wait()
-    check: bool = False
-    trials: bool = True
+    levels: Annotated[tuple[Level, ...], FromList] = Field(
+        default=TWO_LEVELS,
+        description="The levels of the machine, innermost first.",
+        json_schema_extra={"minItems": 1, "maxItems": MAX_LEVELS},
+    )
+    rules: Annotated[tuple[Rule, ...], FromList] = Field(
+        default=(),
+        description="What calls run. The first rule that matches wins, built-in rules come last.",
+    )
+    sockets: Scope = Field(
+        default="socket", description="The groups below all levels that trees in memory look at."
+    )
+    memory: Annotated[Size, Field(ge=SMALLEST_MEMORY)] = Field(
+        default=16 * 2**20, description="Shared memory of one channel in bytes."
+    )
+    plans: Annotated[int, Field(ge=1)] = Field(
+        default=512, description="Plans that a communicator keeps."
+    )
+    wait: Wait = Field(default=Wait(), description="How a rank waits.")
+    check: bool = Field(
+        default=False, description="Whether the ranks compare their arguments in every call."
+    )
+    trials: bool = Field(
+        default=True, description="Whether large calls try two ways and keep the quicker one."
+    )
     _origin: Origin = PrivateAttr(default=Origin())
 
     @field_validator("levels")

@@ -15,7 +15,14 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
 from han.config.errors import Inconsistent, Problem, config_error, problems_of
 from han.config.models import FromList, Model, Size
@@ -45,8 +52,18 @@ def parse_rate(text: object) -> float:
     return float(Fraction(match[1])) * factor
 
 
-Seconds = Annotated[float, BeforeValidator(parse_time)]
-Rate = Annotated[float, BeforeValidator(parse_rate)]
+TIME_SCHEMA = {
+    "type": "string",
+    "pattern": rf"^{_NUMBER}({'|'.join(TIMES)})$",
+    "examples": ["1.5us", "40ns"],
+}
+RATE_SCHEMA = {
+    "type": "string",
+    "pattern": rf"^{_NUMBER}({'|'.join([*BITS, *BYTES])})/s$",
+    "examples": ["6.9GB/s", "1Gbit/s"],
+}
+Seconds = Annotated[float, BeforeValidator(parse_time), WithJsonSchema(TIME_SCHEMA)]
+Rate = Annotated[float, BeforeValidator(parse_rate), WithJsonSchema(RATE_SCHEMA)]
 
 
 def rail_of(local: int, rails: int) -> int:
@@ -60,61 +77,79 @@ def ranks_on_a_rail(ppn: int, rails: int) -> int:
 
 
 class Link(Model):
-    """What messages and flags between ranks of one level cost.
+    """The costs of messages and flags between the ranks of one level."""
 
-    `ranks` is the size of a domain of an inner level, where it is fixed. `flag` is a flag's way
-    from one cache to another. `copying` is the rate at which the processors on both sides move a
-    message's bytes (none: the adapter does it). Messages above `eager` meet first: two more
-    latencies, unless the receive is late anyway.
-    """
-
-    name: str
-    latency: Seconds
-    bandwidth: Rate
-    overhead: Seconds = 0.0
-    copying: Rate | None = None
-    eager: Size = 64 * 1024
-    flag: Seconds = 0.0
-    ranks: Annotated[int, Field(ge=1)] | None = None
+    name: str = Field(description="The name of the level.")
+    latency: Seconds = Field(description="Time of an empty message.")
+    bandwidth: Rate = Field(description="Bytes a second that one pair of ranks reaches.")
+    overhead: Seconds = Field(
+        default=0.0, description="Time that a message takes of the processor on each side."
+    )
+    copying: Rate | None = Field(
+        default=None,
+        description="Rate at which the processors on both sides move the bytes of a message. "
+        "Without it the adapter moves them.",
+    )
+    eager: Size = Field(
+        default=64 * 1024,
+        description="Size above which sender and receiver meet first, which costs two latencies "
+        "unless the receive is late anyway.",
+    )
+    flag: Seconds = Field(default=0.0, description="Time of a flag from one cache to another.")
+    ranks: Annotated[int, Field(ge=1)] | None = Field(
+        default=None, description="Ranks of a group, for levels inside of nodes."
+    )
 
 
 class Node(Model):
-    """What the ranks of a node share.
+    """What the ranks of a node share."""
 
-    `level` names the level whose domains are nodes. One processor copies `copy` and reduces
-    `reduce` bytes a second, all of a node together move `memory`. Each of `rails` adapters takes
-    `injection` bytes a second each way, `burst` bytes at once after a pause. A rank uses one of
-    them, so only several ranks reach more than `injection`. `operation` is what any operation
-    takes, `call` what a call takes before its first. With more ranks than `cores` (none: a core a
-    rank), a rank that waited runs again after `switch`; `together` says that the nodes share one
-    set of cores, as emulated ones do; `mesh`, that lines are slow from core to core (`han info`
-    tells), which built-in choices follow.
-    """
-
-    level: str
-    copy_rate: Annotated[Rate, Field(alias="copy")]
-    reduce_rate: Annotated[Rate, Field(alias="reduce")]
-    memory: Rate
-    injection: Rate
-    rails: Annotated[int, Field(ge=1)] = 1
-    burst: Size = 0
-    operation: Seconds = 0.0
-    call: Seconds = 0.0
-    cores: Annotated[int, Field(ge=1)] | None = None
-    switch: Seconds = 0.0
-    together: bool = False
-    mesh: bool = False
+    level: str = Field(description="The name of the level whose groups are nodes.")
+    copy_rate: Annotated[Rate, Field(alias="copy")] = Field(
+        description="Bytes a second that one processor copies."
+    )
+    reduce_rate: Annotated[Rate, Field(alias="reduce")] = Field(
+        description="Bytes a second that one processor reduces."
+    )
+    memory: Rate = Field(description="Bytes a second that all processors of a node move together.")
+    injection: Rate = Field(description="Bytes a second and direction that one adapter carries.")
+    rails: Annotated[int, Field(ge=1)] = Field(
+        default=1, description="Adapters of a node. A rank uses one of them."
+    )
+    burst: Size = Field(default=0, description="Bytes that an adapter takes at once after a pause.")
+    operation: Seconds = Field(default=0.0, description="Time that any operation takes.")
+    call: Seconds = Field(
+        default=0.0, description="Time that a call takes before its first operation."
+    )
+    cores: Annotated[int, Field(ge=1)] | None = Field(
+        default=None, description="Cores of a node. Without it each rank has a core."
+    )
+    switch: Seconds = Field(
+        default=0.0,
+        description="Time until a rank that waited runs again, with more ranks than cores.",
+    )
+    together: bool = Field(
+        default=False, description="Whether all nodes share one set of cores, as emulated ones do."
+    )
+    mesh: bool = Field(
+        default=False,
+        description="Whether cache lines are slow from core to core, as 'han info' shows.",
+    )
 
 
 class MachineModel(Model):
-    """A machine: its levels, innermost first, and its nodes; `sources`: where values are from."""
+    """A machine: the costs of its levels and of its nodes."""
 
-    about: str
-    levels: Annotated[tuple[Link, ...], FromList]
-    node: Node
-    nodes: Annotated[int, Field(ge=1)] = 1
-    ppn: Annotated[int, Field(ge=1)] = 1
-    sources: dict[str, str] = {}
+    about: str = Field(description="What the machine is, in one line.")
+    levels: Annotated[tuple[Link, ...], FromList] = Field(
+        description="The levels, innermost first.", json_schema_extra={"minItems": 1}
+    )
+    node: Node = Field(description="Costs and limits of a node.")
+    nodes: Annotated[int, Field(ge=1)] = Field(default=1, description="Nodes of the machine.")
+    ppn: Annotated[int, Field(ge=1)] = Field(default=1, description="Ranks on a node.")
+    sources: dict[str, str] = Field(
+        default={}, description="Where each value is from, by names such as network.latency."
+    )
 
     @field_validator("levels")
     @classmethod

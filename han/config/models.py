@@ -17,13 +17,14 @@ from pydantic import (
     PlainSerializer,
     PlainValidator,
     Tag,
+    WithJsonSchema,
     model_validator,
 )
 
 from han.common.suggest import unknown
 from han.common.units import format_size, parse_size
 from han.config.catalogue import ParameterValue
-from han.model.collectives import expect_collective
+from han.model.collectives import COLLECTIVES, expect_collective
 
 T = TypeVar("T")
 NamedScope = Literal["l3", "numa", "socket", "shared_memory", "all"]
@@ -105,20 +106,44 @@ def _plain(value: object) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
+SIZE_PATTERN = r"^\s*[0-9]+(\.[0-9]+)?\s*([kKmMgG]?[bB]|[kKmMgG][iI][bB])?\s*$"
+SIZE_SCHEMA = {
+    "anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": SIZE_PATTERN}],
+    "examples": ["64KiB", "4MiB", 4096],
+}
+SEGMENT_SCHEMA = {
+    "anyOf": [{"type": "integer", "minimum": 1}, {"const": "whole"}, *SIZE_SCHEMA["anyOf"][1:]],
+    "examples": ["whole", "64KiB", "1MiB"],
+}
+PARAMETER_SCHEMA = {
+    "anyOf": [
+        {"type": ["boolean", "integer", "string"]},
+        {"type": "array", "items": {"type": "integer"}},
+    ],
+    "description": "A parameter of the submodule: a number, a size, true, false, a name or a list.",
+}
+NAMES_SCHEMA = {"enum": list(COLLECTIVES)}
+COLLECTIVES_SCHEMA = {
+    "anyOf": [NAMES_SCHEMA, {"type": "array", "items": NAMES_SCHEMA, "minItems": 1}]
+}
+
 Size = Annotated[
     int,
     BeforeValidator(parse_size),
+    WithJsonSchema(SIZE_SCHEMA),
     PlainSerializer(format_size, return_type=str, when_used="json"),
 ]
 Segment = Annotated[
     int | Literal["whole"],
     PlainValidator(_parse_segment),
+    WithJsonSchema(SEGMENT_SCHEMA),
     PlainSerializer(_show_segment, return_type=str, when_used="json-unless-none"),
 ]
 Identifier = Annotated[str, AfterValidator(_identifier)]
 Parameter = Annotated[
     ParameterValue,
     PlainValidator(_parameter),
+    WithJsonSchema(PARAMETER_SCHEMA),
     PlainSerializer(_plain, when_used="json"),
 ]
 FromList = BeforeValidator(_as_tuple)
@@ -126,15 +151,17 @@ Names = Annotated[tuple[str, ...], FromList, AfterValidator(_not_empty)]
 
 
 class SizeScope(Model):
-    """Groups of ``size`` consecutive ranks within the enclosing level; the last may be smaller."""
+    """Groups of consecutive ranks within the enclosing level. The last group may be smaller."""
 
-    size: int = Field(ge=1)
+    size: int = Field(ge=1, description="Ranks of a group.")
 
 
 class HostsScope(Model):
-    """Groups of the ranks on the named hosts; a host in no group is a group by itself."""
+    """Groups of the ranks on the named hosts. A host that is not named is a group by itself."""
 
-    hosts: Annotated[Mapping[str, Names], AfterValidator(_not_empty)]
+    hosts: Annotated[Mapping[str, Names], AfterValidator(_not_empty)] = Field(
+        description="The hosts of each group, by the name of the group."
+    )
 
     @model_validator(mode="after")
     def _in_one_group(self) -> HostsScope:
@@ -148,13 +175,15 @@ class HostsScope(Model):
 
 
 class RegexScope(Model):
-    """Groups of the ranks whose host names match equally.
+    """Groups of the ranks whose host names match an expression in the same way.
 
-    What is compared is the first group of ``regex`` where it has one, else the whole match; a
-    host that does not match is a group by itself.
+    The first group of the expression is compared, or the whole match if it has no group. A host
+    that does not match is a group by itself.
     """
 
-    regex: Annotated[str, AfterValidator(_expression)]
+    regex: Annotated[str, AfterValidator(_expression)] = Field(
+        description="A regular expression of Python, matched with the names of hosts.",
+    )
 
 
 def _scope_tag(scope: object) -> str | None:
@@ -178,11 +207,18 @@ Scope = Annotated[
 
 
 class Level(Model):
-    """One layer of the machine; ``symbol`` is never empty in the levels of a ``Config``."""
+    """One level of the machine: the ranks of a group communicate on it."""
 
-    name: Identifier
-    scope: Scope
-    symbol: Annotated[str, AfterValidator(_letter)] = ""
+    name: Identifier = Field(
+        description="The name, an identifier that rules refer to.",
+        json_schema_extra={"pattern": "^[^\\W\\d]\\w*$"},
+    )
+    scope: Scope = Field(description="Which ranks form a group of this level.")
+    symbol: Annotated[str, AfterValidator(_letter)] = Field(
+        default="",
+        description="One letter for names of tasks. By default it is chosen from the name.",
+        json_schema_extra={"pattern": "^[A-Za-z]$"},
+    )
 
 
 class _Range(Model):
@@ -199,34 +235,37 @@ class _Range(Model):
 
 
 class Count(_Range):
-    """A range of counts, both ends included; None is open."""
+    """A range of counts. Both ends are included; without an end the range is open there."""
 
-    min: int | None = Field(default=None, ge=0)
-    max: int | None = Field(default=None, ge=0)
+    min: int | None = Field(default=None, ge=0, description="The least count.")
+    max: int | None = Field(default=None, ge=0, description="The largest count.")
 
 
 class Bytes(_Range):
-    """A range of sizes, both ends included; None is open."""
+    """A range of sizes. Both ends are included; without an end the range is open there."""
 
-    min: Size | None = None
-    max: Size | None = None
+    min: Size | None = Field(default=None, description="The least size in bytes.")
+    max: Size | None = Field(default=None, description="The largest size in bytes.")
 
 
 class When(Model):
-    """The calls that a rule is for; a key that is None is for all."""
+    """The calls that a rule is for. A key that is not given is for all calls."""
 
     collective: (
         Annotated[
             tuple[Annotated[str, AfterValidator(expect_collective)], ...],
             BeforeValidator(_one_or_more),
             AfterValidator(_not_empty),
+            WithJsonSchema(COLLECTIVES_SCHEMA),
         ]
         | None
-    ) = None
-    bytes: Bytes | None = None
-    nodes: Count | None = None
-    ppn: Count | None = None
-    commutative: bool | None = None
+    ) = Field(default=None, description="A collective, or a list of collectives.")
+    bytes: Bytes | None = Field(default=None, description="The bytes of one rank's data.")
+    nodes: Count | None = Field(default=None, description="The number of nodes.")
+    ppn: Count | None = Field(default=None, description="The largest number of ranks on a node.")
+    commutative: bool | None = Field(
+        default=None, description="Whether the operation is commutative."
+    )
 
     def matches(
         self, collective: str, *, nbytes: int, nodes: int, ppn: int, commutative: bool
@@ -242,13 +281,15 @@ class When(Model):
 
 
 class LevelUse(Model):
-    """The submodule of one level, its algorithm, and free parameters."""
+    """The submodule of one level, its algorithm, and parameters of the algorithm."""
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, Parameter]
 
-    submodule: str
-    algorithm: str | None = None
+    submodule: str = Field(description="The submodule that carries out the tasks of the level.")
+    algorithm: str | None = Field(
+        default=None, description="An algorithm of the submodule. By default it has one."
+    )
 
     @property
     def parameters(self) -> Mapping[str, ParameterValue]:
@@ -262,23 +303,37 @@ class LevelUse(Model):
 
 
 class Use(Model):
-    """What a rule decides; what is None or not named is left to the rules after it."""
+    """What a rule decides. It leaves what it does not name to the rules after it."""
 
-    segment: Segment | None = None
-    schedule: Literal["dataflow", "lockstep"] | None = None
-    levels: Mapping[str, LevelUse] = {}
+    segment: Segment | None = Field(
+        default=None, description="Bytes of a segment, or 'whole' for no segmentation."
+    )
+    schedule: Literal["dataflow", "lockstep"] | None = Field(
+        default=None,
+        description="Start a task when its inputs are there (dataflow), or stage by stage.",
+    )
+    levels: Mapping[str, LevelUse] = Field(
+        default={}, description="The submodule of each level, by the name of the level."
+    )
 
 
 class Rule(Model):
-    """One line of the rule table: ``when`` the call is such, ``use`` this."""
+    """One rule: which calls it is for, and what they run."""
 
-    when: When = When()
-    use: Use
+    when: When = Field(default=When(), description="The calls that the rule is for.")
+    use: Use = Field(description="What such calls run.")
 
 
 class Wait(Model):
-    """How a rank waits; it may differ from rank to rank."""
+    """How a rank waits. Ranks may wait in different ways."""
 
-    policy: Literal["auto", "spin", "yield", "sleep", "futex"] = "auto"
-    spin: int = Field(default=1000, ge=0)
-    timeout: float = Field(default=600.0, ge=0, allow_inf_nan=False)
+    policy: Literal["auto", "spin", "yield", "sleep", "futex"] = Field(
+        default="auto", description="What a waiting rank does between polls."
+    )
+    spin: int = Field(default=1000, ge=0, description="Polls before a waiting rank yields.")
+    timeout: float = Field(
+        default=600.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="Seconds until a collective that does not finish raises. 0 means never.",
+    )

@@ -1,7 +1,8 @@
-"""Pictures: times over sizes. Needs matplotlib (``pip install han[plot]``)."""
+"""Pictures: times over sizes. Needs matplotlib (``pip install 'han-collectives[plot]'``)."""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,9 @@ COLORS = ("#1b6ca8", "#c8553d", "#588157", "#8e6c8a", "#b08900", "#4a4e69", "#2a
 GREY = "#9a9a9a"
 
 
+MISSING = "pictures need matplotlib, which is not installed: pip install 'han-collectives[plot]'"
+
+
 class PlotError(ArgumentError, RuntimeError):
     """A picture cannot be made."""
 
@@ -30,13 +34,28 @@ def pyplot() -> Any:
     try:
         import matplotlib
     except ImportError:
-        raise PlotError(
-            "pictures need matplotlib, which is not installed: pip install 'han[plot]'"
-        ) from None
+        raise PlotError(MISSING) from None
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
     return pyplot
+
+
+def new_figure(width: float, height: float) -> tuple[Any, Any]:
+    """Return a figure of a size in inches, and its one axis; a notebook keeps its own backend."""
+    try:
+        import matplotlib.figure
+    except ImportError:
+        raise PlotError(MISSING) from None
+    figure = matplotlib.figure.Figure(figsize=(width, height))
+    return figure, figure.subplots()
+
+
+def svg_of(figure: Any) -> str:
+    """Return a figure as SVG that can stand inside a page."""
+    text = io.StringIO()
+    figure.savefig(text, format="svg", bbox_inches="tight", metadata={"Date": None})
+    return text.getvalue()[text.getvalue().index("<svg") :]
 
 
 def check_picture(path: Path) -> None:

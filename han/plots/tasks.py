@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from han.common.units import format_size, plural
-from han.plots.plots import COLORS, pyplot, save
+from han.plots.plots import COLORS, new_figure, save, svg_of
 from han.tasks.graph import Task, summarise
 from han.tasks.task_graph import TaskGraph
 
@@ -109,16 +109,30 @@ def title_of(plan: Plan) -> str:
 
 
 def task_graph(graph: TaskGraph, path: Path, title: str = "", levels: Sequence[str] = ()) -> None:
-    """Draw a TaskGraph: a column for each stage, a lane for each stream. Raises PlotError.
+    """Draw a TaskGraph into a file. Raises PlotError; see :func:`drawn`."""
+    save(drawn(graph, title, levels), path)
 
-    Solid arrows carry data, dashed ones only order; `levels` names the levels. The middle of a
-    long graph is left out, which the picture says.
+
+def plan_svg(plan: Plan) -> str:
+    """Return a plan's graph, under its title, as SVG."""
+    return svg_of(drawn(plan.graph, title_of(plan), plan.topology.names))
+
+
+def graph_svg(graph: TaskGraph) -> str:
+    """Return a graph as SVG."""
+    return svg_of(drawn(graph))
+
+
+def drawn(graph: TaskGraph, title: str = "", levels: Sequence[str] = ()) -> Any:
+    """Return a figure of a TaskGraph: a column for each stage, a lane for each stream.
+
+    Solid arrows carry data, dashed arrows only order. `levels` names the levels. The figure says so
+    where it leaves out the middle of a long graph.
     """
-    plt = pyplot()
     places = layout(graph)
     lanes = _lanes(graph, levels)
     columns, rows = max(2, places.columns), max(1, len(lanes))
-    figure, axis = plt.subplots(figsize=(1.2 * COLUMN * columns, 1.3 * LANE * rows))
+    figure, axis = new_figure(1.2 * COLUMN * columns, 1.3 * LANE * rows)
     _frame(axis, columns, rows)
     _draw_lanes(axis, lanes)
     _draw_columns(axis, places, len(lanes))
@@ -128,7 +142,7 @@ def task_graph(graph: TaskGraph, path: Path, title: str = "", levels: Sequence[s
         _draw_task(axis, places, task)
     _legend(axis, graph, levels)
     axis.set_title(title or "tasks", fontsize=11, loc="left", pad=_title_pad(places))
-    save(figure, path)
+    return figure
 
 
 def _folded(name: str) -> str:

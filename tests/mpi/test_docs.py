@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import pages
 import pytest
-import typer
 from commands import app
 from mpi4py import MPI
 from pages import PAGES, name_of
 from typer.testing import CliRunner
+
+from han.cli.main import COMMANDS as TABLE
 
 SMALL = {  # what is put behind a command's own options, which it overrides
     "--sizes": "64", "--rounds": "1", "--iterations": "1", "--time": "0", "--calls": "2",
@@ -73,13 +73,8 @@ def test_commands(mpi_ranks, tmp_path, monkeypatch):
         assert done.output or MPI.COMM_WORLD.rank, arguments
 
 
-def command_of(name: str) -> Any:
-    """Return a command of the lazy table."""
-    group: Any = typer.main.get_command(app)
-    return group.get_command(typer.Context(group), name)
-
-
 def shortened(name: str) -> list[str]:
     """Return options that give a command little to do."""
-    known = {o for p in command_of(name).params for o in p.opts}
+    (command,) = (row.load() for row in TABLE if row.name == name)
+    known = {o for p in command.params for o in p.opts}
     return [word for option in SMALL if option in known for word in (option, SMALL[option])]

@@ -1,0 +1,114 @@
+"""How a command ends: a mistake is printed once, and all ranks exit with the same status."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import traceback
+from typing import TYPE_CHECKING, NoReturn
+
+from han.common.errors import (
+    ArgumentError,
+    ConfigError,
+    HanError,
+    MissingLibraryError,
+    WrongResultError,
+)
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+# A launcher's name for a process's rank: Open MPI, PMIx, MPICH and Intel MPI, Slurm.
+RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
+TAG = 31415  # of the messages below, in MPI.COMM_WORLD
+PATIENCE = 10.0  # seconds that a rank with a mistake waits for the other ranks
+NAP = 0.002
+
+
+def world() -> MPI.Intracomm | None:
+    """Return MPI.COMM_WORLD if MPI runs in this process and there are several ranks."""
+    if sys.modules.get("mpi4py.MPI") is None:
+        return None
+    from mpi4py import MPI
+
+    running = MPI.Is_initialized() and not MPI.Is_finalized()
+    return MPI.COMM_WORLD if running and MPI.COMM_WORLD.size > 1 else None
+
+
+def is_first() -> bool:
+    """Whether this rank prints: rank 0 of MPI's, or of the launcher where MPI is not loaded."""
+    comm = world()
+    if comm is not None:
+        return comm.rank == 0
+    told = [os.environ[name] for name in RANK_VARIABLES if name in os.environ]
+    return not told or told[0] == "0"
+
+
+def is_mistake(error: HanError) -> bool:
+    """Whether the user can mend the cause, and the other ranks most likely raise the same error."""
+    if isinstance(error, ArgumentError | ConfigError | MissingLibraryError):
+        return True
+    from han.model.timeline import TimelineError
+    from han.tasks.files.store import PlanFileError
+
+    return isinstance(error, PlanFileError | TimelineError | WrongResultError)
+
+
+def show(text: str) -> None:
+    """Print an error."""
+    print(f"Error: {text}", file=sys.stderr, flush=True)
+
+
+def leave(mistake: str = "", status: int = 0) -> NoReturn:
+    """Exit: print the first rank's mistake once; every rank passes its own, or an empty text."""
+    comm = world()
+    first = mistake if comm is None else _first(comm, mistake)
+    if first is None:
+        abort(mistake)
+    if first and is_first():
+        show(first)
+    raise SystemExit(1 if first else status)
+
+
+def abort(text: str = "") -> NoReturn:
+    """End all ranks: print `text`, or the traceback of what this rank has just raised."""
+    if text:
+        show(text)
+    else:
+        traceback.print_exc()
+    comm = world()
+    if comm is not None:
+        comm.Abort(1)
+    raise SystemExit(1)
+
+
+def _first(comm: MPI.Intracomm, mistake: str) -> str | None:
+    """Return the mistake of the lowest rank that made one, on all ranks.
+
+    Returns None on a rank that made a mistake and does not hear from the others in time: they are
+    in the middle of the command. A rank without a mistake waits until all ranks have ended.
+    """
+    limit = time.monotonic() + PATIENCE if mistake else float("inf")
+    if comm.rank:
+        comm.isend(mistake, 0, TAG)
+        return _heard(comm, 0, limit)
+    texts = [mistake]
+    for peer in range(1, comm.size):
+        text = _heard(comm, peer, limit)
+        if text is None:
+            return None
+        texts.append(text)
+    first = next((text for text in texts if text), "")
+    for peer in range(1, comm.size):
+        comm.send(first, peer, TAG)
+    return first
+
+
+def _heard(comm: MPI.Intracomm, peer: int, limit: float) -> str | None:
+    while not comm.iprobe(peer, TAG):
+        if time.monotonic() > limit:
+            return None
+        time.sleep(NAP)
+    text: str = comm.recv(source=peer, tag=TAG)
+    return text

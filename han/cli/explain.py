@@ -1,0 +1,105 @@
+"""The command ``han explain``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from han.cli import imagined
+from han.cli.common import (
+    CollectiveArgument,
+    ConfigOption,
+    DtypeOption,
+    JsonFlag,
+    MeshFlag,
+    OpOption,
+    OversubscribedFlag,
+    PlotOption,
+    RootOption,
+    SizeArgument,
+    call_of,
+    check_files,
+    say,
+    size_of,
+)
+from han.cli.world import rank, world
+from han.common.errors import ArgumentError
+from han.tuning.heuristics import Machine
+
+if TYPE_CHECKING:
+    from han.tuning.explanation import Explanation
+
+
+def explain(
+    collective: CollectiveArgument,
+    size: SizeArgument = "0",
+    op: OpOption = "sum",
+    dtype: DtypeOption = "f8",
+    root: RootOption = 0,
+    config: ConfigOption = None,
+    ranks: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Plan for this number of ranks on an imagined machine, not for the ranks that run "
+            "the command. The imagined machine has a core for each rank and no mesh, unless "
+            "options say otherwise.",
+        ),
+    ] = None,
+    ppn: Annotated[
+        int | None,
+        typer.Option(min=1, help="Ranks per node, with --ranks. By default one node has all."),
+    ] = None,
+    oversubscribed: OversubscribedFlag = False,
+    mesh: MeshFlag = False,
+    plot: PlotOption = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show what a call would run, and the rule that chose it.
+
+    \b
+    Examples:
+      mpiexec -n 4 han explain allreduce 4MiB --config virtual-2x2
+      han explain bcast 1MiB --ranks 64 --ppn 8
+      han explain allreduce 1MiB --ranks 8 --ppn 2 --plot taskgraph.png
+    """
+    check_files(plot=plot)
+    call = call_of(collective, size_of(size), op, dtype, root)
+    found = explained(call, config, ranks, ppn, Machine(oversubscribed, mesh))
+    draw(found, plot)
+    say(imagined.explanation_json(found) if as_json else str(found))
+
+
+def explained(
+    call: imagined.Call, config: str | None,
+    ranks: int | None, ppn: int | None, conditions: Machine,
+) -> Explanation:  # fmt: skip
+    """Explain a call on these ranks, or on an imagined machine if `ranks` is given."""
+    if ranks is not None:
+        return imagined.imagine(ranks, ppn or ranks, config, call, conditions)
+    given = {"ppn": ppn, **asdict(conditions)}
+    for name in (name for name, value in given.items() if value):
+        raise ArgumentError(f"--{name} goes with --ranks")
+    return _explained_here(call, config)
+
+
+def _explained_here(call: imagined.Call, config: str | None) -> Explanation:
+    """Explain a call on the ranks that run the command."""
+    comm = world().Dup()
+    from mpi4py import MPI
+
+    from han.comm import Comm
+
+    collective, nbytes, op, dtype, root = call
+    return Comm(comm, config).explain(collective, nbytes, getattr(MPI, op.upper()), dtype, root)
+
+
+def draw(found: Explanation, path: Path | None) -> None:
+    """Draw the task graph on rank 0, if a path is given."""
+    if path is not None and not rank():
+        from han.plots.tasks import plan_picture
+
+        plan_picture(found.plan, path)

@@ -1,0 +1,35 @@
+"""The command ``han verify``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from han.cli import plan_texts as _plan_texts
+from han.cli.common import JsonFlag, phases, say
+
+
+def verify(
+    files: Annotated[list[Path], typer.Argument(help="Files that 'han plan --save FILE' wrote.")],
+    as_json: JsonFlag = False,
+) -> None:
+    """Prove stored plans right.
+
+    The proof holds for every interleaving of the ranks, and for several calls in a row.
+
+    \b
+    Example:
+      han plan bcast 1MiB --ranks 64 --ppn 8 --save bcast.json && han verify bcast.json
+    """
+    proofs = []
+    for path in files:
+        with phases() as progress:
+            proof = _plan_texts.prove_file(path, progress)
+        proofs.append({"file": str(path), **proof.as_dict()})
+        if not as_json:
+            say(f"{path}: {proof}")
+    if as_json:
+        say(json.dumps(proofs, indent=2))

@@ -1,0 +1,125 @@
+"""A user's mistake is printed once, however many ranks make it, and all ranks exit alike."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+import han
+
+RANKS = 4
+LONGEST = 60  # seconds; a job that hangs fails here
+
+# Every rank writes its exit status, as the launcher tells only one.
+HAN = """
+import os, sys
+sys.argv[0] = "han"
+from han.cli.main import main
+try:
+    main()
+except SystemExit as leaving:
+    with open(f"status-{os.getpid()}", "w") as file:
+        file.write(str(leaving.code))
+    raise
+"""
+PROGRAM = """
+from mpi4py import MPI
+import han
+han.Comm(MPI.COMM_WORLD, config={"levels": [{"name": "node", "scope": "cabinet"}], "memory": "x"})
+"""
+CAUGHT = """
+import sys
+from mpi4py import MPI
+import han
+try:
+    han.Comm(MPI.COMM_WORLD, config="no-such-file")
+except han.ConfigError as error:
+    alike = MPI.COMM_WORLD.allgather(str(error))
+    assert len(set(alike)) == 1 and "no such file" in alike[0], alike
+hook = sys.excepthook
+comm = han.Comm(MPI.COMM_WORLD)
+if comm.rank == 1:
+    raise RuntimeError("mine")
+"""
+ONE_RANK = """
+import sys
+from mpi4py import MPI
+from han.cli import info, main
+from han.common.errors import ArgumentError
+
+def fails(*arguments):
+    if MPI.COMM_WORLD.rank == 2:
+        raise ArgumentError("only rank 2")
+
+info.collect = fails
+info.as_text = str
+sys.argv = ["han", "info"]
+main.main()
+"""
+
+
+def launch(folder, source, *arguments):
+    """Run a program on all ranks in a folder."""
+    program = folder / "program.py"
+    program.write_text(source)
+    command = [shutil.which("mpiexec"), "-n", str(RANKS), sys.executable, str(program), *arguments]
+    return subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=False, timeout=LONGEST,
+        env=dict(os.environ), stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+def statuses(folder):
+    return [path.read_text() for path in folder.glob("status-*")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (["explain", "alreduce"], "1", "Error: unknown collective 'alreduce'; did you mean"),
+        (["info", "--config", "none"], "1", "config = 'none': no such file"),
+        (["plan", "bcast", "--config", "none"], "1", "config = 'none': no such file"),
+        (["plan"], "2", "Error: Missing argument"),
+        (["nosuch"], "2", "Error: No such command"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_the_command_prints_a_mistake_once(tmp_path, arguments, status, said):
+    done = launch(tmp_path, HAN, *arguments)
+    assert done.returncode
+    assert done.stderr.count("Error: ") == 1, done.stderr
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert statuses(tmp_path) == [status] * RANKS
+
+
+def test_help_and_version_are_printed_once(tmp_path):
+    assert launch(tmp_path, HAN, "--version").stdout == f"han {han.__version__}\n"
+    assert launch(tmp_path, HAN, "plan", "--help").stdout.count("Usage: ") == 1
+
+
+def test_a_mistake_that_one_rank_makes_is_printed(tmp_path):
+    done = launch(tmp_path, ONE_RANK)
+    assert done.returncode
+    assert done.stderr.count("Error: only rank 2") == 1, done.stderr
+
+
+def test_a_program_prints_a_configuration_error_once(tmp_path):
+    done = launch(tmp_path, PROGRAM)
+    assert done.returncode
+    assert done.stderr.count("han.ConfigError: ") == 1, done.stderr
+    assert done.stderr.count("2 problems in the configuration:") == 1
+    assert done.stderr.count("Traceback") == 1
+    assert "program.py" in done.stderr, "the line of the program is named"
+    assert "han/comm.py" not in done.stderr, "lines inside han are left out"
+
+
+def test_a_program_catches_the_error_on_all_ranks_and_prints_other_errors(tmp_path):
+    done = launch(tmp_path, CAUGHT)
+    assert done.returncode
+    assert "RuntimeError: mine" in done.stderr
+    assert "no such file" not in done.stderr

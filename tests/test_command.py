@@ -1,0 +1,138 @@
+"""The command itself: its table of commands, help, completion, and errors."""
+
+import os
+import shlex
+import subprocess
+import sys
+
+import pytest
+from commands import call
+
+import han
+from han.cli import endings
+from han.cli.main import COMMANDS
+
+WIDTH = 80  # of a terminal, and of help
+MAIN = "import sys; sys.argv[0] = 'han'; from han.cli.main import main; main()"
+
+
+def run(*arguments, **variables):
+    return subprocess.run(
+        [sys.executable, "-c", MAIN, *arguments], capture_output=True, text=True, check=False,
+        env={**os.environ, **variables},
+    )  # fmt: skip
+
+
+def test_help_imports_no_command():
+    code = f"import sys; sys.argv = ['han', '--help']; {MAIN[12:]}"
+    watched = f"""
+import atexit, sys
+tell = lambda: print("loaded", [m for m in {[c.module for c in COMMANDS]} if m in sys.modules])
+atexit.register(tell)
+{code}
+"""
+    done = subprocess.run([sys.executable, "-c", watched], capture_output=True, text=True)
+    assert "Commands:" in done.stdout, done.stderr
+    assert done.stdout.endswith("loaded []\n")
+
+
+def test_help_shows_the_summary_of_each_command_whole():
+    lines = call("-h").splitlines()
+    for command in COMMANDS:
+        (line,) = (line for line in lines if line.startswith(f"  {command.name} "))
+        assert line.split(maxsplit=1)[1] == command.summary
+        assert len(line) < WIDTH
+        assert command.summary.endswith(".")
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_every_command_is_loaded_and_has_help(command):
+    text = call(command.name, "-h")
+    assert f"{command.name} [OPTIONS]" in text
+    assert "Examples:" in text or "Example:" in text
+
+
+@pytest.mark.parametrize("option", ["-V", "--version"])
+def test_version(option):
+    assert call(option) == f"han {han.__version__}\n"
+
+
+# ---- completion in bash --------------------------------------------------------------------------
+
+
+def complete(tmp_path, line):
+    """Return what bash completes at the end of a line, by the script that han prints."""
+    script = run("--show-completion", "bash", _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
+    assert script.returncode == 0, script.stderr
+    command = tmp_path / "han"
+    command.write_text(f"#!{sys.executable}\n{MAIN}\n")
+    command.chmod(0o755)
+    words = line.split(" ")
+    ask = f"""
+{script.stdout}
+COMP_WORDS=({shlex.join(words[:-1])} {shlex.quote(words[-1])})
+COMP_CWORD={len(words) - 1}
+complete -p han >/dev/null || exit 9
+_han_completion han
+printf '%s\\n' "${{COMPREPLY[@]}}"
+"""
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-c", ask], capture_output=True, text=True, check=True,
+        env={**os.environ, "PATH": path},
+    )  # fmt: skip
+    return done.stdout.split()
+
+
+def test_bash_completes_commands(tmp_path):
+    assert complete(tmp_path, "han ") == [command.name for command in COMMANDS]
+    assert complete(tmp_path, "han ca") == ["calibrate"]
+
+
+def test_bash_completes_options_and_choices(tmp_path):
+    assert "--disassemble" in complete(tmp_path, "han plan bcast --dis")
+    assert complete(tmp_path, "han plan bcast 8 --as m") == ["mermaid"]
+    assert "--version" in complete(tmp_path, "han --v")
+
+
+# ---- errors --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (["explain", "alreduce"], 1, "Error: unknown collective 'alreduce'; did you mean"),
+        (["plan", "bcast", "--config", "none"], 1, "Error: config = 'none': no such file"),
+        (["trace", "/none"], 1, "Error: /none"),
+        (["plan"], 2, "Error: Missing argument"),
+        (["schema", "--what"], 2, "Error: No such option"),
+    ],
+)
+def test_a_mistake_is_printed_without_a_traceback(arguments, status, said):
+    done = run(*arguments)
+    assert done.returncode == status
+    assert said in done.stderr
+    assert done.stderr.count("Error") == 1
+    assert not done.stdout
+
+
+def test_an_unknown_variable_is_a_warning():
+    done = run("schema", HAN_TIMOUT="3")
+    assert done.returncode == 0
+    assert done.stderr.startswith("Warning: unknown environment variable HAN_TIMOUT; did you mean")
+
+
+def test_before_mpi_is_loaded_the_launcher_tells_the_rank(monkeypatch):
+    monkeypatch.setattr(endings, "world", lambda: None)
+    for name in endings.RANK_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    assert endings.is_first()
+    monkeypatch.setenv("PMI_RANK", "3")
+    assert not endings.is_first()
+    monkeypatch.setenv("PMI_RANK", "0")
+    assert endings.is_first()
+
+
+def test_other_errors_are_no_mistakes_of_the_user():
+    assert not endings.is_mistake(han.PeerError("a peer died"))
+    assert endings.is_mistake(han.ConfigError("wrong"))
