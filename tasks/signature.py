@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 
-from han.model.collectives import BY_BLOCKS, DATALESS, REDUCING, ROOTED, SPREADING
+from han.model.collectives import ROWS
 
 LISTED = 8  # sizes that are listed
 
@@ -58,21 +58,21 @@ class Signature:
     @property
     def by_blocks(self) -> bool:
         """Whether a buffer holds a block for each rank."""
-        return self.collective in BY_BLOCKS
+        return ROWS[self.collective].by_blocks
 
     def shown(self, size: int) -> int:
         """The most bytes that one of `size` ranks shows others."""
-        return self.start(size) if self.collective in SPREADING else self.nbytes
+        return self.start(size) if ROWS[self.collective].send == "each" else self.nbytes
 
     @property
     def reduces(self) -> bool:
         """Whether operands are combined."""
-        return self.collective in REDUCING
+        return ROWS[self.collective].reduces
 
     @property
     def rooted(self) -> bool:
         """Whether one rank is special."""
-        return self.collective in ROOTED
+        return ROWS[self.collective].rooted
 
     def describe(self) -> str:
         """One line for people: ``allreduce of 4 MiB (float64, sum)``."""
@@ -85,7 +85,7 @@ class Signature:
             details.append("in place")
         if self.mapped:
             details.append("shared arrays")
-        size = f" of {format_size(self.nbytes)}" if self.collective not in DATALESS else ""
+        size = f" of {format_size(self.nbytes)}" if ROWS[self.collective].recv else ""
         if self.counts:
             size = f" of {_listed([self.length(r) for r in range(len(self.counts))])}"
         return f"{self.collective}{size}" + (f" ({', '.join(details)})" if details else "")
