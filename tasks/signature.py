@@ -1,4 +1,4 @@
-"""What a call asks for, agreed by all ranks: the record that everything below works on."""
+"""What a call asks for, the same on all ranks. Plans and programs follow from it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ LISTED = 8  # sizes that are listed
 class Signature:
     """One collective call without its buffers.
 
-    A message is `count` elements of `element` bytes; where nothing is combined, elements are
-    bytes. Where buffers hold a block a rank, that is the size of a block. `op` and `dtype` are
-    names; `native` says that han has a kernel for the pair, otherwise ``MPI_Reduce_local``
-    carries it out. `mapped` says that all buffers of all ranks are in memory that the ranks of a
-    node map.
+    A message is `count` elements of `element` bytes; in calls that combine nothing, elements are
+    bytes. Where buffers hold a block for each rank, `count` is the size of a block. `op` and
+    `dtype` are names. `native` says that han has a kernel for the pair; otherwise
+    ``MPI_Reduce_local`` combines. `mapped` says that all buffers of all ranks lie in memory that
+    the ranks of a node map.
 
     Where blocks differ in size, `counts` are the elements of each and `count` those of the largest.
     `in_place` says that the receive buffer is the send buffer too. Only calls in REPLACING
@@ -61,7 +61,7 @@ class Signature:
         return ROWS[self.collective].by_blocks
 
     def shown(self, size: int) -> int:
-        """The most bytes that one of `size` ranks shows others."""
+        """The most bytes that one of `size` ranks lets its peers read."""
         return self.start(size) if ROWS[self.collective].send == "each" else self.nbytes
 
     @property

@@ -1,6 +1,6 @@
-"""Built-in choices: what is good on most machines, before anything is measured.
+"""Built-in choices: what serves most machines well without measurements.
 
-Everything that they look at is the same on all ranks.
+They depend only on values that are the same on all ranks.
 """
 
 from __future__ import annotations
@@ -106,12 +106,12 @@ def choose(signature: Signature, topology: Topology, machine: Machine) -> Choice
 
 
 def rival(signature: Signature, topology: Topology, machine: Machine) -> Choice | None:
-    """Return the other way for large data within a node: by attach where the built-in choice takes
-    cells, and the other way round. None where there is none, or no need to try.
+    """Return the choice that a trial compares with the built-in one; None: there is no trial.
 
-    Only a trial tells which is quicker (native/engine/trials.h). Results are the same: no element
-    is combined in another order. Gather and reduce have none: who sends would wait for the root,
-    which cells do without.
+    For large data within a node it takes attach where the built-in choice takes cells, and cells
+    where that takes attach. Trials find out which is quicker (native/engine/trials.h). Both combine
+    elements in the same order. Gather and reduce have no trials: with attach, senders would wait
+    for the root.
     """
     kind, level = signature.collective, topology.whole
     among = kind in RIVALS and (kind != "allreduce" or topology.size == 2)
@@ -144,7 +144,7 @@ def _blocks(signature: Signature, topology: Topology, level: int, machine: Machi
 
 
 def _attaches(signature: Signature, topology: Topology, level: int, machine: Machine) -> bool:
-    """Whether ranks reach into each other's ordinary memory: where they may, and it pays."""
+    """Whether ranks read each other's ordinary memory: they may, and it is quicker."""
     ranks = topology.crowd(level)
     kind, nbytes = signature.collective, signature.nbytes
     delivered = nbytes * ranks * (ranks if signature.by_blocks else 1)
@@ -155,13 +155,13 @@ def _attaches(signature: Signature, topology: Topology, level: int, machine: Mac
 
 
 def _mapped_least(signature: Signature, ranks: int, machine: Machine) -> int:
-    """From how many bytes on arrays that all map are read where they are."""
+    """From how many bytes on ranks read mapped arrays in place."""
     pair = machine.mesh and ranks == 2
     return MAPPED_PAIR.get(signature.collective, MAPPED_BYTES) if pair else MAPPED_BYTES
 
 
 def _fits_cells(signature: Signature) -> bool:
-    """Whether cells hold whole elements: larger ones travel in messages, also within a node."""
+    """Whether cells hold whole elements; larger elements travel in messages within a node too."""
     return signature.element <= PAGE
 
 
@@ -193,7 +193,7 @@ def _shared(
 
 
 def _for_all(signature: Signature, ranks: int, machine: Machine) -> LevelChoice:
-    """An allreduce or barrier through cells, all at once."""
+    """Choose for an allreduce or barrier through cells, as one task."""
     if signature.nbytes <= DIRECT_BYTES:
         return level_choice("sm", "direct")
     turns = machine.oversubscribed and 2 < ranks <= TURNS_RANKS
@@ -206,8 +206,9 @@ def _for_all(signature: Signature, ranks: int, machine: Machine) -> LevelChoice:
 
 
 def _reduce_tree(signature: Signature, topology: Topology, ranks: int) -> dict[str, Value]:
-    """The tree of reductions where it is not the usual one; over several sockets, and from which
-    size a member is better off with two children, as Jain measured it (VI-B).
+    """The parameters of the tree of reductions, where it differs from that of releases.
+
+    It follows sockets, and members have two children in large reductions (Jain, VI-B).
     """
     if not signature.reduces or not signature.commutative:
         return {}
@@ -222,12 +223,12 @@ def _reduce_tree(signature: Signature, topology: Topology, ranks: int) -> dict[s
 
 
 def _quarter(nbytes: int) -> int:
-    """A power of two near a quarter of the bytes: four pieces overlap well enough."""
+    """A power of two near a quarter of the bytes, so that about four pieces overlap."""
     return min(128 * KiB, max(16 * KiB, 1 << (nbytes // 4).bit_length()))
 
 
 def _segment(signature: Signature, nodes: int) -> int | None:
-    """The pipeline's segment: small enough to fill it, large enough to be worth a hand-over."""
+    """The pipeline's segment: small enough to fill all levels, large enough for few hand-overs."""
     if signature.nbytes < _chain_bytes(nodes):
         return None
     if signature.collective == "allreduce":
