@@ -1,7 +1,7 @@
 """``adapt``: event-driven point-to-point trees.
 
-Receives are posted ahead, every piece goes on as soon as it is there, and sends complete in
-the background: a stream only waits for what it needs next. Source: HAN, section III (ADAPT).
+A rank posts receives ahead, forwards each piece when it arrives, and lets sends complete in the
+background: a stream waits only for the piece that it needs next. Source: HAN, section III (ADAPT).
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Sends:
     free: list[int] = field(default_factory=list)
 
     def send(self, src: Ref, nbytes: int, rank: int, ends: Task | None = None) -> None:
-        """Send; when it has gone, the task `ends` is over."""
+        """Send; the task `ends` ends when the send is complete."""
         if len(self.flying) >= self.window:
             self._settle()
         request = self.free.pop() if self.free else self.stream.builder.request()
@@ -179,7 +179,7 @@ def _reduce(context: Context) -> None:
 
 
 def _place_of_result(context: Context, tree: Place, piece: Piece, inbox: _Inbox) -> tuple[Ref, Ref]:
-    """Where a rank combines, and its own operand: never over memory that it only reads."""
+    """Where a rank combines, and its own operand; a rank never combines into its send buffer."""
     own = context.source + piece.start
     if tree.parent is None or not tree.children:
         return context.result + piece.start, own
@@ -223,7 +223,7 @@ class _Inbox:
 
 
 def _ordered_linear(context: Context) -> None:
-    """Reduce at the root in the order of ranks, wherever the root stands among them."""
+    """Reduce at the root in rank order, for any root."""
     stream, group = context.stream, context.group
     pieces = _pieces(context)
     if not group.leads:

@@ -1,4 +1,4 @@
-"""``null``: does nothing. What is left is the overhead of everything else."""
+"""``null``: does nothing, so that calls show the overhead of all other parts."""
 
 from __future__ import annotations
 

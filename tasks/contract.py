@@ -118,7 +118,7 @@ class Submodule(ABC):
 def order_kept(question: Question, algorithm: Algorithm, name: str = "") -> str | None:
     """Return the reason why `algorithm` would mix up operands that do not commute, or None.
 
-    `name` says what does so, if it is more than the algorithm.
+    `name` is what the reason calls it; by default the algorithm's name.
     """
     signature = question.signature
     if not signature.reduces or signature.commutative or algorithm.ordered == "always":

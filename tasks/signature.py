@@ -1,4 +1,4 @@
-"""What a call asks for, agreed by all ranks: the record that everything below works on."""
+"""What a call asks for, the same on all ranks. Plans and programs follow from it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 
-from han.model.collectives import BY_BLOCKS, DATALESS, REDUCING, ROOTED, SPREADING
+from han.model.collectives import ROWS
 
 LISTED = 8  # sizes that are listed
 
@@ -15,11 +15,11 @@ LISTED = 8  # sizes that are listed
 class Signature:
     """One collective call without its buffers.
 
-    A message is `count` elements of `element` bytes; where nothing is combined, elements are
-    bytes. Where buffers hold a block a rank, that is the size of a block. `op` and `dtype` are
-    names; `native` says that han has a kernel for the pair, otherwise ``MPI_Reduce_local``
-    carries it out. `mapped` says that all buffers of all ranks are in memory that the ranks of a
-    node map.
+    A message is `count` elements of `element` bytes; in calls that combine nothing, elements are
+    bytes. Where buffers hold a block for each rank, `count` is the size of a block. `op` and
+    `dtype` are names. `native` says that han has a kernel for the pair; otherwise
+    ``MPI_Reduce_local`` combines. `mapped` says that all buffers of all ranks lie in memory that
+    the ranks of a node map.
 
     Where blocks differ in size, `counts` are the elements of each and `count` those of the largest.
     `in_place` says that the receive buffer is the send buffer too. Only calls in REPLACING
@@ -58,21 +58,21 @@ class Signature:
     @property
     def by_blocks(self) -> bool:
         """Whether a buffer holds a block for each rank."""
-        return self.collective in BY_BLOCKS
+        return ROWS[self.collective].by_blocks
 
     def shown(self, size: int) -> int:
-        """The most bytes that one of `size` ranks shows others."""
-        return self.start(size) if self.collective in SPREADING else self.nbytes
+        """The most bytes that one of `size` ranks lets its peers read."""
+        return self.start(size) if ROWS[self.collective].send == "each" else self.nbytes
 
     @property
     def reduces(self) -> bool:
         """Whether operands are combined."""
-        return self.collective in REDUCING
+        return ROWS[self.collective].reduces
 
     @property
     def rooted(self) -> bool:
         """Whether one rank is special."""
-        return self.collective in ROOTED
+        return ROWS[self.collective].rooted
 
     def describe(self) -> str:
         """One line for people: ``allreduce of 4 MiB (float64, sum)``."""
@@ -85,7 +85,7 @@ class Signature:
             details.append("in place")
         if self.mapped:
             details.append("shared arrays")
-        size = f" of {format_size(self.nbytes)}" if self.collective not in DATALESS else ""
+        size = f" of {format_size(self.nbytes)}" if ROWS[self.collective].recv else ""
         if self.counts:
             size = f" of {_listed([self.length(r) for r in range(len(self.counts))])}"
         return f"{self.collective}{size}" + (f" ({', '.join(details)})" if details else "")

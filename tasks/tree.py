@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from han.model.collectives import LETTERS
+from han.model.collectives import ROWS
 from han.tasks.graph import Link, Task, Tasks
 from han.tasks.signature import Signature
 
@@ -34,7 +34,7 @@ def chain_of_steps(
     before: list[Task] = []
     for i, (start, stop) in enumerate(segments(signature, segment)):
         tasks = [
-            Task(symbols[level] + LETTERS[kind], kind, level, i, start, stop)
+            Task(symbols[level] + ROWS[kind].letter, kind, level, i, start, stop)
             for kind, level in steps
         ]
         made += tasks

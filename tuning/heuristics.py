@@ -1,6 +1,6 @@
-"""Built-in choices: what is good on most machines, before anything is measured.
+"""Built-in choices: what serves most machines well without measurements.
 
-Everything that they look at is the same on all ranks.
+They depend only on values that are the same on all ranks.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ from han.tasks.signature import Signature
 
 KiB = 1024
 BUILT_IN = "built-in"  # the rule that these choices go by
-DIRECT_RANKS = 8  # beyond, reading everyone's data costs more than a second hop
+DIRECT_RANKS = 8  # with more ranks, reading all data costs more than a second hop
 DIRECT_BYTES = 4 * KiB
-MAPPED_BYTES = 64 * KiB  # from here on arrays that all map are read where they are
+MAPPED_BYTES = 64 * KiB  # from here on ranks read mapped arrays in place
 MAPPED_PAIR = {  # the same between two ranks on a mesh
     "bcast": 4 * KiB, "allgather": 2 * KiB, "reduce": 256 * KiB, "allreduce": 256 * KiB,
 }  # fmt: skip
 NEVER = 1 << 63
-# From how many bytes (of a block, where there are blocks) one copy by attach beats two through
-# cells: between two ranks, and among more, who get into each other's way at the one they read from.
-# Where cores sit on a mesh each of the two copies costs as much as the kernel's one.
+# From how many bytes on (of a block, where there are blocks) ranks read each other's memory by
+# attach instead of through cells: of two ranks, and of more, whose reads of the same memory slow
+# each other down. On a mesh, each copy through cells costs as much as the kernel's single one
+# (docs/decisions/attach-sizes.md).
 ATTACH_NEAR = {
     "bcast": (32768 * KiB, 32768 * KiB),
     "allreduce": (65536 * KiB, NEVER),
@@ -42,34 +43,36 @@ ATTACH_MESH = {
     "allgather": (32 * KiB, 128 * KiB),
     "alltoall": (32 * KiB, 32 * KiB),
 }
-# What all read comes from memory once through cells, and later readers find it in a cache: that
-# wins among many, and where so much is delivered that it goes past the caches.
+# All ranks read the same data of these. Through cells it comes from memory once, and later readers
+# find it in a cache. Many ranks or more bytes than these therefore take cells.
 READ_BY_ALL = ("bcast", "allgather")
 ALL_RANKS = 4
 ALL_BYTES = 32768 * KiB
 ATTACH_CHUNK = {"bcast": 4096 * KiB, "allreduce": 2048 * KiB, "allgather": 4096 * KiB}
-# What is tried both ways as the program runs, and from which size on: between two ranks, and where
-# some have to be switched to before they hear which way it goes.
+# Calls for which a program tries both cells and attach as it runs, with the algorithm of `solo`,
+# and from how many bytes on: of two ranks, and of more or where ranks outnumber processors.
 RIVALS = {
     "bcast": "meet", "allreduce": "each", "scatter": "blocks", "allgather": "blocks",
     "alltoall": "blocks",
 }  # fmt: skip
 RIVAL_BYTES = (64 * KiB, 512 * KiB)
-TURNS_BYTES = 32 * KiB  # up to here turns on a processor are what costs, and one rank combines all:
-TURNS_RANKS = 8  # among 8 ranks on 2 processors 8 KiB take 11 us so, in shares 17, 32 KiB 21 and 34
+# Up to here one rank combines all operands where ranks outnumber processors: each hand-over may
+# cost a turn on a processor (docs/decisions/turns.md).
+TURNS_BYTES, TURNS_RANKS = 32 * KiB, 8
 SHARED_CHUNK = 512 * KiB  # large: few hand-overs
-# Up to here two ranks combine all of it each: one hand-over less, and on a mesh no slower a walk.
+# Up to here each of two ranks combines the whole message, which saves one hand-over
+# (docs/decisions/two-ranks.md).
 EACH_BYTES = 32768 * KiB
 EACH_MESH = 2048 * KiB
-EACH_USER = 128 * KiB  # where a user's function combines, that counts, and twice as much of it
+EACH_USER = 128 * KiB  # for operations of users: both ranks call the function on everything
 EACH_CHUNK = 128 * KiB
-EACH_LEAST, EACH_MAPPED = 1 * KiB, 16 * KiB  # on a mesh, of arrays that both map: no copy at all
-SPLIT_CHUNK = 320 * KiB  # what a member's cells hold where rings are of 2 MiB
+EACH_LEAST, EACH_MAPPED = 1 * KiB, 16 * KiB  # on a mesh, arrays that both ranks map
+SPLIT_CHUNK = 320 * KiB  # as much as a member's cells hold in rings of 2 MiB
 BLOCK_CHUNK = 256 * KiB  # blocks: two cells that stay in a cache
 SOCKET_BYTES = 512  # from here reductions stay within sockets as long as they can (Jain, VI-B)
 BINARY_BYTES = 8 * KiB  # from here members of trees of reductions have two children, not more
-FLAT_RANKS = 4  # up to here one parent serves all others quickly enough
-BINARY_RANKS = 4  # from here it does not where it combines much
+FLAT_RANKS = 4  # up to here one parent serves all other ranks
+BINARY_RANKS = 4  # from here a parent of large reductions has two children
 DOUBLING_BYTES = 8 * KiB  # between nodes: below, steps cost more than bytes
 CHAIN_LINK = 8 * KiB  # a chain of n nodes wants (n - 1) pieces of this size under way
 MESSAGE = 32 * KiB  # between nodes: below every library's limit for eager messages over TCP
@@ -103,12 +106,12 @@ def choose(signature: Signature, topology: Topology, machine: Machine) -> Choice
 
 
 def rival(signature: Signature, topology: Topology, machine: Machine) -> Choice | None:
-    """Return the other way for large data within a node: by attach where the built-in choice takes
-    cells, and the other way round. None where there is none, or no need to try.
+    """Return the choice that a trial compares with the built-in one; None: there is no trial.
 
-    Only a trial tells which is quicker (native/engine/trials.h). Results are the same: no element
-    is combined in another order. Gather and reduce have none: who sends would wait for the root,
-    which cells do without.
+    For large data within a node it takes attach where the built-in choice takes cells, and cells
+    where that takes attach. Trials find out which is quicker (native/engine/trials.h). Both combine
+    elements in the same order. Gather and reduce have no trials: with attach, senders would wait
+    for the root.
     """
     kind, level = signature.collective, topology.whole
     among = kind in RIVALS and (kind != "allreduce" or topology.size == 2)
@@ -141,7 +144,7 @@ def _blocks(signature: Signature, topology: Topology, level: int, machine: Machi
 
 
 def _attaches(signature: Signature, topology: Topology, level: int, machine: Machine) -> bool:
-    """Whether ranks reach into each other's ordinary memory: where they may, and it pays."""
+    """Whether ranks read each other's ordinary memory: they may, and it is quicker."""
     ranks = topology.crowd(level)
     kind, nbytes = signature.collective, signature.nbytes
     delivered = nbytes * ranks * (ranks if signature.by_blocks else 1)
@@ -152,13 +155,13 @@ def _attaches(signature: Signature, topology: Topology, level: int, machine: Mac
 
 
 def _mapped_least(signature: Signature, ranks: int, machine: Machine) -> int:
-    """From how many bytes on arrays that all map are read where they are."""
+    """From how many bytes on ranks read mapped arrays in place."""
     pair = machine.mesh and ranks == 2
     return MAPPED_PAIR.get(signature.collective, MAPPED_BYTES) if pair else MAPPED_BYTES
 
 
 def _fits_cells(signature: Signature) -> bool:
-    """Whether cells hold whole elements: larger ones travel in messages, also within a node."""
+    """Whether cells hold whole elements; larger elements travel in messages within a node too."""
     return signature.element <= PAGE
 
 
@@ -190,7 +193,7 @@ def _shared(
 
 
 def _for_all(signature: Signature, ranks: int, machine: Machine) -> LevelChoice:
-    """An allreduce or barrier through cells, all at once."""
+    """Choose for an allreduce or barrier through cells, as one task."""
     if signature.nbytes <= DIRECT_BYTES:
         return level_choice("sm", "direct")
     turns = machine.oversubscribed and 2 < ranks <= TURNS_RANKS
@@ -203,8 +206,9 @@ def _for_all(signature: Signature, ranks: int, machine: Machine) -> LevelChoice:
 
 
 def _reduce_tree(signature: Signature, topology: Topology, ranks: int) -> dict[str, Value]:
-    """The tree of reductions where it is not the usual one; over several sockets, and from which
-    size a member is better off with two children, as Jain measured it (VI-B).
+    """The parameters of the tree of reductions, where it differs from that of releases.
+
+    It follows sockets, and members have two children in large reductions (Jain, VI-B).
     """
     if not signature.reduces or not signature.commutative:
         return {}
@@ -219,12 +223,12 @@ def _reduce_tree(signature: Signature, topology: Topology, ranks: int) -> dict[s
 
 
 def _quarter(nbytes: int) -> int:
-    """A power of two near a quarter of the bytes: four pieces overlap well enough."""
+    """A power of two near a quarter of the bytes, so that about four pieces overlap."""
     return min(128 * KiB, max(16 * KiB, 1 << (nbytes // 4).bit_length()))
 
 
 def _segment(signature: Signature, nodes: int) -> int | None:
-    """The pipeline's segment: small enough to fill it, large enough to be worth a hand-over."""
+    """The pipeline's segment: small enough to fill all levels, large enough for few hand-overs."""
     if signature.nbytes < _chain_bytes(nodes):
         return None
     if signature.collective == "allreduce":

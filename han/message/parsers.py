@@ -15,7 +15,7 @@ class Parser(NamedTuple):
 
     name: str
     parse: Callable[..., Message]
-    by_blocks: bool
+    by_blocks: bool = False
 
 
 def _parser(method: str, parse: Callable[..., Message]) -> Parser:

@@ -124,14 +124,14 @@ def carried(call: str) -> str:
     Calls of Allgatherv have the Signature of an allgather, with the sizes of all blocks where
     these differ.
     """
-    if call not in CALLS:
+    if call not in (*ROWS, *CARRIED_AS):
         raise ArgumentError(unknown(f"collective {call!r}", call, CALLS, _advice(call)))
     return CARRIED_AS.get(call, call)
 
 
 def expect_collective(name: str) -> str:
     """Return the name of a collective; raise ValueError for one that no Signature has."""
-    if name not in COLLECTIVES:
+    if name not in ROWS:
         raise ValueError(unknown("collective", name, COLLECTIVES, _advice(name)))
     return name
 

@@ -70,9 +70,9 @@ class Layout:
     def ahead(self) -> int:
         """How many pieces a rank may show before it has taken the one that is due.
 
-        Where all take from all, cells need no readers' counters. Who shows piece x has taken
-        piece x - ahead - 1 from everybody, who before had shown that one, hence had taken piece
-        x - 2 ahead - 2 from everybody: its cell is free.
+        Where all ranks read from all, cells need no counters of readers. A rank that shows piece x
+        has taken piece x - ahead - 1 from every peer. Each peer had shown that piece after it had
+        taken piece x - 2 ahead - 2 from all ranks, so the cell of that piece is free.
         """
         return max(0, self.cells // 2 - 1)
 
@@ -126,7 +126,7 @@ class Blocks:
 
     @property
     def others(self) -> list[int]:
-        """Everyone else, the next one first: not all start at the same place."""
+        """All other members, the next one first: members start their reads at different peers."""
         size = self.context.group.size
         return [(self.me + k) % size for k in range(1, size)]
 

@@ -1,7 +1,7 @@
-"""The algorithm ``blocks`` of ``sm``: every block straight from who has it to who wants it.
+"""The algorithm ``blocks`` of ``sm``: every block goes from its sender to its receiver in one hop.
 
-A rank shows its blocks in its cells, a piece of each at a time, and others copy out what is
-theirs: two copies a byte, one hop. A rank's block for itself is copied at once.
+A sender copies a piece of each block into its cells, and receivers copy their pieces out: two
+copies a byte. A rank copies its block for itself directly.
 
 Source: Jain et al., section III (cells, pipelining, inlining), for collectives without a tree.
 """

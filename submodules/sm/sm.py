@@ -172,9 +172,9 @@ class Sm(Submodule):
             return f"elements of {size} bytes do not fit into a cell of {PAGE}"
         if choice.algorithm == "direct" and question.signature.nbytes > PAGE:
             return f"direct serves up to {PAGE} bytes, not {question.signature.nbytes}"
-        if choice.algorithm == "direct" and question.segmented:
-            return "direct takes the message in one segment"
         algorithm = self.algorithms[choice.algorithm]
+        if algorithm.one_segment and question.segmented:
+            return f"{choice.algorithm} takes the message in one segment"
         if choice.algorithm not in ALGORITHMS:
             return order_kept(question, algorithm)
         tree = Tree.of(choice, "reduce")

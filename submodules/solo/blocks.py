@@ -1,7 +1,7 @@
-"""The algorithm ``blocks`` of ``solo``: blocks are read from where their senders have them.
+"""The algorithm ``blocks`` of ``solo``: receivers read blocks from the senders' buffers.
 
-One copy a byte; a reduce-scatter combines what it reads where it can. Receivers write nothing that
-others still read. In place, those of an alltoall and a reduce-scatter do: that is left to others.
+One copy a byte. Receivers must not overwrite data that peers still read, so ``solo`` refuses
+an alltoall and a reduce-scatter in place.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _fetch(solo: Reads, piece: Piece, to: int, member: int, number: int = 0) -> 
 
 
 def _tell_or_wait(solo: Reads, piece: Piece, tells: bool, kind: int, waits: list[int]) -> None:
-    """Before the first piece: say that this rank's blocks may be read, hear that others' may."""
+    """Before the first piece, let peers read this rank's blocks and wait until theirs are ready."""
     solo.begin(piece)
     if piece is solo.pieces[0]:
         if tells:
@@ -75,7 +75,7 @@ def _reduce_scatter(solo: Reads) -> None:
 
 
 def _leave_together(solo: Reads) -> None:
-    """Say that nothing more is read here, and wait until nobody reads this rank's memory."""
+    """Tell the peers that this rank has read all, and wait until they have read its buffer."""
     solo.tell(READ, solo.last)
     solo.await_all(READ)
 

@@ -1,4 +1,4 @@
-"""How ranks of ``solo`` address each other's memory, and tell each other when it may be read."""
+"""How ranks of ``solo`` address their peers' buffers, and signal when peers may read them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Reads:
 
     @property
     def others(self) -> list[int]:
-        """Everyone else, the next one first: not all start at the same place."""
+        """All other members, the next one first: members start their reads at different peers."""
         me, size = self.context.group.me, self.context.group.size
         return [(me + k) % size for k in range(1, size)]
 
@@ -131,10 +131,10 @@ class Reads:
 
     @property
     def last(self) -> int:
-        """What a flag says that speaks of all pieces."""
+        """The value of a flag that covers all pieces."""
         return self.pieces[-1].index + 1
 
     def await_all(self, kind: int) -> None:
-        """Wait until nobody reads from this rank's memory any more."""
+        """Wait until all peers have raised a flag for the last piece."""
         for m in self.others:
             self.await_(m, kind, self.last)

@@ -1,9 +1,9 @@
 """``solo``: one-sided, single copy: ranks read each other's memory.
 
-What is sent is copied once, from where it is to where it is wanted. Nobody leaves before the
-others have read what they need of it. Reductions are split: every member combines its share of a
-piece from everybody's operands. Arrays that all ranks of the node map (``han/memory/arena.py``) are
-operands where they are; others are read by cross-memory attach, which takes a copy more to combine.
+Data is copied once, from the sender's buffer to the receiver's. A rank leaves the call after its
+peers have read its buffer. In reductions, every member combines its share of a piece from all
+members' operands. Ranks read arrays that they map (``han/memory/arena.py``) in place. They read
+other arrays by cross-memory attach; to combine these, they copy them first.
 
 Source: HAN, section III (SOLO); Jocksch et al., section II (reduce-scatter, then allgather).
 """
@@ -74,7 +74,7 @@ class Solo(Submodule):
         if not (alone or question.topology.attach):
             return "the ranks may not read each other's memory"
         if signature.in_place:
-            return "in place, what others still read would be overwritten"
+            return "in place, results would overwrite data that peers still read"
         if signature.reduces and signature.element > PAGE:
             return f"elements of {signature.element} bytes do not fit into a share of {PAGE}"
         kept = order_kept(question, self.algorithms[question.choice.algorithm])
@@ -103,7 +103,7 @@ def _largest_share(solo: Reads) -> int:
 
 
 def _combine_share(combiner: Combiner, piece: Piece, dst: Ref, ready: int) -> None:
-    """Put this rank's share of a piece at `dst`; operands are there when `ready` is told."""
+    """Combine this rank's share of a piece into `dst`, once all members have raised `ready`."""
     solo = combiner.solo
     start, stop = solo.bounds(piece, solo.context.group.me)
     for m in solo.others:
@@ -112,7 +112,7 @@ def _combine_share(combiner: Combiner, piece: Piece, dst: Ref, ready: int) -> No
 
 
 def _reduce(solo: Reads) -> None:
-    """Combine a share each; the root collects them. Two cells a member take turns."""
+    """Each member combines a share; the root collects them. A member uses two cells in turn."""
     context, combiner = solo.context, Combiner.of(solo, _largest_share(solo))
     group, stream = context.group, context.stream
     for piece in solo.pieces:
@@ -139,7 +139,7 @@ def _reduce(solo: Reads) -> None:
 
 
 def _allreduce(solo: Reads) -> None:
-    """Combine a share each, then read the others'."""
+    """Each member combines a share, then reads the shares of all others."""
     context, combiner = solo.context, Combiner.of(solo, _largest_share(solo))
     group = context.group
     for piece in solo.pieces:

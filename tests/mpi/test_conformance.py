@@ -18,32 +18,36 @@ from _support import (
     comm_with,
     opened,
 )
-from machines import collectives_of, topology_of
+from machines import PARTS, collectives_of, topology_of
 from mpi4py import MPI
 
 from han.model.collectives import BY_BLOCKS, ROOTED, UNEVEN
 from han.submodules.registry import registered
+from han.tasks.choice import LevelChoice
+from han.tasks.contract import Question
+from han.tasks.signature import Signature
 
 COUNTS = (0, 1, 2, 7, 8, 500, 513, 1000)
 LARGE = 38_003  # of 8 bytes: about 300 KB, no multiple of anything
-SMALL_PARTS = {"chunk": 4096, "cells": 3, "segment": 4096, "window": 2, "radix": 2}
-PARTS = [
-    (name, algorithm)
-    for name, part in registered().items()
-    if name != "null"
-    for algorithm in part.algorithms
-]
-IN_MEMORY = [
-    part
-    for part in PARTS
-    if part[0] in ("sm", "solo") or part[1] in ("recursive", "cyclic", "tree", "copyin")
-]
+APART = topology_of([[0] * 4], -1)  # ranks that share no memory
+
+
+def needs_memory(part):
+    """Tell whether an algorithm refuses ranks that share no memory."""
+    signature = Signature(collectives_of(*part)[0], 8)
+    question = Question(APART, 0, signature, LevelChoice(*part))
+    return registered()[part[0]].supports(question) is not None
+
+
+def segment_of(name, algorithm):
+    """Return the segment that an algorithm is forced with."""
+    return "whole" if registered()[name].algorithms[algorithm].one_segment else 20_000
 
 
 def force(level, name, algorithm, **more):
     """Return what a rule decides that forces an algorithm on a level, with small parts."""
-    known = registered()[name].parameters
-    parameters = {k: v for k, v in SMALL_PARTS.items() if k in known}
+    rows = registered()[name].parameters
+    parameters = {key: row.tried[0] for key, row in rows.items() if row.tried}
     return {**more, "levels": {level: {"submodule": name, "algorithm": algorithm, **parameters}}}
 
 
@@ -99,7 +103,7 @@ def run_parts(comm, domains, level, schedule, calls, shared_to=0):
     """Run the calls by every algorithm on a level; return what was refused, by algorithm."""
     reference, refused = Reference(comm.Dup()), {}
     for name, algorithm in PARTS:
-        segment = "whole" if name == "mpi" or algorithm == "direct" else 20_000
+        segment = segment_of(name, algorithm)
         use = force(level, name, algorithm, segment=segment, schedule=schedule)
         with opened(comm_with(comm, domains, use, shared_to)) as han_comm:
             check = Checker(han_comm, reference)
@@ -142,7 +146,7 @@ def test_sizes_and_roots_between_nodes_of_one_rank(mpi_ranks):
     calls = list(sizes_and_roots(comm.size))
     refused = run_parts(comm, domains, "network", "dataflow", calls, shared_to=0)
     for part in PARTS:
-        assert serves_something(refused, part, calls) == (part not in IN_MEMORY)
+        assert serves_something(refused, part, calls) == (not needs_memory(part))
 
 
 @pytest.mark.mpi(ranks=[6], timeout=120, unit="s")

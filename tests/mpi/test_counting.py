@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from _support import COLLECTIVES, comm_with, new_comm, opened
 from mpi4py import MPI
-from test_conformance import PARTS, force, meant_for
+from test_conformance import PARTS, force, meant_for, segment_of
 
 from han.measure.bench_calls import Buffers, Case, Mode, prepare
 from han.model.collectives import BY_BLOCKS
+from han.submodules.registry import registered
 from han.tasks.inspect.traffic import Counted, Traffic
 from han.tasks.lower import lower
 
@@ -45,7 +46,7 @@ def run_all(comm, domains, level, parts, cases, **how):
     """Check every case by every algorithm; return what all ranks have moved."""
     moved = Traffic()
     for name, algorithm in parts:
-        segment = "whole" if name == "mpi" or algorithm == "direct" else 20_000
+        segment = segment_of(name, algorithm)
         use = force(level, name, algorithm, segment=segment)
         with opened(comm_with(comm, domains, use)) as forced:
             for case in meant_for((name, algorithm), cases):
@@ -63,9 +64,9 @@ def test_what_is_counted_is_what_programs_say(mpi_ranks):
     between = run_all(comm, [[0, 0, 1, 1], [0] * 4], "network", PARTS, CASES)
     assert min(between.copied, between.combined, between.sent) > 0
     assert between.sent == between.received
-    solo = [part for part in PARTS if part[0] == "solo"]
+    readers = [part for part in PARTS if registered()[part[0]].reads_peers]
     shared = {"mode": Mode.PERSISTENT, "shared": True}
-    mapped = run_all(comm, [[0] * 4] * 2, "level0", solo, CASES, **shared)
+    mapped = run_all(comm, [[0] * 4] * 2, "level0", readers, CASES, **shared)
     assert mapped.mapped > mapped.attached
 
 

@@ -23,10 +23,11 @@ from _support import (
 )
 from machines import topology_of
 from mpi4py import MPI
-from test_conformance import LARGE, PARTS, force, meant_for, types_and_operations
+from test_conformance import LARGE, PARTS, force, meant_for, segment_of, types_and_operations
 
 from han.model.collectives import BY_BLOCKS, ROOTED
 from han.model.program import Code
+from han.submodules.registry import registered
 from han.tasks.lower import lower
 from han.tuning.heuristics import Machine
 from han.tuning.parts import plan_of_choice
@@ -42,9 +43,7 @@ ENVIRONMENT = {  # MPI libraries read other ranks' memory themselves, and fail o
 MEMORY = "512KiB"  # of a communicator and of each persistent request, where 4 MiB are there
 REASON = "the ranks may not read each other's memory"
 FORCED = "rules[0]"
-NEED_OTHERS = {
-    ("solo", algorithm) for algorithm in ("pull", "spread", "split", "each", "meet", "blocks")
-}
+NEED_OTHERS = {part for part in PARTS if registered()[part[0]].reads_peers}
 TURNS = 3
 PERSISTENT = (  # of shared arrays, in turn: count, type, operation
     (1, "float64", "sum"),
@@ -166,7 +165,7 @@ def persistent(comm, reference, count, dtype, op):
 def conform(part, turn, topology, reference):
     """Hold an algorithm's calls against what is right; return what it is refused for."""
     calls = meant_for(part, all_calls(WORLD.size, turn))
-    segment = "whole" if part[0] == "mpi" or part[1] == "direct" else 20_000
+    segment = segment_of(*part)
     use = force("network", *part, segment=segment)
     with opened(comm_on(WORLD, topology, use, memory=MEMORY)) as comm:
         assert "Operation not permitted" in comm._han.shared.attach_refused
