@@ -47,7 +47,7 @@ def start(folder: Path, source: str, output: IO[str], *options: str) -> subproce
     (folder / "conftest.py").write_text(CONFTEST)
     (folder / "test_inner.py").write_text(PRELUDE + source)
     environment = {k: v for k, v in os.environ.items() if k not in ("HAN_TEST_CASES", "COLUMNS")}
-    environment["PYTHONPATH"] = os.pathsep.join([str(TESTS), str(TESTS.parent)])
+    environment["PYTHONPATH"] = os.pathsep.join([str(TESTS / "helpers"), str(TESTS.parent)])
     environment["HAN_TEST_POOL"] = "yes"
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist"]
     command += [f"--rootdir={folder}", "-c", os.devnull, *options, str(folder)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-NATIVE = Path(__file__).resolve().parent.parent / "han" / "native"
+NATIVE = Path(__file__).resolve().parents[2] / "han" / "native"
 FILES = sorted(NATIVE.rglob("*.[ch]"))
 
 # What each folder may include. "": the layouts that all parts share, the clock and the MPI library.

@@ -13,7 +13,7 @@ import setuptools
 
 import han
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 NEEDED = 77  # the first setuptools that reads the licence as pyproject.toml states it
 LINKED = ("configs", "submodules", "tasks", "tuning")  # han/NAME is a link to NAME
 

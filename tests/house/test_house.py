@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 # Each room may import itself and the rooms before it; the front is the files in han/ itself.
 ORDER = (
     "common", "model", "config", "tasks", "submodules", "tuning", "message", "ranks", "memory",
