@@ -30,8 +30,8 @@ from han.model.channel_layout import LINE
 from han.model.collectives import DATALESS
 from han.model.element_types import kernel
 from han.model.measurements import Times
+from han.model.opcodes import COMBINATIONS, COPIES
 from han.model.program import PEER, Code, PeerBase, Program
-from han.tasks.inspect.traffic import COMBINATIONS, COPIES
 from han.tasks.lower import lower
 
 COLLECTIVES = tuple(name for name in measurable() if name not in DATALESS)

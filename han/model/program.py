@@ -13,22 +13,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-
-class Code(IntEnum):
-    """Operation codes (``enum han_code``)."""
-
-    COPY = 0
-    REDUCE = 1
-    REDUCE2 = 2
-    POST = 3
-    WAIT = 4
-    ISEND = 5
-    IRECV = 6
-    TEST = 7
-    AWAIT = 8
-    COLL = 9
-    PULL = 10
-    PUSH = 11
+from han.model.opcodes import STARTS
+from han.model.opcodes import Code as Code
 
 
 class Coll(IntEnum):
@@ -158,4 +144,4 @@ class Program:
     @property
     def talks_mpi(self) -> bool:
         """Whether any operation calls the MPI library (other than for a reduction)."""
-        return bool(np.isin(self.code["code"], [Code.ISEND, Code.IRECV, Code.COLL]).any())
+        return bool(np.isin(self.code["code"], STARTS).any())

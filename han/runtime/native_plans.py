@@ -10,7 +10,8 @@ from mpi4py import MPI
 
 from han import _native
 from han.message.message import Message
-from han.model.program import INSTRUCTION, Code, Program
+from han.model.opcodes import COMBINATIONS, COPIES
+from han.model.program import INSTRUCTION, Program
 from han.tasks.signature import Signature
 
 if TYPE_CHECKING:
@@ -90,8 +91,8 @@ def _moved(program: Program, signature: Signature) -> int:
     if not signature.by_blocks:
         return signature.nbytes
     rows = program.code
-    copies = np.isin(rows["code"], (Code.COPY, Code.PULL, Code.PUSH))
-    combines = np.isin(rows["code"], (Code.REDUCE, Code.REDUCE2))
+    copies = np.isin(rows["code"], COPIES)
+    combines = np.isin(rows["code"], COMBINATIONS)
     return int(rows["n"][copies].sum() + signature.element * rows["n"][combines].sum())
 
 

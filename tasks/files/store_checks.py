@@ -15,6 +15,7 @@ import numpy.typing as npt
 from han.common.errors import ArgumentError
 from han.model.collectives import BY_BLOCKS, REPLACING, UNEVEN
 from han.model.element_types import DTYPES, OPS, PAIRS, WIDE, element_type, kernel
+from han.model.opcodes import FLAG_OPERATIONS, PEERS, REQUESTS
 from han.model.program import AREAS, CHANNELS, PEER, Code, Coll, Program
 from han.model.topology import MAX_LEVELS, Topology, number_domains
 from han.tasks.call import USERS
@@ -141,17 +142,14 @@ def _rules(plan: Plan, program: Program) -> tuple[Rule, ...]:
     channels = len(plan.footprint())
     bases = CHANNELS + AREAS * channels
     own = np.where(rows["base"] >= PEER, 0, rows["base"])
-    asks = (Code.ISEND, Code.IRECV, Code.TEST, Code.COLL)
-    talks = (Code.WAIT, Code.ISEND, Code.IRECV, Code.COLL, Code.PULL, Code.PUSH)
-    flags = (Code.POST, Code.WAIT)
     return (
         Rule("base", (), own.max(axis=1, initial=0), bases),
         Rule("peer's buffer", (), _peers_channel(rows).max(axis=1, initial=-1), channels, -1),
-        Rule("base of a flag", flags, rows["base"][:, 0], bases, CHANNELS),
+        Rule("base of a flag", FLAG_OPERATIONS, rows["base"][:, 0], bases, CHANNELS),
         Rule("stream", (), rows["stream"], MAX_LEVELS * len(TREE) + len(BY_BLOCKS)),
         Rule("stream to wait for", (Code.AWAIT,), rows["peer"], len(program.streams)),
-        Rule("rank", talks, rows["peer"], size),
-        Rule("request", asks, rows["slot"], program.requests),
+        Rule("rank", PEERS, rows["peer"], size),
+        Rule("request", REQUESTS, rows["slot"], program.requests),
         Rule("task", (), rows["task"], max(1, len(program.tasks))),
         Rule("communicator", (Code.COLL,), rows["off"][:, 3], len(program.comms)),
     )

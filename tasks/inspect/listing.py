@@ -9,6 +9,7 @@ from typing import Any
 
 from han.common.units import format_size, plural, spans
 from han.model.channel_layout import FLAGS, LINE, SMALL
+from han.model.opcodes import COMBINATIONS, COPIES, MESSAGES, STARTS
 from han.model.program import PEER, Area, Base, Code, Coll, PeerBase, Program, StreamInfo
 from han.tasks.outline import active_levels
 from han.tasks.plan import Plan
@@ -66,7 +67,7 @@ class Reader:
 
     def _operation(self, stream: StreamInfo, k: int) -> Operation:
         code = Code(int(self.code["code"][k]))
-        if code in (Code.ISEND, Code.IRECV, Code.COLL):
+        if code in STARTS:
             self.started[int(self.code["slot"][k])] = k
         details = DETAILS[code](self, k)
         return Operation(k, stream.name, self.task(k), code.name, details)
@@ -214,12 +215,12 @@ def _kind(kind: int) -> str:
 def bytes_of(plan: Plan, row: Any) -> int:
     """Return the bytes that one instruction moves or combines."""
     code, n = Code(int(row["code"])), int(row["n"])
-    if code in (Code.REDUCE, Code.REDUCE2):
+    if code in COMBINATIONS:
         return n * plan.signature.element
     if code == Code.COLL:
         of_bytes = int(row["off"][2]) & ~Coll.BLOCKING == Coll.BCAST
         return n if of_bytes else n * plan.signature.element
-    return n if code in (Code.COPY, Code.ISEND, Code.IRECV, Code.PULL, Code.PUSH) else 0
+    return n if code in (*COPIES, *MESSAGES) else 0
 
 
 # ---- the listing --------------------------------------------------------------------------------

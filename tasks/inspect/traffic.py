@@ -13,13 +13,12 @@ import numpy as np
 
 from han.common.units import plural
 from han.model.collectives import ROWS
+from han.model.opcodes import ATTACHED, COMBINATIONS, COPIES
 from han.model.program import PEER, Code, Program
 from han.tasks.lower import lower
 from han.tasks.plan import Plan
 
 MOST = 64  # ranks looked at: further ones are like these
-COPIES = (Code.COPY, Code.PULL, Code.PUSH)
-COMBINATIONS = (Code.REDUCE, Code.REDUCE2)
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class Traffic:
         copied = total(*COPIES) + again
         return cls(
             copied, total(*COMBINATIONS) * element, total(Code.ISEND), total(Code.IRECV),
-            total(Code.PULL, Code.PUSH), _mapped(program, element),
+            total(*ATTACHED), _mapped(program, element),
         )  # fmt: skip
 
     def __add__(self, other: Traffic) -> Traffic:

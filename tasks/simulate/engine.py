@@ -14,6 +14,7 @@ from heapq import heappop, heappush
 
 from han.config.machine import MachineModel
 from han.model.channel_layout import SMALL_BANKS
+from han.model.opcodes import DATA, MESSAGES
 from han.model.program import Area, Code
 from han.model.timeline import TaskTime
 from han.model.topology import Topology
@@ -23,8 +24,6 @@ from han.tasks.simulate.loading import Loaded
 NEVER = float("inf")
 TURN = 4  # data operations of a stream before the others get their turn (native/engine/executor.c)
 
-DATA = (Code.COPY, Code.REDUCE, Code.REDUCE2, Code.PULL, Code.PUSH)
-SENDS = (Code.ISEND, Code.IRECV)
 WAITS = (Code.WAIT, Code.AWAIT)
 # A row of the table of operations: returns when it is done, or minus when to ask again.
 Operation = Callable[[int, "Rank", int, float], float]
@@ -205,7 +204,7 @@ class Engine:
         first, code = pc, loaded.code
         asked = NEVER
         while pc < stop:
-            if code[pc] in SENDS and self._heap and self._heap[0][0] < now:
+            if code[pc] in MESSAGES and self._heap and self._heap[0][0] < now:
                 asked = now  # adapters are taken in the order of time
                 break
             if self.keep:

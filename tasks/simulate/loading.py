@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from han.model.opcodes import COMBINATIONS, FLAG_OPERATIONS
 from han.model.program import Area, Base, Code, Program
 from han.tasks.plan import Plan
 from han.tasks.verify.places import Ring
@@ -39,11 +40,11 @@ class Loader:
         code = program.code
         codes = code["code"]
         n = code["n"].astype(np.int64)
-        n[np.isin(codes, (Code.REDUCE, Code.REDUCE2))] *= self.plan.signature.element
+        n[np.isin(codes, COMBINATIONS)] *= self.plan.signature.element
         what = code["slot"].astype(np.int64)
         awaits = codes == Code.AWAIT
         what[awaits] = code["peer"][awaits]
-        flags = np.isin(codes, (Code.POST, Code.WAIT))
+        flags = np.isin(codes, FLAG_OPERATIONS)
         what[flags] = self._flags(program.rank, code["base"][flags, 0], code["off"][flags, 0])
         return Loaded(
             codes.tolist(),

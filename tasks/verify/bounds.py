@@ -9,6 +9,15 @@ import numpy as np
 import numpy.typing as npt
 
 from han.model.channel_layout import FLAGS, LINE, SMALL
+from han.model.opcodes import (
+    ATTACHED,
+    COMBINATIONS,
+    FLAG_OPERATIONS,
+    MESSAGES,
+    READS,
+    REQUESTS,
+    WRITES,
+)
 from han.model.program import GIVEN, SHOWN, Area, Base, Code, Coll, PeerBase
 from han.tasks.plan import Plan
 from han.tasks.verify.events import MOST, Events
@@ -19,15 +28,7 @@ INT_MAX = (1 << 31) - 1
 TAGS = 32  # a run (native/program.h: HAN_MAX_STREAMS)
 SHIFT = 24  # flags hold (run << SHIFT) + k (native/channel.h)
 Mask = npt.NDArray[np.bool_]
-READS = {
-    Code.COPY: (1,), Code.REDUCE: (1, 2), Code.REDUCE2: (1, 2), Code.ISEND: (1,), Code.PULL: (1,),
-    Code.PUSH: (1,),
-}  # fmt: skip
-WRITES = {
-    Code.COPY: (0,), Code.REDUCE: (0,), Code.REDUCE2: (0, 3), Code.IRECV: (0,), Code.PULL: (0,),
-    Code.PUSH: (0,),
-}  # fmt: skip
-ATTACHED = {Code.PULL: (1, SHOWN), Code.PUSH: (0, GIVEN)}  # the peer's reference, what it says
+SAYS = {Code.PULL: SHOWN, Code.PUSH: GIVEN}  # what the peer says of the buffer
 # Operands that kernels refuse (native/reductions.h): overlaps, of some also where they are equal.
 APART = {
     Code.COPY: (((0, 1), True),),
@@ -80,15 +81,15 @@ def _check_numbers(events: Events) -> None:
     """Peers and requests must exist, and room for operands."""
     well = "programs are well formed"
     limits = [[p.requests for p in ps] for ps in events.programs]
-    asks = _where(events, Code.ISEND, Code.IRECV, Code.COLL, Code.TEST)
+    asks = _where(events, *REQUESTS)
     few = events.rows["slot"][asks] >= np.array(limits)[events.run[asks], events.rank[asks]]
     _refuse(events, asks, few, "a request too many", "one that the program has", well)
-    talks = _where(events, Code.ISEND, Code.IRECV)
+    talks = _where(events, *MESSAGES)
     peers = events.rows["peer"][talks]
     nobody = (peers < 0) | (peers >= events.size)
     _refuse(events, talks, nobody, "a rank that does not exist", "a peer", well)
     _check_limits(events, talks, well)
-    combines = _where(events, Code.REDUCE, Code.REDUCE2)
+    combines = _where(events, *COMBINATIONS)
     rooms = np.array([[p.operand for p in ps] for ps in events.programs])
     large = events.nbytes[combines] > rooms[events.run[combines], events.rank[combines]]
     _refuse(events, combines, large, "operands larger than the program's room for one", "room")
@@ -98,7 +99,7 @@ def _check_limits(events: Events, talks: Numbers, well: str) -> None:
     """The MPI library counts in ints, and there are so many tags."""
     counted = np.concatenate([talks, _where(events, Code.COLL)])
     foreign = np.array([not plan.signature.native for plan in events.plans])
-    combines = _where(events, Code.REDUCE, Code.REDUCE2)
+    combines = _where(events, *COMBINATIONS)
     counted = np.concatenate([counted, combines[foreign[events.run[combines]]]])
     large = events.rows["n"][counted] > INT_MAX
     _refuse(events, counted, large, "a count beyond an int", f"at most {INT_MAX}", well)
@@ -108,7 +109,7 @@ def _check_limits(events: Events, talks: Numbers, well: str) -> None:
 
 def _check_flags(events: Events) -> None:
     """Flags are lines of a channel, and hold numbers that do not reach the next run's."""
-    where = _where(events, Code.POST, Code.WAIT)
+    where = _where(events, *FLAG_OPERATIONS)
     base, offset = (events.rows[name][where, 0].astype(np.int64) for name in ("base", "off"))
     channel, area = np.divmod(base - Base.CHANNEL, len(Area))
     none = (channel < 0) | (channel >= len(events.places.channels)) | (area == Area.CELLS)
@@ -133,7 +134,8 @@ def _check_attached(events: Events) -> None:
         home = events.topology.home(channels[channel], rank) if channel < len(channels) else ()
         if slot >= len(home) or home[slot] != peer:
             _refuse(events, where, yes, "a peer that is not there", "its place in a channel", well)
-        ref, bit = ATTACHED[Code(int(row["code"]))]
+        code = Code(int(row["code"]))
+        ref, bit = ATTACHED[code], SAYS[code]
         if not events.programs[events.run[event]][peer].writes[channel] & bit:
             _refuse(events, where, yes, f"rank {peer} shows no addresses", "that it does", well)
         if row["base"][ref] not in (Base.SEND, Base.RECV, Base.SCRATCH):

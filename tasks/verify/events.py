@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from han.model.opcodes import ATTACHED, COMBINATIONS, COPIES, MESSAGES
 from han.model.program import INSTRUCTION, PEER, Code, Coll, PeerBase, Program
 from han.tasks.plan import Plan
 from han.tasks.verify.places import Numbers, Places
@@ -105,8 +106,8 @@ class Events:
         n = np.minimum(self.rows["n"], MOST).astype(np.int64)
         kinds = self.rows["off"][:, 2] % Coll.BLOCKING
         coll = self.code == Code.COLL
-        combines = np.isin(self.code, (Code.REDUCE, Code.REDUCE2)) | (coll & (kinds != Coll.BCAST))
-        moves = np.isin(self.code, (Code.COPY, Code.ISEND, Code.IRECV, Code.PULL, Code.PUSH))
+        combines = np.isin(self.code, COMBINATIONS) | (coll & (kinds != Coll.BCAST))
+        moves = np.isin(self.code, (*COPIES, *MESSAGES))
         moves |= combines | coll
         nbytes: Numbers = np.where(moves, n, 0) * np.where(combines, elements[self.run], 1)
         nbytes[coll & (kinds == Coll.BARRIER)] = 0
@@ -119,7 +120,7 @@ class Events:
         """
         self.base: Numbers = self.rows["base"].astype(np.int64)
         self.holder: Numbers = np.repeat(self.rank[:, None], 4, axis=1)
-        for code, ref in ((Code.PULL, 1), (Code.PUSH, 0)):
+        for code, ref in ATTACHED.items():
             there = self.code == code
             self.holder[there, ref] = self.rows["peer"][there]
         self.peers: npt.NDArray[np.bool_] = self.base >= PEER

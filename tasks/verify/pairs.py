@@ -17,6 +17,7 @@ from collections import defaultdict
 import numpy as np
 
 from han.model.channel_layout import SMALL_BANKS
+from han.model.opcodes import MESSAGES, STARTS
 from han.model.program import Area, Code, Coll
 from han.tasks.verify.bounds import SHIFT, call_of, line
 from han.tasks.verify.events import FINISH, Events
@@ -169,7 +170,7 @@ class Pairs:
     def _pair_requests(self) -> None:
         """Find the TEST that completes what a request stands for, in the stream that began it."""
         events = self.events
-        starts = np.isin(events.code, (Code.ISEND, Code.IRECV, Code.COLL))
+        starts = np.isin(events.code, STARTS)
         asks = np.flatnonzero(starts | np.isin(events.code, (Code.TEST, FINISH)))
         slot = events.rows["slot"][asks].astype(np.int64)
         strand = events.strand[asks]
@@ -200,7 +201,7 @@ class Pairs:
 
     def _pair_messages(self) -> None:
         events, sides = self.events, []
-        for code in (Code.ISEND, Code.IRECV):
+        for code in MESSAGES:
             side = np.flatnonzero(events.code == code)
             ends = events.rank[side], events.rows["peer"][side].astype(np.int64)
             sender, receiver = ends if code == Code.ISEND else ends[::-1]

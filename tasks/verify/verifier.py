@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from han.model.opcodes import COMBINATIONS, DATA, MESSAGES
 from han.model.program import Base, Code, Coll, Program
 from han.tasks.lower import lower
 from han.tasks.plan import Plan
@@ -195,12 +196,11 @@ class _Verifier:
         for began, ends in ((Code.ISEND, GIVEN), (Code.IRECV, GOT), (Code.COLL, COLLECTED)):
             code[(start >= 0) & (events.code[start] == began)] = ends
         which[start >= 0] = start[start >= 0]
-        moves = np.isin(events.code[which], (Code.COPY, Code.REDUCE, Code.REDUCE2, Code.ISEND,
-                                             Code.IRECV, Code.PULL, Code.PUSH))  # fmt: skip
+        moves = np.isin(events.code[which], (*DATA, *MESSAGES))
         code[moves & (events.nbytes[which] == 0)] = NOTHING
         foreign = (events.holder != events.rank[:, None]).any(axis=1) & (code != NOTHING)
         code[foreign & (code == Code.COPY)] = Code.PULL
-        code[foreign & np.isin(code, (Code.REDUCE, Code.REDUCE2))] = READS
+        code[foreign & np.isin(code, COMBINATIONS)] = READS
         places = np.stack([events.memory[which], events.at[which]], axis=2).reshape(-1, 8)
         rows: Numbers = np.column_stack([code, places, events.nbytes[which], which])
         return rows

@@ -1,0 +1,97 @@
+"""The operations that Programs are made of: one row for each code.
+
+A row says what a reader of Programs needs to know of an operation. An operation has up to four
+operands, each a base and an offset; rows name operands by their index in the record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+
+
+class Code(IntEnum):
+    """Operation codes (``enum han_code``)."""
+
+    COPY = 0
+    REDUCE = 1
+    REDUCE2 = 2
+    POST = 3
+    WAIT = 4
+    ISEND = 5
+    IRECV = 6
+    TEST = 7
+    AWAIT = 8
+    COLL = 9
+    PULL = 10
+    PUSH = 11
+
+
+class Kind(Enum):
+    """What an operation does."""
+
+    COPY = "moves bytes between memories"
+    COMBINE = "applies the reduction's operation to elements"
+    FLAG = "stores or awaits a flag in shared memory"
+    MESSAGE = "starts a message of MPI"
+    COLLECTIVE = "starts a collective of MPI"
+    TEST = "awaits a request"
+    AWAIT = "awaits another stream"
+
+
+@dataclass(frozen=True)
+class Opcode:
+    """One row.
+
+    `reads` and `writes` are the operands whose `n` bytes (of a COMBINE: `n` elements) the operation
+    reads and writes; a collective's depend on its kind. `attached` is the operand that lies in a
+    peer's memory and is reached by cross-memory attach. `peer` says that the record names another
+    rank, `request` that it names a request.
+    """
+
+    kind: Kind
+    reads: tuple[int, ...] = ()
+    writes: tuple[int, ...] = ()
+    attached: int | None = None
+    peer: bool = False
+    request: bool = False
+
+    @property
+    def calls_mpi(self) -> bool:
+        """Whether the operation itself calls the MPI library, other than to test a request."""
+        return self.kind in (Kind.MESSAGE, Kind.COLLECTIVE)
+
+
+OPCODES: dict[Code, Opcode] = {
+    Code.COPY: Opcode(Kind.COPY, reads=(1,), writes=(0,)),
+    Code.REDUCE: Opcode(Kind.COMBINE, reads=(1, 2), writes=(0,)),
+    Code.REDUCE2: Opcode(Kind.COMBINE, reads=(1, 2), writes=(0, 3)),
+    Code.POST: Opcode(Kind.FLAG),
+    Code.WAIT: Opcode(Kind.FLAG, peer=True),
+    Code.ISEND: Opcode(Kind.MESSAGE, reads=(1,), peer=True, request=True),
+    Code.IRECV: Opcode(Kind.MESSAGE, writes=(0,), peer=True, request=True),
+    Code.TEST: Opcode(Kind.TEST, request=True),
+    Code.AWAIT: Opcode(Kind.AWAIT),
+    Code.COLL: Opcode(Kind.COLLECTIVE, peer=True, request=True),
+    Code.PULL: Opcode(Kind.COPY, reads=(1,), writes=(0,), attached=1, peer=True),
+    Code.PUSH: Opcode(Kind.COPY, reads=(1,), writes=(0,), attached=0, peer=True),
+}
+
+
+def codes(fits: Callable[[Opcode], bool]) -> tuple[Code, ...]:
+    """Return the codes whose rows fit, in order."""
+    return tuple(code for code, row in OPCODES.items() if fits(row))
+
+
+COPIES = codes(lambda row: row.kind == Kind.COPY)
+COMBINATIONS = codes(lambda row: row.kind == Kind.COMBINE)
+FLAG_OPERATIONS = codes(lambda row: row.kind == Kind.FLAG)
+MESSAGES = codes(lambda row: row.kind == Kind.MESSAGE)
+DATA = codes(lambda row: row.kind in (Kind.COPY, Kind.COMBINE))
+REQUESTS = codes(lambda row: row.request)
+STARTS = codes(lambda row: row.calls_mpi)  # requests
+PEERS = codes(lambda row: row.peer)
+READS = {code: row.reads for code, row in OPCODES.items() if row.reads}
+ATTACHED = {code: row.attached for code, row in OPCODES.items() if row.attached is not None}
+WRITES = {code: row.writes for code, row in OPCODES.items() if row.writes}
