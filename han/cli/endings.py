@@ -24,6 +24,7 @@ RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID
 TAG = 31415  # of the messages below, in MPI.COMM_WORLD
 PATIENCE = 10.0  # seconds that a rank with a mistake waits for the other ranks
 NAP = 0.002
+GRACE = 1.0  # seconds: a launcher may kill all ranks when the first one exits with an error
 
 
 def world() -> MPI.Intracomm | None:
@@ -68,6 +69,8 @@ def leave(mistake: str = "", status: int = 0) -> NoReturn:
         abort(mistake)
     if first and is_first():
         show(first)
+    if (first or status) and not is_first():
+        time.sleep(GRACE)  # rank 0 prints meanwhile
     raise SystemExit(1 if first else status)
 
 

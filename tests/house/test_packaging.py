@@ -1,5 +1,6 @@
 """What distributions hold: the sdist all that the README uses, the wheel only what is imported."""
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -41,7 +42,9 @@ def run(folder, *arguments):
 def sdist(tmp_path_factory):
     """Return the folder of an unpacked source distribution."""
     place = tmp_path_factory.mktemp("sdist")
-    run(ROOT, "setup.py", "-q", "egg_info", "--egg-base", place, "sdist", "--dist-dir", place)
+    with open(ROOT / "setup.py") as lock:  # setuptools gathers the files in one folder of ROOT
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        run(ROOT, "setup.py", "-q", "egg_info", "--egg-base", place, "sdist", "--dist-dir", place)
     (archive,) = place.glob("*.tar.gz")
     assert archive.name == f"han_collectives-{han.__version__}.tar.gz"
     with tarfile.open(archive) as packed:
