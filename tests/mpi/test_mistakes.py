@@ -14,16 +14,21 @@ import han
 RANKS = 4
 LONGEST = 60  # seconds; a job that hangs fails here
 
-# Every rank writes its exit status, as the launcher tells only one.
-HAN = """
-import os, sys
+# Every rank writes its exit status, as the launcher tells only one. It exits after all have: a
+# launcher may kill the others when the first exits with an error.
+HAN = f"""
+import glob, os, sys, time
 sys.argv[0] = "han"
 from han.cli.main import main
 try:
     main()
 except SystemExit as leaving:
-    with open(f"status-{os.getpid()}", "w") as file:
+    with open(f"writing-{{os.getpid()}}", "w") as file:
         file.write(str(leaving.code))
+    os.rename(file.name, f"status-{{os.getpid()}}")
+    limit = time.monotonic() + {LONGEST // 2}
+    while len(glob.glob("status-*")) < {RANKS} and time.monotonic() < limit:
+        time.sleep(0.01)
     raise
 """
 PROGRAM = """
