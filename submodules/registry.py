@@ -6,7 +6,6 @@ Third parties add theirs as entry points of the group ``han.submodules``.
 from __future__ import annotations
 
 from functools import cache
-from importlib.metadata import entry_points
 
 from han.submodules.adapt import Adapt
 from han.submodules.exchange.exchange import Exchange
@@ -24,6 +23,8 @@ SUBMODULES = {part.name: part for part in BUILT_IN}
 @cache
 def registered() -> dict[str, Submodule]:
     """Every submodule by name: han's own, then those of installed packages."""
+    from importlib.metadata import entry_points
+
     found = dict(SUBMODULES)
     for entry in entry_points(group="han.submodules"):
         found.setdefault(entry.name, entry.load()())

@@ -8,6 +8,7 @@ from typing import Any
 
 from han.common.errors import NoRuleError
 from han.config.config import Config
+from han.config.parts import as_document
 from han.model.program import Program
 from han.model.topology import Topology
 from han.tasks.choice import LEFT
@@ -90,7 +91,7 @@ class Planner:
     def key(self) -> dict[str, Any]:
         """Return what all programs of this rank depend on."""
         return {
-            **self.config.model_dump(mode="json", include={"rules"}),
+            "rules": as_document(self.config.rules),
             "topology": asdict(self.topology),
             "machine": asdict(self.machine),
             "rank": self.rank,

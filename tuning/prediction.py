@@ -6,14 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pydantic import ValidationError
-
 from han.common.errors import ArgumentError
 from han.common.units import format_size
 from han.config.config import Config
-from han.config.errors import Origin, config_error, problems_of
+from han.config.errors import Origin
 from han.config.machine import MachineModel
-from han.config.models import LevelUse, Rule
 from han.model.program import Program
 from han.model.timeline import Timeline, whole_tasks
 from han.submodules.catalogue import catalogue
@@ -78,19 +75,16 @@ def with_choice(config: Config, algorithms: Iterable[str], segment: str | None) 
     An algorithm is ``LEVEL=SUBMODULE[.ALGORITHM][:PARAMETER=VALUE,...]``. Raises ArgumentError or
     ConfigError for what cannot be read or does not exist.
     """
-    from han.config.config import validate_names
+    from han.config import documents
+    from han.config.config import Rule, validate_names
 
     levels = dict(_level_use(text, config) for text in algorithms)
     if not levels and segment is None:
         return config
     use = {"levels": levels, **({} if segment is None else {"segment": segment})}
     origin = Origin("--algorithm, --segment")
-    try:
-        rule = Rule.model_validate({"use": use})
-    except ValidationError as error:
-        raise config_error(problems_of(error, {}), origin) from None
-    chosen = config.model_copy(update={"rules": (rule, *config.rules)})
-    chosen._origin = origin
+    rule = Rule(**documents.checked(documents.Rule, {"use": use}, origin))
+    chosen = replace(config, rules=(rule, *config.rules), origin=origin)
     return validate_names(chosen, catalogue())
 
 
@@ -106,9 +100,7 @@ def _level_use(text: str, config: Config) -> tuple[str, Mapping[str, Any]]:
     submodule, _, algorithm = name.partition(".")
     pairs = [pair.partition("=") for pair in rest.split(",") if pair]
     parameters = {key: _value(value) for key, _, value in pairs}
-    use = {"submodule": submodule, "algorithm": algorithm or None, **parameters}
-    LevelUse.model_validate(use)
-    return level, use
+    return level, {"submodule": submodule, "algorithm": algorithm or None, **parameters}
 
 
 def _value(text: str) -> int | bool | str:

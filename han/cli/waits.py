@@ -47,7 +47,8 @@ def waits(
       mpiexec -n 8 han waits bcast --sizes 8,1MiB --policies yield,futex
       mpiexec -n 2 han waits --json waits.json
     """
-    from han.measure.waits import POLICIES, measure
+    from han.config.parts import POLICIES
+    from han.measure.waits import measure
 
     check_files(json_file)
     names = policies.split(",") if policies else list(POLICIES)

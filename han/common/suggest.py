@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 from han.common.errors import ArgumentError
@@ -13,6 +12,8 @@ def unknown(kind: str, name: object, known: Iterable[str], advice: str = "") -> 
 
     For where the name stands before it, as in a path of keys.
     """
+    import difflib
+
     names = sorted(set(known))
     close = difflib.get_close_matches(str(name), names, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else "."

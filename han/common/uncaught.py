@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import traceback
 from pathlib import Path
 from types import TracebackType
 
@@ -33,6 +32,8 @@ def _hook(kind: type[BaseException], error: BaseException, trace: TracebackType 
 
 def _text(error: ConfigError, trace: TracebackType | None) -> str:
     """Return the traceback without the frames inside han, and the error."""
+    import traceback
+
     frames = [f for f in traceback.extract_tb(trace) if not f.filename.startswith(PACKAGE)]
     lines = ["Traceback (most recent call last):\n", *traceback.format_list(frames)]
     return f"{''.join(lines)}han.{type(error).__name__}: {error}"

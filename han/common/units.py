@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from fractions import Fraction
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 UNITS = {
     "B": 1,
@@ -36,9 +39,11 @@ def parse_size(text: object) -> int:
     return int(size)
 
 
-def _exact_size(text: object) -> Fraction | None:
+def _exact_size(text: object) -> int | Fraction | None:
     if isinstance(text, int) and not isinstance(text, bool):
-        return Fraction(text)
+        return text
+    from fractions import Fraction
+
     match = _SIZE.fullmatch(text) if isinstance(text, str) else None
     factor = _FACTORS.get(match[2].lower()) if match else None
     return Fraction(match[1]) * factor if match and factor else None

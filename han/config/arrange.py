@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from han.model.topology import Topology, number_domains
 
 if TYPE_CHECKING:
-    from han.config.models import Level, Scope
+    from han.config.parts import Level, Scope
 
 PHYSICAL = ("shared_memory", "numa", "l3", "socket")
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import string
 from collections.abc import Iterator
+from dataclasses import replace
 
 from han.common.suggest import unknown
 from han.config.catalogue import Catalogue, ParameterValue, SubmoduleInfo
 from han.config.errors import KeyPath, Problem
-from han.config.models import Level, LevelUse, Rule, Scope, SizeScope
+from han.config.parts import Level, LevelUse, Rule, Scope, SizeScope, as_document
+from han.model.topology import MAX_LEVELS
 
 FIELDS = ("submodule", "algorithm")  # keys of a level's use that are no parameters
 SOCKETS = ("l3", "numa", "socket")
@@ -22,7 +24,7 @@ def with_symbols(levels: tuple[Level, ...]) -> tuple[Level, ...]:
     the alphabet, that no other level has.
     """
     symbols = [level.symbol for level in levels]
-    preferred = {0: "s", len(levels) - 1: "i"}
+    preferred = {0: "s", len(levels) - 1: "i"} if levels else {}
     named = [(k, letter) for k, letter in preferred.items() if not symbols[k]]
     for k, letter in named:
         symbols[k] = letter if letter not in symbols else ""
@@ -31,13 +33,17 @@ def with_symbols(levels: tuple[Level, ...]) -> tuple[Level, ...]:
         free = (c for c in letters if c in string.ascii_letters and c not in symbols)
         symbols[k] = symbols[k] or next(free, "")
     return tuple(
-        level.model_copy(update={"symbol": symbol})
-        for level, symbol in zip(levels, symbols, strict=True)
+        replace(level, symbol=symbol) for level, symbol in zip(levels, symbols, strict=True)
     )
 
 
 def level_problems(levels: tuple[Level, ...]) -> Iterator[Problem]:
     """Yield what is wrong with the names, symbols and scopes of ``levels``, innermost first."""
+    if not levels:
+        yield Problem(("levels",), "needs at least one level", [])
+        return
+    if len(levels) > MAX_LEVELS:
+        yield Problem(("levels",), f"{len(levels)} levels, at most {MAX_LEVELS}")
     for k, level in enumerate(levels):
         for key in ("name", "symbol"):
             value = getattr(level, key)
@@ -51,7 +57,7 @@ def _scope_problems(levels: tuple[Level, ...]) -> Iterator[Problem]:
     widest, largest = 0, 0
     for k, level in enumerate(levels):
         path, scope = ("levels", k, "scope"), level.scope
-        shown = scope if isinstance(scope, str) else scope.model_dump()
+        shown = scope if isinstance(scope, str) else as_document(scope)
         if k == outermost and scope != "all":
             yield Problem(path, "the outermost level, written last, must have 'all'", shown)
         elif k < outermost and scope == "all":
@@ -69,7 +75,7 @@ def socket_problems(scope: Scope) -> Iterator[Problem]:
     """Yield what is wrong with a scope that is to divide the ranks that share memory."""
     if isinstance(scope, SizeScope) or scope in SOCKETS:
         return
-    shown = scope if isinstance(scope, str) else scope.model_dump()
+    shown = scope if isinstance(scope, str) else as_document(scope)
     yield Problem(("sockets",), f"expected {', '.join(SOCKETS)} or {{size: k}}", shown)
 
 
@@ -93,8 +99,7 @@ def named_rules(
             name: _named_use(use, catalogue, ("rules", k, "use", "levels", name), problems)
             for name, use in rule.use.levels.items()
         }
-        use = rule.use.model_copy(update={"levels": levels})
-        parsed.append(rule.model_copy(update={"use": use}))
+        parsed.append(replace(rule, use=replace(rule.use, levels=levels)))
     return tuple(parsed), problems
 
 
@@ -109,7 +114,7 @@ def _named_use(
     if use.algorithm is not None and use.algorithm not in info.algorithms:
         reason = unknown(f"algorithm of {use.submodule}", use.algorithm, info.algorithms)
         problems.append(Problem((*path, "algorithm"), reason, use.algorithm))
-    return use.with_parameters(_parsed_parameters(use, info, path, problems))
+    return replace(use, parameters=_parsed_parameters(use, info, path, problems))
 
 
 def _parsed_parameters(

@@ -15,36 +15,33 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from typing import Annotated, Any
-
-from pydantic import Field, PrivateAttr, ValidationError, field_validator, model_validator
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from han.common.units import format_size, parse_size
-from han.config import checks as checks
+from han.config import checks
 from han.config.catalogue import Catalogue, ParameterInfo, SubmoduleInfo
-from han.config.errors import Inconsistent, Origin, config_error, problems_of
-from han.config.models import (
+from han.config.errors import Origin, config_error
+from han.config.parts import (
+    SIZE,
     Bytes,
     Count,
-    FromList,
     HostsScope,
     Level,
     LevelUse,
-    Model,
     RegexScope,
     Rule,
     Scope,
-    Size,
     SizeScope,
     Use,
     Wait,
     When,
+    as_document,
 )
 from han.config.rc import VARIABLES, rc
 from han.config.settings import with_settings
 from han.config.source import read_document, ready_configs
 from han.model.collectives import COLLECTIVES
-from han.model.topology import MAX_LEVELS
 
 __all__ = [
     "COLLECTIVES",
@@ -72,85 +69,59 @@ __all__ = [
     "validate_names",
 ]
 
-TWO_LEVELS = (
-    Level(name="node", symbol="s", scope="shared_memory"),
-    Level(name="network", symbol="i", scope="all"),
-)
-SMALLEST_MEMORY = 4096
+TWO_LEVELS = (Level("node", "shared_memory", "s"), Level("network", "all", "i"))
 
 
-class Config(Model):
-    """What the user decided; the defaults are two levels and no rules."""
+@dataclass(frozen=True)
+class Config:
+    """What the user decided; the defaults are two levels and no rules.
 
-    levels: Annotated[tuple[Level, ...], FromList] = Field(
-        default=TWO_LEVELS,
-        description="The levels of the machine, innermost first.",
-        json_schema_extra={"minItems": 1, "maxItems": MAX_LEVELS},
-    )
-    rules: Annotated[tuple[Rule, ...], FromList] = Field(
-        default=(),
-        description="What calls run. The first rule that matches wins, built-in rules come last.",
-    )
-    sockets: Scope = Field(
-        default="socket", description="The groups below all levels that trees in memory look at."
-    )
-    memory: Annotated[Size, Field(ge=SMALLEST_MEMORY)] = Field(
-        default=16 * 2**20, description="Shared memory of one channel in bytes."
-    )
-    plans: Annotated[int, Field(ge=1)] = Field(
-        default=512, description="Plans that a communicator keeps."
-    )
-    wait: Wait = Field(default=Wait(), description="How a rank waits.")
-    check: bool = Field(
-        default=False, description="Whether the ranks compare their arguments in every call."
-    )
-    trials: bool = Field(
-        default=True, description="Whether large calls try two ways and keep the quicker one."
-    )
-    _origin: Origin = PrivateAttr(default=Origin())
+    Levels are innermost first, and those without a symbol are given one. `memory` is the shared
+    memory of one channel in bytes, `plans` the number of plans that a communicator keeps.
+    Raises ConfigError if the parts do not fit together.
+    """
 
-    @field_validator("levels")
-    @classmethod
-    def _give_symbols(cls, levels: tuple[Level, ...]) -> tuple[Level, ...]:
-        if not levels:
-            raise ValueError("needs at least one level")
-        if len(levels) > MAX_LEVELS:
-            raise ValueError(f"{len(levels)} levels, at most {MAX_LEVELS}")
-        return checks.with_symbols(levels)
+    levels: tuple[Level, ...] = TWO_LEVELS
+    rules: tuple[Rule, ...] = ()
+    sockets: Scope = "socket"
+    memory: int = field(default=16 * 2**20, metadata=SIZE)
+    plans: int = 512
+    wait: Wait = field(default_factory=Wait)
+    check: bool = False
+    trials: bool = True
+    origin: Origin = field(default=Origin(), repr=False, compare=False)
 
-    @model_validator(mode="after")
-    def _hold_together(self) -> Config:
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "levels", checks.with_symbols(self.levels))
         problems = [
             *checks.level_problems(self.levels),
             *checks.rule_problems(self.rules, self.levels),
             *checks.socket_problems(self.sockets),
         ]
         if problems:
-            raise Inconsistent(problems)
-        return self
+            raise config_error(problems, self.origin)
 
     @property
     def source(self) -> str:
         """The file that the configuration was read from, or what else it came from."""
-        return self._origin.name
+        return self.origin.name
 
     def place(self, *path: str | int) -> str:
         """Return where a value was written: ``place("rules", 0)`` is ``"cluster.yaml:12"``."""
-        return self._origin.place(path)
+        return self.origin.place(path)
 
     def to_yaml(self) -> str:
         """Return the configuration as YAML that ``load_config`` reads."""
         import yaml
 
-        data = self.model_dump(mode="json", exclude_none=True)
-        return yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
+        return yaml.safe_dump(as_document(self), sort_keys=False, allow_unicode=True)
 
     def fingerprint(self) -> str:
         """Return a hash of all that the ranks must agree on: everything but ``wait``.
 
         It is the same in every process and for every order of keys.
         """
-        data = self.model_dump(mode="json", exclude={"wait"})
+        data = {key: value for key, value in as_document(self).items() if key != "wait"}
         return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
@@ -182,7 +153,12 @@ def load_config(
     if isinstance(source, Config):
         return source
     document = with_settings(read_document(source, said_by), environ)
-    return _validated(document.data, document.origin)
+    if not document.data and isinstance(document.data, Mapping):
+        return Config(origin=document.origin)
+    from han.config import documents
+
+    data = documents.checked(documents.Config, document.data, document.origin)
+    return Config(**data, origin=document.origin)
 
 
 def validate_names(config: Config, catalogue: Catalogue) -> Config:
@@ -193,31 +169,5 @@ def validate_names(config: Config, catalogue: Catalogue) -> Config:
     """
     rules, problems = checks.named_rules(config.rules, catalogue)
     if problems:
-        raise config_error(problems, config._origin)
-    return config.model_copy(update={"rules": rules})
-
-
-def _validated(data: object, origin: Origin) -> Config:
-    try:
-        config = Config.model_validate(data)
-    except ValidationError as error:
-        raise config_error(problems_of(error, _KNOWN_KEYS), origin) from None
-    config._origin = origin
-    return config
-
-
-_MODELS: Mapping[str, type[Model]] = {
-    "": Config,
-    "levels": Level,
-    "<size>": SizeScope,
-    "<hosts>": HostsScope,
-    "<regex>": RegexScope,
-    "rules": Rule,
-    "when": When,
-    "bytes": Bytes,
-    "nodes": Count,
-    "ppn": Count,
-    "use": Use,
-    "wait": Wait,
-}
-_KNOWN_KEYS = {key: tuple(model.model_fields) for key, model in _MODELS.items()}
+        raise config_error(problems, config.origin)
+    return replace(config, rules=rules)

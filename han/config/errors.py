@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
-
-from pydantic import ValidationError
+from typing import TYPE_CHECKING, Any
 
 from han.common.errors import ConfigError
 from han.common.suggest import unknown
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 KeyPath = tuple[str | int, ...]
 
@@ -111,6 +111,8 @@ def _problems(details: dict[str, Any], known: Mapping[str, Iterable[str]]) -> It
 def _missing(key: object, written: object) -> str:
     """Say that a key is missing; one written beside its place may be meant for it."""
     keys = [k for k in written if isinstance(k, str)] if isinstance(written, Mapping) else []
+    import difflib
+
     close = difflib.get_close_matches(str(key), keys, n=1)
     return f"is missing; {close[0]!r} is there: did you mean {key!r}?" if close else "is missing"
 

@@ -6,9 +6,8 @@ import json
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from han.config.config import Config
+from han.config.documents import Config, Model
 from han.config.machine import MachineModel
-from han.config.models import Model
 
 Kind = Literal["config", "machine"]
 

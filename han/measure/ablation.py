@@ -6,7 +6,7 @@ with the MPI library's. Source: Jain, sections VI-A and VI-B.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -158,7 +158,7 @@ class Ablation:
         self.settings = replace(settings, rounds=1, only="han")
         self.rounds = settings.rounds
         self.calls = tuple(calls)
-        untried = load_config(config).model_copy(update={"trials": False})
+        untried = replace(load_config(config), trials=False)
         self.benches = {BUILT_IN: Bench(comm, untried, self.settings)}
         self.changed: dict[tuple[Case, str], Choice] = {}
         self.state = self.han._han
@@ -187,8 +187,8 @@ class Ablation:
 
     def _config(self, variant: Variant, rules: list[Rule]) -> Config:
         config: Config = self.state.config
-        wait = config.wait.model_copy(update={"policy": variant.policy or config.wait.policy})
-        return config.model_copy(update={"rules": (*rules, *config.rules), "wait": wait})
+        wait = config.wait.under(variant.policy or config.wait.policy)
+        return replace(config, rules=(*rules, *config.rules), wait=wait)
 
     def __enter__(self) -> Ablation:
         return self
@@ -211,18 +211,13 @@ class Ablation:
 
 def _rule(case: Case, choice: Choice, topology: Topology) -> Rule:
     """Write a choice as a rule for one call."""
-    levels: Mapping[str, LevelUse] = {
-        name: LevelUse.model_validate(
-            {"submodule": level.submodule, "algorithm": level.algorithm, **dict(level.parameters)}
-        )
+    levels = {
+        name: LevelUse(level.submodule, level.algorithm, dict(level.parameters))
         for name, level in zip(topology.names, choice.levels, strict=True)
     }
-    segment = "whole" if choice.segment is None else choice.segment
+    use = Use("whole" if choice.segment is None else choice.segment, choice.schedule, levels)
     exactly = Bytes(min=case.nbytes, max=case.nbytes)
-    return Rule(
-        when=When(collective=(case.collective,), bytes=exactly),
-        use=Use.model_validate({"segment": segment, "schedule": choice.schedule, "levels": levels}),
-    )
+    return Rule(use, When(collective=(case.collective,), bytes=exactly))
 
 
 def _result(case: Case, name: str, us: Any, built_in: Any) -> Result:

@@ -7,19 +7,16 @@ keeps whoever is waited for from running where there are more ranks than process
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from time import perf_counter
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
 from han.comm import Comm
 from han.config.config import load_config
-from han.config.models import Wait
 from han.measure.bench_calls import Buffers, Call, Case, Mode, prepare
-
-POLICIES: tuple[str, ...] = get_args(Wait.model_fields["policy"].annotation)
 
 
 @dataclass(frozen=True)
@@ -49,7 +46,7 @@ def measure(
     """Measure every case under every policy; collective. A batch takes about `seconds`."""
     loaded, control = load_config(config), comm.Dup()
     comms = {
-        policy: Comm(comm.Dup(), loaded.model_copy(update={"wait": _with(loaded.wait, policy)}))
+        policy: Comm(comm.Dup(), replace(loaded, wait=loaded.wait.under(policy)))
         for policy in policies
     }
     found: list[Waited] = []
@@ -60,11 +57,6 @@ def measure(
     for one in (*comms.values(), control):
         one.Free()
     return found
-
-
-def _with(wait: Wait, policy: str) -> Wait:
-    """Return how to wait under another policy; copies are not checked, and need not be."""
-    return wait.model_copy(update={"policy": policy})
 
 
 def _case(

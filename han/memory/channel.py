@@ -11,7 +11,6 @@ import contextlib
 import errno
 import mmap
 import os
-import secrets
 import struct
 from dataclasses import dataclass
 
@@ -155,7 +154,7 @@ def directory() -> str:
 
 
 def _create(size: int) -> str:
-    path = os.path.join(directory(), f"han-{os.getuid()}-{secrets.token_hex(8)}")
+    path = os.path.join(directory(), f"han-{os.getuid()}-{os.urandom(8).hex()}")
     left = room()
     if size + SPARE > left:
         raise OSError(

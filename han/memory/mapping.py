@@ -10,17 +10,19 @@ import os
 import resource
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
 import numpy as np
-import numpy.typing as npt
 
 from han import _native
 from han.common.errors import ArgumentError, SetupError
 from han.memory.arena import Arena, process_arena
 from han.memory.channel import Channel
 from han.ranks.meeting import Meeting
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 STEP = "the mapping of shared arrays"
 BUFFERS = 2  # of a rank: send and receive

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from han.model.opcodes import STARTS
 from han.model.opcodes import Code as Code
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 
 class Coll(IntEnum):

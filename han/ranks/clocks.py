@@ -12,12 +12,15 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 
 from han.ranks.meeting import TAG_CLOCK, Meeting
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 TRIES = 20
 STEP = "the comparison of clocks"

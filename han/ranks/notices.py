@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import secrets
+import os
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -55,7 +55,9 @@ class Notices:
         self.comm = meeting.comm
         self.rank = meeting.rank
         self.tag = tag_limit(self.comm)
-        self.token = meeting.allgather(secrets.randbits(31), "the making of a han.Comm")[0]
+        self.token = meeting.allgather(
+            int.from_bytes(os.urandom(4), "little") >> 1, "the making of a han.Comm"
+        )[0]
         self.left = LEFT  # the next call that is MPI's
         self._mine: dict[int, int] = {}  # calls that failed here: peers yet to be heard about it
         self._early: list[Notice] = []

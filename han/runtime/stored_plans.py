@@ -13,7 +13,6 @@ import hashlib
 import json
 import os
 import re
-import secrets
 import stat
 import sys
 import time
@@ -220,7 +219,7 @@ def after_key(body: bytes, key: bytes) -> bytes:
 
 def write_file(path: Path, data: bytes) -> None:
     """Write a file: it is there as a whole, or not at all, whoever writes it too."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    draft = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with open(fd, "wb") as file:

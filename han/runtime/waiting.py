@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from han.config.models import Wait
+from han.config.parts import Wait
 from han.ranks.discover import Conditions
 
 

@@ -1,3 +1,4 @@
+import dataclasses
 import pickle
 import re
 import subprocess
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from han.common.errors import ConfigError, HanError
+from han.config import documents, parts
 from han.config.config import (
     COLLECTIVES,
     Catalogue,
@@ -229,8 +231,26 @@ def test_a_configuration_comes_back_as_it_is():
 
 
 def test_a_configuration_cannot_be_changed():
-    with pytest.raises(ValueError, match="frozen"):
+    with pytest.raises(AttributeError, match="cannot assign"):
         default_config().check = True
+
+
+def test_plain_data_has_the_fields_and_defaults_of_the_documents():
+    for document in set(documents.MODELS.values()) | {documents.LevelUse}:
+        name = document.__name__
+        data = Config if name == "Config" else getattr(parts, name)
+        own = {f.name: f for f in dataclasses.fields(data) if f.compare}
+        assert set(own) - {"parameters"} == set(document.model_fields), name
+        given = {f: "x" for f, info in document.model_fields.items() if info.is_required()}
+        made = documents.values_of(document.model_construct(**given))
+        assert made == {f: getattr(data(**given), f) for f in document.model_fields}, name
+
+
+def test_parts_that_do_not_fit_together_are_refused_without_a_document_too():
+    with pytest.raises(ConfigError, match="needs at least one level"):
+        Config(levels=())
+    with pytest.raises(ConfigError, match="must have 'all'"):
+        Config(levels=(Level("node", "shared_memory"),))
 
 
 def test_where_a_value_was_written_is_known(write):

@@ -12,7 +12,7 @@ from machines import topology_of
 from han.common.errors import ConfigError
 from han.config.arrange import Facts, arrange
 from han.config.config import load_config
-from han.config.models import Level, SizeScope
+from han.config.parts import Level, SizeScope
 from han.model.program import Code
 from han.model.topology import Group, Topology
 from han.submodules.parts.cells import RELEASED

@@ -1,11 +1,14 @@
-"""The parts of a configuration: levels, rules, waiting. Frozen, strict, no unknown keys."""
+"""What users may write in a configuration: strict models without unknown keys.
+
+Each model checks one part of a document and gives it as plain data: `document.data()` is the part
+of `parts` that has the model's name and fields.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Annotated, Any, Literal, TypeVar, get_args
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -17,25 +20,45 @@ from pydantic import (
     PlainSerializer,
     PlainValidator,
     Tag,
+    ValidationError,
     WithJsonSchema,
     model_validator,
 )
 
 from han.common.suggest import unknown
 from han.common.units import format_size, parse_size
+from han.config import parts
 from han.config.catalogue import ParameterValue
+from han.config.errors import Origin, config_error, problems_of
 from han.model.collectives import COLLECTIVES, expect_collective
+from han.model.topology import MAX_LEVELS
 
 T = TypeVar("T")
-NamedScope = Literal["l3", "numa", "socket", "shared_memory", "all"]
-NAMED_SCOPES: tuple[str, ...] = get_args(NamedScope)
-SCOPES = (*NAMED_SCOPES, "{size: k}", "{hosts: {group: [host, ...]}}", "{regex: '...'}")
+SMALLEST_MEMORY = 4096
+SCOPES = (*parts.NAMED_SCOPES, "{size: k}", "{hosts: {group: [host, ...]}}", "{regex: '...'}")
 
 
 class Model(BaseModel):
-    """Base of every part."""
+    """Base of all models of documents."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+
+    def data(self) -> Any:
+        """Return what was written as the plain data of the same name in `parts`."""
+        return getattr(parts, type(self).__name__)(**values_of(self))
+
+
+def values_of(document: Model) -> dict[str, Any]:
+    """Return the plain data of each field of a document."""
+    return {name: _data(getattr(document, name)) for name in type(document).model_fields}
+
+
+def _data(value: Any) -> Any:
+    if isinstance(value, Model):
+        return value.data()
+    if isinstance(value, Mapping):
+        return {key: _data(one) for key, one in value.items()}
+    return tuple(map(_data, value)) if isinstance(value, tuple) else value
 
 
 def _parse_segment(value: object) -> int | str:
@@ -89,7 +112,7 @@ def _not_empty(value: T) -> T:
 
 
 def _known_scope(name: str) -> str:
-    if name not in NAMED_SCOPES:
+    if name not in parts.NAMED_SCOPES:
         raise ValueError(unknown("scope", name, SCOPES))
     return name
 
@@ -194,7 +217,7 @@ def _scope_tag(scope: object) -> str | None:
 
 
 Scope = Annotated[
-    Annotated[NamedScope, BeforeValidator(_known_scope), Tag("<name>")]
+    Annotated[parts.NamedScope, BeforeValidator(_known_scope), Tag("<name>")]
     | Annotated[SizeScope, Tag("<size>")]
     | Annotated[HostsScope, Tag("<hosts>")]
     | Annotated[RegexScope, Tag("<regex>")],
@@ -228,10 +251,6 @@ class _Range(Model):
         if low is not None and high is not None and low > high:
             raise ValueError(f"min {low} is larger than max {high}")
         return self
-
-    def __contains__(self, value: int) -> bool:
-        low, high = getattr(self, "min", None), getattr(self, "max", None)
-        return (low is None or low <= value) and (high is None or value <= high)
 
 
 class Count(_Range):
@@ -267,18 +286,6 @@ class When(Model):
         default=None, description="Whether the operation is commutative."
     )
 
-    def matches(
-        self, collective: str, *, nbytes: int, nodes: int, ppn: int, commutative: bool
-    ) -> bool:
-        """Whether a call of ``collective`` of ``nbytes`` on ``nodes`` of ``ppn`` ranks is meant."""
-        return (
-            (self.collective is None or collective in self.collective)
-            and (self.bytes is None or nbytes in self.bytes)
-            and (self.nodes is None or nodes in self.nodes)
-            and (self.ppn is None or ppn in self.ppn)
-            and (self.commutative is None or commutative == self.commutative)
-        )
-
 
 class LevelUse(Model):
     """The submodule of one level, its algorithm, and parameters of the algorithm."""
@@ -291,15 +298,9 @@ class LevelUse(Model):
         default=None, description="An algorithm of the submodule. By default it has one."
     )
 
-    @property
-    def parameters(self) -> Mapping[str, ParameterValue]:
-        """The parameters as written; ``validate_names`` parses them (``"64KiB"`` as 65536)."""
-        return MappingProxyType(self.model_extra or {})
-
-    def with_parameters(self, parameters: Mapping[str, ParameterValue]) -> LevelUse:
-        """Return the same use with ``parameters`` in place of its own."""
-        fields: dict[str, Any] = {"submodule": self.submodule, "algorithm": self.algorithm}
-        return LevelUse.model_validate(fields | dict(parameters))
+    def data(self) -> parts.LevelUse:
+        """Return the plain data: all keys but the two named ones are parameters."""
+        return parts.LevelUse(self.submodule, self.algorithm, self.model_extra or {})
 
 
 class Use(Model):
@@ -308,7 +309,7 @@ class Use(Model):
     segment: Segment | None = Field(
         default=None, description="Bytes of a segment, or 'whole' for no segmentation."
     )
-    schedule: Literal["dataflow", "lockstep"] | None = Field(
+    schedule: parts.Schedule | None = Field(
         default=None,
         description="Start a task when its inputs are there (dataflow), or stage by stage.",
     )
@@ -327,7 +328,7 @@ class Rule(Model):
 class Wait(Model):
     """How a rank waits. Ranks may wait in different ways."""
 
-    policy: Literal["auto", "spin", "yield", "sleep", "futex"] = Field(
+    policy: parts.Policy = Field(
         default="auto", description="What a waiting rank does between polls."
     )
     spin: int = Field(default=1000, ge=0, description="Polls before a waiting rank yields.")
@@ -337,3 +338,62 @@ class Wait(Model):
         allow_inf_nan=False,
         description="Seconds until a collective that does not finish raises. 0 means never.",
     )
+
+
+class Config(Model):
+    """What the user decided; the defaults are two levels and no rules."""
+
+    levels: Annotated[tuple[Level, ...], FromList] = Field(
+        default=(
+            Level(name="node", symbol="s", scope="shared_memory"),
+            Level(name="network", symbol="i", scope="all"),
+        ),
+        description="The levels of the machine, innermost first.",
+        json_schema_extra={"minItems": 1, "maxItems": MAX_LEVELS},
+    )
+    rules: Annotated[tuple[Rule, ...], FromList] = Field(
+        default=(),
+        description="What calls run. The first rule that matches wins, built-in rules come last.",
+    )
+    sockets: Scope = Field(
+        default="socket", description="The groups below all levels that trees in memory look at."
+    )
+    memory: Annotated[Size, Field(ge=SMALLEST_MEMORY)] = Field(
+        default=16 * 2**20, description="Shared memory of one channel in bytes."
+    )
+    plans: Annotated[int, Field(ge=1)] = Field(
+        default=512, description="Plans that a communicator keeps."
+    )
+    wait: Wait = Field(default=Wait(), description="How a rank waits.")
+    check: bool = Field(
+        default=False, description="Whether the ranks compare their arguments in every call."
+    )
+    trials: bool = Field(
+        default=True, description="Whether large calls try two ways and keep the quicker one."
+    )
+
+
+MODELS: Mapping[str, type[Model]] = {
+    "": Config,
+    "levels": Level,
+    "<size>": SizeScope,
+    "<hosts>": HostsScope,
+    "<regex>": RegexScope,
+    "rules": Rule,
+    "when": When,
+    "bytes": Bytes,
+    "nodes": Count,
+    "ppn": Count,
+    "use": Use,
+    "wait": Wait,
+}
+KNOWN_KEYS = {key: tuple(model.model_fields) for key, model in MODELS.items()}
+
+
+def checked(model: type[Model], data: object, origin: Origin) -> dict[str, Any]:
+    """Return the plain data of a document by field; raises ConfigError with all that is wrong."""
+    try:
+        document = model.model_validate(data)
+    except ValidationError as error:
+        raise config_error(problems_of(error, KNOWN_KEYS), origin) from None
+    return values_of(document)
