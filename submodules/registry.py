@@ -1,36 +1,66 @@
 """The one table of submodules. Adding one is a file and a row here.
 
-Third parties add theirs as entry points of the group ``han.submodules``.
+Third parties add theirs as entry points of the group ``han.submodules``; a program adds its own
+with ``register``. A submodule is imported when it is first asked for.
 """
 
 from __future__ import annotations
 
-from functools import cache
+from importlib import import_module
 
-from han.submodules.adapt import Adapt
-from han.submodules.exchange.exchange import Exchange
-from han.submodules.libnbc import Libnbc
-from han.submodules.mpi import Mpi
-from han.submodules.null import Null
-from han.submodules.sm.sm import Sm
-from han.submodules.solo.solo import Solo
 from han.tasks.contract import Submodule
 
-BUILT_IN: tuple[Submodule, ...] = (Sm(), Solo(), Adapt(), Exchange(), Libnbc(), Mpi(), Null())
-SUBMODULES = {part.name: part for part in BUILT_IN}
+GROUP = "han.submodules"
+ROWS = {  # name: module and class
+    "sm": ("han.submodules.sm.sm", "Sm"),
+    "solo": ("han.submodules.solo.solo", "Solo"),
+    "adapt": ("han.submodules.adapt", "Adapt"),
+    "exchange": ("han.submodules.exchange.exchange", "Exchange"),
+    "libnbc": ("han.submodules.libnbc", "Libnbc"),
+    "mpi": ("han.submodules.mpi", "Mpi"),
+    "null": ("han.submodules.null", "Null"),
+}
+_imported: dict[str, Submodule] = {}
 
 
-@cache
-def registered() -> dict[str, Submodule]:
-    """Every submodule by name: han's own, then those of installed packages."""
-    from importlib.metadata import entry_points
+def register(part: Submodule) -> None:
+    """Add a submodule, or put it in place of the one of its name, in this process.
 
-    found = dict(SUBMODULES)
-    for entry in entry_points(group="han.submodules"):
-        found.setdefault(entry.name, entry.load()())
-    return found
+    All ranks of a program must register the same, before they make a ``han.Comm``.
+    """
+    _imported[part.name] = part
 
 
 def submodule(name: str) -> Submodule:
-    """Return the submodule of that name."""
-    return SUBMODULES.get(name) or registered()[name]
+    """Return the submodule of that name; raises KeyError if there is none."""
+    part = _imported.get(name)
+    if part is None:
+        part = _imported[name] = _import(name)
+    return part
+
+
+def registered() -> dict[str, Submodule]:
+    """Return every submodule by name: han's own, then those of programs and installed packages."""
+    from importlib.metadata import entry_points
+
+    names = [*ROWS, *_imported, *(entry.name for entry in entry_points(group=GROUP))]
+    return {name: submodule(name) for name in names}
+
+
+def is_own(name: str) -> bool:
+    """Whether a file of han's carries out the submodule, not one of a program or package."""
+    return name in ROWS and type(submodule(name)).__module__ == ROWS[name][0]
+
+
+def _import(name: str) -> Submodule:
+    if name in ROWS:
+        module, kind = ROWS[name]
+        part: Submodule = getattr(import_module(module), kind)()
+        return part
+    from importlib.metadata import entry_points
+
+    entry = next(iter(entry_points(group=GROUP, name=name)), None)
+    if entry is None:
+        raise KeyError(name)
+    other: Submodule = entry.load()()
+    return other

@@ -10,8 +10,6 @@ from dataclasses import dataclass, replace
 from han.model.channel_layout import PAGE
 from han.model.topology import Topology
 from han.submodules.registry import submodule
-from han.submodules.solo.blocks import BLOCKS as READ_BLOCKS
-from han.submodules.solo.reads import reads_mapped
 from han.tasks.choice import Choice, LevelChoice, Value, level_choice
 from han.tasks.outline import as_called, levels_of
 from han.tasks.signature import Signature
@@ -132,10 +130,10 @@ def rival(signature: Signature, topology: Topology, machine: Machine) -> Choice 
 
 def _blocks(signature: Signature, topology: Topology, level: int, machine: Machine) -> LevelChoice:
     kind, nbytes = signature.collective, signature.nbytes
-    ranks = topology.crowd(level)
-    enough = nbytes >= _mapped_least(signature, ranks, machine)
-    mapped = enough and reads_mapped(topology, signature, level)
-    if kind in READ_BLOCKS and not signature.in_place and _fits_cells(signature):
+    enough = nbytes >= _mapped_least(signature, topology.crowd(level), machine)
+    mapped = enough and _reads_mapped(signature, topology, level)
+    reads = kind in submodule("solo").algorithms["blocks"].kinds
+    if reads and not signature.in_place and _fits_cells(signature):
         if mapped:
             return level_choice("solo", "blocks", chunk=SHARED_CHUNK)
         if _attaches(signature, topology, level, machine):
@@ -152,6 +150,10 @@ def _attaches(signature: Signature, topology: Topology, level: int, machine: Mac
     pays = few or ranks == 2 or kind not in READ_BY_ALL or not machine.mesh
     table = ATTACH_MESH if machine.mesh else ATTACH_NEAR
     return topology.attach and pays and nbytes >= table.get(kind, (NEVER, NEVER))[ranks > 2]
+
+
+def _reads_mapped(signature: Signature, topology: Topology, level: int) -> bool:
+    return signature.mapped and submodule("solo").reads_mapped(topology, signature, level)
 
 
 def _mapped_least(signature: Signature, ranks: int, machine: Machine) -> int:
@@ -171,7 +173,7 @@ def _shared(
 ) -> LevelChoice:  # fmt: skip
     ranks = topology.crowd(level)
     kind, whole = signature.collective, outermost and segment is None
-    mapped = reads_mapped(topology, signature, level)
+    mapped = _reads_mapped(signature, topology, level)
     if mapped and signature.nbytes >= _mapped_least(signature, ranks, machine):
         fused = kind == "allreduce" and outermost
         return level_choice("solo", "split" if fused else "pull", chunk=SHARED_CHUNK)

@@ -76,7 +76,8 @@ def with_choice(config: Config, algorithms: Iterable[str], segment: str | None) 
     ConfigError for what cannot be read or does not exist.
     """
     from han.config import documents
-    from han.config.config import Rule, validate_names
+    from han.config.config import validate_names
+    from han.config.rules import Rule
 
     levels = dict(_level_use(text, config) for text in algorithms)
     if not levels and segment is None:

@@ -17,7 +17,8 @@ from han.tasks.signature import Signature
 from han.tuning.heuristics import BUILT_IN, Machine, choose, rival
 
 if TYPE_CHECKING:
-    from han.config.config import Config, Rule
+    from han.config.config import Config
+    from han.config.rules import Rule
 
 
 @dataclass(frozen=True)

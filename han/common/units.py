@@ -21,7 +21,7 @@ UNITS = {
 LARGEST = 2**63 - 1
 EXAMPLES = "64KiB, 4MiB, 1GiB, 64kB, 512B or a whole number of bytes"
 
-_SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*", re.ASCII)
+_SIZE = r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*"
 _FACTORS = {unit.lower(): factor for unit, factor in UNITS.items()} | {"": 1}
 
 
@@ -44,7 +44,7 @@ def _exact_size(text: object) -> int | Fraction | None:
         return text
     from fractions import Fraction
 
-    match = _SIZE.fullmatch(text) if isinstance(text, str) else None
+    match = re.fullmatch(_SIZE, text, re.ASCII) if isinstance(text, str) else None
     factor = _FACTORS.get(match[2].lower()) if match else None
     return Fraction(match[1]) * factor if match and factor else None
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import string
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from han.common.suggest import unknown
-from han.config.catalogue import Catalogue, ParameterValue, SubmoduleInfo
 from han.config.errors import KeyPath, Problem
-from han.config.parts import Level, LevelUse, Rule, Scope, SizeScope, as_document
+from han.config.parts import Level, Scope, SizeScope, as_document
 from han.model.topology import MAX_LEVELS
+
+if TYPE_CHECKING:
+    from han.config.catalogue import Catalogue, ParameterValue, SubmoduleInfo
+    from han.config.rules import LevelUse, Rule
 
 FIELDS = ("submodule", "algorithm")  # keys of a level's use that are no parameters
 SOCKETS = ("l3", "numa", "socket")

@@ -16,58 +16,18 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from han.common.units import format_size, parse_size
 from han.config import checks
-from han.config.catalogue import Catalogue, ParameterInfo, SubmoduleInfo
 from han.config.errors import Origin, config_error
-from han.config.parts import (
-    SIZE,
-    Bytes,
-    Count,
-    HostsScope,
-    Level,
-    LevelUse,
-    RegexScope,
-    Rule,
-    Scope,
-    SizeScope,
-    Use,
-    Wait,
-    When,
-    as_document,
-)
+from han.config.parts import SIZE, Level, Scope, Wait, as_document
 from han.config.rc import VARIABLES, rc
 from han.config.settings import with_settings
-from han.config.source import read_document, ready_configs
-from han.model.collectives import COLLECTIVES
+from han.config.source import read_document
 
-__all__ = [
-    "COLLECTIVES",
-    "Bytes",
-    "Catalogue",
-    "Config",
-    "Count",
-    "HostsScope",
-    "Level",
-    "LevelUse",
-    "ParameterInfo",
-    "RegexScope",
-    "Rule",
-    "Scope",
-    "SizeScope",
-    "SubmoduleInfo",
-    "Use",
-    "Wait",
-    "When",
-    "default_config",
-    "format_size",
-    "load_config",
-    "parse_size",
-    "ready_configs",
-    "validate_names",
-]
+if TYPE_CHECKING:
+    from han.config.catalogue import Catalogue
+    from han.config.rules import Rule
 
 TWO_LEVELS = (Level("node", "shared_memory", "s"), Level("network", "all", "i"))
 

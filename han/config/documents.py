@@ -1,41 +1,45 @@
 """What users may write in a configuration: strict models without unknown keys.
 
-Each model checks one part of a document and gives it as plain data: `document.data()` is the part
-of `parts` that has the model's name and fields.
+Each model checks one part of a document and gives it as plain data: `document.data()` is the class
+of `parts` or `rules` that has the model's name and fields.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Discriminator,
     Field,
-    PlainSerializer,
-    PlainValidator,
     Tag,
     ValidationError,
-    WithJsonSchema,
     model_validator,
 )
 
 from han.common.suggest import unknown
-from han.common.units import format_size, parse_size
-from han.config import parts
-from han.config.catalogue import ParameterValue
+from han.config import parts, rules
+from han.config.document_types import (
+    SCOPES,
+    Collectives,
+    Expression,
+    FromList,
+    Identifier,
+    Letter,
+    Named,
+    Names,
+    NotEmpty,
+    Parameter,
+    Segment,
+    Size,
+)
 from han.config.errors import Origin, config_error, problems_of
-from han.model.collectives import COLLECTIVES, expect_collective
+from han.config.rules import Schedule
 from han.model.topology import MAX_LEVELS
 
-T = TypeVar("T")
 SMALLEST_MEMORY = 4096
-SCOPES = (*parts.NAMED_SCOPES, "{size: k}", "{hosts: {group: [host, ...]}}", "{regex: '...'}")
 
 
 class Model(BaseModel):
@@ -44,8 +48,9 @@ class Model(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
 
     def data(self) -> Any:
-        """Return what was written as the plain data of the same name in `parts`."""
-        return getattr(parts, type(self).__name__)(**values_of(self))
+        """Return what was written as the plain data of the same name."""
+        name = type(self).__name__
+        return getattr(parts if hasattr(parts, name) else rules, name)(**values_of(self))
 
 
 def values_of(document: Model) -> dict[str, Any]:
@@ -61,118 +66,6 @@ def _data(value: Any) -> Any:
     return tuple(map(_data, value)) if isinstance(value, tuple) else value
 
 
-def _parse_segment(value: object) -> int | str:
-    if value == "whole":
-        return "whole"
-    try:
-        size = parse_size(value)
-    except ValueError as error:
-        raise ValueError(f"{error}, or 'whole' for no segmentation") from None
-    if size == 0:
-        raise ValueError("a segment has at least 1 byte; write 'whole' for no segmentation")
-    return size
-
-
-def _show_segment(value: int | str) -> str:
-    return format_size(value) if isinstance(value, int) else value
-
-
-def _identifier(name: str) -> str:
-    if not name.isidentifier():
-        raise ValueError("expected an identifier: letters, digits and _, no digit first")
-    return name
-
-
-def _letter(symbol: str) -> str:
-    if not re.fullmatch("[A-Za-z]", symbol):
-        raise ValueError("expected one letter")
-    return symbol
-
-
-def _expression(text: str) -> str:
-    try:
-        re.compile(text)
-    except re.error as error:
-        raise ValueError(f"is not a regular expression: {error}") from None
-    return text
-
-
-def _as_tuple(value: object) -> object:
-    return tuple(value) if isinstance(value, list) else value
-
-
-def _one_or_more(value: object) -> object:
-    return (value,) if isinstance(value, str) else _as_tuple(value)
-
-
-def _not_empty(value: T) -> T:
-    if not value:
-        raise ValueError("must not be empty")
-    return value
-
-
-def _known_scope(name: str) -> str:
-    if name not in parts.NAMED_SCOPES:
-        raise ValueError(unknown("scope", name, SCOPES))
-    return name
-
-
-def _parameter(value: object) -> ParameterValue:
-    if isinstance(value, (list, tuple)) and all(type(v) is int for v in value):
-        return tuple(value)
-    if not isinstance(value, (bool, int, str)):
-        raise ValueError("expected a number, a size, true, false, a name or a list of numbers")
-    return value
-
-
-def _plain(value: object) -> Any:
-    return list(value) if isinstance(value, tuple) else value
-
-
-SIZE_PATTERN = r"^\s*[0-9]+(\.[0-9]+)?\s*([kKmMgG]?[bB]|[kKmMgG][iI][bB])?\s*$"
-SIZE_SCHEMA = {
-    "anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": SIZE_PATTERN}],
-    "examples": ["64KiB", "4MiB", 4096],
-}
-SEGMENT_SCHEMA = {
-    "anyOf": [{"type": "integer", "minimum": 1}, {"const": "whole"}, *SIZE_SCHEMA["anyOf"][1:]],
-    "examples": ["whole", "64KiB", "1MiB"],
-}
-PARAMETER_SCHEMA = {
-    "anyOf": [
-        {"type": ["boolean", "integer", "string"]},
-        {"type": "array", "items": {"type": "integer"}},
-    ],
-    "description": "A parameter of the submodule: a number, a size, true, false, a name or a list.",
-}
-NAMES_SCHEMA = {"enum": list(COLLECTIVES)}
-COLLECTIVES_SCHEMA = {
-    "anyOf": [NAMES_SCHEMA, {"type": "array", "items": NAMES_SCHEMA, "minItems": 1}]
-}
-
-Size = Annotated[
-    int,
-    BeforeValidator(parse_size),
-    WithJsonSchema(SIZE_SCHEMA),
-    PlainSerializer(format_size, return_type=str, when_used="json"),
-]
-Segment = Annotated[
-    int | Literal["whole"],
-    PlainValidator(_parse_segment),
-    WithJsonSchema(SEGMENT_SCHEMA),
-    PlainSerializer(_show_segment, return_type=str, when_used="json-unless-none"),
-]
-Identifier = Annotated[str, AfterValidator(_identifier)]
-Parameter = Annotated[
-    ParameterValue,
-    PlainValidator(_parameter),
-    WithJsonSchema(PARAMETER_SCHEMA),
-    PlainSerializer(_plain, when_used="json"),
-]
-FromList = BeforeValidator(_as_tuple)
-Names = Annotated[tuple[str, ...], FromList, AfterValidator(_not_empty)]
-
-
 class SizeScope(Model):
     """Groups of consecutive ranks within the enclosing level. The last group may be smaller."""
 
@@ -182,7 +75,7 @@ class SizeScope(Model):
 class HostsScope(Model):
     """Groups of the ranks on the named hosts. A host that is not named is a group by itself."""
 
-    hosts: Annotated[Mapping[str, Names], AfterValidator(_not_empty)] = Field(
+    hosts: Annotated[Mapping[str, Names], NotEmpty] = Field(
         description="The hosts of each group, by the name of the group."
     )
 
@@ -204,7 +97,7 @@ class RegexScope(Model):
     that does not match is a group by itself.
     """
 
-    regex: Annotated[str, AfterValidator(_expression)] = Field(
+    regex: Expression = Field(
         description="A regular expression of Python, matched with the names of hosts.",
     )
 
@@ -217,7 +110,7 @@ def _scope_tag(scope: object) -> str | None:
 
 
 Scope = Annotated[
-    Annotated[parts.NamedScope, BeforeValidator(_known_scope), Tag("<name>")]
+    Annotated[Named, Tag("<name>")]
     | Annotated[SizeScope, Tag("<size>")]
     | Annotated[HostsScope, Tag("<hosts>")]
     | Annotated[RegexScope, Tag("<regex>")],
@@ -237,7 +130,7 @@ class Level(Model):
         json_schema_extra={"pattern": "^[^\\W\\d]\\w*$"},
     )
     scope: Scope = Field(description="Which ranks form a group of this level.")
-    symbol: Annotated[str, AfterValidator(_letter)] = Field(
+    symbol: Letter = Field(
         default="",
         description="One letter for names of tasks. By default it is chosen from the name.",
         json_schema_extra={"pattern": "^[A-Za-z]$"},
@@ -270,15 +163,9 @@ class Bytes(_Range):
 class When(Model):
     """The calls that a rule is for. A key that is not given is for all calls."""
 
-    collective: (
-        Annotated[
-            tuple[Annotated[str, AfterValidator(expect_collective)], ...],
-            BeforeValidator(_one_or_more),
-            AfterValidator(_not_empty),
-            WithJsonSchema(COLLECTIVES_SCHEMA),
-        ]
-        | None
-    ) = Field(default=None, description="A collective, or a list of collectives.")
+    collective: Collectives | None = Field(
+        default=None, description="A collective, or a list of collectives."
+    )
     bytes: Bytes | None = Field(default=None, description="The bytes of one rank's data.")
     nodes: Count | None = Field(default=None, description="The number of nodes.")
     ppn: Count | None = Field(default=None, description="The largest number of ranks on a node.")
@@ -298,9 +185,9 @@ class LevelUse(Model):
         default=None, description="An algorithm of the submodule. By default it has one."
     )
 
-    def data(self) -> parts.LevelUse:
+    def data(self) -> rules.LevelUse:
         """Return the plain data: all keys but the two named ones are parameters."""
-        return parts.LevelUse(self.submodule, self.algorithm, self.model_extra or {})
+        return rules.LevelUse(self.submodule, self.algorithm, self.model_extra or {})
 
 
 class Use(Model):
@@ -309,7 +196,7 @@ class Use(Model):
     segment: Segment | None = Field(
         default=None, description="Bytes of a segment, or 'whole' for no segmentation."
     )
-    schedule: parts.Schedule | None = Field(
+    schedule: Schedule | None = Field(
         default=None,
         description="Start a task when its inputs are there (dataflow), or stage by stage.",
     )

@@ -24,7 +24,8 @@ from pydantic import (
     model_validator,
 )
 
-from han.config.documents import FromList, Model, Size
+from han.config.document_types import FromList, Size
+from han.config.documents import Model
 from han.config.errors import Inconsistent, Problem, config_error, problems_of
 from han.config.source import READY, read_document
 

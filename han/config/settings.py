@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from han.config.errors import KeyPath
 from han.config.rc import VARIABLES, rc
@@ -27,8 +27,7 @@ def _truth(text: str) -> bool | str:
     return _TRUTHS.get(text.strip().lower(), text)
 
 
-@dataclass(frozen=True)
-class Setting:
+class Setting(NamedTuple):
     """One setting: the key that it decides, how its text is read, what it takes."""
 
     path: KeyPath

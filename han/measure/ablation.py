@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from mpi4py import MPI
 
-from han.config.config import Bytes, Config, LevelUse, Rule, Use, When, load_config
+from han.config.config import Config, load_config
+from han.config.rules import Bytes, LevelUse, Rule, Use, When
 from han.explain import make_signature
 from han.measure.bench import Bench, Settings
 from han.model.channel_layout import PAGE

@@ -13,6 +13,7 @@ import mmap
 import os
 import struct
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from han.common.errors import SetupError, SharedMemoryError
 from han.common.units import format_size
@@ -27,8 +28,7 @@ RECORD = struct.Struct("QQQQqQQQ")  # native/channel.h: han_control
 ERRED, NAPS = 64, 104  # offsets of those fields: a line that is seldom written
 
 
-@dataclass(frozen=True)
-class Peer:
+class Peer(NamedTuple):
     """What a rank says of itself in its control record."""
 
     rank: int
@@ -85,8 +85,7 @@ def _process_start() -> int:
         return int(stat.read().rpartition(")")[2].split()[19])
 
 
-@dataclass(frozen=True)
-class _Wanted:
+class _Wanted(NamedTuple):
     """The channel of one level's domain, before it is made."""
 
     level: int

@@ -7,7 +7,7 @@ algorithm (submodules) and three methods of ``han.Comm``.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from han.common.errors import ArgumentError
 from han.common.suggest import unknown
@@ -17,8 +17,7 @@ UP, DOWN = ("reduce",), ("bcast",)  # task kinds on the way up and down the leve
 BOTH = (*UP, *DOWN)
 
 
-@dataclass(frozen=True)
-class Collective:
+class Collective(NamedTuple):
     """One collective, named as Signatures and rules name it.
 
     `method` is mpi4py's name of the call, `code` its number in the C core's look-up of calls.

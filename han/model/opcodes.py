@@ -7,8 +7,8 @@ operands, each a base and an offset; rows name operands by their index in the re
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum, IntEnum
+from typing import NamedTuple
 
 
 class Code(IntEnum):
@@ -40,8 +40,7 @@ class Kind(Enum):
     AWAIT = "awaits another stream"
 
 
-@dataclass(frozen=True)
-class Opcode:
+class Opcode(NamedTuple):
     """One row.
 
     `reads` and `writes` are the operands whose `n` bytes (of a COMBINE: `n` elements) the operation

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from han import _native
 
@@ -40,8 +40,7 @@ def room(root: Path = ROOT, own: Path = OWN) -> float:
     return min(map(_native.room, memory_groups(root, own)), default=math.inf)
 
 
-@dataclass(frozen=True)
-class _Controller:
+class _Controller(NamedTuple):
     """What limits one thing: its names where version 1 is mounted, and how limits are read."""
 
     names: tuple[str, ...]

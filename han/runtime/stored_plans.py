@@ -33,7 +33,7 @@ VARIABLE = "HAN_WISDOM"
 MAGIC = b"han-wisdom 1 "
 DIGEST = 32  # bytes of a hash, written as twice as many digits
 SUFFIX = ".plan"
-NAME = re.compile(  # of a file, or its draft: nobody else's is listed, nor removed
+NAME = (  # of a file, or its draft: nobody else's is listed, nor removed
     rf"({'|'.join(COLLECTIVES)})-[0-9a-f]{{32}}\{SUFFIX}"
     rf"|\.({'|'.join(COLLECTIVES)})-[0-9a-f]{{32}}\{SUFFIX}\.[0-9]+\.[0-9a-f]{{8}}"
 )
@@ -107,10 +107,10 @@ def key_of(planner: Planner) -> dict[str, Any]:
 
 def complete(config: Any) -> bool:
     """Whether the hash of han's own files covers all submodules that the rules name."""
-    from han.submodules.registry import SUBMODULES
+    from han.submodules.registry import is_own
 
     uses = [use for rule in config.rules for use in rule.use.levels.values()]
-    return all(use.submodule in SUBMODULES for use in uses)
+    return all(is_own(use.submodule) for use in uses)
 
 
 @dataclass(frozen=True)
@@ -249,7 +249,7 @@ def stored(folder: Path) -> Iterator[Stored]:
     """List the files of wisdom in a folder, drafts too, and nothing else that is there."""
     with os.scandir(folder) as entries:
         for entry in entries:
-            if NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
+            if re.fullmatch(NAME, entry.name) and entry.is_file(follow_symlinks=False):
                 with contextlib.suppress(FileNotFoundError):
                     about = entry.stat(follow_symlinks=False)
                     yield Stored(Path(entry.path), about.st_size, about.st_mtime)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import weakref
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from han._native import Engine
-from han.model.timeline import TaskTime, whole_tasks
 from han.ranks.clocks import Clock
+
+if TYPE_CHECKING:
+    from han.model.timeline import TaskTime
 
 EVENTS = 1 << 20  # tasks that find room, as shipped: 64 bytes each, claimed when they come
 HEAD = np.dtype([(name, "u8") for name in ("n", "max", "dropped", "tsc", "t0", "ns0", "t1", "ns1")])
@@ -98,6 +100,8 @@ class Recording:
 
     def times(self, clock: Clock | None = None) -> list[TaskTime]:
         """Return the tasks in the order of their beginnings, by another clock if one is given."""
+        from han.model.timeline import whole_tasks
+
         times = [time for taken in self._taken for time in self._read(taken, clock or Clock())]
         return whole_tasks(times)
 
@@ -132,6 +136,8 @@ class Recording:
         begin: float, start: float, end: float, copying: float, reducing: float,
     ) -> TaskTime:  # fmt: skip
         """Name what an event is about; a rank that is alone copies outside of any task."""
+        from han.model.timeline import TaskTime
+
         names = self._names[int(event["plan"])]
         number = int(event["task"])
         return TaskTime(

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from han.config.rc import rc
-from han.model.timeline import Timeline
 from han.ranks.clocks import Clock, Reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from han.model.timeline import Timeline
     from han.trace.recorder import Recorder
     from han.trace.recording import Recording
 
@@ -40,6 +40,8 @@ def part_of(
     nodes: tuple[int, ...], communicator: str, recording: Recording, clock: Clock
 ) -> Timeline:
     """Return one rank's part of a timeline."""
+    from han.model.timeline import Timeline
+
     ranks, count = len(nodes), len(set(nodes))
     title = f"{ranks} rank{'s' * (ranks > 1)} on {count} node{'s' * (count > 1)}"
     return Timeline(

@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from mpi4py import MPI
 
 from han.common.errors import HanError
-from han.model.timeline import Timeline
 from han.ranks.clocks import STEP as CLOCKS
 from han.ranks.clocks import Clock, Reading, read_clock
 from han.ranks.health import Health
@@ -18,6 +17,9 @@ from han.ranks.last_reading import last_reading
 from han.trace.recorder import Recorder
 from han.trace.recording import EVENTS, Recording
 from han.trace.trace_files import TraceFile, part_of
+
+if TYPE_CHECKING:
+    from han.model.timeline import Timeline
 
 T = TypeVar("T")
 

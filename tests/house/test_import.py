@@ -149,8 +149,8 @@ def test_import_brings_nothing_heavy():
     assert found.stdout.strip() == "[]"
 
 
-def test_a_communicator_brings_no_graphs_and_no_command_line():
-    left = ("networkx", "rich", "typer", "matplotlib")
+def test_a_communicator_without_a_file_brings_nothing_that_takes_long_to_import():
+    left = ("networkx", "rich", "typer", "matplotlib", "pydantic", "yaml", "importlib.metadata")
     code = f"""
 import sys
 from mpi4py import MPI

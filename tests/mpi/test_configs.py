@@ -5,7 +5,7 @@ import pytest
 from mpi4py import MPI
 
 import han
-from han.config.config import ready_configs
+from han.config.source import ready_configs
 
 
 @pytest.mark.mpi(ranks=[1, 4, 9], timeout=120, unit="s")

@@ -39,10 +39,8 @@ class Toy(Adapt):
 
 @pytest.fixture(autouse=True)
 def toy(monkeypatch):
-    monkeypatch.setitem(registry.SUBMODULES, "toy", Toy())
-    registry.registered.cache_clear()
-    yield registry.submodule("toy")
-    registry.registered.cache_clear()
+    monkeypatch.setitem(registry._imported, "toy", Toy())
+    return registry.submodule("toy")
 
 
 def config_of(**more):

@@ -20,6 +20,7 @@ from han.model.collectives import COLLECTIVES, REDUCING
 from han.model.program import Code
 from han.model.topology import virtual
 from han.runtime import stored_plans as wisdom
+from han.submodules import registry
 from han.tasks.files import compact
 from han.tasks.files import program_check as fence
 from han.tasks.lower import lower
@@ -398,7 +399,11 @@ def test_the_hash_of_the_sources_is_of_what_is_in_them(tmp_path, monkeypatch):
 def test_other_packages_submodules_are_never_stored(monkeypatch):
     config = han.config.load_config({"rules": [{"use": {"levels": {"node": {"submodule": "sm"}}}}]})
     assert wisdom.complete(config)
-    monkeypatch.setattr("han.submodules.registry.SUBMODULES", {})
+
+    class Other(type(registry.submodule("sm"))):
+        pass
+
+    monkeypatch.setitem(registry._imported, "sm", Other())
     assert not wisdom.complete(config)
 
 
