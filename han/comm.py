@@ -152,6 +152,9 @@ class Comm(Communicators):
                 self._state.engines.drain()
                 self._state.tracing.end()
         finally:
+            if self._state is not None:
+                # MPI keeps a freed communicator, with its attributes, while requests refer to it.
+                self.Delete_attr(_key())
             super().Free()
             self._state = None
 

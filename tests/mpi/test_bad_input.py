@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -617,6 +619,24 @@ def test_checked_mode_compares_calls_that_are_mpis(mpi_ranks):
         freed.Start()
     check_works(comm)
     comm.Free()
+
+
+@on_ranks
+def test_a_request_of_mpis_that_is_never_freed_keeps_no_shared_memory(mpi_ranks):
+    def channels():
+        gc.collect()
+        maps = Path("/proc/self/maps").read_text().splitlines()
+        return sum("/han-" in line for line in maps)
+
+    before = channels()
+    comm = new_comm(APART)
+    comm.Allreduce(f(4), f(4))
+    assert channels() > before
+    request = comm.Allgather_init(f(1), f(comm.size))
+    request.Start()
+    request.Wait()
+    comm.Free()
+    assert channels() == before
 
 
 @pytest.mark.mpi(ranks=2, timeout=60, unit="s")

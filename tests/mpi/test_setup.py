@@ -12,8 +12,8 @@ from _support import FLAT, LEVELS, TWO_BY_TWO, WORLD, check_works, new_comm, on_
 from mpi4py import MPI
 
 import han
+from han.config.parts import POLICIES
 from han.config.rc import rc
-from han.measure.waits import POLICIES
 from han.tasks.files import compact
 
 
