@@ -5,7 +5,7 @@ import json
 from commands import call, refuse
 
 import han
-from han.measure.waits import POLICIES
+from han.config.parts import POLICIES
 
 QUICK = ("--rounds", "2", "--time", "0", "--sizes", "8,1KiB")
 
