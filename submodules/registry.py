@@ -1,6 +1,6 @@
-"""The one table of submodules. Adding one is a file and a row here.
+"""The table of submodules: a new submodule is a file and a row here.
 
-Third parties add theirs as entry points of the group ``han.submodules``.
+Other packages add submodules as entry points of the group ``han.submodules``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ SUBMODULES = {part.name: part for part in BUILT_IN}
 
 @cache
 def registered() -> dict[str, Submodule]:
-    """Every submodule by name: han's own, then those of installed packages."""
+    """Return every submodule by name: han's own, then those of installed packages.
+
+    A package cannot replace a submodule of han's own.
+    """
     found = dict(SUBMODULES)
     for entry in entry_points(group="han.submodules"):
         found.setdefault(entry.name, entry.load()())
@@ -31,5 +34,8 @@ def registered() -> dict[str, Submodule]:
 
 
 def submodule(name: str) -> Submodule:
-    """Return the submodule of that name."""
+    """Return the submodule of that name.
+
+    Raises KeyError if there is none.
+    """
     return SUBMODULES.get(name) or registered()[name]

@@ -1,7 +1,7 @@
 """The algorithm ``blocks`` of ``solo``: receivers read blocks from the senders' buffers.
 
-One copy a byte. Receivers must not overwrite data that peers still read, so ``solo`` refuses
-an alltoall and a reduce-scatter in place.
+Every byte is copied once. A receiver must not overwrite data that its peers still read, so ``solo``
+refuses an alltoall and a reduce-scatter in place.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from han.submodules.solo.reads import Reads
 
 
 def _block(solo: Reads, base: Base, piece: Piece, number: int = 0) -> Ref:
-    """A piece of a block in a rank's own buffer."""
+    """Return where a piece of block `number` is in a send or receive buffer."""
     return Ref(base, solo.context.builder.signature.start(number) + piece.start)
 
 
 def _fetch(solo: Reads, piece: Piece, to: int, member: int, number: int = 0) -> None:
-    """Put a piece of a member's block `number` into block `to` of the receive buffer."""
+    """Read a piece of a member's block `number` into block `to` of the receive buffer."""
     source, dst = _block(solo, Base.SEND, piece, number), _block(solo, Base.RECV, piece, to)
     nbytes = piece.within(solo.context.builder.signature.length(to))
     if member == solo.context.group.me:
@@ -41,7 +41,7 @@ def _tell_or_wait(solo: Reads, piece: Piece, tells: bool, kind: int, waits: list
 
 
 def _allgather(solo: Reads) -> None:
-    """Read everybody's block."""
+    """Read the block of every rank."""
     me = solo.context.group.me
     for piece in solo.pieces:
         _tell_or_wait(solo, piece, True, GATHERED, solo.others)
@@ -52,7 +52,7 @@ def _allgather(solo: Reads) -> None:
 
 
 def _alltoall(solo: Reads) -> None:
-    """Read what everybody has for this rank."""
+    """Read every rank's block for this rank."""
     me = solo.context.group.me
     for piece in solo.pieces:
         _tell_or_wait(solo, piece, True, GATHERED, solo.others)
@@ -63,7 +63,7 @@ def _alltoall(solo: Reads) -> None:
 
 
 def _reduce_scatter(solo: Reads) -> None:
-    """Combine what everybody has for this rank, in rank order."""
+    """Combine every rank's block for this rank, in rank order."""
     signature, me = solo.context.builder.signature, solo.context.group.me
     combiner = Combiner.of(solo, max(piece.nbytes for piece in solo.pieces))
     for piece in solo.pieces:
@@ -81,7 +81,7 @@ def _leave_together(solo: Reads) -> None:
 
 
 def _gather(solo: Reads) -> None:
-    """Read everybody's block at the root; the others wait until it has."""
+    """Read the block of every rank at the root; the others wait until it has."""
     group = solo.context.group
     for piece in solo.pieces:
         _tell_or_wait(solo, piece, not group.leads, GATHERED, solo.others if group.leads else [])
@@ -95,7 +95,7 @@ def _gather(solo: Reads) -> None:
 
 
 def _scatter(solo: Reads) -> None:
-    """Read a block from the root, which waits until all have."""
+    """Read this rank's block from the root, which waits until all ranks have read theirs."""
     group = solo.context.group
     for piece in solo.pieces:
         _tell_or_wait(solo, piece, group.leads, RELEASED, [] if group.leads else [group.root])
