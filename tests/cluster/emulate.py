@@ -90,11 +90,17 @@ def run(
     command: Annotated[list[str], typer.Argument(help="The program, after --.")],
     nodes: Nodes = 4,
     rate: Rate = "1gbit",
-    ppn: Annotated[str, typer.Option(help="Ranks per node: 2 for all nodes, or 3,1,2 for three nodes.")] = "1",
+    ppn: Annotated[
+        str, typer.Option(help="Ranks per node: 2 for all nodes, or 3,1,2 for three nodes.")
+    ] = "1",
     mpi: Annotated[str | None, typer.Option(help=f"{', '.join(LIBRARIES)}.")] = None,
     python: Annotated[str | None, typer.Option(help="Interpreter beside the mpiexec.")] = None,
-    timeout: Annotated[float, typer.Option(help="Seconds until the program is killed (status 124).")] = 300,
-    env: Annotated[list[str] | None, typer.Option(help="K=V, set for the launcher and the ranks.")] = None,
+    timeout: Annotated[
+        float, typer.Option(help="Seconds until the program is killed (status 124).")
+    ] = 300,
+    env: Annotated[
+        list[str] | None, typer.Option(help="K=V, set for the launcher and the ranks.")
+    ] = None,
 ) -> None:
     """Create a cluster, run an MPI program on it, remove it; exit with the program's status."""
     with _failures_as_exits():
