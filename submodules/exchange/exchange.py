@@ -37,7 +37,7 @@ FUSED = ("allreduce",)
 
 
 class Exchange(Submodule):
-    """Combines and distributes data by exchanges with a few members at a time."""
+    """Combines data by exchanges with a few members at a time."""
 
     name = "exchange"
     about = "allreduce by exchanges: in messages, or in shared memory with any factors (Jocksch)"
