@@ -94,7 +94,7 @@ class Sends:
 
     stream: Stream
     window: int
-    flying: deque[tuple[int, Task | None]] = field(default_factory=deque)
+    in_flight: deque[tuple[int, Task | None]] = field(default_factory=deque)
     free: list[int] = field(default_factory=list)
 
     def send(self, src: Ref, nbytes: int, rank: int, ends: Task | None = None) -> None:
@@ -102,14 +102,14 @@ class Sends:
 
         The task `ends` ends when the send is complete.
         """
-        if len(self.flying) >= self.window:
-            self._settle()
+        if len(self.in_flight) >= self.window:
+            self._complete_oldest()
         request = self.free.pop() if self.free else self.stream.builder.request()
         self.stream.isend(src, nbytes, rank, request)
-        self.flying.append((request, ends))
+        self.in_flight.append((request, ends))
 
-    def _settle(self) -> None:
-        request, ends = self.flying.popleft()
+    def _complete_oldest(self) -> None:
+        request, ends = self.in_flight.popleft()
         self.stream.test(request)
         self.free.append(request)
         if ends is not None:
@@ -117,8 +117,8 @@ class Sends:
 
     def drain(self) -> None:
         """Complete all sends."""
-        while self.flying:
-            self._settle()
+        while self.in_flight:
+            self._complete_oldest()
 
 
 def _bcast(context: Context) -> None:

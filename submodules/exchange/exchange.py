@@ -100,10 +100,10 @@ class Exchange(Submodule):
         halving = context.choice.algorithm == "halving"
         nbytes = max(t.nbytes for t in context.tasks)
         room = context.builder.scratch(nbytes)
-        wires: list[tuple[int, int]] = []
+        requests: list[tuple[int, int]] = []
         for task in context.tasks:
             context.stream.begin(task)
-            exchange = _Exchange(context, task, room, wires)
+            exchange = _Exchange(context, task, room, requests)
             exchange.fold_in_and_out(exchange.halve if halving else exchange.double)
             context.stream.end(task)
 
@@ -128,9 +128,9 @@ class _Exchange:
     """
 
     def __init__(
-        self, context: Context, task: Task, room: Ref, wires: list[tuple[int, int]]
+        self, context: Context, task: Task, room: Ref, requests: list[tuple[int, int]]
     ) -> None:
-        self.context, self.stream, self.wires = context, context.stream, wires
+        self.context, self.stream, self.requests = context, context.stream, requests
         self.nbytes, self.room = task.nbytes, room
         self.mine = context.source + task.start
         self.result = context.result + task.start
@@ -202,12 +202,12 @@ class _Exchange:
         start, stop = (count * b // self.power * self.context.element for b in blocks)
         return start, stop - start
 
-    def _wires(self, number: int) -> list[tuple[int, int]]:
+    def _request_pairs(self, number: int) -> list[tuple[int, int]]:
         """Return `number` pairs of requests: one for sending, one for receiving."""
         builder = self.context.builder
-        while len(self.wires) < number:
-            self.wires.append((builder.request(), builder.request()))
-        return self.wires[:number]
+        while len(self.requests) < number:
+            self.requests.append((builder.request(), builder.request()))
+        return self.requests[:number]
 
     def _cut(self, buffer: tuple[Ref, int] | None, whole: bool) -> list[tuple[int, int]]:
         """Return offsets and sizes of the messages that carry a part of the data."""
@@ -234,19 +234,19 @@ class _Exchange:
         """
         stream, rank = self.stream, self.context.group.ranks[peer]
         going, coming = self._cut(send, whole), self._cut(recv, whole)
-        wires = self._wires(max(len(going), len(coming)))
-        for (at, nbytes), (_, request) in zip(coming, wires, strict=False):
+        requests = self._request_pairs(max(len(going), len(coming)))
+        for (at, nbytes), (_, request) in zip(coming, requests, strict=False):
             stream.irecv(recv[0] + at if recv else Ref(0), nbytes, rank, request)
-        for (at, nbytes), (request, _) in zip(going, wires, strict=False):
+        for (at, nbytes), (request, _) in zip(going, requests, strict=False):
             stream.isend(send[0] + at if send else Ref(0), nbytes, rank, request)
         if whole and send is not None:  # the result may overwrite the data being sent
-            stream.test(wires[0][0])
-        for (at, nbytes), (_, request) in zip(coming, wires, strict=False):
+            stream.test(requests[0][0])
+        for (at, nbytes), (_, request) in zip(coming, requests, strict=False):
             stream.test(request)
             if into is not None and recv is not None:
                 self._combine(peer, into[0] + at, into[1], recv[0] + at, nbytes)
         if not whole:
-            for _, (request, _) in zip(going, wires, strict=False):
+            for _, (request, _) in zip(going, requests, strict=False):
                 stream.test(request)
         if into is not None:
             self.mine = self.result

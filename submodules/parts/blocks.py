@@ -165,7 +165,7 @@ class Blocks:
             return builder.small(group.level, group.slots[member])
         return builder.flag(group.level, group.slots[member], kind)
 
-    def tell(self, kind: int, value: int) -> None:
+    def post(self, kind: int, value: int) -> None:
         """Post a value in a flag of this rank."""
         self.context.stream.post(self._flag(self.me, kind), value)
 
@@ -174,6 +174,6 @@ class Blocks:
         rank = self.context.group.ranks[member]
         self.context.stream.wait(self._flag(member, kind), value, rank)
 
-    def reused(self, piece: Piece) -> int:
+    def read_before_reuse(self, piece: Piece) -> int:
         """Return how many pieces must have been read before `piece` may enter its cell; 0: none."""
         return max(0, piece.index - self.layout.cells + 1)

@@ -64,7 +64,7 @@ def _show_one(mine: Blocks, piece: Piece) -> None:
     """Show this rank's block, which all peers receive."""
     stream, own, nbytes = mine.context.stream, mine.source(piece), mine.nbytes(piece, mine.me)
     stream.copy(mine.shown(mine.me, piece), own, nbytes)
-    mine.tell(GATHERED, piece.index + 1)
+    mine.post(GATHERED, piece.index + 1)
     stream.copy(mine.result(piece, mine.me), own, nbytes)
 
 
@@ -73,7 +73,7 @@ def _show_parts(mine: Blocks, piece: Piece) -> None:
     for m in mine.others:
         target = mine.shown(mine.me, piece, m)
         mine.context.stream.copy(target, mine.source(piece, m), mine.nbytes(piece, m))
-    mine.tell(GATHERED, piece.index + 1)
+    mine.post(GATHERED, piece.index + 1)
 
 
 def _take_blocks(mine: Blocks, piece: Piece) -> None:
@@ -126,10 +126,10 @@ ALL_TO_ALL: dict[str, tuple[Move, Move]] = {
 
 def _hand_in(mine: Blocks, piece: Piece) -> None:
     """Show a block to the root, after the root has taken the earlier piece in that cell."""
-    if mine.reused(piece):
-        mine.wait(mine.context.group.root, TAKEN, mine.reused(piece))
+    if mine.read_before_reuse(piece):
+        mine.wait(mine.context.group.root, TAKEN, mine.read_before_reuse(piece))
     mine.context.stream.copy(mine.shown(mine.me, piece), mine.source(piece), piece.nbytes)
-    mine.tell(GATHERED, piece.index + 1)
+    mine.post(GATHERED, piece.index + 1)
 
 
 def _collect(mine: Blocks, piece: Piece) -> None:
@@ -138,17 +138,17 @@ def _collect(mine: Blocks, piece: Piece) -> None:
     mine.context.stream.copy(mine.result(piece, mine.me), own, piece.nbytes)
     _take_blocks(mine, piece)
     if mine.layout.recycled:
-        mine.tell(TAKEN, piece.index + 1)
+        mine.post(TAKEN, piece.index + 1)
 
 
 def _hand_out(mine: Blocks, piece: Piece) -> None:
     """Show a block for every peer at the root, after all have read the cell's earlier piece."""
-    for m in mine.others if mine.reused(piece) else ():
-        mine.wait(m, READ, mine.reused(piece))
+    for m in mine.others if mine.read_before_reuse(piece) else ():
+        mine.wait(m, READ, mine.read_before_reuse(piece))
     for m in mine.others:
         source = mine.source(piece, m)
         mine.context.stream.copy(mine.shown(mine.me, piece, m), source, piece.nbytes)
-    mine.tell(RELEASED, piece.index + 1)
+    mine.post(RELEASED, piece.index + 1)
     own = mine.source(piece, mine.me)
     mine.context.stream.copy(mine.result(piece), own, piece.nbytes)
 
@@ -160,7 +160,7 @@ def _fetch(mine: Blocks, piece: Piece) -> None:
     source = mine.shown(root, piece, mine.me)
     mine.context.stream.copy(mine.result(piece), source, piece.nbytes)
     if mine.layout.recycled:
-        mine.tell(READ, piece.index + 1)
+        mine.post(READ, piece.index + 1)
 
 
 AT_ROOT: dict[str, tuple[Move, Move]] = {  # what the root does, what the other ranks do

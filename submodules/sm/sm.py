@@ -113,15 +113,15 @@ class Cells:
         return bool(self.context.choice.get("trailing", 0))
 
     @property
-    def told(self) -> bool:
+    def counts_reads(self) -> bool:
         """Whether readers count the pieces that they have read, as a writer waits for that."""
         return self.trailing or (not self.small and self.ring.recycled)
 
-    def left(self, piece: Piece, last: bool) -> int:
+    def read_before_end(self, piece: Piece, last: bool) -> int:
         """Return how many pieces must have been read before `piece` ends; 0: none."""
         return piece.index + 1 if last and self.trailing else 0
 
-    def reused(self, piece: Piece) -> int:
+    def read_before_reuse(self, piece: Piece) -> int:
         """Return how many pieces must have been read before `piece` may enter its cell; 0: none."""
         return 0 if self.small else max(0, piece.index - self.ring.cells + 1)
 
@@ -222,14 +222,20 @@ def _gather(context: Context) -> None:
         if tree.parent is None:
             _combine_at_root(context, cells, piece, tree.children, room)
         else:
-            _await(context, cells, TAKEN, (tree.parent,), cells.reused(piece))
+            _await(context, cells, TAKEN, (tree.parent,), cells.read_before_reuse(piece))
             cell = cells.cell(group.me, piece)
             _combine(context, cells, piece, cell, own, tree.children)
             stream.post(cells.flag(group.me, GATHERED), cells.value(piece, GATHERED))
-        if tree.children and cells.told:
+        if tree.children and cells.counts_reads:
             stream.post(cells.done_flag(group.me, TAKEN), piece.index + 1)
         if tree.parent is not None:
-            _await(context, cells, TAKEN, (tree.parent,), cells.left(piece, piece is pieces[-1]))
+            _await(
+                context,
+                cells,
+                TAKEN,
+                (tree.parent,),
+                cells.read_before_end(piece, piece is pieces[-1]),
+            )
         if piece.last:
             stream.end(piece.task)
 
@@ -309,12 +315,12 @@ def _release(context: Context) -> None:
         if piece.first:
             stream.begin(piece.task)
         if tree.parent is None:
-            _await(context, cells, READ, others, cells.reused(piece))
+            _await(context, cells, READ, others, cells.read_before_reuse(piece))
             _put(context, cells, piece, tree, context.source + piece.start)
-            _await(context, cells, READ, others, cells.left(piece, piece is pieces[-1]))
+            _await(context, cells, READ, others, cells.read_before_end(piece, piece is pieces[-1]))
         else:
             _take(context, cells, piece, tree)
-            if cells.told:
+            if cells.counts_reads:
                 stream.post(cells.done_flag(group.me, READ), piece.index + 1)
         if piece.last:
             stream.end(piece.task)

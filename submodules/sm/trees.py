@@ -56,14 +56,14 @@ class Tree:
     @classmethod
     def of(cls, choice: LevelChoice, kind: str) -> Tree:
         """Return the tree of a task kind, ``reduce`` or ``bcast``."""
-        said = dict(choice.parameters)
-        own = {k.removeprefix("reduce_"): v for k, v in said.items() if k.startswith("reduce_")}
-        told: dict[str, Value] = said | own if kind == "reduce" else said
-        shape = str(told.get("tree", choice.algorithm))
-        radix = int(str(told.get("radix", RADIX)))
+        given = dict(choice.parameters)
+        own = {k.removeprefix("reduce_"): v for k, v in given.items() if k.startswith("reduce_")}
+        values: dict[str, Value] = given | own if kind == "reduce" else given
+        shape = str(values.get("tree", choice.algorithm))
+        radix = int(str(values.get("radix", RADIX)))
         return cls(
-            shape, radix, str(told.get("skew", "left")), str(told.get("leaders", "none")),
-            str(told.get("socket_tree", shape)), int(str(told.get("socket_radix", radix))),
+            shape, radix, str(values.get("skew", "left")), str(values.get("leaders", "none")),
+            str(values.get("socket_tree", shape)), int(str(values.get("socket_radix", radix))),
         )  # fmt: skip
 
     @property

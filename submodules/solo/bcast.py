@@ -57,7 +57,7 @@ def pull(solo: Reads) -> None:
             solo.await_(tree.parent, RELEASED, piece.index + 1)
             _read(solo, piece, (0, piece.nbytes), tree.parent)
         if tree.children:
-            solo.tell(RELEASED, piece.index + 1)
+            solo.post(RELEASED, piece.index + 1)
         solo.end(piece)
     _leave(solo, tree)
 
@@ -65,7 +65,7 @@ def pull(solo: Reads) -> None:
 def _leave(solo: Reads, tree: Place) -> None:
     """Tell the parent that this rank has read everything, then wait until the children have."""
     if tree.parent is not None:
-        solo.tell(READ, solo.last)
+        solo.post(READ, solo.last)
     for child in tree.children:
         solo.await_(child, READ, solo.last)
 
@@ -82,12 +82,12 @@ def spread(solo: Reads) -> None:
     for piece in solo.pieces:
         solo.begin(piece)
         if leads:
-            solo.tell(RELEASED, piece.index + 1)
+            solo.post(RELEASED, piece.index + 1)
         else:
             _gather_shares(solo, piece, readers)
         solo.end(piece)
     if not leads:
-        solo.tell(READ, solo.last)
+        solo.post(READ, solo.last)
     for m in readers[:1] if leads else readers:
         solo.await_(m, READ, solo.last)
 
@@ -97,7 +97,7 @@ def _gather_shares(solo: Reads, piece: Piece, readers: list[int]) -> None:
     group = solo.context.group
     solo.await_(group.root, RELEASED, piece.index + 1)
     _read(solo, piece, _share(solo, piece, group.me), group.root)
-    solo.tell(COPIED, piece.index + 1)
+    solo.post(COPIED, piece.index + 1)
     for m in readers:
         solo.await_(m, COPIED, piece.index + 1)
         _read(solo, piece, _share(solo, piece, m), m)

@@ -35,7 +35,7 @@ def _tell_or_wait(solo: Reads, piece: Piece, tells: bool, kind: int, waits: list
     solo.begin(piece)
     if piece is solo.pieces[0]:
         if tells:
-            solo.tell(kind, solo.last)
+            solo.post(kind, solo.last)
         for m in waits:
             solo.await_(m, kind, solo.last)
 
@@ -76,7 +76,7 @@ def _reduce_scatter(solo: Reads) -> None:
 
 def _leave_together(solo: Reads) -> None:
     """Tell the peers that this rank has read all, and wait until they have read its buffer."""
-    solo.tell(READ, solo.last)
+    solo.post(READ, solo.last)
     solo.await_all(READ)
 
 
@@ -89,7 +89,7 @@ def _gather(solo: Reads) -> None:
             _fetch(solo, piece, m, m)
         solo.end(piece)
     if group.leads:
-        solo.tell(TAKEN, solo.last)
+        solo.post(TAKEN, solo.last)
     else:
         solo.await_(group.root, TAKEN, solo.last)
 
@@ -104,7 +104,7 @@ def _scatter(solo: Reads) -> None:
     if group.leads:
         solo.await_all(READ)
     else:
-        solo.tell(READ, solo.last)
+        solo.post(READ, solo.last)
 
 
 BLOCKS: dict[str, Callable[[Reads], None]] = {

@@ -39,11 +39,11 @@ def _rooms(solo: Reads) -> Rooms:
 def _read(solo: Reads, piece: Piece, rooms: Rooms) -> None:
     """Read a piece of the operands of all peers, and post that it has been read."""
     solo.begin(piece)
-    solo.tell(COPIED, piece.index + 1)
+    solo.post(COPIED, piece.index + 1)
     for m in solo.others:
         solo.await_(m, COPIED, piece.index + 1)
         solo.pull(rooms[m][piece.index % 2], solo.operand(m) + piece.start, piece.nbytes, m)
-    solo.tell(TAKEN, piece.index + 1)
+    solo.post(TAKEN, piece.index + 1)
 
 
 def _combine(solo: Reads, piece: Piece, rooms: Rooms) -> None:

@@ -35,13 +35,13 @@ def _lead(solo: Reads) -> None:
     context, size = solo.context, len(solo.members)
     for piece in solo.pieces:
         solo.begin(piece)
-        told = piece.index * size + 1
-        solo.tell(RELEASED, told)
+        released = piece.index * size + 1
+        solo.post(RELEASED, released)
         for nth, m in enumerate(solo.others, 1):
             solo.await_(m, COPIED, solo.last)
             at = piece.start + _cut(solo, piece)
             solo.push(context.result + at, context.source + at, piece.stop - at, m)
-            solo.tell(RELEASED, told + nth)
+            solo.post(RELEASED, released + nth)
         solo.end(piece)
     solo.await_all(READ)
 
@@ -53,10 +53,10 @@ def _follow(solo: Reads) -> None:
     for piece in solo.pieces:
         solo.begin(piece)
         if piece is solo.pieces[0]:
-            solo.tell(COPIED, solo.last)
+            solo.post(COPIED, solo.last)
         solo.await_(group.root, RELEASED, piece.index * size + 1)
         at = context.source + piece.start
         solo.pull(context.result + piece.start, at, _cut(solo, piece), group.root)
         solo.await_(group.root, RELEASED, piece.index * size + 1 + nth)
         solo.end(piece)
-    solo.tell(READ, solo.last)
+    solo.post(READ, solo.last)

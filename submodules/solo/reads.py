@@ -77,7 +77,7 @@ class Reads:
         group = self.context.group
         return self.context.builder.flag(group.level, group.slots[member], kind)
 
-    def tell(self, kind: int, value: int) -> None:
+    def post(self, kind: int, value: int) -> None:
         """Post a value in a flag of this rank."""
         self.context.stream.post(self.flag(self.context.group.me, kind), value)
 

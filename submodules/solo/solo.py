@@ -118,7 +118,7 @@ def _reduce(solo: Reads) -> None:
     group, stream = context.group, context.stream
     for piece in solo.pieces:
         solo.begin(piece)
-        solo.tell(GATHERED, piece.index + 1)
+        solo.post(GATHERED, piece.index + 1)
         start, _ = solo.bounds(piece, group.me)
         if group.leads:
             dst = context.result + (piece.start + start)
@@ -127,14 +127,14 @@ def _reduce(solo: Reads) -> None:
             if piece.index >= 2:
                 solo.await_(group.root, TAKEN, piece.index - 1)
         _combine_share(combiner, piece, dst, GATHERED)
-        solo.tell(COMBINED, piece.index + 1)
+        solo.post(COMBINED, piece.index + 1)
         if group.leads:
             for m in solo.others:
                 start, stop = solo.bounds(piece, m)
                 solo.await_(m, COMBINED, piece.index + 1)
                 at = context.result + (piece.start + start)
                 stream.copy(at, solo.cell(m, piece), stop - start)
-            solo.tell(TAKEN, piece.index + 1)
+            solo.post(TAKEN, piece.index + 1)
         solo.end(piece)
     solo.await_all(COMBINED)
 
@@ -145,17 +145,17 @@ def _allreduce(solo: Reads) -> None:
     group = context.group
     for piece in solo.pieces:
         solo.begin(piece)
-        solo.tell(COPIED, piece.index + 1)
+        solo.post(COPIED, piece.index + 1)
         start, _ = solo.bounds(piece, group.me)
         _combine_share(combiner, piece, context.result + (piece.start + start), COPIED)
-        solo.tell(COMBINED, piece.index + 1)
+        solo.post(COMBINED, piece.index + 1)
         for m in solo.others:
             start, stop = solo.bounds(piece, m)
             solo.await_(m, COMBINED, piece.index + 1)
             at = context.result + (piece.start + start)
             solo.pull(at, at, stop - start, m)
         solo.end(piece)
-    solo.tell(TAKEN, solo.last)
+    solo.post(TAKEN, solo.last)
     solo.await_all(TAKEN)
 
 

@@ -466,7 +466,7 @@ LIBNBC = [{"use": {"levels": {FLAT[0]["name"]: {"submodule": "libnbc"}}}}]
 
 @on_two
 def test_plans_are_made_while_an_operation_in_python_runs(mpi_ranks):
-    """Some MPI libraries hold a lock during the operation: a thread waits for it without the GIL."""
+    """Some MPI libraries lock during the operation; a rank must not wait for it with the GIL."""
     if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
         pytest.skip("MPI gives no THREAD_MULTIPLE")
     inside = threading.Event()
