@@ -30,11 +30,11 @@ def _fetch(solo: Reads, piece: Piece, to: int, member: int, number: int = 0) -> 
         solo.pull(dst, source, nbytes, member)
 
 
-def _tell_or_wait(solo: Reads, piece: Piece, tells: bool, kind: int, waits: list[int]) -> None:
+def _post_and_wait(solo: Reads, piece: Piece, posts: bool, kind: int, waits: list[int]) -> None:
     """Before the first piece, let peers read this rank's blocks and wait until theirs are ready."""
     solo.begin(piece)
     if piece is solo.pieces[0]:
-        if tells:
+        if posts:
             solo.post(kind, solo.last)
         for m in waits:
             solo.await_(m, kind, solo.last)
@@ -44,7 +44,7 @@ def _allgather(solo: Reads) -> None:
     """Read the block of every rank."""
     me = solo.context.group.me
     for piece in solo.pieces:
-        _tell_or_wait(solo, piece, True, GATHERED, solo.others)
+        _post_and_wait(solo, piece, True, GATHERED, solo.others)
         for m in (me, *solo.others):
             _fetch(solo, piece, m, m)
         solo.end(piece)
@@ -55,7 +55,7 @@ def _alltoall(solo: Reads) -> None:
     """Read every rank's block for this rank."""
     me = solo.context.group.me
     for piece in solo.pieces:
-        _tell_or_wait(solo, piece, True, GATHERED, solo.others)
+        _post_and_wait(solo, piece, True, GATHERED, solo.others)
         for m in (me, *solo.others):
             _fetch(solo, piece, m, m, me)
         solo.end(piece)
@@ -67,7 +67,7 @@ def _reduce_scatter(solo: Reads) -> None:
     signature, me = solo.context.builder.signature, solo.context.group.me
     combiner = Combiner.of(solo, max(piece.nbytes for piece in solo.pieces))
     for piece in solo.pieces:
-        _tell_or_wait(solo, piece, True, GATHERED, solo.others)
+        _post_and_wait(solo, piece, True, GATHERED, solo.others)
         nbytes = piece.within(signature.length(me))
         combiner.combine(signature.start(me) + piece.start, nbytes, _block(solo, Base.RECV, piece))
         solo.end(piece)
@@ -84,7 +84,7 @@ def _gather(solo: Reads) -> None:
     """Read the block of every rank at the root; the others wait until it has."""
     group = solo.context.group
     for piece in solo.pieces:
-        _tell_or_wait(solo, piece, not group.leads, GATHERED, solo.others if group.leads else [])
+        _post_and_wait(solo, piece, not group.leads, GATHERED, solo.others if group.leads else [])
         for m in (group.me, *solo.others) if group.leads else ():
             _fetch(solo, piece, m, m)
         solo.end(piece)
@@ -98,7 +98,7 @@ def _scatter(solo: Reads) -> None:
     """Read this rank's block from the root, which waits until all ranks have read theirs."""
     group = solo.context.group
     for piece in solo.pieces:
-        _tell_or_wait(solo, piece, group.leads, RELEASED, [] if group.leads else [group.root])
+        _post_and_wait(solo, piece, group.leads, RELEASED, [] if group.leads else [group.root])
         _fetch(solo, piece, 0, group.root, group.me)
         solo.end(piece)
     if group.leads:
