@@ -1,1 +1,1 @@
-"""What carries out a task on a level: one file each, listed in :mod:`han.submodules.registry`."""
+"""Submodules, which carry out the tasks of one level; :mod:`han.submodules.registry` lists them."""

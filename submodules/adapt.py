@@ -1,7 +1,9 @@
-"""``adapt``: event-driven point-to-point trees.
+"""``adapt``: event-driven trees of point-to-point messages.
 
 A rank posts receives ahead, forwards each piece when it arrives, and lets sends complete in the
-background: a stream waits only for the piece that it needs next. Source: HAN, section III (ADAPT).
+background. A stream waits only for the piece that it needs next.
+
+Source: HAN, section III (ADAPT).
 """
 
 from __future__ import annotations
@@ -19,9 +21,9 @@ from han.tasks.stream import Stream
 
 SEGMENT = 32 * 1024
 WINDOW = 8
-MOST = 1 << 30  # bytes of a message: counts stay far from 2^31
+MOST = 1 << 30  # bytes of a message, so that MPI's counts stay below 2^31
 
-# name: (shape of submodules/parts/trees.py, radix unless chosen)
+# algorithm: (shape in submodules/parts/trees.py, default radix)
 SHAPE = {
     "linear": ("flat", 1),
     "chain": ("chain", 1),
@@ -32,12 +34,12 @@ SHAPE = {
 
 
 class Adapt(Submodule):
-    """Event-driven point-to-point trees."""
+    """Sends pieces along trees of point-to-point messages."""
 
     name = "adapt"
     about = "event-driven point-to-point trees, internally segmented (HAN's ADAPT)"
     algorithms = {
-        "linear": Algorithm("the root talks to everyone", ordered="always"),
+        "linear": Algorithm("the root communicates with every member", ordered="always"),
         "chain": Algorithm("`radix` chains of neighbours from the root"),
         "binary": Algorithm("binary tree", ordered="never"),
         "binomial": Algorithm("binomial tree"),
@@ -49,21 +51,26 @@ class Adapt(Submodule):
         ),
         "segment": Parameter("size", "bytes of one message", 1, MOST, tried=TRIED_SIZES),
         "window": Parameter(
-            "int", "receives posted ahead, and sends in flight, a peer", 1, 256, tried=(2, 1, 3, 8)
+            "int",
+            "receives posted ahead, and sends in flight, for each peer",
+            1,
+            256,
+            tried=(2, 1, 3, 8),
         ),
     }
 
     def supports(self, question: Question) -> str | None:
-        """Return None, or the reason why it cannot serve."""
+        """Return None if the algorithm can serve the call, else the reason."""
         choice = question.choice
         if choice.algorithm == "knomial" and choice.get("radix", 4) < 2:
             return "a k-nomial tree needs a radix of at least 2"
         if question.signature.element > MOST:
-            return f"elements of more than {MOST} bytes"
+            size = question.signature.element
+            return f"elements of {size} bytes do not fit into a message of {MOST} bytes"
         return order_kept(question, self.algorithms[choice.algorithm])
 
     def lower(self, context: Context) -> None:
-        """Emit this rank's operations."""
+        """Emit this rank's messages and reductions."""
         if context.tasks[0].kind == "bcast":
             _bcast(context)
         elif context.choice.algorithm == "linear" and not context.builder.signature.commutative:
@@ -83,35 +90,39 @@ def _pieces(context: Context) -> list[Piece]:
 
 @dataclass
 class Sends:
-    """Sends in flight: a bounded queue of requests, tested in order."""
+    """The sends in flight: at most `window` requests, completed in order."""
 
     stream: Stream
     window: int
-    flying: deque[tuple[int, Task | None]] = field(default_factory=deque)
+    in_flight: deque[tuple[int, Task | None]] = field(default_factory=deque)
     free: list[int] = field(default_factory=list)
 
     def send(self, src: Ref, nbytes: int, rank: int, ends: Task | None = None) -> None:
-        """Send; the task `ends` ends when the send is complete."""
-        if len(self.flying) >= self.window:
-            self._settle()
+        """Start a send, after completing the oldest one if `window` are in flight.
+
+        The task `ends` ends when the send is complete.
+        """
+        if len(self.in_flight) >= self.window:
+            self._complete_oldest()
         request = self.free.pop() if self.free else self.stream.builder.request()
         self.stream.isend(src, nbytes, rank, request)
-        self.flying.append((request, ends))
+        self.in_flight.append((request, ends))
 
-    def _settle(self) -> None:
-        request, ends = self.flying.popleft()
+    def _complete_oldest(self) -> None:
+        request, ends = self.in_flight.popleft()
         self.stream.test(request)
         self.free.append(request)
         if ends is not None:
             self.stream.end(ends)
 
     def drain(self) -> None:
-        """Wait for all of them."""
-        while self.flying:
-            self._settle()
+        """Complete all sends."""
+        while self.in_flight:
+            self._complete_oldest()
 
 
 def _bcast(context: Context) -> None:
+    """Broadcast from the group's root: a rank forwards each piece when it has arrived."""
     stream, group = context.stream, context.group
     tree, pieces = _tree(context), _pieces(context)
     window = context.choice.get("window", WINDOW)
@@ -120,7 +131,7 @@ def _bcast(context: Context) -> None:
 
     def post(piece: Piece) -> None:
         if piece.first:
-            stream.begin(piece.task)  # what is there now may still be on its way out
+            stream.begin(piece.task)  # other streams may still read this part of the buffer
         at = context.result + piece.start
         request = posted[piece.index % len(posted)]
         stream.irecv(at, piece.nbytes, group.ranks[_sure(tree.parent)], request)
@@ -151,7 +162,7 @@ def _sure(parent: int | None) -> int:
 
 
 def _reduce(context: Context) -> None:
-    """Reduce towards the root: a rank combines what its children send into what it sends on."""
+    """Reduce towards the root: a rank combines its children's pieces with its own operand."""
     stream, group = context.stream, context.group
     tree, pieces = _tree(context), _pieces(context)
     window = min(context.choice.get("window", WINDOW), len(pieces))
@@ -179,7 +190,10 @@ def _reduce(context: Context) -> None:
 
 
 def _place_of_result(context: Context, tree: Place, piece: Piece, inbox: _Inbox) -> tuple[Ref, Ref]:
-    """Where a rank combines, and its own operand; a rank never combines into its send buffer."""
+    """Return where this rank combines a piece, and where its own operand of the piece is.
+
+    A rank with a parent and children combines in the accumulator, as its send buffer is the user's.
+    """
     own = context.source + piece.start
     if tree.parent is None or not tree.children:
         return context.result + piece.start, own
@@ -188,7 +202,7 @@ def _place_of_result(context: Context, tree: Place, piece: Piece, inbox: _Inbox)
 
 @dataclass(frozen=True)
 class _Inbox:
-    """Room and requests for pieces on their way from the children."""
+    """Receive buffers and requests for pieces from the children: `window` of each per child."""
 
     context: Context
     window: int
@@ -208,7 +222,7 @@ class _Inbox:
         return cls(context, window, size, room, requests, builder.accumulator())
 
     def post(self, piece: Piece) -> None:
-        """Post the receives of a piece."""
+        """Post a receive of the piece from every child."""
         ranks = self.context.group.ranks
         turn = piece.index % self.window
         for child, room in self.room.items():
@@ -216,14 +230,17 @@ class _Inbox:
             self.context.stream.irecv(room + turn * self.size, piece.nbytes, ranks[child], request)
 
     def take(self, piece: Piece, child: int) -> Ref:
-        """Wait for a child's piece; where it is."""
+        """Wait for a child's piece; return where it is."""
         turn = piece.index % self.window
         self.context.stream.test(self.requests[child][turn])
         return self.room[child] + turn * self.size
 
 
 def _ordered_linear(context: Context) -> None:
-    """Reduce at the root in rank order, for any root."""
+    """Reduce at the root in rank order, for any root.
+
+    The root waits for all operands of a piece before it combines the first two.
+    """
     stream, group = context.stream, context.group
     pieces = _pieces(context)
     if not group.leads:
@@ -241,7 +258,8 @@ def _ordered_linear(context: Context) -> None:
         dst = context.result + piece.start
         total = arrived[0]
         for m, operand in enumerate(arrived[1:], start=1):
-            target = dst if m >= group.me else left  # our own operand may lie under dst
+            # In place, dst holds this rank's own operand until it has been combined.
+            target = dst if m >= group.me else left
             stream.reduce(target, total, operand, piece.nbytes)
             total = target
         if piece.last:

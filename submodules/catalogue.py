@@ -1,4 +1,4 @@
-"""The registry as plain data: what a configuration may name."""
+"""The registry as plain data: the names and values that a configuration may use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from han.submodules.registry import registered
 
 
 def catalogue() -> Catalogue:
-    """List submodules with their algorithms and parameters."""
+    """Return every registered submodule with its algorithms and the ranges of its parameters."""
     return Catalogue(
         {
             name: SubmoduleInfo(

@@ -1,4 +1,4 @@
-"""``libnbc``: the MPI library's own nonblocking collectives, one per segment.
+"""``libnbc``: the MPI library's nonblocking collectives, one per segment.
 
 Source: HAN, section III (Libnbc).
 """
@@ -15,17 +15,17 @@ MOST = (1 << 31) - 1
 
 
 def native_reason(question: Question) -> str | None:
-    """Return the reason why the MPI library itself cannot reduce this, or None."""
+    """Return the reason why the MPI library's own collectives cannot serve a call, or None."""
     signature = question.signature
     if signature.reduces and signature.dtype == "float16":
-        return "float16 is no type of the MPI standard"
+        return "float16 is not a type of the MPI standard"
     if signature.count > MOST:
-        return f"{signature.count} elements in one call, at most {MOST}"
+        return f"{signature.count} elements exceed the MPI library's limit of {MOST} for one call"
     return None
 
 
 class Libnbc(Submodule):
-    """MPI's nonblocking collectives."""
+    """Calls the MPI library's nonblocking collectives."""
 
     name = "libnbc"
     about = "the MPI library's nonblocking collectives, one per segment"
@@ -36,11 +36,11 @@ class Libnbc(Submodule):
     parameters = {"window": Parameter("int", "collectives in flight", 1, 64, tried=(2, 1, 3, 8))}
 
     def supports(self, question: Question) -> str | None:
-        """Return None, or the reason why it cannot serve."""
+        """Return None if the MPI library can serve the call, else the reason."""
         return native_reason(question)
 
     def lower(self, context: Context) -> None:
-        """Emit this rank's operations: start each segment's collective, wait in order."""
+        """Start the collective of each task, and wait for them in order, `window` in flight."""
         window = context.choice.get("window", 4)
         stream = context.stream
         requests = [context.builder.request() for _ in range(min(window, len(context.tasks)))]
@@ -56,7 +56,7 @@ class Libnbc(Submodule):
 
 
 def start(context: Context, index: int, request: int, blocking: bool) -> None:
-    """Emit one segment's collective."""
+    """Emit the collective of task number `index`; a reduction of no bytes becomes a barrier."""
     task, group, builder = context.tasks[index], context.group, context.builder
     kind = ROWS[task.kind].code
     if not builder.signature.nbytes and task.kind != "bcast":

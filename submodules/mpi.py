@@ -1,4 +1,4 @@
-"""``mpi``: the MPI library's blocking collectives: the baseline, and the fallback."""
+"""``mpi``: the MPI library's blocking collectives, the baseline and the fallback."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from han.tasks.contract import Algorithm, Question, Submodule
 
 
 class Mpi(Submodule):
-    """MPI's blocking collectives."""
+    """Calls the MPI library's blocking collectives."""
 
     name = "mpi"
     about = "the MPI library's blocking collectives: the baseline"
@@ -19,7 +19,7 @@ class Mpi(Submodule):
     }
 
     def supports(self, question: Question) -> str | None:
-        """Return None, or the reason why it cannot serve."""
+        """Return None if one blocking collective can serve the call, else the reason."""
         if not question.blocking:
             return "blocking collectives cannot serve a nonblocking or persistent call"
         if question.segmented:
@@ -27,7 +27,7 @@ class Mpi(Submodule):
         return native_reason(question)
 
     def lower(self, context: Context) -> None:
-        """Emit this rank's operations."""
+        """Emit one blocking collective for each task."""
         request = context.builder.request()
         for k, task in enumerate(context.tasks):
             context.stream.begin(task)

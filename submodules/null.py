@@ -1,4 +1,4 @@
-"""``null``: does nothing, so that calls show the overhead of all other parts."""
+"""``null``: moves no data, so that a call takes only the overhead of the other parts of han."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from han.tasks.contract import Algorithm, Question, Submodule
 
 
 class Null(Submodule):
-    """Nothing: results are wrong by design."""
+    """Moves no data; results are wrong by design."""
 
     name = "null"
     about = "does nothing: measures overhead, results are wrong by design"
     correct = False
     algorithms = {
         "default": Algorithm("nothing", (*BOTH, *BY_BLOCKS), "always"),
-        "allreduce": Algorithm("nothing, at one go", ("allreduce",), "always"),
+        "allreduce": Algorithm("nothing, as one task for both", ("allreduce",), "always"),
     }
 
     def supports(self, question: Question) -> str | None:
-        """Return None: nothing can always be done."""
+        """Return None: every call can be served."""
         return None
 
     def lower(self, context: Context) -> None:
-        """Emit nothing."""
+        """Begin and end each task, without operations between."""
         for task in context.tasks:
             context.stream.begin(task)
             context.stream.end(task)

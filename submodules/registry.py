@@ -1,7 +1,7 @@
-"""The one table of submodules. Adding one is a file and a row here.
+"""The table of submodules: a new submodule is a file and a row here.
 
-Third parties add theirs as entry points of the group ``han.submodules``; a program adds its own
-with ``register``. A submodule is imported when it is first asked for.
+Other packages add submodules as entry points of the group ``han.submodules``, a program adds its
+own with ``register``. A submodule is imported when it is first asked for.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def registered() -> dict[str, Submodule]:
 
 
 def is_own(name: str) -> bool:
-    """Whether a file of han's carries out the submodule, not one of a program or package."""
+    """Whether the submodule of that name is han's, not one of a program or of another package."""
     return name in ROWS and type(submodule(name)).__module__ == ROWS[name][0]
 
 

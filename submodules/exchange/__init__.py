@@ -1,1 +1,1 @@
-"""Mixed-radix exchanges (Jocksch et al.)."""
+"""Allreduce by exchanges with any factors (Jocksch et al.)."""

@@ -1,12 +1,18 @@
-"""``exchange``: allreduce by exchanging with a few others at a time.
+"""``exchange``: allreduce by exchanges with a few members at a time.
 
-Between nodes, pairwise in messages. Recursive doubling: log2(n) steps, each rank sends the whole
-message in every step; lower positions stay on the left of every combination, so the order of
-operands is kept. Halving: a reduce-scatter that sends half, a quarter ... of the message, then
-an allgather the same way back: every rank sends 2 (n - 1) / n of the message, which is the
-least. The ranks beyond a power of two hand their data to a neighbour first.
+Between nodes, members exchange messages in pairs:
 
-Inside a node, through cells, with any factors: see ``exchange_node``.
+- Recursive doubling takes log2(n) steps, and each member sends the whole message in every step. The
+  member at the lower position is the left operand of every combination, so order is kept.
+- Halving is a reduce-scatter in which a member sends half of the message, then a quarter, and so
+  on. An allgather follows with the same partners in reverse order. Each member sends 2 (n - 1) / n
+  of the message, which is the minimum.
+
+If n is not a power of two, some members first send their operand to a neighbour. They receive the
+result from it at the end.
+
+Inside a node, members exchange through cells, with any factors: see
+:mod:`han.submodules.exchange.node`.
 
 Source: Jocksch et al., section 2; Thakur et al. (Rabenseifner).
 """
@@ -31,7 +37,7 @@ FUSED = ("allreduce",)
 
 
 class Exchange(Submodule):
-    """Exchange with a few others at a time."""
+    """Combines data by exchanges with a few members at a time."""
 
     name = "exchange"
     about = "allreduce by exchanges: in messages, or in shared memory with any factors (Jocksch)"
@@ -43,35 +49,39 @@ class Exchange(Submodule):
             "in shared memory: reduce-scatter and allgather by groups of groups", FUSED, "always"
         ),
         "cyclic": Algorithm(
-            "in shared memory: with members at growing distances, any number of them",
-            FUSED,
-            "never",
+            "in shared memory: members at growing distances, any number of them", FUSED, "never"
         ),
-        "tree": Algorithm("in shared memory: the first of each group combines", FUSED, "always"),
+        "tree": Algorithm(
+            "in shared memory: the first member of each group combines", FUSED, "always"
+        ),
         "copyin": Algorithm(
-            "in shared memory: blocks go round, combined as they are copied in", FUSED, "never"
+            "in shared memory: blocks go round and are combined on the way", FUSED, "never"
         ),
     }
     parameters = {
         "segment": Parameter("size", "bytes of one message", 1, MOST, tried=TRIED_SIZES),
-        "factors": Parameter("factors", "how many combine in each step: [4, 2]", 2, 1 << 16),
-        "factors_gather": Parameter("factors", "the same of the allgather: [2, 4]", 2, 1 << 16),
+        "factors": Parameter("factors", "members that combine in each step: [4, 2]", 2, 1 << 16),
+        "factors_gather": Parameter("factors", "the same for the allgather: [2, 4]", 2, 1 << 16),
         "factors_middle": Parameter(
-            "factors", "recursive: steps between them that split nothing", 2, 1 << 16
+            "factors", "recursive: steps between both phases that split nothing", 2, 1 << 16
         ),
         "partition": Parameter(
-            "size", "bytes of a block; 0: blocks alike", 0, 1 << 30, tried=(0, 64, 100, 1000)
+            "size", "bytes of a block; 0: equal blocks", 0, 1 << 30, tried=(0, 64, 100, 1000)
         ),
         "chunk": Parameter(
             "size", "bytes that are combined at a time", 64, 4 << 20, tried=TRIED_SIZES
         ),
         "whole": Parameter(
-            "size", "recursive: up to here messages are not split", 0, 4096, tried=(0, 64, 4096)
+            "size",
+            "recursive: messages up to this size are not split",
+            0,
+            4096,
+            tried=(0, 64, 4096),
         ),
     }
 
     def supports(self, question: Question) -> str | None:
-        """Return None, or the reason why it cannot serve."""
+        """Return None if the algorithm can serve the call, else the reason."""
         algorithm = question.choice.algorithm
         reason = _unfit(question) if algorithm in MESSAGES else exchange_node.unfit(question)
         return reason or order_kept(question, self.algorithms[algorithm])
@@ -83,49 +93,57 @@ class Exchange(Submodule):
         return exchange_node.footprint(plan, level)
 
     def lower(self, context: Context) -> None:
-        """Emit this rank's operations."""
+        """Emit this rank's part of the exchange of each task."""
         if context.choice.algorithm not in MESSAGES:
             exchange_node.lower(context)
             return
         halving = context.choice.algorithm == "halving"
         nbytes = max(t.nbytes for t in context.tasks)
         room = context.builder.scratch(nbytes)
-        wires: list[tuple[int, int]] = []
+        requests: list[tuple[int, int]] = []
         for task in context.tasks:
             context.stream.begin(task)
-            exchange = _Exchange(context, task, room, wires)
+            exchange = _Exchange(context, task, room, requests)
             exchange.fold_in_and_out(exchange.halve if halving else exchange.double)
             context.stream.end(task)
 
 
 def _unfit(question: Question) -> str | None:
-    """Return the reason why messages cannot serve, or None."""
+    """Return the reason why an exchange of messages cannot serve the call, or None."""
     choice, signature = question.choice, question.signature
     if any(asked_factors(choice)):
-        return f"{choice.algorithm} is of factors 2 and takes no others"
+        return f"{choice.algorithm} always has factors of 2: leave all factors out"
     if choice.algorithm == "recursive_doubling" and signature.nbytes > MOST:
-        return f"whole messages of more than {MOST} bytes"
+        return f"recursive_doubling serves messages of up to {MOST} bytes, not {signature.nbytes}"
     if signature.element > MOST:
-        return f"elements of more than {MOST} bytes"
+        return f"elements of {signature.element} bytes do not fit into a message of {MOST} bytes"
     return None
 
 
 class _Exchange:
-    """One task's exchange; `mine` moves from the operand to the result on the first step."""
+    """The exchange of one task among the members of a group, by messages.
+
+    `mine` is where this rank's partial result is: the operand, and from the first step on the
+    result.
+    """
 
     def __init__(
-        self, context: Context, task: Task, room: Ref, wires: list[tuple[int, int]]
+        self, context: Context, task: Task, room: Ref, requests: list[tuple[int, int]]
     ) -> None:
-        self.context, self.stream, self.wires = context, context.stream, wires
+        self.context, self.stream, self.requests = context, context.stream, requests
         self.nbytes, self.room = task.nbytes, room
         self.mine = context.source + task.start
         self.result = context.result + task.start
         size = context.group.size
         self.power = 1 << (size.bit_length() - 1)
-        self.extra = size - self.power  # the first 2 * extra members go together in pairs
+        self.extra = size - self.power  # the first 2 * extra members form pairs
 
     def fold_in_and_out(self, exchange: Callable[[int], None]) -> None:
-        """Let every other one of the first members stand back while the rest exchange."""
+        """Run `exchange` with a power of two of the members.
+
+        The odd member of each pair sends its operand to the even one before, and receives the
+        result from it after.
+        """
         me = self.context.group.me
         paired = me < 2 * self.extra
         if paired and me % 2:
@@ -139,7 +157,7 @@ class _Exchange:
             self._transfer(me + 1, send=(self.mine, self.nbytes))
 
     def double(self, me: int) -> None:
-        """Exchange everything with partners at distances 1, 2, 4 ..."""
+        """Exchange the whole message with partners at distances 1, 2, 4 ..."""
         distance = 1
         while distance < self.power:
             peer, everything = self._member(me ^ distance), (self.mine, self.nbytes)
@@ -148,7 +166,7 @@ class _Exchange:
             distance *= 2
 
     def halve(self, me: int) -> None:
-        """Reduce-scatter by halves, then gather them back."""
+        """Reduce-scatter by halves, then allgather these in reverse order."""
         low, high, steps = 0, self.power, []
         while high - low > 1:
             middle = (low + high) // 2
@@ -175,23 +193,24 @@ class _Exchange:
             )
 
     def _member(self, virtual: int) -> int:
+        """Return the group position of a member of the exchange."""
         return 2 * virtual if virtual < self.extra else virtual + self.extra
 
     def _bytes(self, blocks: tuple[int, int]) -> tuple[int, int]:
-        """Where some of the message's blocks begin, and their size."""
+        """Return where blocks [first, stop) of the message begin, and their size."""
         count = self.nbytes // self.context.element
         start, stop = (count * b // self.power * self.context.element for b in blocks)
         return start, stop - start
 
-    def _wires(self, number: int) -> list[tuple[int, int]]:
-        """Requests for sending and receiving `number` pieces at once."""
+    def _request_pairs(self, number: int) -> list[tuple[int, int]]:
+        """Return `number` pairs of requests: one for sending, one for receiving."""
         builder = self.context.builder
-        while len(self.wires) < number:
-            self.wires.append((builder.request(), builder.request()))
-        return self.wires[:number]
+        while len(self.requests) < number:
+            self.requests.append((builder.request(), builder.request()))
+        return self.requests[:number]
 
     def _cut(self, buffer: tuple[Ref, int] | None, whole: bool) -> list[tuple[int, int]]:
-        """Offsets and sizes of the messages that a part travels in."""
+        """Return offsets and sizes of the messages that carry a part of the data."""
         if buffer is None:
             return []
         most = MOST if whole else self.context.choice.get("segment", SEGMENT)
@@ -207,27 +226,33 @@ class _Exchange:
         into: tuple[int, Ref] | None = None,
         whole: bool = False,
     ) -> None:
-        """Send and receive in pieces; combine what arrives into the result at ``into[0]``."""
+        """Send and receive parts of the data in messages.
+
+        `into` holds an offset and this rank's operand: received data is combined with the operand
+        into the result at that offset. `whole`: each part is one message, and the send completes
+        before the result overwrites the data.
+        """
         stream, rank = self.stream, self.context.group.ranks[peer]
         going, coming = self._cut(send, whole), self._cut(recv, whole)
-        wires = self._wires(max(len(going), len(coming)))
-        for (at, nbytes), (_, request) in zip(coming, wires, strict=False):
+        requests = self._request_pairs(max(len(going), len(coming)))
+        for (at, nbytes), (_, request) in zip(coming, requests, strict=False):
             stream.irecv(recv[0] + at if recv else Ref(0), nbytes, rank, request)
-        for (at, nbytes), (request, _) in zip(going, wires, strict=False):
+        for (at, nbytes), (request, _) in zip(going, requests, strict=False):
             stream.isend(send[0] + at if send else Ref(0), nbytes, rank, request)
-        if whole and send is not None:  # what is being sent is about to be overwritten
-            stream.test(wires[0][0])
-        for (at, nbytes), (_, request) in zip(coming, wires, strict=False):
+        if whole and send is not None:  # the result may overwrite the data being sent
+            stream.test(requests[0][0])
+        for (at, nbytes), (_, request) in zip(coming, requests, strict=False):
             stream.test(request)
             if into is not None and recv is not None:
                 self._combine(peer, into[0] + at, into[1], recv[0] + at, nbytes)
         if not whole:
-            for _, (request, _) in zip(going, wires, strict=False):
+            for _, (request, _) in zip(going, requests, strict=False):
                 stream.test(request)
         if into is not None:
             self.mine = self.result
 
     def _combine(self, peer: int, at: int, mine: Ref, arrived: Ref, nbytes: int) -> None:
+        """Combine bytes of two members; the one at the lower position is the left operand."""
         a, b = mine + at, arrived
         if peer < self.context.group.me:
             a, b = b, a

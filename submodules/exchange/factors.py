@@ -1,7 +1,7 @@
-"""Factors of an exchange: into how many members each step splits, and which sets will do.
+"""Factors of an exchange: how many members each step brings together, and which are valid.
 
-A set of factors is a tuple: step k brings `factors[k]` members together. A recursive exchange
-needs factors whose product is the number of members; a cyclic shift takes any that reach it.
+Factors are a tuple: step k brings `factors[k]` members together. The product of the factors of a
+recursive exchange is the number of members. That of a cyclic shift must reach it.
 
 Source: Jocksch et al., sections 2.1.1 (prime factors and combinations of them) and 2.2.2
 (factors of the cyclic shift).
@@ -12,11 +12,11 @@ from __future__ import annotations
 from math import prod
 
 Factors = tuple[int, ...]
-MOST = 4  # a factor that is made up of smaller ones is no larger
+MOST = 4  # the largest factor that is chosen where it is not a prime number
 
 
 def primes(number: int) -> list[int]:
-    """Return the prime factors of a number, ascending; of 1: none."""
+    """Return the prime factors of a number in ascending order; 1 has none."""
     found, factor = [], 2
     while factor * factor <= number:
         while number % factor == 0:
@@ -27,10 +27,10 @@ def primes(number: int) -> list[int]:
 
 
 def recursive_factors(members: int) -> Factors:
-    """Return the prime factors, twos joined into fours, the largest first.
+    """Return the prime factors of the number of members, twos joined into fours, largest first.
 
-    The first step works on most bytes and leaves its factor's part of them. 8: 4, 2, as in the
-    paper's figure 1.
+    The first step works on the whole message, and a large factor leaves little of it to the next
+    steps. Eight members have factors 4, 2, as in figure 1 of Jocksch et al.
     """
     factors = primes(members)
     twos = factors.count(2)
@@ -39,8 +39,10 @@ def recursive_factors(members: int) -> Factors:
 
 
 def cyclic_factors(members: int) -> Factors:
-    """Return the fewest factors of at most 4 that reach the number of members, each as small
-    as that allows; as an allgather takes them. 7: 3, 3, and 8: 3, 3.
+    """Return the fewest factors of at most 4 whose product reaches the number of members.
+
+    Each is as small as that allows. They are in the order of an allgather. 7 and 8 members have
+    factors 3, 3.
     """
     steps = next(k for k in range(members.bit_length() + 1) if MOST**k >= members)
     factors: list[int] = []
@@ -51,7 +53,7 @@ def cyclic_factors(members: int) -> Factors:
 
 
 def spell(factors: Factors) -> str:
-    """Return ``"4x2"``."""
+    """Return the factors as text such as ``4x2``."""
     return "x".join(map(str, factors)) or "none"
 
 
@@ -62,7 +64,7 @@ def misfit(
     middle: Factors | None,
     gather: Factors | None,
 ) -> str | None:
-    """Return why factors do not make this exchange among so many members, or None."""
+    """Return the reason why an algorithm cannot use these factors for so many members, or None."""
     given = {"factors": scatter, "factors_middle": middle, "factors_gather": gather}
     for name, factors in given.items():
         if factors is not None and (not factors or min(factors) < 2):
@@ -70,7 +72,7 @@ def misfit(
     if middle and algorithm != "recursive":
         return f"factors_middle is for recursive, not for {algorithm}: leave it out"
     if scatter and algorithm == "copyin":
-        return "copyin goes round all members in turn: it takes factors_gather, but no factors"
+        return "copyin combines one member at a time: it takes factors_gather, but no factors"
     if algorithm in ("recursive", "tree"):
         return _recursive_misfit(members, scatter, middle or (), gather)
     return _short("factors", tuple(reversed(scatter or ())), members) or _short(
@@ -101,9 +103,10 @@ def _recursive_misfit(
 
 
 def _short(name: str, factors: Factors, members: int) -> str | None:
-    """Return why a cyclic allgather by these does not end with all members' parts, or None.
+    """Return the reason why factors do not make a cyclic allgather of all members, or None.
 
-    The last factor may overshoot; a step that begins with everything would do nothing.
+    Their product may exceed the number of members. Without the last factor it may not reach it, as
+    the last step would have nothing to do.
     """
     if factors and prod(factors) < members:
         return (
@@ -113,6 +116,6 @@ def _short(name: str, factors: Factors, members: int) -> str | None:
     if factors and prod(factors[:-1]) >= members:
         return (
             f"{name}: {spell(factors[:-1])} reaches the {members} members without the last "
-            f"{factors[-1]}; leave that out"
+            f"{factors[-1]}; leave that factor out"
         )
     return None

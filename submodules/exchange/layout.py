@@ -1,10 +1,10 @@
 """Where the blocks of an exchange lie: in the message, and in a member's cells or small slot.
 
-Each combining stage has a region of its own, so that a member's partial results stay where they
-are until their readers are done; a last region holds finished blocks. All regions of a piece
-are a bank; two banks are used in turn. The same on all ranks.
+Each combining stage has a region of its own, so that partial results stay where they are until
+their readers have read them. The last region holds finished blocks. The regions of a piece form a
+bank, and two banks are used in turn. The layout is the same on all ranks.
 
-Source: Jocksch et al., section 2.1.1 (partitions) and 5.1 (a message of a line is one segment).
+Source: Jocksch et al., sections 2.1.1 (partitions) and 5.1 (a message of one line is not split).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from han.tasks.choice import LevelChoice
 from han.tasks.graph import Task
 from han.tasks.outline import Outline
 
-CHUNK = 512 * 1024  # large: few hand-overs, and lines that have left the caches
+CHUNK = 512 * 1024  # large: few waits, and cells that have left their writer's caches
 BANKS = 2
-COUNTS = 23  # bits that the pieces' stages may count to in a flag (native/channel.h has 24)
+COUNTS = 23  # bits of a flag that count the stages of a run's pieces (native/channel.h has 24)
 
 
 def _lines(nbytes: int) -> int:
@@ -33,15 +33,15 @@ def _lines(nbytes: int) -> int:
 
 
 def asked_factors(choice: LevelChoice) -> tuple[Factors | None, Factors | None, Factors | None]:
-    """Return the factors that a configuration gives: for scattering, the middle, gathering."""
+    """Return the configured factors: of the reduce-scatter, the middle steps, the allgather."""
     scatter, middle = choice.factors("factors"), choice.factors("factors_middle")
     return scatter, middle, choice.factors("factors_gather")
 
 
 def pattern_of(choice: LevelChoice, members: int, whole: bool) -> Pattern:
-    """Return the exchange that is asked for; `whole`: in steps that split nothing.
+    """Return the exchange that a choice describes; `whole`: no step splits the message.
 
-    Raises ValueError if its factors do not fit the number of members.
+    Raises ValueError if the factors do not suit the number of members.
     """
     reason = misfit(choice.algorithm, members, *asked_factors(choice))
     if reason is not None:
@@ -60,7 +60,7 @@ def pattern_of(choice: LevelChoice, members: int, whole: bool) -> Pattern:
 
 @dataclass(frozen=True)
 class Partition:
-    """How a piece is cut into blocks: alike, of a size, or (a tree's) all in the first."""
+    """How a piece is cut: into equal blocks, blocks of `size` bytes, or (``tree``) one block."""
 
     algorithm: str
     blocks: int
@@ -68,7 +68,7 @@ class Partition:
     size: int = 0
 
     def bounds(self, nbytes: int) -> list[tuple[int, int]]:
-        """Return where each block begins and ends."""
+        """Return where each block starts and stops."""
         if self.algorithm == "tree":
             return [(0, nbytes)] + [(nbytes, nbytes)] * (self.blocks - 1)
         if not self.size:
@@ -77,14 +77,14 @@ class Partition:
         return [(min(nbytes, b * step), min(nbytes, b * step + step)) for b in range(self.blocks)]
 
     def _step(self, nbytes: int) -> int:
-        """Bytes of a block: `size`, or for a longer message the next multiple that suffices."""
+        """Return the bytes of a block: `size`, or a multiple of it if the message is longer."""
         unit = max(1, self.size // self.element) * self.element
         return max(1, -(-nbytes // (unit * self.blocks))) * unit
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What a run of an exchange is cut into, and where that lies in each member's memory."""
+    """The pieces and blocks of a run of an exchange, and where each member's memory holds them."""
 
     pattern: Pattern
     partition: Partition
@@ -94,7 +94,7 @@ class Layout:
 
     @classmethod
     def of(cls, plan: Outline, level: int, tasks: tuple[Task, ...]) -> Layout:
-        """Lay out the tasks of a level's stream: in small slots if they are one and fit."""
+        """Lay out the tasks of a level's stream; a single one goes to small slots if it fits."""
         choice, geometry = plan.choice.levels[level], plan.geometries[level]
         assert geometry is not None
         members, element = plan.topology.widest(level), plan.signature.element
@@ -111,14 +111,14 @@ class Layout:
         chunk = max(chunk, plan.signature.nbytes * one.values >> COUNTS)
         chunk = one.fitting(chunk, geometry.area)
         step = max(1, chunk // element) * element
-        pieces = sum(max(1, -(-t.nbytes // step)) for t in tasks)  # what pieces.cut makes
+        pieces = sum(max(1, -(-t.nbytes // step)) for t in tasks)  # as pieces.cut does
         return cls(pattern, partition, chunk, pieces, False)
 
     @classmethod
     def in_slots(
         cls, choice: LevelChoice, members: int, element: int, nbytes: int, whole: bool
     ) -> Layout | None:
-        """Lay out a message in the small slots, if it fits; `whole` or in blocks."""
+        """Return the layout of a message in small slots, `whole` or in blocks; None: too large."""
         if whole and (choice.algorithm != "recursive" or nbytes > choice.get("whole", PAGE)):
             return None
         pattern = pattern_of(choice, members, whole)
@@ -126,7 +126,7 @@ class Layout:
         return one if one.inline(nbytes) or one.bank(nbytes) <= PAGE else None
 
     def fitting(self, chunk: int, area: int) -> int:
-        """Return the most bytes of a piece, up to `chunk`, of which two banks fit an area."""
+        """Return the bytes of a piece, at most `chunk`, whose two banks fit into an area."""
         while chunk > self.chunk and BANKS * self.bank(chunk) > area:
             chunk //= 2
         element = self.partition.element
@@ -135,49 +135,50 @@ class Layout:
     # ---- regions --------------------------------------------------------------------------
 
     def regions(self, nbytes: int) -> list[int]:
-        """Return the size of each region of a piece: of combining stages, of finished blocks."""
+        """Return the bytes of each region of a piece: of each stage, then of finished blocks."""
         largest = max(stop - start for start, stop in self.partition.bounds(nbytes))
         return [min(nbytes, number * largest) for number in self._numbers]
 
     @cached_property
     def _numbers(self) -> list[int]:
-        """How many blocks each region holds, of any member."""
+        """How many blocks each region holds, the same for every member."""
         pattern = self.pattern
         numbers = [len(pattern.held(0, stage)) for stage in range(pattern.stages)]
         last = pattern.gathers - 1
         return [*numbers, len(pattern.finished(0, last)) if pattern.gathers else 0]
 
     def inline(self, nbytes: int) -> bool:
-        """Whether all regions fit beside the flag of a small slot."""
+        """Return whether all regions fit into the cache line of a small slot's flag."""
         return self.small and sum(self.regions(nbytes)) <= INLINE
 
     def bank(self, nbytes: int) -> int:
-        """Return the bytes of all regions of a piece, each on lines of its own."""
+        """Return the bytes of all regions of a piece; each begins on a cache line."""
         return sum(map(_lines, self.regions(nbytes)))
 
     @cached_property
     def starts(self) -> list[int]:
         """Return where each region begins, in its bank or beside the flag.
 
-        That is the same for shorter pieces: a region is free earlier than those behind it.
+        Shorter pieces use the same offsets. With others, a region could overlap a later region of
+        the earlier piece in that bank, which readers release later.
         """
         sizes = self.regions(self.chunk)
         return [0, *accumulate(sizes if self.inline(self.chunk) else map(_lines, sizes))]
 
     @property
     def values(self) -> int:
-        """How far a flag counts in a piece."""
+        """By how much a flag grows for one piece."""
         return self.pattern.stages + self.pattern.gathers + 1
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all banks in a rank's ring of cells."""
+        """Bytes of all banks in a rank's ring."""
         return 0 if self.small else min(BANKS, self.pieces) * self.bank(self.chunk)
 
     def offsets(
         self, member: int, stage: int, bounds: Sequence[tuple[int, int]]
     ) -> Mapping[int, int]:
-        """Return where blocks lie in a member's region of a stage; the last: finished ones."""
+        """Return the offsets of blocks in a member's region of a stage, or of finished blocks."""
         pattern = self.pattern
         if stage < pattern.stages:
             return _packed(pattern.held(member, stage), bounds)
@@ -185,7 +186,7 @@ class Layout:
 
 
 def _packed(blocks: Blocks, bounds: Sequence[tuple[int, int]]) -> dict[int, int]:
-    """Put blocks one behind the other."""
+    """Return the offsets of blocks that lie one behind the other."""
     sizes: Iterable[int] = (bounds[b][1] - bounds[b][0] for b in blocks)
     return dict(zip(blocks, accumulate(sizes, initial=0), strict=False))
 
@@ -195,10 +196,10 @@ def _partition(choice: LevelChoice, pattern: Pattern, element: int) -> Partition
 
 
 def least(choice: LevelChoice, members: int, element: int) -> int:
-    """Return the bytes of cells that pieces of one element take: what must always be there."""
+    """Return the bytes of cells that pieces of one element take: the least that can be used."""
     pattern = pattern_of(choice, members, whole=False)
     one = Layout(pattern, _partition(choice, pattern, element), element, 1, False)
     return BANKS * one.bank(element)
 
 
-LEAST_AREA = RING_MIN // 2  # han.geometry.Geometry.area of the smallest ring
+LEAST_AREA = RING_MIN // 2  # han.model.channel_layout.Geometry.area of the smallest ring

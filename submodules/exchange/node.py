@@ -1,13 +1,21 @@
-"""The exchanges inside a node: through the members' cells, with counters for barriers.
+"""The exchanges inside a node: through cells, with flags that count in place of barriers.
 
-A member writes its own cells only and says with a counter how far it is; whoever needs what it
-shows waits for that count and for nothing else. Every element of the result depends on what all
-members made of what they read, so that who has the whole result of a piece knows that everything
-before was read: two banks of cells need no further flags, and nothing is waited for at the end.
-Only where whole parts are combined by several (``factors_middle``) are readers asked.
+A member writes its own cells only, and counts the stages that it has finished in a flag. A reader
+waits until that flag has reached the stage whose data it needs.
 
-Source: Jocksch et al., sections 2.1.1 and 3.1 (barriers integrated as counters); members cannot
-write each other's memory here, so allgather steps read instead.
+A member reuses a bank of cells two pieces later, and readers post no flags for that:
+
+- The member has the whole result of the earlier piece then. That result is made from what the
+  readers of its operand and of its partial results have combined, so they have read these.
+- It overwrites its finished blocks when all members have shown the later piece. They do so after
+  they have taken all blocks of the earlier one.
+
+The steps of ``factors_middle`` are an exception. Several members combine the same blocks there, and
+a member reads the result of one of them only. So it waits for the others before it reuses a bank.
+A member does not wait for readers at the end of a run.
+
+Source: Jocksch et al., sections 2.1.1 and 3.1 (barriers integrated as counters). In the paper's
+allgather members write into the memory of others; here they read, since cells have one writer.
 """
 
 from __future__ import annotations
@@ -27,14 +35,16 @@ from han.tasks.context import Context
 from han.tasks.contract import Question
 from han.tasks.outline import Outline
 
-BLOCK = 16 * 1024  # what is combined so far stays in the nearest cache
+BLOCK = 16 * 1024  # bytes combined at a time: partial results stay in the nearest cache
 
 
 def unfit(question: Question) -> str | None:
-    """Return the reason why an exchange inside a node cannot serve, or None."""
+    """Return the reason why an exchange inside a node cannot serve the call, or None."""
     topology, choice = question.topology, question.choice
     if not topology.shared[question.level]:
-        return "members of a group do not share memory; halving and recursive_doubling need none"
+        return (
+            "members of a group do not share memory; halving and recursive_doubling do without it"
+        )
     members, element = topology.widest(question.level), question.signature.element
     reason = misfit(choice.algorithm, members, *asked_factors(choice))
     if reason is not None:
@@ -42,8 +52,8 @@ def unfit(question: Question) -> str | None:
     taken = least(choice, members, element)
     if taken > LEAST_AREA:
         return (
-            f"{choice.algorithm} among {members} members takes cells of {taken} bytes for an "
-            f"element of {element}, more than the {LEAST_AREA} of a small ring"
+            f"{choice.algorithm} among {members} members takes {taken} bytes of cells for elements "
+            f"of {element} bytes; the smallest ring has {LEAST_AREA}"
         )
     return None
 
@@ -55,7 +65,7 @@ def footprint(plan: Outline, level: int) -> int:
 
 
 class Run(NamedTuple):
-    """Bytes of a piece that are in one go also wherever else they lie, at `offsets`."""
+    """Consecutive bytes of a piece, which begin at `offsets` and are consecutive elsewhere too."""
 
     start: int
     nbytes: int
@@ -65,7 +75,10 @@ class Run(NamedTuple):
 def runs(
     blocks: Blocks, bounds: Sequence[tuple[int, int]], places: Sequence[Mapping[int, int] | None]
 ) -> list[Run]:
-    """Join blocks that follow each other in all places; None: where they are in the piece."""
+    """Join blocks that are consecutive in the piece and in all `places`.
+
+    A place maps blocks to their offsets; None stands for the piece itself.
+    """
     found: list[Run] = []
     for block in blocks:
         start, stop = bounds[block]
@@ -80,15 +93,17 @@ def runs(
 
 
 def _follows(run: Run, start: int, offsets: tuple[int, ...]) -> bool:
+    """Return whether a block begins where a run ends, in the piece and in all places."""
     ends = (run.start, *run.offsets)
     return all(e + run.nbytes == s for e, s in zip(ends, (start, *offsets), strict=True))
 
 
 class Script(NamedTuple):
-    """What a member does with a piece of some size.
+    """What a member does with a piece of one size.
 
-    `shows` goes into cells; each stage's folds have their operands' sources, offsets for those
-    and for the target; each step's takes have the member, offsets there and in the own cells.
+    `shows`: the runs that it copies into its cells. `folds`: for each stage, the sources of the
+    operands, and runs with the offsets of each operand and of the target. `takes`: for each step,
+    the members to read from, and runs with the offsets there and in the own cells.
     """
 
     shows: list[Run]
@@ -97,7 +112,7 @@ class Script(NamedTuple):
 
     @classmethod
     def of(cls, layout: Layout, me: int, nbytes: int) -> Script:
-        """Write it."""
+        """Return the script of member `me` for a piece of `nbytes` bytes."""
         pattern, bounds = layout.pattern, layout.partition.bounds(nbytes)
         stages = range(1, pattern.stages + 1)
         steps = range(1, pattern.gathers + 1)
@@ -128,7 +143,7 @@ def _takes(
 
 
 def lower(context: Context) -> None:
-    """Emit this rank's operations: the next piece is shown before one is combined."""
+    """Emit this rank's operations; it shows each piece before it combines the previous one."""
     stream, exchange = context.stream, _Exchange(context)
     pieces = cut(context.tasks, exchange.layout.chunk, context.element, stream.sequence)
     stream.sequence += len(pieces)
@@ -147,7 +162,7 @@ def lower(context: Context) -> None:
 
 
 class _Exchange:
-    """One member's part, piece by piece."""
+    """One member's part in an exchange through cells, piece by piece."""
 
     def __init__(self, context: Context) -> None:
         self.context, self.stream, self.group = context, context.stream, context.group
@@ -163,16 +178,16 @@ class _Exchange:
         self.partial = self._room_for_partials()
 
     def _room_for_partials(self) -> Ref:
-        """A block in which more than two operands are combined."""
+        """Reserve memory for partial results, if the member combines more than two operands."""
         me, stages = self.group.me, range(1, self.pattern.stages + 1)
         folds = (fold for stage in stages for fold in self.pattern.folds(me, stage))
         several = any(len(sources) > 2 for _, sources in folds)
         return self.builder.scratch(self.step if several else 0)
 
-    # ---- what to do -------------------------------------------------------------------------
+    # ---- stages and steps -------------------------------------------------------------------
 
     def show(self, piece: Piece) -> None:
-        """Copy what others combine."""
+        """Copy the blocks of the operand that peers combine into the cells."""
         script = self._script(piece)
         if piece.index >= BANKS:
             self._await_readers(piece)
@@ -183,7 +198,7 @@ class _Exchange:
             self._post(piece, 0)
 
     def combine_and_take(self, piece: Piece) -> None:
-        """Go through all stages and steps of a piece that has been shown."""
+        """Carry out all combining stages and gathering steps of a piece that has been shown."""
         self.awaited.clear()
         for stage in range(1, self.pattern.stages + 1):
             if piece.nbytes:
@@ -195,7 +210,10 @@ class _Exchange:
                 self._take(piece, step)
 
     def _meet(self, piece: Piece, stage: int) -> None:
-        """Synchronise only: who has heard of all who have heard of all others is done."""
+        """Carry out a stage of an empty piece: wait for the sources, then post the stage.
+
+        After the last stage, the member has heard of every other one, directly or through others.
+        """
         for _, sources in self.pattern.folds(self.group.me, stage):
             for source in sources:
                 self._await(piece, source)
@@ -203,6 +221,7 @@ class _Exchange:
             self._post(piece, stage)
 
     def _combine(self, piece: Piece, stage: int) -> None:
+        """Combine the operands of a stage into a cell; in the last stage into the result."""
         final = stage == self.pattern.stages
         worked = False
         for sources, parts in self._script(piece).folds[stage - 1]:
@@ -220,7 +239,7 @@ class _Exchange:
     def _fold(
         self, piece: Piece, sources: tuple[Source, ...], run: Run, dst: Ref, also: Ref | None
     ) -> None:
-        """Combine operands from left to right, block by block; the last one into `dst`."""
+        """Combine operands from left to right, block by block; write `dst` and `also` last."""
         operands = [
             self._own(piece, run) if stage == OWN else self._region(m, piece, stage) + offset
             for (m, stage), offset in zip(sources, run.offsets, strict=False)
@@ -241,7 +260,7 @@ class _Exchange:
             self.stream.reduce(dst + at, before, operands[-1] + at, nbytes, also=copy)
 
     def _take(self, piece: Piece, step: int) -> None:
-        """Copy finished blocks into the result, and into the cells while others want them."""
+        """Copy finished blocks of peers into the result, and before the last step into cells."""
         finished = self.pattern.stages
         last = step == self.pattern.gathers
         for member, parts in self._script(piece).takes[step - 1]:
@@ -257,13 +276,13 @@ class _Exchange:
             self._post(piece, finished + step)
 
     def _await_readers(self, piece: Piece) -> None:
-        """Wait until the bank is free of readers that this member does not hear of."""
+        """Wait for readers of the bank whose results this member does not read."""
         done = (piece.index - BANKS) * self.layout.values + self.pattern.stages
         for member in self.unheard:
             flag = self.builder.flag(self.group.level, self.group.slots[member], COMBINED)
             self.stream.wait(flag, done, self.group.ranks[member])
 
-    # ---- flags and places -------------------------------------------------------------------
+    # ---- addresses and flags ----------------------------------------------------------------
 
     def _script(self, piece: Piece) -> Script:
         found = self.scripts.get(piece.nbytes)
@@ -276,7 +295,7 @@ class _Exchange:
         return self.context.source + piece.start + run.start
 
     def _region(self, member: int, piece: Piece, stage: int) -> Ref:
-        """Where a member shows what it has after a stage; from the last stage on: finished."""
+        """Return where a member shows its data after a stage; the last region: finished blocks."""
         level, slot = self.group.level, self.group.slots[member]
         at = self.layout.starts[stage]
         if self.layout.small:
@@ -285,7 +304,7 @@ class _Exchange:
         return self.builder.cells(level, slot) + (piece.index % BANKS * self.bank + at)
 
     def _counter(self, member: int, piece: Piece, stage: int) -> tuple[Ref, int]:
-        """A member's flag and what it says once the stage's result is there."""
+        """Return a member's flag, and its value once the data of a stage is there."""
         level, slot = self.group.level, self.group.slots[member]
         if self.layout.small:
             return self.builder.small(level, slot), stage + 1
@@ -298,7 +317,7 @@ class _Exchange:
         self.stream.post(*self._counter(self.group.me, piece, stage))
 
     def _await(self, piece: Piece, source: Source) -> None:
-        """Wait for a member's stage, once."""
+        """Wait for a stage of a member, once for each piece."""
         member, stage = source
         if stage == OWN or member == self.group.me or source in self.awaited:
             return

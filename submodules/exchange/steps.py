@@ -1,11 +1,11 @@
-"""Who combines and who takes what in an exchange among members: blocks, no bytes.
+"""Patterns of an exchange: which blocks each member combines and takes in each step.
 
-A message is cut into blocks. In combining stages each member is left with ever fewer of them,
-which cover ever more members; in gathering steps members take each other's finished blocks.
-Stage 0 is what members hold when they begin. A pattern is the same seen from every member.
+A message is cut into blocks. After each combining stage, a member holds fewer blocks, which combine
+the operands of more members. In gathering steps, members take each other's finished blocks. Stage 0
+is the operand of each member. A pattern describes all members, in numbers of blocks and not bytes.
 
-Source: Jocksch et al., section 2.1 (recursive exchange), 2.2 (cyclic shift), 2.4 (cyclic
-copy-in reduction); 2.1.2 for steps that combine whole parts between the two phases.
+Source: Jocksch et al., sections 2.1 (recursive exchange), 2.2 (cyclic shift), 2.4 (cyclic copy-in
+reduction), and 2.1.2 (steps between the two phases that combine without splitting).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Protocol
 
 from han.submodules.exchange.factors import Factors
 
-OWN = -1  # the stage of an operand that is a member's own and in no cell
+OWN = -1  # the stage of a member's own operand that is in its send buffer, not in a cell
 Blocks = tuple[int, ...]
-Source = tuple[int, int]  # a member, and the stage after which it showed the operand
-Fold = tuple[Blocks, tuple[Source, ...]]  # blocks, and their operands from left to right
-Take = tuple[int, Blocks]  # a member and finished blocks that it shows
+Source = tuple[int, int]  # a member, and the stage after which it shows the operand
+Fold = tuple[Blocks, tuple[Source, ...]]  # blocks, and the sources of operands, left to right
+Take = tuple[int, Blocks]  # a member, and the finished blocks to take from it
 
 
 class Pattern(Protocol):
@@ -44,31 +44,33 @@ class Pattern(Protocol):
         """How many gathering steps there are."""
 
     def held(self, member: int, stage: int) -> Blocks:
-        """Return the blocks that a member has room for in its cells after a combining stage."""
+        """Return the blocks for which a member has room in its cells after a combining stage."""
 
     def shown(self, member: int) -> Blocks:
-        """Return those of its own data that others read."""
+        """Return the blocks of a member's operand that its peers read."""
 
     def folds(self, member: int, stage: int) -> list[Fold]:
-        """Return what a member combines in a stage, 1 the first."""
+        """Return what a member combines in a stage; the first is 1."""
 
     def unheard(self, member: int) -> tuple[int, ...]:
-        """Return who reads the member's cells while nothing made of that need come back to it."""
+        """Return the readers of a member's cells whose results that member may never read."""
 
     def finished(self, member: int, step: int) -> Blocks:
-        """Return the finished blocks that a member has after a gathering step, 0: its own."""
+        """Return the finished blocks that a member has after a gathering step; 0: its own."""
 
     def takes(self, member: int, step: int) -> list[Take]:
-        """Return what a member takes in a gathering step, 1 the first."""
+        """Return what a member takes in a gathering step; the first is 1."""
 
 
 @dataclass(frozen=True)
 class Recursive:
-    """Recursive exchange: groups of consecutive members, then groups of groups.
+    """Recursive exchange: within groups of consecutive members, then between such groups.
 
-    `scatter` and `gather` have the same product, which is the number of blocks; in the steps of
-    `whole` between them, members with equal blocks combine without splitting. Operands stay in
-    the order of members: a stage's group covers consecutive ones.
+    The products of `scatter` and of `gather` are the number of blocks. In the steps of `whole`
+    between them, members that hold the same blocks combine these without splitting. Operands keep
+    the order of members, because the group of a stage covers consecutive members.
+
+    Source: Jocksch et al., section 2.1.
     """
 
     scatter: Factors
@@ -96,7 +98,7 @@ class Recursive:
         return len(self.gather)
 
     def held(self, member: int, stage: int) -> Blocks:
-        """Return a contiguous range, narrowed by a digit of the member's number a stage."""
+        """Return a range of blocks, which a digit of the member's number narrows in each stage."""
         start, width = 0, self.blocks
         for factor in self.scatter[:stage]:
             width //= factor
@@ -105,19 +107,19 @@ class Recursive:
         return tuple(range(start, start + width))
 
     def shown(self, member: int) -> Blocks:
-        """Return all blocks but those that the member itself goes on with."""
+        """Return all blocks except those that the member itself keeps."""
         kept = self.held(member, 1) if self.scatter else ()
         return tuple(b for b in range(self.blocks) if b not in kept)
 
     def folds(self, member: int, stage: int) -> list[Fold]:
-        """Return one fold: the same range of everyone in the stage's group."""
+        """Return one fold: the same blocks of all members of the stage's group."""
         factors = self.scatter + self.whole
         group = _spaced(member, prod(factors[: stage - 1]), factors[stage - 1])
         sources = tuple((m, OWN if m == member and stage == 1 else stage - 1) for m in group)
         return [(self.held(member, stage), sources)]
 
     def unheard(self, member: int) -> tuple[int, ...]:
-        """Return the groups of the stages that split nothing: each has its result by itself."""
+        """Return the other members of its groups in `whole`, which compute the same result."""
         found: set[int] = set()
         stride = self.blocks
         for factor in self.whole:
@@ -126,14 +128,14 @@ class Recursive:
         return tuple(sorted(found - {member}))
 
     def finished(self, member: int, step: int) -> Blocks:
-        """Return the own block, then those taken, in the order in which they come."""
+        """Return the member's own block, then those that it has taken, in order."""
         found = self.held(member, len(self.scatter))
         for k in range(1, step + 1):
             found += tuple(b for _, blocks in self.takes(member, k) for b in blocks)
         return found
 
     def takes(self, member: int, step: int) -> list[Take]:
-        """Return all that the others of the step's group have so far, the next one's first."""
+        """Return all finished blocks of the other members of the step's group, the next first."""
         stride = self.blocks // prod(self.gather[:step])
         group = _spaced(member, stride, self.gather[step - 1])
         me = group.index(member)
@@ -141,17 +143,19 @@ class Recursive:
 
 
 def _spaced(member: int, stride: int, factor: int) -> list[int]:
-    """The `factor` members, `stride` apart, of which `member` is one."""
+    """Return the group of `factor` members, `stride` apart, that `member` is in."""
     first = member - member // stride % factor * stride
     return [first + k * stride for k in range(factor)]
 
 
 @dataclass(frozen=True)
 class Cyclic:
-    """Cyclic shift: member m ends with block m; partners are at distances, around the circle.
+    """Cyclic shift: partners are at fixed distances around a circle; member m ends with block m.
 
-    Both sets of factors are in the order of an allgather, the smallest distance first; the
-    reduce-scatter goes through `scatter` backwards. Neither needs to divide anything.
+    Both `scatter` and `gather` are in the order of an allgather, the smallest distance first; the
+    reduce-scatter uses `scatter` backwards. Factors need not divide the number of members.
+
+    Source: Jocksch et al., section 2.2.
     """
 
     size: int
@@ -174,18 +178,18 @@ class Cyclic:
         return len(self.gather)
 
     def held(self, member: int, stage: int) -> Blocks:
-        """Return the blocks from the member's own on; all, in their order, at the beginning."""
+        """Return the blocks from the member's own on; in stage 0 all blocks from 0 on."""
         if not stage:
             return tuple(range(self.size))
         return self._from(member, self._width(self.scatter, self.stages - stage))
 
     def shown(self, member: int) -> Blocks:
-        """Return all blocks but those that the member itself goes on with."""
+        """Return all blocks except those that the member itself keeps."""
         kept = self.held(member, 1)
         return tuple(b for b in range(self.size) if b not in kept)
 
     def folds(self, member: int, stage: int) -> list[Fold]:
-        """Return folds of what members behind hold of the blocks that this one keeps."""
+        """Return a fold for each block that the member keeps: its own, then of members behind."""
         left = self.stages - stage
         width, wide = (self._width(self.scatter, k) for k in (left, left + 1))
         own = (member, OWN if stage == 1 else stage - 1)
@@ -197,7 +201,7 @@ class Cyclic:
         return found
 
     def unheard(self, member: int) -> tuple[int, ...]:
-        """Return nobody."""
+        """Return no member: each reader's results come back to the member."""
         return ()
 
     def finished(self, member: int, step: int) -> Blocks:
@@ -205,7 +209,7 @@ class Cyclic:
         return self._from(member, self._width(self.gather, step))
 
     def takes(self, member: int, step: int) -> list[Take]:
-        """Return what members ahead have, as far as it is new."""
+        """Return the finished blocks of members ahead that this member does not have yet."""
         return _ahead(self, member, step)
 
     def _from(self, member: int, width: int) -> Blocks:
@@ -216,6 +220,7 @@ class Cyclic:
 
 
 def _ahead(pattern: Cyclic | CopyIn, member: int, step: int) -> list[Take]:
+    """Return the finished blocks of members ahead that a member does not have yet."""
     width, wide = (len(pattern.finished(member, k)) for k in (step - 1, step))
     found = []
     for distance in range(width, wide, width):
@@ -226,10 +231,12 @@ def _ahead(pattern: Cyclic | CopyIn, member: int, step: int) -> list[Take]:
 
 @dataclass(frozen=True)
 class CopyIn:
-    """Cyclic copy-in reduction: only a block is copied in; then it goes round the members.
+    """Cyclic copy-in reduction: each member copies one block in, which goes round all members.
 
-    In every stage a member combines the block that comes from the one before it with its own
-    operand, which it reads where it is. The gathering steps are those of the cyclic shift.
+    In each stage, a member combines the block of the member before it with its own operand, which
+    it reads from its send buffer. The gathering steps are those of the cyclic shift.
+
+    Source: Jocksch et al., section 2.4.
     """
 
     size: int
@@ -251,20 +258,20 @@ class CopyIn:
         return len(self.gather)
 
     def held(self, member: int, stage: int) -> Blocks:
-        """Return the block that is with the member: its own after the last stage."""
+        """Return the block that the member holds after a stage; after the last one its own."""
         return ((member - 1 - stage) % self.size,)
 
     def shown(self, member: int) -> Blocks:
-        """Return the block that begins its round here."""
+        """Return the block that begins its round at the member."""
         return self.held(member, 0)
 
     def folds(self, member: int, stage: int) -> list[Fold]:
-        """Return one fold: what has come round, and the member's own."""
+        """Return one fold: the block of the member before, and the member's own operand."""
         before = ((member - 1) % self.size, stage - 1)
         return [(self.held(member, stage), (before, (member, OWN)))]
 
     def unheard(self, member: int) -> tuple[int, ...]:
-        """Return nobody."""
+        """Return no member: each reader's results come back to the member."""
         return ()
 
     def finished(self, member: int, step: int) -> Blocks:
@@ -273,5 +280,5 @@ class CopyIn:
         return tuple((member + k) % self.size for k in range(width))
 
     def takes(self, member: int, step: int) -> list[Take]:
-        """Return what members ahead have, as far as it is new."""
+        """Return the finished blocks of members ahead that this member does not have yet."""
         return _ahead(self, member, step)

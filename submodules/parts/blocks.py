@@ -1,4 +1,4 @@
-"""How blocks lie in cells or in small slots, and the pieces that they move in."""
+"""Where blocks lie in cells or in small slots, and the pieces that they are moved in."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from han.tasks.graph import Task
 from han.tasks.outline import Outline
 from han.tasks.signature import Signature
 
-FEWEST = 2  # cells
-LARGEST = RING_MIN // 2 // FEWEST  # bytes of a cell that every channel has room for
+FEWEST = 2  # cells of a ring
+LARGEST = RING_MIN // 2 // FEWEST  # bytes of a cell that fits the smallest ring
 
 
 def _lines(nbytes: int) -> int:
@@ -24,9 +24,9 @@ def _lines(nbytes: int) -> int:
 
 @dataclass(frozen=True)
 class Layout:
-    """Cells used in turn, each with a piece of every block that a rank shows.
+    """Cells used in turn; a cell holds one piece of every block that a rank shows to its peers.
 
-    Where all fit into a page, they travel in the rank's small slot, beside its flag (`small`).
+    If all blocks fit into a page, the rank puts them into its small slot instead (`small`).
     """
 
     small: bool
@@ -38,7 +38,7 @@ class Layout:
 
     @classmethod
     def of(cls, plan: Outline, level: int, tasks: tuple[Task, ...]) -> Layout:
-        """Fit the asked number of cells and their size into what a run may use."""
+        """Fit the configured number and size of cells into the part of the ring that a run has."""
         geometry, choice = plan.geometries[level], plan.choice.levels[level]
         assert geometry is not None
         nbytes, element = plan.signature.nbytes, plan.signature.element
@@ -47,7 +47,7 @@ class Layout:
             return cls(True, parts, max(nbytes, element), nbytes, 1, 1)
         cells = max(FEWEST, choice.get("cells", CELLS))
         room = geometry.area // cells // parts // LINE * LINE
-        packed = room < _lines(element)  # many ranks, large elements: as few cells as will do
+        packed = room < _lines(element)  # no room for whole lines: fewest cells, no padding
         if packed:
             cells, room = FEWEST, geometry.area // FEWEST // parts
         most = max(_lines(t.nbytes) for t in tasks)
@@ -58,21 +58,22 @@ class Layout:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all cells."""
+        """Bytes of all cells of a rank."""
         return 0 if self.small else min(self.cells, self.pieces) * self.parts * self.stride
 
     @property
     def recycled(self) -> bool:
-        """Whether cells are used twice."""
+        """Whether a run uses a cell more than once."""
         return self.pieces > self.cells
 
     @property
     def ahead(self) -> int:
-        """How many pieces a rank may show before it has taken the one that is due.
+        """How many pieces a rank may show beyond the one that it takes next.
 
-        Where all ranks read from all, cells need no counters of readers. A rank that shows piece x
-        has taken piece x - ahead - 1 from every peer. Each peer had shown that piece after it had
-        taken piece x - 2 ahead - 2 from all ranks, so the cell of that piece is free.
+        Where every rank reads from every peer, readers need not tell the writer when they are done.
+        A rank that shows piece x has taken piece x - ahead - 1 from every peer. Each peer had shown
+        that piece after it had taken piece x - 2 ahead - 2 from all ranks. Piece x uses that
+        piece's cell or that of an earlier one, so its cell is free.
         """
         return max(0, self.cells // 2 - 1)
 
@@ -84,7 +85,7 @@ def footprint(plan: Outline, level: int) -> int:
 
 
 def misfit(signature: Signature, ranks: int) -> str | None:
-    """Return the reason why cells may be too small for an element of each block, or None."""
+    """Return the reason why one element of each block may not fit into a cell, or None."""
     parts, element = _parts(signature, ranks), signature.element
     if parts * element <= LARGEST:
         return None
@@ -92,13 +93,13 @@ def misfit(signature: Signature, ranks: int) -> str | None:
 
 
 def _parts(signature: Signature, ranks: int) -> int:
-    """Return how many blocks a rank shows."""
+    """Return how many blocks a rank shows: one for every rank if each gets a different one."""
     return ranks if signature.collective in SPREADING else 1
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """The blocks of one call as one rank addresses them: its own, and what others show."""
+    """The blocks of one call, as one rank addresses them in its buffers and in all ranks' cells."""
 
     context: Context
     layout: Layout
@@ -106,14 +107,14 @@ class Blocks:
 
     @classmethod
     def of(cls, context: Context) -> Blocks:
-        """Look at the blocks of the context's stream."""
+        """Return the blocks of the context's stream."""
         builder = context.builder
         tasks = builder.tasks_of(context.stream)
         layout = Layout.of(builder.plan, context.group.level, tasks)
         return cls(context, layout, builder.signature)
 
     def pieces(self) -> list[Piece]:
-        """The stream's tasks in chunks."""
+        """Cut the context's tasks into pieces, numbered on from the stream's earlier ones."""
         context = self.context
         pieces = cut(context.tasks, self.layout.chunk, context.element, context.stream.sequence)
         context.stream.sequence += len(pieces)
@@ -121,7 +122,7 @@ class Blocks:
 
     @property
     def me(self) -> int:
-        """This rank's place."""
+        """This rank's position in the group."""
         return self.context.group.me
 
     @property
@@ -130,22 +131,22 @@ class Blocks:
         size = self.context.group.size
         return [(self.me + k) % size for k in range(1, size)]
 
-    # ---- where things are -------------------------------------------------------------------
+    # ---- addresses --------------------------------------------------------------------------
 
     def source(self, piece: Piece, block: int = 0) -> Ref:
-        """A piece of a block that this rank sends."""
+        """Return where a piece of a block is in this rank's send buffer."""
         return self.context.source + (self.signature.start(block) + piece.start)
 
     def result(self, piece: Piece, block: int = 0) -> Ref:
-        """Where a piece of a block goes."""
+        """Return where a piece of a block goes in this rank's receive buffer."""
         return self.context.result + (self.signature.start(block) + piece.start)
 
     def nbytes(self, piece: Piece, member: int) -> int:
-        """Bytes of a piece of a member's block."""
+        """Return the bytes of a piece of a member's block."""
         return piece.within(self.signature.length(member))
 
     def shown(self, member: int, piece: Piece, part: int = 0) -> Ref:
-        """Where a member shows a piece of a block."""
+        """Return where a member shows a piece of its block number `part` to its peers."""
         group, builder, layout = self.context.group, self.context.builder, self.layout
         slot = group.slots[member]
         if layout.small:
@@ -156,7 +157,7 @@ class Blocks:
         place = piece.index % layout.cells * layout.parts + part
         return builder.cells(group.level, slot) + place * layout.stride
 
-    # ---- who says what ----------------------------------------------------------------------
+    # ---- flags ------------------------------------------------------------------------------
 
     def _flag(self, member: int, kind: int) -> Ref:
         group, builder = self.context.group, self.context.builder
@@ -164,15 +165,15 @@ class Blocks:
             return builder.small(group.level, group.slots[member])
         return builder.flag(group.level, group.slots[member], kind)
 
-    def tell(self, kind: int, value: int) -> None:
-        """Raise a flag of this rank."""
+    def post(self, kind: int, value: int) -> None:
+        """Post a value in a flag of this rank."""
         self.context.stream.post(self._flag(self.me, kind), value)
 
     def wait(self, member: int, kind: int, value: int) -> None:
-        """Wait for a flag of another rank."""
+        """Wait until a flag of another rank has reached a value."""
         rank = self.context.group.ranks[member]
         self.context.stream.wait(self._flag(member, kind), value, rank)
 
-    def reused(self, piece: Piece) -> int:
-        """How many pieces must have left before `piece` may enter its cell; 0: none."""
+    def read_before_reuse(self, piece: Piece) -> int:
+        """Return how many pieces must have been read before `piece` may enter its cell; 0: none."""
         return max(0, piece.index - self.layout.cells + 1)

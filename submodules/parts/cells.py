@@ -1,4 +1,4 @@
-"""How flags and cells of ``sm`` lie in a rank's part of a channel: the same on all ranks."""
+"""The flags and cells of ``sm`` in a rank's part of a channel, the same on all ranks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from han.tasks.outline import Outline
 KiB = 1024
 CHUNK = 128 * KiB
 CELLS = 4
-FLAGS = ("gathered", "taken", "released", "read", "copied", "combined")  # of a rank
+FLAGS = ("gathered", "taken", "released", "read", "copied", "combined")  # every rank has these
 GATHERED, TAKEN, RELEASED, READ, COPIED, COMBINED = range(len(FLAGS))
 
 
@@ -26,14 +26,17 @@ def tasks_at(plan: Outline, level: int) -> dict[str, tuple[Task, ...]]:
 
 
 def is_small(plan: Outline, level: int) -> bool:
-    """Whether the whole message travels in the ranks' small slots, beside the flags."""
+    """Return whether the whole message goes through the ranks' small slots, as one segment."""
     whole = plan.choice.segment is None or plan.choice.segment >= plan.signature.nbytes
     inline = bool(plan.choice.levels[level].get("inline", 1))
     return inline and whole and plan.signature.nbytes <= PAGE
 
 
 def _fit(chunk: int, most: int, plan: Outline, tasks: tuple[Task, ...]) -> int:
-    """Whole elements, whole lines where elements allow it, no more than the largest task."""
+    """Return the bytes of a cell: at most `chunk`, `most` and the largest task.
+
+    They are whole elements, and end at a cache line where elements allow it.
+    """
     element = plan.signature.element
     chunk = min(chunk, most, max(_lines(t.nbytes) for t in tasks))
     return max(element, chunk // LINE * LINE // element * element)
@@ -41,7 +44,7 @@ def _fit(chunk: int, most: int, plan: Outline, tasks: tuple[Task, ...]) -> int:
 
 @dataclass(frozen=True)
 class Ring:
-    """Cells used in turn: piece i goes through cell i modulo `cells`."""
+    """Cells used in turn: piece i goes through cell number i modulo `cells`."""
 
     cells: int
     chunk: int
@@ -49,39 +52,39 @@ class Ring:
 
     @classmethod
     def of(cls, plan: Outline, level: int, tasks: tuple[Task, ...]) -> Ring:
-        """Fit the asked number of cells and their size into what a run may use."""
+        """Fit the configured number and size of cells into the part of the ring that a run has."""
         geometry, choice = plan.geometries[level], plan.choice.levels[level]
         assert geometry is not None
         cells = choice.get("cells", CELLS)
         if choice.algorithm == "each":
-            cells = max(2, cells)  # nobody says what it has read
+            cells = max(2, cells)  # readers post no flag: see allreduce.each
         chunk = _fit(choice.get("chunk", CHUNK), geometry.area // cells, plan, tasks)
         pieces = len(cut(tasks, chunk, plan.signature.element))
         return cls(cells, chunk, pieces)
 
     @property
     def stride(self) -> int:
-        """Bytes from cell to cell."""
+        """Bytes from the start of one cell to the start of the next."""
         return _lines(self.chunk)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all cells."""
+        """Bytes of all cells of a rank."""
         return min(self.cells, self.pieces) * self.stride
 
     @property
     def recycled(self) -> bool:
-        """Whether cells are used twice, so that readers must say when they are done."""
+        """Whether a run uses a cell more than once, so that readers tell when they are done."""
         return self.pieces > self.cells
 
     def cell(self, index: int) -> int:
-        """Where piece `index` goes."""
+        """Return the offset of the cell of piece `index`."""
         return index % self.cells * self.stride
 
 
 @dataclass(frozen=True)
 class Shares:
-    """Two cells for what goes in, two for a rank's share of what comes out."""
+    """The cells of ``split``: two for pieces of the operand, two for shares of the result."""
 
     chunk: int
     share: int
@@ -89,7 +92,10 @@ class Shares:
 
     @classmethod
     def of(cls, plan: Outline, level: int, tasks: tuple[Task, ...]) -> Shares:
-        """Fit them into what a run may use; a group of two has the largest shares."""
+        """Fit the cells into the part of the ring that a run has.
+
+        A cell for a share holds half a piece, which is the largest share: that of a group of two.
+        """
         geometry, choice = plan.geometries[level], plan.choice.levels[level]
         assert geometry is not None
         unit = max(LINE, plan.signature.element)
@@ -100,11 +106,11 @@ class Shares:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all cells."""
+        """Bytes of all cells of a rank."""
         return min(2, self.pieces) * (_lines(self.chunk) + self.share)
 
     def cell(self, index: int, out: bool) -> int:
-        """Where piece `index` goes in, or a share of it comes out."""
+        """Return the offset of the cell for piece `index`: of the operand, or (`out`) a share."""
         at = index % 2 * (_lines(self.chunk) + self.share)
         return at + (_lines(self.chunk) if out else 0)
 

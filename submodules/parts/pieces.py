@@ -1,4 +1,4 @@
-"""Cutting a stream's tasks into the pieces that an algorithm moves at a time."""
+"""Cut a stream's tasks into the pieces that an algorithm moves at a time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from han.tasks.graph import Task
 
 @dataclass(frozen=True)
 class Piece:
-    """Bytes [start, stop) of the message; `first` and `last` of its task or not."""
+    """Bytes [start, stop) of the message; `first` and `last` tell its place in its task."""
 
     index: int
     task: Task
@@ -25,14 +25,17 @@ class Piece:
         return self.stop - self.start
 
     def within(self, length: int) -> int:
-        """Bytes of it that a block of `length` bytes has: blocks may end before the largest one."""
+        """Return how many bytes of the piece lie in a block of `length` bytes.
+
+        Pieces are cut for the largest block; shorter blocks end earlier.
+        """
         return max(0, min(self.stop, length) - self.start)
 
 
 def cut(tasks: tuple[Task, ...], size: int, element: int, index: int = 0) -> list[Piece]:
     """Cut tasks into pieces of at most `size` bytes (whole elements), numbered from `index`.
 
-    An empty task is one empty piece: it still synchronises.
+    An empty task becomes one empty piece, because it still synchronises.
     """
     step = max(element, size // element * element)
     pieces: list[Piece] = []
@@ -46,7 +49,10 @@ def cut(tasks: tuple[Task, ...], size: int, element: int, index: int = 0) -> lis
 
 
 def share(nbytes: int, element: int, member: int, members: int) -> tuple[int, int]:
-    """Return the bytes of a piece that are a member's, cut at cache lines where elements fit."""
+    """Return where a member's share of a piece of `nbytes` bytes starts and stops.
+
+    Shares are whole cache lines if these hold whole elements, else whole elements.
+    """
     unit = element if LINE % element else LINE
     units = -(-nbytes // unit)
     start, stop = (min(nbytes, units * k // members * unit) for k in (member, member + 1))

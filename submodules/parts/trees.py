@@ -1,8 +1,9 @@
 """Trees over the members of a group, by position relative to the root.
 
-A tree is two functions of (position, size, radix): the parent and the children, nearest
-first; each costs no more than the number of children. Source: Jain, section III-A; HAN,
-section III (ADAPT's algorithms).
+A tree is two functions of (position, size, radix). One returns the parent, the other the children,
+nearest first. Neither takes more steps than there are levels and children.
+
+Source: Jain et al., section III-A; HAN, section III (ADAPT's algorithms).
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ def _flat_children(v: int, n: int, radix: int) -> list[int]:
 
 
 def _chain_children(v: int, n: int, chains: int) -> list[int]:
-    """Return the next of v's chain; the root heads `chains` chains of consecutive positions."""
+    """Return the next position of v's chain, or the first ones of all chains for the root.
+
+    The positions behind the root form `chains` chains of consecutive ones.
+    """
     length = -(-(n - 1) // chains) if n > 1 else 1
     if v == 0:
         return list(range(1, n, length))
@@ -29,6 +33,7 @@ def _chain_children(v: int, n: int, chains: int) -> list[int]:
 
 
 def _chain_parent(v: int, n: int, chains: int) -> int:
+    """Return the previous position of v's chain; for its first one the root."""
     length = -(-(n - 1) // chains)
     return 0 if (v - 1) % length == 0 else v - 1
 
@@ -38,7 +43,7 @@ def _kary_children(v: int, n: int, radix: int) -> list[int]:
 
 
 def _knomial_parent(v: int, n: int, radix: int) -> int:
-    """Clear the lowest nonzero digit of v in base `radix`."""
+    """Return v without its lowest nonzero digit in base `radix`."""
     power = 1
     while v // power % radix == 0:
         power *= radix
@@ -46,6 +51,7 @@ def _knomial_parent(v: int, n: int, radix: int) -> int:
 
 
 def _knomial_children(v: int, n: int, radix: int) -> list[int]:
+    """Return v with one more nonzero digit in base `radix`, below its lowest one."""
     children, power = [], 1
     while power < n and (v == 0 or v // power % radix == 0):
         children += [c for d in range(1, radix) if (c := v + d * power) < n]
@@ -55,7 +61,7 @@ def _knomial_children(v: int, n: int, radix: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Shape:
-    """A family of trees; `keeps_order`: reducing children in turn keeps operands in order."""
+    """A family of trees; `keeps_order`: a parent that reduces its children in turn keeps order."""
 
     parent: Parent
     children: Children
@@ -72,14 +78,14 @@ SHAPES = {
 
 @dataclass(frozen=True)
 class Place:
-    """A member's place in a tree: positions in the group of its parent and children."""
+    """A member's place in a tree: the group positions of its parent and its children."""
 
     parent: int | None
     children: tuple[int, ...]
 
 
 def place(group: Group, shape: str, radix: int) -> Place:
-    """Return this rank's place in the tree of a group."""
+    """Return this rank's place in the group's tree of that shape and radix."""
     n, root = group.size, group.root
     v = (group.me - root) % n
     tree = SHAPES[shape]

@@ -1,1 +1,1 @@
-"""Release/gather through shared cells (Jain et al.)."""
+"""Release and gather through cells in shared memory (Jain et al.)."""

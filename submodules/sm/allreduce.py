@@ -1,4 +1,4 @@
-"""The allreduce algorithms of ``sm``: every member combines, all of the message or its share.
+"""The allreduce algorithms of ``sm``: each member combines the whole message or a share of it.
 
 Source: Jain et al., section III (cells, pipelining, inlining).
 """
@@ -13,14 +13,14 @@ from han.submodules.parts.cells import COMBINED, COPIED, Ring, Shares
 from han.submodules.parts.pieces import Piece, cut, share
 from han.tasks.context import Context
 
-BLOCK = 16 * 1024  # what is combined so far stays in the nearest cache
+BLOCK = 16 * 1024  # bytes combined at a time: partial results stay in the nearest cache
 
 
 def direct(context: Context) -> None:
-    """Allreduce of a small message: everyone shows its data and combines all, in rank order.
+    """Allreduce of a small message: each member shows its operand and combines all operands.
 
-    One hop rather than a gather's and a release's two; all ranks combine in the same order,
-    so that they agree to the last bit.
+    Data moves once between members, while a gather and a release move it twice. All members
+    combine in rank order, so that their results agree to the last bit.
     """
     stream, group, builder = context.stream, context.group, context.builder
     (task,) = context.tasks
@@ -40,10 +40,11 @@ def direct(context: Context) -> None:
 
 
 def split(context: Context) -> None:
-    """Allreduce of a large message: copy in, combine one's share, copy out; two cells each.
+    """Allreduce of a large message: copy in, combine a share, copy out the other shares.
 
-    The copy of piece j + 1 goes in before piece j is combined. A rank that shows piece j + 1
-    has copied out piece j - 1, so two cells need no further flags.
+    A member copies in piece j + 1 before it combines piece j. It has then copied out piece j - 1,
+    which all members have therefore combined. So the cells of piece j - 1 are free, and two cells
+    of each kind need no flags of readers.
     """
     stream, group = context.stream, context.group
     shares = _Shares.of(context)
@@ -67,12 +68,14 @@ def split(context: Context) -> None:
 
 
 def each(context: Context) -> None:
-    """Allreduce in which everyone combines all: ``direct`` for what cells hold, not a slot.
+    """Allreduce in which each member combines all operands: ``direct`` for larger messages.
 
-    One hop, where ``split`` takes two; between two ranks for as many bytes, among more for more.
-    Pieces are shown ahead of the one that is due, so that cells need no readers' counters: who
-    shows piece x has combined piece x - ahead - 1, hence all have shown that one and combined
-    piece x - 2 ahead - 2, whose cell is free.
+    Data moves once between members, and twice in ``split``. Two members move as many bytes as in
+    ``split``; more members move more.
+
+    A member shows pieces ahead of the one that it combines, and readers post no flag. A member
+    that shows piece x has combined piece x - ahead - 1, so all members had shown that one. Each of
+    them had combined piece x - 2 ahead - 2 before, so the cell of that piece is free.
     """
     stream, cells = context.stream, _Shown.of(context)
     pieces = cut(context.tasks, cells.ring.chunk, context.element, stream.sequence)
@@ -90,21 +93,21 @@ def each(context: Context) -> None:
 
 @dataclass(frozen=True)
 class _Shown:
-    """Cells in which everyone shows all of its operand, piece by piece."""
+    """The cells in which each member shows its operand, piece by piece."""
 
     context: Context
     ring: Ring
 
     @classmethod
     def of(cls, context: Context) -> _Shown:
-        """Look at the cells of the context's stream."""
+        """Return the cells of the context's stream."""
         builder = context.builder
         ring = Ring.of(builder.plan, context.group.level, builder.tasks_of(context.stream))
         return cls(context, ring)
 
     @property
     def ahead(self) -> int:
-        """How many pieces a rank shows before it has combined the one that is due."""
+        """How many pieces a member shows beyond the one that it combines next."""
         return max(0, self.ring.cells // 2 - 1)
 
     def _cell(self, member: int, piece: Piece) -> Ref:
@@ -116,7 +119,7 @@ class _Shown:
         return builder.flag(group.level, group.slots[member], COPIED)
 
     def show(self, piece: Piece) -> None:
-        """Put a piece of this rank's operand into its cell."""
+        """Copy a piece of this member's operand into its cell, and post that it is there."""
         context, stream, me = self.context, self.context.stream, self.context.group.me
         if piece.first:
             stream.begin(piece.task)
@@ -125,12 +128,13 @@ class _Shown:
         stream.post(self._flag(me), piece.index + 1)
 
     def combine(self, piece: Piece) -> None:
-        """Combine a piece of everybody's operand in rank order, block by block.
+        """Combine a piece of all operands in rank order, block by block.
 
-        The own operand is read from its cell as well: in place the result lies over it, and is
-        written before it is read among more than two; and a user's operation must see the operands
-        in the same order everywhere, which MPI_Reduce_local gives only if the result is not the
-        first of them.
+        A member reads its own operand from the send buffer if there are two members and the
+        operation is native, else from its cell. In place, the result overlays the operand, and
+        among more than two members it is written before the operand is read. A user's operation
+        must get the operands in the same order on all ranks; MPI_Reduce_local keeps the order only
+        if the result does not overlay the first operand.
         """
         context, group, stream = self.context, self.context.group, self.context.stream
         builder = context.builder
@@ -140,7 +144,7 @@ class _Shown:
         for m in _others(group.me, group.size):
             stream.wait(self._flag(m), piece.index + 1, group.ranks[m])
         step = max(context.element, BLOCK // context.element * context.element)
-        if group.size == 2:  # nothing is combined twice
+        if group.size == 2:  # there are no partial results
             step = max(1, piece.nbytes)
         for at in range(0, piece.nbytes, step):
             nbytes, dst = min(step, piece.nbytes - at), context.result + (piece.start + at)
@@ -151,28 +155,28 @@ class _Shown:
 
 
 def _others(me: int, size: int) -> list[int]:
-    """Everyone else, the next one first: not all start at the same place."""
+    """Return all other members, the next one first, so that members start at different peers."""
     return [(me + k) % size for k in range(1, size)]
 
 
 @dataclass(frozen=True)
 class _Shares:
-    """Pieces split into one share a member: cells for what goes in and for what comes out."""
+    """Pieces split into one share per member, with cells for operands and for results."""
 
     context: Context
     layout: Shares
-    partial: Ref  # a block that is not combined with all yet
+    partial: Ref  # where the partial result of a block is
 
     @classmethod
     def of(cls, context: Context) -> _Shares:
-        """Look at the cells of the context's stream."""
+        """Return the cells of the context's stream, and memory for partial results."""
         builder, group = context.builder, context.group
         layout = Shares.of(builder.plan, group.level, builder.tasks_of(context.stream))
         block = max(BLOCK, context.element) if group.size > 2 else 0
         return cls(context, layout, builder.scratch(block))
 
     def bounds(self, piece: Piece, member: int) -> tuple[int, int]:
-        """The bytes of a piece that `member` combines, cut at cache lines where they fit."""
+        """Return where the share of a piece that `member` combines starts and stops."""
         return share(piece.nbytes, self.context.element, member, self.context.group.size)
 
     def _cell(self, member: int, piece: Piece, out: bool) -> Ref:
@@ -181,7 +185,7 @@ class _Shares:
         return cells + self.layout.cell(piece.index, out)
 
     def copy_in(self, piece: Piece) -> None:
-        """Show what the others combine."""
+        """Copy the piece, without this member's own share, into its cell."""
         group, stream = self.context.group, self.context.stream
         cell = self._cell(group.me, piece, out=False)
         start, stop = self.bounds(piece, group.me)
@@ -192,11 +196,11 @@ class _Shares:
         stream.post(flag, piece.index + 1)
 
     def combine(self, piece: Piece) -> None:
-        """Combine this rank's share, block by block, into the result and a cell at once."""
+        """Combine this member's share, block by block, into the result and a cell at once."""
         context, group = self.context, self.context.group
         start, stop = self.bounds(piece, group.me)
         step = max(context.element, BLOCK // context.element * context.element)
-        if group.size == 2:  # nothing is combined twice
+        if group.size == 2:  # there are no partial results
             step = max(1, stop - start)
         for at in range(start, stop, step) or [start]:
             self._combine_block(piece, start, at, min(step, stop - at))
@@ -204,7 +208,7 @@ class _Shares:
         context.stream.post(flag, piece.index + 1)
 
     def _combine_block(self, piece: Piece, start: int, at: int, nbytes: int) -> None:
-        """Combine some bytes in rank order; the share that begins at `start` holds them."""
+        """Combine `nbytes` at offset `at` of a piece in rank order; the share begins at `start`."""
         context, group, stream = self.context, self.context.group, self.context.stream
         shown = [self._cell(m, piece, out=False) + at for m in range(group.size)]
         shown[group.me] = context.source + piece.start + at
@@ -213,14 +217,14 @@ class _Shares:
                 flag = context.builder.flag(group.level, group.slots[m], COPIED)
                 stream.wait(flag, piece.index + 1, group.ranks[m])
             a = self.partial if m > 1 else shown[0]
-            if m == group.size - 1:  # the result may lie over our own operand: write it last
+            if m == group.size - 1:  # in place, the result overlays the operand: write it last
                 cell = self._cell(group.me, piece, out=True) + (at - start)
                 stream.reduce(context.result + piece.start + at, a, shown[m], nbytes, also=cell)
             elif m:
                 stream.reduce(self.partial, a, shown[m], nbytes)
 
     def copy_out(self, piece: Piece, member: int) -> None:
-        """Take another member's share."""
+        """Copy another member's share of the result out of its cell."""
         context, group, stream = self.context, self.context.group, self.context.stream
         start, stop = self.bounds(piece, member)
         flag = context.builder.flag(group.level, group.slots[member], COMBINED)

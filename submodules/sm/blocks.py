@@ -1,7 +1,7 @@
-"""The algorithm ``blocks`` of ``sm``: every block goes from its sender to its receiver in one hop.
+"""The algorithm ``blocks`` of ``sm``: each block goes from its sender straight to its receiver.
 
-A sender copies a piece of each block into its cells, and receivers copy their pieces out: two
-copies a byte. A rank copies its block for itself directly.
+A sender copies a piece of each block into its cells, and receivers copy their pieces out. So every
+byte is copied twice. A rank copies its block for itself directly.
 
 Source: Jain et al., section III (cells, pipelining, inlining), for collectives without a tree.
 """
@@ -15,12 +15,12 @@ from han.submodules.parts.cells import GATHERED, READ, RELEASED, TAKEN
 from han.submodules.parts.pieces import Piece
 from han.tasks.context import Context
 
-BLOCK = 16 * 1024  # what is combined so far stays in the nearest cache
+BLOCK = 16 * 1024  # bytes combined at a time: partial results stay in the nearest cache
 Move = Callable[[Blocks, Piece], None]
 
 
 def blocks(context: Context) -> None:
-    """Emit this rank's operations for the context's tasks."""
+    """Emit this rank's copies and reductions of blocks for the context's tasks."""
     kind, mine = context.tasks[0].kind, Blocks.of(context)
     if kind in ALL_TO_ALL:
         _all_to_all(mine, *ALL_TO_ALL[kind])
@@ -39,7 +39,7 @@ def blocks(context: Context) -> None:
 
 
 def _all_to_all(mine: Blocks, show: Move, take: Move) -> None:
-    """Show some pieces ahead of the one that is taken; see :attr:`Layout.ahead`."""
+    """Show pieces and take those of all peers; :attr:`Layout.ahead` says how far to show ahead."""
     stream, pieces = mine.context.stream, mine.pieces()
     shown = 0
     for k, piece in enumerate(pieces):
@@ -61,23 +61,23 @@ def _turn_to(mine: Blocks, piece: Piece) -> None:
 
 
 def _show_one(mine: Blocks, piece: Piece) -> None:
-    """Show the one block that all others want."""
+    """Show this rank's block, which all peers receive."""
     stream, own, nbytes = mine.context.stream, mine.source(piece), mine.nbytes(piece, mine.me)
     stream.copy(mine.shown(mine.me, piece), own, nbytes)
-    mine.tell(GATHERED, piece.index + 1)
+    mine.post(GATHERED, piece.index + 1)
     stream.copy(mine.result(piece, mine.me), own, nbytes)
 
 
 def _show_parts(mine: Blocks, piece: Piece) -> None:
-    """Show every other rank its block."""
+    """Show a block for every peer."""
     for m in mine.others:
         target = mine.shown(mine.me, piece, m)
         mine.context.stream.copy(target, mine.source(piece, m), mine.nbytes(piece, m))
-    mine.tell(GATHERED, piece.index + 1)
+    mine.post(GATHERED, piece.index + 1)
 
 
 def _take_blocks(mine: Blocks, piece: Piece) -> None:
-    """Copy everybody's block."""
+    """Copy the block of every peer."""
     for m in mine.others:
         mine.wait(m, GATHERED, piece.index + 1)
         nbytes = mine.nbytes(piece, m)
@@ -85,7 +85,7 @@ def _take_blocks(mine: Blocks, piece: Piece) -> None:
 
 
 def _take_parts(mine: Blocks, piece: Piece) -> None:
-    """Copy what everybody has for this rank, itself included."""
+    """Copy every rank's block for this rank, its own included."""
     stream, me = mine.context.stream, mine.me
     stream.copy(mine.result(piece, me), mine.source(piece, me), piece.nbytes)
     for m in mine.others:
@@ -94,10 +94,11 @@ def _take_parts(mine: Blocks, piece: Piece) -> None:
 
 
 def _combine_parts(mine: Blocks, piece: Piece) -> None:
-    """Combine what everybody has for this rank, in rank order.
+    """Combine every rank's block for this rank, in rank order.
 
-    In place, the result lies over a piece that was shown before; over the own operand only at
-    rank 0, where that is the first one. Blocks of different sizes are never in place here.
+    In place, the result overlays block 0 of this rank's buffer. A piece of that block has been
+    shown to rank 0 before it is overwritten. At rank 0 it is the own operand, which is combined
+    first. Blocks of different sizes are never in place here.
     """
     context, group = mine.context, mine.context.group
     for m in mine.others:
@@ -124,30 +125,30 @@ ALL_TO_ALL: dict[str, tuple[Move, Move]] = {
 
 
 def _hand_in(mine: Blocks, piece: Piece) -> None:
-    """Show a block to the root, once the cell's last piece is taken."""
-    if mine.reused(piece):
-        mine.wait(mine.context.group.root, TAKEN, mine.reused(piece))
+    """Show a block to the root, after the root has taken the earlier piece in that cell."""
+    if mine.read_before_reuse(piece):
+        mine.wait(mine.context.group.root, TAKEN, mine.read_before_reuse(piece))
     mine.context.stream.copy(mine.shown(mine.me, piece), mine.source(piece), piece.nbytes)
-    mine.tell(GATHERED, piece.index + 1)
+    mine.post(GATHERED, piece.index + 1)
 
 
 def _collect(mine: Blocks, piece: Piece) -> None:
-    """Copy everybody's block at the root."""
+    """Copy every rank's block at the root."""
     own = mine.source(piece)
     mine.context.stream.copy(mine.result(piece, mine.me), own, piece.nbytes)
     _take_blocks(mine, piece)
     if mine.layout.recycled:
-        mine.tell(TAKEN, piece.index + 1)
+        mine.post(TAKEN, piece.index + 1)
 
 
 def _hand_out(mine: Blocks, piece: Piece) -> None:
-    """Show everybody a block at the root, once all have read the cell's last piece."""
-    for m in mine.others if mine.reused(piece) else ():
-        mine.wait(m, READ, mine.reused(piece))
+    """Show a block for every peer at the root, after all have read the cell's earlier piece."""
+    for m in mine.others if mine.read_before_reuse(piece) else ():
+        mine.wait(m, READ, mine.read_before_reuse(piece))
     for m in mine.others:
         source = mine.source(piece, m)
         mine.context.stream.copy(mine.shown(mine.me, piece, m), source, piece.nbytes)
-    mine.tell(RELEASED, piece.index + 1)
+    mine.post(RELEASED, piece.index + 1)
     own = mine.source(piece, mine.me)
     mine.context.stream.copy(mine.result(piece), own, piece.nbytes)
 
@@ -159,10 +160,10 @@ def _fetch(mine: Blocks, piece: Piece) -> None:
     source = mine.shown(root, piece, mine.me)
     mine.context.stream.copy(mine.result(piece), source, piece.nbytes)
     if mine.layout.recycled:
-        mine.tell(READ, piece.index + 1)
+        mine.post(READ, piece.index + 1)
 
 
-AT_ROOT: dict[str, tuple[Move, Move]] = {  # at the root, elsewhere
+AT_ROOT: dict[str, tuple[Move, Move]] = {  # what the root does, what the other ranks do
     "gather": (_collect, _hand_in),
     "scatter": (_hand_out, _fetch),
 }

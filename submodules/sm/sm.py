@@ -1,14 +1,16 @@
-"""``sm``: release/gather through shared cells.
+"""``sm``: release and gather through cells in shared memory.
 
-Each rank has monotonic flags on cache lines of its own and a ring of cells. A reduction
-gathers (children fill their cells, parents combine), a broadcast releases (the root fills its
-cells, the others copy out). Tiny messages travel in the line of the flag. Nothing is waited
-for at the end: every run takes the next part of the rings (small messages: the next bank of
-slots), so that the next collective begins at once.
+Each rank has a ring of cells and flags, each flag on a cache line of its own. A reduction gathers:
+children copy into their cells, and parents combine. A broadcast releases: the root copies into its
+cells, and the others copy out. A small message goes through the small slots instead, and the
+smallest ones through the cache line of the flag.
+
+A rank does not wait at the end for its readers. The next run takes the next part of the rings, or
+the next bank of small slots.
 
 Source: Jain et al., sections II and III (trees, read-parent's-flag, pipelining, inlining,
-data-copy optimisation). Each of these can be switched off by a parameter, to see what it is
-worth (``han ablation``).
+data-copy optimisation). A parameter switches each of these off, so that ``han ablation`` can
+measure its effect.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ from han.tasks.outline import Outline
 
 @dataclass(frozen=True)
 class Cells:
-    """Flags and cells of a gather's or a release's members, as one of them addresses them."""
+    """The flags and cells of all members in a gather or a release, as one member addresses them."""
 
     context: Context
     ring: Ring
@@ -49,13 +51,13 @@ class Cells:
 
     @classmethod
     def of(cls, context: Context) -> Cells:
-        """Look at the cells of the context's stream."""
+        """Return the cells of the context's stream."""
         plan, level = context.builder.plan, context.group.level
         tasks = context.builder.tasks_of(context.stream)
         return cls(context, Ring.of(plan, level, tasks), is_small(plan, level))
 
     def pieces(self) -> list[Piece]:
-        """The stream's tasks in chunks."""
+        """Cut the context's tasks into pieces, numbered on from the stream's earlier ones."""
         context = self.context
         chunk = PAGE if self.small else self.ring.chunk
         pieces = cut(context.tasks, chunk, context.element, context.stream.sequence)
@@ -63,34 +65,37 @@ class Cells:
         return pieces
 
     def flag(self, member: int, kind: int) -> Ref:
-        """A member's flag for one purpose; of a small message, the line its data is in."""
+        """Return a member's flag of one kind; for a small message, the flag of its small slot."""
         group, builder = self.context.group, self.context.builder
         if self.small:
             return builder.small(group.level, group.slots[member])
         return builder.flag(group.level, group.slots[member], kind)
 
     def own_flag(self, member: int) -> Ref:
-        """The flag of `member` that its parent writes: a line of its slot in the run's bank.
+        """Return the flag of `member` that its parent writes: that of its slot in the run's bank.
 
-        Another run may have another parent, which must not write before this one has: only the
-        banks are known to be free.
+        The parent may be another rank in the next run, and may write before this run's parent has.
+        So runs need different flags, which the banks of small slots provide.
         """
         group, builder = self.context.group, self.context.builder
         return builder.small(group.level, group.slots[member])
 
     def done_flag(self, member: int, kind: int) -> Ref:
-        """The flag by which a member says what it has read: TAKEN or READ."""
+        """Return the flag in which a member counts the pieces that it has read: TAKEN or READ."""
         group, builder = self.context.group, self.context.builder
         return builder.flag(group.level, group.slots[member], kind)
 
     def value(self, piece: Piece, kind: int) -> int:
-        """What the flag says when `piece` is there. In a small slot a release follows a gather."""
+        """Return the value of the flag once `piece` is there.
+
+        The flag of a small slot serves a gather first (1), then a release (2).
+        """
         if self.small:
             return 2 if kind == RELEASED else 1
         return piece.index + 1
 
     def cell(self, member: int, piece: Piece) -> Ref:
-        """The cell of `member` that `piece` passes through."""
+        """Return where `piece` is in the cells or in the small slot of `member`."""
         group, builder = self.context.group, self.context.builder
         if self.small:
             line = builder.small(group.level, group.slots[member])
@@ -99,25 +104,25 @@ class Cells:
 
     @property
     def to_children(self) -> bool:
-        """Whether parents write their children's flags rather than one that all of them read."""
+        """Whether a parent writes a flag of each child, rather than one that all children read."""
         return not self.context.choice.get("read_parent_flag", 1)
 
     @property
     def trailing(self) -> bool:
-        """Whether writers wait at the end until all has been read."""
+        """Whether writers wait at the end until their readers have read everything."""
         return bool(self.context.choice.get("trailing", 0))
 
     @property
-    def told(self) -> bool:
-        """Whether readers say when they are done: somebody waits for it."""
+    def counts_reads(self) -> bool:
+        """Whether readers count the pieces that they have read, as a writer waits for that."""
         return self.trailing or (not self.small and self.ring.recycled)
 
-    def left(self, piece: Piece, last: bool) -> int:
-        """How many pieces must have left before `piece` is over; 0: none."""
+    def read_before_end(self, piece: Piece, last: bool) -> int:
+        """Return how many pieces must have been read before `piece` ends; 0: none."""
         return piece.index + 1 if last and self.trailing else 0
 
-    def reused(self, piece: Piece) -> int:
-        """How many pieces must have left before `piece` may enter its cell; 0: none."""
+    def read_before_reuse(self, piece: Piece) -> int:
+        """Return how many pieces must have been read before `piece` may enter its cell; 0: none."""
         return 0 if self.small else max(0, piece.index - self.ring.cells + 1)
 
 
@@ -125,7 +130,7 @@ ALLREDUCES = {"direct": direct, "each": each, "split": split}
 
 
 class Sm(Submodule):
-    """Release/gather through shared cells."""
+    """Moves data through cells in shared memory."""
 
     name = "sm"
     about = "release/gather through cells in shared memory (Jain)"
@@ -134,33 +139,33 @@ class Sm(Submodule):
     algorithms = {
         **ALGORITHMS,
         "direct": Algorithm(
-            "every member combines everybody's data by itself: one hop",
+            "every member combines the data of all; one step",
             ("allreduce",),
             "always",
             one_segment=True,
         ),
         "each": Algorithm(
-            "every member combines everybody's data, piece by piece", ("allreduce",), "always"
+            "every member combines the data of all, piece by piece", ("allreduce",), "always"
         ),
         "split": Algorithm(
-            "every member combines its share, then copies the others'", ("allreduce",), "always"
+            "every member combines its share, then copies the shares of the others",
+            ("allreduce",),
+            "always",
         ),
-        "blocks": Algorithm(
-            "every block straight from who has it to who wants it", KINDS, "always"
-        ),
+        "blocks": Algorithm("every block from its owner to its receiver", KINDS, "always"),
     }
     parameters = {
         **PARAMETERS,
         "cells": Parameter("int", "cells of a rank's ring", 1, 8, tried=(3, 1, 2, 4, 8)),
         "chunk": Parameter("size", "bytes of one cell", 64, 4 << 20, tried=TRIED_SIZES),
-        "inline": Parameter("bool", "send up to a page beside the flag"),
+        "inline": Parameter("bool", "data of up to a page goes beside the flag"),
         "read_parent_flag": Parameter("bool", "children read their parent's flag, not their own"),
-        "in_recv": Parameter("bool", "the root combines in its receive buffer, not beside it"),
-        "trailing": Parameter("bool", "nobody leaves before its data has been read"),
+        "in_recv": Parameter("bool", "the root combines in its receive buffer"),
+        "trailing": Parameter("bool", "no rank leaves before its data has been read"),
     }
 
     def supports(self, question: Question) -> str | None:
-        """Return None, or the reason why it cannot serve."""
+        """Return None if the algorithm can serve the call, else the reason."""
         topology, choice = question.topology, question.choice
         if not topology.shared[question.level]:
             return "members of a group do not share memory"
@@ -169,7 +174,7 @@ class Sm(Submodule):
             return block_cells.misfit(signature, topology.size)
         if signature.element > PAGE:
             size = signature.element
-            return f"elements of {size} bytes do not fit into a cell of {PAGE}"
+            return f"elements of {size} bytes do not fit into a cell of {PAGE} bytes"
         if choice.algorithm == "direct" and question.signature.nbytes > PAGE:
             return f"direct serves up to {PAGE} bytes, not {question.signature.nbytes}"
         algorithm = self.algorithms[choice.algorithm]
@@ -186,7 +191,7 @@ class Sm(Submodule):
         return block_cells.footprint(plan, level) if blocked else footprint(plan, level)
 
     def lower(self, context: Context) -> None:
-        """Emit this rank's operations."""
+        """Emit this rank's copies, reductions and flags."""
         kind, algorithm = context.tasks[0].kind, context.choice.algorithm
         if kind in KINDS:
             blocks(context)
@@ -206,7 +211,7 @@ def _place(context: Context) -> Place:
 
 
 def _gather(context: Context) -> None:
-    """Reduce towards the group's root: children fill cells, parents combine."""
+    """Reduce towards the group's root: children copy into their cells, parents combine."""
     stream, group, cells = context.stream, context.group, Cells.of(context)
     tree, room = _place(context), _room(context, cells)
     pieces = cells.pieces()
@@ -217,26 +222,32 @@ def _gather(context: Context) -> None:
         if tree.parent is None:
             _combine_at_root(context, cells, piece, tree.children, room)
         else:
-            _await(context, cells, TAKEN, (tree.parent,), cells.reused(piece))
+            _await(context, cells, TAKEN, (tree.parent,), cells.read_before_reuse(piece))
             cell = cells.cell(group.me, piece)
             _combine(context, cells, piece, cell, own, tree.children)
             stream.post(cells.flag(group.me, GATHERED), cells.value(piece, GATHERED))
-        if tree.children and cells.told:
+        if tree.children and cells.counts_reads:
             stream.post(cells.done_flag(group.me, TAKEN), piece.index + 1)
         if tree.parent is not None:
-            _await(context, cells, TAKEN, (tree.parent,), cells.left(piece, piece is pieces[-1]))
+            _await(
+                context,
+                cells,
+                TAKEN,
+                (tree.parent,),
+                cells.read_before_end(piece, piece is pieces[-1]),
+            )
         if piece.last:
             stream.end(piece.task)
 
 
 def _await(context: Context, cells: Cells, kind: int, members: Sequence[int], pieces: int) -> None:
-    """Wait until members have read that many pieces; none of them need not be waited for."""
+    """Wait until `members` have read that many pieces; 0: do not wait."""
     for m in members if pieces else ():
         context.stream.wait(cells.done_flag(m, kind), pieces, context.group.ranks[m])
 
 
 def _room(context: Context, cells: Cells) -> Ref | None:
-    """Where the root combines if not in its receive buffer (Jain, section III-E)."""
+    """Return where the root combines if not in its receive buffer (Jain et al., section III-E)."""
     if not context.group.leads or context.choice.get("in_recv", 1):
         return None
     most = max(task.nbytes for task in context.tasks)
@@ -246,7 +257,7 @@ def _room(context: Context, cells: Cells) -> Ref | None:
 def _combine(
     context: Context, cells: Cells, piece: Piece, dst: Ref, own: Ref, members: tuple[int, ...]
 ) -> None:
-    """``dst = own op member op member ...``, as they come in."""
+    """Compute ``dst = own op member op member ...``; wait for the piece of each member in turn."""
     stream, group = context.stream, context.group
     if not members:
         stream.copy(dst, own, piece.nbytes)
@@ -258,7 +269,10 @@ def _combine(
 def _combine_at_root(
     context: Context, cells: Cells, piece: Piece, children: tuple[int, ...], room: Ref | None
 ) -> None:
-    """Combine into the result; where order counts, with what stands before the root first."""
+    """Combine a piece into the result.
+
+    If the operation does not commute, the children before the root in rank order come first.
+    """
     stream, group, builder = context.stream, context.group, context.builder
     result, own = context.result + piece.start, context.source + piece.start
     dst = room or result
@@ -275,7 +289,10 @@ def _combine_at_root(
 
 
 def _combine_before(context: Context, cells: Cells, piece: Piece, members: list[int]) -> Ref:
-    """Combine what stands before the root, not where the result goes: our operand may be there."""
+    """Combine the children before the root; return where their combination is.
+
+    It cannot be where the result goes, since in place the root's operand is there.
+    """
     stream, group, builder = context.stream, context.group, context.builder
     left = cells.cell(members[0], piece)
     for c in members:
@@ -289,7 +306,7 @@ def _combine_before(context: Context, cells: Cells, piece: Piece, members: list[
 
 
 def _release(context: Context) -> None:
-    """Broadcast from the group's root: it fills its cells, all others copy out of them."""
+    """Broadcast from the group's root: it copies into its cells, and all others copy out."""
     stream, group, cells = context.stream, context.group, Cells.of(context)
     tree = _place(context)
     pieces = cells.pieces()
@@ -298,19 +315,19 @@ def _release(context: Context) -> None:
         if piece.first:
             stream.begin(piece.task)
         if tree.parent is None:
-            _await(context, cells, READ, others, cells.reused(piece))
+            _await(context, cells, READ, others, cells.read_before_reuse(piece))
             _put(context, cells, piece, tree, context.source + piece.start)
-            _await(context, cells, READ, others, cells.left(piece, piece is pieces[-1]))
+            _await(context, cells, READ, others, cells.read_before_end(piece, piece is pieces[-1]))
         else:
             _take(context, cells, piece, tree)
-            if cells.told:
+            if cells.counts_reads:
                 stream.post(cells.done_flag(group.me, READ), piece.index + 1)
         if piece.last:
             stream.end(piece.task)
 
 
 def _put(context: Context, cells: Cells, piece: Piece, tree: Place, data: Ref) -> None:
-    """Show the root's piece, in its cell or in the lines of its children's flags."""
+    """Copy the root's piece into its cell or the small slots of its children, and release these."""
     stream, me = context.stream, context.group.me
     if not (cells.small and cells.to_children):
         stream.copy(cells.cell(me, piece), data, piece.nbytes)
@@ -318,7 +335,7 @@ def _put(context: Context, cells: Cells, piece: Piece, tree: Place, data: Ref) -
 
 
 def _release_children(context: Context, cells: Cells, piece: Piece, tree: Place, data: Ref) -> None:
-    """Let the children go: by this rank's flag, or by each one's (with its data if small)."""
+    """Post this rank's flag, or that of each child; copy a small message to each child first."""
     stream, value = context.stream, cells.value(piece, RELEASED)
     if not cells.to_children:
         stream.post(cells.flag(context.group.me, RELEASED), value)
@@ -330,7 +347,7 @@ def _release_children(context: Context, cells: Cells, piece: Piece, tree: Place,
 
 
 def _take(context: Context, cells: Cells, piece: Piece, tree: Place) -> None:
-    """Copy a piece out once a flag says so, and pass the word on first."""
+    """Wait until a piece is released, release the children, then copy the piece out."""
     stream, group = context.stream, context.group
     assert tree.parent is not None
     flag = cells.flag(tree.parent, RELEASED)
@@ -340,7 +357,7 @@ def _take(context: Context, cells: Cells, piece: Piece, tree: Place) -> None:
         source = cells.cell(group.me, piece) if cells.small else source
     stream.wait(flag, cells.value(piece, RELEASED), group.ranks[tree.parent])
     if tree.children:
-        if cells.small and not cells.to_children:  # the data travels in the flag's line
+        if cells.small and not cells.to_children:  # the children read this rank's small slot
             stream.copy(cells.cell(group.me, piece), source, piece.nbytes)
         _release_children(context, cells, piece, tree, source)
     stream.copy(context.result + piece.start, source, piece.nbytes)

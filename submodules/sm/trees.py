@@ -1,7 +1,9 @@
-"""The trees of ``sm``: one for each direction, skewed, and made of trees within sockets.
+"""The trees of ``sm``: one for releases and one for gathers.
 
-A rule names the tree of releases, and of gathers unless ``reduce_...`` says otherwise, so that
-both can differ from size to size. Source: Jain, section III-A.
+A rule names the tree of releases. It is also that of gathers, except for what the parameters
+``reduce_...`` change. Either tree can be skewed, or joined from trees within sockets.
+
+Source: Jain et al., section III-A.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ ALGORITHMS = {
 }
 BOTH = {
     "radix": Parameter(
-        "int", "children a member has (kary), base (knomial)", 2, 64, tried=(2, 3, 5)
+        "int", "children of a member (kary), base of the tree (knomial)", 2, 64, tried=(2, 3, 5)
     ),
     "skew": Parameter(
         "name", "left: a member's first children come first; right: last", choices=("left", "right")
@@ -42,7 +44,7 @@ PARAMETERS = BOTH | {f"reduce_{name}": about for name, about in REDUCE.items()}
 
 @dataclass(frozen=True)
 class Tree:
-    """What tree the members of any group form."""
+    """A tree for the members of any group: its shape, skew, and trees within sockets."""
 
     shape: str
     radix: int
@@ -54,34 +56,34 @@ class Tree:
     @classmethod
     def of(cls, choice: LevelChoice, kind: str) -> Tree:
         """Return the tree of a task kind, ``reduce`` or ``bcast``."""
-        said = dict(choice.parameters)
-        own = {k.removeprefix("reduce_"): v for k, v in said.items() if k.startswith("reduce_")}
-        told: dict[str, Value] = said | own if kind == "reduce" else said
-        shape = str(told.get("tree", choice.algorithm))
-        radix = int(str(told.get("radix", RADIX)))
+        given = dict(choice.parameters)
+        own = {k.removeprefix("reduce_"): v for k, v in given.items() if k.startswith("reduce_")}
+        values: dict[str, Value] = given | own if kind == "reduce" else given
+        shape = str(values.get("tree", choice.algorithm))
+        radix = int(str(values.get("radix", RADIX)))
         return cls(
-            shape, radix, str(told.get("skew", "left")), str(told.get("leaders", "none")),
-            str(told.get("socket_tree", shape)), int(str(told.get("socket_radix", radix))),
+            shape, radix, str(values.get("skew", "left")), str(values.get("leaders", "none")),
+            str(values.get("socket_tree", shape)), int(str(values.get("socket_radix", radix))),
         )  # fmt: skip
 
     @property
     def ordered(self) -> str:
-        """When operands keep their order: see :class:`Algorithm`."""
+        """When a reduction keeps the order of operands, as in :class:`Algorithm`."""
         plain = self.skew == "left" and self.leaders == "none"
         return ALGORITHMS[self.shape].ordered if plain else "never"
 
     def describe(self) -> str:
-        """Name it: ``knomial, skewed right, by sockets``."""
+        """Return a name such as ``knomial, skewed right, by sockets``."""
         skew = ", skewed right" if self.skew == "right" else ""
         return self.shape + skew + (", by sockets" if self.leaders != "none" else "")
 
     def place(self, group: Group, sockets: Sequence[int]) -> Place:
-        """Return this rank's place; `sockets` are those of the group's members."""
+        """Return this rank's place; `sockets` holds the socket of each member of the group."""
         turned = [(group.root + k) % group.size for k in range(group.size)]
         if self.leaders == "none":
             return self._within(turned, group.me, self.shape, self.radix)
         members: dict[int, list[int]] = {}
-        for m in turned:  # the root leads its socket, of the others whoever comes first
+        for m in turned:  # the root leads its socket; the first member in turn leads another one
             members.setdefault(sockets[m], []).append(m)
         home = members[sockets[group.me]]
         inside = self._within(home, group.me, self.socket_shape, self.socket_radix)

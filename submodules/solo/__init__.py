@@ -1,1 +1,1 @@
-"""Single copy: ranks read or write each other's memory."""
+"""Single copy: ranks read or write the memory of their peers."""

@@ -1,7 +1,7 @@
 """The algorithm ``blocks`` of ``solo``: receivers read blocks from the senders' buffers.
 
-One copy a byte. Receivers must not overwrite data that peers still read, so ``solo`` refuses
-an alltoall and a reduce-scatter in place.
+Every byte is copied once. A receiver must not overwrite data that its peers still read, so ``solo``
+refuses an alltoall and a reduce-scatter in place.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from han.submodules.solo.reads import Reads
 
 
 def _block(solo: Reads, base: Base, piece: Piece, number: int = 0) -> Ref:
-    """A piece of a block in a rank's own buffer."""
+    """Return where a piece of block `number` is in a send or receive buffer."""
     return Ref(base, solo.context.builder.signature.start(number) + piece.start)
 
 
 def _fetch(solo: Reads, piece: Piece, to: int, member: int, number: int = 0) -> None:
-    """Put a piece of a member's block `number` into block `to` of the receive buffer."""
+    """Read a piece of a member's block `number` into block `to` of the receive buffer."""
     source, dst = _block(solo, Base.SEND, piece, number), _block(solo, Base.RECV, piece, to)
     nbytes = piece.within(solo.context.builder.signature.length(to))
     if member == solo.context.group.me:
@@ -30,21 +30,21 @@ def _fetch(solo: Reads, piece: Piece, to: int, member: int, number: int = 0) -> 
         solo.pull(dst, source, nbytes, member)
 
 
-def _tell_or_wait(solo: Reads, piece: Piece, tells: bool, kind: int, waits: list[int]) -> None:
+def _post_and_wait(solo: Reads, piece: Piece, posts: bool, kind: int, waits: list[int]) -> None:
     """Before the first piece, let peers read this rank's blocks and wait until theirs are ready."""
     solo.begin(piece)
     if piece is solo.pieces[0]:
-        if tells:
-            solo.tell(kind, solo.last)
+        if posts:
+            solo.post(kind, solo.last)
         for m in waits:
             solo.await_(m, kind, solo.last)
 
 
 def _allgather(solo: Reads) -> None:
-    """Read everybody's block."""
+    """Read the block of every rank."""
     me = solo.context.group.me
     for piece in solo.pieces:
-        _tell_or_wait(solo, piece, True, GATHERED, solo.others)
+        _post_and_wait(solo, piece, True, GATHERED, solo.others)
         for m in (me, *solo.others):
             _fetch(solo, piece, m, m)
         solo.end(piece)
@@ -52,10 +52,10 @@ def _allgather(solo: Reads) -> None:
 
 
 def _alltoall(solo: Reads) -> None:
-    """Read what everybody has for this rank."""
+    """Read every rank's block for this rank."""
     me = solo.context.group.me
     for piece in solo.pieces:
-        _tell_or_wait(solo, piece, True, GATHERED, solo.others)
+        _post_and_wait(solo, piece, True, GATHERED, solo.others)
         for m in (me, *solo.others):
             _fetch(solo, piece, m, m, me)
         solo.end(piece)
@@ -63,11 +63,11 @@ def _alltoall(solo: Reads) -> None:
 
 
 def _reduce_scatter(solo: Reads) -> None:
-    """Combine what everybody has for this rank, in rank order."""
+    """Combine every rank's block for this rank, in rank order."""
     signature, me = solo.context.builder.signature, solo.context.group.me
     combiner = Combiner.of(solo, max(piece.nbytes for piece in solo.pieces))
     for piece in solo.pieces:
-        _tell_or_wait(solo, piece, True, GATHERED, solo.others)
+        _post_and_wait(solo, piece, True, GATHERED, solo.others)
         nbytes = piece.within(signature.length(me))
         combiner.combine(signature.start(me) + piece.start, nbytes, _block(solo, Base.RECV, piece))
         solo.end(piece)
@@ -76,35 +76,35 @@ def _reduce_scatter(solo: Reads) -> None:
 
 def _leave_together(solo: Reads) -> None:
     """Tell the peers that this rank has read all, and wait until they have read its buffer."""
-    solo.tell(READ, solo.last)
+    solo.post(READ, solo.last)
     solo.await_all(READ)
 
 
 def _gather(solo: Reads) -> None:
-    """Read everybody's block at the root; the others wait until it has."""
+    """Read the block of every rank at the root; the others wait until it has."""
     group = solo.context.group
     for piece in solo.pieces:
-        _tell_or_wait(solo, piece, not group.leads, GATHERED, solo.others if group.leads else [])
+        _post_and_wait(solo, piece, not group.leads, GATHERED, solo.others if group.leads else [])
         for m in (group.me, *solo.others) if group.leads else ():
             _fetch(solo, piece, m, m)
         solo.end(piece)
     if group.leads:
-        solo.tell(TAKEN, solo.last)
+        solo.post(TAKEN, solo.last)
     else:
         solo.await_(group.root, TAKEN, solo.last)
 
 
 def _scatter(solo: Reads) -> None:
-    """Read a block from the root, which waits until all have."""
+    """Read this rank's block from the root, which waits until all ranks have read theirs."""
     group = solo.context.group
     for piece in solo.pieces:
-        _tell_or_wait(solo, piece, group.leads, RELEASED, [] if group.leads else [group.root])
+        _post_and_wait(solo, piece, group.leads, RELEASED, [] if group.leads else [group.root])
         _fetch(solo, piece, 0, group.root, group.me)
         solo.end(piece)
     if group.leads:
         solo.await_all(READ)
     else:
-        solo.tell(READ, solo.last)
+        solo.post(READ, solo.last)
 
 
 BLOCKS: dict[str, Callable[[Reads], None]] = {

@@ -1,4 +1,4 @@
-"""How a rank of ``solo`` combines what it reads in the memory of others."""
+"""Combine operands that are in the memory of peers."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from han.model.program import Base, Ref
 from han.submodules.solo.reads import Reads
 
 KiB = 1024
-BLOCK = 64 * KiB  # what is combined so far stays in a near cache
-READ_BLOCK = 256 * KiB  # so does what is read, and few calls of the system read it
+BLOCK = 64 * KiB  # bytes combined at a time: partial results stay in a near cache
+READ_BLOCK = 256 * KiB  # with attach: operands stay in a cache, and few system calls read them
 
 
 @dataclass(frozen=True)
 class Combiner:
-    """Combines bytes of everybody's operands, in their order."""
+    """Combines bytes of all members' operands in rank order."""
 
     solo: Reads
     operands: list[Ref]
-    room: tuple[Ref, Ref]  # for what is read
-    partial: Ref
+    room: tuple[Ref, Ref]  # two buffers for operands that are read by attach
+    partial: Ref  # where the partial result is
     block: int
 
     @classmethod
     def of(cls, solo: Reads, most: int) -> Combiner:
-        """Ask for room to combine at most `most` bytes at once."""
+        """Reserve the scratch memory to combine at most `most` bytes at once."""
         context = solo.context
         element, builder = context.element, context.builder
         usual = BLOCK if solo.mapped else READ_BLOCK
@@ -41,14 +41,14 @@ class Combiner:
         return cls(solo, operands, (rooms[0], rooms[1]), rooms[2], min(block, size))
 
     def combine(self, start: int, nbytes: int, dst: Ref) -> None:
-        """Put the combination of bytes from `start` on of all operands at `dst`."""
+        """Combine `nbytes` bytes of all operands, from offset `start` on, into `dst`."""
         element = self.solo.context.element
         step = max(element, self.block // element * element)
         for at in range(0, nbytes, step):
             self._block(start + at, min(step, nbytes - at), dst + at)
 
     def _block(self, at: int, nbytes: int, dst: Ref) -> None:
-        """Combine some bytes; `dst` may lie over our own operand, so it is written last."""
+        """Combine `nbytes` bytes; write `dst` last, as it overlays this rank's operand in place."""
         context = self.solo.context
         total = None
         for m in self.solo.members:
@@ -63,7 +63,7 @@ class Combiner:
             total = here
 
     def _fetch(self, member: int, at: int, nbytes: int) -> Ref:
-        """Return where this rank finds bytes of a member's operand."""
+        """Return where bytes of a member's operand are; read them first if they are not mapped."""
         if self.solo.mapped:
             return self.solo.there(self.operands[member] + at, member)
         self.solo.pull(self.room[member % 2], self.operands[member] + at, nbytes, member)

@@ -1,9 +1,11 @@
-"""The algorithm ``each`` of ``solo``: an allreduce in which every member combines everything.
+"""The algorithm ``each`` of ``solo``: an allreduce in which every member combines all operands.
 
-What ``split`` reads twice, operands and then results, is read once here: the second time lines are
-still in the cache of who has just written them, and have to come from there. More is combined
-instead, so that it serves few members. A member combines a piece when all others have read its own
-operand of it, which it may overwrite then, and reads the next piece before: two rooms take turns.
+A member reads its peers once, for their operands. In ``split`` it reads them a second time, for
+their results, which then come from the cache of the peer that has just written them. In return, a
+member combines more bytes here, so this algorithm suits few members.
+
+A member combines a piece after all peers have read its operand of that piece, which the result may
+overwrite. It reads the next piece before, so it has two buffers for each peer, used in turn.
 """
 
 from __future__ import annotations
@@ -13,11 +15,11 @@ from han.submodules.parts.cells import COPIED, TAKEN
 from han.submodules.parts.pieces import Piece
 from han.submodules.solo.reads import Reads
 
-Rooms = dict[int, tuple[Ref, Ref]]  # of every other member, for its operand
+Rooms = dict[int, tuple[Ref, Ref]]  # two buffers for the operand of each other member
 
 
 def each(solo: Reads) -> None:
-    """Read everybody's operands a piece ahead, and combine them."""
+    """Read the operands of all peers one piece ahead, and combine them."""
     rooms, before = _rooms(solo), None
     for piece in solo.pieces:
         _read(solo, piece, rooms)
@@ -35,17 +37,17 @@ def _rooms(solo: Reads) -> Rooms:
 
 
 def _read(solo: Reads, piece: Piece, rooms: Rooms) -> None:
-    """Read a piece of the others' operands, and say that it is read."""
+    """Read a piece of the operands of all peers, and post that it has been read."""
     solo.begin(piece)
-    solo.tell(COPIED, piece.index + 1)
+    solo.post(COPIED, piece.index + 1)
     for m in solo.others:
         solo.await_(m, COPIED, piece.index + 1)
         solo.pull(rooms[m][piece.index % 2], solo.operand(m) + piece.start, piece.nbytes, m)
-    solo.tell(TAKEN, piece.index + 1)
+    solo.post(TAKEN, piece.index + 1)
 
 
 def _combine(solo: Reads, piece: Piece, rooms: Rooms) -> None:
-    """Combine a piece in the order of members, once nobody reads this member's operand of it."""
+    """Combine a piece in rank order, after all peers have read this member's operand of it."""
     context, nbytes = solo.context, piece.nbytes
     for m in solo.others:
         solo.await_(m, TAKEN, piece.index + 1)

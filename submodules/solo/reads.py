@@ -1,4 +1,4 @@
-"""How ranks of ``solo`` address their peers' buffers, and signal when peers may read them."""
+"""How ranks of ``solo`` address the buffers of peers, and tell peers when they may read."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ CHUNK = 512 * KiB
 
 
 def reads_mapped(topology: Topology, signature: Signature, level: int) -> bool:
-    """Whether all that members of a level read of each other is in memory that they map.
+    """Return whether members of a level map all buffers of peers that they read.
 
-    What leaders reduce towards a root is in memory of their own from the second level on.
+    From the second level on, the operands of a reduce are in private memory of the leaders.
     """
     if not signature.mapped or not topology.shared[level]:
         return False
@@ -30,7 +30,10 @@ def reads_mapped(topology: Topology, signature: Signature, level: int) -> bool:
 
 
 def chunk_of(plan: Outline, level: int) -> int:
-    """Bytes of a piece: a reduce's two shares of it must fit into what a run may take."""
+    """Return the bytes of a piece.
+
+    Two shares of it, those of a reduce, must fit into the part of the ring that a run has.
+    """
     element = plan.signature.element
     chunk = plan.choice.levels[level].get("chunk", CHUNK)
     geometry = plan.geometries[level]
@@ -40,19 +43,19 @@ def chunk_of(plan: Outline, level: int) -> int:
 
 
 def share_room(plan: Outline, level: int) -> int:
-    """Bytes of the largest share of a piece: of a group of two."""
+    """Return the bytes of the largest share of a piece: that of a group of two."""
     unit = max(LINE, plan.signature.element)
     return -(-(chunk_of(plan, level) // 2 + unit) // LINE) * LINE
 
 
 @dataclass(frozen=True)
 class Reads:
-    """One stream of a member, its pieces, and how it addresses the others."""
+    """The pieces of one stream of a member, and the addresses and flags of its peers."""
 
     context: Context
     pieces: list[Piece]
     members: range
-    mapped: bool  # operands are read where they are
+    mapped: bool  # this rank maps the buffers of its peers, and reads them in place
 
     @classmethod
     def of(cls, context: Context) -> Reads:
@@ -70,21 +73,21 @@ class Reads:
         return [(me + k) % size for k in range(1, size)]
 
     def flag(self, member: int, kind: int) -> Ref:
-        """A member's flag."""
+        """Return a member's flag of one kind."""
         group = self.context.group
         return self.context.builder.flag(group.level, group.slots[member], kind)
 
-    def tell(self, kind: int, value: int) -> None:
-        """Raise a flag of this rank."""
+    def post(self, kind: int, value: int) -> None:
+        """Post a value in a flag of this rank."""
         self.context.stream.post(self.flag(self.context.group.me, kind), value)
 
     def await_(self, member: int, kind: int, value: int) -> None:
-        """Wait for a flag of another rank."""
+        """Wait until a flag of another rank has reached a value."""
         rank = self.context.group.ranks[member]
         self.context.stream.wait(self.flag(member, kind), value, rank)
 
     def pull(self, dst: Ref, src: Ref, nbytes: int, member: int) -> None:
-        """Read from a member's memory."""
+        """Read from a member's memory: copy if it is mapped, else attach."""
         group, builder = self.context.group, self.context.builder
         if self.mapped:
             self.context.stream.copy(dst, self.there(src, member), nbytes)
@@ -93,30 +96,30 @@ class Reads:
         self.context.stream.pull(dst, src, nbytes, peer)
 
     def push(self, dst: Ref, src: Ref, nbytes: int, member: int) -> None:
-        """Write to a member's memory: by attaching, as what is mapped is mapped for reading."""
+        """Write to a member's memory by attach, as ranks map their peers' memory for reading."""
         group, builder = self.context.group, self.context.builder
         peer = Peer(group.ranks[member], builder.channel(group.level), group.slots[member])
         self.context.stream.push(dst, src, nbytes, peer)
 
     def there(self, src: Ref, member: int) -> Ref:
-        """Address a place in a member's buffer that this rank maps."""
+        """Return the address, in this rank's mapping, of a place in a member's buffer."""
         group = self.context.group
         channel = self.context.builder.channel(group.level)
         return PeerBase(src.base, channel, group.slots[member]).ref(src.offset)
 
     def operand(self, member: int) -> Ref:
-        """Where a member's operand is, in its own memory."""
+        """Return where a member's operand is in its own memory."""
         plan, group = self.context.builder.plan, self.context.group
         return operand_of(plan, group.ranks[member], group.level)
 
     def cell(self, member: int, piece: Piece) -> Ref:
-        """Where a member puts its share of a piece of a reduce."""
+        """Return where a member puts its share of a piece of a reduce."""
         group, builder = self.context.group, self.context.builder
         room = share_room(builder.plan, group.level)
         return builder.cells(group.level, group.slots[member]) + piece.index % 2 * room
 
     def bounds(self, piece: Piece, member: int) -> tuple[int, int]:
-        """The bytes of a piece that a member combines."""
+        """Return where the share of a piece that a member combines starts and stops."""
         return share(piece.nbytes, self.context.element, member, len(self.members))
 
     def begin(self, piece: Piece) -> None:
@@ -135,6 +138,6 @@ class Reads:
         return self.pieces[-1].index + 1
 
     def await_all(self, kind: int) -> None:
-        """Wait until all peers have raised a flag for the last piece."""
+        """Wait until all peers have posted a flag for the last piece."""
         for m in self.others:
             self.await_(m, kind, self.last)

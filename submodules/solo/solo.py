@@ -1,4 +1,4 @@
-"""``solo``: one-sided, single copy: ranks read each other's memory.
+"""``solo``: single copy; ranks read each other's memory.
 
 Data is copied once, from the sender's buffer to the receiver's. A rank leaves the call after its
 peers have read its buffer. In reductions, every member combines its share of a piece from all
@@ -28,7 +28,7 @@ from han.tasks.signature import Signature
 
 
 class Solo(Submodule):
-    """Single copy from the memory of other ranks."""
+    """Copies data once, from the memory of one rank to that of another."""
 
     name = "solo"
     about = "one-sided: ranks read each other's memory, one copy (HAN's SOLO)"
@@ -39,16 +39,17 @@ class Solo(Submodule):
             "read from the root or along a tree; members combine a share each", ordered="always"
         ),
         "spread": Algorithm(
-            "read a share each from the root, then the others'; reduce like pull", ordered="always"
+            "read a share each from the root, then the shares of the others; reduce like pull",
+            ordered="always",
         ),
         "split": Algorithm(
-            "members combine a share each, then read the others'", ("allreduce",), "always"
+            "members combine a share each, then read the shares of the others",
+            ("allreduce",),
+            "always",
         ),
-        "each": Algorithm(
-            "read everybody's operand and combine them all", ("allreduce",), "always"
-        ),
+        "each": Algorithm("every member reads and combines all operands", ("allreduce",), "always"),
         "meet": Algorithm("read from the root, which writes a share", ("bcast",), "always"),
-        "blocks": Algorithm("read blocks from those who send them", tuple(BLOCKS), "always"),
+        "blocks": Algorithm("read blocks from their owners", tuple(BLOCKS), "always"),
     }
     parameters = {
         "chunk": Parameter(
@@ -65,7 +66,7 @@ class Solo(Submodule):
     }
 
     def supports(self, question: Question) -> str | None:
-        """Return None, or the reason why it cannot serve."""
+        """Return None if the algorithm can serve the call, else the reason."""
         if not question.topology.shared[question.level]:
             return "members of a group do not share memory"
         signature = question.signature
@@ -76,21 +77,21 @@ class Solo(Submodule):
         if signature.in_place:
             return "in place, results would overwrite data that peers still read"
         if signature.reduces and signature.element > PAGE:
-            return f"elements of {signature.element} bytes do not fit into a share of {PAGE}"
+            return f"elements of {signature.element} bytes do not fit into a share of {PAGE} bytes"
         kept = order_kept(question, self.algorithms[question.choice.algorithm])
         return kept or misfit(question.choice)
 
     def footprint(self, plan: Outline, level: int) -> int:
-        """Return how many bytes of each rank's ring of cells a run takes: shares of a reduce."""
+        """Return how many bytes of each rank's ring a run takes, for the shares of a reduce."""
         tasks = tasks_at(plan, level).get("reduce")
         return 0 if tasks is None else 2 * share_room(plan, level)
 
     def reads_mapped(self, topology: Topology, signature: Signature, level: int) -> bool:
-        """Whether all that members of a level read of each other is in memory that they map."""
+        """Return whether members of a level map all buffers of peers that they read."""
         return reads_mapped(topology, signature, level)
 
     def lower(self, context: Context) -> None:
-        """Emit this rank's operations."""
+        """Emit this rank's copies, reductions and flags."""
         meets = context.choice.algorithm == "meet"
         context.builder.show(context.group.level, given=meets)
         kind = context.tasks[0].kind
@@ -103,7 +104,7 @@ def _largest_share(solo: Reads) -> int:
 
 
 def _combine_share(combiner: Combiner, piece: Piece, dst: Ref, ready: int) -> None:
-    """Combine this rank's share of a piece into `dst`, once all members have raised `ready`."""
+    """Combine this rank's share of a piece into `dst`, after all members have posted `ready`."""
     solo = combiner.solo
     start, stop = solo.bounds(piece, solo.context.group.me)
     for m in solo.others:
@@ -112,12 +113,12 @@ def _combine_share(combiner: Combiner, piece: Piece, dst: Ref, ready: int) -> No
 
 
 def _reduce(solo: Reads) -> None:
-    """Each member combines a share; the root collects them. A member uses two cells in turn."""
+    """Combine a share at each member; the root collects the shares from two cells of each."""
     context, combiner = solo.context, Combiner.of(solo, _largest_share(solo))
     group, stream = context.group, context.stream
     for piece in solo.pieces:
         solo.begin(piece)
-        solo.tell(GATHERED, piece.index + 1)
+        solo.post(GATHERED, piece.index + 1)
         start, _ = solo.bounds(piece, group.me)
         if group.leads:
             dst = context.result + (piece.start + start)
@@ -126,35 +127,35 @@ def _reduce(solo: Reads) -> None:
             if piece.index >= 2:
                 solo.await_(group.root, TAKEN, piece.index - 1)
         _combine_share(combiner, piece, dst, GATHERED)
-        solo.tell(COMBINED, piece.index + 1)
+        solo.post(COMBINED, piece.index + 1)
         if group.leads:
             for m in solo.others:
                 start, stop = solo.bounds(piece, m)
                 solo.await_(m, COMBINED, piece.index + 1)
                 at = context.result + (piece.start + start)
                 stream.copy(at, solo.cell(m, piece), stop - start)
-            solo.tell(TAKEN, piece.index + 1)
+            solo.post(TAKEN, piece.index + 1)
         solo.end(piece)
     solo.await_all(COMBINED)
 
 
 def _allreduce(solo: Reads) -> None:
-    """Each member combines a share, then reads the shares of all others."""
+    """Combine a share of each piece, then read the shares of all other members."""
     context, combiner = solo.context, Combiner.of(solo, _largest_share(solo))
     group = context.group
     for piece in solo.pieces:
         solo.begin(piece)
-        solo.tell(COPIED, piece.index + 1)
+        solo.post(COPIED, piece.index + 1)
         start, _ = solo.bounds(piece, group.me)
         _combine_share(combiner, piece, context.result + (piece.start + start), COPIED)
-        solo.tell(COMBINED, piece.index + 1)
+        solo.post(COMBINED, piece.index + 1)
         for m in solo.others:
             start, stop = solo.bounds(piece, m)
             solo.await_(m, COMBINED, piece.index + 1)
             at = context.result + (piece.start + start)
             solo.pull(at, at, stop - start, m)
         solo.end(piece)
-    solo.tell(TAKEN, solo.last)
+    solo.post(TAKEN, solo.last)
     solo.await_all(TAKEN)
 
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# In place of ssh: drop ssh's options, take the node's name, run the rest on that node.
-# Lies in the directory of a running cluster, which has the cluster's tag as its name.
+# Replaces ssh: skips the options of ssh, takes the node's name, and runs the rest on that node.
+# A running cluster has a copy in its directory, which is named after the cluster's tag.
 while :; do
     case $1 in
         -[BbcDEeFIiJLlmOopQRSWw]) shift 2 ;;

@@ -1,4 +1,4 @@
-"""Run every collective over real network links and compare with MPI's; print one JSON line."""
+"""Run every collective over network links, compare results with MPI's, and print a JSON line."""
 
 import json
 
@@ -9,7 +9,7 @@ import han
 
 
 def main() -> None:
-    """Compare blocking, nonblocking and persistent forms; all roots, small and large."""
+    """Compare blocking, nonblocking and persistent calls, from all roots, small and large."""
     world = MPI.COMM_WORLD.Dup()
     comm = han.Comm(MPI.COMM_WORLD)
     rank, checked = world.rank, 0

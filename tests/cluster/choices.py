@@ -1,9 +1,9 @@
-"""Measure han under several configurations in turns, in one run, for ``han calibrate``.
+"""Measure han under several configurations in one run, in turns, for ``han calibrate``.
 
     mpiexec -n 8 python choices.py --out build --sizes 8,64KiB,4MiB a.yaml b.yaml
 
-Whatever else the machine does meets all of them alike. Writes a file for each configuration, as
-``han bench --json`` does.
+In turns, other load on the machine affects all configurations equally. Writes a file for each
+configuration, as ``han bench --json`` does.
 """
 
 from collections import defaultdict
@@ -26,7 +26,7 @@ COLLECTIVES = ("bcast", "reduce", "allreduce")
 
 def main(
     configs: Annotated[list[Path], typer.Argument(help="YAML files.")],
-    out: Annotated[Path, typer.Option(help="Where NAME.json goes for NAME.yaml.")] = Path(),
+    out: Annotated[Path, typer.Option(help="Folder of NAME.json for NAME.yaml.")] = Path(),
     sizes: Annotated[str, typer.Option(help="As han bench takes them.")] = "8:4MiB:8",
     rounds: Annotated[int, typer.Option(help="Turns of each configuration.")] = 9,
 ) -> None:

@@ -1,6 +1,6 @@
 """Emulate a cluster on one Linux machine (as root), with real network stacks between nodes.
 
-network.py makes nodes and links, launch.py runs MPI programs on them, this is the command line:
+network.py creates nodes and links, launch.py runs MPI programs on them. This is the command line:
 
     python emulate.py run --nodes 4 --ppn 2 --rate 1gbit -- python prog.py
 """
@@ -20,12 +20,12 @@ from network import check, remove, stale
 
 app = typer.Typer(help=__doc__, add_completion=False, no_args_is_help=True)
 Nodes = Annotated[int, typer.Option(help="Number of nodes.")]
-Rate = Annotated[str, typer.Option(help="Rate of each link, each way, as tc writes it.")]
+Rate = Annotated[str, typer.Option(help="Rate of each link in each direction, as tc writes it.")]
 
 
 @contextlib.contextmanager
 def _failures_as_exits() -> Iterator[None]:
-    """Turn the first signal into an exit that cleans up, and known errors into a line."""
+    """Turn the first signal into an exit that cleans up, and known errors into one line."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
     def leave(number: int, _frame: object) -> None:
@@ -59,17 +59,17 @@ def _parse_settings(pairs: Sequence[str]) -> dict[str, str]:
 
 @app.command()
 def up(nodes: Nodes = 4, rate: Rate = "1gbit") -> None:
-    """Make a cluster that stays until `down`; print the namespaces of its nodes."""
+    """Create a cluster that stays until `down`; print the namespaces of its nodes."""
     with _failures_as_exits(), contextlib.ExitStack() as undo:
         cluster = undo.enter_context(Cluster(nodes, rate))
-        print(f"emulate: run there: {cluster.agent} NODE COMMAND", file=sys.stderr)
+        print(f"emulate: to run a command on a node: {cluster.agent} NODE COMMAND", file=sys.stderr)
         print("\n".join(cluster.namespace(node) for node in cluster.nodes))
         undo.pop_all()
 
 
 @app.command()
 def down() -> None:
-    """Remove the clusters that their owners left: those of `up` and of killed runs."""
+    """Remove clusters without a running owner: those of `up` and of killed runs."""
     with _failures_as_exits():
         for tag in stale():
             remove(tag)
@@ -78,7 +78,7 @@ def down() -> None:
 
 @app.command("check")
 def check_machine() -> None:
-    """Say whether this machine can emulate a cluster; exit 1 with the reason if not."""
+    """Print whether this machine can emulate a cluster; if not, print why and exit with 1."""
     with _failures_as_exits():
         reason = check()
     print(reason or "this machine can emulate a cluster")
@@ -87,16 +87,22 @@ def check_machine() -> None:
 
 @app.command()
 def run(
-    command: Annotated[list[str], typer.Argument(help="The program; put -- before it.")],
+    command: Annotated[list[str], typer.Argument(help="The program, after --.")],
     nodes: Nodes = 4,
     rate: Rate = "1gbit",
-    ppn: Annotated[str, typer.Option(help="Ranks per node: 2, or 3,1,2 node by node.")] = "1",
+    ppn: Annotated[
+        str, typer.Option(help="Ranks per node: 2 for all nodes, or 3,1,2 for three nodes.")
+    ] = "1",
     mpi: Annotated[str | None, typer.Option(help=f"{', '.join(LIBRARIES)}.")] = None,
     python: Annotated[str | None, typer.Option(help="Interpreter beside the mpiexec.")] = None,
-    timeout: Annotated[float, typer.Option(help="Seconds, then killed with status 124.")] = 300,
-    env: Annotated[list[str] | None, typer.Option(help="K=V for launcher and ranks.")] = None,
+    timeout: Annotated[
+        float, typer.Option(help="Seconds until the program is killed (status 124).")
+    ] = 300,
+    env: Annotated[
+        list[str] | None, typer.Option(help="K=V, set for the launcher and the ranks.")
+    ] = None,
 ) -> None:
-    """Make a cluster, run an MPI program on it, remove it; exit with the program's status."""
+    """Create a cluster, run an MPI program on it, remove it; exit with the program's status."""
     with _failures_as_exits():
         counts, settings = _parse_counts(ppn), _parse_settings(env or ())
         with Cluster(nodes, rate) as cluster:

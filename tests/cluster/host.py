@@ -1,4 +1,4 @@
-"""The machine that a cluster is emulated on: its namespaces, their processes, short commands."""
+"""The machine that emulates a cluster: its namespaces, their processes, and short commands."""
 
 import contextlib
 import os
@@ -12,15 +12,18 @@ from pathlib import Path
 
 TAG = re.compile(r"han-emulate-(?P<pid>\d+)-(?P<start>\d+)-\d+")
 COMMAND_S = 20.0  # limit of one `ip`, `tc` or `mpiexec --version`
-STOP_S = 10.0  # limit for the processes of a cluster to die
+STOP_S = 10.0  # seconds until all processes of a cluster have ended
 
 
 class EmulationError(RuntimeError):
-    """This machine or this request cannot be emulated; the message says why."""
+    """This machine cannot emulate what is requested; the message says why."""
 
 
 def run(arguments: Sequence[str]) -> str:
-    """Run a short command away from the terminal's Ctrl-C; return its output."""
+    """Run a short command, which Ctrl-C does not reach; return its output.
+
+    Raises EmulationError if it fails or takes more than COMMAND_S seconds.
+    """
     try:
         done = subprocess.run(
             arguments,
@@ -44,13 +47,13 @@ def ip(line: str) -> str:
 
 
 def namespaces(tag: str = "") -> list[str]:
-    """List our namespaces, of one cluster or of all."""
+    """Return the network namespaces of one emulated cluster, or of all."""
     names = [line.split()[0] for line in ip("netns list").splitlines() if line]
     return [n for n in names if (match := TAG.match(n)) and tag in ("", match[0])]
 
 
 def start_time(pid: int) -> int | None:
-    """Say when a process started, in clock ticks; None if there is no such process."""
+    """Return when a process started, in clock ticks, or None if there is no such process."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -59,12 +62,15 @@ def start_time(pid: int) -> int | None:
 
 
 def stop(spaces: Sequence[str]) -> None:
-    """End every process in these namespaces: SIGTERM first, then SIGKILL."""
+    """End every process in these namespaces: SIGTERM first, then SIGKILL.
+
+    Raises EmulationError if a process has not ended after STOP_S seconds.
+    """
     began = time.monotonic()
     while pids := [int(p) for name in spaces for p in ip(f"netns pids {name}").split()]:
         elapsed = time.monotonic() - began
         if elapsed > STOP_S:
-            raise EmulationError(f"processes {pids} do not end")
+            raise EmulationError(f"processes {pids} have not ended after {STOP_S:g} s and SIGKILL")
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM if elapsed < 1 else signal.SIGKILL)

@@ -1,7 +1,7 @@
-"""MPI programs on the nodes of an emulated cluster, with the launcher of each MPI library.
+"""Run MPI programs on the nodes of an emulated cluster, with the launcher of each MPI library.
 
-In place of ssh the launchers call an agent (agent.sh) that gives each node its own host name,
-hosts file, IPC namespace and /dev/shm, so that memory is shared within a node and never across.
+In place of ssh, the launchers call an agent (agent.sh). It gives each node its own host name, hosts
+file, IPC namespace and /dev/shm, so that only ranks of one node share memory.
 """
 
 import os
@@ -19,9 +19,9 @@ from network import BRIDGE, HUB, NETWORK, Network
 
 @dataclass(frozen=True)
 class Library:
-    """How one MPI library is told apart, launched, and made fair to peers on few cores."""
+    """How to recognise and launch an MPI library, and let its ranks yield on few cores."""
 
-    version: str  # what `mpiexec --version` says
+    version: str  # text in the output of `mpiexec --version`
     arguments: str  # of mpiexec; {agent}, {hosts}, {machines} and {size} are filled in
     settings: Mapping[str, str]  # environment of the launcher and of every rank
 
@@ -31,10 +31,9 @@ LIBRARIES: Mapping[str, Library] = {
         version="HYDRA",
         arguments=f"-launcher ssh -launcher-exec {{agent}} -localhost {HUB} -iface {BRIDGE}"
         " -bind-to none -hosts {hosts} -n {size}",
-        # UCX carries messages between nodes only; within one, MPICH's own shared memory does.
-        # UCX must not cross by cross-memory attach where it sees one boot id (the separate
-        # IPC namespaces already keep it from that here).
-        # MPICH yields as shipped; MPIR_CVAR_POLLS_BEFORE_YIELD changes no time measurably.
+        # UCX carries messages between nodes; MPICH's own shared memory carries those within one.
+        # All nodes have one boot id, so UCX might use cross-memory attach between them: allow TCP
+        # only. MPICH yields by default.
         settings={"UCX_TLS": "tcp,self"},
     ),
     "openmpi": Library(
@@ -50,7 +49,7 @@ LIBRARIES: Mapping[str, Library] = {
     ),
     "impi": Library(
         version="Intel(R) MPI",
-        # Its -hosts takes no number of ranks: node0:3,node1:1 would get two each.
+        # Its -hosts takes no number of ranks: with node0:3,node1:1 each node would get two.
         arguments=f"-localhost {HUB} -iface {BRIDGE} -machinefile {{machines}} -n {{size}}",
         settings={
             "I_MPI_HYDRA_BOOTSTRAP": "ssh",
@@ -58,7 +57,7 @@ LIBRARIES: Mapping[str, Library] = {
             "I_MPI_FABRICS": "shm:ofi",
             "I_MPI_PIN": "0",
             "I_MPI_THREAD_YIELD": "2",
-            "I_MPI_WAIT_MODE": "1",  # 8-byte allreduce, 8 ranks, 2 cores: 1.5 ms without it
+            "I_MPI_WAIT_MODE": "1",  # ranks sleep in waits: they outnumber the cores
             "FI_PROVIDER": "tcp",
         },
     ),
@@ -79,15 +78,18 @@ class Cluster(Network):
         env: Mapping[str, str] | None = None,
         capture: bool = True,
     ) -> subprocess.CompletedProcess[str]:
-        """Run an MPI program on the nodes; its processes are gone when this returns.
+        """Run an MPI program on the nodes; its processes have ended when this returns.
 
-        `ppn`: ranks per node, one number or one per node. `mpi`: a name in `LIBRARIES`, by
-        default what the `mpiexec` beside the interpreter says it is. `python`: the
-        interpreter that a bare "python" in `command` means, by default this one. `env` goes
-        to launcher and ranks and wins over the library's settings. With `capture` the
-        result holds stdout and stderr; a program that outlives `timeout` seconds is killed
-        and `subprocess.TimeoutExpired` raised. The status is that of mpiexec, which is the
-        program's (but Intel MPI's may say 255 where ranks of several nodes fail at once).
+        `ppn`: ranks per node, one number or one per node. `mpi`: a name in `LIBRARIES`, by default
+        that of the `mpiexec` beside the interpreter. `python`: the interpreter that replaces a bare
+        "python" in `command`, by default this one. `env`: variables of the launcher and the ranks,
+        which override the library's settings. `capture`: the result holds stdout and stderr.
+
+        The status is that of mpiexec, which is the program's. Intel MPI's may be 255 if ranks of
+        several nodes fail at once.
+
+        Raises subprocess.TimeoutExpired if the program ran for `timeout` seconds and was killed,
+        EmulationError if the request is wrong.
         """
         ranks = _ranks_per_node(ppn, len(self.nodes))
         command, mpiexec = _resolve(command, python)
@@ -96,7 +98,7 @@ class Cluster(Network):
         assignments = [f"{k}={v}" for k, v in (settings | dict(env or {})).items()]
         launch = ["env", *assignments, str(mpiexec), *arguments]
         print(f"emulate: {self.rate}, {kind}: {shlex.join(launch)}", file=sys.stderr, flush=True)
-        # Launchers differ in what they pass on, so `env` hands the settings to each rank.
+        # Launchers pass on different variables, so `env` sets them for each rank.
         return self._launch([*launch, "env", *assignments, *command], timeout, capture)
 
     def _fill_in(self, library: Library, ranks: Sequence[int]) -> tuple[list[str], dict[str, str]]:
@@ -137,19 +139,22 @@ class Cluster(Network):
         return subprocess.CompletedProcess(list(command), process.returncode, out, err)
 
     def _end(self, launcher: subprocess.Popen[str]) -> None:
-        """End the launcher, even one not yet in its namespace, and all that it started."""
+        """End the launcher, even before it is in its namespace, and all that it has started."""
         launcher.terminate()
         stop(namespaces(self.tag))
         launcher.wait(timeout=STOP_S)
 
 
 def detect(mpiexec: Path) -> str:
-    """Tell which library an `mpiexec` belongs to, by its version."""
+    """Return the name of the library that an `mpiexec` belongs to, by its version.
+
+    Raises EmulationError if it is not known.
+    """
     text = host.run([str(mpiexec), "--version"])
     for kind, library in LIBRARIES.items():
         if library.version in text:
             return kind
-    raise EmulationError(f"{mpiexec} is of none of {', '.join(LIBRARIES)}: {text[:80]!r}")
+    raise EmulationError(f"{mpiexec} belongs to none of {', '.join(LIBRARIES)}: {text[:80]!r}")
 
 
 def _library(kind: str) -> Library:
@@ -162,12 +167,12 @@ def _library(kind: str) -> Library:
 def _resolve(
     command: Sequence[str], python: str | os.PathLike[str] | None
 ) -> tuple[list[str], Path]:
-    """Put the interpreter in the place of a bare "python"; find the mpiexec beside it."""
+    """Replace a bare "python" by the interpreter; return the command and the mpiexec beside it."""
     if not command:
         raise EmulationError("no command to run")
     first, *rest = command
     named = first if os.sep in first else sys.executable
-    interpreter = Path(python or named).absolute()  # not resolved: links lead out of a venv
+    interpreter = Path(python or named).absolute()  # not resolved: a venv's python is a link
     mpiexec = interpreter.with_name("mpiexec")
     if not mpiexec.exists():
         raise EmulationError(f"no mpiexec beside {interpreter}; name an interpreter (--python)")
@@ -177,5 +182,5 @@ def _resolve(
 def _ranks_per_node(ppn: int | Sequence[int], nodes: int) -> tuple[int, ...]:
     ranks = (ppn,) * nodes if isinstance(ppn, int) else tuple(ppn)
     if len(ranks) != nodes or min(ranks) < 1:
-        raise EmulationError(f"ppn {ranks}: one number from 1 for each of {nodes} nodes expected")
+        raise EmulationError(f"ppn {ranks}: a number from 1 up for each of {nodes} nodes expected")
     return ranks

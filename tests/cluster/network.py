@@ -1,8 +1,9 @@
 """Nodes as network namespaces, joined by links of a limited rate.
 
-Every node is a network namespace. A further one, the hub, holds the bridge that joins them
-and the launcher, so nothing reaches the machine's own network and two runs cannot collide.
-`tc tbf` limits both ends of each link: a node sends and receives at the rate, in full duplex.
+Every node is a network namespace. Another one, the hub, holds the launcher and the bridge that
+joins the nodes. So no message reaches the machine's own network, and runs do not disturb each
+other. `tc tbf` limits both ends of each link, so that a node sends and receives at the rate, in
+full duplex.
 """
 
 import itertools
@@ -18,14 +19,14 @@ from host import TAG, EmulationError, ip, namespaces, run, start_time, stop
 
 HUB = "hub"
 BRIDGE = "br0"
-NETWORK = IPv4Network("10.77.0.0/16")  # exists inside the namespaces only
+NETWORK = IPv4Network("10.77.0.0/16")  # of the namespaces only
 AGENT = Path(__file__).with_name("agent.sh")
 SHAPE = "burst 128kb latency 200ms"
 Self = TypeVar("Self", bound="Network")
 
 
 class Network:
-    """`nodes` nodes joined by links of `rate` (as `tc` writes it), for as long as it is open."""
+    """A network of `nodes` nodes with links of `rate` (as `tc` writes it), while it is open."""
 
     _count = itertools.count()
 
@@ -50,11 +51,11 @@ class Network:
         self.down()
 
     def namespace(self, node: str) -> str:
-        """Name the network namespace of `node`."""
+        """Return the name of the network namespace of `node`."""
         return f"{self.tag}-{node}"
 
     def up(self) -> None:
-        """Make the namespaces, the bridge, the links and the agent."""
+        """Create the namespaces, the bridge, the links and the agent."""
         self._write_agent()
         hub = self.namespace(HUB)
         addresses = self._addresses()
@@ -67,7 +68,7 @@ class Network:
             self._attach(node, addresses[node])
 
     def down(self) -> None:
-        """Remove all that this cluster made, and end what still runs in it."""
+        """End the processes of this cluster, and remove everything that it has created."""
         remove(self.tag)
 
     def _addresses(self) -> dict[str, IPv4Interface]:
@@ -82,10 +83,10 @@ class Network:
         hosts = self.directory / "hosts"
         lines = [f"{address.ip} {name}" for name, address in self._addresses().items()]
         hosts.write_text("\n".join(["127.0.0.1 localhost", *lines]) + "\n")
-        shutil.copy(AGENT, self.agent)  # with its mode
+        shutil.copy(AGENT, self.agent)  # keeps its mode
 
     def _attach(self, node: str, address: IPv4Interface) -> None:
-        """Make one node and its link; a port of the bridge is named after its node."""
+        """Create a node and its link; the port of the bridge has the node's name."""
         name, hub = self.namespace(node), self.namespace(HUB)
         ip(f"netns add {name}")
         ip(f"-n {name} link set lo up")
@@ -99,7 +100,7 @@ class Network:
 
 
 def remove(tag: str) -> None:
-    """Remove the cluster of that tag, whole or in part, and end the processes in it."""
+    """Remove the cluster of that tag, even an incomplete one, and end its processes."""
     names = namespaces(tag)
     stop(names)
     for name in names:
@@ -108,16 +109,16 @@ def remove(tag: str) -> None:
 
 
 def stale() -> list[str]:
-    """List the tags of clusters whose owner no longer runs."""
+    """Return the tags of clusters whose owner no longer runs."""
     names = [*namespaces(), *(p.name for p in _directory("").iterdir())]
     found = {match[0]: match for name in names if (match := TAG.match(name))}
     return [tag for tag, m in found.items() if start_time(int(m["pid"])) != int(m["start"])]
 
 
 def check() -> str | None:
-    """Say why this machine cannot emulate a cluster, or None if it can, by making a small one."""
+    """Return the reason why this machine cannot emulate a cluster, or None; try a small one."""
     if not sys.platform.startswith("linux"):
-        return f"network namespaces are Linux's, this is {sys.platform}"
+        return f"network namespaces need Linux; this is {sys.platform}"
     if os.geteuid() != 0:
         return "network namespaces need root"
     if missing := [tool for tool in ("ip", "tc", "unshare", "mount") if not shutil.which(tool)]:

@@ -1,4 +1,4 @@
-"""How much the intra-node part adds to the inter-node part of a broadcast, by its trace.
+"""Measure by traces how much time the intra-node part adds to the inter-node part of a broadcast.
 
 Run in the emulated cluster; prints one JSON line:
 
@@ -16,9 +16,9 @@ import han
 
 
 def measure(comm: han.Comm, nbytes: int, rounds: int) -> list[float]:
-    """Return, for each round, (end of all) / (end of the inter-node tasks) of the whole machine.
+    """Return, for each round, the latest end of all tasks over that of the inter-node tasks.
 
-    Each rank's times count from its own first task, after a barrier.
+    Times of each rank are from its own first task, after a barrier.
     """
     data = np.ones(nbytes, np.uint8)
     comm.Bcast(data)
@@ -35,7 +35,7 @@ def measure(comm: han.Comm, nbytes: int, rounds: int) -> list[float]:
 
 
 def main() -> None:
-    """Print the median and all rounds."""
+    """Print the median and the ratios of all rounds, less one."""
     nbytes = int(sys.argv[1]) if len(sys.argv) > 1 else 4 << 20
     comm = han.Comm(MPI.COMM_WORLD)
     ratios = measure(comm, nbytes, 9)

@@ -1,11 +1,11 @@
-"""Measure messages between two nodes and within one; print what every rank sees of its node.
+"""Measure messages between two nodes and within one, and print what each rank sees of its node.
 
     python emulate.py run --nodes 4 --ppn 2 -- python pingpong.py [BYTES]
 
-Rank 0 prints one line of JSON. "hosts", "shared" and "shm" have one entry per rank: its host
-name, the size of its shared-memory communicator, the device of its /dev/shm. "between" and
-"within" hold the time in ms of one 8-byte message ("latency", half a round trip) and of one
-message of BYTES in a stream ("message"); "within" is null with one rank per node.
+Rank 0 prints one line of JSON. "hosts", "shared" and "shm" have one entry per rank: its host name,
+the size of its shared-memory communicator, and the device of its /dev/shm. "between" and "within"
+hold times in ms: "latency" of an 8-byte message (half a round trip), "message" of one of many
+consecutive messages of BYTES. "within" is null with one rank per node.
 """
 
 import json
@@ -17,7 +17,7 @@ from mpi4py import MPI
 
 
 def pingpong(comm: MPI.Comm, peer: int, nbytes: int, repeats: int) -> float:
-    """Return half a round trip in ms between rank 0 and `peer`; collective over both."""
+    """Return half a round trip in ms between rank 0 and `peer`; both call it."""
     buffer = np.zeros(nbytes, np.uint8)
     start = MPI.Wtime()
     for _ in range(repeats):
@@ -31,7 +31,10 @@ def pingpong(comm: MPI.Comm, peer: int, nbytes: int, repeats: int) -> float:
 
 
 def stream(comm: MPI.Comm, peer: int, nbytes: int, repeats: int) -> float:
-    """Return the time in ms of one of `repeats` messages from rank 0 to `peer`, then a reply."""
+    """Return the time in ms of each of `repeats` messages from rank 0 to `peer`; both call it.
+
+    A short reply ends the measurement.
+    """
     buffer = np.zeros(nbytes, np.uint8)
     start = MPI.Wtime()
     for _ in range(repeats):
@@ -47,10 +50,10 @@ def stream(comm: MPI.Comm, peer: int, nbytes: int, repeats: int) -> float:
 
 
 def measure(comm: MPI.Comm, peer: int | None, nbytes: int) -> dict[str, float] | None:
-    """Measure rank 0 against `peer` while the others wait; collective."""
+    """Measure messages from rank 0 to `peer` while the others wait; all ranks call it."""
     times = None
     if peer is not None and comm.rank in (0, peer):
-        pingpong(comm, peer, nbytes, 2)  # connects
+        pingpong(comm, peer, nbytes, 2)  # opens the connection
         times = {
             "latency": pingpong(comm, peer, 8, 200),
             "message": stream(comm, peer, nbytes, 20),

@@ -1,4 +1,4 @@
-"""han over the emulated network: right results, and the intra-node part behind the network."""
+"""han over the emulated network: results, overlap of both levels, and clocks of the nodes."""
 
 import json
 import sys
@@ -37,7 +37,7 @@ def test_collectives_on_uneven_nodes(cluster):
 
 def test_overlap_is_traced(cluster):
     report = run(cluster, "overlap.py", [2, 2, 2])
-    assert len(report["rounds"]) == 9  # what it is depends on the machine: not asserted
+    assert len(report["rounds"]) == 9  # their values depend on the machine
 
 
 def test_clocks_of_nodes_are_found_within_what_is_said(cluster):

@@ -1,4 +1,4 @@
-"""The emulated cluster: nodes are apart, links are slow, and nothing stays behind."""
+"""The emulated cluster: nodes share no memory, links are limited, and nothing is left behind."""
 
 import json
 import signal
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.cluster
 
 HERE = Path(__file__).parent
 EMULATE = str(HERE / "emulate.py")
-# One rank prints: launchers may mix the lines of several.
+# One rank prints, as launchers may mix the lines of several.
 SLEEP = [
     "python",
     "-c",
@@ -26,7 +26,7 @@ SLEEP = [
 
 
 def leftovers(pid: int | str = "") -> list[str]:
-    """List what clusters owned by `pid` left: namespaces, links, directories."""
+    """Return the namespaces and directories that clusters of owner `pid` have left."""
     mark = f"han-emulate-{pid}"
     spaces = ip("netns list").split()
     files = [path.name for path in Path(tempfile.gettempdir()).iterdir()]
@@ -89,7 +89,7 @@ if comm.rank == 0:
 
 
 def test_environment_status_and_output_come_through(cluster):
-    # One rank fails: where several nodes do at once, Intel MPI's mpiexec may answer 255.
+    # One rank fails, as Intel MPI's mpiexec may return 255 if ranks of several nodes do.
     program = """
 import os, sys
 from mpi4py import MPI
@@ -114,7 +114,7 @@ def test_a_program_that_outlives_its_limit_is_ended(cluster):
 def test_a_terminated_run_leaves_nothing():
     command = [sys.executable, EMULATE, "run", "--nodes", "2", "--timeout", "60", "--"]
     with subprocess.Popen([*command, *SLEEP], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout.readline().strip() == "up"  # ends with the run at the latest
+        assert process.stdout.readline().strip() == "up"  # returns when the run ends, at the latest
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=30) == 128 + signal.SIGTERM
     assert leftovers(process.pid) == []

@@ -1,7 +1,7 @@
 """Trace a broadcast over the nodes of an emulated cluster; print one JSON line.
 
-The nodes have one clock, but look like machines of their own: what is found for their clocks'
-offsets is the error of finding it.
+To han the nodes are different machines, but they have one clock. So the measured offset of a
+node's clock is the error of its measurement.
 """
 
 import json
@@ -13,7 +13,7 @@ import han
 
 
 def main() -> None:
-    """Print the offsets of all ranks, how wrong they may be, and what the timeline holds."""
+    """Print the offsets of all ranks with their uncertainty, and what the timeline holds."""
     comm = han.Comm(MPI.COMM_WORLD)
     reading = comm._han.tracing.read_clock()
     with comm.trace(align=True) as trace:

@@ -14,7 +14,7 @@ def call(*arguments):
 
 
 def refuse(*arguments):
-    """Run a command that must raise; return what it says."""
+    """Run a command that must raise ArgumentError; return the error's text."""
     done = CliRunner().invoke(app, [str(a) for a in arguments])
     assert isinstance(done.exception, ArgumentError), (done.output, done.exception)
     return str(done.exception)

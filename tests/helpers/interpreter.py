@@ -1,7 +1,8 @@
-"""Run the Programs of all ranks in one process, in random interleavings: no MPI, no C.
+"""Run the programs of all ranks in one process, in random interleavings, without MPI or C.
 
-Memory is NumPy bytes, filled with rubbish before a run. Messages move early or late, sends
-complete early or only when they have been received, so that what works by luck fails here.
+Memory is NumPy bytes, filled with rubbish before a run. A message is delivered at a random time. A
+send completes at once (eager) or when the message is received (rendezvous), at random. So a program
+that relies on one order of events fails here.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ from han.tasks.verify.places import Ring
 
 Bytes = np.ndarray
 Combine = Callable[[Bytes, Bytes], Bytes]
-SHIFT = 24  # flags hold (run << SHIFT) + k (native/channel.h)
+SHIFT = 24  # a flag holds (run << SHIFT) + k (native/channel.h)
 TAG_RUNS = 8
 MASK = (1 << 64) - 1
 
 
 class Deadlock(AssertionError):
-    """No rank can move."""
+    """No rank can execute its next operation."""
 
 
 @dataclass
 class Run:
-    """One collective: the plan, each rank's buffers and how two operands combine."""
+    """One collective: the plan, each rank's buffers, and the function that combines operands."""
 
     plan: Plan
     send: list[Bytes]
@@ -46,12 +47,12 @@ class Run:
 
 @dataclass
 class Transfer:
-    """A message: the sender's side or the receiver's, until both are there."""
+    """The sender's or the receiver's side of a message."""
 
     memory: Bytes
     rank: int
     slot: int
-    data: Bytes | None = None  # taken when it was sent
+    data: Bytes | None = None  # of an eager send: a copy of the data
 
 
 @dataclass
@@ -71,7 +72,7 @@ class Interpreter:
         self.runs, self.random = runs, random.Random(seed)
         self.topology = runs[0].plan.topology
         self.size = self.topology.size
-        self.turn = [0] * self.size  # the run that each rank is in
+        self.turn = [0] * self.size  # the number of each rank's current run
         self.pc: list[list[int]] = [[] for _ in range(self.size)]
         self.done: list[set[int]] = [set() for _ in range(self.size)]  # complete requests
         self.sends: dict[tuple[int, int, int], deque[Transfer]] = defaultdict(deque)
@@ -88,7 +89,7 @@ class Interpreter:
     # ---- memory -----------------------------------------------------------------------------
 
     def _channels(self) -> dict[int, list[Shared]]:
-        """Every rank's channels, in the order in which programs number them."""
+        """Return the channels of every rank, in the order in which programs number them."""
         made: dict[tuple[int, int], Shared] = {}
         found: dict[int, list[Shared]] = {r: [] for r in range(self.size)}
         for level, geometry in enumerate(self.runs[0].plan.geometries):
@@ -103,21 +104,21 @@ class Interpreter:
                         np.zeros(geometry.small - geometry.flags, np.uint8),
                         self.topology.home(level, rank),
                     )
-                    made[key].small.view(np.uint64)[::8] = 0  # flags begin each line
+                    made[key].small.view(np.uint64)[::8] = 0  # each line begins with a flag
                 found[rank].append(made[key])
         self.geometries = [g for g in self.runs[0].plan.geometries if g]
         return found
 
     def at(self, rank: int, base: int, offset: int, nbytes: int) -> Bytes:
-        """Resolve an address of `nbytes`; it must lie inside of its memory.
+        """Return `nbytes` bytes of memory at an address, which must lie inside the memory.
 
-        What is a peer's can only be read, while the peer is in the same run.
+        Memory of a peer is read-only, and the peer must be in the same run.
         """
         if base >= PEER:
             buffer, channel, slot = PeerBase.of(base)
             peer = self.channels[rank][channel].ranks[slot]
-            assert self.turn[peer] == self.turn[rank], "a peer that is in another run"
-            assert self.runs[self.turn[rank]].plan.signature.mapped, "memory that is not mapped"
+            assert self.turn[peer] == self.turn[rank], "the peer is in another run"
+            assert self.runs[self.turn[rank]].plan.signature.mapped, "the memory is not mapped"
             view = self.at(peer, buffer, offset, nbytes).view()
             view.flags.writeable = False
             return view
@@ -141,7 +142,7 @@ class Interpreter:
         start = self.turn[rank] % SMALL_BANKS * geometry.small_bank
         return shared.small, start, start + geometry.small_bank
 
-    # ---- going on ---------------------------------------------------------------------------
+    # ---- scheduling -------------------------------------------------------------------------
 
     def run(self) -> None:
         """Run to the end; raises Deadlock where no rank can move."""
@@ -163,7 +164,7 @@ class Interpreter:
         return [*streams, *(k for k, q in self.sends.items() if q and self.receives[k])]
 
     def _burst(self, rank: int, stream: int) -> bool:
-        """Let a stream do up to a few operations; whether it did any."""
+        """Execute some operations of a stream; return whether there was any."""
         moved = False
         for _ in range(self.random.randrange(1, 8)):
             program = self.runs[self.turn[rank]].programs[rank]
@@ -182,7 +183,7 @@ class Interpreter:
         return moved
 
     def _enter(self, rank: int) -> None:
-        """Begin the rank's next run; a run without operations is over at once."""
+        """Begin the rank's next run that has operations."""
         self.done[rank] = set()
         self.pc[rank] = []
         while self.turn[rank] < len(self.runs):
@@ -197,7 +198,7 @@ class Interpreter:
             self.turn[rank] += 1
 
     def _room_free(self, rank: int, program: Program) -> bool:
-        """Whether all have finished the runs that used this run's memory last (engine/runs.h)."""
+        """Return whether all ranks have finished the last run in this memory (engine/runs.h)."""
         for writes, ring, shared in zip(
             program.writes, self.rings[rank], self.channels[rank], strict=True
         ):
@@ -230,15 +231,15 @@ class Interpreter:
         match code:
             case Code.COPY:
                 target, source = (self.at(rank, *ref, n) for ref in refs[:2])
-                assert same(target, source) or apart(target, source), "a copy onto itself"
+                assert same(target, source) or apart(target, source), "a copy overlaps its source"
                 target[:] = source.copy()
             case Code.PULL:
                 peer = int(row["peer"])
-                assert self.turn[peer] == self.turn[rank], "a peer that is in another run"
+                assert self.turn[peer] == self.turn[rank], "the peer is in another run"
                 self.at(rank, *refs[0], n)[:] = self.at(peer, *refs[1], n)
             case Code.PUSH:
                 peer = int(row["peer"])
-                assert self.turn[peer] == self.turn[rank], "a peer that is in another run"
+                assert self.turn[peer] == self.turn[rank], "the peer is in another run"
                 self.at(peer, *refs[0], n)[:] = self.at(rank, *refs[1], n)
             case Code.REDUCE | Code.REDUCE2:
                 a, b = (self.at(rank, *ref, n * element) for ref in refs[1:3])
@@ -254,7 +255,7 @@ class Interpreter:
             case Code.POST:
                 value = (self.turn[rank] << SHIFT) + n
                 flag = self.at(rank, *refs[0], 8).view(np.uint64)
-                assert flag[0] < value, f"flags never go back: {flag[0]:x} {value:x}"
+                assert flag[0] < value, f"a flag does not grow: {flag[0]:x} {value:x}"
                 flag[0] = value
             case Code.WAIT:
                 flag = self.at(rank, *refs[0], 8).view(np.uint64)
@@ -288,7 +289,7 @@ class Interpreter:
         send = self.sends[source, target, tag].popleft()
         receive = self.receives[source, target, tag].popleft()
         data = send.memory if send.data is None else send.data
-        assert data.size == receive.memory.size, "a message of another size than expected"
+        assert data.size == receive.memory.size, "a message and its receive differ in size"
         receive.memory[:] = data
         if send.data is None:
             self.done[source].add(send.slot)
@@ -299,7 +300,10 @@ class Interpreter:
         self, rank: int, stream: int, program: Program, row: np.void,
         refs: list[tuple[int, int]], n: int,
     ) -> bool:  # fmt: skip
-        """Complete on all members when the last one has come; blocking ones wait for that."""
+        """Enter a collective of MPI; the last member to enter completes it on all.
+
+        Return False while a member waits in a blocking one.
+        """
         slot, kind, blocking = int(row["slot"]), refs[2][1] % 16, refs[2][1] >= Coll.BLOCKING
         if (rank, stream) in self.inside:
             if slot in self.done[rank]:
@@ -325,7 +329,7 @@ class Interpreter:
     def _complete(
         self, members: tuple[int, ...], here: dict[int, tuple[object, ...]], run: Run
     ) -> None:
-        assert len({call[:3] for call in here.values()}) == 1, "the members do not agree"
+        assert len({call[:3] for call in here.values()}) == 1, "members make different calls"
         kind, root = here[members[0]][:2]
         targets = [here[r][4] for r in members]
         if kind == Coll.BCAST:
@@ -344,23 +348,23 @@ class Interpreter:
 
 
 def same(x: Bytes, y: Bytes) -> bool:
-    """Whether two operands of one size are the same memory."""
+    """Return whether two operands of the same size are the same memory."""
     return x.ctypes.data == y.ctypes.data
 
 
 def apart(x: Bytes, y: Bytes) -> bool:
-    """Whether two operands share no byte."""
+    """Return whether two operands share no byte."""
     return not np.may_share_memory(x, y)
 
 
 def check_overlap(a: Bytes, b: Bytes, dst: Bytes, dst2: Bytes | None = None) -> None:
-    """Refuse what the kernels' contract refuses (native/reductions.h)."""
+    """Assert what the kernels require of their operands (native/reductions.h)."""
     for operand in (a, b):
-        assert same(dst, operand) or apart(dst, operand), "dst overlaps an operand in part"
+        assert same(dst, operand) or apart(dst, operand), "dst overlaps a part of an operand"
     if dst2 is not None:
-        assert all(apart(dst2, other) for other in (dst, a, b)), "dst2 overlaps something"
+        assert all(apart(dst2, other) for other in (dst, a, b)), "dst2 overlaps dst or an operand"
 
 
 def rubbish(nbytes: int) -> Bytes:
-    """Memory that nobody has written yet."""
+    """Return memory as it is before the first write."""
     return np.full(nbytes, 0xA5, np.uint8)

@@ -1,4 +1,4 @@
-"""Machines of any shape to plan and to run on."""
+"""Topologies of any shape, the algorithms of all submodules, and factors for exchanges."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ PARTS = tuple(
 
 
 def takes_factors(name: str) -> bool:
-    """Whether a submodule has parameters that are factors of the number of members."""
+    """Return whether a submodule has parameters of the kind ``factors``."""
     return any(row.kind == "factors" for row in registered()[name].parameters.values())
 
 
 def collectives_of(name: str, algorithm: str) -> tuple[str, ...]:
-    """The collectives that an algorithm of a submodule has something to do in."""
+    """Return the collectives that an algorithm of a submodule carries out."""
     found = registered()[name].algorithms[algorithm]
     kinds = set(found.kinds)
     if found.fuses:
@@ -34,7 +34,7 @@ def collectives_of(name: str, algorithm: str) -> tuple[str, ...]:
 
 
 def topology_of(domains: list[list[int]], shared_to: int) -> Topology:
-    """Make a topology; the groups of level `shared_to` share memory (-1: nobody does)."""
+    """Return a topology; the groups of level `shared_to` share memory (-1: no groups do)."""
     size, depth = len(domains[0]), len(domains)
     memory = tuple(range(size)) if shared_to < 0 else tuple(domains[shared_to])
     names = (*(f"level{k}" for k in range(depth - 1)), "network")
@@ -44,7 +44,7 @@ def topology_of(domains: list[list[int]], shared_to: int) -> Topology:
 
 
 def draw_factors(draw: Random, algorithm: str, members: int) -> dict[str, tuple[int, ...]]:
-    """Draw factors that make an exchange of so many members, or none."""
+    """Draw parameters with factors that are valid for so many members, or no parameters."""
     found: dict[str, tuple[int, ...]] = {}
     if members < 2 or algorithm in ("recursive_doubling", "halving"):
         return found
@@ -61,7 +61,7 @@ def draw_factors(draw: Random, algorithm: str, members: int) -> dict[str, tuple[
 
 
 def draw_split(draw: Random, members: int) -> tuple[int, ...]:
-    """Draw factors of a number: its primes in any order, some of them joined."""
+    """Draw factors whose product is a number: its primes in any order, some of them joined."""
     factors = primes(members)
     draw.shuffle(factors)
     for _ in range(draw.randrange(len(factors))):
@@ -71,7 +71,7 @@ def draw_split(draw: Random, members: int) -> tuple[int, ...]:
 
 
 def draw_reaching(draw: Random, members: int) -> tuple[int, ...]:
-    """Draw factors whose product reaches a number, only the last one perhaps too large."""
+    """Draw factors whose product reaches a number, but not without the last one."""
     factors: tuple[int, ...] = ()
     while prod(factors) < members:
         factors += (draw.randint(2, max(2, members)),)

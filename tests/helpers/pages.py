@@ -1,8 +1,10 @@
-"""The project's pages: their fenced blocks, commands, links and anchors.
+"""Read the project's pages: their fenced blocks, commands, links and anchors.
 
-The info string of a block says what the tests do with it. ``python run ranks=4``: the blocks of a
-page are one program, for so many ranks. ``sh run``: commands that are run, without MPI.
-``yaml file=NAME``, ``python file=NAME``: a file that the page's commands may name.
+The info string of a block says how the tests use it:
+
+- ``python run ranks=4``: all such blocks of a page are one program, which runs on four ranks.
+- ``sh run``: commands that run without MPI.
+- ``yaml file=NAME``, ``python file=NAME``: a file that commands of the page may name.
 """
 
 from __future__ import annotations
@@ -84,7 +86,7 @@ def program(page: Path) -> tuple[str, int]:
 
 
 def commands(page: Path, only_run: bool = False) -> Iterator[Command]:
-    """Yield the commands of a page's shell blocks; `only_run`: of those that say so."""
+    """Yield the commands of a page's shell blocks; `only_run`: of blocks marked ``run``."""
     for block in blocks(page):
         if block.language == "sh" and ("run" in block.words or not only_run):
             for line in block.text.replace("\\\n", " ").splitlines():
@@ -123,5 +125,5 @@ def anchors(page: Path) -> set[str]:
 
 
 def links(page: Path) -> list[str]:
-    """List the targets of a page's links and pictures, but for other sites'."""
+    """List the targets of a page's links and pictures, except those on other sites."""
     return [t for t in LINK.findall(prose(page)) if not re.match(r"[a-z]+:", t)]

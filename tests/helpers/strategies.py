@@ -1,4 +1,4 @@
-"""What hypothesis draws: topologies, choices and the data of a call."""
+"""Hypothesis strategies for topologies, choices and signatures."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def topologies(draw: st.DrawFn, sizes: st.SearchStrategy[int]) -> Topology:
 
 @st.composite
 def level_choices(draw: st.DrawFn, members: int = 2) -> LevelChoice:
-    """Draw a submodule, an algorithm and some parameters; factors are those of `members`."""
+    """Draw a submodule, an algorithm and some parameters that are valid for so many members."""
     name, algorithm = draw(st.sampled_from(PARTS))
     rows = {k: row for k, row in registered()[name].parameters.items() if row.values}
     given = draw(st.sets(st.sampled_from(sorted(rows)))) if rows else set()
@@ -63,7 +63,7 @@ def level_choices(draw: st.DrawFn, members: int = 2) -> LevelChoice:
 
 @st.composite
 def choices(draw: st.DrawFn, topology: Topology, signature: Signature) -> Choice:
-    """Draw a choice that serves: what a level objects to is left as built in."""
+    """Draw a choice that can serve the call; invalid parts are replaced by built-in ones."""
     table = RuleTable(None, topology, Machine(draw(st.booleans())))
     segment = draw(st.sampled_from([None, 8, 100, 1000, 4 * KiB, 100 * KiB]))
     built_in = choose(signature, topology, table.machine)
@@ -82,12 +82,12 @@ def choices(draw: st.DrawFn, topology: Topology, signature: Signature) -> Choice
 
 
 def add(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Add 64-bit whole numbers that lie in bytes."""
+    """Add 64-bit integers that are stored in bytes."""
     return (a.view(np.uint64) + b.view(np.uint64)).view(np.uint8)
 
 
 def multiply(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Multiply 2 x 2 matrices of 64-bit whole numbers: exact, and not commutative."""
+    """Multiply 2 x 2 matrices of 64-bit integers, which is exact and does not commute."""
     x, y = (m.view(np.uint64).reshape(-1, 2, 2) for m in (a, b))
     return np.ascontiguousarray(x @ y).reshape(-1).view(np.uint8)
 
@@ -100,16 +100,16 @@ OPERATIONS: dict[str, tuple[int, Callable[[np.ndarray, np.ndarray], np.ndarray]]
 
 @st.composite
 def signatures(draw: st.DrawFn, size: int, most: int = 6000, blocks: bool = False) -> Signature:
-    """Draw a call of at most about `most` bytes; `blocks`: also one that moves blocks."""
+    """Draw a call of at most about `most` bytes; `blocks`: also calls that move blocks."""
     known = [name for name in COLLECTIVES if blocks or name not in BY_BLOCKS]
     collective = draw(st.sampled_from(known))
     root = draw(st.integers(0, size - 1))
     nbytes = draw(st.one_of(st.sampled_from([0, 8, 56, 64, 4096, 4104]), st.integers(0, most)))
-    mapped = nbytes // 8 % 2 == 1  # half of them; not drawn, as other draws would change
+    mapped = nbytes // 8 % 2 == 1  # half of the calls; a draw would change all later ones
     if collective in DATALESS:
         return Signature(collective)
     if collective in BY_BLOCKS:
-        nbytes //= size * size  # all blocks together are as long as other messages
+        nbytes //= size * size  # all blocks together have the bytes of one message
     root = root if collective in ROOTED else 0
     if collective not in REDUCING:
         return blocks_of(Signature(collective, nbytes, root=root, mapped=mapped), size)
@@ -123,9 +123,9 @@ def signatures(draw: st.DrawFn, size: int, most: int = 6000, blocks: bool = Fals
 
 
 def blocks_of(signature: Signature, size: int) -> Signature:
-    """Let blocks become shorter from rank to rank, or results replace what was sent; some of them.
+    """Give some signatures blocks of different lengths, and others a result in place.
 
-    By the size and not drawn, as other draws would change.
+    The size decides which, as a draw would change all later ones.
     """
     count = signature.count
     if signature.collective in UNEVEN and count % 3 == 1 and size > 1:

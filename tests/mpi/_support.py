@@ -1,4 +1,4 @@
-"""What the tests under MPI share: communicators of any topology, calls, expected results."""
+"""Common parts of the tests under MPI: communicators of any topology, calls, expected results."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ TWO_LEVELS = [  # two nodes
     {"name": "node", "symbol": "s", "scope": {"size": max(1, WORLD.size // 2)}}, NETWORK,
 ]  # fmt: skip
 LEVELS = (FLAT, TWO_LEVELS)
-SECONDS = 10  # any error is told within, which is less than the time to wait
-WAIT = {"timeout": 30}  # seconds: a deadlock is an error that names the call, not a hang
-GUARD = 64  # bytes before and after a result that must stay as they are
+SECONDS = 10  # within which a rank must raise: less than the time limits of waits
+WAIT = {"timeout": 30}  # seconds: a deadlock becomes an error that names the call
+GUARD = 64  # bytes before and after a result that must not change
 COLLECTIVES = tuple(name for name, row in ROWS.items() if not row.by_blocks)
 
 on_two = pytest.mark.mpi(ranks=2, timeout=40, unit="s")
@@ -49,7 +49,7 @@ Levels = Sequence[Mapping[str, Any]]
 
 
 def levels_of(names: tuple[str, ...], symbols: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Describe levels of these names in a configuration; where ranks stand is given otherwise."""
+    """Return levels of these names for a configuration; callers replace the topology itself."""
     inner = [
         {"name": n, "symbol": s, "scope": {"size": 2 << k}}
         for k, (n, s) in enumerate(zip(names[:-1], symbols[:-1], strict=True))
@@ -58,17 +58,17 @@ def levels_of(names: tuple[str, ...], symbols: tuple[str, ...]) -> list[dict[str
 
 
 def settings(levels: Levels, timeout: float = 20.0, **more: Any) -> dict[str, Any]:
-    """Return a configuration with small rings and a time limit that a test can wait for."""
+    """Return a configuration with small rings and a short time limit of waits."""
     return {"levels": levels, "memory": "2MiB", "wait": {"timeout": timeout}, **more}
 
 
 def new_comm(levels: Levels = FLAT, timeout: float = 20.0, **more: Any) -> han.Comm:
-    """Make a han.Comm of all ranks with these settings."""
+    """Return a han.Comm of all ranks with these settings."""
     return han.Comm(WORLD.Dup(), config=settings(levels, timeout, **more))
 
 
 def comms(**more: Any) -> Iterator[han.Comm]:
-    """Make a communicator on one level and one on two, in turn, and free them."""
+    """Yield a communicator on one level, then one on two; free each after its use."""
     for levels in LEVELS:
         with opened(new_comm(levels, **more)) as comm:
             yield comm
@@ -77,9 +77,9 @@ def comms(**more: Any) -> Iterator[han.Comm]:
 def comm_on(
     comm: MPI.Intracomm, topology: Topology, use: Mapping[str, Any] | None = None, **more: Any
 ) -> han.Comm:
-    """Make a han.Comm of a duplicate of `comm` whose ranks stand as `topology` says.
+    """Return a han.Comm on a duplicate of `comm`, with the given topology.
 
-    `use` is what a rule for all calls decides; `more` goes into the configuration.
+    `use` is the decision of a rule for all calls; `more` goes into the configuration.
     """
     config: dict[str, Any] = {"wait": WAIT, **more}
     config["levels"] = levels_of(topology.names, topology.symbols)
@@ -95,25 +95,25 @@ def comm_with(
     comm: MPI.Intracomm, domains: list[list[int]], use: Mapping[str, Any] | None = None,
     shared_to: int = 0,
 ) -> han.Comm:  # fmt: skip
-    """Make a han.Comm on groups by number; those of level `shared_to` share memory."""
+    """Return a han.Comm with each rank's domain on each level; level `shared_to` shares memory."""
     return comm_on(comm, topology_of(domains, shared_to), use)
 
 
 @contextlib.contextmanager
 def opened(comm: han.Comm) -> Iterator[han.Comm]:
-    """Free a communicator at the end, unless something went wrong: then ranks differ."""
+    """Free a communicator at the end, but not after an error, which other ranks may not have."""
     yield comm
     comm.Free()
 
 
 def interleaved(size: int) -> list[list[int]]:
-    """Nodes of 3 + 1 + 2 ranks, dealt out round robin: 0 1 2 0 2 0, then whole nodes again."""
+    """Return domains of nodes of 3, 1 and 2 ranks in the order 0 1 2 0 2 0, repeated."""
     pattern = [0, 1, 2, 0, 2, 0]
     return [[3 * (r // 6) + pattern[r % 6] for r in range(size)], [0] * size]
 
 
 def check_works(comm: han.Comm) -> None:
-    """Do a sum and a broadcast on a han.Comm, and check what comes out."""
+    """Make an allreduce and a broadcast on a han.Comm, and check the results."""
     assert isinstance(comm, han.Comm)
     rank, size = comm.Get_rank(), comm.Get_size()
     send, recv = np.arange(100.0) + rank, np.empty(100)
@@ -126,7 +126,7 @@ def check_works(comm: han.Comm) -> None:
 
 @contextlib.contextmanager
 def tiny_memory(kib: int) -> Iterator[Path]:
-    """A file system of `kib` KiB for shared memory; the ranks share it."""
+    """Mount a file system of `kib` KiB for the ranks' shared memory; collective."""
     world = MPI.COMM_WORLD
     place: Path = world.bcast(Path(tempfile.mkdtemp()) if world.rank == 0 else None)
     problem = None
@@ -150,7 +150,7 @@ def tiny_memory(kib: int) -> Iterator[Path]:
 
 
 def outcome(call: Callable[[], object]) -> tuple[BaseException | None, float]:
-    """Return the error that a call ends in, or None, and how long that took."""
+    """Return the error that a call raises, or None, and the seconds that it took."""
     begun = time.monotonic()
     try:
         call()
@@ -160,7 +160,7 @@ def outcome(call: Callable[[], object]) -> tuple[BaseException | None, float]:
 
 
 def error_of(call: Callable[[], object]) -> tuple[str, str, float]:
-    """Return the error that a call ends in, as (name, text), and how long that took."""
+    """Return name and text of the error that a call raises, and the seconds that it took."""
     error, seconds = outcome(call)
     if error is None:
         return "", "", seconds
@@ -170,7 +170,7 @@ def error_of(call: Callable[[], object]) -> tuple[str, str, float]:
 
 
 def run_in_threads(work: Callable[..., object], *calls: tuple[Any, ...]) -> None:
-    """Make calls of `work` at once, each in a thread; raise what one of them raises."""
+    """Call `work` in several threads at once; raise an error that one of the calls raises."""
     with ThreadPoolExecutor(len(calls)) as pool:
         for future in [pool.submit(work, *arguments) for arguments in calls]:
             future.result()
@@ -180,9 +180,9 @@ def run_in_threads(work: Callable[..., object], *calls: tuple[Any, ...]) -> None
 
 
 def data_of(rank: int, dtype: str, count: int, op: str = "") -> np.ndarray:
-    """Return what a rank sends: all values of whole numbers, floats near one.
+    """Return the data that a rank sends: integers of all values, or floats near one.
 
-    Sums and products of whole numbers of 8 and 16 bits do not overflow: Open MPI's saturate.
+    Sums and products of 8-bit and 16-bit integers do not overflow, as Open MPI saturates them.
     """
     generator = np.random.default_rng([rank, count])
     kind = np.dtype(dtype)
@@ -210,7 +210,7 @@ NUMPY = {
 
 
 def by_numpy(size: int, dtype: str, op: str, count: int) -> np.ndarray:
-    """Combine all ranks' data in NumPy."""
+    """Return the reduction of all ranks' data, computed by NumPy."""
     total = data_of(0, dtype, count, op)
     for rank in range(1, size):
         total = NUMPY[op](total, data_of(rank, dtype, count, op)).astype(dtype)
@@ -219,13 +219,13 @@ def by_numpy(size: int, dtype: str, op: str, count: int) -> np.ndarray:
 
 @dataclass
 class Reference:
-    """MPI's own results on a duplicate; NumPy's for types that MPI does not have."""
+    """Expected results: from MPI on a duplicate, or from NumPy for types that MPI does not have."""
 
     comm: MPI.Intracomm
     known: dict[tuple[str, str, int], np.ndarray] = field(default_factory=dict)
 
     def __call__(self, dtype: str, op: str, count: int) -> np.ndarray:
-        """Return what reducing :func:`data_of` gives; collective when first asked."""
+        """Return the reduction of :func:`data_of`; the first request for it is collective."""
         key = dtype, op, count
         if key not in self.known:
             self.known[key] = self._make(*key)
@@ -241,7 +241,7 @@ class Reference:
 
 
 def guarded(like: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return memory for a result with guards around it, and the result's part of it."""
+    """Return memory with guards before and after a result, and the part for the result."""
     whole = np.full(like.nbytes + 2 * GUARD, 0x5A, np.uint8)
     return whole, whole[GUARD : GUARD + like.nbytes].view(like.dtype)
 
@@ -259,10 +259,10 @@ class Call:
     op: str = "sum"
     root: int = 0
     in_place: bool = False
-    uneven: bool = False  # some ranks' blocks are smaller, or empty
+    uneven: bool = False  # blocks of some ranks are smaller, or empty
 
     def counts(self, size: int) -> list[int]:
-        """Elements of each rank's block."""
+        """Return the number of elements of each rank's block."""
         if not self.uneven:
             return [self.count] * size
         return [(self.count, 0, self.count // 2 + 1)[(r + self.count) % 3] for r in range(size)]
@@ -276,7 +276,7 @@ class Call:
 
 
 class Checker:
-    """Makes calls on a han.Comm and compares what comes out; counts them."""
+    """Makes calls on a han.Comm, checks their results, and counts the calls."""
 
     def __init__(self, comm: han.Comm, reference: Reference) -> None:
         self.comm, self.reference = comm, reference
@@ -285,7 +285,7 @@ class Checker:
         self.calls = 0
 
     def __call__(self, call: Call, about: object = "") -> None:
-        """Make the call and check the result, the guards and that operands are untouched."""
+        """Make a call; check its result, the guards, and that operands have not changed."""
         self.calls += 1
         try:
             getattr(self, "_" + call.collective)(call)
@@ -293,7 +293,7 @@ class Checker:
             raise AssertionError(f"rank {self.rank}, {call}, {about}: {error}") from None
 
     def agree(self) -> None:
-        """Compare the bits of all floating-point allreduces across ranks."""
+        """Check that all floating-point allreduces gave the same bits on all ranks."""
         digests = self.comm.allgather(self.digest.hexdigest())
         assert len(set(digests)) == 1, "the ranks' results differ in their last bits"
 
@@ -337,7 +337,7 @@ class Checker:
         self._collection(call, self.comm.Allgather)
 
     def _allgatherv(self, call: Call) -> None:
-        """Blocks of odd counts lie the other way round, with an element between two."""
+        """Call Allgatherv; blocks of an odd count are in reverse order with gaps of one element."""
         size, mine = self.comm.size, self.rank
         counts, odd = call.counts(size), call.count % 2
         order = reversed(range(size)) if odd else range(size)
@@ -441,5 +441,5 @@ class Checker:
 
 
 def all_pairs() -> list[tuple[str, str]]:
-    """Every (dtype, op) that is defined."""
+    """Return every (dtype, op) that is defined."""
     return [(dtype, op) for dtype in DTYPES for op in ops_of(dtype)]

@@ -1,4 +1,4 @@
-"""Let the tests here import what those above share; choose which run, and where."""
+"""Make the helpers importable, and select the tests to run and the jobs that run them."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "helpers"))
 
 import pool.plugin
 
-TURN = "HAN_TEST_TURN"  # "k/n": of a test's variants those whose number is k modulo n
-RANKS = "HAN_TEST_RANKS"  # only tests on so many ranks that need no mpiexec of their own
+TURN = "HAN_TEST_TURN"  # "k/n": run the variants of a test whose number is k modulo n
+RANKS = "HAN_TEST_RANKS"  # run only pooled tests on so many ranks
 
 
-@pytest.hookimpl(trylast=True)  # after pytest-isolate-mpi: pools are asked first
+@pytest.hookimpl(trylast=True)  # after pytest-isolate-mpi, so that hooks of pools run first
 def pytest_configure(config):
     pool.plugin.register(config)
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leave out what the environment says; the ranks themselves run whatever they are sent."""
+    """Deselect tests as the environment says; ranks of a job run every test that they are sent."""
     if pool.plugin.is_rank(config):
         return
     wanted = _in_turn(items)
@@ -41,7 +41,7 @@ def _is_on(item, ranks):
 
 
 def _in_turn(items):
-    """Let several MPI libraries share the variants of a test (numbers of ranks and the like)."""
+    """Return this turn's variants of each test, so that several MPI libraries can share them."""
     turn = os.environ.get(TURN)
     if not turn:
         return items
@@ -63,13 +63,13 @@ def _test(item):
 
 @pytest.hookimpl(hookwrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item):
-    """Start a module's ranks with its ENVIRONMENT: MPI libraries read theirs when they begin."""
+    """Start a module's ranks with its ENVIRONMENT, which MPI libraries read when they start."""
     with mock.patch.dict(os.environ, getattr(item.module, "ENVIRONMENT", {})):
         yield
 
 
 def pytest_sessionfinish(session):
-    """Keep hypothesis's plugin from importing all of hypothesis for a summary of nothing."""
+    """Unregister hypothesis's plugin if unused, as its summary would import all of hypothesis."""
     manager = session.config.pluginmanager
     if "hypothesis" not in sys.modules and manager.has_plugin("hypothesispytest"):
         manager.unregister(name="hypothesispytest")

@@ -1,6 +1,6 @@
-"""Calls that are not persistent read shared arrays where they are, if all ranks' buffers are such.
+"""Calls that are not persistent read shared arrays in place, if all ranks' buffers are such arrays.
 
-Which arrays are shared is drawn from one seed on all ranks, so that each knows how often all were.
+All ranks draw from one seed which arrays are shared, so each rank knows how often all of them were.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from mpi4py import MPI
 import han
 
 WORLD = MPI.COMM_WORLD
-COUNT = 33_001  # elements of 8 bytes: beyond all least sizes, and no whole pieces
+COUNT = 33_001  # elements of 8 bytes: above all least sizes, and not a multiple of a piece
 ROUNDS = 15
 
 
 class Calls:
-    """Random calls of one communicator; `expected` counts those that find all arrays shared."""
+    """Random calls on a communicator; `expected` counts those whose arrays are all shared."""
 
     def __init__(self, comm: han.Comm, seed: int) -> None:
         self.comm, self.rank, self.size = comm, comm.Get_rank(), comm.Get_size()
@@ -29,7 +29,7 @@ class Calls:
         self.expected = 0
 
     def draw(self) -> list[bool]:
-        """Whose arrays are shared in the next call: often everybody's."""
+        """Draw which ranks' arrays are shared in the next call; often those of all ranks."""
         drawn = self.common.random(self.size) < 0.7
         return [True] * self.size if self.common.random() < 0.5 else list(map(bool, drawn))
 
@@ -39,7 +39,7 @@ class Calls:
         return made
 
     def call(self, step: int):
-        """Return a call, its buffers, which of them holds a result, and what MPI makes of them."""
+        """Draw a call; return the method's name, its arguments, and the array with the result."""
         names = ("Bcast", "Reduce", "Allreduce", "Gather", "Scatter", "Allgather")
         name = names[self.common.integers(len(names))]
         root, in_place = int(self.common.integers(self.size)), bool(self.common.integers(2))
@@ -63,7 +63,7 @@ class Calls:
         return name, (place, recv if gets else None, *op, *rooted), recv
 
     def tiny(self) -> None:
-        """Other calls in between."""
+        """Make another small call between the others."""
         kind = self.common.integers(4)
         if kind == 0:
             self.comm.Barrier()
@@ -76,12 +76,12 @@ class Calls:
 
 
 def copied(arguments):
-    """Copy the buffers of a call, in place where it is."""
+    """Return a call's arguments with copies of its arrays."""
     return tuple(a.copy() if isinstance(a, np.ndarray) else a for a in arguments)
 
 
 def wanted(comm, name, arguments, result):
-    """Let MPI do the same with copies; return its result."""
+    """Make the call with MPI and copies of the arrays; return its result."""
     copies = copied(arguments)
     where = next((k for k, a in enumerate(arguments) if a is result), None)
     getattr(comm, name)(*copies)
@@ -128,13 +128,16 @@ def test_any_mixture_of_arrays_gives_what_mpi_gives_and_all_agree_what_runs(mpi_
 
 
 def sockets(topology, policy):
-    """Two levels that share memory, with a wait policy."""
+    """Return a han.Comm on two levels that share memory, with a wait policy."""
     return comm_on(WORLD, topology, wait={"timeout": 30, "policy": policy}, memory="2MiB")
 
 
 @pytest.mark.mpi(ranks=3, timeout=60, unit="s")
 def test_a_rank_that_is_late_while_the_others_run_ahead(mpi_ranks):
-    """The others go on for as long as they offer nothing; what they said is not forgotten."""
+    """Ranks without shared arrays run ahead; the late rank still learns what they had.
+
+    Ranks that offer shared arrays wait for it.
+    """
     last = WORLD.size - 1
     with opened(new_comm(FLAT)) as comm:
         rng, expected = np.random.default_rng(3), 0
@@ -164,7 +167,7 @@ def test_arrays_that_go_at_once_others_instead_and_what_explain_says(mpi_ranks):
             comm.Allreduce(send, recv)
             total = recv.copy()
             del send, recv
-            other = comm.full(2 * COUNT, -1)  # where they were
+            other = comm.full(2 * COUNT, -1)  # may take the memory of the freed arrays
             assert (total == comm.size * k).all()
             assert (other == -1).all()
         assert comm._han.engines.own.alternatives == 20
@@ -192,6 +195,6 @@ def test_a_wrong_argument_and_a_rank_that_does_not_come_are_told_to_who_has_offe
         if name == "CollectiveTimeoutError":
             assert "to hear of the buffers of rank(s) 2" in text
             assert "rank(s) 2 have not entered this call" in text
-        else:  # the other one was quicker
+        else:  # the other rank raised first
             assert name in ("PeerError", "RevokedError"), text
     WORLD.Barrier()

@@ -1,4 +1,4 @@
-"""Wrong arguments, on all ranks alike and on one rank only: the errors, and what comes after."""
+"""Wrong arguments on all ranks or on one: the errors, and the state of the communicator after."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def method(comm, variant: str, collective: str) -> Callable[..., Any]:
     return getattr(comm, name)
 
 
-# ---- what is wrong ----------------------------------------------------------------------------
+# ---- wrong calls ------------------------------------------------------------------------------
 
 
 class OnGpu:
@@ -74,7 +74,7 @@ def f(n, dtype="f8"):
 
 @dataclass(frozen=True)
 class Bad:
-    """A call that every rank refuses, and what the message holds."""
+    """A call that every rank refuses, and a part of its error."""
 
     collective: str
     arguments: Callable[[], tuple[Any, ...]]
@@ -196,7 +196,7 @@ def test_all_ranks_refuse_and_go_on(mpi_ranks, levels):
     for k, bad in enumerate([*BAD, *(BAD_BLOCKS if levels is FLAT else ())]):
         for variant in VARIANTS:
             if k % 7 == comm.rank:
-                time.sleep(0.002)  # ranks learn of each other's errors early and late
+                time.sleep(0.002)  # ranks receive the others' notices early or late
             refuse(method(comm, variant, bad.collective), bad)
             check_works(comm)
     comm.Free()
@@ -219,8 +219,9 @@ def test_errors_in_a_row_do_not_pile_up(mpi_ranks):
 @on_ranks
 @with_each
 def test_an_error_is_not_taken_for_one_of_an_earlier_call(mpi_ranks, levels):
-    """The first rank leaves a reduction early and fails in the next call, as all ranks do; the
-    root, which still waits in the reduction, must not take that for an error of its peers.
+    """All ranks fail in the call after a reduction; the root hears of it while it still reduces.
+
+    It must not treat that as an error of the reduction.
     """
     comm = new_comm(levels)
     last = comm.size - 1
@@ -256,7 +257,7 @@ def test_errors_while_others_are_under_way(mpi_ranks, levels):
 
 @on_ranks
 def test_test_does_not_wait_when_it_hears_of_an_error_elsewhere(mpi_ranks):
-    """All ranks fail alike; then rank 1 enters the next call only after a message of rank 0's."""
+    """After an error of all ranks, rank 1 enters the next call only when rank 0's Test returned."""
     comm = new_comm(FLAT)
     world = MPI.COMM_WORLD
     refuse(comm.Allreduce, BAD[0])
@@ -274,7 +275,7 @@ def test_test_does_not_wait_when_it_hears_of_an_error_elsewhere(mpi_ranks):
 
 @on_ranks
 def test_a_freed_communicator_leaves_nothing_to_the_next(mpi_ranks):
-    """MPI may give a new communicator the freed one's place, with notices still on their way."""
+    """MPI may reuse the context of a freed communicator whose notices are still on their way."""
     for _ in range(20):
         comm = new_comm(FLAT)
         refuse(comm.Allreduce, BAD[0])
@@ -293,7 +294,7 @@ GOOD = {
     "Allgatherv": lambda: (f(16), [f(16 * SIZE), 16]),
     "Reduce_scatter": lambda: (f(16 * SIZE), f(16), [16] * SIZE),
 }
-# the collective, what one rank calls, a part of its error
+# the collective, the arguments of one rank, a part of its error
 ODD = [
     ("Allreduce", lambda: (f(16), f(12)), "128 expected"),
     ("Allreduce", lambda: (f(16), f(16), "sum"), "'sum'"),
@@ -319,7 +320,7 @@ def finish(answer):
 
 
 def call_oddly(comm, variant, odd, row):
-    """Let rank `odd` fail in its own call; return what each rank's error was, or None."""
+    """Let rank `odd` fail in its own call; return this rank's error, or None."""
     collective, wrong, text = row
     call = method(comm, variant, collective)
     try:
@@ -355,7 +356,7 @@ def test_one_rank_fails_and_the_others_hear_of_it(mpi_ranks, levels):
             error = call_oddly(comm, variant, odd, row)
             if comm.rank == odd:
                 time.sleep(0.1)
-            if error is None:  # it had nothing to wait for: it hears of it when it has
+            if error is None:  # its call needed no peer: it raises in its next wait
                 with pytest.raises(han.PeerError) as caught:
                     comm.Barrier()
                 error = caught.value
@@ -363,7 +364,7 @@ def test_one_rank_fails_and_the_others_hear_of_it(mpi_ranks, levels):
                 check_told(error, odd, row[2])
             else:
                 with pytest.raises(han.RevokedError, match="after an error of this rank"):
-                    two_barriers(comm)  # the others had done their part of the first
+                    two_barriers(comm)  # the other ranks may have entered the first
             assert time.monotonic() - begun < SECONDS
             for again in (comm.Barrier, lambda c=comm: c.Allreduce(f(2), f(2)), comm.Ibarrier):
                 with pytest.raises(han.RevokedError, match=r"cannot be used any more.*rank"):
@@ -383,7 +384,7 @@ def test_one_rank_fails_to_make_a_persistent_request(mpi_ranks, levels):
         error = call_oddly(comm, "{}_init", odd, row)
         if comm.rank != odd:
             check_told(error, odd, row[2])
-        check_works(comm)  # all ranks know: nothing is lost
+        check_works(comm)  # all ranks know of the error, so the communicator stays usable
     comm.Free()
 
 
@@ -472,7 +473,7 @@ def again_and_again(comm, call, count):
 
 @pytest.mark.mpi(ranks=[2, 4], timeout=120, unit="s")
 def test_sizes_that_differ_are_noticed_and_nobody_hangs(mpi_ranks):
-    """Small ones may pass for a while; nobody writes beyond a buffer, and somebody looks soon."""
+    """Small messages may pass for some calls, but no rank writes beyond a buffer or hangs."""
     last = MPI.COMM_WORLD.size - 1
     for name, call in OF_SIZE.items():
         for usual, odd in ((8, 9), (100, 40_001), (40_000, 40_001)):
@@ -492,11 +493,11 @@ def test_who_is_far_ahead_or_raised_as_all_did_calls_nothing_else(mpi_ranks):
     comm, empty = new_comm(FLAT), f(0)
     if comm.rank:
         time.sleep(0.3)
-    for _ in range(70_000):  # more than the 16 bits hold that peers look at
+    for _ in range(70_000):  # more than fit the 16 bits that peers compare
         comm.Bcast(empty, root=0)
     comm.Barrier()
     mine, block = np.arange(4.0) + comm.rank, np.empty(2)
-    if comm.rank:  # MPI does not ask that all ranks are in place
+    if comm.rank:  # MPI lets one rank be in place and another not
         comm.Reduce_scatter(mine, block, [2, 2])
     else:
         comm.Reduce_scatter(MPI.IN_PLACE, mine, [2, 2])
@@ -533,7 +534,7 @@ def test_configurations_that_differ_or_are_wrong_raise_on_all_ranks(mpi_ranks):
             han.Comm(world, config=wrong if world.rank == 1 else {"levels": FLAT})
         for part in says:
             assert part in str(caught.value), caught.value
-    for wrong, says in cases[1:]:  # on all ranks alike
+    for wrong, says in cases[1:]:  # wrong on all ranks
         with pytest.raises(han.ConfigError) as caught:
             han.Comm(world, config=wrong)
         assert "rank 0" not in str(caught.value), "said once"
@@ -543,7 +544,7 @@ def test_configurations_that_differ_or_are_wrong_raise_on_all_ranks(mpi_ranks):
 
 @pytest.mark.mpi(ranks=2, timeout=60, unit="s")
 def test_refused_configurations_use_nothing_up(mpi_ranks):
-    for _ in range(2500):  # more than an MPI library has communicators
+    for _ in range(2500):  # more than an MPI library has context ids
         with pytest.raises(han.ConfigError):
             han.Comm(MPI.COMM_WORLD, config={"levels": []})
 
@@ -562,7 +563,7 @@ def test_a_second_configuration_for_one_communicator_is_refused(mpi_ranks):
     check_works(comm)
 
 
-# ---- calls that are MPI's -----------------------------------------------------------------------
+# ---- calls that han leaves to MPI ---------------------------------------------------------------
 
 APART = [{"name": "node", "symbol": "s", "scope": {"size": 1}}, TWO_BY_TWO[-1]]
 BLOCKS = {
@@ -588,7 +589,7 @@ def test_a_wrong_argument_in_a_call_that_is_mpis_is_told(mpi_ranks):
     for k, (collective, arguments) in enumerate(BLOCKS.items()):
         for variant in VARIANTS:
             comm, odd = new_comm(APART), k % mpi_ranks
-            for bad in ("text", f((4, 4))[:, 1]):  # on all ranks alike: they go on
+            for bad in ("text", f((4, 4))[:, 1]):  # wrong on all ranks: they go on
                 with pytest.raises((TypeError, ValueError, BufferError)):
                     method(comm, variant, collective)(bad, *arguments(4)[1:])
                 call_and_wait(comm, variant, collective, arguments(4), False)

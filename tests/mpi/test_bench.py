@@ -1,4 +1,4 @@
-"""Measuring on several ranks: what is called, compared and told; no time is judged."""
+"""Benchmarks on several ranks: their calls, checks and reports, but not their times."""
 
 import json
 from dataclasses import replace

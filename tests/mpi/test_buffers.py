@@ -1,4 +1,4 @@
-"""Buffers in every spelling, elements of every kind, operations of the user's."""
+"""Buffers in every spelling, elements of every kind, and user-defined operations."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_absolute_addresses_and_empty_buffers(mpi_ranks):
         comm.Allreduce(np.empty(0), np.empty(0))
         comm.Reduce(np.empty(0), np.empty(0) if rank == 0 else None)
         comm.Allreduce(MPI.IN_PLACE, np.empty(0))
-        number = np.array(5.0 + rank)  # no dimensions
+        number = np.array(5.0 + rank)  # an array without dimensions
         comm.Allreduce(MPI.IN_PLACE, number, MPI.MIN)
         assert number == 5.0
 
@@ -204,11 +204,11 @@ def test_long_doubles(mpi_ranks):
             assert set(out) == {size + 1j * (size * (size - 1) / 2)}
 
 
-# ---- operations of the user's -------------------------------------------------------------------
+# ---- user-defined operations --------------------------------------------------------------------
 
 
 def multiply(a, b, datatype):
-    """b = a b, of 2 x 2 matrices: what stands before, times what stands after."""
+    """Compute ``b = a b`` for 2 x 2 matrices: the left operand times the right one."""
     x, y = (np.frombuffer(m, np.uint64).reshape(-1, 2, 2) for m in (a, b))
     y[:] = x @ y
 
@@ -276,7 +276,9 @@ def test_a_commutative_operation_of_the_users(mpi_ranks):
 
 @on_ranks
 def test_users_operations_are_the_same_call_on_all_ranks(mpi_ranks):
-    extra = [MPI.Op.Create(larger) for _ in range(WORLD.rank)]  # handles differ between ranks
+    extra = [
+        MPI.Op.Create(larger) for _ in range(WORLD.rank)
+    ]  # so that handles of operations differ between ranks
     ops = [MPI.Op.Create(f, commute=True) for f in (larger, smaller)]
     with opened(comm_with(WORLD, interleaved(WORLD.size))) as comm:
         mine, out = np.full(5, comm.rank), np.empty(5, int)
@@ -301,7 +303,10 @@ def test_elements_larger_than_a_page(mpi_ranks, levels):
     domains = {**TOPOLOGIES, "one level": lambda n: [[0] * n]}[levels](WORLD.size)
     with opened(comm_with(WORLD, domains)) as comm:
         size, rank = comm.Get_size(), comm.Get_rank()
-        for each, function in ((1250, add_wide), (4 * 313, multiply)):  # 10000 and 10016 bytes
+        for each, function in (
+            (1250, add_wide),
+            (4 * 313, multiply),
+        ):  # elements of 10000 and 10016 bytes
             wide = MPI.INT64_T.Create_contiguous(each).Commit()
             op = MPI.Op.Create(function, commute=function is add_wide)
             for n in (1, 30):
@@ -330,7 +335,7 @@ def test_elements_larger_than_a_page(mpi_ranks, levels):
 
 
 def layouts(n):
-    """Yield datatypes that pick 2 n of 6 n int32, and where these are."""
+    """Yield datatypes that select 2 n of 6 n int32, with their positions and the count."""
     places = np.arange(6 * n)
     yield MPI.INT32_T.Create_vector(n, 2, 6), places.reshape(n, 6)[:, :2].ravel(), 1
     yield MPI.INT32_T.Create_indexed([n, n], [n, 4 * n]), np.r_[n : 2 * n, 4 * n : 5 * n], 1
@@ -361,13 +366,13 @@ def test_broadcasts_between_different_layouts(mpi_ranks):
                     else:
                         comm.Bcast([data, count, datatype], root)
                     assert data[where].tolist() == values.tolist(), (n, root, k)
-                    assert np.all(np.delete(data, where) == -1), "gaps are the user's"
+                    assert np.all(np.delete(data, where) == -1), "written into a gap"
                 request.Free()
                 datatype.Free()
 
 
 def add_with_gaps(a, b, datatype):
-    """Add the first two of every six int32."""
+    """Add the first two of every six int32; the rest are gaps."""
     x, y = (np.frombuffer(m, np.uint8) for m in (a, b))
     for start in range(0, y.size, 24):
         part = slice(start, start + 8)
@@ -387,7 +392,7 @@ def test_reductions_of_elements_with_gaps(mpi_ranks):
                 recv[:, :2] = rank
             comm.Allreduce(MPI.IN_PLACE if in_place else [send, n, gap], [recv, n, gap], op)
             assert np.all(recv[:, :2] == size * (size - 1) // 2), topology
-            assert np.all(recv[:, 2:] == -7), f"{topology}: gaps are the user's"
+            assert np.all(recv[:, 2:] == -7), f"{topology}: written into a gap"
             for root in range(size):
                 recv[:, :2] = rank
                 at_root = rank == root

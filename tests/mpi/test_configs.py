@@ -1,4 +1,4 @@
-"""Every ready configuration runs all collectives and gives what MPI gives."""
+"""Every ready configuration runs all collectives with the results of MPI."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,7 @@
-"""Every submodule and algorithm, forced by a rule: sizes, types, operations, roots, in place."""
+"""Every algorithm of every submodule, forced by a rule: sizes, types, operations, roots, in place.
+
+Results must be those of MPI.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +31,12 @@ from han.tasks.contract import Question
 from han.tasks.signature import Signature
 
 COUNTS = (0, 1, 2, 7, 8, 500, 513, 1000)
-LARGE = 38_003  # of 8 bytes: about 300 KB, no multiple of anything
+LARGE = 38_003  # elements of 8 bytes: about 300 KB, not a multiple of any segment or piece
 APART = topology_of([[0] * 4], -1)  # ranks that share no memory
 
 
 def needs_memory(part):
-    """Tell whether an algorithm refuses ranks that share no memory."""
+    """Return whether an algorithm refuses ranks that share no memory."""
     signature = Signature(collectives_of(*part)[0], 8)
     question = Question(APART, 0, signature, LevelChoice(*part))
     return registered()[part[0]].supports(question) is not None
@@ -45,14 +48,14 @@ def segment_of(name, algorithm):
 
 
 def force(level, name, algorithm, **more):
-    """Return what a rule decides that forces an algorithm on a level, with small parts."""
+    """Return the decision of a rule that forces an algorithm on a level, with small pieces."""
     rows = registered()[name].parameters
     parameters = {key: row.tried[0] for key, row in rows.items() if row.tried}
     return {**more, "levels": {level: {"submodule": name, "algorithm": algorithm, **parameters}}}
 
 
 def sizes_and_roots(size):
-    """Calls of all sizes; every root for a small, a middle and a large message."""
+    """Yield calls of all sizes, and of three sizes from every root."""
     roots = itertools.cycle(range(size))
     for collective, count in itertools.product(COLLECTIVES, (*COUNTS, LARGE)):
         in_places = (False, True) if collective in ("reduce", "allreduce") else (False,)
@@ -65,7 +68,7 @@ def sizes_and_roots(size):
 
 
 def blocks_of_all_sizes(size):
-    """Calls that move blocks: of a page alone and together, and of no multiple of anything."""
+    """Yield calls that move blocks of all sizes, equal and uneven ones."""
     for collective, in_place in itertools.product(BY_BLOCKS, (False, True)):
         for k, count in enumerate((*COUNTS, LARGE // size)):
             root = (k + in_place) % size if collective in ROOTED else 0
@@ -76,7 +79,7 @@ def blocks_of_all_sizes(size):
 
 
 def types_and_operations(size):
-    """Calls of every operation on every type that it is defined on."""
+    """Yield calls of every operation on every type for which it is defined."""
     choices = itertools.cycle(itertools.product((False, True), range(size)))
     for dtype, op in all_pairs():
         in_place, root = next(choices)
@@ -88,7 +91,7 @@ def types_and_operations(size):
 
 
 def refusals(comm, calls):
-    """Tell for which collectives a forced algorithm is not used, and why."""
+    """Return, by collective and reason, a call for which the forced algorithm is not used."""
     found = {}
     for call in calls:
         said = comm.explain(
@@ -100,7 +103,7 @@ def refusals(comm, calls):
 
 
 def run_parts(comm, domains, level, schedule, calls, shared_to=0):
-    """Run the calls by every algorithm on a level; return what was refused, by algorithm."""
+    """Make the calls with every algorithm on a level; return the refusals of each algorithm."""
     reference, refused = Reference(comm.Dup()), {}
     for name, algorithm in PARTS:
         segment = segment_of(name, algorithm)
@@ -119,7 +122,7 @@ def run_parts(comm, domains, level, schedule, calls, shared_to=0):
 
 
 def meant_for(part, calls):
-    """Leave out calls that an algorithm has no part in: the built-in one would run once more."""
+    """Return the calls of collectives that an algorithm carries out."""
     served = collectives_of(*part)
     return [call for call in calls if call.collective in served]
 

@@ -1,4 +1,4 @@
-"""What the executor counts: as Programs predict it, in every algorithm; copies a receiver."""
+"""The executor counts the traffic that programs predict, in every algorithm."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ALONE = 1 << 20  # bytes
 
 
 def run(comm, case, mode=Mode.BLOCKING, shared=False, calls=CALLS):
-    """Make calls, and return what `explain` says of them meanwhile."""
+    """Make calls, and return what `explain` says of them before they are freed."""
     prepared = prepare(comm, Buffers(case, comm.rank, comm.size, shared), mode)
     for _ in range(calls):
         prepared.call()
@@ -33,17 +33,17 @@ def run(comm, case, mode=Mode.BLOCKING, shared=False, calls=CALLS):
 
 
 def check(comm, case, about, **how):
-    """Hold what was counted in some calls of a shape against what their Programs are to move."""
+    """Compare the counted traffic of some calls with that of their programs; return the latter."""
     said = run(comm, case, **how)
     if said.counted is None:
-        return Traffic()  # the MPI library's own
+        return Traffic()  # the call is the MPI library's own
     predicted = Traffic.of(lower(said.plan, comm.rank), said.plan.signature.element)
     assert said.counted == Counted(CALLS, predicted * CALLS), (case, about)
     return predicted
 
 
 def run_all(comm, domains, level, parts, cases, **how):
-    """Check every case by every algorithm; return what all ranks have moved."""
+    """Check every case with every algorithm; return the traffic of all ranks together."""
     moved = Traffic()
     for name, algorithm in parts:
         segment = segment_of(name, algorithm)
@@ -71,7 +71,7 @@ def test_what_is_counted_is_what_programs_say(mpi_ranks):
 
 
 def copies(comm, name, algorithm, nbytes):
-    """Broadcast ordinary arrays by an algorithm; return how often each rank copied each byte."""
+    """Broadcast ordinary arrays by an algorithm; return the copies per byte of each rank."""
     use = force("level0", name, algorithm, segment="whole")
     with opened(comm_with(comm, [[0] * comm.size] * 2, use)) as forced:
         said = run(forced, Case("bcast", nbytes))
@@ -87,7 +87,9 @@ def test_a_broadcast_is_one_copy_a_receiver_by_attach_and_through_cells_one_more
 ):
     comm = MPI.COMM_WORLD
     others = comm.size - 1
-    assert copies(comm, "sm", "flat", ALONE) == [1] + [1] * others  # in by the root, out by each
+    assert (
+        copies(comm, "sm", "flat", ALONE) == [1] + [1] * others
+    )  # the root copies in, each other rank out
     with opened(new_comm()) as plain:
         reason = plain._han.shared.attach_refused
     if reason:

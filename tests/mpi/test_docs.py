@@ -1,4 +1,4 @@
-"""The programs and commands of README and docs/, under mpiexec."""
+"""Run the programs and commands of README and docs/ under mpiexec."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from han.cli.main import COMMANDS as TABLE
 
-SMALL = {  # what is put behind a command's own options, which it overrides
+SMALL = {  # options appended to a command, which override its own
     "--sizes": "64", "--rounds": "1", "--iterations": "1", "--time": "0", "--calls": "2",
 }  # fmt: skip
 PROGRAMS = [(page, ranks) for page in PAGES for ranks in [pages.program(page)[1]] if ranks > 1]
@@ -39,7 +39,7 @@ def of_ranks(n: int) -> list[Path]:
 
 
 def stem_of(page: Path) -> str:
-    """Return a name without the signs that mean something where tests are chosen."""
+    """Return a name without characters that have a meaning in the selection of tests."""
     return page.stem
 
 
@@ -63,7 +63,7 @@ def test_programs_of_four_ranks(mpi_ranks, page, tmp_path, monkeypatch):
 
 @pytest.mark.mpi(ranks=2, timeout=180, unit="s")
 def test_commands(mpi_ranks, tmp_path, monkeypatch):
-    """Every command under mpiexec that a page shows, on two ranks and with little to do."""
+    """Run every mpiexec command of a page on two ranks, shortened."""
     monkeypatch.chdir(tmp_path)
     for command in COMMANDS.values():
         arguments = [*command.words[1:], *shortened(command.words[1])]
@@ -74,7 +74,7 @@ def test_commands(mpi_ranks, tmp_path, monkeypatch):
 
 
 def shortened(name: str) -> list[str]:
-    """Return options that give a command little to do."""
+    """Return options that shorten the run of a command."""
     (command,) = (row.load() for row in TABLE if row.name == name)
     known = {o for p in command.params for o in p.opts}
     return [word for option in SMALL if option in known for word in (option, SMALL[option])]

@@ -1,4 +1,4 @@
-"""A misspelt environment variable: one rank says so, and everything works."""
+"""One rank warns of a misspelt environment variable, and calls work."""
 
 import warnings
 from unittest import mock
@@ -17,7 +17,7 @@ def test_one_rank_warns_of_an_unknown_variable(mpi_ranks):
     with variables, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         comm = han.Comm(MPI.COMM_WORLD.Dup())
-        with opened(comm.Dup()) as child:  # which asks nobody
+        with opened(comm.Dup()) as child:  # a duplicate does not warn again
             child.Barrier()
     said = [str(one.message) for one in caught]
     assert len(said) == (comm.rank == 0)

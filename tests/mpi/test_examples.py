@@ -1,4 +1,4 @@
-"""The examples, run by MPI's own calls and by han's: the same results on any number of ranks."""
+"""The examples give the same results with MPI's calls and with han's, on any number of ranks."""
 
 import itertools
 import json

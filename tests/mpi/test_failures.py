@@ -1,4 +1,4 @@
-"""When a collective cannot end well: somebody does not come, dies, is interrupted, has no room."""
+"""Collectives that cannot finish: a rank does not enter, dies, is interrupted, or has no memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mpi4py import MPI
 
 import han
 
-LARGE = 200_000  # elements: many pieces
+LARGE = 200_000  # elements, in many pieces
 
 with_each = pytest.mark.parametrize("levels", [FLAT, TWO_BY_TWO], ids=["one level", "two levels"])
 
@@ -112,11 +112,8 @@ def test_a_persistent_request_times_out(mpi_ranks, levels):
     request = comm.Allreduce_init(np.ones(100), np.zeros(100))
     request.Start()
     request.Wait()
-    request.Start()  # nobody of the others does
-    if comm.rank == 0:
-        MPI.COMM_WORLD.Barrier()  # they have posted theirs: it completes
-    else:
-        MPI.COMM_WORLD.Barrier()
+    request.Start()
+    MPI.COMM_WORLD.Barrier()
     request.Wait()
     if comm.rank == 0:
         request.Start()
@@ -141,12 +138,12 @@ def test_an_interrupt_reaches_a_rank_in_a_collective(mpi_ranks, levels):
         comm.Barrier()
         if comm.rank == 1:
             threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
-        if comm.rank == 2:  # does not come before the interrupt
+        if comm.rank == 2:  # enters after the interrupt
             time.sleep(0.6)
         name, text, seconds = error_of(lambda call=call, comm=comm: call(comm))
         if comm.rank == 1:
             assert name == "KeyboardInterrupt"
-        elif name:  # a root has nothing to wait for
+        elif name:  # a root need not wait, and so may finish
             assert name == "PeerError"
             assert "rank 1 raised HanError: rank 1 was interrupted in " in text
         assert seconds < SECONDS
@@ -158,7 +155,7 @@ def test_an_interrupt_reaches_a_rank_in_a_collective(mpi_ranks, levels):
         world.Barrier()
 
 
-# ---- no room ----------------------------------------------------------------------------------
+# ---- no memory --------------------------------------------------------------------------------
 
 
 @pytest.mark.mpi(ranks=[2, 4], timeout=60, unit="s")
@@ -201,18 +198,18 @@ def test_no_room_for_a_persistent_request(mpi_ranks, monkeypatch):
             assert (recv == 2).all()
             request.Free()
         comm.Allreduce(send, recv)
-        request = comm.Allreduce_init(send, recv)  # what was freed can be had again
+        request = comm.Allreduce_init(send, recv)  # takes memory that was freed
         request.Free()
         comm.Free()
 
 
-# ---- what the application has under way -------------------------------------------------------
+# ---- messages of the application --------------------------------------------------------------
 
 
 @pytest.mark.mpi(ranks=[2, 3], timeout=60, unit="s")
 @with_each
 def test_a_pending_send_of_the_application_moves_on(mpi_ranks, levels):
-    """Rank 1 enters the collective only when it has rank 0's message, which moves in it."""
+    """Rank 1 enters the collective after it has a message that rank 0 sends inside the call."""
     world = MPI.COMM_WORLD
     comm = new_comm(levels)
     data = np.arange(1 << 20, dtype="f8")
@@ -241,13 +238,13 @@ def test_a_pending_send_of_the_application_moves_on(mpi_ranks, levels):
 def job(folder, source, ranks, *before):
     """Run a program under mpiexec in a session of its own; return its status, output, seconds.
 
-    `before` is put before the interpreter. Ends all of it after a while, and requires that no
-    process and no memory is left behind.
+    `before` are words of the command before the interpreter. Kills a job that takes too long, and
+    asserts that the job leaves no process and no shared memory.
     """
     script = folder / "job.py"
     script.write_text(source)
     token = f"HAN_TEST_JOB={uuid.uuid4()}"
-    shared = Path(tempfile.mkdtemp(dir="/dev/shm"))  # of this job alone
+    shared = Path(tempfile.mkdtemp(dir="/dev/shm"))  # for this job only
     environment = {
         **os.environ,
         "HAN_TEST_JOB": token.partition("=")[2],
@@ -281,7 +278,7 @@ def job(folder, source, ranks, *before):
 
 
 def strays(token):
-    """Processes that have `token` in their environment."""
+    """Return the processes that have `token` in their environment."""
     found = []
     for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -327,7 +324,7 @@ os._exit(3)
 """
 )
 
-# A launcher kills the survivors' process groups: these are in sessions of their own.
+# A launcher kills the process groups of survivors, so each rank gets a session of its own.
 APART = ("setsid", "--wait")
 
 
@@ -342,7 +339,7 @@ def test_survivors_name_the_rank_that_was_killed(tmp_path, call):
         for rank in {0, 1, 2} - {victim}:
             assert (folder / f"rank{rank}").exists(), output
             seconds, _, error = (folder / f"rank{rank}").read_text().partition(" ")
-            assert float(seconds) < 20  # not the timeout of the test: an error told at once
+            assert float(seconds) < 20  # the error comes at once, not at a time limit
             assert error.startswith("PeerError: "), error
             assert f"rank {victim} died (its process is gone)" in error
             assert "in allreduce of 8000B" in error
@@ -379,7 +376,7 @@ MEMORY_OF_THE_DEAD = {
 @pytest.mark.skipif(not shutil.which("setsid"), reason="there is no setsid (util-linux)")
 @pytest.mark.parametrize("how", MEMORY_OF_THE_DEAD)
 def test_a_rank_is_killed_while_others_read_its_memory(tmp_path, how):
-    """Wherever it is then: pulls from it fail, mapped arrays stay, and survivors are told."""
+    """At any moment: its memory cannot be pulled, mapped arrays stay, survivors get an error."""
     make, call = MEMORY_OF_THE_DEAD[how]
     source = READ.replace("LEVELS", repr(FLAT)).replace("MAKE", make).replace("CALL", call)
     _, output, _ = job(tmp_path, source, 3, *APART)

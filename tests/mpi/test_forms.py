@@ -1,4 +1,4 @@
-"""Nonblocking and persistent collectives, communicators made of others, threads."""
+"""Nonblocking and persistent collectives, communicators created from others, and threads."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_two_communicators_with_crossed_waits(mpi_ranks):
 
 
 def block_cases(size, rank, n):
-    """Calls that move blocks of `n` numbers: (method, arguments, which of them is the result)."""
+    """Yield calls that move blocks of `n` numbers: method, arguments, index of the result."""
     root, mine = size - 1, np.arange(n) + 1000 * rank
     blocks = np.arange(size * n) * (rank + 1)
     gaps = MPI.INT64_T.Create_vector(n, 1, 2).Create_resized(0, 16 * n).Commit()
@@ -154,7 +154,7 @@ def memory_of(buffer):
 
 
 def check_blocks(comm, reference, n, persistent):
-    """Make the calls at once in each form, wait the other way round, compare with MPI's."""
+    """Make all calls at once in each form, wait in reverse order, and compare with MPI."""
     size, rank = comm.Get_size(), comm.Get_rank()
     wanted = []
     for name, arguments, result in block_cases(size, rank, n):
@@ -190,7 +190,7 @@ def test_blocks_in_all_forms_within_and_between_nodes(mpi_ranks):
 
 
 def wait_before_and_after_an_allgather(comm):
-    """One rank is in an allgather while others need its part of what was started before."""
+    """One rank is in an allgather while its peers still need its part in an earlier allreduce."""
     mine, total_of = np.ones(50_000), np.empty(50_000)
     out = np.empty(comm.Get_size())
     request = comm.Iallreduce(mine, total_of)
@@ -212,7 +212,7 @@ def test_persistent_ones_live_at_once_and_start_in_any_order(mpi_ranks):
 @on_six
 def test_persistent_ones_over_collectives_of_mpi(mpi_ranks):
     use = {"segment": 4000, "levels": {"network": {"submodule": "libnbc"}}}
-    live_at_once(use, in_order=True)  # as MPI wants it
+    live_at_once(use, in_order=True)  # MPI requires one order on all ranks
 
 
 def live_at_once(use, in_order):

@@ -1,4 +1,4 @@
-"""A user's mistake is printed once, however many ranks make it, and all ranks exit alike."""
+"""A user's mistake is printed once if all ranks make it, and all ranks exit with one status."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pytest
 import han
 
 RANKS = 4
-LONGEST = 60  # seconds; a job that hangs fails here
+LONGEST = 60  # seconds, after which a job counts as hung
 
-# Every rank writes its exit status, as the launcher tells only one. It exits after all have: a
-# launcher may kill the others when the first exits with an error.
+# Every rank writes its exit status to a file, as the launcher returns only one. It exits after all
+# ranks have written, as a launcher may kill the others when one exits with an error.
 HAN = f"""
 import glob, os, sys, time
 sys.argv[0] = "han"

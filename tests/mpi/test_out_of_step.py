@@ -1,4 +1,4 @@
-"""A rank that catches its own error and goes on must not make its peers return wrong data."""
+"""If a rank catches its own error and makes its next call, its peers do not return wrong data."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ import han
 
 @pytest.mark.mpi(ranks=[2], timeout=60, unit="s")
 def test_peers_of_a_rank_that_goes_on_raise(mpi_ranks):
-    config = {"levels": FLAT, "wait": {"timeout": 20}}  # and a root that waits for nobody
+    config = {"levels": FLAT, "wait": {"timeout": 20}}  # with sm, a root need not wait
     config["rules"] = [{"use": {"levels": {FLAT[0]["name"]: {"submodule": "sm"}}}}]
     comm = han.Comm(MPI.COMM_WORLD.Dup(), config)
     data = np.zeros(4096)

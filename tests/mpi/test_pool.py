@@ -1,4 +1,4 @@
-"""The pool of ranks itself: bad tests are reported well, and the next one gets fresh ranks."""
+"""The pool of ranks: it reports tests that fail or leave something, and then starts new ranks."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def note(request):
 
 
 def start(folder: Path, source: str, output: IO[str], *options: str) -> subprocess.Popen[bytes]:
-    """Start a session of these tests."""
+    """Start a pytest session with tests of this source."""
     (folder / "conftest.py").write_text(CONFTEST)
     (folder / "test_inner.py").write_text(PRELUDE + source)
     environment = {k: v for k, v in os.environ.items() if k not in ("HAN_TEST_CASES", "COLUMNS")}
@@ -55,14 +55,14 @@ def start(folder: Path, source: str, output: IO[str], *options: str) -> subproce
 
 
 def noted(folder: Path) -> list[tuple[str, int]]:
-    """Return which process began which test."""
+    """Return the name of each test that has begun, with the process that ran it."""
     path = folder / "pids"
     lines = path.read_text().splitlines() if path.exists() else []
     return [(name, int(pid)) for name, pid in map(str.split, lines)]
 
 
 class Outcome:
-    """What a session under the pool has printed, and which processes ran its tests."""
+    """The output of a session under the pool, and the processes that ran its tests."""
 
     def __init__(self, folder: Path, source: str, *options: str) -> None:
         with (folder / "said").open("w+") as output:
@@ -73,7 +73,7 @@ class Outcome:
             self.pids.setdefault(name, set()).add(pid)
 
     def shares(self, one: str, other: str) -> bool:
-        """Return whether two tests ran in the same processes; some, but not all, is an error."""
+        """Return whether two tests ran in the same processes; they must share all or none."""
         both = self.pids[one] & self.pids[other]
         assert both in (set(), self.pids[one]), (one, other, self.pids)
         return bool(both)
@@ -173,7 +173,7 @@ def test_last(mpi_ranks):
 
 
 def block(text: str, name: str) -> str:
-    """Return what is said of a test that failed."""
+    """Return the part of the output about a failed test."""
     return re.split(r"\n_{3,} .* _{3,}\n", text.partition(f" {name}[2] ___")[2])[0]
 
 

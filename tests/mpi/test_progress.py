@@ -1,4 +1,4 @@
-"""Ranks that go different ways while collectives are outstanding: nobody waits for ever."""
+"""Ranks do different things while collectives are outstanding, and all of them finish."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from mpi4py import MPI
 
 import han
 
-MANY = 300_000  # elements of 8 bytes: does not end without the peers
+MANY = 300_000  # elements of 8 bytes: a rank cannot finish before its peers enter
 
 
 def rules(levels, submodule, collective=None):
-    """Give the ranks on the outermost level a submodule, for one collective or for all."""
+    """Return rules that set the submodule of the outermost level, for one collective or all."""
     use = {"levels": {levels[-1]["name"]: {"submodule": submodule}}}
     if submodule == "mpi":
         use["segment"] = "whole"
@@ -43,7 +43,7 @@ def rules(levels, submodule, collective=None):
 
 
 class Outstanding:
-    """Collectives under way: a persistent one beside nonblocking ones."""
+    """Outstanding collectives: nonblocking ones and perhaps a persistent one."""
 
     def __init__(self, comm, persistent=True):
         self.comm = comm
@@ -69,7 +69,7 @@ class Outstanding:
             self.requests.append(self.lasting)
 
     def wait(self):
-        """Complete them, in another order on every other rank, and check what came out."""
+        """Complete them, in reverse order on even ranks, and check the results."""
         size = self.comm.size
         for request in self.requests[:: 1 if self.comm.rank % 2 else -1]:
             request.Wait()
@@ -85,12 +85,12 @@ class Outstanding:
 
 
 def some_first(size):
-    """Who takes the step before the others: one rank, all but one, every other."""
+    """Return sets of ranks that take a step before the others: one, all but one, every other."""
     return {0}, set(range(1, size)), set(range(0, size, 2))
 
 
 def cross(outstanding, early, step):
-    """Let the ranks in `early` take a step first and wait then; the others do the reverse."""
+    """Let the ranks in `early` take a step and then wait; the others wait and then take it."""
     outstanding.start()
     if outstanding.comm.rank in early:
         made = step()
@@ -101,11 +101,11 @@ def cross(outstanding, early, step):
     return made
 
 
-# ---- making things --------------------------------------------------------------------------
+# ---- creating communicators and requests ----------------------------------------------------
 
 
 def all_but_last(comm):
-    """Make a communicator of all ranks but the last, which does not call."""
+    """Create a communicator of all ranks except the last, which does not call."""
     if comm.rank == comm.size - 1:
         return MPI.COMM_NULL
     return comm.Create_group(comm.group.Excl([comm.size - 1]))
@@ -175,7 +175,7 @@ def test_making_persistent_requests_lets_the_others_finish(mpi_ranks):
 
 
 def check_calls(comm, n):
-    """Make calls of shapes of size `n` and check what comes out."""
+    """Make calls of about `n` elements and check the results."""
     mine, total = np.full(n, comm.rank + 1), np.empty(n, int)
     data = np.full(n, comm.rank)
     comm.Bcast(data, root=n % comm.size)
@@ -215,7 +215,7 @@ def test_first_calls_over_collectives_of_mpi_let_the_others_finish(mpi_ranks):
 
 @on_four
 def test_persistent_ones_over_nonblocking_collectives_of_mpi(mpi_ranks):
-    """Every rank waits in another order, and makes its first calls before or after."""
+    """Ranks wait in different orders, and make their first calls before or after that."""
     for levels in LEVELS:
         for early in some_first(WORLD.size):
             with opened(new_comm(levels, rules=rules(levels, "libnbc"))) as comm:
@@ -227,7 +227,7 @@ def test_persistent_ones_over_nonblocking_collectives_of_mpi(mpi_ranks):
 
 @on_two
 def test_nonblocking_calls_pass_a_rule_for_blocking_collectives_over(mpi_ranks):
-    """They come back although a peer only comes when it has heard that they did."""
+    """They return although the last rank enters only after rank 0's calls have returned."""
     for levels in LEVELS:
         with opened(new_comm(levels, rules=rules(levels, "mpi"))) as comm:
             for n in (1, 1000, 100_000):
@@ -250,10 +250,10 @@ def test_nonblocking_calls_pass_a_rule_for_blocking_collectives_over(mpi_ranks):
                 assert (total == comm.size - 1).all()
 
 
-# ---- somebody does not come -----------------------------------------------------------------
+# ---- a rank does not enter ------------------------------------------------------------------
 
 
-# what it is called in the error, the configuration, the call
+# the name in the error, the configuration, the call
 NEVER = {
     "Split": ("split", {}, lambda comm: comm.Split(0)),
     "Dup": ("dup", {}, lambda comm: comm.Dup()),
@@ -278,7 +278,7 @@ NEVER = {
 @on_four
 def test_a_rank_that_never_comes_to_a_step_is_told_in_time(mpi_ranks):
     levels = LEVELS[WORLD.size // 4]
-    missing = WORLD.size // 2  # leads the last node
+    missing = WORLD.size // 2  # the leader of the last node
     for what, (named, more, call) in NEVER.items():
         more = {**more, **({"rules": rules(levels, more["rules"])} if "rules" in more else {})}
         comm = new_comm(levels, timeout=0.5, **more)
@@ -303,7 +303,7 @@ def wrong_root(comm):
     comm.Bcast(np.zeros(50), root=77)
 
 
-# who waits for everybody, the call
+# the ranks that wait for all others, the call
 FIRST = [
     ("leaders", lambda comm: comm.Bcast(np.zeros(50), root=0)),
     ("leaders", lambda comm: comm.Ibcast(np.zeros(50), root=0).Wait()),
@@ -314,17 +314,17 @@ FIRST = [
 
 @on_four
 def test_a_rank_that_errs_does_not_leave_the_others_in_a_first_call(mpi_ranks):
-    odd = WORLD.size // 2  # leads the last node
+    odd = WORLD.size // 2  # the leader of the last node
     for levels, (concerned, first) in itertools.product(LEVELS, FIRST):
         comm = new_comm(levels, rules=rules(levels, "libnbc"))
         call = first
         if comm.rank == odd:
-            time.sleep(0.05)  # the others are in their call, or nearly
+            time.sleep(0.05)  # time for the others to enter their call
             call = wrong_root
         errors = WORLD.allgather(error_of(partial(call, comm)))
         assert errors.pop(odd)[0] == "ArgumentError"
         if concerned == "leaders" and levels is TWO_LEVELS:
-            errors = errors[:1]  # whether the others have to wait is another matter
+            errors = errors[:1]  # the others need not wait for rank `odd`
         for name, text, seconds in errors:
             assert name == "PeerError", errors
             assert f"rank {odd} raised ArgumentError" in text, errors

@@ -1,4 +1,4 @@
-"""Random calls on random topologies by random algorithms, against MPI's own results."""
+"""Random calls on random topologies by random algorithms, compared with MPI's results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from strategies import level_choices, topologies
 
 WORLD = MPI.COMM_WORLD
 reference = Reference(WORLD.Dup())
-alike = settings(  # every rank draws the same; no shrinking, since ranks may fail differently
+alike = settings(  # all ranks draw the same; no shrinking, as ranks may fail in different examples
     derandomize=True,
     database=None,
     deadline=None,
@@ -34,7 +34,7 @@ def calls(draw, size):
 
 @st.composite
 def uses(draw, topology):
-    """Draw what a rule decides: what cannot serve a call is passed over."""
+    """Draw the decision of a rule; it need not be able to serve the calls."""
     levels = {}
     for level, name in enumerate(topology.names):
         if draw(st.booleans()):
@@ -49,7 +49,7 @@ def uses(draw, topology):
     return {"segment": segment, "schedule": schedule, "levels": levels}
 
 
-# Between them, the three libraries see every number of ranks from 1 to 9: no turns besides.
+# The three libraries together run every number of ranks from 1 to 9, so turns select nothing here.
 ALL_VARIANTS = True
 RANKS = {"MPICH": [1, 4, 7], "Open MPI": [2, 5, 8]}.get(MPI.get_vendor()[0], [3, 6, 9])
 

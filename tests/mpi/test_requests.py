@@ -1,4 +1,4 @@
-"""``han.Request`` as MPI's requests are used: one by one, in lists, beside MPI's own."""
+"""``han.Request`` used as MPI's requests are: one by one, in lists, together with MPI's own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TAG = 5
 
 
 def used_status():
-    """Return a status that holds something of an earlier operation."""
+    """Return a status with the values of an earlier operation."""
     status = MPI.Status()
     status.Set_source(3)
     status.Set_tag(77)
@@ -26,7 +26,7 @@ def used_status():
 
 
 def is_empty(status):
-    """Tell whether a status is what MPI calls empty."""
+    """Return whether a status is empty in the sense of MPI's standard."""
     return (
         status.Get_source() == MPI.ANY_SOURCE
         and status.Get_tag() == MPI.ANY_TAG
@@ -41,7 +41,7 @@ def statuses_of(requests):
 
 
 class Mixed:
-    """han's requests and MPI's, of one exchange with the neighbours in a ring."""
+    """Requests of han's collectives and of MPI's messages between neighbours in a ring."""
 
     HAN = (0, 3, 4)
     RECEIVE = 1
@@ -60,7 +60,7 @@ class Mixed:
         ]
 
     def check(self):
-        """Check what all of them brought, once all are complete."""
+        """Check the results of all requests, after all are complete."""
         size = self.comm.size
         assert (self.total == size * (size - 1) // 2).all()
         assert (self.got == self.left).all()
@@ -98,7 +98,7 @@ def test_one_request_fills_the_status_in(mpi_ranks):
                 assert answer == wanted[complete]
                 assert is_empty(status)
                 assert (total == comm.size).all()
-                for again in ("Wait", "Test", "Get_status"):  # inactive: complete, and empty
+                for again in ("Wait", "Test", "Get_status"):  # an inactive request is complete
                     status = used_status()
                     assert getattr(request, again)(status) is True
                     assert is_empty(status)
@@ -263,7 +263,7 @@ def test_waitsome_and_testsome_give_each_request_once(mpi_ranks):
 
 @on_two
 def test_tests_of_lists_come_back_when_nothing_is_complete(mpi_ranks):
-    """The last rank only comes when it has heard that the others' tests came back."""
+    """The last rank enters only after the others' tests have returned."""
     for comm in comms():
         total, got = np.empty(9), np.empty(1)
         last = comm.size - 1
@@ -312,7 +312,7 @@ def test_testall_completes_none_unless_all_are(mpi_ranks):
 
 
 def exchange(comm):
-    """Return han's requests around those of messages that are Python objects, in a ring."""
+    """Return requests of han's collectives and of messages of Python objects in a ring."""
     rank, size = comm.rank, comm.size
     return [
         comm.Iallreduce(np.ones(9), np.empty(9)),
@@ -387,7 +387,7 @@ def test_persistent_requests_in_lists_are_started_again(mpi_ranks):
             assert (total == size * (size - 1) // 2 + size * k).all()
             assert (data == k).all()
             assert (got == (rank - 1) % size + k).all()
-            assert han.Request.Testall(requests) is True  # inactive ones are complete
+            assert han.Request.Testall(requests) is True  # inactive requests are complete
         for request in requests:
             request.Free()
         with pytest.raises(ValueError, match="freed"):
@@ -400,7 +400,7 @@ WAITS = ("Waitall", "Waitany", "Waitsome", "waitall", "waitany", "waitsome")
 
 
 def never_complete(comm):
-    """Return han's requests and an Irecv that no message is for, and a way to be rid of it."""
+    """Return han's requests and an Irecv that gets no message, and a function that cancels it."""
     request = WORLD.Irecv(np.empty(1), comm.rank, 99)
 
     def forget():

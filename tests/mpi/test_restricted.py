@@ -1,4 +1,7 @@
-"""Where nobody may read another's memory and little can be shared: refused by all, or right."""
+"""Ranks that may not read each other's memory, with little shared memory.
+
+All ranks refuse an algorithm that would read, and the others give right results.
+"""
 
 from __future__ import annotations
 
@@ -35,17 +38,17 @@ from han.tuning.rules import RuleTable
 
 WORLD = MPI.COMM_WORLD
 CAPABILITIES, CAP_SYS_PTRACE, PR_SET_DUMPABLE = 0x20080522, 19, 4
-ENVIRONMENT = {  # MPI libraries read other ranks' memory themselves, and fail or hang if refused
+ENVIRONMENT = {  # MPI libraries use cross-memory attach too, and fail or hang if it is refused
     "MPIR_CVAR_CH4_CMA_ENABLE": "0",
     "OMPI_MCA_smsc": "^cma",
     "I_MPI_SHM_CMA": "0",
 }
-MEMORY = "512KiB"  # of a communicator and of each persistent request, where 4 MiB are there
+MEMORY = "512KiB"  # of a communicator and of each persistent request; there are 4 MiB in all
 REASON = "the ranks may not read each other's memory"
 FORCED = "rules[0]"
 NEED_OTHERS = {part for part in PARTS if registered()[part[0]].reads_peers}
 TURNS = 3
-PERSISTENT = (  # of shared arrays, in turn: count, type, operation
+PERSISTENT = (  # calls on shared arrays, used in turn: count, type, operation
     (1, "float64", "sum"),
     (1000, "int32", "max"),
     (40_001, "uint8", "bxor"),
@@ -57,20 +60,23 @@ class CapabilityHeader(ctypes.Structure):
 
 
 def drop_ptrace():
-    """Give up CAP_SYS_PTRACE, and let no other process look into this one; may be refused."""
+    """Give up CAP_SYS_PTRACE, and forbid others to attach to this process; nonzero if refused."""
     libc = ctypes.CDLL(None, use_errno=True)
     header, data = CapabilityHeader(CAPABILITIES, 0), (ctypes.c_uint32 * 6)()
     told = libc.capget(ctypes.byref(header), data)
-    data[0] &= ~(1 << CAP_SYS_PTRACE)  # of three words each: effective, permitted, inheritable
+    data[0] &= ~(1 << CAP_SYS_PTRACE)  # words: effective, permitted, inheritable
     told = told or libc.capset(ctypes.byref(header), data)
     return told or libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 @contextlib.contextmanager
 def restricted(monkeypatch):
-    """Let no rank look into another from now on; 4 MiB of shared memory, all given back."""
+    """Forbid ranks to attach to each other, and limit shared memory to 4 MiB.
+
+    Asserts at the end that all shared memory has been freed.
+    """
     if WORLD.allreduce(drop_ptrace(), MPI.MIN):
-        pytest.skip("this system does not let capabilities go")
+        pytest.skip("this process cannot give up capabilities")
     with tiny_memory(4096) as place:
         monkeypatch.setenv("HAN_SHM_DIR", str(place))
         yield
@@ -79,7 +85,7 @@ def restricted(monkeypatch):
 
 
 def all_calls(size, turn):
-    """All collectives in all sizes, from every root and in place; each type has its turn."""
+    """Yield all collectives in all sizes, roots and in place, and a turn's share of types."""
     for collective, count in itertools.product(COLLECTIVES, (0, 1, 513, LARGE)):
         roots = range(size) if collective in ROOTED and count in (1, LARGE) else (count % size,)
         for root in roots:
@@ -93,7 +99,7 @@ def all_calls(size, turn):
 
 
 def reads_others(comm, signature):
-    """Whether the forced algorithm would let this rank read others' memory, were it allowed."""
+    """Return whether this rank would read its peers' memory in the forced algorithm if allowed."""
     state = comm._han
     topology = replace(state.topology, attach=True)
     table = RuleTable(state.config, topology, Machine(state.conditions.crowded))
@@ -105,9 +111,9 @@ def reads_others(comm, signature):
 
 
 def refused(comm, calls):
-    """Return the collectives that the forced algorithm does not serve since it would read others.
+    """Return the collectives that the forced algorithm refuses because it would attach to peers.
 
-    All ranks must say so, and of no other call; where nothing is to be read it does no harm.
+    Asserts that all ranks refuse them for that reason, and no other calls but empty ones.
     """
     found = set()
     for call in {(c.collective, c.nbytes): c for c in calls}.values():
@@ -124,25 +130,25 @@ def refused(comm, calls):
 
 
 def report(part, calls, refused):
-    """Say how an algorithm ends for each collective that it has a part in."""
+    """Print the collectives that an algorithm serves, and those that it refuses."""
     served = sorted({call.collective for call in calls} - refused)
     reason = f"; refused, since {REASON}: {', '.join(sorted(refused))}" if refused else ""
     print(f"{' '.join(part)}: served: {', '.join(served) or 'nothing'}{reason}")
 
 
 def twice(request, begin, look):
-    """Run a persistent request twice, and let its memory go."""
+    """Run a persistent request twice, and free it."""
     for _ in range(2):
         begin()
         request.Start()
         request.Wait()
         look()
     request.Free()
-    WORLD.Barrier()  # the memory is there again when the last rank has let go of it
+    WORLD.Barrier()  # the memory is free when all ranks have freed the request
 
 
 def persistent(comm, reference, count, dtype, op):
-    """Run persistent calls on shared arrays, which nobody can map."""
+    """Run persistent calls on shared arrays, which peers cannot map."""
     last, at_last = comm.size - 1, comm.rank == comm.size - 1
     data, wanted = data_of(comm.rank, dtype, count, op), reference(dtype, op, count)
     send, recv = comm.asarray(data), comm.empty(count, dtype)
@@ -163,7 +169,7 @@ def persistent(comm, reference, count, dtype, op):
 
 
 def conform(part, turn, topology, reference):
-    """Hold an algorithm's calls against what is right; return what it is refused for."""
+    """Check the results of an algorithm's calls; return the collectives that it refuses."""
     calls = meant_for(part, all_calls(WORLD.size, turn))
     segment = segment_of(*part)
     use = force("network", *part, segment=segment)
@@ -182,7 +188,7 @@ def conform(part, turn, topology, reference):
 
 @pytest.mark.mpi(ranks=[2, 3], timeout=240, unit="s")
 def test_only_what_reads_others_is_refused(mpi_ranks, monkeypatch):
-    """Every algorithm: refused by all ranks where it would read others' memory, else right."""
+    """Algorithms that would read peers' memory are refused by all ranks; all results are right."""
     reference, topology = Reference(WORLD.Dup()), topology_of([[0] * WORLD.size], 0)
     with restricted(monkeypatch):
         found = [conform(part, k, topology, reference) for k, part in enumerate(PARTS)]

@@ -1,4 +1,4 @@
-"""Stored plans and ways of waiting: results hold, whoever reads, plans or sleeps."""
+"""Stored plans and wait policies: results are right if ranks read or make plans, spin or sleep."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_ranks_that_read_plans_run_with_ranks_that_make_them(mpi_ranks, mpi_tmp_
             assert info.stored == 0
             read, info = use(levels)
             assert info.stored == info.made > 10
-            assert planned == written == read  # bit for bit
+            assert planned == written == read  # the same bytes
             if WORLD.rank % 2:
                 for path in own.iterdir():
                     path.unlink()
@@ -115,7 +115,7 @@ def test_every_policy_and_all_of_them_together(mpi_ranks):
 
 @on_four
 def test_a_rank_that_sleeps_still_drives_mpi(mpi_ranks):
-    """Its peer needs a large message of it before it enters the collective."""
+    """Its peer enters the collective only after it has a large message from the sleeping rank."""
     comm = new_comm(FLAT, wait={"policy": "futex", "timeout": 20})
     large = np.ones(1 << 20)
     if WORLD.rank == 0:
@@ -131,7 +131,7 @@ def test_a_rank_that_sleeps_still_drives_mpi(mpi_ranks):
 
 @on_four
 def test_a_rank_that_sleeps_leaves_the_processor_alone(mpi_ranks):
-    """Whatever it waits for: flags, messages, and at the root of broadcasts room in the rings."""
+    """It may wait for flags, for messages, or as the root of broadcasts for room in its ring."""
     last, data = WORLD.size - 1, np.zeros(1 << 17)
     for levels in LEVELS:
         comm = new_comm(levels, wait={"policy": "futex", "timeout": 20})

@@ -1,4 +1,4 @@
-"""Collectives on arrays that the ranks of a node map: right everywhere, agreed, no copy between."""
+"""Collectives on shared arrays: results, agreement of all ranks, and reading arrays in place."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from han.cli import info as _cli_info
 from han.memory import mapping
 from han.model.program import PEER
 
-COUNTS = (1, 1000, 40_001)  # a share of a line, of less than a block, several pieces
+COUNTS = (1, 1000, 40_001)  # less than a line, shares of less than a block, several pieces
 KINDS = (("float64", "sum"), ("int32", "max"), ("uint8", "bxor"))
-SOCKETS = topology_of([[0, 0, 1], [0, 0, 0]], 1)  # of one node
+SOCKETS = topology_of([[0, 0, 1], [0, 0, 0]], 1)  # two sockets of one node
 
 
 def solo(names, fused, **more):
-    """Use solo on all levels, for calls of any size; `more` says how broadcasts are read."""
+    """Return rules for solo on all levels; `more` are parameters, `fused` is the allreduce."""
     level = {"submodule": "solo", "algorithm": "pull", "chunk": "32KiB", **more}
     pull = dict.fromkeys(names, level)
     split = {**pull, names[-1]: {**pull[names[-1]], "algorithm": fused}}
@@ -47,18 +47,18 @@ def solo(names, fused, **more):
 
 
 def newest(comm):
-    """Return the plan that was made last."""
+    """Return the native plan that was made last."""
     living = comm._han.binder.living
     return living[max(living)]
 
 
 def reads_peers(comm):
-    """Whether the newest plan reads buffers of peers where they are."""
+    """Return whether the newest plan reads mapped buffers of peers."""
     return bool((newest(comm).program.code["base"] >= PEER).any())
 
 
 def by_solo(comm):
-    """Whether the newest plan uses nothing else."""
+    """Return whether the newest plan uses solo on all levels."""
     choice = comm._han.planner.rules.decide(newest(comm).signature, blocking=False).choice
     return {level.submodule for level in choice.levels} == {"solo"}
 
@@ -76,7 +76,7 @@ def run(request, times=2):
 
 
 def reduction(comm, reference, dtype, op, count, root, in_place):
-    """Reduce to `root`, or (None) to all: twice, with other data the second time."""
+    """Run a persistent reduction to `root`, or (None) to all, twice, and check its results."""
     gets = root is None or root == comm.rank
     data, wanted = data_of(comm.rank, dtype, count, op), reference(dtype, op, count)
     send, recv = array(comm, data), array(comm, np.zeros_like(data))
@@ -85,7 +85,9 @@ def reduction(comm, reference, dtype, op, count, root, in_place):
         request = comm.Allreduce_init(operand, recv, mpi_op(op))
     else:
         request = comm.Reduce_init(operand, recv if gets else None, mpi_op(op), root)
-    partial = root is not None and comm._han.topology.depth > 1  # in memory that is not mapped
+    partial = (
+        root is not None and comm._han.topology.depth > 1
+    )  # partial results are not in mapped memory
     assert by_solo(comm) or partial
     for turn in range(2):
         recv[:] = data if in_place else turn
@@ -137,7 +139,7 @@ def test_results_are_right_where_nothing_but_mapped_memory_can_be_read(mpi_ranks
 
 @on_both
 def test_large_arrays_are_read_where_they_are_if_all_ranks_are_such(mpi_ranks):
-    """The built-in choice; one rank's ordinary array sends all the other way."""
+    """The built-in choice reads shared arrays in place, unless one rank's array is ordinary."""
     count = 40_000
     for levels in LEVELS:
         with opened(new_comm(levels)) as comm:
@@ -153,7 +155,9 @@ def test_large_arrays_are_read_where_they_are_if_all_ranks_are_such(mpi_ranks):
                     request = call()
                     assert newest(comm).signature.mapped == (odd is None)
                     some = comm.allreduce(reads_peers(comm), MPI.LOR)
-                    near = levels is FLAT or comm.size == 4  # two ranks: a node each
+                    near = (
+                        levels is FLAT or comm.size == 4
+                    )  # on two levels, each of two ranks has its own node
                     assert some == (odd is None and near)
                     run(request)
                     request.Free()
@@ -168,7 +172,7 @@ def test_large_arrays_are_read_where_they_are_if_all_ranks_are_such(mpi_ranks):
 
 
 def blocks_are_read_where_they_are(comm, count):
-    """Not those in place, where results would lie over what others read."""
+    """Check calls that move blocks; one in place would overwrite data that peers read by solo."""
     size, rank = comm.Get_size(), comm.Get_rank()
     counts = [count - 3 * r for r in range(size)]
     begins, own = sum(counts[:rank]), counts[rank]
@@ -214,10 +218,10 @@ def test_programs_as_they_are_and_arrays_that_outlive_the_communicator(mpi_ranks
     run(request)
     np.testing.assert_allclose(y, wanted)
     for call in (comm.Allreduce, lambda *a: comm.Iallreduce(*a).Wait()):
-        y[:] = 0  # calls that are not persistent: test_alternatives.py
+        y[:] = 0  # see test_alternatives.py
         call(x, y)
         np.testing.assert_allclose(y, wanted)
-    again = comm.full(100_000, comm.rank + 1)  # other calls, other arrays; some gone meanwhile
+    again = comm.full(100_000, comm.rank + 1)  # beside other calls, on arrays that are freed
     for k in range(5):
         other = comm.asarray(np.arange(20_000) * k)
         total = comm.zeros(20_000, int)
@@ -239,7 +243,7 @@ def test_programs_as_they_are_and_arrays_that_outlive_the_communicator(mpi_ranks
 
 @on_two
 def test_results_that_no_cache_holds(mpi_ranks):
-    """They go past the caches, by stores that flags alone would not order; twice, other data."""
+    """Ranks write such results by streaming stores, which need a fence before the flag."""
     count = (68 << 20) // 8
     with opened(new_comm()) as comm:
         send, recv, both = comm.empty(count), comm.empty(count), comm.empty((2, count // 2))
@@ -283,13 +287,13 @@ def test_elements_that_no_cell_holds_go_another_way(mpi_ranks):
 
 
 def cannot_move(comm, send):
-    """Resize and rebind what a request holds: it is refused, or concerns the request not."""
+    """Check that an array of a request cannot be resized, and that its name may be rebound."""
     recv = comm.zeros(send.size)
     request = comm.Allreduce_init(send, recv)
     first = send.copy()
     with pytest.raises(ValueError, match="cannot resize"):
         send.resize(10 * send.size)
-    send = np.full(7, -1.0)  # its name; the request keeps the array
+    send = np.full(7, -1.0)  # the request keeps the former array
     gc.collect()
     run(request)
     np.testing.assert_array_equal(recv, comm.size * first)

@@ -1,4 +1,4 @@
-"""Ten thousand mixed collectives: nothing grows, and nothing is left behind."""
+"""Ten thousand mixed collectives: memory and descriptors do not grow, no file is left."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RANK = MPI.COMM_WORLD.rank
 CALLS = 10_000
 WINDOW = 2_000
 LARGEST = 40_000  # elements
-GROWTH = 512 << 10  # bytes a window: a leak grows in every one, caches that fill do not
+GROWTH = 512 << 10  # bytes per window; a leak grows in every window, a cache that fills does not
 NODES = [
     {"name": "node", "symbol": "s", "scope": {"size": 2}},
     {"name": "network", "symbol": "i", "scope": "all"},
@@ -36,7 +36,7 @@ def descriptors() -> int:
 
 
 def channels_mapped() -> int:
-    """Mappings of channels: their files are unlinked."""
+    """Return the number of mapped channels, by their unlinked files."""
     return sum("/han-" in line for line in Path("/proc/self/maps").read_text().splitlines())
 
 
@@ -45,7 +45,7 @@ def mappings() -> int:
 
 
 class Mix:
-    """The same random calls on all ranks."""
+    """Random calls, the same on all ranks."""
 
     def __init__(self, comm: han.Comm) -> None:
         self.comm = comm
@@ -56,7 +56,7 @@ class Mix:
         self.recv = np.empty(LARGEST)
 
     def step(self) -> None:
-        """One call, or a communicator or request made or freed."""
+        """Make a call, or create or free a communicator or a request."""
         kind = self.dice.random()
         comm = self.dice.choice([self.comm, *self.extra])
         if kind < 0.006:
@@ -71,7 +71,7 @@ class Mix:
             self.blocking(comm)
 
     def size(self) -> int:
-        """Mostly small, of many different values."""
+        """Draw a number of elements, often a small one."""
         return self.dice.choice([1, 2, 8, self.dice.randrange(600), self.dice.randrange(LARGEST)])
 
     def blocking(self, comm: han.Comm) -> None:
@@ -125,7 +125,7 @@ class Mix:
             self.free(self.extra.pop(0))
 
     def free(self, comm: han.Comm) -> None:
-        """Free a communicator; the requests on it go first."""
+        """Free a communicator after its requests."""
         here = [r for r in self.requests if r._engine in comm._han.engines]
         for request in here:
             self.requests.remove(request)
@@ -133,7 +133,7 @@ class Mix:
         comm.Free()
 
     def drop_all(self) -> None:
-        """Free what is there."""
+        """Free all extra communicators and requests."""
         while self.extra:
             self.free(self.extra.pop())
         while self.requests:
@@ -169,7 +169,7 @@ def test_nothing_grows_over_ten_thousand_calls(mpi_ranks, levels, monkeypatch):
     for before, after in pairwise(seen):
         assert after["descriptors"] == before["descriptors"]
         assert after["channels"] == before["channels"]
-    assert seen[-1]["mappings"] - seen[0]["mappings"] <= 8  # the allocator's own come and go
+    assert seen[-1]["mappings"] - seen[0]["mappings"] <= 8  # the allocator maps and unmaps some
     assert min(b["resident"] - a["resident"] for a, b in pairwise(seen)) < GROWTH
     if not RANK:
-        os.rmdir(shared)  # it is empty
+        os.rmdir(shared)  # fails unless the folder is empty

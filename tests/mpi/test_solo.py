@@ -1,4 +1,4 @@
-"""Reading each other's memory: tried when a communicator is made, agreed, or done without."""
+"""Cross-memory attach: ranks try it when a communicator is created, and agree whether to use it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RULES = {
 
 
 def calls(comm):
-    """Make calls of several sizes, and check what they give."""
+    """Make calls of several sizes, and check their results."""
     for count in (1, 1000, 100_003):
         mine = np.arange(count, dtype=np.int64) + comm.rank
         total = np.empty_like(mine)
@@ -79,7 +79,7 @@ def test_one_rank_that_may_not_is_known_to_all(mpi_ranks, monkeypatch, how):
 
 @pytest.mark.mpi(ranks=[2], timeout=60, unit="s")
 def test_memory_that_cannot_be_read_any_more_is_told(mpi_ranks):
-    """The address of a buffer that is gone: an error on all ranks, nobody hangs."""
+    """Reading an unmapped address, or the memory of no process, raises OSError."""
     comm = han.Comm(MPI.COMM_WORLD.Dup(), config=RULES)
     if comm._han.shared.attach_refused:
         pytest.skip(f"this machine refuses it: {comm._han.shared.attach_refused}")
@@ -87,6 +87,5 @@ def test_memory_that_cannot_be_read_any_more_is_told(mpi_ranks):
         _native.peek(os.getpid(), 64)
     with pytest.raises(OSError, match="No such process"):
         _native.peek(1 << 22, 64)
-    assert issubclass(han.PeerError, han.HanError)
     calls(comm)
     comm.Free()

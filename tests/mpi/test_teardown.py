@@ -1,4 +1,4 @@
-"""What is let go of, or fails half way: the peers finish or are told, and nothing is left."""
+"""Dropped requests, freed communicators, failing steps: peers finish or raise, nothing is left."""
 
 from __future__ import annotations
 
@@ -36,13 +36,14 @@ from mpi4py import MPI
 
 import han
 
-LARGE = 60_000  # elements: many pieces
-ODD = 1  # the rank where something fails
+LARGE = 60_000  # elements, in many pieces
+ODD = 1  # the rank that fails
+
 # ---- requests that are dropped ----------------------------------------------------------------
 
 
 def started(comm, kind, n):
-    """Start an allreduce of ones; return the request and where the result comes."""
+    """Start an allreduce of ones; return the request and the array of the result."""
     total = np.zeros(n)
     if kind == "nonblocking":
         return comm.Iallreduce(np.ones(n), total), total
@@ -52,7 +53,7 @@ def started(comm, kind, n):
 
 
 def start_and_drop(comm, kind, n, cyclic):
-    """Leave a request, and its buffers, to the garbage collector."""
+    """Start a request, and leave it and its buffers to the garbage collector."""
     request, _ = started(comm, kind, n)
     if cyclic:
         ring = [request]
@@ -91,7 +92,7 @@ def test_requests_that_all_ranks_drop_leave_later_calls_right(mpi_ranks):
             check_works(comm)
 
 
-# ---- freeing with something under way ---------------------------------------------------------
+# ---- freeing with outstanding requests --------------------------------------------------------
 
 
 @on_both
@@ -137,7 +138,7 @@ def test_free_completes_what_its_owner_has_dropped(mpi_ranks):
             assert (total == WORLD.size).all()
 
 
-# ---- failures before anything moves -----------------------------------------------------------
+# ---- failures before a run --------------------------------------------------------------------
 
 
 def persistent(request):
@@ -150,7 +151,7 @@ ALLREDUCE = {
     "nonblocking": lambda comm: comm.Iallreduce(np.ones(70), np.empty(70)).Wait(),
     "persistent": lambda comm: persistent(comm.Allreduce_init(np.ones(70), np.empty(70))),
 }
-BCAST = {  # of a column, which the root packs
+BCAST = {  # of the column of a matrix, which the root packs
     "blocking": lambda comm, column: comm.Bcast(column, root=ODD),
     "nonblocking": lambda comm, column: comm.Ibcast(column, root=ODD).Wait(),
     "persistent": lambda comm, column: persistent(comm.Bcast_init(column, root=ODD)),
@@ -163,7 +164,7 @@ ERRORS = {
 
 
 def fails_on_one_rank(error, patch, call):
-    """Make a call while a patch lets it fail on rank ODD, and check what all ranks raise."""
+    """Make a call that a patch lets fail on rank ODD, and check what all ranks raise."""
     with patch if WORLD.rank == ODD else contextlib.nullcontext():
         raised, seconds = outcome(call)
     rows = WORLD.allgather((type(raised).__name__, str(raised), seconds))
@@ -255,12 +256,12 @@ def test_after_a_timeout_of_one_request_the_rest_is_told_at_once(mpi_ranks):
         assert sum(seconds for _, seconds in errors) < timeout, errors
 
 
-# ---- making and freeing communicators ---------------------------------------------------------
+# ---- creating and freeing communicators -------------------------------------------------------
 
 
 @contextlib.contextmanager
 def own_memory(monkeypatch):
-    """Let shared memory be made in a folder of the test's own."""
+    """Let han create shared memory in a folder of this test."""
     place = WORLD.bcast(tempfile.mkdtemp(dir="/dev/shm") if WORLD.rank == 0 else None)
     monkeypatch.setenv("HAN_SHM_DIR", place)
     try:
@@ -272,7 +273,7 @@ def own_memory(monkeypatch):
 
 
 def mapped(place):
-    """Count what this process has mapped of a folder."""
+    """Return the number of mappings of files in a folder."""
     gc.collect()
     return sum(str(place) in line for line in Path("/proc/self/maps").read_text().splitlines())
 
@@ -315,7 +316,7 @@ def test_every_kind_of_duplicate_is_a_han_comm(mpi_ranks, monkeypatch):
 
 @on_two
 def test_memory_of_freed_communicators_goes(mpi_ranks, monkeypatch):
-    """Also with requests that were never freed, or dropped while active."""
+    """The communicators have requests that were never freed, or were dropped while active."""
     with own_memory(monkeypatch) as place:
         for k in range(6):
             comm = new_comm(TWO_LEVELS if k % 2 else FLAT)
@@ -340,7 +341,7 @@ BROKEN = (
 
 
 def broken(place):
-    """Let a part of the set-up fail on rank ODD."""
+    """Return a patch that lets a part of the set-up fail on rank ODD."""
     if WORLD.rank != ODD:
         return contextlib.nullcontext()
     return mock.patch(place, side_effect=OSError(errno.EMFILE, "Too many open files"))
@@ -348,7 +349,7 @@ def broken(place):
 
 @on_four
 def test_a_set_up_that_fails_on_one_rank_fails_on_all(mpi_ranks, monkeypatch):
-    shared = LEVELS[: WORLD.size // 2]  # nodes of one rank have nothing to share
+    shared = LEVELS[: WORLD.size // 2]  # nodes of one rank share no memory
     with own_memory(monkeypatch) as place:
         for levels, what, _ in itertools.product(shared, BROKEN, range(2)):
             with broken(what), pytest.raises(han.HanError, match=f"rank {ODD}") as caught:
@@ -373,7 +374,7 @@ MAKE = {
 
 @contextlib.contextmanager
 def watched():
-    """List the communicators that get a State while this is on, and which were freed since."""
+    """Yield two lists: the communicators that get a State from now on, and those freed since."""
     from han.comm import State
 
     made, freed = [], []
@@ -393,7 +394,7 @@ def test_a_child_whose_set_up_fails_is_freed(mpi_ranks, monkeypatch):
     with own_memory(monkeypatch) as place, opened(new_comm()) as comm:
         before = mapped(place)
         now = [make for name, make in MAKE.items() if not name.startswith("Idup")]
-        for make in now:  # Idup's is made in the first call
+        for make in now:  # a communicator of Idup gets its State in its first call
             number = ODD if make is not MAKE["Split"] else comm.size - 1 - ODD
             with (
                 watched() as (made, freed),
@@ -445,13 +446,13 @@ def test_two_threads_with_operations_in_python_do_not_deadlock(mpi_ranks):
 
 @on_two
 def test_all_ranks_get_the_same_of_an_operation_that_is_not_symmetric(mpi_ranks):
-    """It says that operands may change places, but which one it takes tells them apart."""
+    """The operation is declared commutative, but returns its first operand."""
 
     def first(one, other, datatype):
         np.frombuffer(other, "f8")[:] = np.frombuffer(one, "f8")
 
     op = MPI.Op.Create(first, commute=True)
-    with opened(new_comm()) as comm:  # between nodes han and MPI libraries take it at its word
+    with opened(new_comm()) as comm:  # between nodes, ranks may combine in different orders
         for n in (1, 100, 1000, 10_000, 40_000):
             for in_place in (False, True):
                 data, total = np.full(n, comm.rank + 1.0), np.full(n, comm.rank + 1.0)
@@ -465,7 +466,7 @@ LIBNBC = [{"use": {"levels": {FLAT[0]["name"]: {"submodule": "libnbc"}}}}]
 
 @on_two
 def test_plans_are_made_while_an_operation_in_python_runs(mpi_ranks):
-    """Some libraries lock themselves while it runs: who waits for them must not stop Python."""
+    """Some MPI libraries lock during the operation; a rank must not wait for it with the GIL."""
     if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
         pytest.skip("MPI gives no THREAD_MULTIPLE")
     inside = threading.Event()
@@ -576,7 +577,7 @@ def test_an_operation_that_the_mpi_library_runs_is_refused_too(mpi_ranks):
 
 @on_two
 def test_an_older_error_of_all_ranks_is_nobodys_business(mpi_ranks):
-    """Rank 1 is late for its second error; rank 0's next call, which needs nobody, goes on."""
+    """Rank 1 has its second error late; rank 0's next call need not wait, and must not fail."""
     with opened(new_comm(timeout=3.0)) as comm:
         for late in (False, True):
             if late and comm.rank == 1:

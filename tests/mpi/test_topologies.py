@@ -1,4 +1,4 @@
-"""Uneven, interleaved and deep topologies; collectives back to back with ranks that dawdle."""
+"""Uneven, interleaved and deep topologies; collectives back to back with late ranks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RING = ["bcast", "allreduce", "reduce", "barrier", "allreduce", "bcast"]
 
 
 def deep(size, depth):
-    """Nest uneven groups of interleaved ranks: `depth` levels, the outermost holds all."""
+    """Return uneven nested domains of interleaved ranks on `depth` levels."""
     levels = [[0] * size]
     for k in range(depth - 1):
         ids = {}
@@ -26,7 +26,7 @@ def deep(size, depth):
 
 
 def lonely(size):
-    """Three levels; some ranks are alone on the middle one and not on the innermost."""
+    """Return domains on three levels; some ranks are alone on the middle one only."""
     inner = [min(r // 2, 2) for r in range(size)]
     middle = [0 if g == 0 or r == size - 1 else 1 for r, g in enumerate(inner)]
     inner[-1] = 3
@@ -65,7 +65,7 @@ def test_every_root_on_every_topology(mpi_ranks):
 
 
 def random_calls(size, seed, n):
-    """Draw calls, the same on all ranks: all collectives, roots and sizes mixed."""
+    """Yield random calls of all collectives, roots and sizes, the same on all ranks."""
     draw = random.Random(seed)
     for k in range(n):
         count = draw.choice([0, 1, 6, 7, 8, 100, 512, 513, 1000, 5000, 40_000])
@@ -76,7 +76,7 @@ def random_calls(size, seed, n):
 
 
 def dawdle(rank, size, k):
-    """Make another rank late every few calls, by a while that others can get far ahead in."""
+    """Make a rank late every third call, by so much that the others can run ahead."""
     if k % 3 == 0 and (k // 3) % size == rank:
         time.sleep(0.001 * (k % 4))
 
@@ -108,12 +108,12 @@ def test_a_root_far_ahead_of_its_readers_overwrites_nothing(mpi_ranks):
             han_comm.Bcast(buffer, root)
             assert np.all(buffer == k), f"{nbytes} bytes, call {k}: {np.unique(buffer)}"
             if comm.rank == root:
-                buffer[:] = 255  # the memory is ours again
+                buffer[:] = 255  # the root may reuse its buffer now
 
 
 @pytest.mark.mpi(ranks=[4], timeout=60, unit="s")
 def test_messages_of_the_application_move_while_others_wait_in_a_collective(mpi_ranks):
-    """A rendezvous send that its receiver needs before it can come to the collective."""
+    """Rank 1 enters the collective after it has received a rendezvous message of rank 0."""
     comm = MPI.COMM_WORLD
     data = np.full(1 << 20, 7.0)
     for domains in ([[0] * 4] * 2, [[0, 0, 1, 1], [0] * 4]):

@@ -1,4 +1,4 @@
-"""Traces of several ranks: put on one clock, complete, and in an order that can be."""
+"""Traces of several ranks: on one clock, complete, and in a possible order."""
 
 import json
 import os
@@ -29,7 +29,7 @@ MIB = np.ones(1 << 20, np.uint8)
 
 @pytest.fixture
 def folder():
-    """A folder of rank 0, the same on all ranks; pytest's own differ, and ranks race for them."""
+    """Yield a folder that rank 0 has created for all ranks, as pytest's differ between ranks."""
     world = MPI.COMM_WORLD
     path = world.bcast(tempfile.mkdtemp(prefix="han-trace-") if world.rank == 0 else None)
     yield Path(path)
@@ -78,7 +78,7 @@ def test_a_broadcast_on_two_levels_is_complete_and_in_order(mpi_ranks):
 
 
 def check_rank(times, rank, call, count):
-    """Every segment is there, a stream's tasks follow each other, and a task holds its parts."""
+    """Check that every segment is there, in order, and that a task contains its parts."""
     for kind in ("ib", "sb") if rank in (0, 2) else ("sb",):
         mine = segments(times, kind, rank, call)
         assert [t.task for t in mine] == [f"{kind}({k})" for k in range(count)]
@@ -89,7 +89,7 @@ def check_rank(times, rank, call, count):
 
 
 def check_data(timeline, call, count):
-    """Nothing arrives before it is sent, give or take what the clocks may be apart."""
+    """Check that no data arrives before it is sent, within the uncertainty of the clocks."""
     slack = timeline.uncertainty + 1e-6
     for kind, root, child in (("sb", 0, 1), ("sb", 2, 3), ("ib", 0, 2), ("ib", 0, 3)):
         for k in range(count):
@@ -100,7 +100,7 @@ def check_data(timeline, call, count):
 
 @on_four
 def test_clocks_that_start_at_other_times_are_put_on_one(mpi_ranks, monkeypatch):
-    """Ranks 2 and 3 are given a clock of their own that shows hours less."""
+    """Ranks 2 and 3 get a clock of their own that is hours behind."""
     away = 9_876_543_210_000
     rank = MPI.COMM_WORLD.rank
     real = time.monotonic_ns
@@ -183,12 +183,12 @@ def check_folder(folder):
     assert {(t.request, t.call) for t in whole_times} == {(0, 0), (0, 1), (0, 2), (1, 0)}
 
 
-FOR_EVER = 1e6  # seconds: whoever waits for this long does not end
+FOR_EVER = 1e6  # seconds: a rank that waits for so long does not end
 
 
 @pytest.mark.mpi(ranks=3, timeout=120, unit="s")
 def test_ranks_that_free_late_are_not_waited_for_and_do_not_wait(mpi_ranks, folder, monkeypatch):
-    """For whom all wait a moment only; who comes later finds out at once."""
+    """Other ranks wait briefly for a late one, which learns at once that they have left."""
     monkeypatch.setenv("HAN_TRACE", str(folder))
     rank = MPI.COMM_WORLD.rank
     monkeypatch.setattr(clocks, "identity", lambda: (str(rank), "", ""))
@@ -204,7 +204,7 @@ def test_ranks_that_free_late_are_not_waited_for_and_do_not_wait(mpi_ranks, fold
         if late == 2 and rank == 0:
             comm._han.comm.Probe(1, TAG_LAST)
         comm._han.tracing.end()
-        monkeypatch.setattr(comm._han.tracing, "end", lambda: None)  # once is enough
+        monkeypatch.setattr(comm._han.tracing, "end", lambda: None)
         if late not in (None, rank):
             MPI.COMM_WORLD.send(None, late)
         found = MPI.COMM_WORLD.allgather(len(comm._han.tracing.file.readings))

@@ -1,4 +1,4 @@
-"""Large calls within a node try two ways while the program runs; all ranks go the same one."""
+"""Trials: large calls within a node try two plans during the program, the same on all ranks."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from mpi4py import MPI
 import han
 
 WORLD = MPI.COMM_WORLD
-COUNT = 66_001  # elements of 8 bytes: beyond all least sizes, and no whole pieces
+COUNT = 66_001  # elements of 8 bytes: above all least sizes, and not a multiple of a piece
 
 
 def attached(comm):
-    """Return `comm` where its ranks may reach into each other's memory; skip elsewhere."""
+    """Return `comm` if its ranks may attach to each other's memory, else skip the test."""
     if comm._han.shared.attach_refused:
         pytest.skip(f"this machine refuses single copies: {comm._han.shared.attach_refused}")
     return comm
@@ -25,7 +25,7 @@ def attached(comm):
 
 @contextlib.contextmanager
 def rc_of(**settings):
-    """Set han.rc for a while."""
+    """Change han.rc, and restore it at the end."""
     before = {name: getattr(han.rc, name) for name in settings}
     han.rc(**settings)
     try:
@@ -35,7 +35,7 @@ def rc_of(**settings):
 
 
 def ways(comm):
-    """Return how often each plan went either way on this rank, by collective and size."""
+    """Return how often this rank ran each plan and its rival, by collective, size and root."""
     plans = [p for p in comm._han.binder.living.values() if p.planned and p.planned.rival]
     told = {}
     for p in plans:
@@ -46,21 +46,21 @@ def ways(comm):
 
 
 def agree(comm):
-    """Return what `ways` says on all ranks alike."""
+    """Return the result of `ways`, and check that it is the same on all ranks."""
     told = WORLD.allgather(ways(comm))
     assert all(t == told[0] for t in told)
     return told[0]
 
 
 class Calls:
-    """Random calls, the same on all ranks, with what has to come of them."""
+    """Random calls, the same on all ranks, with their expected results."""
 
     def __init__(self, comm, seed):
         self.comm, self.rng = comm, np.random.default_rng(seed)
         self.rank, self.size = comm.rank, comm.size
 
     def draw(self, step):
-        """Return the method's name, its arguments, the result, and what it has to be."""
+        """Draw a call; return the method's name, the arguments, the result and its values."""
         name = ("Bcast", "Allreduce", "Allgather", "Scatter", "Alltoall", "Reduce")[
             self.rng.integers(6)
         ]
@@ -123,7 +123,7 @@ def test_whatever_is_tried_the_result_is_right_and_all_ranks_go_the_same_way(mpi
 
 @pytest.mark.mpi(ranks=[2, 3], timeout=60, unit="s")
 def test_plans_that_are_dropped_on_some_ranks_only(mpi_ranks):
-    """Whoever has just made its plan anew follows a leader that has long had its own."""
+    """A rank with a new plan follows the choice of a leader that has kept its plan."""
     with opened(attached(new_comm(FLAT))) as comm:
         state, a = comm._han, np.zeros(COUNT)
         for step in range(80):
@@ -142,7 +142,7 @@ SPECIAL = (0.0, -0.0, 1.0, -1.5, 1e-30, 3e38, float("inf"), float("-inf"), float
 
 @on_two
 def test_both_ways_round_alike(mpi_ranks):
-    """Every value meets every other one, and in place is as good."""
+    """Plan and rival give the same bits for all pairs of special values, in place or not."""
     with opened(attached(new_comm(FLAT))) as comm:
         tried = set()
         for dtype, ops in (("f4", 4), ("f8", 4), ("c16", 2)):
@@ -228,7 +228,7 @@ def test_switched_off_nothing_is_tried_and_shared_arrays_go_their_own_way(mpi_ra
 @on_two
 def test_a_blocking_call_that_meets_a_nonblocking_one_is_told(mpi_ranks):
     for leader in range(2):
-        for count in (8192, COUNT):  # 64 KiB is the least
+        for count in (8192, COUNT):  # trials begin at 64 KiB
             comm, data = attached(new_comm(FLAT)), np.zeros(count)
 
             def mixed(comm=comm, leader=leader, data=data):
@@ -258,7 +258,7 @@ def test_a_leader_that_does_not_come_is_named_and_one_that_errs_is_followed_by_n
     name, text, _ = error_of(lambda: comm.Bcast(data, 1)) if comm.rank != 1 else ("", "", 0)
     told = WORLD.allgather((name, text))
     late = [text for name, text in told if name == "CollectiveTimeoutError"]
-    assert late, "the other one may have been quicker, but one is first"
+    assert late, "at least one rank reaches its time limit"
     for text in late:
         assert "to hear which way rank 1 goes" in text
         assert "rank(s) 1 have not entered this call" in text

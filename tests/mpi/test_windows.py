@@ -1,4 +1,4 @@
-"""Collectives on arrays in MPI's shared windows: read where they are, agreed, safe once freed."""
+"""Collectives on arrays in MPI's shared windows: read in place, agreed by all ranks, and freed."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from mpi4py import MPI
 from han.cli import info as _cli_info
 from han.model.program import PEER
 
-COUNT = 40_001  # of a block: large enough for the built-in rules to read it where it is
+COUNT = 40_001  # elements of a block: large enough for the built-in choice to read it in place
 BLOCKS = ("gather", "scatter", "allgather")
 MAPPED = (*COLLECTIVES[:3], *BLOCKS)
 WORLD = MPI.COMM_WORLD
 SIZE = WORLD.size
-WINDOW = (2 * SIZE + 2) * COUNT * 8  # bytes of a rank: room for all its buffers
+WINDOW = (2 * SIZE + 2) * COUNT * 8  # bytes of a rank's segment, for all its buffers
 
 
 class Places:
-    """Hands out arrays in a rank's segment of a window, one behind the other."""
+    """Allocates arrays in a rank's segment of a window, one behind the other."""
 
     def __init__(self, win, rank):
         self.memory, self.at = win.Shared_query(rank)[0], 8
@@ -42,7 +42,7 @@ def ordinary(like):
 
 @contextmanager
 def window(comm, nbytes=WINDOW, over=None, **info):
-    """Make a window and attach it."""
+    """Allocate a window and attach it."""
     hints = MPI.Info.Create({key: str(value) for key, value in info.items()})
     win = MPI.Win.Allocate_shared(nbytes, 8, hints, over or comm)
     hints.Free()
@@ -57,7 +57,7 @@ def newest(comm):
 
 
 def mapped(comm):
-    """Whether the newest plan was made for buffers that are read where they are, and some are."""
+    """Return whether the newest plan is for mapped buffers, and check that some rank reads them."""
     said = newest(comm).signature.mapped
     reads = bool((newest(comm).program.code["base"] >= PEER).any())
     assert comm.allreduce(reads, MPI.LOR) == said
@@ -65,7 +65,7 @@ def mapped(comm):
 
 
 def check(comm, name, send_in, recv_in, root, in_place):
-    """Make one persistent call, twice with other data; return whether it was mapped."""
+    """Run a persistent call twice and check its results; return whether its buffers were mapped."""
     size, rank, at_root = comm.size, comm.rank, comm.rank == root
     spreads, collects = name == "scatter", name in ("gather", "allgather")
     whole = [data_of(r, "float64", COUNT * (size if spreads else 1), "sum") for r in range(size)]
@@ -108,12 +108,15 @@ def check(comm, name, send_in, recv_in, root, in_place):
 
 
 def everything(comm, send_in, recv_in, expected=True, part=slice(None)):
-    """Make (a part of) all calls that can be mapped; `send_in` and `recv_in` make places anew."""
+    """Check (a part of) all calls that can read mapped buffers.
+
+    `send_in` and `recv_in` return a new allocator of arrays for each call.
+    """
     calls = [(name, in_place) for in_place in (False, True) for name in MAPPED]
     for turn, (name, in_place) in enumerate(calls[part]):
         found = check(comm, name, send_in(), recv_in(), turn % comm.size, in_place)
         assert found == expected, (name, in_place)
-    comm.Barrier()  # what comes next may use the places of others
+    comm.Barrier()  # the next calls may use memory that peers still read
 
 
 @pytest.mark.mpi(ranks=[2, 3], timeout=60, unit="s")
@@ -131,10 +134,10 @@ def test_windows_are_read_where_they_are_wherever_in_them_buffers_lie(mpi_ranks)
                 lambda: Places(one, rank),
                 part=slice(0, None, 5),
             )
-            # shared arrays and windows together; the ranks' buffers of one call differ
+            # some ranks pass shared arrays and others arrays in windows
             some = (lambda: Places(one, rank)) if rank % 2 else (lambda: comm.asarray)
             everything(comm, some, lambda: Places(two, following), part=slice(1, None, 2))
-            # one rank's ordinary arrays send all the other way
+            # if one rank passes ordinary arrays, no rank reads mapped buffers
             send, recv = (lambda: Places(one, rank)), (lambda: Places(two, rank))
             odd = (lambda: ordinary, lambda: ordinary) if rank == 0 else (send, recv)
             everything(comm, *odd, expected=False, part=slice(2, None, 4))
@@ -143,7 +146,7 @@ def test_windows_are_read_where_they_are_wherever_in_them_buffers_lie(mpi_ranks)
             explained = str(comm.explain("allreduce", 8 * COUNT, shared=True))
             assert "solo split" in explained
             assert "reads     shared arrays and arrays in 2 attached windows" in explained
-        # an array across all segments, which are one piece unless the window says otherwise
+        # an array across all segments, which are contiguous by default
         with window(comm, 8 * COUNT) as one:
             whole = np.ndarray(COUNT * comm.size, float, over_all(one, comm.size))
             block = comm.zeros(COUNT)
@@ -161,14 +164,14 @@ def test_windows_are_read_where_they_are_wherever_in_them_buffers_lie(mpi_ranks)
 
 
 def over_all(win, size):
-    """Return the memory of all segments, which follow each other."""
+    """Return the memory of all segments of a window, which are contiguous."""
     first = win.Shared_query(0)[0]
     return MPI.memory.fromaddress(first.address, first.nbytes * size)
 
 
 @pytest.mark.mpi(ranks=4, timeout=60, unit="s")
 def test_windows_of_nodes_and_of_other_communicators(mpi_ranks):
-    """Two nodes of two ranks: each has a window of its own. Ranks may be numbered otherwise."""
+    """Each of two nodes has a window; ranks of a window's communicator are in another order."""
     half = WORLD.Split(WORLD.rank // 2, -WORLD.rank)
     turned = WORLD.Split(0, -WORLD.rank)
     for levels, over in ((TWO_LEVELS, half), (TWO_LEVELS, turned), (FLAT, turned)):
@@ -190,7 +193,7 @@ def test_windows_of_nodes_and_of_other_communicators(mpi_ranks):
 
 
 def fails(comm, call, *words):
-    """See that a call ends in the same ArgumentError on all ranks, and that calls go on."""
+    """Check that a call raises the same ArgumentError on all ranks, and that later calls work."""
     name, text, _ = error_of(call)
     assert name == "ArgumentError", (name, text)
     assert all(word in text for word in words), text
@@ -201,7 +204,7 @@ def fails(comm, call, *words):
 
 
 def shared_files():
-    """Memory of windows that this process has mapped."""
+    """Return the number of shared mappings in this process."""
     return len(
         [line for line in Path("/proc/self/maps").read_text().splitlines() if " rw-s " in line]
     )
@@ -226,7 +229,7 @@ def wrong_windows(comm):
     fails(comm, lambda: attach(wins[comm.rank]), "ranks 0 and 1 have passed different windows")
     fails(comm, lambda: detach(wins[0]), "detach_window: rank 0: win is not attached")
     attach(wins[0])
-    attach(wins[0])  # once is enough
+    attach(wins[0])  # has no effect
     fails(comm, lambda: attach(wins[comm.rank]), "ranks 0 and 1 have passed different windows")
     fails(comm, lambda: detach(wins[comm.rank]), "rank 1: win is not attached")
     attach(wins[1])
@@ -244,7 +247,7 @@ def wrong_windows(comm):
 
 
 def freed_windows(comm):
-    """What MPI has unmapped is never touched: our own mapping stays as long as a request."""
+    """Check that a request keeps its own mapping and never accesses memory that MPI unmapped."""
     for end in ("detach", "free", "free, not mapped", "free while it runs", "free comm first"):
         before = shared_files()
         other = new_comm(FLAT) if end == "free comm first" else comm
@@ -252,7 +255,7 @@ def freed_windows(comm):
         other.attach_window(win)
         place = Places(win, comm.rank)
         send, recv = place(np.full(COUNT, comm.rank + 1.0)), place(np.zeros(COUNT))
-        odd = end == "free, not mapped" and comm.rank == 0  # whose own memory sends all that way
+        odd = end == "free, not mapped" and comm.rank == 0  # rank 0 passes ordinary arrays
         send, recv = (send.copy(), recv.copy()) if odd else (send, recv)
         request = other.Allreduce_init(send, recv)
         assert mapped(other) == (end != "free, not mapped")
@@ -266,7 +269,7 @@ def freed_windows(comm):
             request.Start()
             request.Wait()
             assert (recv == 3).all()
-            again = other.Allreduce_init(send, recv)  # the ordinary way
+            again = other.Allreduce_init(send, recv)  # does not read mapped buffers
             assert not mapped(other)
             again.Free()
         if end == "free comm first":
@@ -282,7 +285,7 @@ def freed_windows(comm):
 
 
 def request_after(comm, request, end):
-    """Go on with a request whose window is gone."""
+    """Use a request whose window has been freed."""
     if end == "free comm first":
         return
     request.Wait()

@@ -1,9 +1,9 @@
-"""Write the Programs of all ranks of several machines into one file, for test_executor.c.
+"""Write the programs of all ranks of several machines into one file, for test_executor.c.
 
     python dump_programs.py FILE
 
-Only the planner runs: nothing here starts MPI. The file holds 64-bit little-endian numbers,
-names of 64 bytes and instructions; ``programs.c`` reads it in the order written here.
+This runs the planner only, without MPI. The file holds little-endian 64-bit numbers, names of 64
+bytes, and operations. ``programs.c`` reads them in the order in which they are written here.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from han.tasks.signature import Signature  # noqa: E402
 from han.tuning.parts import plan_of_choice  # noqa: E402
 
 MAGIC = 0x31474F5250
-MEMORY = 64 * 1024  # small channels: the rings of cells go round often
+MEMORY = 64 * 1024  # small channels, so that runs reuse the rings often
 CHANNELS = 8  # HAN_MAX_CHANNELS
 COLLECTIVES = {name: int(row.code) for name, row in ROWS.items()}  # enum han_coll
 OPS = {"": 0, "sum": 0, "max": 2}  # enum han_op
 DTYPES = {"": 4, "int64": 4, "float64": 11}  # enum han_dtype
-SMALL, MEDIUM, LARGE = 1, 450, 20011  # elements of 8 bytes: a line, a page, several rings
+SMALL, MEDIUM, LARGE = 1, 450, 20011  # elements of 8 bytes, for a line, a page, several rings
 
 
 @dataclass(frozen=True)
 class Case:
-    """One call, as chosen; ranks may do reductions in place."""
+    """A call and its choice; the executor's test may run reductions in place."""
 
     signature: Signature
     choice: Choice
@@ -55,7 +55,7 @@ class Case:
 
 @dataclass(frozen=True)
 class World:
-    """A machine, and what is run on it."""
+    """A machine, and the calls that run on it."""
 
     name: str
     topology: Topology
@@ -66,7 +66,7 @@ class World:
 
 
 def call(collective: str, count: int = 0, root: int = 0, op: str = "sum") -> Signature:
-    """Make a signature; sums are of float64, maxima of int64."""
+    """Return a signature; sums are of float64, maxima of int64."""
     if collective == "barrier":
         return Signature("barrier")
     if collective not in REDUCING:
@@ -76,7 +76,7 @@ def call(collective: str, count: int = 0, root: int = 0, op: str = "sum") -> Sig
 
 
 def everything(ranks: int, counts: tuple[int, ...]) -> Iterator[Signature]:
-    """Every collective, several sizes, the first and the last rank as the root."""
+    """Yield every collective in several sizes, with the first and the last rank as roots."""
     yield call("barrier")
     for count, op in product(counts, ("sum", "max")):
         yield call("allreduce", count, op=op)
@@ -85,7 +85,7 @@ def everything(ranks: int, counts: tuple[int, ...]) -> Iterator[Signature]:
 
 
 def shared_cases(ranks: int, levels: int = 1) -> Iterator[Case]:
-    """Everything through cells: each tree, in large and in small chunks and segments."""
+    """Yield calls in shared memory: each tree of ``sm``, and ``solo``, in parts of many sizes."""
 
     def choice(part: LevelChoice, segment: int | None, schedule: str = "dataflow") -> Choice:
         return Choice((part,) * levels, segment, schedule)
@@ -99,7 +99,7 @@ def shared_cases(ranks: int, levels: int = 1) -> Iterator[Case]:
         for signature in everything(ranks, (MEDIUM, LARGE)):
             yield Case(signature, choice(part, segment))
     for tree, schedule in product(("flat", "knomial"), ("dataflow", "lockstep")):
-        for signature in everything(ranks, (MEDIUM,)):  # segments of a message that is one page
+        for signature in everything(ranks, (MEDIUM,)):  # a message of one page, in segments
             yield Case(signature, choice(level_choice("sm", tree), 1000, schedule))
     part = level_choice("sm", "flat", inline=0, chunk=4096)
     for signature in everything(ranks, (SMALL, LARGE)):
@@ -119,7 +119,7 @@ def shared_cases(ranks: int, levels: int = 1) -> Iterator[Case]:
 
 
 def fused_cases(choice) -> Iterator[Case]:
-    """Allreduces that are one task: ``direct`` and ``split``."""
+    """Yield allreduces that are one task on each level: those of ``sm``, ``solo``, ``exchange``."""
     yield Case(call("barrier"), choice(level_choice("sm", "direct"), None))
     for count, op in product((0, SMALL, 7, MEDIUM), ("sum", "max")):
         yield Case(call("allreduce", count, op=op), choice(level_choice("sm", "direct"), None))
@@ -140,7 +140,7 @@ def fused_cases(choice) -> Iterator[Case]:
 
 
 def block_cases(ranks: int, choice) -> Iterator[Case]:
-    """Calls that move blocks; those of all ranks together are as long as other messages."""
+    """Yield calls that move blocks; all blocks together have the bytes of one message."""
     parts = [
         level_choice("sm", "blocks"),
         level_choice("sm", "blocks", chunk=512, cells=2),
@@ -158,7 +158,7 @@ def block_cases(ranks: int, choice) -> Iterator[Case]:
 
 
 def message_cases(ranks: int) -> Iterator[Case]:
-    """Everything through cells inside nodes and messages between them."""
+    """Yield calls through cells inside nodes and messages between them."""
     inner = level_choice("sm", "knomial", radix=2, chunk=2048, cells=3)
     outer = [
         level_choice("adapt", "chain", segment=2048, window=2),
@@ -181,12 +181,12 @@ def message_cases(ranks: int) -> Iterator[Case]:
 
 
 def nodes(*domains: int) -> Topology:
-    """Two levels; ranks of different domains share no memory."""
+    """Return a topology of nodes, by the node of each rank; only ranks of a node share memory."""
     return Topology(("node", "network"), ("s", "i"), (domains, (0,) * len(domains)), domains)
 
 
 def worlds() -> Iterator[World]:
-    """All that is written."""
+    """Yield all machines with their calls."""
     for n in (2, 3, 5):
         yield World(f"{n} ranks on one node", virtual(n), tuple(shared_cases(n)))
     cases = tuple(shared_cases(4, levels=2))
@@ -200,12 +200,12 @@ def worlds() -> Iterator[World]:
 
 
 def put(file: BinaryIO, *numbers: int) -> None:
-    """Write numbers."""
+    """Write 64-bit numbers."""
     file.write(struct.pack(f"<{len(numbers)}Q", *numbers))
 
 
 def put_name(file: BinaryIO, name: str) -> None:
-    """Write a name, cut or filled up."""
+    """Write a name in 64 bytes, cut or padded with zeros."""
     file.write(name.encode("ascii")[:63].ljust(64, b"\0"))
 
 
@@ -233,7 +233,7 @@ def put_case(file: BinaryIO, topology: Topology, case: Case) -> None:
 
 
 def put_channels(file: BinaryIO, topology: Topology) -> None:
-    """Write, for each channel and rank, whose memory it is and where things are in it."""
+    """Write each rank's channels: the first rank, the size, the rank's slot and the offsets."""
     present = [
         (level, geometry)
         for level, geometry in enumerate(geometries(topology, MEMORY))
@@ -248,7 +248,7 @@ def put_channels(file: BinaryIO, topology: Topology) -> None:
 
 
 def main(path: str) -> None:
-    """Write everything."""
+    """Write the file: every machine with its channels, calls and programs."""
     with Path(path).open("wb") as file:
         machines = list(worlds())
         put(file, MAGIC, len(machines))

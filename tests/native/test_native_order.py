@@ -1,4 +1,4 @@
-"""The C core's includes go one way: between folders by a table, between files without a circle."""
+"""The includes of the C core: folders include only those below them, files form no cycle."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 NATIVE = Path(__file__).resolve().parents[2] / "han" / "native"
 FILES = sorted(NATIVE.rglob("*.[ch]"))
 
-# What each folder may include. "": the layouts that all parts share, the clock and the MPI library.
+# The folders that each folder may include; "" holds common layouts, the clock and the MPI table.
 MAY_INCLUDE = {
     "": {""},
     "data": {"", "data"},
@@ -24,7 +24,7 @@ DEFINED = re.compile(r"^[A-Za-z][\w \t*]*?\b(han_\w+)\((?:[^()]|\([^()]*\))*\)\s
 
 
 def part(path: Path) -> str:
-    """Return the name of a header and its C file: "engine/queue"."""
+    """Return the common name of a header and its C file, such as "engine/queue"."""
     return path.relative_to(NATIVE).with_suffix("").as_posix()
 
 
@@ -42,7 +42,7 @@ def graph() -> dict[str, set[str]]:
 
 
 def circle(edges: dict[str, set[str]]) -> list[str]:
-    """Return what is left after parts that include nothing left are removed again and again."""
+    """Return the parts that include a cycle, directly or through others."""
     left = dict(edges)
     while free := [name for name, others in left.items() if not others & left.keys()]:
         for name in free:

@@ -1,4 +1,4 @@
-"""The stub of the compiled part says what is in there."""
+"""The stub of the compiled part agrees with the compiled part."""
 
 import importlib.util
 import os

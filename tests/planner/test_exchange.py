@@ -93,7 +93,12 @@ def test_the_cyclic_shift_takes_the_papers_factors_of_eight():
         (7, "cyclic", {"factors": (3, 2)}, "product of 2x3 is 6, less than the 7 members"),
         (7, "cyclic", {"factors_gather": (7, 2)}, "7 reaches the 7 members without the last 2"),
         (7, "copyin", {"factors": (7,)}, "it takes factors_gather, but no factors"),
-        (8, "halving", {"factors": (4, 2)}, "halving is of factors 2 and takes no others"),
+        (
+            8,
+            "halving",
+            {"factors": (4, 2)},
+            "halving always has factors of 2: leave all factors out",
+        ),
     ],
 )
 def test_factors_that_do_not_fit_are_refused_with_numbers_and_a_way_out(
@@ -105,8 +110,8 @@ def test_factors_that_do_not_fit_are_refused_with_numbers_and_a_way_out(
 def test_exchanges_through_cells_need_shared_memory_and_room():
     for algorithm in IN_NODE:
         reason = objection(4, algorithm, shared=-1)
-        assert "do not share memory; halving and recursive_doubling need none" in reason
-        assert "takes cells of" in objection(4, algorithm, element=1 << 20)
+        assert "do not share memory; halving and recursive_doubling do without it" in reason
+        assert "bytes of cells for elements" in objection(4, algorithm, element=1 << 20)
     assert objection(4, "halving", shared=-1) is None
 
 

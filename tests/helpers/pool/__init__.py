@@ -1,33 +1,35 @@
-"""Run tests under MPI in jobs that serve many of them.
+"""Run many tests under MPI in one job.
 
-`plugin` is the controlling pytest process: it collects the tests, starts one ``mpiexec`` per number
-of ranks (`job`), sends it one test after the other and merges what the ranks report (`merge`).
-Each rank is a pytest session of its own (`worker`), which collects a file when the first test of it
-is asked for. After each test the ranks free the communicators that it has left (they keep them if
-one has failed on any rank) and look for anything else that could disturb the next test
-(`leftovers`). After a failure, a time limit, a rank that ended or a leftover the job is killed, and
-the next test gets a new one.
+`plugin` is the controlling pytest process. It collects the tests, starts one ``mpiexec`` for each
+number of ranks (`job`), sends it one test after the other, and merges the reports of the ranks
+(`merge`). Each rank is a pytest session (`worker`), which collects a file when it gets the first
+test of that file.
 
-A test that needs a process of its own is marked ``own_job("the reason")``, or its module has an
-``ENVIRONMENT``: pytest-isolate-mpi starts an ``mpiexec`` for it alone. ``HAN_TEST_POOL=no`` does so
-for all tests.
+After each test, the ranks free the communicators that the test has left. If one of these has failed
+on any rank, they keep all of them instead. Then they look for anything else that could disturb the
+next test (`leftovers`). The controller kills the job after a failure, a time limit, the end of a
+rank, or a leftover. The next test gets a new job.
+
+A test that needs processes of its own is marked ``own_job("the reason")``, or its module has an
+``ENVIRONMENT``. pytest-isolate-mpi starts an ``mpiexec`` for such a test alone. With
+``HAN_TEST_POOL=no`` it does so for all tests.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-ADDRESS = "HAN_TEST_POOL_ADDRESS"  # the variable that tells a rank the socket of its controller
+ADDRESS = "HAN_TEST_POOL_ADDRESS"  # environment variable: the socket of a rank's controller
 
 
 class Request(NamedTuple):
-    """What the controller asks all ranks for; each answers with one object."""
+    """A request of the controller to all ranks; each rank answers with one object."""
 
     action: str  # "find", "run", "failed", "free", "keep", "look" or "stop"
     nodeid: str = ""
 
 
 class Problem(NamedTuple):
-    """The answer of a rank that could not do what it was asked for."""
+    """The answer of a rank that could not carry out a request."""
 
     text: str

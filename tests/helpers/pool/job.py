@@ -25,24 +25,24 @@ SHOWN = 4000  # characters of a job's output
 
 
 class JobError(Exception):
-    """The ranks did not start."""
+    """Not all ranks of a job have started."""
 
 
 @dataclass
 class Answers:
-    """The answers by rank, in the order of arrival, and why others are missing."""
+    """The answers by rank, in the order of arrival, and the reason why others are missing."""
 
     by_rank: dict[int, Any] = field(default_factory=dict)
     missing: str = ""
 
 
 def nothing_failed(answer: Any) -> bool:
-    """Accept any answer."""
+    """Return False: no answer is a failure."""
     return False
 
 
 class Job:
-    """The ranks of one mpiexec, which wait for requests without using the processor."""
+    """The ranks of one mpiexec, which sleep while they wait for requests."""
 
     def __init__(self, ranks: int, command: Sequence[str], show: bool = False) -> None:
         self.ranks, self.show = ranks, show
@@ -75,7 +75,7 @@ class Job:
             )
 
     def _accept(self, listener: socket.socket) -> None:
-        """Wait until each rank has connected and said which one it is."""
+        """Wait until each rank has connected and sent its rank and process number."""
         deadline = time.monotonic() + START_LIMIT
         while len(self._connections) < self.ranks:
             with contextlib.suppress(TimeoutError):
@@ -84,10 +84,10 @@ class Job:
                 self._connections[connection], self._pids[rank] = rank, pid
             if self._process.poll() is not None or time.monotonic() > deadline:
                 came = sorted(self._pids)
-                raise JobError(f"of {self.ranks} ranks only {came} came\n{self.output()}")
+                raise JobError(f"of {self.ranks} ranks only {came} connected\n{self.output()}")
 
     def output(self) -> str:
-        """Return the end of what the job has printed, outside of what pytest captures."""
+        """Return the end of the job's output that pytest has not captured."""
         text = "" if self.show else self._output.read_text(errors="replace").strip()
         return text if len(text) <= SHOWN else "..." + text[-SHOWN:]
 
@@ -96,7 +96,8 @@ class Job:
     ) -> Answers:
         """Send a request to all ranks and collect their answers.
 
-        The ranks have `limit` seconds, and GRACE once one of them has `failed` or ended.
+        The ranks have `limit` seconds to answer. After one of them has `failed` or ended, the
+        others have at most GRACE seconds.
         """
         for connection in self._connections:
             with contextlib.suppress(OSError):
@@ -146,20 +147,20 @@ class Job:
         self._folder.cleanup()
 
     def _is_ours(self, pid: int) -> bool:
-        """Return whether a process is a rank of this job, and not a later one of that number."""
+        """Return whether a process is a rank of this job, and not a later process of its number."""
         with contextlib.suppress(OSError):
             return self._address.encode() in Path(f"/proc/{pid}/environ").read_bytes()
         return False
 
 
 def _python_path() -> str:
-    """Return where Python looks for modules, with this package among them."""
+    """Return a PYTHONPATH that contains this package."""
     here = str(Path(__file__).resolve().parents[1])
     return os.pathsep.join([here, *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 def _why(ended: Sequence[int], silent: Sequence[int], limit: float, some: bool) -> str:
-    """Say why answers are missing; "" if none is."""
+    """Return the reason why answers are missing, or "" if none is."""
     parts = []
     if ended:
         parts.append(f"rank(s) {_listed(ended)} ended")

@@ -1,4 +1,4 @@
-"""What a test leaves in a rank: communicators are freed, anything else is told."""
+"""Free the communicators that a test leaves in a rank, and report anything else that it leaves."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from han import comm as front
 from han.runtime.state import State
 
 MOST_KEPT = 200
-LOOKS = 10  # at MPI for messages: it may find them in the second one
+LOOKS = 10  # probes for messages, as the first one may not find them
 SPARE = 4  # descriptors that an MPI library may open when it first needs them
 PERMANENT = (MPI.COMM_WORLD, MPI.COMM_SELF)
 OF_PYTEST = "PYTEST_CURRENT_TEST"
 
 
 class Made:
-    """The communicators that got a han.Comm in this process, in the order of making."""
+    """The communicators that got a han.Comm in this process, in order of creation."""
 
     def __init__(self) -> None:
         self._made: list[tuple[MPI.Intracomm, weakref.ref[State]]] = []
@@ -42,22 +42,23 @@ class Made:
         State.__init__ = watched  # type: ignore[assignment, method-assign]
 
     def some_failed(self) -> bool:
-        """Return whether one that is left was given up here.
+        """Return whether a communicator that is left has failed on this rank.
 
-        It cannot be freed: what is under way on it could meet the next communicator of its number.
+        Such a communicator is not freed: its pending messages could be received on the next
+        communicator, which may get its context.
         """
         self._made = [(comm, state) for comm, state in self._made if _is_open(state())]
         return any(_has_failed(state()) for _, state in self._made)
 
     def free(self) -> None:
-        """Free all that are left; the ranks do so in the same order, since making is collective."""
+        """Free all communicators that are left, in order of creation, the same on all ranks."""
         made, self._made, self.newly_kept = self._made, [], 0
         for comm, state in made:
             if _is_open(state()):
                 _free(comm)
 
     def keep(self) -> None:
-        """Leave them as they are."""
+        """Keep all communicators that are left, until the job ends."""
         self.newly_kept = len(self._made)
         self.spoilt = any(comm in PERMANENT for comm, _ in self._made)
         self.kept += self.newly_kept
@@ -65,7 +66,7 @@ class Made:
 
 
 def _has_failed(state: State | None) -> bool:
-    """Whether a communicator was given up, or its making did not come to an end."""
+    """Return whether a communicator has failed, or its construction did not finish."""
     return state is not None and bool(getattr(state, "health", None) is None or state.health.failed)
 
 
@@ -74,7 +75,7 @@ def _is_open(state: State | None) -> bool:
 
 
 def _free(comm: MPI.Intracomm) -> None:
-    """Free a communicator, or take what is han's from one that stays."""
+    """Free a communicator; of one that MPI owns, free only han's part."""
     if comm in PERMANENT:
         comm.Delete_attr(front._key())
     else:
@@ -82,7 +83,7 @@ def _free(comm: MPI.Intracomm) -> None:
 
 
 class Seen(NamedTuple):
-    """What a test must leave as it was."""
+    """The state of the process and of shared memory that a test must not change."""
 
     environment: dict[str, str]
     settings: dict[str, Any]
@@ -95,7 +96,7 @@ class Seen(NamedTuple):
 
     @classmethod
     def now(cls) -> Seen:
-        """Look at this process, and at the files of shared memory."""
+        """Return the present state of this process and of the files in shared memory."""
         return cls(
             {name: value for name, value in os.environ.items() if name != OF_PYTEST},
             {name: getattr(han.rc, name) for name in type(han.rc).__slots__},
@@ -109,7 +110,7 @@ class Seen(NamedTuple):
 
 
 def left_since(before: Seen, made: Made) -> list[str]:
-    """Tell what a test has left behind, other than communicators that are kept."""
+    """Return what a test has left behind, other than communicators that are kept."""
     gc.collect()
     after = Seen.now()
     found = list(_found(before, after))
@@ -134,7 +135,7 @@ def _found(before: Seen, after: Seen) -> Iterator[str]:
         yield f"{after.threads - before.threads} thread(s) more"
     files = after.files - before.files
     if files:
-        time.sleep(0.2)  # those of other programs are gone then
+        time.sleep(0.2)  # time for other programs to remove theirs
         files &= _files()
     if files:
         yield f"files in /dev/shm: {', '.join(sorted(files))}"
@@ -151,7 +152,7 @@ def _memory(before: Seen, after: Seen) -> Iterator[str]:
 
 
 def _a_message_is_there(status: MPI.Status) -> bool:
-    """Look for a message that nobody has received, and let MPI make progress meanwhile."""
+    """Return whether a message has not been received; probing lets MPI make progress."""
     for _ in range(LOOKS):
         if MPI.COMM_WORLD.Iprobe(status=status):
             return True
@@ -160,10 +161,10 @@ def _a_message_is_there(status: MPI.Status) -> bool:
 
 
 def _files() -> frozenset[str]:
-    """Name the files of shared memory, which communicators remove as soon as all ranks map them."""
+    """Return han's files in shared memory; a communicator unlinks its own when all ranks map it."""
     return frozenset(path.name for path in Path("/dev/shm").glob("han-*"))
 
 
 def _mapped_channels() -> int:
-    """Count mappings of channels, whose files are unlinked."""
+    """Return the number of mapped channels, by their unlinked files."""
     return sum("/han-" in line for line in Path("/proc/self/maps").read_text().splitlines())

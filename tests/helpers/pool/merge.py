@@ -1,4 +1,4 @@
-"""One set of reports of a test that several ranks have run."""
+"""Merge the reports of several ranks on one test."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ WORST_FIRST = ("failed", "skipped", "passed")
 
 
 def has_failed(reports: object) -> bool:
-    """Return whether the answer of a rank is no list of reports, or one of them failed."""
+    """Return whether a rank's answer has a failed report, or is not a list of reports."""
     return not isinstance(reports, list) or any(report.failed for report in reports)
 
 
 def merged(by_rank: Mapping[int, Reports]) -> list[pytest.TestReport]:
-    """Return a report for each phase: of a rank that failed, if any did; else of one that skipped.
+    """Return a report for each phase: of a rank that failed, else of one that skipped the test.
 
-    Of several ranks that failed the first to arrive is shown, and the others' errors follow.
+    If several ranks failed, it is the report that arrived first, followed by the others' errors.
     """
     found = []
     for phase in PHASES:

@@ -1,4 +1,4 @@
-"""The controlling process: which tests a job serves, and what becomes of it after each."""
+"""The controlling process: it decides which job runs a test, and whether to keep the job after."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from pool.job import Answers, Job, JobError
 from pool.merge import has_failed, merged
 
 SWITCH = "HAN_TEST_POOL"  # "no": a job for each test
-ISOLATED = "PYTEST_ISOLATE_MPI_IS_FORKED"  # set in the ranks of a job of a test's own
+ISOLATED = "PYTEST_ISOLATE_MPI_IS_FORKED"  # set in ranks that pytest-isolate-mpi has started
 SECONDS = {"s": 1, "m": 60, "h": 3600}
-NO_LIMIT = 600.0  # seconds, for a test that has no time limit of its own
+NO_LIMIT = 600.0  # seconds for a test that names no time limit
 FIND_LIMIT = 180.0  # seconds to import a test's module on all ranks
 TIDY_LIMIT = 30.0  # seconds to free communicators, and to look for what is left
 
 
 def register(config: pytest.Config) -> None:
-    """Let jobs serve the tests of this session, unless it is itself a rank's."""
+    """Run the tests of this session in jobs, unless the session is itself a rank of one."""
     if not is_rank(config) and os.environ.get(SWITCH) != "no":
         config.pluginmanager.register(Pools(config), "pools")
 
 
 def is_rank(config: pytest.Config) -> bool:
-    """Return whether this session is a rank of a job, and not what starts jobs."""
+    """Return whether this session is a rank of a job, and not the controller."""
     return config.pluginmanager.has_plugin("pool.worker") or ISOLATED in os.environ
 
 
 def is_pooled(item: pytest.Item) -> bool:
-    """Return whether a test may share its ranks' processes with others."""
+    """Return whether a test may share its processes with other tests."""
     module = getattr(item, "module", None)
     alone = item.get_closest_marker("own_job") or hasattr(module, "ENVIRONMENT")
     return item.get_closest_marker("mpi") is not None and not alone
@@ -51,24 +51,24 @@ def limit_of(item: pytest.Item) -> float:
 
 
 class Pools:
-    """Runs tests in a job per number of ranks, one after the other; the others as before."""
+    """Runs pooled tests in one job per number of ranks, and leaves other tests to pytest."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self.job: Job | None = None
         self.started, self.served = 0, 0
-        self.notes: list[str] = []  # why jobs were started anew
+        self.notes: list[str] = []  # why jobs were replaced
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Put tests of the same number of ranks together, so that one job is alive at a time."""
+        """Sort tests by their number of ranks, so that one job is alive at a time."""
         items.sort(key=lambda item: ranks_of(item) if is_pooled(item) else sys.maxsize)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(
         self, item: pytest.Item, nextitem: pytest.Item | None
     ) -> bool | None:
-        """Run a test in the job, and decide whether the next one may use it too."""
+        """Run a test in the job, and decide whether the next test may use the job too."""
         if not is_pooled(item):
             self._stop()
             return None
@@ -79,11 +79,11 @@ class Pools:
         return True
 
     def pytest_sessionfinish(self) -> None:
-        """End the job."""
+        """Stop the job."""
         self._stop()
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Tell how many jobs there were, and why."""
+        """Print the number of jobs, and why they were replaced."""
         if self.started:
             terminalreporter.section("pools of ranks")
             terminalreporter.line(f"{self.served} tests in {self.started} jobs")
@@ -106,7 +106,7 @@ class Pools:
         return reports
 
     def _look_after(self, item: pytest.Item, job: Job, failed: bool) -> None:
-        """Keep the job for the next test if nothing of this one is left in it."""
+        """Kill the job if the test has failed or left something in it."""
         if failed:
             self._end(f"failed: {item.nodeid}")
             return
@@ -115,7 +115,7 @@ class Pools:
             self._end(f"left by {item.nodeid}: {problem or '; '.join(sorted(left))}")
 
     def _tidied(self, job: Job) -> tuple[str, set[str]]:
-        """Let the ranks free communicators, if none has failed on any; return what else is left."""
+        """Let the ranks free or keep communicators; return a problem, and what else is left."""
         answers = job.ask(Request("failed"), TIDY_LIMIT, _is_problem)
         if not _problem(answers):
             action = "keep" if any(answers.by_rank.values()) else "free"
@@ -128,7 +128,7 @@ class Pools:
     # ---- the job ----------------------------------------------------------------------------
 
     def _job_of(self, ranks: int) -> Job:
-        """Return the job that is there, if it has that many ranks, or start one."""
+        """Return the current job if it has that many ranks, else a new one."""
         if self.job is not None and self.job.ranks != ranks:
             self._stop()
         if self.job is None:
@@ -137,7 +137,7 @@ class Pools:
         return self.job
 
     def _command(self) -> list[str]:
-        """Return how a rank is started: with what of the options concerns reports."""
+        """Return the command line of a rank, with this session's options for reports."""
         option = self.config.option
         command = [sys.executable, "-m", "mpi4py", "-m", "pytest", "-p", "pool.worker"]
         command += ["--rootdir", str(self.config.rootpath), "-p", "no:cacheprovider"]
@@ -149,14 +149,14 @@ class Pools:
         return [*command, *(["--showlocals"] if option.showlocals else [])]
 
     def _end(self, why: str) -> None:
-        """Kill the job: the next test gets a new one."""
+        """Kill the job, so that the next test gets a new one."""
         self.notes.append(why)
         if self.job is not None:
             self.job.kill()
         self.job = None
 
     def _stop(self) -> None:
-        """Let the job end by itself."""
+        """Stop the job by letting its ranks finalize MPI."""
         if self.job is not None:
             status = self.job.stop()
             if status != 0:
@@ -169,13 +169,13 @@ def _is_problem(answer: object) -> bool:
 
 
 def _problem(answers: Answers) -> str:
-    """Return what went wrong outside of the test itself, or ""."""
+    """Return what went wrong outside the test itself, or ""."""
     texts = [f"rank {r}: {a.text}" for r, a in answers.by_rank.items() if isinstance(a, Problem)]
     return "\n".join([*texts[:1], *([answers.missing] if answers.missing else [])])
 
 
 def _told(item: pytest.Item, answers: Answers, job: Job) -> list[pytest.TestReport]:
-    """Return the reports of a test, or of why there are none of some ranks."""
+    """Return the reports of a test, or a failure that says why ranks have sent none."""
     problem = _problem(answers)
     reports = merged({r: told for r, told in answers.by_rank.items() if isinstance(told, list)})
     failed = [report for report in reports if report.failed]

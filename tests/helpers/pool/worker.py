@@ -1,4 +1,4 @@
-"""A rank of a job: a pytest session that runs the tests that its controller names."""
+"""A rank of a job: a pytest session that runs the tests which the controller names."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ from mpi4py import MPI
 from pool import ADDRESS, Problem, Request
 from pool.leftovers import Made, Seen, left_since
 
-LONGEST_NAP = 0.1  # seconds between looks at MPI, which other ranks may need to go on
+LONGEST_NAP = 0.1  # seconds between probes, which let MPI make progress for other ranks
 
 
 class Worker:
-    """Serves requests until it is told to stop."""
+    """Answers requests until one says stop."""
 
     def __init__(self) -> None:
         self.connection = _connect(os.environ.pop(ADDRESS))
         self.made = Made()
-        self.before = Seen.now()  # the test that runs, or has run
-        self.items: dict[str, dict[str, pytest.Item]] = {}  # by file and node id
+        self.before = Seen.now()  # the state before the current or latest test
+        self.items: dict[str, dict[str, pytest.Item]] = {}  # tests by file and node id
         self.reports: list[pytest.TestReport] = []
-        self.uncollected: list[str] = []  # why, for each file that could not be imported
+        self.uncollected: list[str] = []  # errors of files that could not be imported
 
     def pytest_collection(self, session: pytest.Session) -> bool:
-        """Collect nothing yet."""
+        """Collect nothing: tests are collected when they are requested."""
         return True
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Keep the reason why a file cannot be imported here."""
+        """Keep the error of a file that cannot be imported on this rank."""
         if report.failed:
             self.uncollected.append(report.longreprtext)
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Answer requests."""
-        session.testscollected = 1  # a session without tests would end in an error
+        session.testscollected = 1  # pytest treats a session without tests as an error
         for request in self._requests():
             try:
                 answer = self._answer(session, request)
@@ -56,12 +56,12 @@ class Worker:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> bool:
-        """Run a test; all of it is torn down before the next one."""
+        """Run a test, and tear down all its fixtures after it."""
         self.reports = runtestprotocol(item, log=False, nextitem=None)
         return True
 
     def _requests(self) -> Iterator[Request]:
-        """Yield requests; while there is none, let MPI make progress now and then."""
+        """Yield requests; while there is none, probe at intervals to let MPI make progress."""
         while True:
             nap = 0.001
             while not self.connection.poll(nap):
@@ -93,14 +93,14 @@ class Worker:
             found = session.perform_collect([str(session.config.rootpath / path)])
             self.items[path] = {item.nodeid: item for item in found}
             gc.collect()
-            gc.freeze()  # modules stay: collections after each test need not look at them
+            gc.freeze()  # later garbage collections need not visit modules
         if nodeid not in self.items[path]:
             raise LookupError("\n".join([f"no test {nodeid} here", *self.uncollected]))
         return self.items[path][nodeid]
 
 
 def _connect(address: str) -> Connection:
-    """Connect to the controller, and say which rank this is."""
+    """Connect to the controller, and send it this rank and process number."""
     link = socket.socket(socket.AF_UNIX)
     link.connect(address)
     connection = Connection(link.detach())
@@ -110,8 +110,8 @@ def _connect(address: str) -> Connection:
 
 
 def _end_with(controller: int) -> None:
-    """End when the controller has ended, also in the middle of a test."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # they are for the tests
+    """Exit when the controller has ended, even in the middle of a test."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # the main thread gets them
     watch = select.poll()
     watch.register(controller, select.POLLRDHUP)
     watch.poll()
@@ -120,5 +120,5 @@ def _end_with(controller: int) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Serve a controller; pytest-isolate-mpi would start jobs for the tests, and is asked later."""
+    """Register the worker, whose hooks run before those of pytest-isolate-mpi."""
     config.pluginmanager.register(Worker(), "pool-worker")
