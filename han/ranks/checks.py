@@ -1,4 +1,4 @@
-"""Checked mode: the ranks compare what they call before they call it."""
+"""Checked mode: the ranks compare a call before any of them makes it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from han.tasks.signature import Signature
 
 
 def compare(said: Sequence[Signature | str], problem: Exception | None) -> None:
-    """Compare what every rank says of its call: a Signature, or what it is about to raise.
+    """Raise on all ranks unless all of them make the same call.
 
-    Raises this rank's own `problem`, PeerError naming ranks that have one, or MismatchError
-    naming the ranks that differ from most.
+    `said` holds for each rank the Signature of its call, or the text of the error that it is about
+    to raise. `problem` is this rank's own error.
+
+    Raises `problem`, or PeerError that names the ranks with an error, or MismatchError that names
+    the ranks whose call differs from the most frequent one.
     """
     if problem is not None:
         raise problem

@@ -1,9 +1,9 @@
-"""The clocks once more, before a communicator goes: of the ranks that are still there.
+"""The last comparison of clocks before a communicator is freed.
 
-A rank that comes late must not cost the others much, nor wait for those that have left. So every
-rank tells rank 0 that it has come, and again when it leaves because no answer came in time;
-rank 0 says who takes part. All this goes from one rank to another: nothing collective is left
-half done.
+A rank that is late must not delay the others for long, and must not wait for ranks that have left.
+Therefore no step of it is collective. Each rank tells rank 0 that it has arrived. A rank that gets
+no answer within a time limit tells rank 0 that it leaves. Rank 0 decides which ranks take part and
+sends each rank its reading.
 """
 
 from __future__ import annotations
@@ -18,26 +18,27 @@ from han.ranks.clocks import STEP, TRIES, Reading, estimate, identity
 from han.ranks.meeting import TAG_LAST, Meeting, Patience, abandon
 
 WAIT = 10.0  # seconds that a rank waits for rank 0
-WAIT_FOR_OTHERS = 5.0  # that rank 0 waits for the others: those who wait for it hear in time
-GONE = None  # who says so takes no part any more; who is told so does not either
+WAIT_FOR_OTHERS = 5.0  # shorter, so that ranks that wait for rank 0 get its answer in time
+GONE = None  # sent to rank 0: the sender leaves; sent by rank 0: the receiver takes no part
 PING = "ping"
 
 
 def last_reading(meeting: Meeting, token: int) -> Reading | None:
-    """Read the clock if this rank and rank 0 come within some seconds; all ranks call it.
+    """Compare this rank's clock with rank 0's, if both arrive in time; all ranks call it.
 
-    `token` tells messages of this communicator from stray ones of another before it.
+    Returns None for a rank that takes no part. `token` identifies messages of this communicator:
+    an older communicator may have left messages with the same tag.
     """
     talk = _Talk(meeting, token)
     return _lead(talk) if meeting.rank == 0 else _follow(talk)
 
 
 class _Left(Exception):
-    """A rank takes no part any more."""
+    """A rank does not take part any more."""
 
 
 class _Talk:
-    """Short messages, whose sender does not wait for them to be received."""
+    """Short messages between ranks. A sender does not wait until they are received."""
 
     def __init__(self, meeting: Meeting, token: int) -> None:
         self.comm, self.size, self.look = meeting.comm, meeting.size, meeting.look
@@ -50,7 +51,7 @@ class _Talk:
             abandon((request, data))
 
     def hear(self, until: float, source: int = MPI.ANY_SOURCE) -> tuple[int, Any]:
-        """Wait for the next message, return (sender, what it says); raise _Left if none comes."""
+        """Return (sender, value) of the next message; raise _Left if none arrives by `until`."""
         patience, status = Patience(), MPI.Status()
         while True:
             if message := self.comm.Improbe(source, TAG_LAST, status):
@@ -83,18 +84,18 @@ def _lead(talk: _Talk) -> Reading:
     for rank, clock in sorted(clocks.items()):
         if clock not in answers:
             answers[clock] = _ask(talk, rank)
-    for rank in range(1, talk.size):  # for those who are late it lies there
+    for rank in range(1, talk.size):  # a rank that arrives late finds its answer
         talk.say(rank, answers[clocks[rank]] if rank in clocks else GONE)
     return _own()
 
 
 def _present(talk: _Talk) -> dict[int, object]:
-    """Return the clocks of the other ranks that come and stay."""
+    """Return the clocks of the other ranks that arrive in time and do not leave again."""
     said: dict[int, object] = {}
     until = time.monotonic() + WAIT_FOR_OTHERS
     try:
         while True:
-            # once all have come, what they said since is still to be heard
+            # after all ranks have arrived, read what they have sent since, without waiting
             rank, clock = talk.hear(until if len(said) < talk.size - 1 else 0.0)
             said[rank] = clock
     except _Left:

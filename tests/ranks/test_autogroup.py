@@ -1,4 +1,4 @@
-"""Automatic groups of the scheduler, in folders made up."""
+"""Automatic groups of the scheduler, read from files that the tests make."""
 
 from dataclasses import replace
 

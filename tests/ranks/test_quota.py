@@ -1,4 +1,4 @@
-"""Quotas of control groups, in folders made up; and what they make of ranks and processors."""
+"""Quotas of control groups, read from files that the tests make, and what follows from them."""
 
 import math
 import os
@@ -19,7 +19,7 @@ from han.ranks.quota import memory, memory_groups, processors, room
 
 @pytest.fixture
 def cgroup(tmp_path):
-    """Make the files of groups; return what a process in them may use."""
+    """Return a function that writes groups' files and returns the processors of a process there."""
 
     def make(own, files):
         for name, text in files.items():
@@ -168,7 +168,7 @@ def test_only_groups_with_a_limit_are_asked(tmp_path, cgroup):
 
 
 def test_what_a_container_has_no_room_for_is_an_error(tmp_path, monkeypatch):
-    """Nobody is killed: neither large arrays nor a communicator's memory take what is not left."""
+    """Allocations beyond the memory limit raise: large arrays, and a communicator's memory."""
     (tmp_path / "memory.max").write_text(str(64 << 20))
     (tmp_path / "memory.current").write_text(str(50 << 20))
     monkeypatch.setattr("han.memory.arena.memory_groups", lambda: (os.fsencode(tmp_path),))
