@@ -1,4 +1,4 @@
-"""Shared arrays' memory, without other ranks: taken, given back, limited, threads, forks."""
+"""The memory of shared arrays in one process: allocation, limits, threads, forks."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ SLABS = 6 * (64 << 10)  # a slab of each size may stay for the next small arrays
 
 
 def in_memory(arena: Arena) -> int:
-    """Bytes that the arena's file really has."""
+    """Return the bytes of memory that the arena's file has."""
     return os.fstat(arena.fd).st_blocks * 512
 
 
 def make(arena: Arena, nbytes: int, value: int) -> np.ndarray:
-    """Make one array of bytes, and nothing else in the arena."""
+    """Make one array of bytes in the arena, and nothing else."""
     with arena.used():
         array = np.empty(nbytes, np.uint8)
     array[:] = value
@@ -48,7 +48,7 @@ def make(arena: Arena, nbytes: int, value: int) -> np.ndarray:
 
 
 def churn(arena: Arena, seed: int, turns: int = 1500) -> None:
-    """Make arrays, fill them, change their size and let them go, in any order."""
+    """Make arrays, fill them, resize them and free them, in random order."""
     draw, living = Random(seed), []
     with arena.used():
         for turn in range(turns):
@@ -116,7 +116,7 @@ def test_no_room_is_an_error_with_numbers_and_a_way_out():
 
 
 def test_memory_that_the_system_refuses_is_an_error_and_no_signal():
-    """A file that cannot grow stands for a full one: what was reserved of it is given back."""
+    """A file that cannot grow stands for a full file system: what was reserved is given back."""
     fd = os.memfd_create("full", os.MFD_ALLOW_SEALING)
     os.ftruncate(fd, 6 * MiB)
     fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW)
@@ -272,7 +272,7 @@ def test_without_memfd_the_file_is_in_the_folder_of_shared_memory(monkeypatch, t
 
 
 def kib_of(address: int, what: str) -> int:
-    """Read what the system says of the mapping that an address is in."""
+    """Return a field of /proc/self/smaps, in KiB, of the mapping that contains an address."""
     inside = False
     for line in Path("/proc/self/smaps").read_text().splitlines():
         first, *rest = line.split()
