@@ -1,4 +1,4 @@
-"""``HAN_TRACE``: every rank's tasks go to a file of its own when the communicator ends."""
+"""``HAN_TRACE``: each rank writes its tasks to a file when the communicator is freed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ VARIABLE = "HAN_TRACE"
 
 
 def trace_folder(environ: Mapping[str, str] = os.environ) -> tuple[str, str | None]:
-    """Return the folder that ``han.rc.trace`` or HAN_TRACE names, and what is wrong with it."""
+    """Return the folder of traces, and what is wrong with it or None.
+
+    ``han.rc.trace`` names the folder, else HAN_TRACE; "" if neither is set.
+    """
     said_by, text = VARIABLE, environ.get(VARIABLE, "")
     if rc.trace is not None:
         said_by, text = "han.rc.trace", str(rc.trace)
@@ -39,7 +42,7 @@ def trace_folder(environ: Mapping[str, str] = os.environ) -> tuple[str, str | No
 def part_of(
     nodes: tuple[int, ...], communicator: str, recording: Recording, clock: Clock
 ) -> Timeline:
-    """Return one rank's part of a timeline."""
+    """Return one rank's part of a timeline; `nodes` holds the node of each rank."""
     ranks, count = len(nodes), len(set(nodes))
     title = f"{ranks} rank{'s' * (ranks > 1)} on {count} node{'s' * (count > 1)}"
     return Timeline(
@@ -49,12 +52,12 @@ def part_of(
 
 
 def part_path(folder: Path, part: Timeline, rank: int) -> Path:
-    """Return where a rank's part of a timeline goes."""
+    """Return the path of the file of one rank's part."""
     return folder / f"trace-{part.communicator}-{rank}.json"
 
 
 def write_part(path: Path, part: Timeline) -> None:
-    """Write a rank's part: it is there as a whole, or not at all."""
+    """Write one rank's part; the file appears as a whole or not at all."""
     from han.trace.timeline_files import to_json
 
     draft = path.with_name(f".{path.name}.{os.getpid()}")
@@ -66,9 +69,9 @@ def write_part(path: Path, part: Timeline) -> None:
 
 
 class TraceFile:
-    """Writes what one rank has recorded: when the communicator is freed, else at the exit.
+    """Writes the file of one rank when the communicator is freed, or at exit of the process.
 
-    MPI may be gone by then, so nothing here needs it, nor the State that it came from.
+    MPI may be finalized by then, so this uses neither MPI nor the communicator's State.
     """
 
     def __init__(
@@ -83,9 +86,9 @@ class TraceFile:
         atexit.register(self.write)
 
     def write(self) -> None:
-        """Write the file, once; what goes wrong is said, since nobody is there to catch it."""
+        """Write the file once. Errors are printed, as no caller could catch them."""
         atexit.unregister(self.write)
-        if self._process != os.getpid():  # a fork: the tasks are its parent's
+        if self._process != os.getpid():  # a forked child must not write its parent's tasks
             return
         self._process = -1
         self._recorder.close()

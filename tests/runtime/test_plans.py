@@ -1,4 +1,4 @@
-"""The plans that a communicator keeps, and what it counts of them; a communicator of one rank."""
+"""The plans that a communicator of one rank keeps, and its counts of them."""
 
 from dataclasses import replace
 
@@ -39,7 +39,7 @@ def test_what_is_counted(comm):
 
 @pytest.mark.parametrize("collective", ["scatter", "reduce_scatter", "alltoall"])
 def test_all_that_a_rank_moves_makes_a_run_long(collective):
-    """Long runs let go of Python's lock."""
+    """A run that moves much data is not brief: it releases Python's lock."""
     reduces = (8, "sum", "float64") if collective == "reduce_scatter" else ()
     signature = Signature(collective, 4 << 20, *reduces)
     topology = replace(virtual(2), attach=True)
@@ -59,7 +59,7 @@ def test_the_plan_that_was_looked_for_longest_ago_goes(comm):
     for count in (1, 2, 3):
         allreduce(comm, count)
     assert comm.cache_info()[:5] == (0, 3, 2, 2, 1)
-    allreduce(comm, 2)  # the look-up in C was emptied, so that this one is looked for
+    allreduce(comm, 2)  # an eviction has emptied the look-up in C
     allreduce(comm, 4)
     allreduce(comm, 2)
     assert comm.cache_info()[:5] == (2, 4, 2, 2, 2)

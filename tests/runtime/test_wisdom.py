@@ -1,4 +1,4 @@
-"""Stored plans: what is read is what planning gives; what is damaged, foreign or too much goes."""
+"""Stored plans: they equal planned ones; damaged, foreign and excess files are not used."""
 
 import json
 import os
@@ -38,7 +38,7 @@ def same(a, b):
 
 @cache
 def programs():
-    """Programs of all algorithms, with what they may touch; those that are stored at all."""
+    """Return programs of all algorithms that can be stored, each with what it may access."""
     found = []
     for number in (*range(SWEEP), *MEETS):
         for plan in example(number).plans:
@@ -79,7 +79,7 @@ FAR = {
     "code": 99, "stream": 32, "task": 1 << 31, "slot": (1 << 32) - 1, "n": (1 << 64) - 8,
     "peer": -1,
 }  # fmt: skip
-USERS = {  # the codes that use a field, where not all do
+USERS = {  # for each field that only some codes use: these codes
     "slot": (Code.ISEND, Code.IRECV, Code.TEST, Code.COLL),
     "peer": (Code.WAIT, Code.ISEND, Code.IRECV, Code.AWAIT, Code.COLL, Code.PULL, Code.PUSH),
     "n": tuple(set(Code) - {Code.TEST, Code.AWAIT}),
@@ -100,7 +100,7 @@ def test_numbers_that_lead_astray_are_refused(field):
     tried = 0
     for program, where in programs():
         codes = np.isin(program.code["code"], USERS.get(field, tuple(Code)))
-        if field == "n":  # barriers of MPI's have no count
+        if field == "n":  # a barrier of the MPI library has no count
             codes &= ~((program.code["code"] == Code.COLL) & (program.code["n"] == 0))
         for k in np.flatnonzero(codes)[:3]:
             with pytest.raises(ValueError, match=r"^operation \d+: "):
@@ -185,7 +185,7 @@ def accept(program):
 
 
 def refused(store):
-    """Read what cannot be used; return the warning."""
+    """Read a file that cannot be used; return the warning."""
     store._warned = False
     with pytest.warns(UserWarning, match="planned anew and replaced") as told:
         assert store.read(CALL, accept) is None
@@ -233,7 +233,7 @@ def test_a_file_with_a_right_hash_is_still_not_believed(store, program):
     key, body = store.key(CALL), compact.dump(program)
     store.write(CALL, program)
     forged(store, key.replace(b'"rank": 0', b'"rank": 1') + body)
-    assert "the plan of something else" in refused(store)
+    assert "a plan for something else" in refused(store)
     for wrong in (b"", b"{}\n", b"[]\n", b"\xff\n", body[:-3], body.replace(b'"sync"', b'"sink"')):
         forged(store, key + wrong)
         refused(store)
@@ -254,7 +254,7 @@ def test_files_that_are_not_this_users_own_are_refused(store, program, tmp_path,
     refused(store)
     path.unlink()
     os.mkfifo(path)
-    assert "it is no file" in refused(store)
+    assert "it is not a regular file" in refused(store)
     path.unlink()
     path.mkdir()
     refused(store)

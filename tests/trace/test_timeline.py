@@ -1,4 +1,4 @@
-"""Timelines without MPI: what they say, their files and pictures, and clocks put together."""
+"""Timelines without MPI: shares of time, files, pictures, and conversion between clocks."""
 
 import json
 import random
@@ -133,16 +133,16 @@ def test_merge_puts_the_ranks_of_a_communicator_together():
 def test_merge_refuses_parts_that_are_not_of_one_run():
     first, second = (select(PIPELINE, ranks=[r]) for r in (0, 1))
     for parts, said in (
-        ([first, second, first], r"c0ffee: rank\(s\) 0 come in more than one part"),
-        ([first, replace(second, nodes=(0, 1))], "c0ffee: the parts do not agree on nodes"),
-        ([first, replace(second, title="another")], "c0ffee: the parts do not agree on title"),
+        ([first, second, first], r"c0ffee: rank\(s\) 0 are in more than one part"),
+        ([first, replace(second, nodes=(0, 1))], "c0ffee: the parts differ in nodes"),
+        ([first, replace(second, title="another")], "c0ffee: the parts differ in title"),
     ):
         with pytest.raises(TimelineError, match=said):
             merge(parts)
 
 
 def test_a_task_does_no_more_than_its_time_allows():
-    """What was copied before the stream's last task ended is not in the task's own time."""
+    """A task's time begins when the stream's last task ends; copies before that are left out."""
     goes = [
         task("ib(1)", 0, 4, copying=4),
         task("ib(0)", 4, 8),
@@ -319,7 +319,7 @@ def test_a_file_that_is_named_twice_counts_once(folder):
     again = folder / ".." / folder.name
     assert call(folder, folder, part, again) == call(folder)
     (folder / "copy.json").write_text(part.read_text())
-    assert "rank(s) 0 come in more than one part" in refuse(folder, folder / "copy.json")
+    assert "rank(s) 0 are in more than one part" in refuse(folder, folder / "copy.json")
 
 
 def test_ranges_of_ranks_may_be_long(folder):

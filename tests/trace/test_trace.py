@@ -89,7 +89,7 @@ def test_threads_may_trace_at_the_same_time(alone):
 
 
 def test_an_engine_lets_go_of_what_it_recorded_into(alone):
-    """Several threads swap it: none may be lost, and none let go of twice."""
+    """Threads replace the memory of an engine: each reference is released exactly once."""
     engine = alone._han.engines.own
     memories = [np.zeros(16, EVENT) for _ in range(3)]
     before = [sys.getrefcount(memory) for memory in memories]
@@ -104,7 +104,7 @@ def test_an_engine_lets_go_of_what_it_recorded_into(alone):
 
 
 def in_threads(work, number=3):
-    """Run it in several threads that take turns as often as they can."""
+    """Run `work` in several threads that switch as often as possible."""
     threads = [threading.Thread(target=work) for _ in range(number)]
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
@@ -166,7 +166,7 @@ def test_persistent_requests_are_traced_also_when_they_are_gone(alone):
 def test_a_timeline_is_put_together_after_the_block(alone, tmp_path):
     with alone.trace() as trace:
         alone.Allreduce(np.ones(4), np.empty(4))
-        with pytest.raises(han.ArgumentError, match="after its with block"):
+        with pytest.raises(han.ArgumentError, match="after the trace's with block"):
             trace.timeline()
     timeline = trace.timeline()
     assert timeline.times == tuple(trace.times)
@@ -259,7 +259,7 @@ def test_a_place_that_cannot_take_traces_is_refused_at_once(tmp_path, monkeypatc
     monkeypatch.setattr(han.rc, "trace", tmp_path / "nor-this")
     with pytest.raises(han.ConfigError, match=r"han\.rc\.trace = .*nor-this': no such folder"):
         han.Comm(world)
-    monkeypatch.setattr(han.rc, "trace", "")  # off, whatever the environment says
+    monkeypatch.setattr(han.rc, "trace", "")  # off, although HAN_TRACE is set
     comm = han.Comm(world)
     assert comm._han.tracing.file is None
     comm.Free()
