@@ -46,7 +46,7 @@ __all__ = [
     "shared_arrays",
 ]
 
-# Found when they are first used: plans are made and proved without an MPI library.
+# Imported at first use: plans can be made and proved without an MPI library.
 _NEEDS_MPI = {"Comm": "han.comm", "Request": "han.runtime.request", "shared_arrays": "han.comm"}
 
 

@@ -154,7 +154,7 @@ class Reporter:
         if prepared is None:
             return "a collective"
         late = ", ".join(str(peer) for code, peer, _ in rows if code == OFFER)
-        waits = [f"begin, for rank(s) {late} to tell whether their buffers are shared"] if late else []
+        waits = [f"begin, for rank(s) {late} to tell whether buffers are shared"] if late else []
         waits += [f"begin, for rank {r} to choose a plan" for code, r, _ in rows if code == LEAD]
         waits += [
             f"{_task(prepared, task)} for {VERBS[Code(code)]} rank {peer}"
