@@ -25,10 +25,10 @@ Started = Request | LeftRequest  # the requests of nonblocking and persistent ca
 class Collectives(MPI.Intracomm):
     """Collectives of an intra-communicator. Arguments are spelled as in mpi4py.
 
-    A buffer is an array, another object with a buffer in host memory, or a list such as ``[data,
-    count, type]``. ``MPI.IN_PLACE`` is allowed where MPI allows it. All ranks make the same calls
-    in the same order, with the same root, operation and size. Operands of an operation that does
-    not commute are combined in the order of ranks.
+    A buffer is an array, another object with a buffer in host memory, or a list such as
+    ``[data, count, type]``. ``MPI.IN_PLACE`` is allowed where MPI allows it. All ranks make the
+    same calls in the same order, with the same root, operation and size. Operands of an operation
+    that does not commute are combined in the order of ranks.
 
     han serves calls by blocks (gather, scatter, allgather, alltoall, reduce-scatter) if all ranks
     share memory on some level; other ones are left to the MPI library. Gatherv, Scatterv and

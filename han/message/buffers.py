@@ -74,10 +74,10 @@ class Buffer:
 def parse(spec: object, what: str, blocks: int = 1) -> Buffer:
     """Return the Buffer of an argument; `what` names it in messages.
 
-    `spec` is an array, another object with a buffer, ``[data, type]``, ``[data, count]``, ``[data,
-    count, type]``, ``[data, (count, displacement), type]`` or ``[data, count, displacement,
-    type]``. A type is an ``MPI.Datatype`` or a type code. `data` may be None if there is a type
-    and no elements.
+    `spec` is an array, another object with a buffer, ``[data, type]``, ``[data, count]``,
+    ``[data, count, type]``, ``[data, (count, displacement), type]`` or
+    ``[data, count, displacement, type]``. A type is an ``MPI.Datatype`` or a type code. `data` may
+    be None if there is a type and no elements.
 
     `blocks`: the buffer holds so many blocks, and a count is that of one block, as in MPI.
 

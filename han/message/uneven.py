@@ -116,11 +116,11 @@ class Vector:
     def of(cls, spec: object, what: str, size: int) -> Vector:
         """Return the Vector of an argument; `what` names it in messages.
 
-        `spec` is an array, ``[data, type]``, ``[data, counts]``, ``[data, (counts,
-        displacements)]``, one of these two with a type, or ``[data, counts, displacements,
-        type]``. Without counts the elements are divided evenly, and the first ranks get one more
-        where a remainder is left. Without displacements the blocks are contiguous. Raises
-        ArgumentError.
+        `spec` is an array, ``[data, type]``, ``[data, counts]``,
+        ``[data, (counts, displacements)]``, one of these two with a type, or
+        ``[data, counts, displacements, type]``. Without counts the elements are divided evenly,
+        and the first ranks get one more where a remainder is left. Without displacements the
+        blocks are contiguous. Raises ArgumentError.
         """
         data, counts, starts, datatype = _parts(spec, what)
         if counts is None:

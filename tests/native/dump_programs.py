@@ -32,7 +32,7 @@ from han.tasks.signature import Signature  # noqa: E402
 from han.tuning.parts import plan_of_choice  # noqa: E402
 
 MAGIC = 0x31474F5250
-MEMORY = 64 * 1024  # small channels: the rings of cells go round often
+MEMORY = 64 * 1024  # bytes for cells: small, so that rings wrap around often
 CHANNELS = 8  # HAN_MAX_CHANNELS
 COLLECTIVES = {name: int(row.code) for name, row in ROWS.items()}  # enum han_coll
 OPS = {"": 0, "sum": 0, "max": 2}  # enum han_op

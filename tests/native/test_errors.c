@@ -1,5 +1,5 @@
-/* What an engine does when a collective does not end well: timeouts, the dead, interrupts, notices,
- * errors of the message layer, and stopping with receives under way. */
+/* What an engine does on errors: timeouts, peers that died, interrupts, notices, errors of the
+ * message layer, and stopping with receives under way. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -99,7 +99,7 @@ static void progress_puts_the_timeout_off(void)
     group_close(g);
 }
 
-/* ---- the dead ---- */
+/* ---- peers that died ---- */
 
 static pid_t a_child_that_has_ended(bool reap)
 {
@@ -157,7 +157,7 @@ static void a_peer_that_is_finished_may_be_gone(void)
     group_close(g);
 }
 
-/* ---- what comes from outside ---- */
+/* ---- interrupts, notices and errors of MPI ---- */
 
 static bool yes(void *engine)
 {
@@ -241,7 +241,7 @@ static void stopping_withdraws_receives(void)
     require(next.run.status == HAN_E_FAILED, "later calls fail too", next.run.status);
     require(run(&g->engines[1], &send) == HAN_OK, "the late message goes out", 0);
     require(!strcmp(into, "untouched"), "and reaches nobody's memory", 0);
-    han_engine_stop(&g->engines[0]); /* twice does no harm */
+    han_engine_stop(&g->engines[0]); /* a second stop has no effect */
     group_close(g);
 }
 

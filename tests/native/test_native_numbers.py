@@ -1,4 +1,4 @@
-"""The Python part and the compiled part share their numbers."""
+"""The Python part and the compiled part have the same numbers."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The C core's includes go one way: between folders by a table, between files without a circle."""
+"""Includes of the C core: folders include by a table, and files include without a cycle."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 NATIVE = Path(__file__).resolve().parents[2] / "han" / "native"
 FILES = sorted(NATIVE.rglob("*.[ch]"))
 
-# What each folder may include. "": the layouts that all parts share, the clock and the MPI library.
+# The folders that each folder may include. "" holds the shared layouts, clock and MPI table.
 MAY_INCLUDE = {
     "": {""},
     "data": {"", "data"},

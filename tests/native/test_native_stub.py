@@ -1,4 +1,4 @@
-"""The stub of the compiled part says what is in there."""
+"""The stub of the compiled module agrees with the module."""
 
 import importlib.util
 import os
