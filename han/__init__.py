@@ -1,10 +1,12 @@
 """Fast hierarchical collective communication for Python programs on MPI.
 
-from mpi4py import MPI
-import han
+A han.Comm is a communicator of mpi4py whose collectives are han's::
 
-comm = han.Comm(MPI.COMM_WORLD)
-comm.Allreduce(send, recv, op=MPI.SUM)
+    from mpi4py import MPI
+    import han
+
+    comm = han.Comm(MPI.COMM_WORLD)
+    comm.Allreduce(send, recv, op=MPI.SUM)
 """
 
 from importlib import import_module

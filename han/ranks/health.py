@@ -22,7 +22,7 @@ AGREED = (ConfigError, SharedMemoryError, SetupError)  # raised on all ranks at 
 
 
 class Engines(Protocol):
-    """The engines that an error concerns."""
+    """The engines of a communicator, as far as errors concern them."""
 
     @property
     def own(self) -> _native.Engine:

@@ -31,7 +31,7 @@ from han.memory.pages import AT_ONCE, POLICY, WHEN_TOUCHED, describe, policy
 
 MiB = 1 << 20
 HUGE = 2 * MiB
-SLABS = 6 * (64 << 10)  # a slab of each size may stay for the next small arrays
+SLABS = 6 * (64 << 10)  # one slab of each size may stay for later small arrays
 
 
 def in_memory(arena: Arena) -> int:
@@ -76,7 +76,7 @@ def test_what_is_given_back_is_used_again_and_leaves_the_memory():
     assert arena.usage().taken <= SLABS
     assert in_memory(arena) <= SLABS
     with arena.used():
-        whole = np.zeros(60 * MiB, np.uint8)  # the holes have grown together again
+        whole = np.zeros(60 * MiB, np.uint8)  # holes are joined again
     assert arena.holds(whole.ctypes.data, whole.nbytes)
     assert in_memory(arena) >= whole.nbytes
 
@@ -173,7 +173,7 @@ def test_what_a_child_still_writes_leads_the_parent_nowhere():
             os._exit(0)
         finally:
             os._exit(2)
-    old.clear()  # given back here; the child has them yet
+    old.clear()  # freed in the parent, still mapped by the child
     os.write(told, b"x")
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     os.close(go)
@@ -240,7 +240,7 @@ def test_an_array_is_shared_once():
     assert columns.flags.c_contiguous
     assert shared(columns)
     assert shared(as_shared([1, 2, 3]))
-    turned = as_shared(np.zeros((2, 3, 4)).transpose(1, 0, 2))  # dense, in no order of its axes
+    turned = as_shared(np.zeros((2, 3, 4)).transpose(1, 0, 2))  # dense, but neither C nor F order
     assert turned.flags.c_contiguous
     assert as_shared(turned) is turned
     assert as_shared(np.asfortranarray(plain)).flags.f_contiguous
@@ -292,15 +292,15 @@ def test_large_arrays_begin_where_huge_pages_do(touch):
     small = make(arena, 5000, 1)
     large = [make(arena, nbytes, k) for k, nbytes in enumerate((5 * MiB, 2 * MiB, 3 * MiB + 5))]
     assert all(array.ctypes.data % HUGE == 0 for array in large)
-    between = [make(arena, MiB, 7) for _ in range(2)]  # what is left between them is used
+    between = [make(arena, MiB, 7) for _ in range(2)]  # the gaps between them are used
     assert max(array.ctypes.data for array in between) < large[-1].ctypes.data
     assert all((array == k).all() for k, array in enumerate(large))
     with arena.used():
-        rest = np.empty(50 * MiB + MiB // 2, np.uint8)  # more than there is from any such place on
+        rest = np.empty(50 * MiB + MiB // 2, np.uint8)  # no huge page boundary has so much after it
     assert rest.ctypes.data % HUGE
     del small, large, between, rest
     gc.collect()
-    if policy() not in AT_ONCE:  # those fill holes with whole huge pages, and split few
+    if policy() not in AT_ONCE:  # these policies fill holes with huge pages
         assert in_memory(arena) <= SLABS
     churn(arena, 3, 200)
 

@@ -337,7 +337,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def use(config=None):
-    """Call twice on a new communicator; return what was counted."""
+    """Make two calls on a new communicator; return its statistics."""
     comm = han.Comm(MPI.COMM_SELF.Dup(), config)
     send = np.arange(1000.0)
     for _ in range(2):

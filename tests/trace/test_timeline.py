@@ -223,7 +223,7 @@ def test_chrome_gets_a_process_for_each_rank_and_a_thread_for_each_stream():
 
 
 def exchange(offset, at, away, back, answering=5):
-    """Make an exchange with a clock that shows `offset` less; legs take `away` and `back`."""
+    """Return an exchange with a clock that shows `offset` less; the ways take `away` and `back`."""
     came = at + away - offset
     answered = came + answering
     return at, came, answered, answered + offset + back

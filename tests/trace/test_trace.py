@@ -1,4 +1,4 @@
-"""Traces and explanations on one rank."""
+"""Traces and explanations of a communicator of one rank."""
 
 import os
 import subprocess
