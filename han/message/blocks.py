@@ -191,7 +191,7 @@ def _expect(whole: Buffer, nbytes: int, one: Buffer, size: int) -> None:
     if whole.count * whole.size != size * nbytes:
         raise ArgumentError(
             f"{whole.what} holds {whole.count * whole.size} bytes ({whole.describe()}), "
-            f"{size * nbytes} expected: {size} blocks of {nbytes} bytes, the size of {one.what} "
+            f"{size * nbytes} expected: {size} blocks of {nbytes} bytes, as in {one.what} "
             f"({one.describe()})"
         )
 
