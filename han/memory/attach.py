@@ -37,7 +37,7 @@ def _try(rank: int, peer: int, pid: int, address: int) -> str:
     except OSError as error:
         return f"rank {rank} may not read the memory of rank {peer}: {error.strerror}"
     if found != WORD + peer:
-        return f"rank {rank} sees another process where rank {peer} is: process numbers differ"
+        return f"rank {rank} finds another process under the process number of rank {peer}"
     try:
         _native.poke(pid, address + 8, WORD)
     except OSError as error:

@@ -64,7 +64,7 @@ class Mapped:
         try:
             found = os.fstat(fd)
             if (found.st_dev, found.st_ino) != (place.device, place.inode):
-                raise OSError(0, "another file is there: process numbers differ")
+                raise OSError(0, "its process number belongs to another process here")
             self.memory, self.address = _native.map_file(fd, place.size)
         finally:
             os.close(fd)
@@ -139,8 +139,8 @@ def _map_places(meeting: Meeting, channels: Sequence[Channel], places: Sequence[
     rank = meeting.rank
     peers = sorted({r for channel in channels for r in channel.ranks} - {rank})
     mapped: dict[int, Mapped] = {}
-    said = meeting.share(lambda: _map_all(rank, peers, places, mapped), STEP)
-    refused = next(filter(None, said), "")
+    reasons = meeting.share(lambda: _map_all(rank, peers, places, mapped), STEP)
+    refused = next(filter(None, reasons), "")
     if refused:
         return Mapping(refused)
     shifts = np.zeros((meeting.size, BUFFERS), np.uint64)

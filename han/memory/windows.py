@@ -108,17 +108,17 @@ class Windows:
         peers = [r for r in self.node if r != self.meeting.rank]
         segments, problem = _tried(lambda: segments_of(win, self.meeting.comm, peers))
         known = 0 if problem else self._number(win)
-        said = self.meeting.allgather((segments, problem, known), step)
-        wrong = _first([text for _, text, _ in said]) or self._differing(said)
+        gathered = self.meeting.allgather((segments, problem, known), step)
+        wrong = _first([text for _, text, _ in gathered]) or self._differing(gathered)
         if wrong or known:
             return wrong
-        parts = joined([said[r][0] for r in self.node], segments)
+        parts = joined([gathered[r][0] for r in self.node], segments)
         number = next(self._numbers)
         copies, problem = _tried(lambda: tuple(map(map_again, parts)))
-        told = self.meeting.allgather((tuple(c.address for c in copies), problem), step)
-        wrong = _first([text for _, text in told])
+        mapped = self.meeting.allgather((tuple(c.address for c in copies), problem), step)
+        wrong = _first([text for _, text in mapped])
         if not wrong:
-            homes = [addresses for addresses, _ in told]
+            homes = [addresses for addresses, _ in mapped]
             attached = Attached(number, MPI._handleof(win), parts, copies, homes)
             self._attached[number] = attached
             _watch(win, attached)
@@ -128,23 +128,23 @@ class Windows:
         handle = MPI._handleof(win)
         return next((a.number for a in self if a.handle == handle), 0)
 
-    def _differing(self, said: Sequence[tuple[Sequence[Segment], str, int]]) -> str:
+    def _differing(self, gathered: Sequence[tuple[Sequence[Segment], str, int]]) -> str:
         """Return a message that names two ranks that passed different windows, or ""."""
-        for r, (segments, _, known) in enumerate(said):
-            first, _, _ = said[self.nodes[r]]
+        for r, (segments, _, known) in enumerate(gathered):
+            first, _, _ = gathered[self.nodes[r]]
             if [s.place for s in segments] != [s.place for s in first]:
                 return f"ranks {self.nodes[r]} and {r} have passed different windows"
-            if known != said[0][2]:
+            if known != gathered[0][2]:
                 return f"ranks 0 and {r} have passed different windows: one is attached already"
         return ""
 
     def detach(self, win: Any) -> str:
         """Detach a window; collective. Returns why it cannot be, the same on all ranks, or ""."""
         known = self._number(win) if isinstance(win, MPI.Win) and win else 0
-        said = self.meeting.allgather(known, "detach_window")
-        if 0 in said:
-            return f"rank {said.index(0)}: win is not attached to this communicator"
-        if len(set(said)) > 1:
+        numbers = self.meeting.allgather(known, "detach_window")
+        if 0 in numbers:
+            return f"rank {numbers.index(0)}: win is not attached to this communicator"
+        if len(set(numbers)) > 1:
             return "the ranks have passed different windows"
         self._attached.pop(known).end()
         return ""
@@ -196,10 +196,10 @@ class Windows:
         return Mapping("", shifts, (*(arenas.held if arenas else ()), *held.held), held.windows)
 
 
-def agreed_spots(said: Sequence[tuple[Spots, tuple[int, ...]] | None]) -> tuple[Spots, ...]:
+def agreed_spots(gathered: Sequence[tuple[Spots, tuple[int, ...]] | None]) -> tuple[Spots, ...]:
     """Return the buffers' locations by rank; () if the ranks have attached different windows."""
-    pairs = [one for one in said if one is not None]
-    alike = len(pairs) == len(said) and len({attached for _, attached in pairs}) == 1
+    pairs = [one for one in gathered if one is not None]
+    alike = len(pairs) == len(gathered) and len({attached for _, attached in pairs}) == 1
     return tuple(spots for spots, _ in pairs) if alike else ()
 
 

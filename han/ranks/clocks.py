@@ -102,8 +102,8 @@ def read_clock(meeting: Meeting) -> Reading:
         readings = {r: _ask(meeting, r) for r in first.values() if r}
     elif meeting.rank == leader:
         _answer(meeting)
-    told = meeting.allgather(readings, STEP)[0]
-    return told.get(leader) or Reading(float(time.monotonic_ns()), 0.0)
+    of_leaders = meeting.allgather(readings, STEP)[0]
+    return of_leaders.get(leader) or Reading(float(time.monotonic_ns()), 0.0)
 
 
 def _ask(meeting: Meeting, peer: int) -> Reading:

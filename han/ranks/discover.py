@@ -104,8 +104,8 @@ def check_agreement(
         if p:
             problems.setdefault(p, []).append(r)
     if problems:
-        told = [f"{_whose(ranks, len(rows))}{text}" for text, ranks in problems.items()]
-        raise ConfigError("the configuration cannot be used: " + "; ".join(told))
+        messages = [f"{_whose(ranks, len(rows))}{text}" for text, ranks in problems.items()]
+        raise ConfigError("the configuration cannot be used: " + "; ".join(messages))
     _same("the configuration", [f for f, _, _ in rows], "file and HAN_* variables")
     _same("HAN_TRACE", [f for _, _, f in rows], "folder, or none")
 
@@ -118,7 +118,7 @@ def _same(what: str, values: Sequence[str], remedy: str) -> None:
         groups = sorted(ranks.values(), key=len, reverse=True)
         odd = ", ".join(str(r) for g in groups[1:] for r in g)
         raise ConfigError(
-            f"{what} differs between ranks: rank(s) {odd} have another one than "
+            f"{what} differs between ranks: rank(s) {odd} have a different one from "
             f"rank(s) {', '.join(map(str, groups[0]))}; give all ranks the same {remedy}"
         )
 

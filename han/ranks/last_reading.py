@@ -44,13 +44,13 @@ class _Talk:
         self.comm, self.size, self.look = meeting.comm, meeting.size, meeting.look
         self.token = token
 
-    def say(self, peer: int, value: object) -> None:
+    def send(self, peer: int, value: object) -> None:
         data = pickle.dumps((self.token, value))
         request = self.comm.Isend([data, MPI.BYTE], peer, TAG_LAST)
         if not request.Test():
             abandon((request, data))
 
-    def hear(self, until: float, source: int = MPI.ANY_SOURCE) -> tuple[int, Any]:
+    def receive(self, until: float, source: int = MPI.ANY_SOURCE) -> tuple[int, Any]:
         """Return (sender, value) of the next message; raise _Left if none arrives by `until`."""
         patience, status = Patience(), MPI.Status()
         while True:
@@ -68,14 +68,14 @@ class _Talk:
 
 def _follow(talk: _Talk) -> Reading | None:
     until = time.monotonic() + WAIT
-    talk.say(0, identity())
+    talk.send(0, identity())
     try:
-        while (told := talk.hear(until, 0)[1]) == PING:
-            talk.say(0, (time.monotonic_ns(), time.monotonic_ns()))
+        while (answer := talk.receive(until, 0)[1]) == PING:
+            talk.send(0, (time.monotonic_ns(), time.monotonic_ns()))
     except _Left:
-        talk.say(0, GONE)
+        talk.send(0, GONE)
         return None
-    return told if isinstance(told, Reading) else None
+    return answer if isinstance(answer, Reading) else None
 
 
 def _lead(talk: _Talk) -> Reading:
@@ -85,21 +85,21 @@ def _lead(talk: _Talk) -> Reading:
         if clock not in answers:
             answers[clock] = _ask(talk, rank)
     for rank in range(1, talk.size):  # a rank that arrives late finds its answer
-        talk.say(rank, answers[clocks[rank]] if rank in clocks else GONE)
+        talk.send(rank, answers[clocks[rank]] if rank in clocks else GONE)
     return _own()
 
 
 def _present(talk: _Talk) -> dict[int, object]:
     """Return the clocks of the other ranks that arrive in time and do not leave again."""
-    said: dict[int, object] = {}
+    arrived: dict[int, object] = {}
     until = time.monotonic() + WAIT_FOR_OTHERS
     try:
         while True:
             # after all ranks have arrived, read what they have sent since, without waiting
-            rank, clock = talk.hear(until if len(said) < talk.size - 1 else 0.0)
-            said[rank] = clock
+            rank, clock = talk.receive(until if len(arrived) < talk.size - 1 else 0.0)
+            arrived[rank] = clock
     except _Left:
-        return {rank: clock for rank, clock in said.items() if clock is not GONE}
+        return {rank: clock for rank, clock in arrived.items() if clock is not GONE}
 
 
 def _own() -> Reading:
@@ -112,8 +112,8 @@ def _ask(talk: _Talk, rank: int) -> Reading | None:
     try:
         for _ in range(TRIES):
             sent = time.monotonic_ns()
-            talk.say(rank, PING)
-            answer = talk.hear(until, rank)[1]
+            talk.send(rank, PING)
+            answer = talk.receive(until, rank)[1]
             if answer is GONE:
                 return None
             exchanges.append((sent, *answer, time.monotonic_ns()))

@@ -140,11 +140,11 @@ class Meeting:
         except Exception as error:
             number = error.errno if isinstance(error, OSError) else None
             problem = number, f"{type(error).__name__}: {error}"
-        said = self.allgather((value, problem), step)
-        problems = [(r, *p) for r, (_, p) in enumerate(said) if p is not None]
+        results = self.allgather((value, problem), step)
+        problems = [(r, *p) for r, (_, p) in enumerate(results) if p is not None]
         if problems:
             raise SetupError(step, problems)
-        return [v for v, _ in said]  # type: ignore[misc]
+        return [v for v, _ in results]  # type: ignore[misc]
 
 
 def _unpickle(

@@ -58,16 +58,16 @@ class Engines:
             MPI.__file__, int(MPI._sizeof(MPI.COMM_WORLD) > 4), MPI.ANY_SOURCE, notices.tag,
             int(MPI.IN_PLACE), MPI._handleof(MPI.BYTE),
         )  # fmt: skip
-        told = Reporter(weakref.ref(self._health), channels, number, self._waiting.timeout)
+        report = Reporter(weakref.ref(self._health), channels, number, self._waiting.timeout)
         engine = _native.Engine(
             mpi=library,
             comm=MPI._handleof(self._comm),
             channels=tuple(channel.spec() for channel in channels),
             tag_base=base,
             wait=self._waiting,
-            on_error=told,
+            on_error=report,
         )
-        told.engine = weakref.ref(engine)
+        report.engine = weakref.ref(engine)
         self._live.add(engine)
         self._recorder.attach(engine, number)
         return engine

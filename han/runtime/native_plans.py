@@ -39,8 +39,8 @@ ONE_WAY = Ways()
 
 def identity(signature: Signature, is_rival: bool = False) -> int:
     """Return a number that identifies a call; the same on all ranks. Rivals have another one."""
-    told = f"{signature!r}{' rival' if is_rival else ''}"
-    digest = hashlib.blake2b(told.encode(), digest_size=8).digest()
+    text = f"{signature!r}{' rival' if is_rival else ''}"
+    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little")
 
 

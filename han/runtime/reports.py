@@ -135,13 +135,13 @@ class Reporter:
         health.listen(health.engines.own.issued, story)
         mine = f"rank {health.rank} was in {story}"
         health.give_up(MismatchError(f"{DIFFERENT.format(peer)}: {mine}"))
-        until, said = time.monotonic() + ANSWER, ""
-        while not said and time.monotonic() < until:
+        until, theirs = time.monotonic() + ANSWER, ""
+        while not theirs and time.monotonic() < until:
             time.sleep(1e-3)
             heard = health.notices.receive(LATEST)
-            said = next((n.text for n in heard if n.sender == peer), "")
-        answer = f"; rank {peer} said {said}" if said else ""
-        remedy = FORMS if story.partition(":")[0] in said else REMEDY
+            theirs = next((n.text for n in heard if n.sender == peer), "")
+        answer = f"; rank {peer} raised {theirs}" if theirs else ""
+        remedy = FORMS if story.partition(":")[0] in theirs else REMEDY
         return MismatchError(f"{DIFFERENT.format(peer)}: {mine}{answer} ({remedy})")
 
     def _story(self, health: Health) -> str:
@@ -200,9 +200,9 @@ class Reporter:
 
 def reporter(engine: Engine) -> Reporter:
     """Return the Reporter of an engine."""
-    told = engine.on_error
-    assert isinstance(told, Reporter)
-    return told
+    report = engine.on_error
+    assert isinstance(report, Reporter)
+    return report
 
 
 def _task(prepared: Prepared, index: int) -> str:

@@ -206,13 +206,13 @@ class State:
                 message = parser.parse(self.comm, *arguments)
             except Exception as error:
                 problem = error
-            said = message.signature if message else f"{type(problem).__name__}: {problem}"
+            call = message.signature if message else f"{type(problem).__name__}: {problem}"
             spots = None
             if message is not None:
                 signature = message.signature
                 spots = self.shared.windows.spots(message.send, message.recv, signature)
-            everyone = health.meeting.allgather((said, spots), health.step)
-        compare([said for said, _ in everyone], problem)
+            everyone = health.meeting.allgather((call, spots), health.step)
+        compare([call for call, _ in everyone], problem)
         assert message is not None
         return message, agreed_spots([spots for _, spots in everyone])
 

@@ -54,9 +54,9 @@ def wisdom_folder(environ: Mapping[str, str] = os.environ) -> tuple[str, str | N
 
     ``han.rc.wisdom`` names the folder, else HAN_WISDOM; "" if neither is set.
     """
-    said_by, text = VARIABLE, environ.get(VARIABLE, "")
+    source, text = VARIABLE, environ.get(VARIABLE, "")
     if rc.wisdom is not None:
-        said_by, text = "han.rc.wisdom", str(rc.wisdom)
+        source, text = "han.rc.wisdom", str(rc.wisdom)
     if not text:
         return "", None
     try:
@@ -67,7 +67,7 @@ def wisdom_folder(environ: Mapping[str, str] = os.environ) -> tuple[str, str | N
         reason = f"cannot be made: {getattr(error, 'strerror', None) or error}"
     if reason is None and not os.access(text, os.W_OK | os.X_OK):
         reason = "this process may not write there"
-    return text, reason and f"{said_by} = {text!r}: {reason}"
+    return text, reason and f"{source} = {text!r}: {reason}"
 
 
 def _foreign(about: os.stat_result, what: str) -> str | None:
@@ -161,7 +161,7 @@ class Wisdom:
             program = compact.load(after_key(data, self.key(call)))
             check(program)
         except (ValueError, OSError) as error:
-            self._warn(f"{path}: not used, but planned anew and replaced: {error}")
+            self._warn(f"{path} is not used, but planned anew and replaced: {error}")
             return None
         return program
 

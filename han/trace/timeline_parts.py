@@ -73,12 +73,12 @@ def _within(rank: int, ranks: Iterable[range]) -> bool:
 
 def _nothing(timeline: Timeline, call: tuple[int, int] | None, ranks: list[range] | None) -> str:
     if ranks is not None and not any(_within(rank, ranks) for rank in timeline.ranks):
-        return f"no tasks of rank(s) {_spans(ranks)}; there are {_spans(timeline.ranks)}"
+        return f"no tasks of rank(s) {_spans(ranks)}; the trace has {_spans(timeline.ranks)}"
     request, number = call or (0, 0)
     there = {t.call for t in timeline.times if t.request == request}
     known = _spans(there) if there else "none"
     whose = f" of persistent request {request}" if request else ""
-    return f"no tasks of call {number}{whose}; there are {known}"
+    return f"no tasks of call {number}{whose}; the trace has {known}"
 
 
 def _joined(numbers: Ranks) -> list[range]:

@@ -26,16 +26,16 @@ def trace_folder(environ: Mapping[str, str] = os.environ) -> tuple[str, str | No
 
     ``han.rc.trace`` names the folder, else HAN_TRACE; "" if neither is set.
     """
-    said_by, text = VARIABLE, environ.get(VARIABLE, "")
+    source, text = VARIABLE, environ.get(VARIABLE, "")
     if rc.trace is not None:
-        said_by, text = "han.rc.trace", str(rc.trace)
+        source, text = "han.rc.trace", str(rc.trace)
     if not text:
         return "", None
-    said = f"{said_by} = {text!r}"
+    setting = f"{source} = {text!r}"
     if not os.path.isdir(text):
-        return text, f"{said}: no such folder; make it before the run, where all ranks see it"
+        return text, f"{setting}: no such folder; make it before the run, where all ranks see it"
     if not os.access(text, os.W_OK | os.X_OK):
-        return text, f"{said}: this process may not write there"
+        return text, f"{setting}: this process may not write there"
     return text, None
 
 
@@ -98,5 +98,5 @@ class TraceFile:
         try:
             write_part(part_path(self.folder, part, self.recording.rank), part)
         except OSError as error:
-            said = f"han: {VARIABLE}: no trace is written in {self.folder}: {error.strerror}"
-            print(said, file=sys.stderr, flush=True)
+            message = f"han: {VARIABLE}: no trace is written in {self.folder}: {error.strerror}"
+            print(message, file=sys.stderr, flush=True)

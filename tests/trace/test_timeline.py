@@ -111,11 +111,11 @@ def test_tasks_in_several_goes_become_one_each_in_turn():
 def test_select_keeps_a_call_and_ranks():
     assert len(select(PIPELINE, ranks=[1]).times) == 1
     assert select(PIPELINE, call=(0, 0)) == PIPELINE
-    with pytest.raises(TimelineError, match=r"no tasks of call 3; there are 0$"):
+    with pytest.raises(TimelineError, match=r"no tasks of call 3; the trace has 0$"):
         select(PIPELINE, call=(0, 3))
-    with pytest.raises(TimelineError, match="call 0 of persistent request 2; there are none"):
+    with pytest.raises(TimelineError, match="call 0 of persistent request 2; the trace has none"):
         select(PIPELINE, call=(2, 0))
-    with pytest.raises(TimelineError, match=r"rank\(s\) 7-8; there are 0-1"):
+    with pytest.raises(TimelineError, match=r"rank\(s\) 7-8; the trace has 0-1"):
         select(PIPELINE, ranks=[7, 8])
 
 
@@ -345,12 +345,12 @@ def test_pictures_and_trace_events_are_written(folder, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--call", "7"], "no tasks of call 7; there are 0"),
+        (["--call", "7"], "no tasks of call 7; the trace has 0"),
         (["--call", "x"], "--call 'x': a number expected, or request:number"),
         (["--ranks", "1-"], "--ranks '1-': numbers and ranges expected"),
         (["--ranks", "5-3"], "--ranks '5-3': 5 is beyond 3"),
-        (["--ranks", "2,5-99999999999"], "no tasks of rank(s) 2, 5-99999999999; there are 0"),
-        (["--ranks", "5"], "no tasks of rank(s) 5; there are 0"),
+        (["--ranks", "2,5-99999999999"], "no tasks of rank(s) 2, 5-99999999999; the trace has 0"),
+        (["--ranks", "5"], "no tasks of rank(s) 5; the trace has 0"),
         (["--comm", "nope"], "no communicator 'nope'; there are c0ffee"),
         (["--gantt", "/no/where.png"], "there is no folder /no"),
     ],

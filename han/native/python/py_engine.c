@@ -69,7 +69,7 @@ static int engine_init(EngineObject *self, PyObject *args, PyObject *kwargs) {
     e->dead_rank = -1;
     atomic_flag_clear(&e->busy);
     if (PyTuple_GET_SIZE(channels) > HAN_MAX_CHANNELS) {
-        PyErr_Format(PyExc_ValueError, "%zd levels share memory, at most %d",
+        PyErr_Format(PyExc_ValueError, "%zd levels share memory, at most %d expected",
                      PyTuple_GET_SIZE(channels), HAN_MAX_CHANNELS);
         return -1;
     }

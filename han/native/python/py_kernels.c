@@ -19,7 +19,8 @@ static int look(PyObject *const *objects, Py_buffer *views, int n) {
             return -1;
         }
         if (views[k].len == views[0].len) continue;
-        PyErr_Format(PyExc_ValueError, "%zd bytes, %zd expected", views[k].len, views[0].len);
+        PyErr_Format(PyExc_ValueError, "a buffer of %zd bytes, %zd expected", views[k].len,
+                     views[0].len);
         release(views, k + 1);
         return -1;
     }

@@ -108,7 +108,7 @@ static void *copy_of(const void *data, size_t bytes) {
 static int fill_streams(han_plan *p, PyObject *streams) {
     Py_ssize_t n = PyTuple_GET_SIZE(streams);
     if (n > HAN_MAX_STREAMS) {
-        PyErr_Format(PyExc_ValueError, "%zd streams, at most %d", n, HAN_MAX_STREAMS);
+        PyErr_Format(PyExc_ValueError, "a program of %zd streams, at most %d", n, HAN_MAX_STREAMS);
         return -1;
     }
     p->n_streams = (uint32_t)n;
