@@ -257,7 +257,7 @@ def _whole(numbers: Any, what: str) -> tuple[int, ...]:
         return tuple(int(n.__index__()) for n in numbers)
     except (AttributeError, TypeError):
         raise ArgumentTypeError(
-            f"{what}: {numbers!r}: a whole number for each rank expected"
+            f"{what}: {numbers!r} does not hold a whole number for each rank"
         ) from None
 
 

@@ -133,7 +133,7 @@ class Notices:
         if left is None:
             return False
         self._mine[notice.call] = left - 1
-        if left == 1:  # all peers have told
+        if left == 1:  # the notices of all peers have arrived
             del self._mine[notice.call]
         return True
 

@@ -21,9 +21,9 @@ class Waiting(NamedTuple):
     def of(cls, wait: Wait, conditions: Conditions) -> Waiting:
         """Convert a wait policy.
 
-        If ranks outnumber processors, every policy but ``spin`` polls once and then yields,
-        because another rank needs the processor. ``auto`` spins less while its yields let other
-        threads run.
+        ``yield`` never spins. If ranks outnumber processors, all other policies but ``spin`` spin
+        for one round only, because another rank needs the processor. ``auto`` spins less while its
+        yields let other threads run.
         """
         patient = 1 if conditions.crowded else wait.spin
         spins = {"spin": (1 << 32) - 1, "yield": 0}.get(wait.policy, patient)

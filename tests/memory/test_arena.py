@@ -69,7 +69,7 @@ def churn(arena: Arena, seed: int, turns: int = 1500) -> None:
     assert all((array == value).all() for array, value in living)
 
 
-def test_what_is_given_back_is_used_again_and_leaves_the_memory():
+def test_freed_memory_is_used_again_and_returned_to_the_system():
     arena = open_arena(64 * MiB, keep=0)
     churn(arena, 1)
     gc.collect()
@@ -81,7 +81,7 @@ def test_what_is_given_back_is_used_again_and_leaves_the_memory():
     assert in_memory(arena) >= whole.nbytes
 
 
-def test_free_memory_stays_up_to_a_bound():
+def test_free_memory_is_kept_up_to_a_bound():
     arena = open_arena(64 * MiB, keep=8 * MiB)
     for nbytes, kept in ((4 * MiB, 4 * MiB), (16 * MiB, 4 * MiB)):
         array = make(arena, nbytes, 1)
@@ -92,7 +92,7 @@ def test_free_memory_stays_up_to_a_bound():
         assert not np.zeros(4 * MiB, np.uint8).any(), "what stayed held ones"
 
 
-def test_many_small_arrays_take_little():
+def test_many_small_arrays_share_slabs():
     arena = open_arena(64 * MiB)
     with arena.used():
         small = [np.full(12, k) for k in range(10_000)]
@@ -101,7 +101,7 @@ def test_many_small_arrays_take_little():
     assert all((array == k).all() for k, array in enumerate(small))
 
 
-def test_no_room_is_an_error_with_numbers_and_a_way_out():
+def test_no_room_is_an_error_with_numbers_and_a_remedy():
     arena = open_arena(4 * MiB)
     half = make(arena, 3 * MiB, 1)
     text = r"shared array of 2MiB: 3MiB of 4MiB are in use .* HAN_ARENA"
@@ -129,7 +129,7 @@ def test_memory_that_the_system_refuses_is_an_error_and_no_signal():
     assert kept.all()
 
 
-def test_threads_do_not_meet():
+def test_threads_allocate_separate_memory():
     arena = open_arena(256 * MiB, keep=2 * MiB)
     with ThreadPoolExecutor(6) as pool:
         for future in [pool.submit(churn, arena, seed, 400) for seed in range(6)]:
@@ -160,7 +160,7 @@ def test_a_forked_child_leaves_the_parents_memory_alone():
     assert (small == 7).all()
 
 
-def test_what_a_child_still_writes_leads_the_parent_nowhere():
+def test_writes_of_a_forked_child_do_not_damage_the_parent():
     arena = open_arena(16 * MiB)
     old = [make(arena, 100, 7) for _ in range(10)]
     go, told = os.pipe()
@@ -183,7 +183,7 @@ def test_what_a_child_still_writes_leads_the_parent_nowhere():
     assert [int(a.max()) for a in new] == list(range(20))
 
 
-def test_arrays_keep_their_memory_and_the_last_one_lets_the_file_go():
+def test_the_file_is_closed_with_the_last_array():
     arena = open_arena(16 * MiB)
     with arena.used():
         array = np.arange(1000)
@@ -285,7 +285,7 @@ def kib_of(address: int, what: str) -> int:
 
 
 @pytest.mark.parametrize("touch", [False, True])
-def test_large_arrays_begin_where_huge_pages_do(touch):
+def test_large_arrays_begin_at_huge_pages(touch):
     fd = os.memfd_create("huge", os.MFD_ALLOW_SEALING)
     os.ftruncate(fd, 64 * MiB)
     arena = Arena(arenas._native.arena_open(fd, 64 * MiB, 0, touch), fd)
@@ -305,7 +305,7 @@ def test_large_arrays_begin_where_huge_pages_do(touch):
     churn(arena, 3, 200)
 
 
-def test_huge_pages_come_where_the_system_gives_them():
+def test_large_arrays_get_huge_pages():
     arena = open_arena(64 * MiB)
     large = make(arena, 5 * MiB, 1)
     peer = Mapped(Place.of(arena))  # as another rank maps it
@@ -320,7 +320,7 @@ def test_huge_pages_come_where_the_system_gives_them():
     assert kib_of(there, "ShmemPmdMapped") >= 4 * MiB // 1024
 
 
-def test_what_pages_there_are_is_told_with_a_way_out():
+def test_pages_are_described_with_a_remedy():
     assert describe("memfd", "advise").startswith("huge ones for arrays of ")
     assert describe("memfd", "never").endswith(f"(as root: echo advise > {POLICY})")
     assert "kernel" in describe("memfd", "")

@@ -45,7 +45,7 @@ static group *pair(void)
     return group_open(&w, false, (han_wait_policy){.timeout = 20});
 }
 
-static void who_offers_waits_for_the_other(void)
+static void a_rank_that_offers_waits_for_the_other(void)
 {
     group *g = pair();
     han_engine *a = &g->engines[0], *b = &g->engines[1];
@@ -112,7 +112,7 @@ static void run_ahead(uint64_t choices, uint64_t offers, uint64_t expected)
 
 int main(void)
 {
-    who_offers_waits_for_the_other();
+    a_rank_that_offers_waits_for_the_other();
     run_ahead(~(uint64_t)0, 0, HAN_HISTORY);
     run_ahead(0, 0, AHEAD);
     run_ahead((uint64_t)1 << 10, 0, 10 + HAN_HISTORY);

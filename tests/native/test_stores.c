@@ -25,7 +25,7 @@ static int ways(han_ways *w, enum han_way way, int copies)
     return n;
 }
 
-static void the_way_follows_the_costs(void)
+static void the_kind_of_store_follows_the_costs(void)
 {
     static han_ways w;
     require(han_next_way(&w) == HAN_WAY_USUAL, "the ordinary way is tried first");
@@ -45,7 +45,7 @@ static void the_way_follows_the_costs(void)
     require(!han_usual_is_slow(&w), "one that is quick shows that caches are near again");
 }
 
-static void somebody_elses_turn_counts_little(void)
+static void a_long_interruption_counts_little(void)
 {
     static han_ways w;
     han_took(&w, HAN_WAY_OTHER, 40000, MiB);
@@ -83,8 +83,8 @@ static void data_is_right(void)
 
 int main(void)
 {
-    the_way_follows_the_costs();
-    somebody_elses_turn_counts_little();
+    the_kind_of_store_follows_the_costs();
+    a_long_interruption_counts_little();
     data_is_right();
     return 0;
 }

@@ -86,7 +86,7 @@ static uint64_t play(group *g, call *calls, int n, uint64_t usual, uint64_t riva
     return rivals(&calls[0]) - before;
 }
 
-static void who_follows_waits_for_the_leader(void)
+static void a_follower_waits_for_the_leader(void)
 {
     call calls[2];
     group *g = pair(calls, false);
@@ -103,7 +103,7 @@ static void who_follows_waits_for_the_leader(void)
     group_close(g);
 }
 
-static void the_quicker_way_is_kept(void)
+static void the_faster_plan_is_kept(void)
 {
     call calls[2];
     group *g = pair(calls, true);
@@ -140,7 +140,7 @@ static void trials_cost_a_hundredth(void)
 }
 
 /* A long pause of the program in a trial does not delay the next trial. */
-static void one_pause_tells_nothing(void)
+static void one_pause_decides_nothing(void)
 {
     call calls[2];
     for (uint64_t at = 0; at < BURST; at++) {
@@ -155,7 +155,7 @@ static void one_pause_tells_nothing(void)
 }
 
 /* The program takes most of the time between runs: the plan in use is kept. */
-static void one_that_makes_no_difference_is_not_changed(void)
+static void the_plan_in_use_is_kept_if_both_are_alike(void)
 {
     call calls[2];
     group *g = pair(calls, true);
@@ -163,7 +163,7 @@ static void one_that_makes_no_difference_is_not_changed(void)
     group_close(g);
 }
 
-static void nonblocking_calls_wait_for_nobody(void)
+static void nonblocking_calls_wait_for_no_leader(void)
 {
     call calls[2];
     group *g = pair(calls, false);
@@ -177,7 +177,7 @@ static void nonblocking_calls_wait_for_nobody(void)
     group_close(g);
 }
 
-static void what_changes_is_noticed(void)
+static void a_change_of_speed_is_noticed(void)
 {
     call calls[2];
     group *g = pair(calls, true);
@@ -292,15 +292,15 @@ static void ranks_at_the_same_time(void)
 
 int main(void)
 {
-    who_follows_waits_for_the_leader();
-    the_quicker_way_is_kept();
-    what_changes_is_noticed();
+    a_follower_waits_for_the_leader();
+    the_faster_plan_is_kept();
+    a_change_of_speed_is_noticed();
     the_leader_runs_ahead();
     calls_in_between();
     trials_cost_a_hundredth();
-    one_pause_tells_nothing();
-    one_that_makes_no_difference_is_not_changed();
-    nonblocking_calls_wait_for_nobody();
+    one_pause_decides_nothing();
+    the_plan_in_use_is_kept_if_both_are_alike();
+    nonblocking_calls_wait_for_no_leader();
     ranks_at_the_same_time();
     return 0;
 }

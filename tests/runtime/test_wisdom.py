@@ -96,7 +96,7 @@ def edited(program, k, field, value, ref=None):
 
 
 @pytest.mark.parametrize("field", FAR)
-def test_numbers_that_lead_astray_are_refused(field):
+def test_fields_out_of_range_are_refused(field):
     tried = 0
     for program, where in programs():
         codes = np.isin(program.code["code"], USERS.get(field, tuple(Code)))
@@ -140,7 +140,7 @@ def test_collectives_of_the_library_do_not_write_to_what_is_sent():
     assert tried > 5
 
 
-def test_requests_are_started_and_tested_in_turns():
+def test_requests_are_started_and_tested_alternately():
     tried = 0
     for program, where in programs():
         tests = np.flatnonzero(program.code["code"] == Code.TEST)
@@ -153,7 +153,7 @@ def test_requests_are_started_and_tested_in_turns():
     assert tried > 5
 
 
-def test_other_parts_are_held_against_the_call():
+def test_other_parts_are_compared_with_the_call():
     program, where = programs()[0]
     for name, value in (
         ("rank", program.rank + 1), ("footprint", (1 << 40,) * len(program.footprint)),
@@ -229,7 +229,7 @@ def forged(store, body):
     store.path(CALL).write_bytes(wisdom.MAGIC + wisdom._digest(body) + b"\n" + body)
 
 
-def test_a_file_with_a_right_hash_is_still_not_believed(store, program):
+def test_a_file_with_a_right_hash_is_still_checked(store, program):
     key, body = store.key(CALL), compact.dump(program)
     store.write(CALL, program)
     forged(store, key.replace(b'"rank": 0', b'"rank": 1') + body)
@@ -269,7 +269,7 @@ def test_only_one_warning_is_given(store, program):
         assert store.read(CALL, accept) is None
 
 
-def test_what_was_used_longest_ago_goes_and_so_do_old_drafts(store, program, tmp_path):
+def test_least_recently_used_files_and_old_drafts_are_removed(store, program, tmp_path):
     calls = [replace(CALL, memory=1 << k) for k in range(20, 26)]
     now = time.time()
     for age, one in enumerate(calls):
@@ -297,7 +297,7 @@ def test_use_is_noted(store, program):
     assert store.path(CALL).stat().st_mtime > 1e9
 
 
-def test_a_folder_that_cannot_be_written_is_told_once(store, program, monkeypatch):
+def test_a_folder_that_cannot_be_written_warns_once(store, program, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
@@ -307,7 +307,7 @@ def test_a_folder_that_cannot_be_written_is_told_once(store, program, monkeypatc
     assert list(store.folder.iterdir()) == []
 
 
-def test_the_folder_is_made_and_looked_at(tmp_path, monkeypatch):
+def test_the_folder_is_made_and_checked(tmp_path, monkeypatch):
     folder = tmp_path / "a" / "b"
     assert wisdom.wisdom_folder({}) == ("", None)
     assert wisdom.wisdom_folder({"HAN_WISDOM": str(folder)}) == (str(folder), None)
@@ -322,7 +322,7 @@ def test_the_folder_is_made_and_looked_at(tmp_path, monkeypatch):
     assert wisdom.wisdom_folder({"HAN_WISDOM": "x"}) == (str(tmp_path / "rc"), None)
 
 
-def test_a_relative_folder_is_that_of_the_beginning(tmp_path, monkeypatch):
+def test_a_relative_folder_is_resolved_at_once(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert wisdom.wisdom_folder({"HAN_WISDOM": "plans"}) == (str(tmp_path / "plans"), None)
 
