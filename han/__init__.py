@@ -1,10 +1,12 @@
 """Fast hierarchical collective communication for Python programs on MPI.
 
-from mpi4py import MPI
-import han
+A han.Comm is a communicator of mpi4py whose collectives are han's::
 
-comm = han.Comm(MPI.COMM_WORLD)
-comm.Allreduce(send, recv, op=MPI.SUM)
+    from mpi4py import MPI
+    import han
+
+    comm = han.Comm(MPI.COMM_WORLD)
+    comm.Allreduce(send, recv, op=MPI.SUM)
 """
 
 from importlib import import_module
@@ -46,7 +48,7 @@ __all__ = [
     "shared_arrays",
 ]
 
-# Found when they are first used: plans are made and proved without an MPI library.
+# Imported at first use: plans can be made and proved without an MPI library.
 _NEEDS_MPI = {"Comm": "han.comm", "Request": "han.runtime.request", "shared_arrays": "han.comm"}
 
 

@@ -1,4 +1,4 @@
-"""``python -m han``: the command line."""
+"""Run the command line with ``python -m han``."""
 
 from han.cli.main import main
 

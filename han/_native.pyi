@@ -1,6 +1,6 @@
-"""The compiled part: engines, plans, requests, arenas and kernels (``han/native``).
+"""The compiled module: engines, plans, requests, arenas and kernels (``han/native``).
 
-``tests/test_native_stub.py`` holds this file against the compiled part.
+``tests/native/test_native_stub.py`` compares this file with the compiled module.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from _typeshed import ReadableBuffer, WriteableBuffer
 from mpi4py import MPI
 
-_Array: TypeAlias = npt.NDArray[Any]  # NumPy declares it as a buffer for Python 3.12 and later only
+_Array: TypeAlias = npt.NDArray[Any]  # for NumPy, arrays are buffers from Python 3.12 on
 _Readable: TypeAlias = ReadableBuffer | _Array
 _Writable: TypeAlias = WriteableBuffer | _Array
 _Pair: TypeAlias = tuple[int, int]
@@ -26,28 +26,28 @@ MAX_CHANNELS: int
 NUMBERS: dict[str, dict[str, int]]
 
 def progress() -> None:
-    """Step every collective that is under way."""
+    """Step every active engine of this process once."""
 
 def orphans() -> list[Request]:
-    """Return the requests that were dropped while they run."""
+    """Return the requests that were dropped while their collectives run."""
 
 def inside_op() -> bool:
-    """Whether a user's reduction is running here."""
+    """Return whether this thread runs a user's reduction operation inside a collective."""
 
 def isa() -> str:
-    """Return the instruction set that the reduction kernels use here."""
+    """Return the instruction set of the reduction kernels in use."""
 
 def on_mesh() -> bool:
-    """Whether cache lines are slow from core to core here."""
+    """Return whether cores exchange cache lines over a mesh, and therefore slowly."""
 
 def let_attach() -> None:
-    """Let the other ranks read this process's memory, as far as the system does."""
+    """Allow other ranks to access this process's memory, as far as the system lets it."""
 
 def peek(pid: int, address: int, /) -> int:
-    """Read a word of 8 bytes of another process; raises OSError."""
+    """Return the 8-byte word at an address of another process; raises OSError."""
 
 def poke(pid: int, address: int, value: int, /) -> None:
-    """Write a word of 8 bytes to another process; raises OSError."""
+    """Store an 8-byte word at an address of another process; raises OSError."""
 
 def fence(
     *,
@@ -64,67 +64,67 @@ def fence(
     operand: int,
     lengths: _Triple,
 ) -> None:
-    """Raise ValueError unless a Program keeps to its memory.
+    """Raise ValueError unless a program accesses only its own memory.
 
-    `channels` are (members, bytes of a ring, bytes that the run takes); `comms` their sizes;
-    `lengths` the bytes of the send buffer, the receive buffer and the scratch.
+    `channels` are (members, bytes of a ring, bytes that a run takes). `comms` are the sizes of the
+    communicators. `lengths` are the bytes of send buffer, receive buffer and scratch.
     """
 
 def has_kernel(op: int, dtype: int, /) -> bool:
-    """Whether MPI defines that pair and han has it natively."""
+    """Return whether han has a kernel for a pair of operation and element type."""
 
 def plain_copy(dst: _Writable, src: _Readable, streaming: bool = False, /) -> None:
-    """Copy a buffer; with `streaming` past the caches where the machine can."""
+    """Copy a buffer; with `streaming` by stores past the caches, if the processor has these."""
 
 def plain_combine(dst: _Writable, a: _Readable, b: _Readable, kernel: _Pair, /) -> None:
-    """Store a op b in dst, in whole elements; `kernel` is the pair (op, dtype)."""
+    """Store ``a op b`` in `dst`, for whole elements; `kernel` is the pair (op, dtype)."""
 
 def room(folder: bytes, /) -> int:
-    """Return the bytes that the memory limit of a control group leaves."""
+    """Return the bytes that are left below the memory limit of a control group."""
 
 def arena_open(
     fd: int, size: int, keep: int, touch: bool = False, groups: tuple[bytes, ...] = (), /
 ) -> object:
     """Open an arena in a sparse file; return NumPy's handle of it.
 
-    The arena owns the file's descriptor and keeps to the memory limits of control groups, given
-    by the names of their folders.
+    The arena owns the file descriptor. It respects the memory limits of the control groups whose
+    folders are given.
     """
 
 def arena_use(handler: object, /) -> object:
-    """Let NumPy allocate there in this context; return the handler that it used before."""
+    """Make NumPy allocate in an arena in this context; return the handler used before."""
 
 def arena_holds(arena: object, address: int, nbytes: int, /) -> bool:
-    """Whether the arena holds these bytes."""
+    """Return whether these bytes are in the arena."""
 
 def arena_tell(arena: object, /) -> _Seven:
-    """Return what ``han.arena.Usage`` holds."""
+    """Return the fields of ``han.memory.arena.Usage``."""
 
 def map_file(fd: int, size: int, /) -> tuple[object, int]:
     """Map a file for reading only; return (owner, address)."""
 
 def map_again(address: int, nbytes: int, /) -> tuple[object, int]:
-    """Map shared memory once more; return (owner, address)."""
+    """Map shared memory a second time; return (owner, address)."""
 
 @final
 class Plan:
-    """A Program with its resources, ready to run. Made by :meth:`Engine.plan`."""
+    """A native plan: a program with its resources. Made by :meth:`Engine.plan`."""
 
     @property
     def counts(self) -> _Seven:
         """Runs finished; bytes copied, combined, attached, mapped, sent and received.
 
-        Attached bytes are copied by cross-memory attach. Mapped bytes are the share of those
-        copied or combined that was read from peers' arrays.
+        Attached bytes are those copied by cross-memory attach. Mapped bytes are those of the
+        copied and combined ones that were read from peers' arrays.
         """
     @property
     def alternative(self) -> Plan | None:
-        """The plan that all ranks run instead where the buffers of all are in their arenas."""
+        """The plan that all ranks run instead if the buffers of all ranks are in their arenas."""
     @alternative.setter
     def alternative(self, plan: Plan) -> None: ...
     @property
     def rival(self) -> Plan | None:
-        """The plan that all ranks run instead where the leader finds it quicker."""
+        """The plan that all ranks run instead if the leader finds it faster."""
     @rival.setter
     def rival(self, plan: Plan) -> None: ...
 
@@ -135,8 +135,9 @@ class Engine:
     `mpi` is (library, wide handles, MPI_ANY_SOURCE, tag of notices, MPI_IN_PLACE, MPI_BYTE), or
     None for an engine that sends no messages. `channels` are (memory, ranks, rank, offsets of
     control records, flags, small slots and cells, bytes of a bank and of a ring). `wait` is
-    (spins, least spins, nanoseconds asleep, time limit in seconds, whether to sleep in the kernel).
-    `on_error` is called with a status and its detail: it raises, or returns to go on waiting.
+    (spins, least spins, nanoseconds asleep, time limit in seconds, whether to sleep in the
+    kernel). `on_error` is called with a status and its detail. It raises, or returns to go on
+    waiting.
     """
 
     held: int
@@ -153,19 +154,19 @@ class Engine:
     ) -> None: ...
     @property
     def epoch(self) -> int:
-        """Runs finished."""
+        """The number of runs finished."""
     @property
     def issued(self) -> int:
-        """Runs started or in the queue, and finished."""
+        """The number of runs started, including queued and finished ones."""
     @property
     def alternatives(self) -> int:
-        """Runs of a plan's alternative."""
+        """The number of runs of an alternative."""
     @property
     def failed(self) -> bool:
-        """Whether an error has stopped it."""
+        """Whether an error has stopped the engine."""
     @property
     def on_error(self) -> Callable[[int, int], bool]:
-        """What is called on errors."""
+        """The function that is called on errors."""
     def plan(
         self,
         *,
@@ -192,28 +193,30 @@ class Engine:
         whole: int = 0,
         leader: int = -1,
     ) -> Plan:
-        """Make a Plan from a Program's records.
+        """Make a Plan from the records of a program.
 
         `kernel` is (op, dtype), or (-1, -1) to call MPI_Reduce_local with the handles `op` and
-        `dtype`. The plan may get an alternative if `arena` (address, bytes) holds any bytes, and a
-        rival if there is a `leader`: a rank of the channel `whole`. `keep` lives as long as the
-        plan.
+        `dtype`. The plan may get an alternative if `arena` (address, bytes) is not empty. It may
+        get a rival if `leader` is a rank of the channel `whole`. The plan keeps `keep` alive.
         """
     def run(self, plan: Plan, send: int, recv: int, keep: object, /) -> None:
-        """Run a plan on two addresses and wait for it."""
+        """Run a plan on two addresses, and wait until it has finished."""
     def fail(self) -> None:
         """Cancel the runs under way; later runs raise."""
     def stop(self) -> None:
-        """Cancel the runs under way and unmap the channels."""
+        """Cancel the runs under way, and unmap the channels."""
     def look(self, waited: float, /) -> None:
-        """Raise if `waited` seconds exceed the time limit, or a peer has died."""
+        """Raise if `waited` seconds exceed the time limit, or if a peer has died."""
     def blocked(self) -> tuple[int, list[_Triple]]:
-        """Return the current run's signature and where its streams stand: code, peer and task."""
+        """Return the signature of the current run, and (code, peer, task) of blocked streams."""
     def trace(self, memory: _Writable | None, tsc: bool = False, /) -> None:
-        """Record tasks in `memory` from now on; None: stop recording."""
+        """Record tasks in `memory` from now on; None stops recording.
+
+        With `tsc` times are ticks of the processor's counter.
+        """
 
 class Request:
-    """A plan bound to buffers; started, waited for and tested like an MPI request.
+    """A plan bound to buffers; it is started, waited for and tested like an MPI request.
 
     A subclass has a method ``_empty``, which fills in a status.
     """
@@ -231,30 +234,30 @@ class Request:
     ) -> None: ...
     @property
     def active(self) -> bool:
-        """Started and not yet waited for."""
+        """Whether it was started and not yet completed by Wait or Test."""
     @property
     def persistent(self) -> bool:
         """Whether it can be started again."""
     @property
     def _engine(self) -> Engine | None:
-        """The engine that runs it; None once it has been freed."""
+        """The engine that runs it; None once the request has been freed."""
     def Start(self) -> None:
-        """Begin; progress is made in Wait and Test."""
+        """Start the run; it progresses inside Wait and Test."""
     def Wait(self, status: MPI.Status | None = None) -> Literal[True]:
         """Wait until complete."""
     def Test(self, status: MPI.Status | None = None) -> bool:
         """Make progress; return whether it is complete. A complete request is inactive."""
     def _peek(self) -> bool:
-        """Make progress; return whether it is complete, without making it inactive."""
+        """Make progress; return whether it is complete. The request stays active."""
     def _free(self) -> None:
-        """Complete it and release everything."""
+        """Complete the run if it is active, and release everything."""
 
 @final
 class Calls(Generic[_Started]):
-    """Plans by what was called; `request` is the class that nonblocking calls return.
+    """The look-up of plans by the arguments of calls; `request` is the class of requests.
 
-    A blocking call returns True once it has run, a nonblocking one its request. Either returns
-    False where the arguments are not plain arrays, or their shape is new.
+    A method returns False if the arguments are not plain arrays or have no known plan. Otherwise a
+    blocking call runs and returns True, and a nonblocking one returns its request.
     """
 
     def __init__(
@@ -262,13 +265,13 @@ class Calls(Generic[_Started]):
     ) -> None: ...
     @property
     def hits(self) -> int:
-        """Calls that found their plan here."""
+        """The number of calls that found their plan here."""
     def add(
         self, plan: Plan, collective: int, nbytes: int, dtype: int, op: object, root: int, /
     ) -> None:
-        """Remember a plan; `dtype` is NumPy's number, `op` may be None."""
+        """Enter a plan; `dtype` is NumPy's type number, `op` may be None."""
     def clear(self) -> None:
-        """Forget all plans."""
+        """Remove all plans."""
     def barrier(self) -> bool: ...
     def bcast(self, buf: object, root: object, /) -> bool: ...
     def reduce(

@@ -1,8 +1,9 @@
 """The collectives of ``han.Comm``: blocking, nonblocking and persistent.
 
-Every method takes the same way. The look-up in C serves calls of plain arrays whose plan is known.
-Else the arguments are parsed, and the plan is found or made. A call that han does not serve is the
-MPI library's, by its nonblocking form, so that han's own requests go on meanwhile.
+Every method first asks the look-up in C, which serves calls on plain arrays with a known plan.
+Otherwise it parses the arguments and finds or makes the plan. A call that han does not serve is
+left to the MPI library: han makes it with the nonblocking function of MPI, so that its own
+requests progress meanwhile.
 """
 
 from __future__ import annotations
@@ -18,25 +19,38 @@ from han.runtime.left import LeftRequest, left_request
 from han.runtime.request import Request
 from han.runtime.state import State
 
-Started = Request | LeftRequest  # what nonblocking and persistent calls return
+Started = Request | LeftRequest  # the requests of nonblocking and persistent calls
 
 
 class Collectives(MPI.Intracomm):
-    """Collectives of an intra-communicator.
+    """Collectives of an intra-communicator. Arguments are spelled as in mpi4py.
 
-    Those whose buffers hold a block for each rank are han's where all ranks share memory on some
-    level. Gatherv, Scatterv and Alltoallv are mpi4py's own: only a root, or a pair, knows how much
-    moves there.
+    A buffer is an array, another object with a buffer in host memory, or a list such as
+    ``[data, count, type]``. ``MPI.IN_PLACE`` is allowed where MPI allows it. All ranks make the
+    same calls in the same order, with the same root, operation and size. Operands of an operation
+    that does not commute are combined in the order of ranks.
+
+    han serves calls by blocks (gather, scatter, allgather, alltoall, reduce-scatter) if all ranks
+    share memory on some level; other ones are left to the MPI library. Gatherv, Scatterv and
+    Alltoallv are those of mpi4py, because not all ranks know the sizes of their blocks.
+
+    Blocking calls, and ``Wait`` and ``Test`` of requests, raise
+
+    - ArgumentError (ArgumentTypeError) for wrong arguments, before any data moves;
+    - MismatchError if another rank made a different call;
+    - PeerError if another rank raised in the call, or died;
+    - CollectiveTimeoutError if no progress was made for ``HAN_TIMEOUT`` seconds;
+    - RevokedError if an earlier error has made the communicator unusable.
     """
 
     _state: State | None = None
 
     @property
     def _han(self) -> State:
-        raise NotImplementedError("han.Comm knows it")
+        raise NotImplementedError("han.Comm has the state")
 
     def _run(self, parser: Parser, *arguments: object) -> None:
-        """Make a blocking call that the look-up did not serve."""
+        """Run a blocking call that the look-up did not serve."""
         state = self._han
         if not state.run(parser, *arguments):
             state.wait_for(self._mpis(f"I{parser.name.lower()}", *arguments), parser.name)
@@ -54,82 +68,118 @@ class Collectives(MPI.Intracomm):
         return made or left_request(self._mpis(name, *arguments, info), state.health, name)
 
     def _mpis(self, name: str, *arguments: object) -> Any:
-        """Make a call of MPI's; the other ranks, who may wait for this one, hear of an error."""
+        """Call a method of mpi4py; if it raises, tell the other ranks, which may wait for this."""
         with self._han.health.notices.leaving():
             return getattr(MPI.Intracomm, name)(self, *arguments)
 
     # ---- blocking ---------------------------------------------------------------------------
 
     def Barrier(self) -> None:
-        """Wait until all ranks have called it."""
+        """Wait until all ranks have called this."""
         state = self._state or self._han
         if not state.calls.barrier():
             self._run(parsers.BARRIER)
 
     def Bcast(self, buf: Any, root: int = 0) -> None:
-        """Broadcast `buf` from `root` to all ranks."""
+        """Broadcast `buf` of `root` to `buf` of all other ranks.
+
+        All ranks pass the same number of bytes.
+        """
         state = self._state or self._han
         if not state.calls.bcast(buf, root):
             self._run(parsers.BCAST, buf, root)
 
     def Reduce(self, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM, root: int = 0) -> None:
-        """Reduce to `root`; `recvbuf` counts there only."""
+        """Reduce `sendbuf` of all ranks element by element into `recvbuf` of `root`.
+
+        Both have the same number and type of elements. Only the root's `recvbuf` is used. The root
+        may pass ``MPI.IN_PLACE`` as `sendbuf`: its operand is then in `recvbuf`.
+        """
         state = self._state or self._han
         if not state.calls.reduce(sendbuf, recvbuf, op, root, state.rank == root):
             self._run(parsers.REDUCE, sendbuf, recvbuf, op, root)
 
     def Allreduce(self, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM) -> None:
-        """Reduce to all ranks."""
+        """Reduce `sendbuf` of all ranks element by element into `recvbuf` of all ranks.
+
+        Both have the same number and type of elements. With ``MPI.IN_PLACE`` as `sendbuf` the
+        operand is in `recvbuf`. The results are the same bits on all ranks.
+        """
         state = self._state or self._han
         if not state.calls.allreduce(sendbuf, recvbuf, op):
             self._run(parsers.ALLREDUCE, sendbuf, recvbuf, op)
 
     def Gather(self, sendbuf: Any, recvbuf: Any, root: int = 0) -> None:
-        """Gather everybody's block at `root`; `recvbuf` counts there only."""
+        """Gather `sendbuf`, one block, of each rank into `recvbuf` of `root`, in rank order.
+
+        Only the root's `recvbuf` is used. It holds a block for each rank. The root may pass
+        ``MPI.IN_PLACE`` as `sendbuf`: its block is then at its place in `recvbuf`.
+        """
         state = self._state or self._han
         if not state.calls.gather(sendbuf, recvbuf, root):
             self._run(parsers.GATHER, sendbuf, recvbuf, root)
 
     def Scatter(self, sendbuf: Any, recvbuf: Any, root: int = 0) -> None:
-        """Scatter the blocks of `root`; `sendbuf` counts there only."""
+        """Scatter `sendbuf` of `root`, a block for each rank, into `recvbuf` of the ranks.
+
+        Only the root's `sendbuf` is used. The root may pass ``MPI.IN_PLACE`` as `recvbuf`: its
+        block then stays in `sendbuf`.
+        """
         state = self._state or self._han
         if not state.calls.scatter(sendbuf, recvbuf, root):
             self._run(parsers.SCATTER, sendbuf, recvbuf, root)
 
     def Allgather(self, sendbuf: Any, recvbuf: Any) -> None:
-        """Gather everybody's block at all ranks."""
+        """Gather `sendbuf`, one block, of each rank into `recvbuf` of all ranks.
+
+        `recvbuf` holds a block for each rank, in the order of ranks. With ``MPI.IN_PLACE`` as
+        `sendbuf` each rank's block is at its place in `recvbuf`.
+        """
         state = self._state or self._han
         if not state.calls.allgather(sendbuf, recvbuf):
             self._run(parsers.ALLGATHER, sendbuf, recvbuf)
 
     def Alltoall(self, sendbuf: Any, recvbuf: Any) -> None:
-        """Send a block to each rank, and get one from each."""
+        """Send block r of `sendbuf` to rank r, and receive block r of `recvbuf` from rank r.
+
+        Both buffers hold a block for each rank, all of one size. With ``MPI.IN_PLACE`` as
+        `sendbuf` the blocks to send are in `recvbuf`.
+        """
         state = self._state or self._han
         if not state.calls.alltoall(sendbuf, recvbuf):
             self._run(parsers.ALLTOALL, sendbuf, recvbuf)
 
     def Reduce_scatter_block(self, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM) -> None:
-        """Reduce blocks, one for each rank."""
+        """Reduce `sendbuf`, a block for each rank, and store block r of the result on rank r.
+
+        `recvbuf` holds one block. With ``MPI.IN_PLACE`` as `sendbuf` the operands are in
+        `recvbuf`, which holds all blocks; the result is stored at its beginning.
+        """
         state = self._state or self._han
         if not state.calls.reduce_scatter_block(sendbuf, recvbuf, op):
             self._run(parsers.REDUCE_SCATTER_BLOCK, sendbuf, recvbuf, op)
 
     def Allgatherv(self, sendbuf: Any, recvbuf: Any) -> None:
-        """Gather everybody's block at all ranks; blocks may differ in size."""
+        """Gather blocks of different sizes of all ranks into `recvbuf` of all ranks.
+
+        `recvbuf` is ``[data, counts]``, ``[data, (counts, displacements), type]`` and so on, in
+        elements. All ranks pass the same counts; displacements may differ.
+        """
         self._run(parsers.ALLGATHERV, sendbuf, recvbuf)
 
     def Reduce_scatter(
         self, sendbuf: Any, recvbuf: Any, recvcounts: Any = None, op: MPI.Op = MPI.SUM
     ) -> None:
-        """Reduce blocks, one for each rank, of `recvcounts` elements each.
+        """Reduce `sendbuf`; store a block of ``recvcounts[r]`` elements of the result on rank r.
 
-        Without them the ranks tell each other how many elements they receive.
+        All ranks pass the same `recvcounts`. If it is None, an allgather tells all ranks the
+        number of elements of each rank's `recvbuf`.
         """
         counts = self._counts(sendbuf, recvbuf, recvcounts)
         self._run(parsers.REDUCE_SCATTER, sendbuf, recvbuf, counts, op)
 
     def _counts(self, sendbuf: Any, recvbuf: Any, recvcounts: Any) -> Any:
-        """Find out what all ranks receive, where they do not say."""
+        """Return the counts of all ranks; gather them if the caller did not pass any."""
         state = self._han
         if recvcounts is not None or sendbuf is MPI.IN_PLACE or not state.moves_blocks():
             return recvcounts
@@ -140,71 +190,74 @@ class Collectives(MPI.Intracomm):
     # ---- nonblocking ------------------------------------------------------------------------
 
     def Ibarrier(self) -> Started:  # type: ignore[override]
-        """Start a barrier."""
+        """Start :meth:`Barrier`; return its request."""
         state = self._han
         return state.calls.ibarrier() or self._start(parsers.BARRIER)
 
     def Ibcast(self, buf: Any, root: int = 0) -> Started:  # type: ignore[override]
-        """Start a broadcast."""
+        """Start :meth:`Bcast`; return its request."""
         state = self._han
         return state.calls.ibcast(buf, root) or self._start(parsers.BCAST, buf, root)
 
     def Ireduce(self, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM, root: int = 0) -> Started:  # type: ignore[override]
-        """Start a reduce."""
+        """Start :meth:`Reduce`; return its request."""
         state, at_root = self._han, self._han.rank == root
         started = state.calls.ireduce(sendbuf, recvbuf, op, root, at_root)
         return started or self._start(parsers.REDUCE, sendbuf, recvbuf, op, root)
 
     def Iallreduce(self, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM) -> Started:  # type: ignore[override]
-        """Start an allreduce."""
+        """Start :meth:`Allreduce`; return its request."""
         state = self._han
         started = state.calls.iallreduce(sendbuf, recvbuf, op)
         return started or self._start(parsers.ALLREDUCE, sendbuf, recvbuf, op)
 
     def Igather(self, sendbuf: Any, recvbuf: Any, root: int = 0) -> Started:  # type: ignore[override]
-        """Start a gather."""
+        """Start :meth:`Gather`; return its request."""
         started = self._han.calls.igather(sendbuf, recvbuf, root)
         return started or self._start(parsers.GATHER, sendbuf, recvbuf, root)
 
     def Iscatter(self, sendbuf: Any, recvbuf: Any, root: int = 0) -> Started:  # type: ignore[override]
-        """Start a scatter."""
+        """Start :meth:`Scatter`; return its request."""
         started = self._han.calls.iscatter(sendbuf, recvbuf, root)
         return started or self._start(parsers.SCATTER, sendbuf, recvbuf, root)
 
     def Iallgather(self, sendbuf: Any, recvbuf: Any) -> Started:  # type: ignore[override]
-        """Start an allgather."""
+        """Start :meth:`Allgather`; return its request."""
         started = self._han.calls.iallgather(sendbuf, recvbuf)
         return started or self._start(parsers.ALLGATHER, sendbuf, recvbuf)
 
     def Ialltoall(self, sendbuf: Any, recvbuf: Any) -> Started:  # type: ignore[override]
-        """Start an alltoall."""
+        """Start :meth:`Alltoall`; return its request."""
         started = self._han.calls.ialltoall(sendbuf, recvbuf)
         return started or self._start(parsers.ALLTOALL, sendbuf, recvbuf)
 
     def Ireduce_scatter_block(self, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM) -> Started:  # type: ignore[override]
-        """Start a reduce-scatter of equal blocks."""
+        """Start :meth:`Reduce_scatter_block`; return its request."""
         started = self._han.calls.ireduce_scatter_block(sendbuf, recvbuf, op)
         return started or self._start(parsers.REDUCE_SCATTER_BLOCK, sendbuf, recvbuf, op)
 
     def Iallgatherv(self, sendbuf: Any, recvbuf: Any) -> Started:  # type: ignore[override]
-        """Start an allgather of blocks of different sizes."""
+        """Start :meth:`Allgatherv`; return its request."""
         return self._start(parsers.ALLGATHERV, sendbuf, recvbuf)
 
     def Ireduce_scatter(  # type: ignore[override]
         self, sendbuf: Any, recvbuf: Any, recvcounts: Any = None, op: MPI.Op = MPI.SUM
     ) -> Started:
-        """Start a reduce-scatter of blocks of different sizes; without `recvcounts` it waits."""
+        """Start :meth:`Reduce_scatter`; return its request.
+
+        If `recvcounts` is None, this waits until all ranks have told their counts.
+        """
         counts = self._counts(sendbuf, recvbuf, recvcounts)
         return self._start(parsers.REDUCE_SCATTER, sendbuf, recvbuf, counts, op)
 
     # ---- persistent -------------------------------------------------------------------------
 
     def Barrier_init(self, info: MPI.Info = MPI.INFO_NULL) -> Started:  # type: ignore[override]
-        """Make a barrier that can be started again and again."""
+        """Make a persistent request for :meth:`Barrier`; collective."""
         return self._init(parsers.BARRIER, info)
 
     def Bcast_init(self, buf: Any, root: int = 0, info: MPI.Info = MPI.INFO_NULL) -> Started:  # type: ignore[override]
-        """Make a broadcast that can be started again and again."""
+        """Make a persistent request for :meth:`Bcast`; collective."""
         return self._init(parsers.BCAST, info, buf, root)
 
     def Reduce_init(  # type: ignore[override]
@@ -215,7 +268,7 @@ class Collectives(MPI.Intracomm):
         root: int = 0,
         info: MPI.Info = MPI.INFO_NULL,
     ) -> Started:
-        """Make a reduce that can be started again and again."""
+        """Make a persistent request for :meth:`Reduce`; collective."""
         return self._init(parsers.REDUCE, info, sendbuf, recvbuf, op, root)
 
     def Allreduce_init(  # type: ignore[override]
@@ -225,39 +278,39 @@ class Collectives(MPI.Intracomm):
         op: MPI.Op = MPI.SUM,
         info: MPI.Info = MPI.INFO_NULL,
     ) -> Started:
-        """Make an allreduce that can be started again and again."""
+        """Make a persistent request for :meth:`Allreduce`; collective."""
         return self._init(parsers.ALLREDUCE, info, sendbuf, recvbuf, op)
 
     def Gather_init(  # type: ignore[override]
         self, sendbuf: Any, recvbuf: Any, root: int = 0, info: MPI.Info = MPI.INFO_NULL
     ) -> Started:
-        """Make a gather that can be started again and again."""
+        """Make a persistent request for :meth:`Gather`; collective."""
         return self._init(parsers.GATHER, info, sendbuf, recvbuf, root)
 
     def Scatter_init(  # type: ignore[override]
         self, sendbuf: Any, recvbuf: Any, root: int = 0, info: MPI.Info = MPI.INFO_NULL
     ) -> Started:
-        """Make a scatter that can be started again and again."""
+        """Make a persistent request for :meth:`Scatter`; collective."""
         return self._init(parsers.SCATTER, info, sendbuf, recvbuf, root)
 
     def Allgather_init(self, sendbuf: Any, recvbuf: Any, info: MPI.Info = MPI.INFO_NULL) -> Started:  # type: ignore[override]
-        """Make an allgather that can be started again and again."""
+        """Make a persistent request for :meth:`Allgather`; collective."""
         return self._init(parsers.ALLGATHER, info, sendbuf, recvbuf)
 
     def Alltoall_init(self, sendbuf: Any, recvbuf: Any, info: MPI.Info = MPI.INFO_NULL) -> Started:  # type: ignore[override]
-        """Make an alltoall that can be started again and again."""
+        """Make a persistent request for :meth:`Alltoall`; collective."""
         return self._init(parsers.ALLTOALL, info, sendbuf, recvbuf)
 
     def Reduce_scatter_block_init(  # type: ignore[override]
         self, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM, info: MPI.Info = MPI.INFO_NULL
     ) -> Started:
-        """Make a reduce-scatter of equal blocks that can be started again and again."""
+        """Make a persistent request for :meth:`Reduce_scatter_block`; collective."""
         return self._init(parsers.REDUCE_SCATTER_BLOCK, info, sendbuf, recvbuf, op)
 
     def Allgatherv_init(  # type: ignore[override]
         self, sendbuf: Any, recvbuf: Any, info: MPI.Info = MPI.INFO_NULL
     ) -> Started:
-        """Make an allgather of blocks of different sizes that can be started again and again."""
+        """Make a persistent request for :meth:`Allgatherv`; collective."""
         return self._init(parsers.ALLGATHERV, info, sendbuf, recvbuf)
 
     def Reduce_scatter_init(  # type: ignore[override]
@@ -268,6 +321,6 @@ class Collectives(MPI.Intracomm):
         op: MPI.Op = MPI.SUM,
         info: MPI.Info = MPI.INFO_NULL,
     ) -> Started:
-        """Make a reduce-scatter of blocks of different sizes that can be started repeatedly."""
+        """Make a persistent request for :meth:`Reduce_scatter`; collective."""
         counts = self._counts(sendbuf, recvbuf, recvcounts)
         return self._init(parsers.REDUCE_SCATTER, info, sendbuf, recvbuf, counts, op)

@@ -1,4 +1,4 @@
-"""``han.Comm``: an mpi4py communicator whose collectives are han's."""
+"""``han.Comm``: an intra-communicator of mpi4py with han's collectives."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from han.trace.trace import Trace
     from han.tuning.explanation import Explanation
 
-_keyval: list[int] = []  # MPI's key for a communicator's State, made when first needed
+_keyval: list[int] = []  # MPI's key of the attribute that holds a State; made at first use
 
 
 def _key() -> int:
@@ -41,10 +41,13 @@ def _delete(comm: MPI.Comm, keyval: int, state: State) -> None:
 
 @contextlib.contextmanager
 def shared_arrays(comm: Comm | None = None) -> Iterator[None]:
-    """Let every NumPy array that is made inside be one that the ranks of the node share.
+    """Make every NumPy array that is created inside the ``with`` block a shared array.
 
-    It holds for the thread and context that enter it, and for arrays that own their data. Not
-    collective. `comm`, if given, must still be usable. Raises MemoryError when there is no room.
+    The ranks of the node can map shared arrays, so collectives can read them without a copy. The
+    block applies to the current thread and context, and to arrays that own their data. Not
+    collective.
+
+    Raises MemoryError if the arena has no room, and RevokedError if `comm` is given and revoked.
     """
     if comm is not None:
         comm._han.health.live()
@@ -55,23 +58,31 @@ def shared_arrays(comm: Comm | None = None) -> Iterator[None]:
 class Comm(Communicators):
     """An intra-communicator with hierarchical, pipelined collectives.
 
-    Making one is collective over `comm`, which it stands for (it is no duplicate); making it
-    twice finds the first one's state. `config` is a YAML file, the name of a ready
-    configuration or a mapping; None asks ``HAN_CONFIG``, then takes two levels, node and
-    network. Methods that han does not accelerate are mpi4py's own.
+    Making one is collective over `comm`. It stands for `comm` and is no duplicate. A second
+    han.Comm of the same communicator uses the state of the first one.
+
+    `config` is the path of a YAML file, the name of a ready configuration, or a mapping. None
+    takes ``HAN_CONFIG``, or without it two levels, node and network. Methods that han does not
+    accelerate are those of mpi4py.
 
     Raises ConfigError and SharedMemoryError, on all ranks alike.
+
+    Source: HAN, section III.
     """
 
     def __new__(cls, comm: MPI.Comm | None = None, config: Any = None) -> Comm:
-        """Stand for `comm`; None makes a null communicator."""
+        """Return a han.Comm of `comm`, or a null communicator for None.
+
+        Raises ArgumentTypeError if `comm` is no intra-communicator, ConfigError if it has a
+        han.Comm with another configuration.
+        """
         if comm is not None and not isinstance(comm, MPI.Intracomm):
             raise ArgumentTypeError(f"han.Comm takes an MPI.Intracomm, not {type(comm).__name__}")
         self = super().__new__(cls, comm)
         self._state = _attach(MPI.Intracomm(comm), config) if comm else None
         return self
 
-    # ---- what every method needs ------------------------------------------------------------
+    # ---- state --------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
         name, state = f"han.{type(self).__name__}", self._state
@@ -84,68 +95,72 @@ class Comm(Communicators):
     @property
     def _han(self) -> State:
         if self._state is None and self == MPI.COMM_NULL:
-            raise RevokedError("this han.Comm is MPI.COMM_NULL: it was freed, or never made")
-        if self._state is None:  # made by Idup or another method of MPI's
+            raise RevokedError("this han.Comm is MPI.COMM_NULL: it was freed or never made")
+        if self._state is None:  # made by Idup or another method of mpi4py
             self._state = _attach(MPI.Intracomm(self), self._origin[1])
         return self._state
 
     # ---- shared arrays ----------------------------------------------------------------------
 
     def empty(self, shape: Any, dtype: Any = float, order: Any = "C") -> npt.NDArray[Any]:
-        """Make an array in memory that the ranks of the node map, as ``numpy.empty`` does.
+        """Return an uninitialised shared array; arguments are those of ``numpy.empty``.
 
-        Collectives of 64 KiB and more read such arrays where they are, if all ranks' are such (and,
-        unless they are persistent, all ranks share memory).
-        Not collective. The array stays as long as it is used, whatever becomes of the
-        communicator. Raises MemoryError when there is no room.
+        Collectives of 64 KiB and more read shared arrays without a copy, if the buffers of all
+        ranks are shared. Unless the call is persistent, all ranks must share memory. Not
+        collective. The array may outlive the communicator.
+
+        Raises MemoryError if the arena has no room, RevokedError if the communicator is revoked.
         """
         with shared_arrays(self):
             return np.empty(shape, dtype, order)
 
     def zeros(self, shape: Any, dtype: Any = float, order: Any = "C") -> npt.NDArray[Any]:
-        """Make an array of zeros; see :meth:`empty`."""
+        """Return a shared array of zeros; see :meth:`empty`."""
         with shared_arrays(self):
             return np.zeros(shape, dtype, order)
 
     def full(
         self, shape: Any, fill_value: Any, dtype: Any = None, order: Any = "C"
     ) -> npt.NDArray[Any]:
-        """Make an array filled with one value; see :meth:`empty`."""
+        """Return a shared array filled with one value; see :meth:`empty`."""
         with shared_arrays(self):
             return np.full(shape, fill_value, dtype, order)
 
     def asarray(self, a: Any, dtype: Any = None) -> npt.NDArray[Any]:
-        """Return `a` if it is such an array, contiguous and of that type; else a copy that is.
+        """Return `a` if it is a contiguous shared array of type `dtype`, else such a copy of it.
 
-        See :meth:`empty`.
+        Raises as :meth:`empty` does.
         """
         self._han.health.live()
         return as_shared(a, dtype)
 
     def attach_window(self, win: MPI.Win) -> None:
-        """Let persistent collectives read arrays in one of MPI's shared windows where they are.
+        """Let persistent collectives read arrays in a shared window of MPI without a copy.
 
-        Collective. The ranks of a node pass the same window, made by ``MPI.Win.Allocate_shared`` on
-        this communicator or another one that has all of them. It stays attached until it is
-        detached or freed; a request whose buffers are in a window that was freed does not start.
+        Collective. The ranks of a node pass the same window. It was made by
+        ``MPI.Win.Allocate_shared`` on this communicator or on another one that contains all ranks
+        of the node. It stays attached until it is detached or freed. A request with a buffer in a
+        window that was freed raises ArgumentError in ``Start``.
 
         Raises ArgumentError, on all ranks alike, for other windows.
+
+        Source: HAN, section III (SOLO).
         """
         self._han.attach_window(win)
 
     def detach_window(self, win: MPI.Win) -> None:
-        """Forget a window; collective. Requests that were made before go on as they are.
+        """Detach a window; collective. Requests that were made before still read from it.
 
-        Raises ArgumentError, on all ranks alike, where it is not attached.
+        Raises ArgumentError, on all ranks alike, if it is not attached.
         """
         self._han.detach_window(win)
 
     def Free(self) -> None:
-        """Free the communicator and everything that han holds for it, once it is finished.
+        """Wait for all collectives; then free the communicator and all that han holds for it.
 
-        Under HAN_TRACE the clocks are read once more: rank 0 waits 5 s at most for the others,
-        and they 10 s for rank 0. Whoever comes later is left out and does not wait: its times
-        stand on the reading at the beginning alone.
+        With HAN_TRACE the clocks are compared once more. Rank 0 waits at most 5 s for the other
+        ranks, and they wait at most 10 s for rank 0. A rank that is later takes no part in the
+        comparison: its times are converted with the comparison at set-up only.
         """
         try:
             if self._state is not None:
@@ -158,7 +173,7 @@ class Comm(Communicators):
             super().Free()
             self._state = None
 
-    # ---- looking in -------------------------------------------------------------------------
+    # ---- inspection ---------------------------------------------------------------------------
 
     def explain(
         self,
@@ -169,37 +184,43 @@ class Comm(Communicators):
         root: int = 0,
         shared: bool = False,
     ) -> Explanation:
-        """Tell what a call of `nbytes` (4194304, or ``"4MiB"``) would run and why; not collective.
+        """Return what a call of `nbytes` bytes would run, and why; not collective.
 
-        `collective` is the name of a call in lower case. ``"allgatherv"`` and
-        ``"reduce_scatter_block"`` are explained as ``"allgather"`` and ``"reduce_scatter"``, which
-        rules name too; blocks are all of `nbytes`.
+        `collective` is the name of a call in lower case. For ``"allgatherv"`` and
+        ``"reduce_scatter_block"`` the answer is that of ``"allgather"`` and ``"reduce_scatter"``,
+        which rules name too. `nbytes` is a number or a text such as ``"4MiB"``. For calls by
+        blocks it is the size of one block.
 
-        `shared` asks about a call on arrays that are shared on all ranks: shared arrays, or for a
-        persistent call arrays in windows that are attached. Where a call that is not persistent can
-        take them as they are, a last line says so in any case.
+        With `shared` the buffers of all ranks are taken to be shared arrays or, for a persistent
+        call, arrays in attached windows. If a call that is not persistent can read shared arrays
+        in place, the last line of the answer always says so.
 
-        Returns an object that prints as text and has the choice, the rule and the TaskGraph.
+        Returns an object that prints as text and holds the choice, the rule and the TaskGraph.
+        Raises ArgumentError for a call that cannot be made.
         """
         from han.explain import explain
 
         return explain(self._han, collective, nbytes, op, dtype, root, shared)
 
     def cache_info(self) -> CacheInfo:
-        """Tell how many calls on this rank found a plan, and what making plans took.
+        """Return statistics of this rank's calls and plans; not collective.
 
-        Not collective. Prints as text; :class:`han.runtime.cache_info.CacheInfo` says what counts.
+        The result prints as text; its fields are those of
+        :class:`han.runtime.cache_info.CacheInfo`.
         """
         return self._han.plans.info()
 
     def trace(self, events: int = 1 << 20, align: bool = False) -> Trace:
-        """Record when each task of every call begins and ends on this rank.
+        """Return a Trace, which records when each task begins and ends on this rank.
 
-        ``with comm.trace() as t: ...`` is not collective, and ``t.times`` has this rank's tasks
-        by its own clock. ``t.timeline()`` and ``t.save(folder)``, afterwards, are collective and
-        put all ranks on rank 0's clock; `align` makes entering collective too, and corrects for
-        clocks that drift apart in a long run. `events` bounds the tasks; ``t.dropped`` counts
-        those beyond.
+        ``with comm.trace() as t: ...`` is not collective. Afterwards ``t.times`` holds this rank's
+        tasks by its own clock, in seconds. ``t.timeline()`` and ``t.save(folder)`` are collective
+        and convert the times of all ranks to rank 0's clock. With `align` entering is collective
+        too: the clocks are compared at the beginning and at the end, so that the drift of a long
+        run is corrected. At most `events` tasks of each engine are recorded; ``t.dropped`` counts
+        the others.
+
+        Raises ArgumentError if `events` is less than 1.
         """
         from han.trace.trace import Trace
 
@@ -213,12 +234,15 @@ class Comm(Communicators):
         dtype: Any = "f8",
         root: int = 0,
     ) -> TaskGraph:
-        """Return the TaskGraph (a networkx.DiGraph) of a call; not collective."""
+        """Return the TaskGraph (a networkx.DiGraph) of a call; not collective.
+
+        The arguments are those of :meth:`explain`.
+        """
         return self.explain(collective, nbytes, op, dtype, root).graph
 
 
 def _attach(comm: MPI.Intracomm, config: Any) -> State:
-    """Find the communicator's State, or make it."""
+    """Return the communicator's State; make it if there is none (collective)."""
     found: State | None = comm.Get_attr(_key())  # type: ignore[assignment]
     inherited = config.parent if isinstance(config, Inherited) else None
     if found is not None:
@@ -239,7 +263,7 @@ def _attach(comm: MPI.Intracomm, config: Any) -> State:
 
 
 def _agreed(comm: MPI.Intracomm, config: Any) -> State:
-    """Make a State; a configuration error, which all ranks raise, is printed by rank 0."""
+    """Make a State; rank 0 prints a ConfigError, which all ranks raise."""
     try:
         return State(comm, config)
     except ConfigError as error:

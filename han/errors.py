@@ -1,4 +1,4 @@
-"""The errors that han raises: the public name of :mod:`han.common.errors`."""
+"""The errors of han, under their public name; see :mod:`han.common.errors`."""
 
 from han.common.errors import (
     ArgumentError,

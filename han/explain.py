@@ -29,7 +29,7 @@ def explain(
     root: int,
     shared: bool = False,
 ) -> Explanation:
-    """Explain a call; raises ArgumentError for what cannot be called."""
+    """Return the Explanation of a call; raises ArgumentError for a call that cannot be made."""
     signature = make_signature(collective, nbytes, op, dtype, root)
     mappable = _mappable(state)
     if shared and signature.nbytes and mappable:
@@ -55,7 +55,7 @@ def explain(
 
 
 def _mappable(state: State) -> str:
-    """Name the arrays that ranks can read where they are: "" where there are none."""
+    """Name the kinds of arrays that ranks can read without a copy; "" if there are none."""
     mapping, windows = state.shared.mapping, len([*state.shared.windows])
     refused = mapping is not None and mapping.refused
     kinds = [] if refused else ["shared arrays"]
@@ -67,7 +67,7 @@ def _mappable(state: State) -> str:
 def make_signature(
     collective: str, nbytes: int | str, op: MPI.Op = MPI.SUM, dtype: Any = "f8", root: int = 0
 ) -> Signature:
-    """Make the Signature of a call on NumPy data; raises ArgumentError for unknown names."""
+    """Return the Signature of a call on NumPy data; raises ArgumentError for unknown names."""
     name = op_name(op)
     commutative = bool(name) or is_commutative(op)
     return call_signature(collective, nbytes, name, dtype, root, commutative=commutative)

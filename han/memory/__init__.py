@@ -1,1 +1,1 @@
-"""Memory that the ranks of a node share."""
+"""Memory that the ranks of a node share: channels, arenas and windows."""

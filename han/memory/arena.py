@@ -1,9 +1,9 @@
-"""Arrays in memory that the other ranks of the node can map: an arena a process.
+"""The arena of a process: memory for shared arrays, which the other ranks of the node can map.
 
-The arena is a sparse file without a name, as large as it may ever grow. Memory of it is taken when
-an array is made and given back when the array goes; the file goes with the process, or with its
-last array. Making arrays involves no other rank: they find the file when a collective first reads
-from it (``han/memory/mapping.py``).
+The arena is a sparse file without a name. Its size is the limit of what it may hold. Memory of the
+file is reserved when an array is made, and given back when the array is freed. The file lives as
+long as the process or the last array in it. Making an array involves no other rank. Peers map the
+file when a collective first reads from it (``han/memory/mapping.py``).
 
 Source: NEP 49 (NumPy's data allocators).
 """
@@ -32,13 +32,17 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 VARIABLE = "HAN_ARENA"
-MOST = 1 << 44  # bytes of addresses: those of many ranks must fit into a process
+MOST = 1 << 44  # bytes at most: a process maps the arenas of many ranks
 LEAST = 1 << 20
-KEPT = 64 << 20  # free memory that stays for the next arrays, as it is cleared only once
+KEPT = 64 << 20  # bytes of free memory that stay reserved: new pages would have to be cleared
 
 
 class Usage(NamedTuple):
-    """What is in an arena, in bytes; `refused` and `error` (errno) are of the last refusal."""
+    """The use of an arena, in bytes.
+
+    `refusals` counts allocations that failed. `refused` is the size of the last of them and
+    `error` its errno.
+    """
 
     base: int
     size: int
@@ -51,20 +55,23 @@ class Usage(NamedTuple):
 
 @dataclass(frozen=True)
 class Arena:
-    """Where a process's shared arrays are: NumPy's handle of it, and the file's descriptor."""
+    """The arena of a process: NumPy's handle of it and the file's descriptor."""
 
     handle: object
     fd: int
-    kind: str = "memfd"  # or the folder that its file is in
+    kind: str = "memfd"  # or the folder that contains the file
     pid: int = field(default_factory=os.getpid)
 
     def holds(self, address: int, nbytes: int) -> bool:
-        """Whether these bytes are in it."""
+        """Return whether these bytes are in the arena."""
         return _native.arena_holds(self.handle, address, nbytes)
 
     @contextlib.contextmanager
     def used(self) -> Iterator[None]:
-        """Let NumPy take the data of new arrays from it, in this thread and context."""
+        """Make NumPy allocate the data of new arrays in the arena, in this thread and context.
+
+        Raises MemoryError with the numbers and a remedy if the arena refuses an allocation.
+        """
         before, refusals = _native.arena_use(self.handle), self.usage().refusals
         try:
             yield
@@ -76,11 +83,11 @@ class Arena:
             _native.arena_use(before)
 
     def usage(self) -> Usage:
-        """Tell how much of it is in use."""
+        """Return how much of the arena is in use."""
         return Usage(*_native.arena_tell(self.handle))
 
     def _explain(self) -> str:
-        """Say why an allocation was refused."""
+        """Return the message for the last refusal."""
         usage = self.usage()
         text = f"no room for a shared array of {format_size(usage.refused)}: "
         taken = format_size(usage.taken)
@@ -99,9 +106,10 @@ class Arena:
 
 
 def limit(environ: Any = os.environ) -> int:
-    """Return how many bytes of shared arrays a process may have: half of the memory there is.
+    """Return how many bytes of shared arrays a process may have.
 
-    A container's is its limit: what exceeds that would not fail, but have a process killed.
+    HAN_ARENA sets it. Otherwise it is half of the machine's memory, or half of the memory limit of
+    the container: beyond that limit the kernel would kill a process. Raises ConfigError.
     """
     text = environ.get(VARIABLE)
     if not text:
@@ -120,9 +128,10 @@ def limit(environ: Any = os.environ) -> int:
 
 
 def open_arena(size: int, keep: int = KEPT) -> Arena:
-    """Make an arena of at most `size` bytes, none of which it takes yet.
+    """Make an arena of at most `size` bytes, of which none are reserved yet.
 
-    Raises SharedMemoryError where the system has no such files.
+    At most `keep` bytes of free memory stay reserved. Raises SharedMemoryError if the system
+    cannot make or map such a file.
     """
     try:
         fd, kind = _nameless_file()
@@ -137,10 +146,10 @@ def open_arena(size: int, keep: int = KEPT) -> Arena:
 
 
 def _nameless_file() -> tuple[int, str]:
-    """Open a memfd, or where there are none a file in the folder of shared memory."""
+    """Open a memfd, or a nameless file in the folder of shared memory where there are no memfds."""
     try:
         return os.memfd_create("han", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING), "memfd"
-    except (AttributeError, OSError):  # Python made for an old system, or a kernel without
+    except (AttributeError, OSError):  # a Python or kernel without memfd_create
         place = directory()
         return os.open(place, os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC, 0o600), place
 
@@ -148,7 +157,7 @@ def _nameless_file() -> tuple[int, str]:
 def _arena_in(fd: int, kind: str, size: int, keep: int) -> Arena:
     try:
         os.ftruncate(fd, size)
-        # Who has mapped it must never find it shorter: that would be a signal.
+        # A peer that accesses a page beyond the end of the file would get SIGBUS: forbid shrinking.
         with contextlib.suppress(OSError):
             seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
             fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
@@ -161,11 +170,11 @@ def _arena_in(fd: int, kind: str, size: int, keep: int) -> Arena:
 
 
 _lock = threading.Lock()
-_made: list[Arena] = []  # this process's, once it has one
+_made: list[Arena] = []  # the arena of this process, if it has one
 
 
 def process_arena() -> Arena:
-    """Return this process's arena, made when first asked for; a forked child has its own."""
+    """Return the arena of this process; make it at the first call. A forked child gets its own."""
     with _lock:
         if not _made or _made[-1].pid != os.getpid():
             _made.append(open_arena(limit()))
@@ -173,16 +182,16 @@ def process_arena() -> Arena:
 
 
 def holds(address: int, nbytes: int) -> bool:
-    """Whether these bytes are in this process's arena."""
+    """Return whether these bytes are in the arena of this process."""
     arena = _made[-1] if _made else None
     return arena is not None and arena.pid == os.getpid() and arena.holds(address, nbytes)
 
 
 @contextlib.contextmanager
 def sharing() -> Iterator[None]:
-    """Let every NumPy array that is made inside be one that the ranks of the node share.
+    """Make every NumPy array that is created inside a shared array.
 
-    It holds for the thread and context that enter it, and for arrays that own their data. Not
+    This applies to the thread and context that enter it, and to arrays that own their data. Not
     collective. Raises MemoryError when there is no room.
     """
     with process_arena().used():
@@ -190,9 +199,9 @@ def sharing() -> Iterator[None]:
 
 
 def as_shared(a: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> npt.NDArray[Any]:
-    """Return `a` where it is a contiguous shared array of that type already, else a copy."""
+    """Return `a` if it is a contiguous shared array of type `dtype`, else such a copy of it."""
     array = np.asarray(a, dtype)
     if array.flags.forc and holds(array.ctypes.data, array.nbytes):
         return array
     with process_arena().used():
-        return np.array(array, copy=True, order="A", subok=False)  # contiguous, whatever its axes
+        return np.array(array, copy=True, order="A", subok=False)  # contiguous in any order

@@ -1,4 +1,4 @@
-"""Whether ranks that share memory can also read and write each other's own: tried, and agreed."""
+"""A test whether ranks that share memory can access each other's private memory by attach."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from han.memory.channel import Channel
 from han.ranks.meeting import Meeting
 
 STEP = "the making of a han.Comm"
-WORD = 0x68616E5F61747463  # with the rank: what is to be found there
+WORD = 0x68616E5F61747463  # plus the rank: the word that a peer must find
 
 
 def refusal(meeting: Meeting, channels: Sequence[Channel]) -> str:
-    """Try a real read and write between all ranks that share a channel; collective.
+    """Read and write a word of every peer that shares a channel with this rank; collective.
 
-    Returns an empty string if all can read all, else the first reason, the same on all ranks.
+    Returns an empty string if all ranks can access all their peers. Otherwise returns the first
+    reason, the same on all ranks.
     """
-    word = np.array([WORD + meeting.rank, 0], np.uint64)  # and room, where all write the same
+    word = np.array([WORD + meeting.rank, 0], np.uint64)  # the second word is for peers to write to
     _native.let_attach()
     places = meeting.share(lambda: (os.getpid(), word.ctypes.data), STEP)
     peers = sorted({rank for channel in channels for rank in channel.ranks} - {meeting.rank})
@@ -36,7 +37,7 @@ def _try(rank: int, peer: int, pid: int, address: int) -> str:
     except OSError as error:
         return f"rank {rank} may not read the memory of rank {peer}: {error.strerror}"
     if found != WORD + peer:
-        return f"rank {rank} sees another process where rank {peer} is: process numbers differ"
+        return f"rank {rank} finds another process under the process number of rank {peer}"
     try:
         _native.poke(pid, address + 8, WORD)
     except OSError as error:

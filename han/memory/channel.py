@@ -1,8 +1,9 @@
-"""Shared memory of the ranks that talk on one level: made together, unlinked at once.
+"""Channels: shared memory of the ranks of one domain.
 
-The file lives under ``/dev/shm`` (or ``HAN_SHM_DIR``) only while the ranks open it, has mode
-0600, and is reserved before anybody touches it, so that a full file system is an error here
-and never a signal later.
+The ranks of a domain make its channel together. The file is under ``/dev/shm`` (or
+``HAN_SHM_DIR``) with mode 0600. It is unlinked as soon as all ranks have mapped it. Its memory is
+reserved before any rank writes to it. So a full file system raises an error here, and no signal
+later.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from han.model.topology import Topology
 from han.ranks.meeting import Meeting
 from han.ranks.quota import room
 
-SPARE = 4 << 20  # bytes of memory limits that are left to what the kernel needs besides
-EPOCH_SHIFT = 24  # below it `entered` holds choices of recent runs: native/channel.h
+SPARE = 4 << 20  # bytes below a memory limit that stay free for the kernel's own needs
+EPOCH_SHIFT = 24  # the bits of `entered` below hold choices of recent runs: native/channel.h
 RECORD = struct.Struct("QQQQqQQQ")  # native/channel.h: han_control
-ERRED, NAPS = 64, 104  # offsets of those fields: a line that is seldom written
+ERRED, NAPS = 64, 104  # offsets of `erred` and `naps`, on the record's second line
 
 
 class Peer(NamedTuple):
-    """What a rank says of itself in its control record."""
+    """The fields of a control record that describe what a rank is doing."""
 
     rank: int
     done: int
@@ -40,7 +41,7 @@ class Peer(NamedTuple):
 
 @dataclass
 class Channel:
-    """The mapped memory of one level's domain; `me` is this rank's place in it."""
+    """The mapped memory of one domain. `me` is this rank's place in `ranks`."""
 
     ranks: tuple[int, ...]
     me: int
@@ -48,7 +49,7 @@ class Channel:
     memory: mmap.mmap
 
     def spec(self) -> tuple[mmap.mmap, int, int, int, int, int, int, int, int]:
-        """Return what ``_native.Engine`` takes."""
+        """Return the description of the channel that ``_native.Engine`` takes."""
         g = self.geometry
         return (
             self.memory, len(self.ranks), self.me, 0, g.flags, g.small, g.cells, g.small_bank,
@@ -56,14 +57,17 @@ class Channel:
         )  # fmt: skip
 
     def introduce(self, naps: bool) -> None:
-        """Write into this rank's control record who it is, and whether it sleeps in the kernel."""
+        """Write this rank's identity to its control record.
+
+        `naps`: this rank sleeps in the kernel while it waits, so peers must wake it.
+        """
         start, namespace = _process_start(), os.stat("/proc/self/ns/pid").st_ino
         record = (0, 0, 0, 0, os.getpid(), start, namespace, self.ranks[self.me])
         RECORD.pack_into(self.memory, self.me * CONTROL, *record)
         struct.pack_into("Q", self.memory, self.me * CONTROL + NAPS, naps)
 
     def mark_error(self, call: int) -> None:
-        """Tell the ranks that share this memory that `call` raised here before anything moved."""
+        """Store in this rank's control record that `call` raised here before data moved."""
         struct.pack_into("Q", self.memory, self.me * CONTROL + ERRED, call + 1)
 
     def peers(self) -> list[Peer]:
@@ -75,7 +79,7 @@ class Channel:
         return peers
 
     def close(self) -> None:
-        """Unmap; memory that something still looks at goes with it."""
+        """Unmap the memory; if an object still uses it, it is unmapped with that object."""
         with contextlib.suppress(BufferError):
             self.memory.close()
 
@@ -86,7 +90,7 @@ def _process_start() -> int:
 
 
 class _Wanted(NamedTuple):
-    """The channel of one level's domain, before it is made."""
+    """A channel that is to be made."""
 
     level: int
     ranks: tuple[int, ...]
@@ -94,7 +98,7 @@ class _Wanted(NamedTuple):
 
     @classmethod
     def all_of(cls, topology: Topology, rank: int, memory: int) -> list[_Wanted]:
-        """List the channels that `rank` takes part in."""
+        """List the channels of `rank`, one for each level that shares memory."""
         from han.tasks.outline import geometries
 
         wanted = []
@@ -111,9 +115,9 @@ def open_channels(
 ) -> list[Channel]:
     """Make the channels of all levels that share memory; collective.
 
-    `naps` says whether this rank sleeps in the kernel while it waits: peers wake it then.
-
-    Raises SharedMemoryError on all ranks alike when any of them cannot.
+    `memory` is the number of bytes for cells. `naps`: this rank sleeps in the kernel while it
+    waits, so peers must wake it. Raises SharedMemoryError on all ranks if any rank cannot make or
+    map a channel.
     """
     rank, step = meeting.rank, "the making of shared memory"
     wanted = _Wanted.all_of(topology, rank, memory)
@@ -148,7 +152,7 @@ def open_channels(
 
 
 def directory() -> str:
-    """Where channels are made."""
+    """Return the folder in which channels are made."""
     return os.environ.get("HAN_SHM_DIR", "/dev/shm")
 
 
@@ -178,7 +182,7 @@ def _create(size: int) -> str:
 
 
 def _map(path: str, size: int) -> mmap.mmap:
-    """Map memory with its pages: a millisecond for 16 MiB, where one by one they take four."""
+    """Map a file and populate its pages: one call is cheaper than a page fault for each page."""
     fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
         return mmap.mmap(fd, size, mmap.MAP_SHARED | mmap.MAP_POPULATE)

@@ -1,7 +1,8 @@
-"""Mapping the arenas of the ranks of the node: tried, and agreed by all.
+"""Mappings of the arenas of the node's ranks.
 
-A rank opens a peer's arena through ``/proc``, which the system allows to processes of one user, and
-maps it for reading only. Whether all could is known to all, so that all choose alike.
+A rank opens a peer's arena through ``/proc/PID/fd``, which the system allows between processes of
+one user. It maps the arena for reading only. The ranks tell each other whether this succeeded, so
+that all of them make the same choices.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 STEP = "the mapping of shared arrays"
-BUFFERS = 2  # of a rank: send and receive
+BUFFERS = 2  # buffers of a rank: send and receive buffer
 
 
 class Freeable(Protocol):
-    """A window of MPI's that its owner may free."""
+    """A window that its owner may free."""
 
     @property
     def freed(self) -> bool:
@@ -37,7 +38,7 @@ class Freeable(Protocol):
 
 
 class Place(NamedTuple):
-    """Where an arena is: the process and its descriptor, and the file that is to be found there."""
+    """The location of an arena: process, descriptor and address, and the file behind them."""
 
     pid: int
     fd: int
@@ -48,24 +49,24 @@ class Place(NamedTuple):
 
     @classmethod
     def of(cls, arena: Arena) -> Place:
-        """Describe this process's."""
+        """Return the location of an arena of this process."""
         stat, usage = os.fstat(arena.fd), arena.usage()
         return cls(arena.pid, arena.fd, stat.st_dev, stat.st_ino, usage.base, usage.size)
 
     def holds(self, address: int) -> bool:
-        """Whether an address of that process is in it."""
+        """Return whether an address of that process is in the arena."""
         return self.base <= address < self.base + self.size
 
 
 class Mapped:
-    """A peer's arena in this process's memory, until nobody holds it any more."""
+    """A peer's arena, mapped by this process; it is unmapped with the last reference to this."""
 
     def __init__(self, place: Place) -> None:
         fd = os.open(f"/proc/{place.pid}/fd/{place.fd}", os.O_RDONLY | os.O_CLOEXEC)
         try:
             found = os.fstat(fd)
             if (found.st_dev, found.st_ino) != (place.device, place.inode):
-                raise OSError(0, "another file is there: process numbers differ")
+                raise OSError(0, "its process number belongs to another process here")
             self.memory, self.address = _native.map_file(fd, place.size)
         finally:
             os.close(fd)
@@ -73,11 +74,12 @@ class Mapped:
 
 @dataclass(frozen=True)
 class Mapping:
-    """The memory that this rank can read; `refused` says why it is none, the same on all ranks.
+    """Where this rank finds buffers of its peers.
 
-    ``shifts[r]`` is what is to be added to an address of rank r's to find it in this process, for
-    its send and its receive buffer. `held` owns the memory; `windows` are those that are in it;
-    `own` is where the others find this rank's.
+    `refused` is why it cannot read them, the same on all ranks; "" if it can. ``shifts[r]`` holds
+    what to add to an address of rank r to get the address in this process, for its send and its
+    receive buffer. `held` owns the mapped memory. `windows` are the windows in it. `own` is the
+    location of this rank's arena.
     """
 
     refused: str = ""
@@ -87,11 +89,14 @@ class Mapping:
     own: Place | None = None
 
     def check(self) -> None:
-        """Raise ArgumentError where a window has been freed: its ranks have done so together."""
+        """Raise ArgumentError if a window has been freed.
+
+        Freeing a window is collective, so all ranks raise.
+        """
         if any(window.freed for window in self.windows):
             raise ArgumentError(
-                "Start: the shared window that a buffer is in has been freed; make the request "
-                "anew with buffers that there are"
+                "Start: the shared window of a buffer has been freed; make a new request with "
+                "other buffers"
             )
 
 
@@ -106,7 +111,7 @@ def _map(place: Place) -> Mapped:
 
 
 def map_arenas(meeting: Meeting, channels: Sequence[Channel]) -> Mapping:
-    """Map the arenas of all ranks that share a channel with this one; collective."""
+    """Map the arenas of all ranks that share a channel with this rank; collective."""
     try:
         places = meeting.share(lambda: Place.of(process_arena()), STEP)
     except SetupError as error:
@@ -115,7 +120,10 @@ def map_arenas(meeting: Meeting, channels: Sequence[Channel]) -> Mapping:
 
 
 def map_unasked(meeting: Meeting, channels: Sequence[Channel]) -> Mapping | None:
-    """Map them in case that shared arrays are used; collective. None where addresses are short."""
+    """Map the arenas before shared arrays are known to be used; collective.
+
+    Returns None if any rank has a limit on its address space (ulimit -v).
+    """
     try:
         places = meeting.share(lambda: None if _limited() else Place.of(process_arena()), STEP)
     except SetupError as error:
@@ -125,7 +133,7 @@ def map_unasked(meeting: Meeting, channels: Sequence[Channel]) -> Mapping | None
 
 
 def _limited() -> bool:
-    """Whether addresses are limited (ulimit -v): arenas take many, which others may need."""
+    """Return whether addresses are limited (ulimit -v): mapped arenas need many addresses."""
     return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
 
 
@@ -133,8 +141,8 @@ def _map_places(meeting: Meeting, channels: Sequence[Channel], places: Sequence[
     rank = meeting.rank
     peers = sorted({r for channel in channels for r in channel.ranks} - {rank})
     mapped: dict[int, Mapped] = {}
-    said = meeting.share(lambda: _map_all(rank, peers, places, mapped), STEP)
-    refused = next(filter(None, said), "")
+    reasons = meeting.share(lambda: _map_all(rank, peers, places, mapped), STEP)
+    refused = next(filter(None, reasons), "")
     if refused:
         return Mapping(refused)
     shifts = np.zeros((meeting.size, BUFFERS), np.uint64)
@@ -146,7 +154,7 @@ def _map_places(meeting: Meeting, channels: Sequence[Channel], places: Sequence[
 def _map_all(
     rank: int, peers: Sequence[int], places: Sequence[Place], mapped: dict[int, Mapped]
 ) -> str:
-    """Map them all; return the reason why one cannot be."""
+    """Map the arenas of all peers; return why one cannot be mapped, or ""."""
     for r in peers:
         reason = _try(r, places[r], mapped)
         if reason:

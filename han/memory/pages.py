@@ -1,4 +1,4 @@
-"""Which pages shared arrays get: large ones are in huge pages where the system allows it."""
+"""The size of the pages of shared arrays: huge pages for large arrays, where the system allows."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from han.common.units import format_size
 
 FOLDER = Path("/sys/kernel/mm/transparent_hugepage")
 POLICY = FOLDER / "shmem_enabled"
-AT_ONCE = ("always", "within_size", "force")  # policies that give huge pages to whatever is large
-WHEN_TOUCHED = "advise"  # the one that gives them to who asks, when he first writes
+AT_ONCE = ("always", "within_size", "force")  # policies with huge pages for all large files
+WHEN_TOUCHED = "advise"  # huge pages on request, at the first write
 
 
 def policy() -> str:
-    """Return the system's policy for huge pages in shared memory, "" where it has none."""
+    """Return the system's policy for huge pages in shared memory; "" if it has none."""
     try:
         found = re.search(r"\[(\w+)\]", POLICY.read_text())
     except OSError:
@@ -23,7 +23,7 @@ def policy() -> str:
 
 
 def describe(kind: str, policy: str) -> str:
-    """Say which pages arrays in an arena of this kind get, and what would give huge ones."""
+    """Describe the pages of arrays in an arena of this kind, and how to get huge pages."""
     if kind != "memfd":
         return f"as {kind} is mounted (huge=advise there allows huge ones)"
     if policy in (*AT_ONCE, WHEN_TOUCHED):

@@ -1,4 +1,4 @@
-"""The segments of MPI's shared windows: in which files they are, and mapped once more.
+"""Segments of MPI's shared windows: the files behind them, and new mappings of these files.
 
 Source: MPI 4.1, section 12.2.3 (windows that allocate shared memory).
 """
@@ -17,11 +17,11 @@ from han.message.unlocked import free, translated
 
 MAPS = Path("/proc/self/maps")
 File = tuple[str, int]  # device and inode
-NO_FILE: File = ("", 0)  # of a lone rank's: nobody else reads it
+NO_FILE: File = ("", 0)  # for a rank without peers: no other rank reads the segment
 
 
 class Segment(NamedTuple):
-    """Bytes of a window: where MPI has them in this process, and in which file they are."""
+    """Bytes of a window: their address in this process, and their file and offset."""
 
     address: int
     nbytes: int
@@ -30,27 +30,28 @@ class Segment(NamedTuple):
 
     @property
     def place(self) -> tuple[int, File, int]:
-        """What is the same in all processes."""
+        """The fields that are the same in all processes."""
         return self.nbytes, self.file, self.offset
 
     def continues(self, before: Segment) -> bool:
-        """Whether it follows another one, in memory and in the file."""
+        """Return whether this follows `before`, both in memory and in the file."""
         return (self.address, self.file, self.offset) == (
             before.address + before.nbytes, before.file, before.offset + before.nbytes,
         )  # fmt: skip
 
 
 class Copy(NamedTuple):
-    """A mapping of our own of a segment's memory: who unmaps it at his end, and where it is."""
+    """han's own mapping of a segment; it is unmapped with `owner`."""
 
     owner: object
     address: int
 
 
 def segments_of(win: Any, comm: MPI.Comm, peers: Sequence[int]) -> tuple[Segment, ...]:
-    """Return the segments of a window that have bytes.
+    """Return the non-empty segments of a window.
 
-    Raises ArgumentError for what is no shared window of all of `peers`, ranks of `comm`.
+    `peers` are ranks of `comm`. Raises ArgumentError if `win` is not a shared window of all of
+    them, or if a segment is in no shared file.
     """
     if not isinstance(win, MPI.Win):
         raise ArgumentTypeError(f"win: {type(win).__name__} is no MPI.Win")
@@ -58,7 +59,7 @@ def segments_of(win: Any, comm: MPI.Comm, peers: Sequence[int]) -> tuple[Segment
         raise ArgumentError("win is MPI.WIN_NULL: it was freed, or never made")
     if win.flavor != MPI.WIN_FLAVOR_SHARED or win.model != MPI.WIN_UNIFIED:
         raise ArgumentError(
-            "win is not in memory that its ranks share; make it with MPI.Win.Allocate_shared"
+            "win is not a window of shared memory; make it with MPI.Win.Allocate_shared"
         )
     size, areas = _members(win, comm, peers), _shared_areas()
     found = [win.Shared_query(r)[0] for r in range(size)]
@@ -66,7 +67,7 @@ def segments_of(win: Any, comm: MPI.Comm, peers: Sequence[int]) -> tuple[Segment
 
 
 def _members(win: MPI.Win, comm: MPI.Comm, peers: Sequence[int]) -> int:
-    """Return how many ranks a window has; refuse one that lacks some of `peers`."""
+    """Return the number of ranks of a window; raise ArgumentError if it lacks any of `peers`."""
     group, own = win.Get_group(), comm.Get_group()
     places, size = translated(peers, own, group), group.Get_size()
     free(group)
@@ -74,7 +75,7 @@ def _members(win: MPI.Win, comm: MPI.Comm, peers: Sequence[int]) -> int:
     missing = [str(r) for r, place in zip(peers, places, strict=True) if place == MPI.UNDEFINED]
     if missing:
         raise ArgumentError(
-            f"win is of {size} ranks, and of those that share memory here it lacks "
+            f"win has {size} ranks and lacks some that share memory with this one: "
             f"{', '.join(missing)}; allocate it on this communicator, or on all of a node's ranks "
             "(Split_type)"
         )
@@ -82,7 +83,7 @@ def _members(win: MPI.Win, comm: MPI.Comm, peers: Sequence[int]) -> int:
 
 
 def joined(everyone: Sequence[Sequence[Segment]], mine: Sequence[Segment]) -> tuple[Segment, ...]:
-    """Join segments that continue each other on all ranks: an array may lie across them."""
+    """Join segments that follow each other on all ranks: an array may span several of them."""
     parts: list[Segment] = []
     for k, segment in enumerate(mine):
         if k and all(segments[k].continues(segments[k - 1]) for segments in everyone):
@@ -93,7 +94,7 @@ def joined(everyone: Sequence[Sequence[Segment]], mine: Sequence[Segment]) -> tu
 
 
 def map_again(segment: Segment) -> Copy:
-    """Map a segment once more, and see that it is the same memory; raises OSError."""
+    """Map a segment once more, and check that it is the same memory; raises OSError."""
     if segment.file == NO_FILE:
         return Copy(None, segment.address)
     copy = Copy(*_native.map_again(segment.address, segment.nbytes))
@@ -107,7 +108,7 @@ def map_again(segment: Segment) -> Copy:
 
 
 class _Area(NamedTuple):
-    """Memory of this process that it shares by a file."""
+    """A part of this process's address space that is mapped from a shared file."""
 
     start: int
     stop: int
@@ -115,7 +116,7 @@ class _Area(NamedTuple):
     offset: int
 
     def follows(self, before: _Area) -> bool:
-        """Whether it follows another one, in memory and in the file."""
+        """Return whether this follows `before`, both in memory and in the file."""
         length = before.stop - before.start
         return (self.start, self.file, self.offset) == (
             before.stop, before.file, before.offset + length,
@@ -128,14 +129,14 @@ def _segment(address: int, nbytes: int, areas: Sequence[_Area], required: bool) 
             return Segment(address, nbytes, area.file, area.offset + address - area.start)
     if required:
         raise ArgumentError(
-            f"a segment of win of {nbytes} bytes is in no file that processes share, so that "
-            "only the MPI library knows how to map it"
+            f"a segment of win ({nbytes} bytes) is in no file that processes share, so han cannot "
+            "map it"
         )
     return Segment(address, nbytes, NO_FILE, 0)
 
 
 def _shared_areas() -> list[_Area]:
-    """List what is shared and may be written; parts that follow each other are one."""
+    """List the writable shared mappings of this process; adjacent ones are joined."""
     areas: list[_Area] = []
     for line in MAPS.read_text().splitlines():
         addresses, rights, offset, device, inode, *_ = line.split(maxsplit=5)

@@ -1,4 +1,4 @@
-"""All memory that the ranks of one communicator share: channels, shared arrays, windows."""
+"""The shared memory of one communicator: channels, arenas and windows."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from han.ranks.meeting import Meeting
 class SharedMemory:
     """The channels of a communicator, and where its ranks find each other's arrays.
 
-    Making one is collective. `topology` says whether ranks may attach to each other's memory.
+    Making one is collective. `topology.attach` tells whether ranks may attach to each other's
+    memory.
     """
 
     def __init__(self, meeting: Meeting, topology: Topology, memory: int, naps: bool) -> None:
         self.meeting, self.naps = meeting, naps
-        self.mapping: Mapping | None = None  # of the ranks' arenas, once it has been tried
+        self.mapping: Mapping | None = None  # of the arenas; None: not tried yet
         self.channels = open_channels(meeting, topology, memory, naps)
         self.windows = Windows(meeting, _nodes(topology))
         self.attach_refused = refusal(meeting, self.channels)
@@ -30,42 +31,42 @@ class SharedMemory:
         self.arena = self._arena()
 
     def _arena(self) -> tuple[int, int] | None:
-        """Return where this rank's arena is, and its bytes; fixed at set-up, alike on all ranks.
+        """Return the address and size of this rank's arena, fixed at set-up.
 
-        None if no channel holds all ranks, or a rank cannot map the others' arenas.
+        None, on all ranks, if no channel holds all ranks or a rank could not map an arena.
         """
         own = self.mapping.own if self.mapping is not None else None
         return None if own is None else (own.base, own.size)
 
     def holds(self, *addresses: int) -> bool:
-        """Whether all of these addresses but null lie in this rank's arena."""
+        """Return whether every non-null address is in this rank's arena."""
         own = self.mapping.own if self.mapping is not None else None
         return own is not None and all(own.holds(at) for at in addresses if at)
 
     def more_channels(self, memory: int) -> list[Channel]:
-        """Make channels of their own for a persistent request; collective."""
+        """Make the channels of a persistent request; collective."""
         return open_channels(self.meeting, self.topology, memory, self.naps)
 
     def arenas(self) -> Mapping:
-        """Return the arenas of the ranks that share memory; collective when first asked for."""
+        """Return the mapping of the peers' arenas; the first call is collective."""
         if self.mapping is None:
             self.mapping = map_arenas(self.meeting, self.channels)
         return self.mapping
 
     @property
     def whole_channel(self) -> int:
-        """The index of the channel that holds all ranks, if one does."""
+        """The index of the channel of all ranks; meaningless if there is none."""
         return sum(self.topology.shared[: self.topology.whole or 0])
 
     def place_in_whole(self, rank: int) -> int:
-        """Return a rank's place among the ranks of that channel."""
+        """Return the place of a rank in the channel of all ranks."""
         whole = self.topology.whole
         assert whole is not None
         return self.topology.home(whole, rank).index(rank)
 
 
 def _nodes(topology: Topology) -> list[int]:
-    """Return for each rank the lowest one that it shares a channel with."""
+    """Return for each rank the lowest rank that shares a channel with it."""
     levels = [k for k in range(topology.depth) if topology.shared[k]]
     return [
         min([r, *(other for k in levels for other in topology.home(k, r))])

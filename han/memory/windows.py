@@ -1,8 +1,9 @@
-"""MPI's shared windows, so that collectives read arrays in them where they are.
+"""MPI's shared windows, attached so that collectives read arrays in them without a copy.
 
-A rank maps an attached window once more, and collectives use that mapping alone: what MPI unmaps
-when the window is freed stays until the last request that uses it is gone. Ranks compare in which
-file each segment is, so that nobody takes one window for another.
+A rank maps an attached window a second time, and collectives use only that mapping. When the
+window is freed, MPI unmaps its own mapping. The second one stays until the last request that uses
+it is freed. The ranks compare the files behind the segments, so that all of them attach the same
+window.
 
 Source: HAN, section III (SOLO).
 """
@@ -26,29 +27,32 @@ from han.ranks.meeting import Meeting
 from han.tasks.signature import Signature
 
 T = TypeVar("T")
-# Instead of a window's number: nobody else can map it; there is no buffer; it is a shared array.
+# Values in place of a window's number: memory that peers cannot map; no buffer; a shared array.
 ELSEWHERE, NOWHERE, ARENA = -2, -1, 0
 
 
 class Spot(NamedTuple):
-    """Where a buffer is: in which window, and in which part of it."""
+    """The location of a buffer: the number of a window, and the index of a part of it."""
 
     window: int
     part: int = 0
 
 
-Spots = tuple[Spot, Spot]  # of a rank's send and receive buffer
+Spots = tuple[Spot, Spot]  # the send and the receive buffer of a rank
 
 
 @dataclass(eq=False)
 class Attached:
-    """A window: its parts where MPI has them, our own mapping of each, and the other ranks'."""
+    """An attached window.
 
-    number: int  # of the communicator, the same on all ranks
+    `parts` are its segments in MPI's mapping. `copies` are han's own mappings of them.
+    """
+
+    number: int  # unique in the communicator, the same on all ranks
     handle: int
     parts: tuple[Segment, ...]
     copies: tuple[Copy, ...]
-    homes: Sequence[tuple[int, ...]]  # by rank: the addresses of its own mappings
+    homes: Sequence[tuple[int, ...]]  # by rank: the addresses of its `copies`
     freed: bool = False
 
     @property
@@ -57,29 +61,29 @@ class Attached:
         return sum(part.nbytes for part in self.parts)
 
     def find(self, address: int, nbytes: int) -> Spot | None:
-        """Say where these bytes are."""
+        """Return the location of these bytes, or None if they are not in this window."""
         for k, part in enumerate(self.parts):
             if part.address <= address <= part.address + part.nbytes - nbytes:
                 return Spot(self.number, k)
         return None
 
     def ours(self, address: int, part: int) -> int:
-        """Return where our own mapping has what MPI has at an address."""
+        """Return the address in han's own mapping for an address in MPI's mapping of a part."""
         return address - self.parts[part].address + self.copies[part].address
 
     def shift(self, rank: int, part: int) -> int:
-        """Return what is to be added to an address of a rank's to find it in this process."""
+        """Return what to add to an address of `rank` to get the address in this process."""
         return (self.copies[part].address - self.homes[rank][part]) % (1 << 64)
 
     def end(self, freed: bool = False) -> None:
-        """Let the memory go, but for what requests hold of it."""
+        """Release the mappings; requests that use them keep them alive."""
         self.freed, self.copies = self.freed or freed, ()
 
 
 class Windows:
     """The windows that are attached to a communicator.
 
-    `nodes` tells for each rank the lowest one that it shares memory with.
+    `nodes` holds for each rank the lowest rank that shares memory with it.
     """
 
     def __init__(self, meeting: Meeting, nodes: Sequence[int]) -> None:
@@ -99,22 +103,22 @@ class Windows:
     # ---- attaching --------------------------------------------------------------------------
 
     def attach(self, win: Any) -> str:
-        """Map a window; collective. Returns what is wrong, the same on all ranks, or nothing."""
+        """Attach a window; collective. Returns why it cannot be, the same on all ranks, or ""."""
         step = "attach_window"
         peers = [r for r in self.node if r != self.meeting.rank]
         segments, problem = _tried(lambda: segments_of(win, self.meeting.comm, peers))
         known = 0 if problem else self._number(win)
-        said = self.meeting.allgather((segments, problem, known), step)
-        wrong = _first([text for _, text, _ in said]) or self._differing(said)
+        gathered = self.meeting.allgather((segments, problem, known), step)
+        wrong = _first([text for _, text, _ in gathered]) or self._differing(gathered)
         if wrong or known:
             return wrong
-        parts = joined([said[r][0] for r in self.node], segments)
+        parts = joined([gathered[r][0] for r in self.node], segments)
         number = next(self._numbers)
         copies, problem = _tried(lambda: tuple(map(map_again, parts)))
-        told = self.meeting.allgather((tuple(c.address for c in copies), problem), step)
-        wrong = _first([text for _, text in told])
+        mapped = self.meeting.allgather((tuple(c.address for c in copies), problem), step)
+        wrong = _first([text for _, text in mapped])
         if not wrong:
-            homes = [addresses for addresses, _ in told]
+            homes = [addresses for addresses, _ in mapped]
             attached = Attached(number, MPI._handleof(win), parts, copies, homes)
             self._attached[number] = attached
             _watch(win, attached)
@@ -124,35 +128,35 @@ class Windows:
         handle = MPI._handleof(win)
         return next((a.number for a in self if a.handle == handle), 0)
 
-    def _differing(self, said: Sequence[tuple[Sequence[Segment], str, int]]) -> str:
-        """Say which two ranks have passed different windows."""
-        for r, (segments, _, known) in enumerate(said):
-            first, _, _ = said[self.nodes[r]]
+    def _differing(self, gathered: Sequence[tuple[Sequence[Segment], str, int]]) -> str:
+        """Return a message that names two ranks that passed different windows, or ""."""
+        for r, (segments, _, known) in enumerate(gathered):
+            first, _, _ = gathered[self.nodes[r]]
             if [s.place for s in segments] != [s.place for s in first]:
                 return f"ranks {self.nodes[r]} and {r} have passed different windows"
-            if known != said[0][2]:
-                return f"ranks 0 and {r} have passed different windows, one of them attached before"
+            if known != gathered[0][2]:
+                return f"ranks 0 and {r} have passed different windows: one is attached already"
         return ""
 
     def detach(self, win: Any) -> str:
-        """Forget a window; collective. Returns what is wrong, the same on all ranks, or nothing."""
+        """Detach a window; collective. Returns why it cannot be, the same on all ranks, or ""."""
         known = self._number(win) if isinstance(win, MPI.Win) and win else 0
-        said = self.meeting.allgather(known, "detach_window")
-        if 0 in said:
-            return f"rank {said.index(0)}: win is not attached to this communicator"
-        if len(set(said)) > 1:
+        numbers = self.meeting.allgather(known, "detach_window")
+        if 0 in numbers:
+            return f"rank {numbers.index(0)}: win is not attached to this communicator"
+        if len(set(numbers)) > 1:
             return "the ranks have passed different windows"
         self._attached.pop(known).end()
         return ""
 
     def clear(self) -> None:
-        """Forget all."""
+        """Forget all windows."""
         self._attached.clear()
 
     # ---- buffers ----------------------------------------------------------------------------
 
     def spots(self, send: int, recv: int, signature: Signature) -> tuple[Spots, tuple[int, ...]]:
-        """Say where this rank's buffers (addresses) are, and which windows are attached."""
+        """Return where the buffers at these addresses are, and the numbers of attached windows."""
         first = self._spot(send, signature.shown(len(self.nodes)))
         return (first, self._spot(recv, signature.nbytes)), tuple(a.number for a in self)
 
@@ -166,21 +170,21 @@ class Windows:
         return next(filter(None, (a.find(address, nbytes) for a in self)), Spot(ELSEWHERE))
 
     def moved(self, address: int, spot: Spot) -> int:
-        """Return the address that collectives use for a buffer."""
+        """Return the address that collectives use for a buffer at this location."""
         if spot.window <= ARENA:
             return address
         return self._attached[spot.window].ours(address, spot.part)
 
     def held(self, spots: Sequence[Spots]) -> Mapping:
-        """Hold on to the windows that any rank's buffer is in, though not all can be mapped."""
+        """Return a Mapping that only keeps alive the windows that buffers of any rank are in."""
         used = {
             s.window: self._attached[s.window] for pair in spots for s in pair if s.window > ARENA
         }
         copies = tuple(copy for attached in used.values() for copy in attached.copies)
-        return Mapping("a buffer is in memory of its rank's own", None, copies, (*used.values(),))
+        return Mapping("a buffer is in private memory of its rank", None, copies, (*used.values(),))
 
     def mapping(self, spots: Sequence[Spots], arenas: Mapping | None) -> Mapping:
-        """Return where this rank finds the buffers of its node; shared arrays by `arenas`."""
+        """Return where this rank finds the buffers of its node; `arenas` maps the shared arrays."""
         shifts = np.zeros((len(spots), BUFFERS), np.uint64)
         for r in self.node:
             for k, spot in enumerate(spots[r]):
@@ -192,15 +196,15 @@ class Windows:
         return Mapping("", shifts, (*(arenas.held if arenas else ()), *held.held), held.windows)
 
 
-def agreed_spots(said: Sequence[tuple[Spots, tuple[int, ...]] | None]) -> tuple[Spots, ...]:
-    """Return where the buffers of each rank are, if the same windows are attached everywhere."""
-    pairs = [one for one in said if one is not None]
-    alike = len(pairs) == len(said) and len({attached for _, attached in pairs}) == 1
+def agreed_spots(gathered: Sequence[tuple[Spots, tuple[int, ...]] | None]) -> tuple[Spots, ...]:
+    """Return the buffers' locations by rank; () if the ranks have attached different windows."""
+    pairs = [one for one in gathered if one is not None]
+    alike = len(pairs) == len(gathered) and len({attached for _, attached in pairs}) == 1
     return tuple(spots for spots, _ in pairs) if alike else ()
 
 
 def _tried(make: Callable[[], tuple[T, ...]]) -> tuple[tuple[T, ...], str]:
-    """Return what is made, else nothing and the reason."""
+    """Return what `make` returns and "", or () and the reason why it raised."""
     try:
         return make(), ""
     except (ArgumentError, OSError, MPI.Exception) as error:
@@ -213,11 +217,11 @@ def _first(texts: Sequence[str]) -> str:
 
 # ---- windows that are freed ---------------------------------------------------------------------
 
-_keyval: list[int] = []  # MPI's key for what stands for a window, made when first needed
+_keyval: list[int] = []  # key of the window attribute below, created at first use
 
 
 def _watch(win: MPI.Win, attached: Attached) -> None:
-    """Hear of the window's end."""
+    """Set an attribute on the window, so that `_end` is called when the window is freed."""
     if not _keyval:
         _keyval.append(MPI.Win.Create_keyval(delete_fn=_end))
     users: weakref.WeakSet[Attached] | None = win.Get_attr(_keyval[0])  # type: ignore[assignment]

@@ -1,1 +1,1 @@
-"""A call's arguments become one record, the Message."""
+"""The arguments of a call become one record, the Message."""

@@ -1,7 +1,8 @@
-"""The messages of collectives whose buffers hold a block for each rank.
+"""Messages of collectives whose buffers hold a block for each rank.
 
-Blocks travel as bytes; what does not lie densely is packed before a run and unpacked after it.
-In place, a block is where it belongs already: it is sent from there, or received into where it is.
+Blocks are moved as bytes. Elements with gaps are packed before a run and unpacked after it. With
+MPI.IN_PLACE this rank's block is already at its place in the other buffer, and is sent from or
+received into that place.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from han.tasks.signature import Signature
 
 
 def gather(comm: MPI.Comm, sendbuf: object, recvbuf: object, root: object) -> Message:
-    """Make the message of a gather; `recvbuf` counts at the root only."""
+    """Make the message of a gather; only the root's `recvbuf` is used."""
     root = _root(comm, root)
     if comm.Get_rank() == root:
         return _collecting("gather", comm, sendbuf, recvbuf, root)
@@ -45,7 +46,7 @@ def allgather(comm: MPI.Comm, sendbuf: object, recvbuf: object) -> Message:
 def _collecting(
     collective: str, comm: MPI.Comm, sendbuf: object, recvbuf: object, root: int
 ) -> Message:
-    """Make the message of a rank that gets all blocks."""
+    """Make the message of a rank that receives all blocks."""
     size, rank = comm.Get_size(), comm.Get_rank()
     buffer = _writable(parse(_no_in_place(recvbuf, "recvbuf"), "recvbuf", size))
     nbytes, in_place = _block(buffer, size), sendbuf is MPI.IN_PLACE
@@ -58,7 +59,7 @@ def _collecting(
 
 
 def scatter(comm: MPI.Comm, sendbuf: object, recvbuf: object, root: object) -> Message:
-    """Make the message of a scatter; `sendbuf` counts at the root only."""
+    """Make the message of a scatter; only the root's `sendbuf` is used."""
     root = _root(comm, root)
     if comm.Get_rank() != root:
         if recvbuf is MPI.IN_PLACE:
@@ -90,7 +91,10 @@ def alltoall(comm: MPI.Comm, sendbuf: object, recvbuf: object) -> Message:
 
 
 def reduce_scatter_block(comm: MPI.Comm, sendbuf: object, recvbuf: object, op: object) -> Message:
-    """Make the message of a reduce-scatter; in place, `recvbuf` holds all blocks before it."""
+    """Make the message of a reduce-scatter of equal blocks.
+
+    With MPI.IN_PLACE, `recvbuf` holds the operands of all blocks before the call.
+    """
     size, in_place = comm.Get_size(), sendbuf is MPI.IN_PLACE
     blocks = size if in_place else 1
     recv = _writable(parse(_no_in_place(recvbuf, "recvbuf"), "recvbuf", blocks))
@@ -100,7 +104,10 @@ def reduce_scatter_block(comm: MPI.Comm, sendbuf: object, recvbuf: object, op: o
 
 
 def scattered(send: Buffer, recv: Buffer, op: object, size: int) -> Message:
-    """Make the message of a reduce-scatter of equal blocks; in place, both are one buffer."""
+    """Make the message of a reduce-scatter of equal blocks from parsed buffers.
+
+    `send` is `recv` for MPI.IN_PLACE.
+    """
     in_place = send is recv
     if not in_place:
         _check_apart(send, recv)
@@ -114,7 +121,10 @@ def scattered(send: Buffer, recv: Buffer, op: object, size: int) -> Message:
 
 @dataclass(frozen=True)
 class _Bytes:
-    """A buffer whose bytes lie densely, its own or packed ones; `plain` arrays need nothing."""
+    """A buffer as dense bytes: its own memory, or a packed copy.
+
+    `begin` packs before a run, `end` unpacks after it; both are None for dense buffers.
+    """
 
     buffer: Buffer
     address: int
@@ -124,7 +134,7 @@ class _Bytes:
 
     @classmethod
     def of(cls, buffer: Buffer, packs: bool = False, unpacks: bool = False) -> _Bytes:
-        """Take a buffer that is read (`packs`), written (`unpacks`) or both."""
+        """Return the bytes of a buffer that is read (`packs`), written (`unpacks`) or both."""
         if buffer.dense:
             return cls(buffer, buffer.address, (buffer.owner,))
         packed = np.empty(buffer.count * buffer.size, np.uint8)
@@ -142,7 +152,7 @@ class _Bytes:
         return self.buffer.count * self.buffer.size
 
     def block(self, rank: int, nbytes: int) -> _Bytes:
-        """A rank's block, which the whole takes care of."""
+        """Return the block of one rank; the whole buffer is packed and kept alive by `self`."""
         return _Bytes(self.buffer, self.address + rank * nbytes, ())
 
 
@@ -167,21 +177,21 @@ def _message(
 
 
 def _block(buffer: Buffer, size: int) -> int:
-    """Return the bytes of one of `size` blocks."""
+    """Return the bytes of one of `size` equal blocks; raise ArgumentError if they are not equal."""
     if buffer.count % size:
         raise ArgumentError(
-            f"{buffer.what} holds {buffer.describe()}, which are no {size} equal blocks, one for "
+            f"{buffer.what} holds {buffer.describe()}, not {size} equal blocks, one for "
             f"each rank: a multiple of {size} expected"
         )
     return buffer.count // size * buffer.size
 
 
 def _expect(whole: Buffer, nbytes: int, one: Buffer, size: int) -> None:
-    """Refuse a buffer of blocks that is not `size` times the bytes of another one's block."""
+    """Raise ArgumentError unless `whole` holds `size` blocks of `nbytes` bytes, as `one` has."""
     if whole.count * whole.size != size * nbytes:
         raise ArgumentError(
             f"{whole.what} holds {whole.count * whole.size} bytes ({whole.describe()}), "
-            f"{size * nbytes} expected: {size} blocks of {nbytes} bytes, as {one.what} says "
+            f"{size * nbytes} expected: {size} blocks of {nbytes} bytes, as in {one.what} "
             f"({one.describe()})"
         )
 
@@ -191,5 +201,5 @@ def _check_apart(send: Buffer, recv: Buffer) -> None:
     overlap = send.address < recv.address + recv.span and recv.address < send.address + send.span
     if overlap and not empty:
         raise ArgumentError(
-            "sendbuf and recvbuf overlap; MPI.IN_PLACE says that data is where it belongs"
+            "sendbuf and recvbuf overlap; pass MPI.IN_PLACE if the data is in its place already"
         )

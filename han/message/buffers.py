@@ -1,4 +1,4 @@
-"""Buffer arguments in every spelling that mpi4py takes, normalised to one record."""
+"""Buffer arguments, in every spelling of mpi4py, as records of one form."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CPU = 1  # DLPack's device type
 
 @dataclass(frozen=True)
 class Memory:
-    """An object's memory: address, bytes, element type; while `owner` lives it stays there."""
+    """The memory of an object. It stays valid as long as `owner` lives."""
 
     owner: object
     address: int
@@ -32,9 +32,10 @@ class Memory:
 class Buffer:
     """One buffer argument.
 
-    `count` elements of `datatype`, `size` bytes each when packed, `extent` bytes apart, the
-    first one `lower` bytes after `address`; `name` is the NumPy name of the element type,
-    ``""`` for types of the user's making.
+    It has `count` elements of `datatype`, `extent` bytes apart. The first one begins `lower` bytes
+    after `address`. An element has `size` bytes of data. `what` names the argument in messages.
+    `name` is the NumPy name of the element type, or ``""`` for user-defined types. `dtype_number`
+    is NumPy's type number for a plain array, else None.
     """
 
     what: str
@@ -56,7 +57,7 @@ class Buffer:
 
     @property
     def dense(self) -> bool:
-        """Whether the bytes in memory are the bytes of the message."""
+        """Whether the elements have no gaps, so that memory and message are the same bytes."""
         return self.predefined and self.size == self.extent
 
     @property
@@ -65,18 +66,22 @@ class Buffer:
         return self.count * self.extent
 
     def describe(self) -> str:
-        """``16 x float64``."""
+        """Return a text such as ``16 x float64``."""
         name = self.name or (self.datatype.name if self.datatype else "") or "derived datatype"
         return f"{self.count} x {name}"
 
 
 def parse(spec: object, what: str, blocks: int = 1) -> Buffer:
-    """Normalise a buffer argument named `what` in messages.
+    """Return the Buffer of an argument; `what` names it in messages.
 
-    Takes an array or any buffer, ``[data, type]``, ``[data, count]``, ``[data, count, type]``,
-    ``[data, (count, displacement), type]`` and ``[data, count, displacement, type]``; the type
-    an ``MPI.Datatype`` or a type code. With a type and no elements data may be None. Of a buffer
-    that holds `blocks` blocks, a count is that of one, as in MPI. Raises ArgumentError.
+    `spec` is an array, another object with a buffer, ``[data, type]``, ``[data, count]``,
+    ``[data, count, type]``, ``[data, (count, displacement), type]`` or
+    ``[data, count, displacement, type]``. A type is an ``MPI.Datatype`` or a type code. `data` may
+    be None if there is a type and no elements.
+
+    `blocks`: the buffer holds so many blocks, and a count is that of one block, as in MPI.
+
+    Raises ArgumentError.
     """
     data, count, displacement, datatype = _unpack(spec, what)
     if count is not None:
@@ -121,7 +126,7 @@ def _unpack(spec: Any, what: str) -> tuple[Any, int | None, int, MPI.Datatype | 
             pass
         case _:
             raise ArgumentTypeError(
-                f"{what}: a list of {len(spec)} is no buffer; expected [data], [data, type], "
+                f"{what}: a list of {len(spec)} items is no buffer; expected [data], [data, type], "
                 "[data, count], [data, count, type] or [data, count, displacement, type]"
             )
     if isinstance(count, Sequence) and not isinstance(count, str):
@@ -152,7 +157,7 @@ def _whole(count: Any, what: str) -> int | None:
 def _datatype(datatype: Any, what: str) -> MPI.Datatype | None:
     if datatype is None or isinstance(datatype, MPI.Datatype):
         if datatype == MPI.DATATYPE_NULL and datatype is not None:
-            raise ArgumentError(f"{what}: MPI.DATATYPE_NULL is no type of data")
+            raise ArgumentError(f"{what}: MPI.DATATYPE_NULL is not a data type")
         return datatype
     try:
         return MPI.Datatype.fromcode(datatype)
@@ -163,7 +168,7 @@ def _datatype(datatype: Any, what: str) -> MPI.Datatype | None:
 
 
 def _type_facts(datatype: MPI.Datatype) -> tuple[str, int, int, int]:
-    """Return the name, bytes of data, lower bound and extent."""
+    """Return the name, the size of the data, the lower bound and the extent of a type."""
     lower, extent = datatype.Get_extent()
     name = type_name(datatype) if datatype.is_predefined else ""
     return name, datatype.Get_size(), lower, extent
@@ -181,7 +186,7 @@ def _absolute(
 
 
 def _empty(count: int | None, displacement: int, datatype: MPI.Datatype, what: str) -> Buffer:
-    """Take None for a buffer without elements."""
+    """Return a buffer without elements, for None as data."""
     if count:
         raise ArgumentError(f"{what}: None holds no elements, {count} expected")
     if displacement:
@@ -210,7 +215,7 @@ def _memory_of(data: Any, what: str) -> Memory:
 
 
 def _refuse(data: Any, what: str) -> None:
-    """Say clearly what cannot be a buffer."""
+    """Raise ArgumentTypeError for common objects that cannot be buffers."""
     if data is None:
         raise ArgumentTypeError(f"{what}: None is no buffer here")
     if isinstance(data, str):
@@ -276,7 +281,7 @@ def _count(
     if count is None:
         if extent and room % extent:
             raise ArgumentError(
-                f"{what}: {room} bytes are no whole number of elements of {extent} bytes; "
+                f"{what}: {room} bytes are not a whole number of elements of {extent} bytes; "
                 "pass a count"
             )
         return room // extent if extent else 0

@@ -1,4 +1,4 @@
-"""Names of MPI's operations and types, as ``han.model.element_types`` has them."""
+"""The names that ``han.model.element_types`` gives to MPI's operations and types."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _predefined_ops() -> dict[int, str]:
 
 
 def op_name(op: MPI.Op) -> str:
-    """Name a predefined operation; ``""`` for one of the user's."""
+    """Return the name of a predefined operation; ``""`` for a user-defined one."""
     return _predefined_ops().get(MPI._handleof(op), "")
 
 
@@ -27,12 +27,12 @@ def _pair_types() -> frozenset[int]:
 
 
 def is_pair(datatype: MPI.Datatype) -> bool:
-    """Whether MINLOC and MAXLOC take this type."""
+    """Return whether MINLOC and MAXLOC take this type."""
     return MPI._handleof(datatype) in _pair_types()
 
 
 def type_name(datatype: MPI.Datatype) -> str:
-    """Name the NumPy type that a predefined MPI type is; ``""`` if there is none."""
+    """Return the NumPy name of a predefined MPI type; ``""`` if it has none."""
     if datatype == MPI.BYTE:
         return "byte"
     if datatype in (MPI.CHAR, MPI.WCHAR, MPI.PACKED):
@@ -45,7 +45,7 @@ def type_name(datatype: MPI.Datatype) -> str:
 
 
 def mpi_type(dtype: np.dtype[np.generic]) -> MPI.Datatype:
-    """Return MPI's type of a NumPy type; DATATYPE_NULL where MPI has none."""
+    """Return the MPI type of a NumPy type; DATATYPE_NULL if it has none."""
     try:
         return MPI.Datatype.fromcode(dtype.char)
     except ValueError:

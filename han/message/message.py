@@ -1,4 +1,4 @@
-"""From a call's arguments to one record: nothing further down looks at a user's buffer."""
+"""The arguments of a call become a Message. Below this room no code reads user objects."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ Hook = Callable[[], None]
 
 @dataclass(frozen=True)
 class Message:
-    """A call's :class:`Signature` and this rank's buffers.
+    """A call: its :class:`Signature` and this rank's buffers.
 
-    `send` and `recv` are addresses; `begin` packs before a run, `end` unpacks after it.
-    `numbers` are those of the native kernel, else `op` and `datatype` go to the MPI library.
-    `plain` holds what the look-up of plain arrays needs: bytes and NumPy's type number.
+    `send` and `recv` are addresses. `keep` owns their memory. `begin` packs before a run; `end`
+    unpacks after it. `numbers` identify the native kernel of a reduction. Without them the MPI
+    library reduces, with `op` and `datatype`. `plain` is (bytes, NumPy's type number) if the
+    look-up of plain arrays can serve the call, else None.
     """
 
     signature: Signature
@@ -81,7 +82,7 @@ def allreduce(comm: MPI.Comm, sendbuf: object, recvbuf: object, op: object) -> M
 
 
 def reduce(comm: MPI.Comm, sendbuf: object, recvbuf: object, op: object, root: object) -> Message:
-    """Make the message of a reduce; `recvbuf` counts at the root only."""
+    """Make the message of a reduce; only the root's `recvbuf` is used."""
     root = _root(comm, root)
     if comm.Get_rank() != root:
         if sendbuf is MPI.IN_PLACE:
@@ -138,7 +139,7 @@ def _derived_name(buffer: Buffer) -> str:
 
 
 def _staged(message: Message, recv: Buffer) -> Message:
-    """Receive elements with gaps beside the user's memory, and fill in only what is theirs."""
+    """Receive elements with gaps into a temporary buffer; copy only their data to the user's."""
     stage = np.empty(max(recv.span, 1), np.uint8)
     packed = np.empty(recv.count * recv.size, np.uint8)
     staged = replace(recv, address=stage.ctypes.data, owner=stage)
@@ -170,9 +171,10 @@ def _unpacker(buffer: Buffer, packed: np.ndarray[Any, Any]) -> Hook:
 
 @contextlib.contextmanager
 def _described(buffer: Buffer) -> Iterator[tuple[MPI.buffer, MPI.Datatype]]:
-    """Give the memory that elements lie in, and the type that finds them from where it begins.
+    """Yield the memory of a buffer, and a type for its elements relative to that memory.
 
-    MPI.BOTTOM is no memory: what begins elsewhere than at its address is described anew.
+    mpi4py accepts no MPI.BOTTOM as memory. So a type with a lower bound is replaced by one that
+    begins at 0.
     """
     at = buffer.address + buffer.lower
     memory = MPI.memory.fromaddress(at, buffer.span)
@@ -204,13 +206,13 @@ def _root(comm: MPI.Comm, root: object) -> int:
 
 def _no_in_place(buf: object, what: str) -> object:
     if buf is MPI.IN_PLACE:
-        raise ArgumentError(f"{what}: MPI.IN_PLACE does not go here")
+        raise ArgumentError(f"{what}: MPI.IN_PLACE is not allowed for this argument")
     return buf
 
 
 def _writable(buffer: Buffer) -> Buffer:
     if buffer.readonly:
-        raise ArgumentError(f"{buffer.what} is read-only, and the result goes into it")
+        raise ArgumentError(f"{buffer.what} is read-only, but receives the result")
     return buffer
 
 
@@ -223,7 +225,7 @@ def _op(op: object) -> MPI.Op:
 
 
 def _match(send: Buffer, recv: Buffer) -> None:
-    """Refuse buffers of different types or sizes, and overlapping ones."""
+    """Raise ArgumentError for buffers of different types or sizes, and for overlapping ones."""
     same_type = (
         send.name == recv.name
         if send.name or recv.name
@@ -246,7 +248,7 @@ def _match(send: Buffer, recv: Buffer) -> None:
 
 
 def _dense_enough(buffer: Buffer) -> None:
-    """Refuse element types whose data lies outside of their extent: elements move by extent."""
+    """Raise ArgumentError for types with data outside of their extent: elements move by extent."""
     if buffer.predefined:
         return
     lower, extent = buffer.datatype.Get_true_extent()
@@ -258,8 +260,11 @@ def _dense_enough(buffer: Buffer) -> None:
 
 
 def _combinable(buffer: Buffer, op: MPI.Op, name: str) -> tuple[int, int] | None:
-    """Return the native kernel's numbers; None: the MPI library's; or raise ArgumentError."""
-    if not name:  # the user's own operation decides what it takes
+    """Return the numbers of the native kernel, or None if the MPI library must reduce.
+
+    Raises ArgumentError if the operation is not defined on the type.
+    """
+    if not name:  # a user-defined operation accepts any type
         if buffer.datatype == MPI.DATATYPE_NULL:
             raise ArgumentError(f"{buffer.what}: MPI has no type for {buffer.name}")
         return None

@@ -1,4 +1,4 @@
-"""The parsers of all calls: each turns the arguments of one method into a Message."""
+"""The parser of each method: it turns the arguments into a Message."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from han.model.collectives import BY_BLOCKS, carried
 
 
 class Parser(NamedTuple):
-    """The parser of one method; `by_blocks` says that a buffer holds a block for each rank."""
+    """A parser; `by_blocks`: a buffer of the call holds a block for each rank."""
 
     name: str
     parse: Callable[..., Message]
@@ -33,4 +33,4 @@ ALLTOALL = _parser("Alltoall", blocks.alltoall)
 REDUCE_SCATTER_BLOCK = _parser("Reduce_scatter_block", blocks.reduce_scatter_block)
 ALLGATHERV = _parser("Allgatherv", uneven.allgatherv)
 REDUCE_SCATTER = _parser("Reduce_scatter", uneven.reduce_scatter)
-RECVCOUNTS = _parser("Reduce_scatter", uneven.recvcounts)  # what all ranks receive
+RECVCOUNTS = _parser("Reduce_scatter", uneven.recvcounts)  # each rank tells its number of elements

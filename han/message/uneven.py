@@ -1,9 +1,9 @@
-"""The messages of collectives whose ranks have blocks of different sizes.
+"""Messages of collectives whose blocks differ in size.
 
-All ranks know the sizes of all blocks, which are part of the signature; blocks that are all alike
-make the call that has one size for all. Where a rank wants its blocks to lie is its own matter:
-what is not one behind the other, in the order of ranks, is received beside and put in its place
-afterwards.
+All ranks know the sizes of all blocks, which are part of the signature. If all blocks are equal,
+the message is that of the call with equal blocks. Each rank chooses the displacements of its
+blocks. Blocks that are not contiguous in rank order are received into a temporary buffer and then
+copied to their places.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def allgatherv(comm: MPI.Comm, sendbuf: object, recvbuf: object) -> Message:
         buffer = parse(sendbuf, "sendbuf")
         _expect_bytes(buffer, lengths[rank], f"block {rank} of recvbuf ({into.describe(rank)})")
         send = _Bytes.of(buffer, packs=True)
-        if recv.address != into.buffer.address:  # there may be room for it between the blocks
+        if recv.address != into.buffer.address:  # it may lie between the blocks
             for r in range(comm.Get_size()):
                 _check_apart(buffer, into.block(r))
     message = _message("allgather", max(lengths), 0, send, recv)
@@ -55,7 +55,11 @@ def allgatherv(comm: MPI.Comm, sendbuf: object, recvbuf: object) -> Message:
 def reduce_scatter(
     comm: MPI.Comm, sendbuf: object, recvbuf: object, counts: object, op: object
 ) -> Message:
-    """Make the message of a reduce-scatter; in place, `recvbuf` holds all blocks before it."""
+    """Make the message of a reduce-scatter of blocks of different sizes.
+
+    `counts` holds the number of elements of each block. With MPI.IN_PLACE, `recvbuf` holds the
+    operands of all blocks before the call.
+    """
     size, rank, in_place = comm.Get_size(), comm.Get_rank(), sendbuf is MPI.IN_PLACE
     numbers = _numbers(counts, "recvcounts", size)
     recv = _writable(parse(_no_in_place(recvbuf, "recvbuf"), "recvbuf"))
@@ -64,7 +68,7 @@ def reduce_scatter(
     if not in_place:
         _expect_elements(recv, numbers[rank], f"recvcounts[{rank}]")
         _check_apart(send, recv)
-    if len(set(numbers)) == 1 and not in_place:  # which this call's other ranks need not be
+    if len(set(numbers)) == 1 and not in_place:  # other ranks may not be in place
         return scattered(send, recv, op, size)
     operand = replace(send, count=numbers[rank])
     message = _reduction("reduce_scatter", operand, operand if in_place else recv, op, 0)
@@ -74,20 +78,20 @@ def reduce_scatter(
 
 
 def recvcounts(comm: MPI.Comm, recvbuf: object, counts: np.ndarray[Any, Any]) -> Message:
-    """Make the message in which every rank tells how many elements `recvbuf` takes."""
+    """Make the message of an allgather of the numbers of elements that the ranks receive."""
     recv = parse(_no_in_place(recvbuf, "recvbuf"), "recvbuf")
     return allgather(comm, np.array([recv.count], counts.dtype), counts)
 
 
 def _uneven(signature: Signature, counts: Sequence[int]) -> Signature:
-    """Give a signature the number of elements in each block, unless all are alike."""
+    """Add the number of elements of each block to a signature, unless all blocks are equal."""
     if len(set(counts)) == 1:
         return signature
     return replace(signature, count=max(counts), counts=tuple(counts))
 
 
 def _beside(message: Message, recv: Buffer) -> Message:
-    """Receive beside the user's memory: there the result lies over what is still to be combined."""
+    """Receive into a temporary buffer: in place, results would overwrite operands still in use."""
     stage = np.empty(max(recv.span, 1), np.uint8)
 
     def end() -> None:
@@ -102,7 +106,7 @@ def _beside(message: Message, recv: Buffer) -> Message:
 
 @dataclass(frozen=True)
 class Vector:
-    """A buffer with a block for each rank: so many elements each, from so many elements on."""
+    """A buffer with a block for each rank, given by counts and displacements in elements."""
 
     buffer: Buffer
     counts: tuple[int, ...]
@@ -110,13 +114,13 @@ class Vector:
 
     @classmethod
     def of(cls, spec: object, what: str, size: int) -> Vector:
-        """Normalise a vector argument in every spelling that mpi4py takes.
+        """Return the Vector of an argument; `what` names it in messages.
 
-        Those are an array, ``[data, type]``, ``[data, counts]``,
-        ``[data, (counts, displacements)]``, both with a type, and
-        ``[data, counts, displacements, type]``. Without counts the elements are dealt out evenly,
-        the first ranks get what is left over; without displacements blocks lie one behind the
-        other. Raises ArgumentError.
+        `spec` is an array, ``[data, type]``, ``[data, counts]``,
+        ``[data, (counts, displacements)]``, one of these two with a type, or
+        ``[data, counts, displacements, type]``. Without counts the elements are divided evenly,
+        and the first ranks get one more where a remainder is left. Without displacements the
+        blocks are contiguous. Raises ArgumentError.
         """
         data, counts, starts, datatype = _parts(spec, what)
         if counts is None:
@@ -132,7 +136,7 @@ class Vector:
 
     @property
     def joined(self) -> bool:
-        """Whether blocks lie one behind the other, in the order of ranks."""
+        """Whether the blocks are contiguous, in the order of ranks."""
         return all(
             s == at or not n
             for s, n, at in zip(
@@ -141,16 +145,16 @@ class Vector:
         )
 
     def describe(self, block: int) -> str:
-        """``16 x float64``."""
+        """Return a text such as ``16 x float64`` for one block."""
         return self.block(block).describe()
 
     def block(self, number: int) -> Buffer:
-        """A rank's block."""
+        """Return the block of one rank."""
         at = self.buffer.address + self.starts[number] * self.buffer.extent
         return replace(self.buffer, address=at, count=self.counts[number])
 
     def as_bytes(self, sends: int | None) -> _Bytes:
-        """Take it as what is received; in place, as what block `sends` is sent from too."""
+        """Return the bytes that are received; in place, block `sends` of them is also sent."""
         buffer = self.buffer
         if buffer.dense and self.joined:
             return _Bytes(buffer, buffer.address, (buffer.owner,))
@@ -165,7 +169,10 @@ class Vector:
 
 
 def _mover(buffer: Buffer, packed: np.ndarray[Any, Any], packs: bool) -> Hook:
-    """Pack a buffer or unpack it; bytes that lie densely need no type, which MPI may not have."""
+    """Return a function that packs a buffer or unpacks it.
+
+    Dense bytes are copied by NumPy: MPI may have no type for them.
+    """
     if not buffer.dense:
         return _packer(buffer, packed) if packs else _unpacker(buffer, packed)
     if not packed.size:
@@ -200,7 +207,7 @@ def _nothing() -> None:
 
 
 def _parts(spec: object, what: str) -> tuple[Any, Any, Any, Any]:
-    """Take a vector argument apart: data, counts, displacements, type."""
+    """Return data, counts, displacements and type of a vector argument."""
     if not isinstance(spec, list | tuple):
         return spec, None, None, None
     counts: Any = None
@@ -219,7 +226,7 @@ def _parts(spec: object, what: str) -> tuple[Any, Any, Any, Any]:
             return data, counts, starts, datatype
         case _:
             raise ArgumentTypeError(
-                f"{what}: a list of {len(spec)} is no buffer of blocks; expected [data, counts], "
+                f"{what}: {len(spec)} items are no buffer of blocks; expected [data, counts], "
                 "[data, counts, type], [data, (counts, displacements), type] or "
                 "[data, counts, displacements, type]"
             )
@@ -234,7 +241,7 @@ def _parts(spec: object, what: str) -> tuple[Any, Any, Any, Any]:
 
 
 def _numbers(numbers: Any, what: str, size: int) -> tuple[int, ...]:
-    """Take one whole number for each rank, or the same for all."""
+    """Return one whole number for each rank; a single number stands for all ranks."""
     if hasattr(numbers, "__index__") and np.ndim(numbers) == 0:
         numbers = [numbers] * size
     found = _whole(numbers, what)
@@ -250,12 +257,12 @@ def _whole(numbers: Any, what: str) -> tuple[int, ...]:
         return tuple(int(n.__index__()) for n in numbers)
     except (AttributeError, TypeError):
         raise ArgumentTypeError(
-            f"{what}: {numbers!r} are no whole numbers, one for each rank"
+            f"{what}: {numbers!r} does not hold a whole number for each rank"
         ) from None
 
 
 def _places(starts: Any, counts: Sequence[int], what: str) -> tuple[int, ...]:
-    """Return where each block begins; refuse blocks that overlap."""
+    """Return the displacement of each block; raise ArgumentError for blocks that overlap."""
     if starts is None:
         return tuple(accumulate(counts, initial=0))[:-1]
     if hasattr(starts, "__index__") and np.ndim(starts) == 0:

@@ -1,7 +1,8 @@
-"""Calls of MPI that mpi4py makes with the interpreter's lock held, made without it.
+"""MPI functions, called without the interpreter's lock; mpi4py would call them with it.
 
-Some libraries lock themselves in these calls, and also while they run a reduction operation. One
-written in Python needs the interpreter's lock: the two threads would wait for each other.
+Some MPI libraries take a lock of their own in these functions, and also while they run a reduction
+operation. An operation written in Python needs the interpreter's lock. So a thread that held one
+lock and waited for the other could deadlock with it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _Handle = ctypes.c_void_p if MPI._sizeof(MPI.COMM_WORLD) > 4 else ctypes.c_uint
 
 @cache
 def _library() -> ctypes.CDLL:
-    """Return the library that mpi4py loaded, by way of mpi4py's own module."""
+    """Return the MPI library that mpi4py has loaded, through mpi4py's own module."""
     return ctypes.CDLL(MPI.__file__)
 
 
@@ -29,7 +30,7 @@ def _call(name: str, *arguments: object) -> None:
 
 
 def is_commutative(op: MPI.Op) -> bool:
-    """Tell whether operands of a reduction may change places."""
+    """Return whether a reduction operation commutes."""
     flag = ctypes.c_int()
     _call("MPI_Op_commutative", _Handle(MPI._handleof(op)), ctypes.byref(flag))
     return bool(flag.value)
@@ -37,7 +38,7 @@ def is_commutative(op: MPI.Op) -> bool:
 
 @contextlib.contextmanager
 def group_of(comm: MPI.Intracomm, ranks: Sequence[int]) -> Iterator[MPI.Group]:
-    """Make a group of some ranks of a communicator, and free it at the end."""
+    """Yield the group of some ranks of a communicator; free it at the end."""
     everyone, some = comm.Get_group(), _Handle()
     numbers = (ctypes.c_int * len(ranks))(*ranks)
     try:
@@ -53,7 +54,7 @@ def group_of(comm: MPI.Intracomm, ranks: Sequence[int]) -> Iterator[MPI.Group]:
 
 
 def ranks_of(group: MPI.Group, comm: MPI.Intracomm) -> list[int]:
-    """Return which ranks of a communicator a group's members are; MPI.UNDEFINED: none."""
+    """Return the ranks in `comm` of a group's members; MPI.UNDEFINED for those outside of it."""
     everyone = comm.Get_group()
     try:
         return translated(range(group.Get_size()), group, everyone)
@@ -62,7 +63,7 @@ def ranks_of(group: MPI.Group, comm: MPI.Intracomm) -> list[int]:
 
 
 def translated(ranks: Sequence[int], group: MPI.Group, other: MPI.Group) -> list[int]:
-    """Return what ranks of a group are in another; MPI.UNDEFINED: none."""
+    """Return the ranks in `other` of some ranks of `group`; MPI.UNDEFINED for those outside."""
     numbers, found = (ctypes.c_int * len(ranks))(*ranks), (ctypes.c_int * len(ranks))()
     one, two = _Handle(MPI._handleof(group)), _Handle(MPI._handleof(other))
     _call("MPI_Group_translate_ranks", one, len(ranks), numbers, two, found)
@@ -70,11 +71,11 @@ def translated(ranks: Sequence[int], group: MPI.Group, other: MPI.Group) -> list
 
 
 def return_errors(comm: MPI.Comm) -> None:
-    """Let a communicator's errors be exceptions."""
+    """Set MPI.ERRORS_RETURN on a communicator: its errors become exceptions."""
     handler = _Handle(MPI._handleof(MPI.ERRORS_RETURN))
     _call("MPI_Comm_set_errhandler", _Handle(MPI._handleof(comm)), handler)
 
 
 def free(group: MPI.Group) -> None:
-    """Free a group; its Python object is not to be used again."""
+    """Free a group; its Python object must not be used again."""
     _call("MPI_Group_free", ctypes.byref(_Handle(MPI._handleof(group))))

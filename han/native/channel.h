@@ -33,7 +33,7 @@ typedef struct {
     _Atomic uint64_t done;      /* runs finished */
     _Atomic uint64_t entered;   /* runs begun << HAN_EPOCH_SHIFT | choices of the last runs */
     _Atomic uint64_t signature; /* of the current run */
-    _Atomic uint64_t calls;     /* a digest of all calls up to the current run: engine/agreement.h */
+    _Atomic uint64_t calls;     /* digest of all calls up to the current run: engine/agreement.h */
     int64_t pid;
     uint64_t pid_start; /* start time of the process: tells a reused pid */
     uint64_t pid_namespace;

@@ -29,11 +29,11 @@ enum han_status {
     HAN_E_MISMATCH, /* rank `dead_rank` made a different call */
 };
 
-/* How an engine waits (han/runtime/state.py). */
+/* How an engine waits: han/runtime/waiting.py. */
 typedef struct {
     uint32_t spins;       /* fruitless rounds before the thread yields */
     uint32_t least_spins; /* at most `spins`: used while other threads want the processor */
-    uint32_t sleep_ns;    /* 0: yield only; else also sleep that long after some yields */
+    uint32_t sleep_ns;    /* 0: yield only; else sleep so long after some yields */
     double timeout;       /* seconds without progress; 0: wait for ever */
     bool futex;           /* sleep in the kernel until a peer rings the bell */
 } han_wait_policy;
@@ -41,7 +41,7 @@ typedef struct {
 /* How long a run has made no progress. */
 typedef struct {
     uint32_t rounds, yields;
-    uint64_t since, slow, dead; /* nanoseconds: first fruitless look, and times of the next looks */
+    uint64_t since, slow, dead; /* nanoseconds: first fruitless check; times of the next checks */
     bool sleepy;
 } han_idler;
 
@@ -51,7 +51,7 @@ typedef struct han_run {
     const void *send;
     void *recv;
     bool blocking; /* the caller waits for it, so it may wait for a leader's choice too */
-    bool left; /* it failed, and MPI or a peer may still access the memory of plan, send and recv */
+    bool left; /* it failed; MPI or a peer may still access the memory of plan, send and recv */
     han_idler idle;
     /* HAN_BLOCKED until the run is over. Storing another value is an engine's last access to a run:
      * the owner may free it afterwards, whichever thread stored the value. */
@@ -71,19 +71,20 @@ typedef struct han_engine {
     uint64_t epoch, issued;      /* runs finished, and runs ever queued */
     uint64_t calls[HAN_CALLS_KEPT]; /* the digest of all calls after each of the last runs begun */
     uint64_t agreed; /* runs up to which all ranks are known to have made the same calls */
-    uint64_t held; /* the run that an early notice is about, counted from 1; 0: none */
-    /* the run at the head of the queue */
+    uint64_t held; /* the run of which a notice arrived early, counted from 1; 0: none */
+    /* of the run at the head of the queue: */
     han_run *head, *tail;
     bool started;
     han_plan *plan; /* the head's plan, its alternative or its rival; NULL until decided */
     bool tried;     /* the leader chooses between plan and rival */
-    /* One bit a run, the last run's lowest: this rank offered the alternative; it leads along the
-     * rival; the run had an alternative or a rival. */
+    /* One bit for each run, that of the last run lowest. `offers`: this rank offered the
+     * alternative. `ways`: this rank, as the leader, chose the rival. `choices`: the run had an
+     * alternative or a rival. */
     uint64_t offers, ways, choices;
     uint64_t alternatives; /* runs of an alternative */
     uint32_t pc[HAN_MAX_STREAMS];
     uint8_t *bases[HAN_MAX_BASES];
-    /* what went wrong, for the report */
+    /* what error reports need: */
     _Atomic int failed; /* an enum han_status */
     int mpi_error, dead_rank;
     atomic_flag busy; /* a thread is stepping this engine */
@@ -92,9 +93,9 @@ typedef struct han_engine {
     bool active;
     uint32_t pins; /* threads that step it from the list of active engines */
     han_trace *trace; /* NULL: tracing is off */
-    void *trace_owner; /* of that memory */
+    void *trace_owner; /* owner of the memory of `trace` */
     uint64_t anchored; /* ticks of the last anchor */
-    han_event open[HAN_MAX_STREAMS]; /* tasks begun and not ended, where `begin` is not 0 */
+    han_event open[HAN_MAX_STREAMS]; /* by stream: its task; `begin` is 0 if there is none */
 } han_engine;
 
 #endif

@@ -54,7 +54,7 @@ typedef struct han_plan {
     const han_handle *comms;
     uint8_t *scratch;
     uint64_t scratch_size;
-    uint64_t footprint[HAN_MAX_CHANNELS]; /* bytes of each ring that a run takes; same on all ranks */
+    uint64_t footprint[HAN_MAX_CHANNELS]; /* of each ring, in bytes; same on all ranks */
     uint8_t writes[HAN_MAX_CHANNELS];     /* HAN_W_SMALL and so on */
     bool sync;      /* a rank that finishes knows that every rank has entered the run */
     bool blocks;    /* calls blocking collectives of the MPI library */
@@ -75,8 +75,8 @@ typedef struct han_plan {
     const uint64_t *shifts;
     uint8_t *operand; /* room for an operand of MPI_Reduce_local */
     size_t operand_size;
-    /* The plan that all ranks run instead if all of them offer it: engine/choice.h. It takes as much
-     * of the rings as this one. NULL until this rank can offer it. */
+    /* The plan that all ranks run instead if all of them offer it: engine/choice.h. It takes as
+     * much of the rings as this one. NULL until this rank can offer it. */
     struct han_plan *_Atomic alternative;
     uint64_t arena, arena_size; /* of this rank; 0 bytes: no rank has an alternative */
     /* The plan that all ranks run instead if the leader says so: engine/trials.h. It takes as much

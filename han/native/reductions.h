@@ -1,5 +1,5 @@
 /* Element types and operations of reductions, and the type of a function that computes one.
- * han/message/dtypes.py lists them in the same order. */
+ * han/model/element_types.py lists them in the same order. */
 #ifndef HAN_REDUCTIONS_H
 #define HAN_REDUCTIONS_H
 

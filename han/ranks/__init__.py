@@ -1,1 +1,1 @@
-"""What ranks tell each other outside of collectives."""
+"""What the ranks of a communicator tell each other outside of collectives."""

@@ -1,9 +1,9 @@
-"""Sessions that the kernel schedules as groups: where each rank has its own, a yield reaches the
-other ranks late.
+"""Automatic groups of the Linux scheduler, which delay a rank that yields to another one.
 
-MPICH's mpiexec starts every rank in a session of its own, and most distributions have automatic
-groups on (sched(7), "The autogroup feature"). A rank that yields then only steps back behind others
-of its group: there are none.
+Where each rank is in a session of its own, the kernel may schedule each session as a group
+(sched(7), "The autogroup feature"). A yield then only lets other threads of the same group run
+first, and the group of a rank has none. MPICH's mpiexec starts every rank in a session of its own,
+and most distributions switch automatic groups on.
 """
 
 from __future__ import annotations
@@ -15,7 +15,11 @@ OWN, CGROUPS = Path("/proc/self"), Path("/sys/fs/cgroup")
 
 
 def autogroup(switch: Path = SWITCH, own: Path = OWN, cgroups: Path = CGROUPS) -> str:
-    """Return the name of the automatic group that schedules this process, "" if none does."""
+    """Return the name of the automatic group that schedules this process, "" if none does.
+
+    The parameters are the files and folders of the system that are read. A control group with a
+    CPU controller takes precedence over an automatic group.
+    """
     try:
         on = switch.read_text().strip() == "1"
         name = (own / "autogroup").read_text().split()[0]
@@ -26,7 +30,7 @@ def autogroup(switch: Path = SWITCH, own: Path = OWN, cgroups: Path = CGROUPS) -
 
 
 def _schedules(line: str, cgroups: Path) -> bool:
-    """Whether a line of /proc/self/cgroup names a group that schedules: none is inside of it."""
+    """Return whether a line of /proc/self/cgroup names a group with a CPU controller."""
     _, controllers, place = [*line.split(":", 2), "", ""][:3]
     if controllers:
         return "cpu" in controllers.split(",") and place != "/"
@@ -36,7 +40,7 @@ def _schedules(line: str, cgroups: Path) -> bool:
 
 
 def describe(groups: int) -> str:
-    """Say what it means that the ranks which yield are in so many automatic groups."""
+    """Describe the effect of `groups` automatic groups on ranks that yield, and the remedy."""
     return (
         f"reach other ranks late: they are in {groups} sessions, which the kernel schedules as "
         f"groups (as root: echo 0 > {SWITCH})"

@@ -1,8 +1,8 @@
-"""Whose clock shows what when: the clocks of nodes start at different times and drift apart.
+"""Comparison of the clocks of nodes, which start at different times and drift apart.
 
-Rank 0's clock is the reference. The lowest rank of each other clock plays ping-pong with rank 0,
-one after the other; of several tries the quickest tells the most (as NTP does), and half of its
-round trip is how wrong it may be. Ranks of one system share its clock.
+Rank 0's clock is the reference. Ranks of one system share its clock. For every other clock, its
+lowest rank exchanges messages with rank 0. Of several exchanges, the one with the shortest round
+trip counts (as in NTP). Half of its round trip bounds the error.
 """
 
 from __future__ import annotations
@@ -30,7 +30,11 @@ NAMESPACE = "/proc/self/ns/time"
 
 @dataclass(frozen=True)
 class Reading:
-    """At `at` on some clock, in nanoseconds, the reference showed `offset` more, about."""
+    """One comparison of a clock with the reference.
+
+    When the clock showed `at` nanoseconds, the reference showed about `offset` more. The error of
+    `offset` is at most `uncertainty` nanoseconds.
+    """
 
     at: float
     offset: float
@@ -39,17 +43,20 @@ class Reading:
 
 @dataclass(frozen=True)
 class Clock:
-    """How one rank's times become the reference's. None or one reading: no drift is known."""
+    """Converts times of one rank to the reference; the drift is known from two readings on."""
 
     readings: tuple[Reading, ...] = ()
 
     @property
     def uncertainty(self) -> float:
-        """How far off the reference a time may be, in seconds."""
+        """The largest error of a converted time, in seconds."""
         return max((r.uncertainty for r in self.readings), default=0.0) * 1e-9
 
     def offset(self, ns: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Return what to add to times in nanoseconds: between readings it changes evenly."""
+        """Return what to add to times of this clock, in nanoseconds.
+
+        Between two readings the offset is interpolated linearly.
+        """
         if not self.readings:
             return np.zeros_like(ns)
         ordered = sorted(self.readings, key=lambda r: r.at)
@@ -57,9 +64,10 @@ class Clock:
 
 
 def estimate(exchanges: Sequence[tuple[int, int, int, int]]) -> Reading:
-    """Read a clock by exchanges: (sent, back) by the reference, (came, answered) by that clock.
+    """Return the reading of the exchange with the shortest round trip.
 
-    Each is (sent, came, answered, back), in nanoseconds.
+    Each exchange is (sent, came, answered, back) in nanoseconds. The reference shows `sent` and
+    `back`; the other clock shows `came` and `answered`.
     """
     sent, came, answered, back = min(exchanges, key=_round_trip)
     away = _round_trip((sent, came, answered, back))
@@ -72,7 +80,10 @@ def _round_trip(exchange: tuple[int, int, int, int]) -> int:
 
 
 def identity() -> tuple[str, ...]:
-    """Tell this clock from others: the host, this start of it, and its namespace of time."""
+    """Return a value that is the same for all ranks that share a clock, and differs for others.
+
+    It holds the host name, the kernel's boot identifier and the time namespace.
+    """
     try:
         boot = BOOT.read_text().strip()
         namespace = os.readlink(NAMESPACE)
@@ -82,9 +93,9 @@ def identity() -> tuple[str, ...]:
 
 
 def read_clock(meeting: Meeting) -> Reading:
-    """Return what the reference shows when this rank's clock shows something; collective.
+    """Compare this rank's clock with the reference; collective.
 
-    Takes about 20 round trips for each clock but the reference's.
+    It takes about 20 round trips for each clock other than the reference.
     """
     everyone = meeting.allgather(identity(), STEP)
     first = {name: everyone.index(name) for name in everyone}
@@ -94,8 +105,8 @@ def read_clock(meeting: Meeting) -> Reading:
         readings = {r: _ask(meeting, r) for r in first.values() if r}
     elif meeting.rank == leader:
         _answer(meeting)
-    told = meeting.allgather(readings, STEP)[0]
-    return told.get(leader) or Reading(float(time.monotonic_ns()), 0.0)
+    of_leaders = meeting.allgather(readings, STEP)[0]
+    return of_leaders.get(leader) or Reading(float(time.monotonic_ns()), 0.0)
 
 
 def _ask(meeting: Meeting, peer: int) -> Reading:

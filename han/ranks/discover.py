@@ -1,4 +1,4 @@
-"""Finding out where ranks stand: MPI, sysfs and the configuration's scopes."""
+"""Discovery of where the ranks are: from MPI, sysfs and the scopes of the configuration."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ STEP = "the making of a han.Comm"
 
 
 class Conditions(NamedTuple):
-    """What choices look at, true where it is so on any node."""
+    """Properties of the nodes that choices depend on; true if they hold on any node."""
 
-    crowded: bool = False  # there are fewer processors than ranks
-    rationed: bool = False  # the container's quota of processors' time is below the ranks
-    mesh: bool = False  # cores hand lines over slowly
+    crowded: bool = False  # some node has fewer processors than ranks
+    rationed: bool = False  # a quota of processor time is below the number of ranks
+    mesh: bool = False  # cores exchange cache lines over a mesh
 
 
 def discover(meeting: Meeting, config: Config) -> tuple[Topology, Conditions]:
@@ -56,7 +56,7 @@ def _look(memory: int, wanted: Sequence[str]) -> Facts:
 
 
 def _place(cpu: int, name: str) -> str:
-    """Name the socket, NUMA node or last-level cache of a processor, as sysfs numbers it."""
+    """Return what sysfs calls the socket, NUMA node or last-level cache of a processor."""
     folder = CPUS / f"cpu{cpu}"
     if name == "numa":
         return next((n.name for n in sorted(folder.glob("node[0-9]*"))), "node0")
@@ -70,10 +70,9 @@ def _place(cpu: int, name: str) -> str:
 
 
 def conditions(facts: Sequence[Facts]) -> Conditions:
-    """Find out whether ranks outnumber the processors that they may use, or a quota of time,
-    and what kind of processors these are.
+    """Derive the conditions from the facts of all ranks.
 
-    Whether ranks share a quota cannot be seen: those of one memory are taken to.
+    Ranks that share memory are assumed to share one quota, because the system does not tell.
     """
     nodes = [[f for f in facts if f.memory == memory] for memory in {f.memory for f in facts}]
     return Conditions(
@@ -84,7 +83,7 @@ def conditions(facts: Sequence[Facts]) -> Conditions:
 
 
 def _whose(ranks: Sequence[int], size: int) -> str:
-    """Say who has a problem, unless everybody has."""
+    """Return "rank 3: " or "ranks 3, 4: " as a prefix; "" if `ranks` are all ranks."""
     if len(ranks) == size:
         return ""
     shown = ", ".join(map(str, ranks[:8]))
@@ -94,9 +93,10 @@ def _whose(ranks: Sequence[int], size: int) -> str:
 def check_agreement(
     meeting: Meeting, fingerprint: str, problem: str | None, folder: str = ""
 ) -> None:
-    """Compare the ranks' configurations and where their traces go.
+    """Compare the ranks' configurations and the folders of their traces; collective.
 
-    Raises ConfigError on all of them when they differ, or one has a problem.
+    `problem` is what is wrong with this rank's configuration. Raises ConfigError on all ranks if
+    the ranks differ, or if any rank has a problem.
     """
     rows = meeting.allgather((fingerprint, problem, folder), STEP)
     problems: dict[str, list[int]] = {}
@@ -104,8 +104,8 @@ def check_agreement(
         if p:
             problems.setdefault(p, []).append(r)
     if problems:
-        told = [f"{_whose(ranks, len(rows))}{text}" for text, ranks in problems.items()]
-        raise ConfigError("the configuration cannot be used: " + "; ".join(told))
+        messages = [f"{_whose(ranks, len(rows))}{text}" for text, ranks in problems.items()]
+        raise ConfigError("the configuration cannot be used: " + "; ".join(messages))
     _same("the configuration", [f for f, _, _ in rows], "file and HAN_* variables")
     _same("HAN_TRACE", [f for _, _, f in rows], "folder, or none")
 
@@ -118,13 +118,17 @@ def _same(what: str, values: Sequence[str], remedy: str) -> None:
         groups = sorted(ranks.values(), key=len, reverse=True)
         odd = ", ".join(str(r) for g in groups[1:] for r in g)
         raise ConfigError(
-            f"{what} differs between ranks: rank(s) {odd} have another one than "
+            f"{what} differs between ranks: rank(s) {odd} have a different one from "
             f"rank(s) {', '.join(map(str, groups[0]))}; give all ranks the same {remedy}"
         )
 
 
 def try_to_load(config: Any) -> tuple[Any, str | None]:
-    """Load the configuration, or return what is wrong with it; only rules name submodules."""
+    """Return the configuration and None, or None and what is wrong with it.
+
+    The names of submodules are checked only if the configuration has rules, as only rules name
+    them.
+    """
     from han.config.config import load_config, validate_names
     from han.submodules.catalogue import catalogue
 

@@ -1,7 +1,8 @@
-"""Whether the ranks of a communicator are still together, and what an error does to that.
+"""The health of a communicator: whether its ranks are still in step, and what errors change.
 
-An error of a call that has moved nothing is told to the other ranks, and the call takes its turn
-all the same. After an error that the ranks cannot stay together in, the communicator is revoked.
+A call may raise on a rank before any data has moved. That rank then tells the other ranks, and
+runs an empty plan in place of the call. After any other error inside a collective, the
+communicator is revoked: no rank can use it any more.
 """
 
 from __future__ import annotations
@@ -17,40 +18,40 @@ from han.common.errors import ConfigError, RevokedError, SetupError, SharedMemor
 from han.ranks.meeting import Meeting
 from han.ranks.notices import Notices, first_cause, peer_error
 
-AGREED = (ConfigError, SharedMemoryError, SetupError)  # raised by all ranks at the same step
+AGREED = (ConfigError, SharedMemoryError, SetupError)  # raised on all ranks at the same step
 
 
 class Engines(Protocol):
-    """The engines that an error concerns."""
+    """The engines of a communicator, as far as errors concern them."""
 
     @property
     def own(self) -> _native.Engine:
         """The communicator's own engine."""
 
     def mark_error(self, call: int) -> None:
-        """Mark `call` as one that raised here, in memory that peers read."""
+        """Store in the control records that `call` raised on this rank."""
 
     def skip(self) -> None:
-        """Start a call that moves nothing, in place of one that raised."""
+        """Start an empty plan in place of a call that raised."""
 
     def fail(self) -> None:
-        """Let every engine raise from now on."""
+        """Mark every engine as failed: later runs raise."""
 
 
 class Health:
-    """What this rank knows of the others: alive, at the same step, or failed."""
+    """What this rank knows about the other ranks of a communicator."""
 
-    engines: Engines  # set once they are made, before any call
+    engines: Engines  # set before the first call
 
     def __init__(self, meeting: Meeting, notices: Notices) -> None:
         self.meeting, self.notices = meeting, notices
         self.rank, self.size = meeting.rank, meeting.size
-        self.failed: str | None = None  # why no call can be made any more
-        self.step = ""  # of set-up, while one is under way
-        self._preparing = 0  # 1 while a call is prepared: errors of that call concern it already
+        self.failed: str | None = None  # why the communicator is revoked; None: it is not
+        self.step = ""  # the collective set-up step under way, or ""
+        self._preparing = 0  # 1 while a call is prepared: its notices concern this rank already
 
     def live(self) -> None:
-        """Raise RevokedError after an error that the ranks could not stay together in.
+        """Raise RevokedError if the communicator is revoked.
 
         Raises RuntimeError inside a user's reduction operation.
         """
@@ -66,7 +67,7 @@ class Health:
 
     @contextlib.contextmanager
     def preparing(self) -> Iterator[None]:
-        """Prepare a call: an error is told to the other ranks, and the call counted as one."""
+        """Prepare a call: if this raises, tell the other ranks and count the call all the same."""
         own = self.engines.own
         issued, self._preparing = own.issued, 1
         try:
@@ -79,17 +80,20 @@ class Health:
             self._preparing = 0
 
     def _miss(self, call: int, error: BaseException) -> None:
-        """Let a call that raised before anything moved take its turn all the same."""
+        """Tell the other ranks that `call` raised before data moved; run an empty plan instead."""
         try:
             self.engines.mark_error(call)
             self.notices.tell(call, error)
             self.engines.skip()
-        except BaseException:  # no memory, or interrupted again
+        except BaseException:  # such as MemoryError or a second interrupt
             self.give_up(error)
 
     @contextlib.contextmanager
     def together(self, step: str) -> Iterator[None]:
-        """Take a step with all ranks: a rank that cannot finish it revokes the communicator."""
+        """Take a collective step: if it raises here, revoke the communicator.
+
+        Errors that all ranks raise at the same step (AGREED) do not revoke it.
+        """
         before, self.step = self.step, step
         try:
             yield
@@ -103,7 +107,7 @@ class Health:
             self.step = before
 
     def gather(self, step: str, ranks: Sequence[int] | None = None) -> None:
-        """Wait until all ranks, or those given, have come to `step`; other collectives go on."""
+        """Wait until all ranks, or those in `ranks`, have reached `step`; collectives progress."""
         self.live()
         with self.together(step):
             if ranks is None:
@@ -112,12 +116,12 @@ class Health:
                 self.meeting.gather(ranks, step)
 
     def look(self, step: str) -> None:
-        """Hear what other ranks report, and find out whether they are alive; used in set-up."""
+        """Raise for notices of other ranks and for peers that died; used in set-up steps."""
         self.listen(self.engines.own.issued + self._preparing, step)
         self.engines.own.look(0.0)
 
     def listen(self, calls: int, story: str) -> None:
-        """Raise for errors that other ranks report of the first `calls` calls."""
+        """Raise for notices about the first `calls` calls; `story` says what the rank waits for."""
         heard = self.notices.receive(calls)
         self.engines.own.held = self.notices.held
         if heard:
@@ -125,7 +129,10 @@ class Health:
             raise self.give_up(error, first_cause(heard).rank)
 
     def give_up(self, error: BaseException, cause: int | None = None) -> BaseException:
-        """Revoke the communicator here and tell the other ranks; return `error`."""
+        """Revoke the communicator, tell the other ranks, and return `error`.
+
+        `cause` is the rank whose error is the first cause; None: this rank.
+        """
         if self.failed is None:
             self.failed = f"{type(error).__name__}: {error}"
             with contextlib.suppress(MPI.Exception):

@@ -1,9 +1,9 @@
-"""The clocks once more, before a communicator goes: of the ranks that are still there.
+"""The last comparison of clocks before a communicator is freed.
 
-A rank that comes late must not cost the others much, nor wait for those that have left. So every
-rank tells rank 0 that it has come, and again when it leaves because no answer came in time;
-rank 0 says who takes part. All this goes from one rank to another: nothing collective is left
-half done.
+A rank that is late must not delay the others for long, and must not wait for ranks that have left.
+Therefore no step of it is collective. Each rank tells rank 0 that it has arrived. A rank that gets
+no answer within a time limit tells rank 0 that it leaves. Rank 0 decides which ranks take part and
+sends each rank its reading.
 """
 
 from __future__ import annotations
@@ -18,39 +18,40 @@ from han.ranks.clocks import STEP, TRIES, Reading, estimate, identity
 from han.ranks.meeting import TAG_LAST, Meeting, Patience, abandon
 
 WAIT = 10.0  # seconds that a rank waits for rank 0
-WAIT_FOR_OTHERS = 5.0  # that rank 0 waits for the others: those who wait for it hear in time
-GONE = None  # who says so takes no part any more; who is told so does not either
+WAIT_FOR_OTHERS = 5.0  # shorter, so that ranks that wait for rank 0 get its answer in time
+GONE = None  # sent to rank 0: the sender leaves; sent by rank 0: the receiver takes no part
 PING = "ping"
 
 
 def last_reading(meeting: Meeting, token: int) -> Reading | None:
-    """Read the clock if this rank and rank 0 come within some seconds; all ranks call it.
+    """Compare this rank's clock with rank 0's, if both arrive in time; all ranks call it.
 
-    `token` tells messages of this communicator from stray ones of another before it.
+    Returns None for a rank that takes no part. `token` identifies messages of this communicator:
+    an older communicator may have left messages with the same tag.
     """
     talk = _Talk(meeting, token)
     return _lead(talk) if meeting.rank == 0 else _follow(talk)
 
 
 class _Left(Exception):
-    """A rank takes no part any more."""
+    """A rank does not take part any more."""
 
 
 class _Talk:
-    """Short messages, whose sender does not wait for them to be received."""
+    """Short messages between ranks. A sender does not wait until they are received."""
 
     def __init__(self, meeting: Meeting, token: int) -> None:
         self.comm, self.size, self.look = meeting.comm, meeting.size, meeting.look
         self.token = token
 
-    def say(self, peer: int, value: object) -> None:
+    def send(self, peer: int, value: object) -> None:
         data = pickle.dumps((self.token, value))
         request = self.comm.Isend([data, MPI.BYTE], peer, TAG_LAST)
         if not request.Test():
             abandon((request, data))
 
-    def hear(self, until: float, source: int = MPI.ANY_SOURCE) -> tuple[int, Any]:
-        """Wait for the next message, return (sender, what it says); raise _Left if none comes."""
+    def receive(self, until: float, source: int = MPI.ANY_SOURCE) -> tuple[int, Any]:
+        """Return (sender, value) of the next message; raise _Left if none arrives by `until`."""
         patience, status = Patience(), MPI.Status()
         while True:
             if message := self.comm.Improbe(source, TAG_LAST, status):
@@ -67,14 +68,14 @@ class _Talk:
 
 def _follow(talk: _Talk) -> Reading | None:
     until = time.monotonic() + WAIT
-    talk.say(0, identity())
+    talk.send(0, identity())
     try:
-        while (told := talk.hear(until, 0)[1]) == PING:
-            talk.say(0, (time.monotonic_ns(), time.monotonic_ns()))
+        while (answer := talk.receive(until, 0)[1]) == PING:
+            talk.send(0, (time.monotonic_ns(), time.monotonic_ns()))
     except _Left:
-        talk.say(0, GONE)
+        talk.send(0, GONE)
         return None
-    return told if isinstance(told, Reading) else None
+    return answer if isinstance(answer, Reading) else None
 
 
 def _lead(talk: _Talk) -> Reading:
@@ -83,22 +84,22 @@ def _lead(talk: _Talk) -> Reading:
     for rank, clock in sorted(clocks.items()):
         if clock not in answers:
             answers[clock] = _ask(talk, rank)
-    for rank in range(1, talk.size):  # for those who are late it lies there
-        talk.say(rank, answers[clocks[rank]] if rank in clocks else GONE)
+    for rank in range(1, talk.size):  # a rank that arrives late finds its answer
+        talk.send(rank, answers[clocks[rank]] if rank in clocks else GONE)
     return _own()
 
 
 def _present(talk: _Talk) -> dict[int, object]:
-    """Return the clocks of the other ranks that come and stay."""
-    said: dict[int, object] = {}
+    """Return the clocks of the other ranks that arrive in time and do not leave again."""
+    arrived: dict[int, object] = {}
     until = time.monotonic() + WAIT_FOR_OTHERS
     try:
         while True:
-            # once all have come, what they said since is still to be heard
-            rank, clock = talk.hear(until if len(said) < talk.size - 1 else 0.0)
-            said[rank] = clock
+            # after all ranks have arrived, read what they have sent since, without waiting
+            rank, clock = talk.receive(until if len(arrived) < talk.size - 1 else 0.0)
+            arrived[rank] = clock
     except _Left:
-        return {rank: clock for rank, clock in said.items() if clock is not GONE}
+        return {rank: clock for rank, clock in arrived.items() if clock is not GONE}
 
 
 def _own() -> Reading:
@@ -111,8 +112,8 @@ def _ask(talk: _Talk, rank: int) -> Reading | None:
     try:
         for _ in range(TRIES):
             sent = time.monotonic_ns()
-            talk.say(rank, PING)
-            answer = talk.hear(until, rank)[1]
+            talk.send(rank, PING)
+            answer = talk.receive(until, rank)[1]
             if answer is GONE:
                 return None
             exchanges.append((sent, *answer, time.monotonic_ns()))

@@ -1,8 +1,8 @@
-"""Steps of set-up that ranks take together, while the collectives under way go on.
+"""Set-up steps that the ranks of a communicator take together, while collectives progress.
 
-A rank that waited inside a blocking call of MPI would not move its outstanding collectives,
-and could not be told of errors. Here it polls: every round steps all collectives, and now and
-then looks at the clock and at what the other ranks report.
+A rank inside a blocking call of MPI would neither progress its outstanding collectives nor receive
+notices of errors. Here a waiting rank polls. It steps all engines in each round, and checks the
+time limit and the notices at intervals.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from han.message.unlocked import return_errors
 T = TypeVar("T")
 # Tags on han's own communicators; engines' tags are larger.
 TAG_COME, TAG_GO, TAG_CLOCK, TAG_LAST = 1, 2, 3, 4
-YIELDS = 200  # rounds before naps
+YIELDS = 200  # rounds with a yield; later rounds sleep
 NAP = 50e-6  # seconds
-LOOK = 0.02  # seconds between two looks around
-_abandoned: list[object] = []  # MPI may still write to what these own
+LOOK = 0.02  # seconds between two checks of the time limit and of notices
+_abandoned: list[object] = []  # MPI may still write to memory that these own
 
 
 def abandon(owner: object) -> None:
-    """Never let go of what MPI may still read or write."""
+    """Keep `owner` alive for ever: MPI may still read or write its memory."""
     _abandoned.append(owner)
 
 
 class Patience:
-    """How a loop that polls waits between two rounds."""
+    """The pauses of a polling loop."""
 
     def __init__(self) -> None:
         self.rounds = 0
@@ -43,11 +43,11 @@ class Patience:
 
     @property
     def waited(self) -> float:
-        """Seconds since the beginning."""
+        """Seconds since the loop began."""
         return time.monotonic() - self.begun
 
     def pause(self) -> bool:
-        """Let others run; return whether it is time to look around."""
+        """Yield or sleep; return whether it is time to check the time limit and notices."""
         self.rounds += 1
         if self.rounds < YIELDS:
             os.sched_yield()
@@ -61,10 +61,10 @@ class Patience:
 
 
 class Meeting:
-    """Where the ranks of `comm`, a communicator of han's own, meet.
+    """Set-up steps on `comm`, a communicator of han's own.
 
-    Whoever waits longer than `limit` seconds (0: for ever) raises CollectiveTimeoutError;
-    `look`, called with the step's name, may raise for other reasons.
+    A rank that waits longer than `limit` seconds (0: no limit) raises CollectiveTimeoutError. A
+    waiting rank calls `look` with the name of the step, which may raise for other reasons.
     """
 
     def __init__(self, comm: MPI.Intracomm, limit: float) -> None:
@@ -73,7 +73,7 @@ class Meeting:
         self.look: Callable[[str], None] | None = None
 
     def wait(self, request: MPI.Request, step: str, keep: object = None) -> None:
-        """Wait for an MPI request that the step `step` stands on; `keep` owns its buffers."""
+        """Wait for an MPI request of the step `step`; `keep` owns its buffers."""
         patience = Patience()
         try:
             while not request.Test():
@@ -94,11 +94,11 @@ class Meeting:
             )
 
     def barrier(self, step: str) -> None:
-        """Wait until every rank has come."""
+        """Wait until every rank has called this."""
         self.wait(self.comm.Ibarrier(), step)
 
     def gather(self, ranks: Sequence[int], step: str) -> None:
-        """Wait until each of `ranks`, of whom this is one, has come."""
+        """Wait until each rank of `ranks` has called this; the caller is one of them."""
         first, *others = ranks
         nothing = bytearray(1)
         if self.rank == first:
@@ -110,7 +110,7 @@ class Meeting:
                 self.wait(move([nothing, 0, MPI.BYTE], first, tag), step, nothing)
 
     def allgather(self, value: T, step: str) -> list[T]:
-        """Return what every rank passes."""
+        """Return the values that all ranks pass, by rank; values are pickled."""
         data = np.frombuffer(pickle.dumps(value), np.uint8)
         counts = np.empty(self.size, np.int64)
         mine = np.array([data.size], np.int64)
@@ -121,7 +121,7 @@ class Meeting:
         return _unpickle(everything, counts)
 
     def collect(self, value: T, step: str) -> list[T]:
-        """Return on rank 0 what every rank passes; nothing elsewhere."""
+        """Return on rank 0 the values that all ranks pass; an empty list elsewhere."""
         data = np.frombuffer(pickle.dumps(value), np.uint8)
         counts = self.allgather(data.size, step)
         everything = np.empty(0 if self.rank else sum(counts), np.uint8)
@@ -130,9 +130,9 @@ class Meeting:
         return [] if self.rank else _unpickle(everything, counts)
 
     def share(self, make: Callable[[], T], step: str) -> list[T]:
-        """Return what `make` returns on every rank; where it raises on one, all raise SetupError.
+        """Return what `make` returns on each rank, by rank.
 
-        Only what raises at the same step on all ranks leaves the ranks together.
+        If `make` raises on any rank, all ranks raise SetupError. So the ranks stay in step.
         """
         value, problem = None, None
         try:
@@ -140,11 +140,11 @@ class Meeting:
         except Exception as error:
             number = error.errno if isinstance(error, OSError) else None
             problem = number, f"{type(error).__name__}: {error}"
-        said = self.allgather((value, problem), step)
-        problems = [(r, *p) for r, (_, p) in enumerate(said) if p is not None]
+        results = self.allgather((value, problem), step)
+        problems = [(r, *p) for r, (_, p) in enumerate(results) if p is not None]
         if problems:
             raise SetupError(step, problems)
-        return [v for v, _ in said]  # type: ignore[misc]
+        return [v for v, _ in results]  # type: ignore[misc]
 
 
 def _unpickle(
@@ -157,7 +157,7 @@ def _unpickle(
 
 
 def duplicate(comm: MPI.Intracomm, limit: float) -> MPI.Intracomm:
-    """Duplicate a communicator for han's own use; collective."""
+    """Duplicate a communicator for han's own messages; collective."""
     own, request = comm.Idup()
     Meeting(comm, limit).wait(request, "the making of a han.Comm")
     return_errors(own)

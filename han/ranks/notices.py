@@ -1,4 +1,4 @@
-"""Telling the other ranks of an error, and hearing of theirs."""
+"""Notices: messages in which a rank tells the other ranks of an error."""
 
 from __future__ import annotations
 
@@ -17,23 +17,26 @@ from han.ranks.meeting import Meeting, abandon
 
 
 def tag_limit(comm: MPI.Comm) -> int:
-    """Return the largest message tag. Open MPI tells it on MPI.COMM_WORLD and duplicates only."""
+    """Return the largest message tag.
+
+    Open MPI has this attribute on MPI.COMM_WORLD and its duplicates only.
+    """
     limit: Any = comm.Get_attr(MPI.TAG_UB) or MPI.COMM_WORLD.Get_attr(MPI.TAG_UB)
     return int(limit)
 
 
-LEFT = 1 << 61  # calls that are MPI's are counted from here on
-LATEST = 1 << 62  # a call that concerns every call to come
-LONGEST = 2000  # characters of a text
+LEFT = 1 << 61  # calls that are left to the MPI library are counted from here on
+LATEST = 1 << 62  # the call number of a notice that concerns all calls
+LONGEST = 2000  # characters of a text at most
 
 
 @dataclass(frozen=True)
 class Notice:
-    """What went wrong, where, and in which call.
+    """One error: the number of the call, the rank that raised, the rank that tells, the text.
 
-    Calls are counted alike on all ranks, as the engine's ``issued`` does; those that are left to
-    the MPI library pass no engine, and are counted by themselves, from LEFT on. `rank` is whose
-    error it is, `sender` who says so: one who gives up because of another's error names that one.
+    All ranks number calls alike, as the engine's ``issued`` does. Calls that are left to the MPI
+    library use no engine. They have numbers of their own, from LEFT on. `rank` and `sender` differ
+    if `sender` gave up because of an error of `rank`.
     """
 
     call: int
@@ -43,12 +46,11 @@ class Notice:
 
 
 class Notices:
-    """Messages on a tag of their own, which every waiting rank probes for.
+    """Sends and receives notices, on a tag of their own for which every waiting rank probes.
 
-    They may come early, before this rank makes the call that they are about, and late, after
-    it; one that is about a call that failed here too is nobody's business. Making this is
-    collective: the ranks agree on a `token`, which tells their notices from those of a
-    communicator that was freed with some still on their way.
+    A notice may arrive before this rank makes the call in question, or after. A notice about a
+    call that raised on this rank too is dropped. Making a Notices is collective: the ranks agree
+    on a `token`. It tells their notices from late ones of a communicator that was freed.
     """
 
     def __init__(self, meeting: Meeting) -> None:
@@ -58,22 +60,22 @@ class Notices:
         self.token = meeting.allgather(
             int.from_bytes(os.urandom(4), "little") >> 1, "the making of a han.Comm"
         )[0]
-        self.left = LEFT  # the next call that is MPI's
-        self._mine: dict[int, int] = {}  # calls that failed here: peers yet to be heard about it
+        self.left = LEFT  # the number of the next call that is left to the MPI library
+        self._mine: dict[int, int] = {}  # by call that raised here: peers yet to tell of it
         self._early: list[Notice] = []
-        self._lock = threading.RLock()  # several threads may wait
+        self._lock = threading.RLock()  # several threads may wait in calls of this communicator
         self._sent: list[tuple[MPI.Request, bytes]] = []
 
     def tell(self, call: int, error: BaseException) -> None:
-        """Tell everyone that this rank raised before anything moved in its call number `call`."""
+        """Tell all ranks that call number `call` raised here before data moved."""
         with self._lock:
             if self.comm.Get_size() > 1:
                 self._mine[call] = self.comm.Get_size() - 1
-            self._fetch()  # those of calls that failed everywhere need not pile up
+            self._fetch()  # notices about calls that raised on all ranks must not pile up
         self._send(Notice(call, self.rank, self.rank, f"{type(error).__name__}: {error}"))
 
     def revoke(self, error: BaseException, cause: int | None = None) -> None:
-        """Tell everyone that this rank gives the communicator up, for the error of rank `cause`."""
+        """Tell all ranks that this rank gives the communicator up, for an error of rank `cause`."""
         rank = self.rank if cause is None else cause
         self._send(Notice(LATEST, rank, self.rank, f"{type(error).__name__}: {error}"))
 
@@ -87,7 +89,7 @@ class Notices:
                 self._sent.append((request, data))
 
     def receive(self, issued: int) -> list[Notice]:
-        """Take what has arrived about the first `issued` calls, less what also failed here."""
+        """Return the notices about the first `issued` calls, without those that raised here too."""
         with self._lock:
             self._fetch()
             found = [n for n in self._early if self._concerns(n, issued)]
@@ -100,7 +102,7 @@ class Notices:
 
     @contextlib.contextmanager
     def leaving(self) -> Iterator[None]:
-        """Count a call that is left to the MPI library; tell the others if it raises."""
+        """Count a call that is left to the MPI library; tell the other ranks if it raises."""
         call, self.left = self.left, self.left + 1
         try:
             yield
@@ -110,15 +112,15 @@ class Notices:
 
     @property
     def held(self) -> int:
-        """The first call, counted from 1, that a notice is about which came early; 0: none."""
+        """The first call, counted from 1, with a notice that arrived early; 0: none."""
         return min((n.call + 1 for n in self._early if n.call < LEFT), default=0)
 
     def close(self) -> None:
-        """Leave what is still on its way to the MPI library."""
+        """Leave unfinished sends to the MPI library."""
         abandon([s for s in self._sent if not s[0].Test()])
 
     def _fetch(self) -> None:
-        """Empty the mailbox."""
+        """Receive all notices that have arrived."""
         status = MPI.Status()
         while message := self.comm.Improbe(MPI.ANY_SOURCE, self.tag, status):
             data = bytearray(status.Get_count(MPI.BYTE))
@@ -133,22 +135,22 @@ class Notices:
         if left is None:
             return False
         self._mine[notice.call] = left - 1
-        if left == 1:  # that was everybody
+        if left == 1:  # the notices of all peers have arrived
             del self._mine[notice.call]
         return True
 
 
 def first_cause(notices: list[Notice]) -> Notice:
-    """Return the notice that the others follow from."""
+    """Return the notice of the error that caused the others."""
     return min(notices, key=lambda n: (n.call, n.rank != n.sender, n.sender))
 
 
 def peer_error(notices: list[Notice], rank: int, story: str) -> HanError:
-    """Make the error that `rank` raises for other ranks' notices, the first cause first.
+    """Return the error that `rank` raises for notices of other ranks, the first cause first.
 
-    `story` tells what it was waiting for.
+    `story` names what `rank` was waiting for.
     """
-    if first_cause(notices).rank == rank:  # they gave up because of what went wrong here
+    if first_cause(notices).rank == rank:  # the others gave up because of an error of this rank
         text = "; ".join(f"rank {n.sender} raised {n.text}" for n in notices)
         return RevokedError(
             f"the other ranks gave this communicator up after an error of this rank: {text}"

@@ -1,4 +1,4 @@
-"""How many processors and how much memory a container may use: quotas of control groups."""
+"""Limits of control groups: the processor time and memory that a container may use."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from typing import NamedTuple
 
 from han import _native
 
-UNLIMITED = 1 << 60  # version 1's word for no limit is a number, of bytes
+UNLIMITED = 1 << 60  # version 1 writes a large number of bytes for no limit
 ROOT, OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 Read = Callable[[Path], float | None]
 
 
 def processors(root: Path = ROOT, own: Path = OWN) -> float:
-    """Return the processors' worth of time that this process may use; infinite without a quota.
+    """Return the number of processors whose time this process may use; infinite without a quota.
 
-    The least of all groups from the process's own up to the root counts. A container may see
-    its own group as the root: what is not there is no limit.
+    The smallest quota of the process's group and its parents counts. In a container the groups
+    above its own may be invisible: a missing file is no limit.
     """
     return _least(CPU, root, own)
 
 
 def memory(root: Path = ROOT, own: Path = OWN) -> float:
-    """Return the bytes of memory that this process may use with its groups; infinite if any."""
+    """Return the smallest memory limit of this process's groups in bytes; infinite without any."""
     return _least(MEMORY, root, own)
 
 
@@ -36,12 +36,12 @@ def memory_groups(root: Path = ROOT, own: Path = OWN) -> tuple[bytes, ...]:
 
 
 def room(root: Path = ROOT, own: Path = OWN) -> float:
-    """Return the bytes that the memory limits of control groups leave; infinite without any."""
+    """Return the bytes left below the memory limits of control groups; infinite without any."""
     return min(map(_native.room, memory_groups(root, own)), default=math.inf)
 
 
 class _Controller(NamedTuple):
-    """What limits one thing: its names where version 1 is mounted, and how limits are read."""
+    """One controller: the names of its folder in version 1, and functions that read its limit."""
 
     names: tuple[str, ...]
     version_1: Read
@@ -53,7 +53,7 @@ def _least(controller: _Controller, root: Path, own: Path) -> float:
 
 
 def _limits(controller: _Controller, root: Path, own: Path) -> list[tuple[float, Path]]:
-    """Return all quotas of this process, and the groups that have them."""
+    """Return all limits of this process, each with the folder of its group."""
     try:
         lines = own.read_text().splitlines()
     except OSError:
@@ -62,7 +62,7 @@ def _limits(controller: _Controller, root: Path, own: Path) -> list[tuple[float,
 
 
 def _quotas(controller: _Controller, root: Path, line: str) -> Iterator[tuple[float, Path]]:
-    """Yield the quotas that one line of /proc/self/cgroup leads to."""
+    """Yield the limits of the group that a line of /proc/self/cgroup names, and of its parents."""
     _, controllers, place = [*line.split(":", 2), "", ""][:3]
     if not controllers:
         for mount in (root, root / "unified"):
@@ -73,7 +73,7 @@ def _quotas(controller: _Controller, root: Path, line: str) -> Iterator[tuple[fl
 
 
 def _upwards(mount: Path, place: str, read: Read) -> Iterator[tuple[float, Path]]:
-    """Yield what is read in a group and in those that it is part of."""
+    """Yield the limits of a group and of its parents, each with the group's folder."""
     parts = [part for part in place.split("/") if part not in ("", "..")]
     for depth in range(len(parts), -1, -1):
         group = mount.joinpath(*parts[:depth])
@@ -106,7 +106,7 @@ def _words(file: Path) -> list[str]:
 
 
 def _ratio(words: list[str]) -> float | None:
-    """Divide a quota by its period; "max" and -1 are no quota, nor is what is no number."""
+    """Return quota / period; None for no quota ("max" or -1) and for malformed text."""
     try:
         quota, period = (int(word) for word in words)
     except ValueError:

@@ -1,1 +1,1 @@
-"""One communicator at work."""
+"""The runtime of one communicator: plans, engines, requests and reports of errors."""

@@ -1,4 +1,4 @@
-"""Binding: a program gets the resources that it runs with and becomes a native plan."""
+"""Binding: a program and the resources that it needs become a native plan."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ Members = tuple[int, ...]
 
 
 class Binder:
-    """Gives programs their scratch memory, communicators and mappings.
+    """Binds programs to scratch memory, communicators and mapped buffers.
 
-    `living` holds every prepared plan that something still uses, by its number.
+    `living` holds by number every prepared plan that is still referenced.
     """
 
     def __init__(
@@ -54,9 +54,11 @@ class Binder:
         mapping: Mapping | None = None,
         own_scratch: bool = False,
     ) -> Prepared:
-        """Make the native plan of a program; `planned` names what the call may run instead.
+        """Make the native plan of a program.
 
-        `mapping` is where this rank finds the buffers of peers, for calls that are mapped.
+        `planned` holds the plans that the call may run instead; `is_rival`: this one is a rival.
+        `mapping` is where this rank finds mapped buffers of its peers; None: the arenas. With
+        `own_scratch` the plan shares its scratch memory with no other one.
         """
         signature = message.signature
         comms = tuple(self._comm(engine, *key, signature) for key in program.comms)
@@ -83,7 +85,7 @@ class Binder:
         )
 
     def _memory(self, nbytes: int, own: bool) -> np.ndarray[Any, Any] | None:
-        """Return private memory: calls that run one after the other share it."""
+        """Return scratch memory; plans whose runs do not overlap share it."""
         if not nbytes:
             return None
         if own:
@@ -97,9 +99,9 @@ class Binder:
     ) -> MPI.Intracomm:
         """Return a communicator of some ranks, for submodules that use MPI's collectives.
 
-        Each engine has its own, since two engines start collectives in no certain order. A
-        communicator is made when it is first needed: that call waits for its peers, also where it
-        is nonblocking.
+        Each engine has communicators of its own: collectives on one communicator must start in the
+        same order on all ranks, and the order between two engines is undefined. A communicator is
+        made when it is first needed. That call waits for its peers, even if it is nonblocking.
         """
         mine = self._comms.setdefault(engine, {})
         if (tag, ranks) not in mine:
@@ -111,16 +113,16 @@ class Binder:
         return mine[tag, ranks]
 
     def names(self) -> list[tuple[int, Names]]:
-        """List what the numbers of living plans stand for in a trace."""
+        """List the numbers of the plans in use with the names that they stand for in traces."""
         return [names_of(prepared) for prepared in self.living.values()]
 
     def forget(self, engine: _native.Engine) -> None:
-        """Free the communicators that an engine's plans used."""
+        """Free the communicators of an engine's plans."""
         for comm in self._comms.pop(engine, {}).values():
             comm.Free()
 
     def clear(self, free: bool) -> None:
-        """Forget all engines; `free` their communicators too."""
+        """Forget the communicators of all engines; free them if `free`."""
         if not free:
             self._comms.clear()
         for engine in list(self._comms):
@@ -128,7 +130,7 @@ class Binder:
 
 
 def names_of(prepared: Prepared) -> tuple[int, Names]:
-    """Return a plan's number, and what a trace calls its streams and tasks."""
+    """Return the number of a plan and the names of its streams and tasks."""
     signature, program = prepared.signature, prepared.program
     streams = tuple(stream.name for stream in program.streams)
     names = Names(signature.collective, signature.nbytes, streams, program.tasks)

@@ -1,4 +1,4 @@
-"""What became of the calls of a communicator, in the manner of ``functools``."""
+"""Statistics of the plans of a communicator, similar to those of ``functools.lru_cache``."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 
 class CacheInfo(NamedTuple):
-    """Counts of the calls of a communicator on this rank.
+    """Statistics of a communicator's calls on this rank.
 
-    A call is a hit if its plan was there, else a miss. At most `maxsize` plans are kept
-    (HAN_PLANS); the plan that was looked for longest ago goes first. (A call of plain arrays looks
-    for none until another plan has gone.) `made` plans took `seconds` altogether, those of
-    persistent requests too; `stored` of them were read from HAN_WISDOM.
+    A call whose plan is kept is a hit, any other one a miss. At most `maxsize` plans are kept
+    (HAN_PLANS). The least recently used one is evicted. The look-up in C does not count as a use
+    until the next eviction, which empties it. `made` plans took `seconds` in all, including those
+    of persistent requests. `stored` of them were read from HAN_WISDOM.
     """
 
     hits: int
@@ -28,5 +28,5 @@ class CacheInfo(NamedTuple):
         return (
             f"{self.currsize} of at most {self.maxsize} plans; {self.hits} of {calls} calls found "
             f"theirs, {self.evictions} dropped; {self.made} made in {self.seconds * 1e3:.2f} ms "
-            f"({each * 1e6:.0f} us each), {self.stored} of them from stored ones"
+            f"({each * 1e6:.0f} us each), {self.stored} of them from stored plans"
         )

@@ -1,4 +1,4 @@
-"""The engines of one communicator: its own, and one for each persistent request."""
+"""The engines of one communicator: its own one, and one for each persistent request."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ ENGINE_TAGS = _native.MAX_STREAMS * _native.EPOCH_TAGS
 class Engines:
     """Makes engines, and stops or fails all of them.
 
-    `own` runs blocking and nonblocking calls; `calls` is its look-up of plain arrays in C.
+    `own` runs blocking and nonblocking calls. `calls` is the look-up in C that finds the plans of
+    calls on plain arrays.
     """
 
     own: _native.Engine
@@ -35,11 +36,11 @@ class Engines:
         self._comm, self._health = comm, health
         self._waiting, self._recorder = waiting, recorder
         self._live: weakref.WeakSet[_native.Engine] = weakref.WeakSet()
-        self._made = health.notices.token  # so tags are not those of a freed communicator
+        self._made = health.notices.token  # so that tags differ from those of freed communicators
         self._channels: list[Channel] = []
 
     def open(self, channels: list[Channel]) -> None:
-        """Make the communicator's own engine; needs no other rank."""
+        """Make the communicator's own engine; not collective."""
         self._channels = channels
         self.own = self.make(channels)
         health = self._health
@@ -57,46 +58,47 @@ class Engines:
             MPI.__file__, int(MPI._sizeof(MPI.COMM_WORLD) > 4), MPI.ANY_SOURCE, notices.tag,
             int(MPI.IN_PLACE), MPI._handleof(MPI.BYTE),
         )  # fmt: skip
-        told = Reporter(weakref.ref(self._health), channels, number, self._waiting.timeout)
+        report = Reporter(weakref.ref(self._health), channels, number, self._waiting.timeout)
         engine = _native.Engine(
             mpi=library,
             comm=MPI._handleof(self._comm),
             channels=tuple(channel.spec() for channel in channels),
             tag_base=base,
             wait=self._waiting,
-            on_error=told,
+            on_error=report,
         )
-        told.engine = weakref.ref(engine)
+        report.engine = weakref.ref(engine)
         self._live.add(engine)
         self._recorder.attach(engine, number)
         return engine
 
     def __iter__(self) -> Iterator[_native.Engine]:
-        """List the engines, also those that only a dropped request still holds.
+        """Iterate over the engines, also those that only a dropped request still refers to.
 
-        The garbage collector clears weak references before it finds out that a request lives on.
+        The garbage collector clears weak references to an engine before it finds out that the
+        request of a running collective must stay alive.
         """
         dropped = {r._engine for r in _native.orphans() if r._engine is not None}
         mine = {e for e in dropped if reporter(e).health() is self._health}
         return iter({*self._live, *mine})
 
     def numbered(self) -> list[tuple[_native.Engine, int]]:
-        """List the engines with their numbers, alike on all ranks; 0 is the own one."""
+        """List the engines with their numbers, the same on all ranks; the own engine has 0."""
         return [(engine, reporter(engine).number) for engine in self]
 
     # ---- what errors do to them -------------------------------------------------------------
 
     def mark_error(self, call: int) -> None:
-        """Tell the ranks that share memory that `call` raised here before anything moved."""
+        """Store in the control records that `call` raised on this rank before data moved."""
         for channel in self._channels:
             channel.mark_error(call)
 
     def skip(self) -> None:
-        """Start a call that moves nothing, in place of one that raised."""
+        """Start an empty plan in place of a call that raised."""
         Request(self.own, empty_plan(self.own, self._health.rank), 0, 0).Start()
 
     def fail(self) -> None:
-        """Let every engine raise from now on."""
+        """Mark every engine as failed: later runs raise."""
         for engine in self:
             engine.fail()
         self.calls.clear()
@@ -104,7 +106,7 @@ class Engines:
     # ---- the end ----------------------------------------------------------------------------
 
     def drain(self) -> None:
-        """Wait for everything that was started."""
+        """Wait until all runs that were started have finished."""
         for engine in self:
             if self._health.failed is None and engine.issued > engine.epoch:
                 engine.run(empty_plan(engine, self._health.rank), 0, 0, None)
@@ -115,4 +117,4 @@ class Engines:
         for engine in self:
             engine.stop()
             reporter(engine).close()
-        _native.orphans()  # forgets the requests that are finished
+        _native.orphans()  # releases requests that have finished

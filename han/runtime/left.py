@@ -1,4 +1,4 @@
-"""Requests of calls that han leaves to the MPI library: they end when another rank fails."""
+"""Requests of calls that han leaves to the MPI library."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ if TYPE_CHECKING:
 
 
 def left_request(request: MPI.Request, health: Health, step: str) -> LeftRequest:
-    """Wrap the request that a call named `step`, which is MPI's, has returned."""
+    """Wrap the request of a call of the MPI library; `step` is the name of the call."""
     if isinstance(request, MPI.Prequest):
         return LeftPrequest(request, health, step)
     return LeftRequest(request, health, step)
 
 
 class LeftRequest(MPI.Request):
-    """A request of MPI's whose ``Wait`` is no dead end.
+    """A request of the MPI library whose ``Wait`` raises when another rank fails.
 
-    While it waits, han's own requests go on, and errors of other ranks are heard of: the calls of
-    a rank that raised, or that gave the communicator up, will not complete. Lists of requests: see
+    While it waits, han's own requests progress, and this rank receives notices. If a rank raised
+    or gave the communicator up, the call would never complete. For lists of requests see
     :class:`han.Request`.
     """
 
     _health: Health
     _step: str
-    _own: MPI.Prequest  # where it is persistent
+    _own: MPI.Prequest  # if it is persistent
     persistent = False
 
     def __new__(cls, request: MPI.Request, health: Health, step: str) -> Self:
-        """Take the place of `request`."""
+        """Take over the handle of `request`."""
         self = super().__new__(cls, request)
         self._health, self._step = health, step
         return self
@@ -45,16 +45,16 @@ class LeftRequest(MPI.Request):
         return f"<han.LeftRequest {self._step}, the MPI library's own>"
 
     def look(self) -> None:
-        """Raise what other ranks report; RevokedError if the communicator was given up before."""
+        """Raise the error of a notice, or RevokedError if the communicator is revoked."""
         try:
             self._health.live()
             self._health.listen(0, self._step)
         except BaseException:
-            abandon(self)  # and the buffers that it holds
+            abandon(self)  # keeps its buffers alive
             raise
 
     def Wait(self, status: MPI.Status | None = None) -> Literal[True]:
-        """Wait until complete; raises PeerError when another rank's error is heard of."""
+        """Wait until complete; raises PeerError if another rank raised in its call."""
         patience = Patience()
         try:
             while not self.Get_status():
@@ -67,7 +67,7 @@ class LeftRequest(MPI.Request):
         return super().Wait(status)
 
     def Test(self, status: MPI.Status | None = None) -> bool:
-        """Make progress, of han's requests too; return whether it is complete."""
+        """Make progress, also of han's requests; return whether this one is complete."""
         if super().Test(status):
             return True
         _native.progress()
@@ -83,7 +83,7 @@ class LeftRequest(MPI.Request):
         return self.Test(status), None
 
     def Cancel(self) -> None:
-        """Refuse: MPI lets no collective be cancelled."""
+        """Raise HanError: MPI does not allow cancelling collectives."""
         raise HanError("Cancel: a collective cannot be cancelled; call Wait")
 
     def __enter__(self) -> Self:
@@ -94,18 +94,18 @@ class LeftRequest(MPI.Request):
 
 
 class LeftPrequest(LeftRequest):
-    """One that can be started again and again."""
+    """A persistent LeftRequest."""
 
     persistent = True
 
     def __new__(cls, request: MPI.Prequest, health: Health, step: str) -> Self:
-        """Take the place of `request`, which goes on to start it."""
+        """Take over the handle of `request`; ``Start`` still goes through `request`."""
         self = super().__new__(cls, request, health, step)
         self._own = request
         return self
 
     def Start(self) -> None:
-        """Start it, unless it was freed, or the communicator given up."""
+        """Start the call; raises if the request was freed or the communicator is revoked."""
         if self == MPI.REQUEST_NULL:
             raise HanError("Start: the request has been freed")
         self.look()

@@ -1,4 +1,4 @@
-"""A Program with its resources as the executor runs it: the native plan."""
+"""Native plans: programs with their resources, in the form that the engine runs."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from han.tasks.signature import Signature
 if TYPE_CHECKING:
     from han.memory.mapping import Mapping
 
-BRIEF = 64 << 10  # bytes that Python's other threads may be kept waiting for
+BRIEF = 64 << 10  # bytes up to which a run may hold Python's lock
 
 
 class Ways(NamedTuple):
-    """What the ranks may run instead of a plan, and how they choose (``native/engine/choice.h``).
+    """The choices of a call between plans (``native/engine/choice.h``).
 
-    `arena` (address, bytes) says that there is an alternative, for buffers in there; `leader` that
-    there is a rival, and which of the ranks of the channel `whole` leads. `is_rival`: it is one.
+    `arena` is the address and size of this rank's arena if the call has an alternative. `leader`
+    is the leader's place in the channel `whole` if the call has a rival. `is_rival`: the plan is
+    itself a rival.
     """
 
     arena: tuple[int, int] | None = None
@@ -37,9 +38,9 @@ ONE_WAY = Ways()
 
 
 def identity(signature: Signature, is_rival: bool = False) -> int:
-    """Return a number that tells calls apart, the same on all ranks; a rival's is another one."""
-    told = f"{signature!r}{' rival' if is_rival else ''}"
-    digest = hashlib.blake2b(told.encode(), digest_size=8).digest()
+    """Return a number that identifies a call; the same on all ranks. Rivals have another one."""
+    text = f"{signature!r}{' rival' if is_rival else ''}"
+    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little")
 
 
@@ -53,9 +54,9 @@ def native_plan(
     mapping: Mapping | None = None,
     ways: Ways = ONE_WAY,
 ) -> _native.Plan:
-    """Make the native plan of a program; `number` tells it from others in traces.
+    """Make the native plan of a program; `number` identifies it in traces.
 
-    `mapping` is where it finds the buffers of peers, if it reads them where they are.
+    `mapping` is where this rank finds mapped buffers of its peers.
     """
     signature = message.signature
     callback = signature.reduces and message.numbers is None
@@ -87,7 +88,7 @@ def native_plan(
 
 
 def _moved(program: Program, signature: Signature) -> int:
-    """Bytes of a call, or where it is one of blocks those that this rank copies and combines."""
+    """Return the bytes that a run moves: for calls by blocks what this rank copies and combines."""
     if not signature.by_blocks:
         return signature.nbytes
     rows = program.code
@@ -103,7 +104,7 @@ def _handle(message: Message, program: Program) -> int:
 
 
 def empty_plan(engine: _native.Engine, rank: int) -> _native.Plan:
-    """Make a plan that does nothing but take its turn."""
+    """Make a plan without operations: its run only takes its place in the order of runs."""
     nowhere = (0,) * _native.MAX_CHANNELS
     program = Program(
         rank, np.zeros(0, INSTRUCTION), (), (), 0, 0, 0, nowhere, nowhere, False, ()

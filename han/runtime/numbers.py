@@ -1,4 +1,4 @@
-"""The numbers of the Python part that the compiled part has too (``native/py_numbers.c``)."""
+"""The numbers that Python and C share (``native/python/py_numbers.c``)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from han.trace.recording import ANCHOR, EVENT
 
 
 def own_numbers() -> Numbers:
-    """Return them by table and name."""
+    """Return the numbers of the Python part by table and name."""
     return {
         "codes": {**_named(Code), "CODES": len(Code)},
         "collectives": _named(Coll),
@@ -35,7 +35,7 @@ def own_numbers() -> Numbers:
 
 
 def check_compiled() -> None:
-    """Raise ImportError unless the compiled part has the same numbers."""
+    """Raise ImportError if the compiled module has other numbers."""
     check_numbers(getattr(_native, "NUMBERS", {}), own_numbers())
 
 

@@ -1,4 +1,4 @@
-"""Persistent requests: each has an engine and channels of its own, so that many may be active."""
+"""Persistent requests. Each has its own engine and channels, so several may be active at once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from han.runtime.request import Request
 from han.runtime.stored_plans import Call
 from han.trace.recorder import Recorder
 
-RING = 2 << 20  # bytes of a rank's ring at most, as many as a communicator's
+RING = 2 << 20  # bytes of a rank's ring at most; the same as in a communicator's channels
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,10 @@ class Persistent:
     recorder: Recorder
 
     def request(self, message: Message, spots: Sequence[Spots]) -> Request | None:
-        """Make a request of a call that all ranks agree on; collective.
+        """Make a request for a call on which all ranks agree; collective.
 
-        `spots` says in which memory the buffers of all ranks are. Returns None where the call is
-        not one of han's.
+        `spots` are the locations of all ranks' buffers. Returns None if the call is left to the
+        MPI library.
         """
         planner = self.programs.planner
         if planner.planned(message.signature, blocking=False).left:
@@ -61,9 +61,10 @@ class Persistent:
             return request
 
     def _mapped(self, message: Message, spots: Sequence[Spots]) -> tuple[Message, Mapping | None]:
-        """Mark a message as mapped where peers can map the buffers of all ranks.
+        """Mark a message as mapped if peers can map the buffers of all ranks.
 
-        A buffer in a window of MPI's is used where han has mapped it, also if others are not.
+        A buffer in an attached window is always accessed through han's own mapping of the window,
+        even if buffers of other ranks cannot be mapped.
         """
         windows = self.shared.windows
         used = {spot.window for pair in spots for spot in pair}
@@ -82,12 +83,12 @@ class Persistent:
         return message, windows.mapping(spots, arenas) if readable else windows.held(spots)
 
     def _memory(self, nbytes: int) -> int:
-        """Return what the channels of one plan need for cells, if it needs any."""
+        """Return the bytes for cells that the channels of one plan need; 0 if it needs no cells."""
         each = 0 if nbytes <= PAGE else min(RING, 8 * nbytes)
         return min(self.programs.planner.config.memory, self.health.size * each)
 
     def _begin(self, message: Message, mapping: Mapping | None) -> Callable[[], None]:
-        """Return what a start does first: all ranks hear of what fails in it."""
+        """Return what a start does first; an error in packing revokes the communicator."""
 
         def begin() -> None:
             if mapping is not None:

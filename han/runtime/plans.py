@@ -1,4 +1,4 @@
-"""The plans that a communicator keeps, by the shape of their calls."""
+"""The plans that a communicator keeps, by the signatures of their calls."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from han.submodules.registry import submodule
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 
-MOST_MET = 4096  # signatures remembered; beyond, rivals are made with the first call
+MOST_MET = 4096  # signatures remembered; for others the rival is made in the first call
 
 
 class Plans:
-    """Finds the plan of a call, or has it made."""
+    """Finds the plan of a call, or makes it."""
 
     def __init__(
         self, programs: Programs, binder: Binder, shared: SharedMemory, engines: Engines
@@ -33,12 +33,12 @@ class Plans:
         self.config = self.planner.config
         self._kept: OrderedDict[object, Prepared] = OrderedDict()
         self._counts: Counter[str] = Counter()
-        self._met: set[Signature] = set()  # of calls that have a rival
+        self._met: set[Signature] = set()  # signatures of calls with a rival that were made once
         uses = [use for rule in self.config.rules for use in rule.use.levels.values()]
         self.apart = any(submodule(use.submodule).may_block for use in uses)
 
     def find(self, message: Message, blocking: bool) -> Prepared | None:
-        """Find the plan of a call's shape, or make it; None where the call is not one of han's."""
+        """Return the plan of a call; None if the call is left to the MPI library."""
         prepared = self._found(message, blocking)
         if prepared is not None and prepared.planned is not None:
             self._add_alternative(prepared, message)
@@ -71,14 +71,14 @@ class Plans:
             return None
         call = Call(message.signature, self.config.memory, blocking)
         program = self.programs.get(call, lambda: planned.plan)
-        for other in planned.others:  # the rings stay in step, whichever of the plans runs
+        for other in planned.others:  # all plans of a call take the same part of the rings
             footprint = tuple(map(max, program.footprint, other.footprint()))
             program = replace(program, footprint=footprint)
         kept = planned if planned.others else None
         return self.binder.bind(program, message, self._engines.own, kept)
 
     def _add_alternative(self, prepared: Prepared, message: Message) -> None:
-        """Make the alternative once this rank has buffers for it; the others need not have."""
+        """Make the alternative when this rank first has buffers for it; peers may have none."""
         planned, native = prepared.planned, prepared.native
         if planned is None or planned.alternative is None or native.alternative is not None:
             return
@@ -86,10 +86,10 @@ class Plans:
             native.alternative = self._other(prepared, planned.alternative, message).native
 
     def _add_rival(self, prepared: Prepared, message: Message) -> None:
-        """Make the rival in the second blocking call of a signature; all ranks count such calls.
+        """Make the rival in the second blocking call of a signature.
 
-        Whether a plan is kept is each rank's own matter, so that the first call with this plan may
-        be a later call of its signature.
+        All ranks count these calls alike. They do not evict the same plans, so this may be the
+        first call of a newly made plan.
         """
         planned, native, signature = prepared.planned, prepared.native, message.signature
         if planned is None or planned.rival is None or native.rival is not None:
@@ -102,7 +102,7 @@ class Plans:
     def _other(
         self, prepared: Prepared, plan: Plan, message: Message, is_rival: bool = False
     ) -> Prepared:
-        """Bind what a call runs instead; it takes as much of the rings as the call's own plan."""
+        """Make an alternative or rival; it takes the same part of the rings as the call's plan."""
         call = Call(plan.signature, self.config.memory, True, rival=is_rival)
         program = self.programs.get(call, lambda: plan)
         program = replace(program, footprint=prepared.program.footprint)
@@ -110,7 +110,7 @@ class Plans:
         return self.binder.bind(program, message, self._engines.own, is_rival=is_rival)
 
     def info(self) -> CacheInfo:
-        """Count what has happened so far."""
+        """Return the statistics so far."""
         counts, programs = self._counts, self.programs
         return CacheInfo(
             counts["hits"] + self._engines.calls.hits, counts["misses"], self.config.plans,
@@ -118,7 +118,7 @@ class Plans:
         )  # fmt: skip
 
     def counts(self, signature: Signature) -> list[tuple[int, ...]]:
-        """List what the executor has counted on this rank, by plan of such calls that is kept."""
+        """List the executor's counts of all plans in use that serve a signature."""
         living = [p for p in self.binder.living.values() if not p.is_rival]
         natives = [p.native for p in living if p.signature == signature]
         for p in living:
@@ -129,14 +129,14 @@ class Plans:
         return [native.counts for native in natives]
 
     def tried(self, signature: Signature) -> tuple[int, int]:
-        """Count the calls that ran the plans of such calls that are kept, and their rivals."""
+        """Return the number of runs of the plans in use for a signature, and of their rivals."""
         living = [p for p in self.binder.living.values() if p.signature == signature]
         natives = [p.native for p in living if p.planned is not None and p.planned.rival]
         rivals = [native.rival for native in natives if native.rival]
         return sum(n.counts[0] for n in natives), sum(n.counts[0] for n in rivals)
 
     def clear(self, free: bool) -> None:
-        """Let everything go; `free` the communicators too."""
+        """Forget all plans; free their communicators if `free`."""
         self._kept.clear()
         self.binder.clear(free)
 

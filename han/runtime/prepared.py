@@ -1,4 +1,4 @@
-"""A plan that can run, and what it was made from."""
+"""A plan that is ready to run, with the program and call that it was made from."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from han.tuning.planner import Planned
 
 @dataclass(frozen=True)
 class Prepared:
-    """A native plan, the program it runs and the call that it serves; `number` is its own.
+    """A native plan, its program and the call that it serves; `number` identifies it.
 
-    `planned` is kept where the call may run something else. The native plans of those are made
-    when a call first needs them, and hang on `native` (``native.alternative``, ``native.rival``).
+    `planned` is kept if the call may run an alternative or a rival. Their native plans are made
+    when first needed, and kept as ``native.alternative`` and ``native.rival``.
     """
 
     native: _native.Plan

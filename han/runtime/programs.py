@@ -1,4 +1,4 @@
-"""This rank's programs: read where an earlier run has stored them, else planned and lowered."""
+"""The programs of this rank: read from the stored plans, else planned and lowered."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from han.tuning.planner import Planner
 
 
 class Programs:
-    """Makes programs, and counts: `made` of them took `seconds`, `stored` were read."""
+    """Makes programs: `made` of them in `seconds`; `stored` of them were read from files."""
 
     def __init__(self, planner: Planner, folder: str = "") -> None:
         self.planner = planner
         self.made = self.stored = 0
         self.seconds = 0.0
-        # Other packages' submodules may change without notice: what they plan is not stored.
+        # A submodule of another package may change without notice, so its plans are not stored.
         keeps = bool(folder) and complete(planner.config)
         self.store = Wisdom(folder, key_of(planner)) if keeps else None
 
     def get(self, call: Call, plan: Callable[[], Plan]) -> Program:
-        """Return the program of a call; `plan` is asked where none is stored."""
+        """Return the program of a call; `plan` makes its plan if no program is stored."""
         begun = perf_counter()
         program = self._read(call)
         if program is None:
@@ -34,7 +34,7 @@ class Programs:
         return program
 
     def _keeps(self, call: Call) -> bool:
-        """Whether such a program can be stored: addresses of peers' buffers cannot."""
+        """Return whether a program may be stored; one for mapped buffers may not."""
         return self.store is not None and not call.signature.mapped
 
     def _read(self, call: Call) -> Program | None:

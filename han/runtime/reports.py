@@ -1,4 +1,4 @@
-"""What to say when a collective does not end well: who waits for whom, in which task."""
+"""Error reports of collectives: which rank waits for which peer, and in which task."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from han.runtime.prepared import Prepared
 
 
 class Status(IntEnum):
-    """``enum han_status`` from the first error on."""
+    """The errors of ``enum han_status`` in native/engine.h."""
 
     MPI = 3
     TIMEOUT = 4
@@ -40,12 +40,12 @@ class Status(IntEnum):
     MISMATCH = 10
 
 
-ANSWER = 1.0  # seconds that a rank waits to hear what the other one calls
-OFFER, LEAD = len(Code), len(Code) + 1  # han_where: native/engine/choice.h
-KNOWN = 512  # calls remembered, the oldest goes first
+ANSWER = 1.0  # seconds that a rank waits for a peer's notice
+OFFER, LEAD = len(Code), len(Code) + 1  # values of han_where.code: native/engine/choice.h
+KNOWN = 512  # plans remembered; the oldest is dropped first
 DIFFERENT = "rank {} does not make the same calls as this rank"
 REMEDY = "HAN_CHECK=1 compares calls before they are made"
-FORMS = "or an earlier one; blocking and nonblocking calls do not match each other"
+FORMS = "this call or an earlier one; blocking and nonblocking calls do not match"
 VERBS = {
     Code.WAIT: "the shared flag of",
     Code.ISEND: "to send to",
@@ -56,10 +56,10 @@ VERBS = {
 
 
 class Reporter:
-    """An engine's ``on_error``: raises what fits, after telling the other ranks.
+    """The ``on_error`` of an engine: raises the error and tells the other ranks.
 
-    `number` is the engine's, alike on all ranks: 0 is the communicator's own. `timeout` is
-    in seconds.
+    `number` is the number of the engine, the same on all ranks: 0 is the communicator's own.
+    `timeout` is in seconds.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Reporter:
         self._known: OrderedDict[int, Prepared] = OrderedDict()
 
     def know(self, prepared: Prepared) -> None:
-        """Remember what a plan's number stands for."""
+        """Remember the plan that a signature's number stands for."""
         self._known[identity(prepared.signature, prepared.is_rival)] = prepared
         if len(self._known) > KNOWN:
             self._known.popitem(last=False)
@@ -86,7 +86,7 @@ class Reporter:
             channel.close()
 
     def __call__(self, status: int, detail: int) -> bool:
-        """Raise the error; return True when a notice turned out not to concern this call."""
+        """Raise the error of a status; return True if a notice does not concern this call."""
         health = self.health()
         if health is None:
             raise RevokedError("the communicator has been freed")
@@ -98,7 +98,7 @@ class Reporter:
             if status != Status.NOTICE:
                 raise self._error(Status(status), detail, health)
             health.listen(health.engines.own.issued, self._story(health))
-        except BaseException as error:  # also an interrupt: this engine has stopped
+        except BaseException as error:  # also KeyboardInterrupt: the engine has stopped
             health.give_up(error)
             raise
         return True
@@ -119,33 +119,33 @@ class Reporter:
         if status == Status.ATTACH:
             return PeerError(
                 f"rank {health.rank} could not read the memory of rank {detail} in "
-                f"{self._story(health)}, which it could when the communicator was made; "
-                f"{self._without(health)} does without"
+                f"{self._story(health)}, although this worked when the communicator was made; "
+                f"{self._without(health)} avoids it"
             )
         if status == Status.INTERRUPT:
             return HanError(f"rank {health.rank} was interrupted in {self._story(health)}")
         return RevokedError("an earlier collective on this communicator failed")
 
     def _mismatch(self, peer: int, health: Health) -> HanError:
-        """Say what this rank calls and, once it has answered, what the other one does.
+        """Return an error that names this rank's call and, if the peer answers, the peer's call.
 
-        Notices come first: a rank that raised did nothing in the call that the others made.
+        Notices are checked first: a peer that raised has run an empty plan in place of its call.
         """
         story = self._story(health)
         health.listen(health.engines.own.issued, story)
         mine = f"rank {health.rank} was in {story}"
         health.give_up(MismatchError(f"{DIFFERENT.format(peer)}: {mine}"))
-        until, said = time.monotonic() + ANSWER, ""
-        while not said and time.monotonic() < until:
+        until, theirs = time.monotonic() + ANSWER, ""
+        while not theirs and time.monotonic() < until:
             time.sleep(1e-3)
             heard = health.notices.receive(LATEST)
-            said = next((n.text for n in heard if n.sender == peer), "")
-        answer = f"; rank {peer} said {said}" if said else ""
-        remedy = FORMS if story.partition(":")[0] in said else REMEDY
+            theirs = next((n.text for n in heard if n.sender == peer), "")
+        answer = f"; rank {peer} raised {theirs}" if theirs else ""
+        remedy = FORMS if story.partition(":")[0] in theirs else REMEDY
         return MismatchError(f"{DIFFERENT.format(peer)}: {mine}{answer} ({remedy})")
 
     def _story(self, health: Health) -> str:
-        """``allreduce of 8 B: sr(0) for the shared flag of rank 3``."""
+        """Return a text such as ``allreduce of 8 B: sr(0) for the shared flag of rank 3``."""
         engine = self.engine() if self.engine is not None else None
         if engine is None or health.step:
             return health.step or "a collective"
@@ -154,8 +154,8 @@ class Reporter:
         if prepared is None:
             return "a collective"
         late = ", ".join(str(peer) for code, peer, _ in rows if code == OFFER)
-        waits = [f"begin, to hear of the buffers of rank(s) {late}"] if late else []
-        waits += [f"begin, to hear which way rank {r} goes" for code, r, _ in rows if code == LEAD]
+        waits = [f"begin, for rank(s) {late} to tell whether buffers are shared"] if late else []
+        waits += [f"begin, for rank {r} to choose a plan" for code, r, _ in rows if code == LEAD]
         waits += [
             f"{_task(prepared, task)} for {VERBS[Code(code)]} rank {peer}"
             for code, peer, task in rows
@@ -165,14 +165,14 @@ class Reporter:
         return f"{prepared.signature.describe()}: {where}"
 
     def _without(self, health: Health) -> str:
-        """Say what keeps ranks out of each other's memory: less where that was only tried."""
+        """Return the setting that avoids attach: a trial's rival can be switched off by itself."""
         engine = self.engine() if self.engine is not None else None
         prepared = self._known.get(engine.blocked()[0]) if engine is not None else None
         tried = prepared is not None and prepared.is_rival
         return "HAN_TRIALS=0" if tried else "a rule for the submodule sm"
 
     def _others(self, health: Health) -> str:
-        """What the ranks that share memory are seen to be doing."""
+        """Return what the ranks that share memory with this one are doing."""
         engine = self.engine() if self.engine is not None else None
         if engine is None:
             return ""
@@ -189,7 +189,7 @@ class Reporter:
         return "".join(f"; {part}" for part in parts + other)
 
     def _call(self, number: int) -> int:
-        """What peers see of a run: the call's own plan, also where another runs instead."""
+        """Return the number that peers show for a run: that of the call's own plan."""
         prepared = self._known.get(number)
         return number if prepared is None else identity(replace(prepared.signature, mapped=False))
 
@@ -199,10 +199,10 @@ class Reporter:
 
 
 def reporter(engine: Engine) -> Reporter:
-    """Return what tells an engine's errors."""
-    told = engine.on_error
-    assert isinstance(told, Reporter)
-    return told
+    """Return the Reporter of an engine."""
+    report = engine.on_error
+    assert isinstance(report, Reporter)
+    return report
 
 
 def _task(prepared: Prepared, index: int) -> str:

@@ -1,4 +1,4 @@
-"""What nonblocking and persistent calls return."""
+"""The requests of nonblocking and persistent calls."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Statuses = list[MPI.Status] | None
 
 
 class Request(_native.Request):
-    """A collective under way, or one that can be started again and again.
+    """A collective under way, or a persistent one.
 
-    Progress is made inside ``Start``, ``Wait`` and ``Test`` of any of the process's requests.
-    :meth:`Waitall` and its kin take lists in which han's and MPI's requests are mixed; MPI's
-    own take no han.Request.
+    ``Start``, ``Wait`` and ``Test`` of any request make progress on all of the process's requests.
+    :meth:`Waitall`, :meth:`Testany` and so on accept lists of han's and MPI's requests. The
+    functions of MPI.Request do not accept a han.Request.
     """
 
     closing: Callable[[], None] | None = None
@@ -32,18 +32,18 @@ class Request(_native.Request):
         return f"<han.Request {kind}, {state}>"
 
     def Free(self) -> None:
-        """Complete it and release everything; it cannot be used any more."""
+        """Complete the collective if it is under way, and release everything."""
         self._free()
         if self.closing is not None:
             self.closing()
             self.closing = None
 
     def Cancel(self) -> None:
-        """Refuse: MPI lets no collective be cancelled."""
+        """Raise HanError: MPI does not allow cancelling collectives."""
         raise HanError("Cancel: a collective cannot be cancelled; call Wait")
 
     def Get_status(self, status: MPI.Status | None = None) -> bool:
-        """Make progress; return whether it is complete, without completing it."""
+        """Make progress; return whether it is complete. The request stays active."""
         done = self._peek()
         if done and status is not None:
             self._empty(status)
@@ -57,7 +57,7 @@ class Request(_native.Request):
 
     @staticmethod
     def _empty(status: MPI.Status) -> None:
-        """Fill in what MPI calls the empty status."""
+        """Fill in the empty status of the MPI standard."""
         status.Set_source(MPI.ANY_SOURCE)
         status.Set_tag(MPI.ANY_TAG)
         status.Set_error(MPI.SUCCESS)
@@ -74,13 +74,13 @@ class Request(_native.Request):
 
     @classmethod
     def Waitall(cls, requests: Sequence[Any], statuses: Statuses = None) -> bool:
-        """Wait for all requests, whatever order they finish in."""
+        """Wait for all requests; they may finish in any order."""
         _wait_for_all(requests)
         return cls.Testall(requests, statuses)
 
     @classmethod
     def Testall(cls, requests: Sequence[Any], statuses: Statuses = None) -> bool:
-        """Make progress on all requests; complete them if all are complete."""
+        """Make progress on all requests; if all are complete, deactivate them and return True."""
         if not _all_complete(requests):
             return False
         for request, status in zip(requests, _enough(statuses, requests), strict=False):
@@ -98,9 +98,9 @@ class Request(_native.Request):
 
     @classmethod
     def Testany(cls, requests: Sequence[Any], status: MPI.Status | None = None) -> tuple[int, bool]:
-        """Make progress; return the index of a request that it completed, and True.
+        """Make progress; return the index of a request that is complete, and True.
 
-        The index is MPI.UNDEFINED with True if no request is active, with False if none is
+        The index is MPI.UNDEFINED with True if no request is active, and with False if none is
         complete.
         """
         index, flag, _ = _test_any(requests, status, MPI.Request.Testany)
@@ -108,7 +108,10 @@ class Request(_native.Request):
 
     @classmethod
     def Waitsome(cls, requests: Sequence[Any], statuses: Statuses = None) -> list[int] | None:
-        """Wait until any active requests are complete; None if none is active."""
+        """Wait for at least one active request; return the indices of complete ones.
+
+        Returns None if no request is active.
+        """
         for _ in _rounds(requests):
             indices = cls.Testsome(requests, statuses)
             if indices != []:
@@ -117,14 +120,14 @@ class Request(_native.Request):
 
     @classmethod
     def Testsome(cls, requests: Sequence[Any], statuses: Statuses = None) -> list[int] | None:
-        """Make progress; return the indices of those completed; None if none is active.
+        """Make progress; return the indices of complete requests; None if no request is active.
 
-        `statuses` receives theirs, in the order of the indices.
+        `statuses` receives their statuses in the order of the indices.
         """
         found, _ = _test_some(requests, statuses, lambda *a: (MPI.Request.Testsome(*a), None))
         return found
 
-    # ---- in mpi4py's lower-case form: the messages of han's requests are None -----------------
+    # ---- mpi4py's lower-case forms; the message of a han.Request is None ----------------------
 
     def wait(self, status: MPI.Status | None = None) -> None:
         """Wait until complete."""
@@ -163,14 +166,14 @@ class Request(_native.Request):
     def testany(
         cls, requests: Sequence[Any], status: MPI.Status | None = None
     ) -> tuple[int, bool, Any]:
-        """Make progress; return index and message of a request that it completed."""
+        """Make progress; return the index of a complete request, True and its message."""
         return _test_any(requests, status, MPI.Request.testany)
 
     @classmethod
     def waitsome(
         cls, requests: Sequence[Any], statuses: Statuses = None
     ) -> tuple[list[int] | None, list[Any] | None]:
-        """Wait until any active requests are complete; return indices and messages."""
+        """Wait for at least one active request; return indices and messages."""
         for _ in _rounds(requests):
             indices, messages = cls.testsome(requests, statuses)
             if indices != []:
@@ -181,14 +184,14 @@ class Request(_native.Request):
     def testsome(
         cls, requests: Sequence[Any], statuses: Statuses = None
     ) -> tuple[list[int] | None, list[Any] | None]:
-        """Make progress; return indices and messages of those completed."""
+        """Make progress; return indices and messages of complete requests."""
         return _test_some(requests, statuses, MPI.Request.testsome)
 
 
 def _rounds(requests: Sequence[Any]) -> Iterator[None]:
-    """Yield for ever, with pauses; raise when han's requests get nowhere for too long.
+    """Yield for ever, with pauses; raise if han's requests make no progress for too long.
 
-    Those of calls that are MPI's end with other ranks' errors only.
+    Requests of the MPI library raise on notices of other ranks only.
     """
     patience = Patience()
     left = [r for r in requests if isinstance(r, LeftRequest)]
@@ -196,7 +199,7 @@ def _rounds(requests: Sequence[Any]) -> Iterator[None]:
     before: object = None
     while True:
         yield
-        _native.progress()  # of what is not in the list
+        _native.progress()  # also of engines whose requests are not in the list
         if not patience.pause():
             continue
         for request in left:
@@ -211,7 +214,7 @@ def _rounds(requests: Sequence[Any]) -> Iterator[None]:
 
 
 def _wait_for_all(requests: Sequence[Any]) -> None:
-    """Wait until all are complete; han's first, which moves MPI's too."""
+    """Wait until all are complete, han's first: waiting for these also progresses MPI's."""
     for request in requests:
         if isinstance(request, Request):
             request.Wait()
@@ -222,12 +225,12 @@ def _wait_for_all(requests: Sequence[Any]) -> None:
 
 
 def _all_complete(requests: Sequence[Any]) -> bool:
-    done = [request.Get_status() for request in requests]  # each gets its step
+    done = [request.Get_status() for request in requests]  # each request makes progress
     return all(done)
 
 
 def _enough(statuses: Statuses, requests: Sequence[Any]) -> Sequence[MPI.Status | None]:
-    """Lengthen the caller's list where it is shorter than that of the requests."""
+    """Extend the caller's list of statuses to the number of requests."""
     if statuses is None:
         return [None] * len(requests)
     statuses += [MPI.Status() for _ in range(len(requests) - len(statuses))]
@@ -235,7 +238,7 @@ def _enough(statuses: Statuses, requests: Sequence[Any]) -> Sequence[MPI.Status 
 
 
 def _apart(requests: Sequence[Any]) -> tuple[list[int], list[int]]:
-    """Return the indices of han's active requests, and of all that are MPI's."""
+    """Return the indices of han's active requests, and of all other requests."""
     mine = [k for k, r in enumerate(requests) if isinstance(r, Request) and r.active]
     return mine, [k for k, r in enumerate(requests) if not isinstance(r, Request)]
 
@@ -250,7 +253,7 @@ def _test_any(
     index, flag, *message = ask([requests[k] for k in others], status)
     if index != MPI.UNDEFINED:
         return others[index], True, message[0] if message else None
-    if flag and status is not None:  # not every library fills it in for an empty list
+    if flag and status is not None:  # some MPI libraries do not set it for an empty list
         Request._empty(status)
     return MPI.UNDEFINED, flag and not mine, None
 

@@ -1,4 +1,4 @@
-"""What hangs on a communicator: the parts that its calls use."""
+"""The state of a communicator: the parts that serve its calls."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ from han.tuning.planner import Planner
 check_compiled()
 
 NOTHING_KNOWN = Conditions()
-SETUP_LIMIT = 600.0  # seconds, until the configuration is known
-SETUP_LEAST = 30.0  # and at least: ranks that start import modules and read files
+SETUP_LIMIT = 600.0  # seconds; the limit until the configuration is known
+SETUP_LEAST = 30.0  # the least limit of set-up: ranks still import modules
 
 
 class State:
     """Builds and closes the parts of a communicator, and runs its calls.
 
-    Making one is collective. The parts: `health` (are the ranks together), `engines`, `shared`
-    (memory), `planner` (decides), `plans` (kept ones), `binder`, `tracing`.
+    Making one is collective. The parts are `health` (are the ranks in step), `engines`, `shared`
+    (memory), `planner` (decides), `plans` (kept ones), `binder` and `tracing`.
     """
 
     def __init__(
@@ -74,9 +74,9 @@ class State:
         meeting.look, meeting.limit = self.health.look, limit
 
     def _meet(self, meeting: Meeting, parent: Conditions) -> None:
-        """Find out where the ranks are, and make the shared memory; collective."""
+        """Discover the topology and make the shared memory; collective."""
         topology, here = discover(meeting, self.config)
-        # The parent's ranks that are not in this communicator run all the same.
+        # Ranks of the parent that are not in this communicator still use the processors.
         crowded = here.crowded or parent.crowded
         self.conditions = Conditions(crowded, here.rationed or parent.rationed, here.mesh)
         self.health = Health(meeting, Notices(meeting))
@@ -85,7 +85,7 @@ class State:
         self.topology = self.shared.topology
 
     def _make(self, stored: str) -> None:
-        """Make what needs no other rank."""
+        """Make the parts that need no other rank."""
         health, shared = self.health, self.shared
         self.rank, self.size = health.rank, health.size
         self.tracing = Tracing(health, self.topology.memory)
@@ -106,21 +106,21 @@ class State:
     # ---- running ----------------------------------------------------------------------------
 
     def moves_blocks(self) -> bool:
-        """Whether calls whose buffers hold a block a rank are han's: where all share memory."""
+        """Return whether han serves calls by blocks: where all ranks share memory."""
         self.health.live()
         return self.topology.whole is not None
 
     def _serves(self, parser: Parser, arguments: tuple[object, ...]) -> bool:
-        """Whether a call may be han's; in checked mode, ranks compare one that is MPI's."""
+        """Return whether han may serve a call; in checked mode, compare a call left to MPI."""
         serves = not parser.by_blocks or self.moves_blocks()
         if not serves:
             self._checked(parser, arguments)
         return serves
 
     def run(self, parser: Parser, *arguments: object) -> bool:
-        """Run a blocking call whose shape is new, or whose arguments are not plain arrays.
+        """Run a blocking call that the look-up in C did not serve.
 
-        Returns False, on all ranks alike, where the call is not one of han's.
+        Returns False, on all ranks, if the call is left to the MPI library.
         """
         if not self._serves(parser, arguments):
             return False
@@ -139,7 +139,7 @@ class State:
         return True
 
     def start(self, parser: Parser, *arguments: object) -> Request | None:
-        """Start a nonblocking call; None, on all ranks alike, where it is not one of han's."""
+        """Start a nonblocking call; None, on all ranks, if it is left to the MPI library."""
         if not self._serves(parser, arguments):
             return None
         agreed = self._checked(parser, arguments)
@@ -157,25 +157,25 @@ class State:
         return request
 
     def init(self, parser: Parser, *arguments: object) -> Request | None:
-        """Make a persistent request; None, on all ranks alike, where the call is not han's."""
+        """Make a persistent request; None, on all ranks, if the call is left to the MPI library."""
         self.health.live()
         if not self._serves(parser, arguments):
             return None
         return self.persistent.request(*self._compared(parser, arguments))
 
     def _remember(self, message: Message, prepared: Prepared) -> None:
-        """Let the next call with plain arrays of this shape go through the look-up in C."""
+        """Enter the plan into the look-up in C, for calls with plain arrays of this signature."""
         signature = message.signature
         if message.plain is None or self.config.check or self.plans.apart:
             return
         kind = ROWS[signature.collective].code
         op = message.op if signature.reduces else None
         nbytes, number = message.plain
-        way = signature.root or int(signature.in_place)  # one or the other
+        way = signature.root or int(signature.in_place)  # no call has both
         self.calls.add(prepared.native, kind, nbytes, number, op, way)
 
     def wait_for(self, request: MPI.Request, step: str) -> None:
-        """Wait for a call that is MPI's, unless another rank gives the communicator up."""
+        """Wait for a call of the MPI library; raises if another rank raised or gave up."""
         patience = Patience()
         try:
             while not request.Test():
@@ -183,22 +183,22 @@ class State:
                 if patience.pause():
                     self.health.listen(0, step)
         except BaseException:
-            abandon(request)  # and the buffers that it holds
+            abandon(request)  # keeps its buffers alive
             raise
 
     # ---- checked mode -----------------------------------------------------------------------
 
     def _checked(self, parser: Parser, arguments: tuple[object, ...]) -> Message | None:
-        """In checked mode, return the message once all ranks are found to agree on it."""
+        """In checked mode, compare the call across ranks and return its message; else None."""
         self.health.live()
         return self._compared(parser, arguments)[0] if self.config.check else None
 
     def _compared(
         self, parser: Parser, arguments: tuple[object, ...]
     ) -> tuple[Message, tuple[Spots, ...]]:
-        """Compare a call across ranks; return the message and where the ranks' buffers are.
+        """Compare a call across ranks; return its message and the locations of all ranks' buffers.
 
-        Raises on all ranks when they do not agree.
+        Raises on all ranks if they do not agree.
         """
         message, problem, health = None, None, self.health
         with health.together(f"the comparison of {parser.name}"):
@@ -206,20 +206,20 @@ class State:
                 message = parser.parse(self.comm, *arguments)
             except Exception as error:
                 problem = error
-            said = message.signature if message else f"{type(problem).__name__}: {problem}"
+            call = message.signature if message else f"{type(problem).__name__}: {problem}"
             spots = None
             if message is not None:
                 signature = message.signature
                 spots = self.shared.windows.spots(message.send, message.recv, signature)
-            everyone = health.meeting.allgather((said, spots), health.step)
-        compare([said for said, _ in everyone], problem)
+            everyone = health.meeting.allgather((call, spots), health.step)
+        compare([call for call, _ in everyone], problem)
         assert message is not None
         return message, agreed_spots([spots for _, spots in everyone])
 
     # ---- windows ----------------------------------------------------------------------------
 
     def attach_window(self, win: Any) -> None:
-        """Let collectives read what is in a shared window where it is; collective."""
+        """Let persistent collectives read arrays in a shared window; collective."""
         self._of_window("attach_window", self.shared.windows.attach, win)
 
     def detach_window(self, win: Any) -> None:
@@ -227,7 +227,7 @@ class State:
         self._of_window("detach_window", self.shared.windows.detach, win)
 
     def _of_window(self, name: str, act: Callable[[Any], str], win: Any) -> None:
-        """Do something with a window, with all ranks; raise ArgumentError on all of them alike."""
+        """Attach or detach a window; collective. Raises ArgumentError on all ranks."""
         self.health.live()
         with self.health.together(name):
             wrong = act(win)
@@ -237,7 +237,7 @@ class State:
     # ---- the end ----------------------------------------------------------------------------
 
     def close(self, free: bool = True) -> None:
-        """Release everything; `free` the communicators too (collective)."""
+        """Release everything; free han's communicator too if `free` (collective)."""
         with contextlib.suppress(HanError, MPI.Exception):
             self.engines.drain()
         self.tracing.close()

@@ -1,8 +1,9 @@
-"""``HAN_WISDOM``: programs are kept in files, and read instead of planned in later runs.
+"""Stored plans: with ``HAN_WISDOM``, programs are read from files instead of being planned.
 
-A file is found by the hash of all that its program depends on, holds that in full, and is
-compared: what is read is what planning would give, bit for bit. So a rank may read while another
-plans. Files of other users are refused, and what is in a file is checked before it runs.
+The name of a file holds a hash of everything that the program depends on. The file repeats it in
+full, and the reader compares it. So a stored program equals a planned one bit for bit, and it does
+not matter whether one rank reads while another one plans. Files that others could have written are
+refused. A program is checked before it runs.
 """
 
 from __future__ import annotations
@@ -31,44 +32,47 @@ from han.tuning.planner import Planner
 
 VARIABLE = "HAN_WISDOM"
 MAGIC = b"han-wisdom 1 "
-DIGEST = 32  # bytes of a hash, written as twice as many digits
+DIGEST = 32  # bytes of a hash
 SUFFIX = ".plan"
-NAME = (  # of a file, or its draft: nobody else's is listed, nor removed
+NAME = (  # names of files and drafts; other files are neither listed nor removed
     rf"({'|'.join(COLLECTIVES)})-[0-9a-f]{{32}}\{SUFFIX}"
     rf"|\.({'|'.join(COLLECTIVES)})-[0-9a-f]{{32}}\{SUFFIX}\.[0-9]+\.[0-9a-f]{{8}}"
 )
-MOST = 256 << 20  # bytes in a folder; beyond, what was used longest ago goes
-OFTEN = 64  # files written between two looks at how much there is
-STALE = 3600.0  # seconds after which a draft is one that a killed process has left
-USED = 86400.0  # seconds between two notes that a file is in use
+MOST = 256 << 20  # bytes in a folder; beyond, the least recently used files are removed
+OFTEN = 64  # files written between two checks of the folder's size
+STALE = 3600.0  # seconds; an older draft was left by a killed process
+USED = 86400.0  # seconds between two updates of a file's time of use
 
 
 class Unusable(ValueError):
-    """A file of wisdom cannot be used: says why."""
+    """A stored plan cannot be used; the message says why."""
 
 
 def wisdom_folder(environ: Mapping[str, str] = os.environ) -> tuple[str, str | None]:
-    """Return the folder that ``han.rc.wisdom`` or HAN_WISDOM names, and what is wrong with it."""
-    said_by, text = VARIABLE, environ.get(VARIABLE, "")
+    """Return the folder of stored plans, and what is wrong with it or None.
+
+    ``han.rc.wisdom`` names the folder, else HAN_WISDOM; "" if neither is set.
+    """
+    source, text = VARIABLE, environ.get(VARIABLE, "")
     if rc.wisdom is not None:
-        said_by, text = "han.rc.wisdom", str(rc.wisdom)
+        source, text = "han.rc.wisdom", str(rc.wisdom)
     if not text:
         return "", None
     try:
-        text = os.path.abspath(text)  # the program may go elsewhere later
+        text = os.path.abspath(text)  # the program may change its directory later
         os.makedirs(text, mode=0o700, exist_ok=True)
         reason = _foreign(os.stat(text), "the folder")
     except (OSError, ValueError) as error:
         reason = f"cannot be made: {getattr(error, 'strerror', None) or error}"
     if reason is None and not os.access(text, os.W_OK | os.X_OK):
         reason = "this process may not write there"
-    return text, reason and f"{said_by} = {text!r}: {reason}"
+    return text, reason and f"{source} = {text!r}: {reason}"
 
 
 def _foreign(about: os.stat_result, what: str) -> str | None:
-    """Say why others could have written what is there; None if only this user can."""
+    """Return why other users could have written a file; None if only this user could."""
     if about.st_uid != os.geteuid():
-        return f"{what} belongs to user {about.st_uid}, not to {os.geteuid()} who runs this"
+        return f"{what} belongs to user {about.st_uid}, not to user {os.geteuid()} of this process"
     if about.st_mode & 0o022:
         return f"{what} can be written by others (chmod go-w)"
     return None
@@ -76,7 +80,7 @@ def _foreign(about: os.stat_result, what: str) -> str | None:
 
 @functools.cache
 def sources() -> str:
-    """Return a hash of han's own files, the executor's too: others plan differently."""
+    """Return a hash of han's own files, including the compiled module."""
     digest = hashlib.blake2b(digest_size=DIGEST)
     root = Path(__file__).parents[1]
     for folder, folders, names in os.walk(root, followlinks=True):
@@ -90,7 +94,7 @@ def sources() -> str:
 
 
 def key_of(planner: Planner) -> dict[str, Any]:
-    """Return what all programs of a rank of a communicator depend on."""
+    """Return what all programs of a communicator's rank depend on."""
     from mpi4py import MPI
 
     from han.common.version import __version__
@@ -106,7 +110,7 @@ def key_of(planner: Planner) -> dict[str, Any]:
 
 
 def complete(config: Any) -> bool:
-    """Whether the hash of han's own files covers all submodules that the rules name."""
+    """Return whether the hash of han's own files covers all submodules that the rules name."""
     from han.submodules.registry import is_own
 
     uses = [use for rule in config.rules for use in rule.use.levels.values()]
@@ -115,12 +119,12 @@ def complete(config: Any) -> bool:
 
 @dataclass(frozen=True)
 class Call:
-    """One program: the signature of its call, and how it is run."""
+    """What identifies a program of a communicator: signature, bytes for cells, and kind of plan."""
 
     signature: Signature
     memory: int
     blocking: bool
-    rival: bool = False  # the other way, that calls try
+    rival: bool = False  # the program of the call's rival
 
 
 class Wisdom:
@@ -133,16 +137,19 @@ class Wisdom:
         self._warned = False
 
     def key(self, call: Call) -> bytes:
-        """Return all that a program depends on, as one line."""
+        """Return everything that a program depends on, as one line of JSON."""
         return f'{self._base}, "call": {json.dumps(asdict(call), default=int)}}}\n'.encode()
 
     def path(self, call: Call) -> Path:
-        """Return where a program is, if it is stored."""
+        """Return the path of a program's file, which need not exist."""
         digest = hashlib.blake2b(self.key(call), digest_size=16).hexdigest()
         return self.folder / f"{call.signature.collective}-{digest}{SUFFIX}"
 
     def read(self, call: Call, check: Callable[[Program], None]) -> Program | None:
-        """Return the stored program; None if there is none, or none that `check` lets pass."""
+        """Return the stored program of a call; None if there is none or `check` raises ValueError.
+
+        Warns once about files that cannot be used.
+        """
         from han.tasks.files import compact
 
         path = self.path(call)
@@ -153,12 +160,12 @@ class Wisdom:
             program = compact.load(after_key(data, self.key(call)))
             check(program)
         except (ValueError, OSError) as error:
-            self._warn(f"{path}: not used, but planned anew and replaced: {error}")
+            self._warn(f"{path} is not used, but planned anew and replaced: {error}")
             return None
         return program
 
     def write(self, call: Call, program: Program) -> None:
-        """Store a program; a folder that cannot be written to is told once."""
+        """Store a program; warns once if the folder cannot be written to."""
         from han.tasks.files import compact
 
         body = self.key(call) + compact.dump(program)
@@ -171,7 +178,7 @@ class Wisdom:
             self._warn(f"{VARIABLE}: plans cannot be stored in {self.folder}: {error.strerror}")
 
     def _warn(self, text: str) -> None:
-        """Warn once: the next file would be the same story."""
+        """Warn once: further files usually have the same problem."""
         if not self._warned:
             warnings.warn(text, UserWarning, stacklevel=2)
         self._warned = True
@@ -185,9 +192,10 @@ def _digest(body: bytes) -> bytes:
 
 
 def read_file(path: Path) -> bytes | None:
-    """Return what is behind a file's hash; None if there is no file.
+    """Return the body of a file, without its hash; None if there is no file.
 
-    Raises Unusable when it is not this user's own, not whole, or something else; OSError.
+    Raises Unusable if the file is not this user's own, is damaged, or is no stored plan; OSError
+    if it cannot be read.
     """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -196,7 +204,7 @@ def read_file(path: Path) -> bytes | None:
     with open(fd, "rb") as file:
         about = os.fstat(fd)
         if not stat.S_ISREG(about.st_mode):
-            raise Unusable("it is no file")
+            raise Unusable("it is not a regular file")
         reason = _foreign(about, "it")
         if reason is not None:
             raise Unusable(reason)
@@ -211,14 +219,14 @@ def read_file(path: Path) -> bytes | None:
 
 
 def after_key(body: bytes, key: bytes) -> bytes:
-    """Return what follows the key; raises Unusable if it is another one."""
+    """Return what follows the key; raises Unusable if the file has another key."""
     if not body.startswith(key):
-        raise Unusable("it holds the plan of something else")
+        raise Unusable("it holds a plan for something else")
     return body[len(key) :]
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Write a file: it is there as a whole, or not at all, whoever writes it too."""
+    """Write a file atomically: it appears as a whole or not at all, also with several writers."""
     draft = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
@@ -233,20 +241,20 @@ def write_file(path: Path, data: bytes) -> None:
 
 @dataclass(frozen=True)
 class Stored:
-    """A file in a folder of wisdom."""
+    """A file of a folder of stored plans."""
 
     path: Path
     nbytes: int
-    used: float  # seconds since 1970, to about a day
+    used: float  # seconds since 1970, up to a day too early
 
     @property
     def draft(self) -> bool:
-        """Whether it is still being written, or has been left so."""
+        """Whether it is a draft: incomplete, or left by a killed process."""
         return self.path.name.startswith(".")
 
 
 def stored(folder: Path) -> Iterator[Stored]:
-    """List the files of wisdom in a folder, drafts too, and nothing else that is there."""
+    """Yield the stored plans and drafts in a folder; other files are ignored."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if re.fullmatch(NAME, entry.name) and entry.is_file(follow_symlinks=False):
@@ -256,7 +264,7 @@ def stored(folder: Path) -> Iterator[Stored]:
 
 
 def prune(folder: Path, most: int) -> None:
-    """Remove what was used longest ago until at most `most` bytes are there, and old drafts."""
+    """Remove least recently used files until at most `most` bytes are left, and stale drafts."""
     files = sorted(stored(folder), key=lambda one: -one.used)
     room = most
     for one in files:
@@ -268,11 +276,11 @@ def prune(folder: Path, most: int) -> None:
 
 
 def about(path: Path) -> dict[str, Any]:
-    """Return a stored program's key, as far as it can be read: ``{"unusable": why}`` if not."""
+    """Return the key of a stored program as a dictionary, or ``{"unusable": why}``."""
     try:
         body = read_file(path)
         line = (body or b"").partition(b"\n")[0]
         found = json.loads(line)
     except (ValueError, OSError) as error:
         return {"unusable": str(error)}
-    return found if isinstance(found, dict) else {"unusable": "it is no plan"}
+    return found if isinstance(found, dict) else {"unusable": "it is no stored plan"}

@@ -1,4 +1,4 @@
-"""The wait policy in the terms of an engine."""
+"""The wait policy as the numbers that an engine takes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from han.ranks.discover import Conditions
 
 
 class Waiting(NamedTuple):
-    """How an engine waits: ``han_wait_policy`` in the C core."""
+    """How an engine waits: ``han_wait_policy`` in native/engine.h."""
 
     spins: int
     least_spins: int
@@ -19,10 +19,11 @@ class Waiting(NamedTuple):
 
     @classmethod
     def of(cls, wait: Wait, conditions: Conditions) -> Waiting:
-        """Turn a wait policy into numbers.
+        """Convert a wait policy.
 
-        Where ranks outnumber processors, every policy but ``spin`` polls once: another rank has
-        work to do. ``auto`` spins less while yielding shows that others want the processor.
+        ``yield`` never spins. If ranks outnumber processors, all other policies but ``spin`` spin
+        for one round only, because another rank needs the processor. ``auto`` spins less while its
+        yields let other threads run.
         """
         patient = 1 if conditions.crowded else wait.spin
         spins = {"spin": (1 << 32) - 1, "yield": 0}.get(wait.policy, patient)
@@ -32,8 +33,8 @@ class Waiting(NamedTuple):
 
 
 def naps(wait: Wait, conditions: Conditions) -> bool:
-    """Whether ranks may sleep in the kernel until a flag is posted.
+    """Return whether ranks may sleep in the kernel until a peer posts a flag.
 
-    Under a quota of processor time a rank that polls uses up time that others could work in.
+    Under a quota of processor time, a polling rank uses up time that its peers need.
     """
     return wait.policy == "futex" or (wait.policy == "auto" and conditions.rationed)

@@ -1,1 +1,1 @@
-"""When tasks ran."""
+"""Traces: when each task ran on each rank."""

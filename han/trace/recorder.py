@@ -1,4 +1,4 @@
-"""Which recordings of a communicator go on, and how its engines serve all of them."""
+"""The recorder of a communicator: it lets several traces record the same engines."""
 
 from __future__ import annotations
 
@@ -11,41 +11,42 @@ from han.trace.recording import Names, Recording
 
 
 class Engines(Protocol):
-    """The engines that there are, and their numbers."""
+    """The engines of a communicator."""
 
     def numbered(self) -> list[tuple[_native.Engine, int]]:
-        """List them."""
+        """List the engines with their numbers."""
 
 
 class Plans(Protocol):
-    """The plans that there are, and what their numbers stand for."""
+    """The plans of a communicator."""
 
     def names(self) -> list[tuple[int, Names]]:
-        """List them."""
+        """List the numbers of the plans with the names that they stand for."""
 
 
 class Recorder:
-    """Records for every trace that is under way; threads may begin and end them in any order.
+    """Records for all active recordings; threads may begin and end them in any order.
 
-    An engine records into one memory at a time. So what lies between two beginnings or ends is
-    a stretch of its own, and every recording under way takes over what is in it. It may outlive
-    the communicator, of which it holds nothing.
+    An engine can record into one block of memory at a time. Each beginning or end of a recording
+    therefore ends one internal recording (a stretch) and begins the next. Each active recording
+    takes over the events of the stretch that ended. The recorder holds only weak references, so it
+    may outlive the communicator.
     """
 
     def __init__(self, rank: int) -> None:
         self.rank = rank
         self._engines: weakref.ref[Engines] | None = None
         self._plans: weakref.ref[Plans] | None = None
-        self._lock = threading.RLock()  # a collection may free a request in the middle
+        self._lock = threading.RLock()  # reentrant: the garbage collector may free a request here
         self._active: list[Recording] = []
         self._stretch: Recording | None = None
 
     def follow(self, engines: Engines, plans: Plans) -> None:
-        """Ask these at each beginning and end which engines and plans there are."""
+        """Set where the recorder finds the engines and plans of the communicator."""
         self._engines, self._plans = weakref.ref(engines), weakref.ref(plans)
 
     def begin(self, recording: Recording) -> bool:
-        """Record there as well from now on; return whether it is news."""
+        """Begin a recording; return False if it is active already."""
         with self._lock:
             if recording in self._active:
                 return False
@@ -53,19 +54,19 @@ class Recorder:
             return True
 
     def end(self, recording: Recording) -> None:
-        """Record no more there."""
+        """End a recording."""
         with self._lock:
             if recording in self._active:
                 self._cut([r for r in self._active if r is not recording])
 
     def close(self) -> None:
-        """End all of them."""
+        """End all recordings."""
         with self._lock:
             self._cut([])
             self._engines = self._plans = None
 
     def under_way(self, recording: Recording) -> bool:
-        """Whether it has begun and not ended."""
+        """Return whether a recording is active."""
         return recording in self._active
 
     def know(self, number: int, names: Names) -> None:
@@ -75,19 +76,19 @@ class Recorder:
                 self._stretch.know(number, names)
 
     def attach(self, engine: _native.Engine, request: int) -> None:
-        """Note that an engine has been made."""
+        """Note that an engine has been made; `request` is its number."""
         with self._lock:
             if self._stretch is not None:
                 self._stretch.attach(engine, request)
 
     def settle(self, engine: _native.Engine) -> None:
-        """Note that an engine goes."""
+        """Take the events of an engine that is about to be freed."""
         with self._lock:
             if self._stretch is not None:
                 self._stretch.settle(engine)
 
     def _cut(self, active: list[Recording]) -> None:
-        """Let one stretch end, and the next begin for those of `active`."""
+        """End the current stretch, and begin one for the recordings in `active`."""
         if self._stretch is not None:
             self._stretch.settle()
             for recording in self._active:

@@ -1,4 +1,4 @@
-"""The memory that engines record tasks into, and what is in it."""
+"""Recordings: the memory into which engines record tasks, and the tasks read from it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from han.ranks.clocks import Clock
 if TYPE_CHECKING:
     from han.model.timeline import TaskTime
 
-EVENTS = 1 << 20  # tasks that find room, as shipped: 64 bytes each, claimed when they come
+EVENTS = 1 << 20  # default room in tasks: 64 bytes each, touched when used
 HEAD = np.dtype([(name, "u8") for name in ("n", "max", "dropped", "tsc", "t0", "ns0", "t1", "ns1")])
 _MOMENTS, _DURATIONS = ("begin", "start", "end"), ("copying", "reducing")
 _TICKS = [(name, "u8") for name in ("epoch", "plan", *_MOMENTS, *_DURATIONS)]
@@ -25,7 +25,7 @@ CLOCK_SOURCE = Path("/sys/devices/system/clocksource/clocksource0/current_clocks
 
 
 class Names(NamedTuple):
-    """What the numbers in a plan's events stand for."""
+    """What the numbers in the events of one plan stand for."""
 
     collective: str
     nbytes: int
@@ -35,7 +35,11 @@ class Names(NamedTuple):
 
 @dataclass(frozen=True)
 class Taken:
-    """Events of one engine: moments in nanoseconds of the monotonic clock since `base`."""
+    """The events of one engine.
+
+    `moments` are nanoseconds of the monotonic clock since `base`; `tick` is the length of a tick
+    in nanoseconds.
+    """
 
     request: int
     base: int
@@ -44,16 +48,16 @@ class Taken:
     tick: float  # nanoseconds
 
     def first(self, number: int) -> Taken:
-        """Return the first so many of them."""
+        """Return the first `number` events."""
         moments = {name: column[:number] for name, column in self.moments.items()}
         return replace(self, events=self.events[:number], moments=moments)
 
 
 class Recording:
-    """What the engines of a communicator record, and the names of what is in it.
+    """The events of a communicator's engines, and the names that they need.
 
-    It holds `events` tasks of each engine at most, and of all those that are gone; the tasks
-    that find no room, and those whose plan is not known any more, are counted.
+    It holds at most `events` events of each engine, and of all freed engines together. `dropped`
+    counts the tasks without room, and those of unknown plans.
     """
 
     def __init__(self, rank: int, events: int) -> None:
@@ -65,17 +69,17 @@ class Recording:
         self._tsc = _kept_by_processor()
 
     def know(self, number: int, names: Names) -> None:
-        """Remember what a plan's number stands for."""
+        """Remember what the number of a plan stands for."""
         self._names[number] = names
 
     def attach(self, engine: Engine, request: int) -> None:
-        """Let an engine record from now on; `request` says whose it is."""
+        """Make an engine record into new memory; `request` is the number of the engine."""
         memory = np.zeros(1 + self.room, EVENT)
         engine.trace(memory, self._tsc)
         self._open.append((weakref.ref(engine), request, memory))
 
     def settle(self, engine: Engine | None = None) -> None:
-        """Take what an engine has recorded, or all of them; they record no more."""
+        """Take the events of an engine, or of all engines, and stop their recording."""
         attached, self._open = self._open, []
         for reference, request, memory in attached:
             recorder = reference()
@@ -88,18 +92,18 @@ class Recording:
 
     @property
     def room(self) -> int:
-        """Tasks of one engine that still find room."""
+        """Events of one engine that still fit."""
         return max(0, self.events - sum(len(taken.events) for taken in self._taken))
 
     def absorb(self, other: Recording) -> None:
-        """Take over what a recording holds that was made in place of this one, if there is room."""
+        """Take over the events of a recording, as far as there is room."""
         room = self.room
         self._names |= other._names
         self._taken += [taken.first(room) for taken in other._taken]
         self.dropped += other.dropped + sum(max(0, len(t.events) - room) for t in other._taken)
 
     def times(self, clock: Clock | None = None) -> list[TaskTime]:
-        """Return the tasks in the order of their beginnings, by another clock if one is given."""
+        """Return the tasks in order of their beginnings, with times converted by `clock`."""
         from han.model.timeline import whole_tasks
 
         times = [time for taken in self._taken for time in self._read(taken, clock or Clock())]
@@ -135,7 +139,7 @@ class Recording:
         self, request: int, event: np.void,
         begin: float, start: float, end: float, copying: float, reducing: float,
     ) -> TaskTime:  # fmt: skip
-        """Name what an event is about; a rank that is alone copies outside of any task."""
+        """Name the parts of an event. A rank that is alone copies outside of any task."""
         from han.model.timeline import TaskTime
 
         names = self._names[int(event["plan"])]
@@ -152,7 +156,7 @@ def _since(first: int, moments: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _kept_by_processor() -> bool:
-    """Whether the kernel itself keeps time by the processor's counter."""
+    """Return whether the kernel's clock source is the processor's counter (TSC)."""
     try:
         return CLOCK_SOURCE.read_text().strip() == "tsc"
     except OSError:

@@ -1,4 +1,4 @@
-"""Timelines as files: versioned JSON, and what Chrome's trace viewer and Perfetto read."""
+"""Files of timelines: versioned JSON, and trace events for Chrome's viewer and Perfetto."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _Row = tuple[
 
 
 class _File(BaseModel):
-    """A timeline; its tasks are rows, whose columns are named once."""
+    """The document: each task is a row, and `columns` names the columns once."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -55,7 +55,7 @@ class _File(BaseModel):
 
 
 def _problem(task: TaskTime) -> str:
-    """Say what cannot be of a task's times, give or take what sums of them round off."""
+    """Return what is impossible in a task's times, up to rounding; "" if nothing is."""
     span = task.end - task.begin
     if span < 0:
         return "ends before it begins"
@@ -67,7 +67,7 @@ def _problem(task: TaskTime) -> str:
 
 
 def to_json(timeline: Timeline) -> str:
-    """Return a timeline as JSON that :func:`from_json` reads; a line for each task."""
+    """Return a timeline as JSON for :func:`from_json`, with one line for each task."""
     record = {
         "format": FORMAT,
         "version": VERSION,
@@ -85,12 +85,12 @@ def to_json(timeline: Timeline) -> str:
 
 
 def load(path: Path) -> Timeline:
-    """Read a timeline's file. Raises TimelineError where it is none, or of another version."""
+    """Read a timeline from a file; raises TimelineError for other files and other versions."""
     return from_json(_FORMAT.read(path), str(path))
 
 
 def from_json(text: str, name: str = "trace") -> Timeline:
-    """Read what :func:`to_json` wrote; `name` says where it is from in errors."""
+    """Read the JSON of :func:`to_json`; `name` is the source in error messages."""
     record = _FORMAT.validate(_File, text, name)
     about = record.model_dump(exclude={"format", "version", "columns", "tasks"})
     return Timeline(times=tuple(TaskTime(*row) for row in record.tasks), **about)
@@ -100,9 +100,9 @@ def from_json(text: str, name: str = "trace") -> Timeline:
 
 
 def to_chrome(timelines: Sequence[Timeline]) -> str:
-    """Return trace events: a process for each rank, a thread for each stream, microseconds.
+    """Return trace events in microseconds: a process for each rank, a thread for each stream.
 
-    Each timeline begins at 0: the clocks of communicators have nothing to do with each other.
+    Each timeline begins at 0, because the clocks of different communicators are unrelated.
     """
     events: list[dict[str, Any]] = []
     first = 0

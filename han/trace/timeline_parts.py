@@ -1,4 +1,4 @@
-"""Timelines put together, and parts of them chosen."""
+"""Merging the parts of timelines, and selecting calls and ranks of them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from dataclasses import replace
 
 from han.model.timeline import TaskTime, Timeline, TimelineError
 
-Ranks = Iterable[int | range]  # ranges of ranks may be long: they are never listed
+Ranks = Iterable[int | range]  # a range may be long and is never listed
 
 
 def merge(timelines: Iterable[Timeline]) -> list[Timeline]:
-    """Put the parts of each communicator, one for each rank, together; in order of time.
+    """Merge the ranks' parts of each communicator; return the timelines in order of time.
 
-    Raises TimelineError for parts that are not of one run, or the same twice.
+    Raises TimelineError if parts of one communicator are of different runs, or if a rank has more
+    than one part.
     """
     parts: dict[object, list[Timeline]] = defaultdict(list)
     for k, part in enumerate(timelines):
@@ -37,20 +38,18 @@ def _check_parts(parts: Sequence[Timeline]) -> None:
     name = parts[0].communicator
     for field in ("nodes", "title"):
         if len({getattr(part, field) for part in parts}) > 1:
-            raise TimelineError(
-                f"{name}: the parts do not agree on {field}: they are not of one run"
-            )
+            raise TimelineError(f"{name}: the parts differ in {field}: they are of different runs")
     seen = Counter(rank for part in parts for rank in part.ranks)
     if again := [rank for rank, count in seen.items() if count > 1]:
         raise TimelineError(
-            f"{name}: rank(s) {_spans(again)} come in more than one part; name each file once"
+            f"{name}: rank(s) {_spans(again)} are in more than one part; name each file once"
         )
 
 
 def select(
     timeline: Timeline, call: tuple[int, int] | None = None, ranks: Ranks | None = None
 ) -> Timeline:
-    """Keep one call, or some ranks. Raises TimelineError when nothing is left."""
+    """Keep one call, or some ranks; raise TimelineError if nothing is left."""
     wanted = None if ranks is None else _joined(ranks)
     times = tuple(t for t in timeline.times if _matches(t, call, wanted))
     if timeline.times and not times:
@@ -59,7 +58,7 @@ def select(
 
 
 def matches(timeline: Timeline, call: tuple[int, int] | None, ranks: Ranks | None) -> bool:
-    """Whether :func:`select` finds anything."""
+    """Return whether :func:`select` would keep anything."""
     wanted = None if ranks is None else _joined(ranks)
     return any(_matches(t, call, wanted) for t in timeline.times)
 
@@ -74,16 +73,16 @@ def _within(rank: int, ranks: Iterable[range]) -> bool:
 
 def _nothing(timeline: Timeline, call: tuple[int, int] | None, ranks: list[range] | None) -> str:
     if ranks is not None and not any(_within(rank, ranks) for rank in timeline.ranks):
-        return f"no tasks of rank(s) {_spans(ranks)}; there are {_spans(timeline.ranks)}"
+        return f"no tasks of rank(s) {_spans(ranks)}; the trace has {_spans(timeline.ranks)}"
     request, number = call or (0, 0)
     there = {t.call for t in timeline.times if t.request == request}
     known = _spans(there) if there else "none"
     whose = f" of persistent request {request}" if request else ""
-    return f"no tasks of call {number}{whose}; there are {known}"
+    return f"no tasks of call {number}{whose}; the trace has {known}"
 
 
 def _joined(numbers: Ranks) -> list[range]:
-    """Return them in order, as ranges with gaps between."""
+    """Return the numbers as sorted ranges with gaps between them."""
     spans = [n if isinstance(n, range) else range(n, n + 1) for n in numbers]
     joined: list[range] = []
     for span in sorted(spans, key=lambda span: span.start):
@@ -100,6 +99,6 @@ def _spans(numbers: Ranks) -> str:
 
 
 def silent(timeline: Timeline) -> str:
-    """Say which ranks of the communicator have no tasks here; begins with a semicolon if any."""
+    """Return a remark on the ranks without tasks, beginning with a semicolon, or ""."""
     missing = set(range(len(timeline.nodes))) - set(timeline.ranks)
     return f"; no tasks of rank(s) {_spans(missing)}" if missing else ""

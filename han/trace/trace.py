@@ -1,4 +1,4 @@
-"""When tasks began and ended: what overlaps with what, measured."""
+"""Traces of one rank's tasks, and timelines of all ranks."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ __all__ = ["TaskTime", "Trace"]
 
 
 class Trace:
-    """Records while it is entered; :attr:`times` holds the tasks of this rank.
+    """Records tasks inside a ``with`` block; afterwards :attr:`times` holds this rank's tasks.
 
-    Traces may overlap as they like, in several threads too: each records all there is. One that
-    is still entered when the communicator is freed ends then.
+    Times are by this rank's clock, in seconds. Several traces may be active at once, in several
+    threads too; each records all tasks. A trace that is active when the communicator is freed ends
+    then.
 
-    Entering and leaving are this rank's own affair, and so is :attr:`times`, by its own clock.
-    :meth:`timeline` and :meth:`save` put all ranks on one clock: they are collective, and so is
-    entering when `align` asks for the clocks to be read at the beginning as well.
+    Entering and leaving the block are not collective. :meth:`timeline` and :meth:`save` convert
+    all ranks' times to rank 0's clock and are collective. With `align` entering is collective too:
+    it compares the clocks at the beginning as well.
     """
 
     def __init__(self, tracing: Tracing, events: int, align: bool = False) -> None:
@@ -35,11 +36,11 @@ class Trace:
         self._recording = Recording(tracing.recorder.rank, events)
         self._readings: list[Reading] = []
         self._clock: Clock | None = None
-        self._name = ""  # among the traces of the communicator
+        self._name = ""  # the number of this trace in the communicator
 
     @property
     def dropped(self) -> int:
-        """Tasks of this rank that found no room."""
+        """Tasks of this rank that did not fit into the room for events."""
         return self._recording.dropped
 
     def __enter__(self) -> Trace:
@@ -54,26 +55,27 @@ class Trace:
         self.times = self._recording.times()
 
     def timeline(self) -> Timeline | None:
-        """Return the tasks of all ranks by rank 0's clock, on rank 0; None elsewhere; collective.
+        """Return the tasks of all ranks by rank 0's clock on rank 0, None elsewhere; collective.
 
-        Its `uncertainty` says how far the clocks of nodes may be apart.
+        The `uncertainty` of a timeline bounds the error of the clocks of different nodes. Raises
+        ArgumentError inside the ``with`` block.
         """
         parts = self._tracing.collect(self._part(), "the gathering of a trace")
         return merge(parts)[0] if parts else None
 
     def save(self, folder: str | Path) -> None:
-        """Write a file for each rank, for ``han trace``; collective.
+        """Write one file for each rank into `folder`, for ``han trace``; collective.
 
-        Raises SetupError, on all ranks alike, where one cannot write.
+        Raises SetupError on all ranks if one of them cannot write.
         """
         part = self._part()
         path = part_path(Path(folder), part, self._recording.rank)
         self._tracing.share(lambda: write_part(path, part), f"the writing of a trace to {folder}")
 
     def _part(self) -> Timeline:
-        """Return this rank's part of the timeline; reads the clocks once."""
+        """Return this rank's part of the timeline; the first call compares the clocks."""
         if self._tracing.recorder.under_way(self._recording):
-            raise ArgumentError("a trace is put together after its with block")
+            raise ArgumentError("call timeline() and save() after the trace's with block")
         tracing = self._tracing
         if self._clock is None:
             self._readings += [*tracing.early_readings, tracing.read_clock()]

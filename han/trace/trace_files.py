@@ -1,4 +1,4 @@
-"""``HAN_TRACE``: every rank's tasks go to a file of its own when the communicator ends."""
+"""``HAN_TRACE``: each rank writes its tasks to a file when the communicator is freed."""
 
 from __future__ import annotations
 
@@ -22,24 +22,27 @@ VARIABLE = "HAN_TRACE"
 
 
 def trace_folder(environ: Mapping[str, str] = os.environ) -> tuple[str, str | None]:
-    """Return the folder that ``han.rc.trace`` or HAN_TRACE names, and what is wrong with it."""
-    said_by, text = VARIABLE, environ.get(VARIABLE, "")
+    """Return the folder of traces, and what is wrong with it or None.
+
+    ``han.rc.trace`` names the folder, else HAN_TRACE; "" if neither is set.
+    """
+    source, text = VARIABLE, environ.get(VARIABLE, "")
     if rc.trace is not None:
-        said_by, text = "han.rc.trace", str(rc.trace)
+        source, text = "han.rc.trace", str(rc.trace)
     if not text:
         return "", None
-    said = f"{said_by} = {text!r}"
+    setting = f"{source} = {text!r}"
     if not os.path.isdir(text):
-        return text, f"{said}: no such folder; make it before the run, where all ranks see it"
+        return text, f"{setting}: no such folder; make it before the run, where all ranks see it"
     if not os.access(text, os.W_OK | os.X_OK):
-        return text, f"{said}: this process may not write there"
+        return text, f"{setting}: this process may not write there"
     return text, None
 
 
 def part_of(
     nodes: tuple[int, ...], communicator: str, recording: Recording, clock: Clock
 ) -> Timeline:
-    """Return one rank's part of a timeline."""
+    """Return one rank's part of a timeline; `nodes` holds the node of each rank."""
     from han.model.timeline import Timeline
 
     ranks, count = len(nodes), len(set(nodes))
@@ -51,12 +54,12 @@ def part_of(
 
 
 def part_path(folder: Path, part: Timeline, rank: int) -> Path:
-    """Return where a rank's part of a timeline goes."""
+    """Return the path of the file of one rank's part."""
     return folder / f"trace-{part.communicator}-{rank}.json"
 
 
 def write_part(path: Path, part: Timeline) -> None:
-    """Write a rank's part: it is there as a whole, or not at all."""
+    """Write one rank's part; the file appears as a whole or not at all."""
     from han.trace.timeline_files import to_json
 
     draft = path.with_name(f".{path.name}.{os.getpid()}")
@@ -68,9 +71,9 @@ def write_part(path: Path, part: Timeline) -> None:
 
 
 class TraceFile:
-    """Writes what one rank has recorded: when the communicator is freed, else at the exit.
+    """Writes the file of one rank when the communicator is freed, or at exit of the process.
 
-    MPI may be gone by then, so nothing here needs it, nor the State that it came from.
+    MPI may be finalized by then, so this uses neither MPI nor the communicator's State.
     """
 
     def __init__(
@@ -85,9 +88,9 @@ class TraceFile:
         atexit.register(self.write)
 
     def write(self) -> None:
-        """Write the file, once; what goes wrong is said, since nobody is there to catch it."""
+        """Write the file once. Errors are printed, as no caller could catch them."""
         atexit.unregister(self.write)
-        if self._process != os.getpid():  # a fork: the tasks are its parent's
+        if self._process != os.getpid():  # a forked child must not write its parent's tasks
             return
         self._process = -1
         self._recorder.close()
@@ -97,5 +100,5 @@ class TraceFile:
         try:
             write_part(part_path(self.folder, part, self.recording.rank), part)
         except OSError as error:
-            said = f"han: {VARIABLE}: no trace is written in {self.folder}: {error.strerror}"
-            print(said, file=sys.stderr, flush=True)
+            message = f"han: {VARIABLE}: no trace is written in {self.folder}: {error.strerror}"
+            print(message, file=sys.stderr, flush=True)

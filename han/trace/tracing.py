@@ -1,4 +1,4 @@
-"""What of a communicator its traces need: clocks, names, and the files of HAN_TRACE."""
+"""The parts of a communicator that serve its traces: clocks, names and the file of HAN_TRACE."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ T = TypeVar("T")
 
 
 class Tracing:
-    """The traces of one communicator; what it offers is collective unless it says otherwise."""
+    """The traces of one communicator; methods are collective unless they say otherwise."""
 
     def __init__(self, health: Health, nodes: tuple[int, ...]) -> None:
         self._health, self._nodes = health, nodes
         self.recorder = Recorder(health.rank)
         self.file: TraceFile | None = None
-        self.early_readings: list[Reading] = []  # of this rank's clock
-        self._made = 0  # traces put together so far, alike on all ranks
+        self.early_readings: list[Reading] = []  # taken when recording began
+        self._made = 0  # traces merged so far; the same on all ranks
 
     def record_into(self, folder: str) -> None:
-        """Trace from now on, into files."""
+        """Record from now on, for a file in `folder`."""
         self.early_readings = [read_clock(self._health.meeting)]
         recording = Recording(self._health.rank, EVENTS)
         reading, make = self.early_readings[0], self._describe()
@@ -47,11 +47,11 @@ class Tracing:
         return self._step(lambda: read_clock(self._health.meeting), CLOCKS)
 
     def collect(self, value: T, step: str) -> list[T]:
-        """Return on rank 0 what all ranks pass."""
+        """Return the values of all ranks on rank 0."""
         return self._step(lambda: self._health.meeting.collect(value, step), step)
 
     def share(self, make: Callable[[], T], step: str) -> list[T]:
-        """Return what `make` returns on every rank, or raise SetupError on all."""
+        """Return what `make` returns on every rank; if it raises on one, all raise SetupError."""
         return self._step(lambda: self._health.meeting.share(make, step), step)
 
     def _step(self, take: Callable[[], T], step: str) -> T:
@@ -60,7 +60,7 @@ class Tracing:
             return take()
 
     def next_name(self) -> str:
-        """Return what tells a trace from the communicator's others; not collective."""
+        """Return a suffix that is unique among the traces of the communicator; not collective."""
         self._made += 1
         return f".{self._made}"
 
@@ -69,11 +69,11 @@ class Tracing:
         return self._describe()(recording, clock)
 
     def _describe(self) -> Callable[[Recording, Clock], Timeline]:
-        """Return what makes this rank's part; it holds nothing of the communicator."""
+        """Return a function that makes this rank's part; it does not refer to the communicator."""
         return partial(part_of, self._nodes, f"{self._health.notices.token:08x}")
 
     def end(self) -> None:
-        """Read the clocks once more before the communicator goes, of ranks that come in time."""
+        """Compare the clocks a last time before the communicator is freed, without late ranks."""
         if self.file is None or self._health.failed is not None:
             return
         with contextlib.suppress(HanError, MPI.Exception):
@@ -82,7 +82,7 @@ class Tracing:
                 self.file.readings.append(reading)
 
     def close(self) -> None:
-        """End all recordings, and write the file if there is to be one; not collective."""
+        """End all recordings, and write the file of HAN_TRACE; not collective."""
         self.recorder.close()
         if self.file is not None:
             self.file.write()

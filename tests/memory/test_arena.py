@@ -1,4 +1,4 @@
-"""Shared arrays' memory, without other ranks: taken, given back, limited, threads, forks."""
+"""The memory of shared arrays in one process: allocation, limits, threads, forks."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from han.memory.pages import AT_ONCE, POLICY, WHEN_TOUCHED, describe, policy
 
 MiB = 1 << 20
 HUGE = 2 * MiB
-SLABS = 6 * (64 << 10)  # a slab of each size may stay for the next small arrays
+SLABS = 6 * (64 << 10)  # one slab of each size may stay for later small arrays
 
 
 def in_memory(arena: Arena) -> int:
-    """Bytes that the arena's file really has."""
+    """Return the bytes of memory that the arena's file has."""
     return os.fstat(arena.fd).st_blocks * 512
 
 
 def make(arena: Arena, nbytes: int, value: int) -> np.ndarray:
-    """Make one array of bytes, and nothing else in the arena."""
+    """Make one array of bytes in the arena, and nothing else."""
     with arena.used():
         array = np.empty(nbytes, np.uint8)
     array[:] = value
@@ -48,7 +48,7 @@ def make(arena: Arena, nbytes: int, value: int) -> np.ndarray:
 
 
 def churn(arena: Arena, seed: int, turns: int = 1500) -> None:
-    """Make arrays, fill them, change their size and let them go, in any order."""
+    """Make arrays, fill them, resize them and free them, in random order."""
     draw, living = Random(seed), []
     with arena.used():
         for turn in range(turns):
@@ -69,19 +69,19 @@ def churn(arena: Arena, seed: int, turns: int = 1500) -> None:
     assert all((array == value).all() for array, value in living)
 
 
-def test_what_is_given_back_is_used_again_and_leaves_the_memory():
+def test_freed_memory_is_used_again_and_returned_to_the_system():
     arena = open_arena(64 * MiB, keep=0)
     churn(arena, 1)
     gc.collect()
     assert arena.usage().taken <= SLABS
     assert in_memory(arena) <= SLABS
     with arena.used():
-        whole = np.zeros(60 * MiB, np.uint8)  # the holes have grown together again
+        whole = np.zeros(60 * MiB, np.uint8)  # holes are joined again
     assert arena.holds(whole.ctypes.data, whole.nbytes)
     assert in_memory(arena) >= whole.nbytes
 
 
-def test_free_memory_stays_up_to_a_bound():
+def test_free_memory_is_kept_up_to_a_bound():
     arena = open_arena(64 * MiB, keep=8 * MiB)
     for nbytes, kept in ((4 * MiB, 4 * MiB), (16 * MiB, 4 * MiB)):
         array = make(arena, nbytes, 1)
@@ -92,7 +92,7 @@ def test_free_memory_stays_up_to_a_bound():
         assert not np.zeros(4 * MiB, np.uint8).any(), "what stayed held ones"
 
 
-def test_many_small_arrays_take_little():
+def test_many_small_arrays_share_slabs():
     arena = open_arena(64 * MiB)
     with arena.used():
         small = [np.full(12, k) for k in range(10_000)]
@@ -101,7 +101,7 @@ def test_many_small_arrays_take_little():
     assert all((array == k).all() for k, array in enumerate(small))
 
 
-def test_no_room_is_an_error_with_numbers_and_a_way_out():
+def test_no_room_is_an_error_with_numbers_and_a_remedy():
     arena = open_arena(4 * MiB)
     half = make(arena, 3 * MiB, 1)
     text = r"shared array of 2MiB: 3MiB of 4MiB are in use .* HAN_ARENA"
@@ -116,7 +116,7 @@ def test_no_room_is_an_error_with_numbers_and_a_way_out():
 
 
 def test_memory_that_the_system_refuses_is_an_error_and_no_signal():
-    """A file that cannot grow stands for a full one: what was reserved of it is given back."""
+    """A file that cannot grow stands for a full file system: what was reserved is given back."""
     fd = os.memfd_create("full", os.MFD_ALLOW_SEALING)
     os.ftruncate(fd, 6 * MiB)
     fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW)
@@ -129,7 +129,7 @@ def test_memory_that_the_system_refuses_is_an_error_and_no_signal():
     assert kept.all()
 
 
-def test_threads_do_not_meet():
+def test_threads_allocate_separate_memory():
     arena = open_arena(256 * MiB, keep=2 * MiB)
     with ThreadPoolExecutor(6) as pool:
         for future in [pool.submit(churn, arena, seed, 400) for seed in range(6)]:
@@ -160,7 +160,7 @@ def test_a_forked_child_leaves_the_parents_memory_alone():
     assert (small == 7).all()
 
 
-def test_what_a_child_still_writes_leads_the_parent_nowhere():
+def test_writes_of_a_forked_child_do_not_damage_the_parent():
     arena = open_arena(16 * MiB)
     old = [make(arena, 100, 7) for _ in range(10)]
     go, told = os.pipe()
@@ -173,7 +173,7 @@ def test_what_a_child_still_writes_leads_the_parent_nowhere():
             os._exit(0)
         finally:
             os._exit(2)
-    old.clear()  # given back here; the child has them yet
+    old.clear()  # freed in the parent, still mapped by the child
     os.write(told, b"x")
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     os.close(go)
@@ -183,7 +183,7 @@ def test_what_a_child_still_writes_leads_the_parent_nowhere():
     assert [int(a.max()) for a in new] == list(range(20))
 
 
-def test_arrays_keep_their_memory_and_the_last_one_lets_the_file_go():
+def test_the_file_is_closed_with_the_last_array():
     arena = open_arena(16 * MiB)
     with arena.used():
         array = np.arange(1000)
@@ -240,7 +240,7 @@ def test_an_array_is_shared_once():
     assert columns.flags.c_contiguous
     assert shared(columns)
     assert shared(as_shared([1, 2, 3]))
-    turned = as_shared(np.zeros((2, 3, 4)).transpose(1, 0, 2))  # dense, in no order of its axes
+    turned = as_shared(np.zeros((2, 3, 4)).transpose(1, 0, 2))  # dense, but neither C nor F order
     assert turned.flags.c_contiguous
     assert as_shared(turned) is turned
     assert as_shared(np.asfortranarray(plain)).flags.f_contiguous
@@ -272,7 +272,7 @@ def test_without_memfd_the_file_is_in_the_folder_of_shared_memory(monkeypatch, t
 
 
 def kib_of(address: int, what: str) -> int:
-    """Read what the system says of the mapping that an address is in."""
+    """Return a field of /proc/self/smaps, in KiB, of the mapping that contains an address."""
     inside = False
     for line in Path("/proc/self/smaps").read_text().splitlines():
         first, *rest = line.split()
@@ -285,27 +285,27 @@ def kib_of(address: int, what: str) -> int:
 
 
 @pytest.mark.parametrize("touch", [False, True])
-def test_large_arrays_begin_where_huge_pages_do(touch):
+def test_large_arrays_begin_at_huge_pages(touch):
     fd = os.memfd_create("huge", os.MFD_ALLOW_SEALING)
     os.ftruncate(fd, 64 * MiB)
     arena = Arena(arenas._native.arena_open(fd, 64 * MiB, 0, touch), fd)
     small = make(arena, 5000, 1)
     large = [make(arena, nbytes, k) for k, nbytes in enumerate((5 * MiB, 2 * MiB, 3 * MiB + 5))]
     assert all(array.ctypes.data % HUGE == 0 for array in large)
-    between = [make(arena, MiB, 7) for _ in range(2)]  # what is left between them is used
+    between = [make(arena, MiB, 7) for _ in range(2)]  # the gaps between them are used
     assert max(array.ctypes.data for array in between) < large[-1].ctypes.data
     assert all((array == k).all() for k, array in enumerate(large))
     with arena.used():
-        rest = np.empty(50 * MiB + MiB // 2, np.uint8)  # more than there is from any such place on
+        rest = np.empty(50 * MiB + MiB // 2, np.uint8)  # no huge page boundary has so much after it
     assert rest.ctypes.data % HUGE
     del small, large, between, rest
     gc.collect()
-    if policy() not in AT_ONCE:  # those fill holes with whole huge pages, and split few
+    if policy() not in AT_ONCE:  # these policies fill holes with huge pages
         assert in_memory(arena) <= SLABS
     churn(arena, 3, 200)
 
 
-def test_huge_pages_come_where_the_system_gives_them():
+def test_large_arrays_get_huge_pages():
     arena = open_arena(64 * MiB)
     large = make(arena, 5 * MiB, 1)
     peer = Mapped(Place.of(arena))  # as another rank maps it
@@ -320,7 +320,7 @@ def test_huge_pages_come_where_the_system_gives_them():
     assert kib_of(there, "ShmemPmdMapped") >= 4 * MiB // 1024
 
 
-def test_what_pages_there_are_is_told_with_a_way_out():
+def test_pages_are_described_with_a_remedy():
     assert describe("memfd", "advise").startswith("huge ones for arrays of ")
     assert describe("memfd", "never").endswith(f"(as root: echo advise > {POLICY})")
     assert "kernel" in describe("memfd", "")

@@ -193,7 +193,7 @@ def test_a_wrong_argument_and_a_rank_that_does_not_come_are_told_to_who_has_offe
     if comm.rank != 2:
         name, text, _ = error_of(lambda: comm.Bcast(send))
         if name == "CollectiveTimeoutError":
-            assert "to hear of the buffers of rank(s) 2" in text
+            assert "for rank(s) 2 to tell whether buffers are shared" in text
             assert "rank(s) 2 have not entered this call" in text
         else:  # the other rank raised first
             assert name in ("PeerError", "RevokedError"), text

@@ -260,6 +260,6 @@ def test_a_leader_that_does_not_come_is_named_and_one_that_errs_is_followed_by_n
     late = [text for name, text in told if name == "CollectiveTimeoutError"]
     assert late, "at least one rank reaches its time limit"
     for text in late:
-        assert "to hear which way rank 1 goes" in text
+        assert "for rank 1 to choose a plan" in text
         assert "rank(s) 1 have not entered this call" in text
     assert {name for name, _ in told} <= {"", "CollectiveTimeoutError", "PeerError", "RevokedError"}

@@ -184,7 +184,7 @@ def test_windows_of_nodes_and_of_other_communicators(mpi_ranks):
         name, text, _ = error_of(lambda: comm.attach_window(win))
         assert name == "ArgumentError"
         assert (
-            "rank 0: win is of 2 ranks, and of those that share memory here it lacks 2, 3" in text
+            "rank 0: win has 2 ranks and lacks some that share memory with this one: 2, 3" in text
         )
         assert len(set(comm.allgather(text))) == 1
         win.Free()
@@ -221,9 +221,7 @@ def wrong_windows(comm):
     plain = MPI.Win.Allocate(64, 8, comm=comm)
     wins = [MPI.Win.Allocate_shared(64, 8, comm=comm) for _ in range(2)]
     attach, detach = comm.attach_window, comm.detach_window
-    fails(
-        comm, lambda: attach(plain), "rank 0", "not in memory that its ranks share", "Allocate_sh"
-    )
+    fails(comm, lambda: attach(plain), "rank 0", "not a window of shared memory", "Allocate_sh")
     fails(comm, lambda: attach("x" if comm.rank else wins[0]), "rank 1", "str is no MPI.Win")
     fails(comm, lambda: attach(MPI.WIN_NULL), "rank 0", "WIN_NULL")
     fails(comm, lambda: attach(wins[comm.rank]), "ranks 0 and 1 have passed different windows")
@@ -289,5 +287,5 @@ def request_after(comm, request, end):
     if end == "free comm first":
         return
     request.Wait()
-    fails(comm, request.Start, "the shared window that a buffer is in has been freed")
+    fails(comm, request.Start, "the shared window of a buffer has been freed")
     request.Free()

@@ -1,12 +1,12 @@
-/* Microseconds to hand data over to another core, by the way in which it is copied. Not a test:
- * nothing is judged.
+/* Microseconds to hand data over to another core, for each kind of copy. Not a test: nothing is
+ * checked.
  *
- *     gcc -std=c11 -O2 -pthread -Ihan/native tests/native/bench_handover.c \
- *         han/native/data/{kernels*,copies,processor}.c -o bench && ./bench
+ * gcc -std=c11 -O2 -pthread -Ihan/native tests/native/bench_handover.c \
+ *     han/native/data/{kernels*,copies,processor}.c -o bench && ./bench
  *
- * One thread puts data into the next of a few cells, which the other has read before; then the
- * other takes it, with vectors. Medians. On a virtual machine run it several times: the host may
- * move a processor in between. */
+ * One thread puts data into the next of a few cells, which the other thread has read before;
+ * then the other thread takes the data with vector loads. The numbers are medians. On a virtual
+ * machine run it several times: the host may move a virtual processor in between. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
@@ -30,7 +30,7 @@ static copying *const ways[WAYS] = {han_copy, han_copy_out, han_copy_streaming, 
 static const char *const names[WAYS] = {"vectors", "out", "streaming", "memcpy"};
 
 static unsigned char *cells, *source, *result;
-static _Atomic int turn; /* how often data was put and taken */
+static _Atomic int turn; /* the number of times that data was put and taken */
 static _Atomic size_t bytes; /* 0: the end */
 static double taken[ROUNDS];
 
@@ -46,7 +46,7 @@ static void pin(int cpu)
     cpu_set_t set;
     CPU_ZERO(&set);
     CPU_SET(cpu, &set);
-    (void)pthread_setaffinity_np(pthread_self(), sizeof set, &set); /* or as the system likes */
+    (void)pthread_setaffinity_np(pthread_self(), sizeof set, &set); /* without it: anywhere */
 }
 
 static void await(int value)

@@ -1,7 +1,7 @@
-/* GB/s of every reduction kernel by instruction set, and of copies. Not a test: nothing is judged.
+/* GB/s of every reduction kernel by instruction set, and of copies. Not a test: nothing is checked.
  *
- *     gcc -std=c11 -O2 -Ihan/native tests/native/bench_kernels.c \
- *         han/native/data/{kernels*,copies,processor}.c -o bench && ./bench
+ * gcc -std=c11 -O2 -Ihan/native tests/native/bench_kernels.c \
+ *     han/native/data/{kernels*,copies,processor}.c -o bench && ./bench
  *
  * Bytes are those of both operands and the result, or of source and destination. */
 #define _POSIX_C_SOURCE 200809L
@@ -31,7 +31,7 @@ static double seconds(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* The best of some batches: what disturbs a batch makes it slower. */
+/* The best of some batches: disturbances only make a batch slower. */
 static double best_of(void (*work)(size_t), size_t nbytes, double moved)
 {
     size_t repeats = 1 + 2 * MIB / nbytes;
@@ -51,7 +51,7 @@ static size_t element;
 
 static void reduce(size_t nbytes) { kernel(dst, a, b, nbytes / element); }
 
-/* As out of the cells of a ring: the source is in a cache, the destination is not if it is large. */
+/* As from the cells of a ring: the source is in a cache; a large destination is not. */
 static void copy(size_t nbytes)
 {
     for (size_t at = 0; at < nbytes; at += 256 * KIB)
@@ -97,7 +97,7 @@ int main(void)
     for (size_t k = 0; k < sizeof ISAS / sizeof *ISAS; k++) {
         han_kernels_limit(ISAS[k]);
         if (strcmp(han_kernels_isa(), ISAS[k]) != 0)
-            continue; /* not of this machine */
+            continue; /* not an instruction set of this machine */
         printf("%s, 16 KiB, GB/s\n%-9s", ISAS[k], "");
         for (int op = 0; op < HAN_OPS; op++)
             printf("%7s", OPS[op]);

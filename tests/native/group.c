@@ -17,7 +17,7 @@ static void *aligned(size_t bytes)
     return memset(p, 0, rounded);
 }
 
-/* When this process began, as /proc tells it: the 22nd field. */
+/* The start time of this process: the 22nd field of /proc/self/stat. */
 uint64_t group_process_start(void)
 {
     unsigned long long start = 0;
@@ -112,7 +112,7 @@ han_control *group_control(group *g, uint64_t rank)
     return (han_control *)(void *)g->memory[0][0] + rank;
 }
 
-/* Threads are ranks here, and find each other's buffers where they are. */
+/* Ranks are threads here: a peer's buffer has the same address. */
 static const uint64_t no_shifts[HAN_SHIFTS * MAX_RANKS];
 
 void plan_open(han_plan *p, const test_case *c, uint64_t rank)
@@ -122,7 +122,7 @@ void plan_open(han_plan *p, const test_case *c, uint64_t rank)
                     .n_requests = (uint32_t)from->requests, .scratch_size = from->scratch,
                     .sync = from->sync, .signature = (uint64_t)(uintptr_t)c->name,
                     .element = 8, .commutative = true, .shifts = no_shifts,
-                    /* however bytes are copied, and by whom: */
+                    /* vary how bytes are copied */
                     .much = rank % 2, .streaming = rank % 3 == 2};
     memcpy(p->streams, from->streams, sizeof p->streams);
     for (int b = 0; b < HAN_MAX_CHANNELS; b++)

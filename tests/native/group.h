@@ -1,4 +1,4 @@
-/* Ranks inside one process: an engine each over memory that they share. */
+/* Ranks inside one process: each has an engine over memory that they share. */
 #ifndef GROUP_H
 #define GROUP_H
 
@@ -13,7 +13,7 @@ typedef struct {
     mailbox *box;
 } group;
 
-/* Set up what `w` describes; with `messages`, engines also have a mailbox for an MPI. */
+/* Set up the group that `w` describes; with `messages`, engines also have a mailbox as MPI. */
 group *group_open(const world *w, bool messages, han_wait_policy wait);
 void group_close(group *);
 
@@ -23,7 +23,7 @@ world group_of(uint64_t ranks);
 /* A rank's control record in its first channel. */
 han_control *group_control(group *, uint64_t rank);
 
-/* Where it tells there when it finished a run, counted from 1. */
+/* The record in which it stores the end time of a run, counted from 1. */
 han_time *group_time(group *, uint64_t rank, uint64_t run);
 
 uint64_t group_process_start(void);
@@ -31,7 +31,7 @@ uint64_t group_process_start(void);
 void plan_open(han_plan *, const test_case *, uint64_t rank);
 void plan_close(han_plan *);
 
-/* End the test, saying what does not hold, and what was found instead. */
+/* End the test with a message unless `holds`; `got` is the value found. */
 void require(bool holds, const char *what, uint64_t got);
 
 /* An operation on a rank's first flag. */

@@ -15,7 +15,7 @@ typedef struct {
     unsigned luck;
 } member;
 
-/* One operation under way; a send that is complete but not received lives on as a message. */
+/* One operation under way. A send that is complete but not received stays as a message. */
 typedef struct request {
     struct request *next;
     member *owner;
@@ -90,7 +90,7 @@ static void unlink_request(mailbox *box, request **link)
     r->next = NULL;
 }
 
-/* Match with the oldest that fits, or queue up. */
+/* Match with the oldest operation that fits, or append to the queue. */
 static void post(mailbox *box, request *r)
 {
     for (request **link = &box->first; *link; link = &(*link)->next) {
@@ -124,7 +124,7 @@ static int mailbox_isend(const void *data, int n, void *type, int peer, int tag,
         return m->broken;
     content.eager = n <= EAGER;
     content.memory = (void *)(uintptr_t)data;
-    if (content.eager) { /* the sender is done at once */
+    if (content.eager) { /* the send is complete at once */
         content.memory = malloc((size_t)n + 1);
         if (!content.memory)
             abort();
@@ -165,7 +165,7 @@ static bool late(const request *r)
 static int mailbox_test(void **handle, int *flag, void *status)
 {
     request *r = *handle;
-    memset(status, 0xee, 64); /* as large as MPI libraries' */
+    memset(status, 0xee, 64); /* as large as the status of MPI libraries */
     *flag = 1;
     if (!r)
         return SUCCESS;

@@ -31,7 +31,7 @@ static uint64_t number(FILE *f)
 static uint64_t at_most(uint64_t n, uint64_t most)
 {
     if (n > most) {
-        printf("FAILED: the file of programs holds %llu where at most %llu can be\n",
+        printf("FAILED: the file of programs holds %llu, at most %llu expected\n",
                (unsigned long long)n, (unsigned long long)most);
         exit(1);
     }
@@ -85,7 +85,7 @@ world *programs_read(const char *path, uint64_t *n_worlds)
 {
     FILE *f = fopen(path, "rb");
     if (!f || number(f) != MAGIC) {
-        printf("FAILED: %s is no file of programs\n", path);
+        printf("FAILED: %s is not a file of programs\n", path);
         exit(1);
     }
     *n_worlds = number(f);

@@ -22,7 +22,7 @@ typedef struct {
 } test_case;
 
 typedef struct {
-    uint64_t owner, size, me, bytes; /* whose memory it is, who is in it, bytes of it all */
+    uint64_t owner, size, me, bytes; /* owning rank, members, own place, bytes in all */
     uint64_t flags, small, cells, small_bank, ring;
 } place;
 
@@ -33,7 +33,7 @@ typedef struct {
     test_case *cases;
 } world;
 
-/* Both exit with a message when something is wrong. */
+/* Both exit with a message if the file is wrong. */
 world *programs_read(const char *path, uint64_t *n_worlds);
 void programs_free(world *, uint64_t n_worlds);
 

@@ -12,7 +12,7 @@ command -v "$cc" >/dev/null || { echo "native: no C compiler (gcc or clang) foun
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-# pieces in these tests are small: what is meant for large ones begins earlier
+# these tests use small pieces: code for large pieces starts at smaller sizes
 flags=(-DHAN_STRING_LEAST=64 -DHAN_WAYS_LEAST=1024 -DOUT_STEP=512 -DSLEEP_YIELDS=1 -DOWN_LEAST=128
     -DHAN_WALK_PAGE=256 -DHAN_WALK_STEP=64 -DHAN_WALK_LEAST=1024
     -std=c11 -g -Wall -Wextra -Werror -pthread -I"$PWD/han/native" -I"$PWD/tests/native")
@@ -21,7 +21,7 @@ for file in "$PWD"/han/native/{,*/}*.c; do # all that does not need Python
     [[ $file == */py_*.c ]] || sources+=("$file")
 done
 
-# at_once COMMAND...: run a command for each line of the input, as many at once as there are cores
+# at_once COMMAND...: run a command for each line of the input, one on each core at a time
 at_once() {
     xargs -P "$(nproc)" -I{} "$@"
 }
@@ -52,15 +52,15 @@ stage() {
     echo "native: $name: ${tests// /, } ($rounds calls a machine): passed ($cc, $((SECONDS - begun)) s)"
 }
 
-# works FLAGS...: whether the compiler has the sanitizer's runtime, and it starts here
+# works FLAGS...: succeed if a program with these sanitizers can be built and started
 works() {
     echo 'int main(void) { return 0; }' >"$work/probe.c"
     "$cc" "$@" "$work/probe.c" -o "$work/probe" >"$work/reason" 2>&1 &&
         "$work/probe" >"$work/reason" 2>&1
 }
 
-# sanitized NAME ROUNDS TESTS FLAGS...: a stage, or the reason why there is none. What is copied as a
-# string is copied by memcpy here: sanitizers do not see into assembly.
+# sanitized NAME ROUNDS TESTS FLAGS...: run a stage, or print why it cannot run. String instructions
+# are replaced by memcpy, because sanitizers do not see the accesses of assembly.
 sanitized() {
     local name=$1 rounds=$2 tests=$3
     shift 3
@@ -76,7 +76,7 @@ export UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1
 for file in tests/native/bench_*.c; do # which are run by hand
     "$cc" "${flags[@]}" -O2 -c "$file" -o /dev/null
 done
-# either kind of machine, wherever this runs: lines that are slow from core to core, or quick
+# both kinds of processor on any machine: with and without a mesh
 stage plain 1000 "kernels arena errors choice trials stores executor" -O2 -DHAN_MESH=false
 sanitized "address and undefined behaviour" 200 "kernels arena errors choice trials stores executor" \
     -fsanitize=address,undefined -fno-sanitize-recover=all -DHAN_MESH=true

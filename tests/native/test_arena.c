@@ -1,8 +1,7 @@
-/* The allocator of arenas: many threads take, fill, resize and give back memory in any order, and
- * nobody's bytes change under him; what is left over goes back to the system.
+/* The allocator of arenas: threads take, fill, resize and give back memory in random order, and no
+ * thread changes the bytes of another. Free memory goes back to the system.
  *
- *     test_arena FILE [ROUNDS]
- */
+ * test_arena FILE [ROUNDS] */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -142,7 +141,7 @@ static void test_threads(uint64_t rounds)
     require(facts.taken <= SLABS && facts.kept <= MIB, "little is left");
     require(in_memory(fd) <= facts.taken + facts.kept, "the rest went back to the system");
     require(!facts.refusals, "nothing was refused");
-    uint8_t *much = han_arena_take(a, SIZE / 8, true); /* however the slabs that are left lie */
+    uint8_t *much = han_arena_take(a, SIZE / 8, true); /* wherever the remaining slabs are */
     require(much && !much[SIZE / 16], "holes grow together again");
     han_arena_give(a, much);
     han_arena_close(a);
@@ -165,7 +164,7 @@ static void test_no_room(void)
         han_arena_give(a, pages[k]);
     require((whole = han_arena_take(a, MIB, false)), "all of it again");
     void *other = malloc(10);
-    han_arena_give(a, other); /* of somebody else: back to the system */
+    han_arena_give(a, other); /* memory of malloc is freed */
     han_arena_give(a, NULL);
     han_arena_close(a);
 }

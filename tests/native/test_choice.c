@@ -1,7 +1,6 @@
-/* Plans with an alternative: all ranks run the same of both, whenever each of them looks.
+/* Plans with an alternative: all ranks run the same plan, whenever each of them reads the bits.
  *
- * One thread steps the engines of two ranks by hand, so that it is known who is ahead.
- */
+ * One thread steps the engines of two ranks, so that the test decides which rank is ahead. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +13,7 @@ enum { AHEAD = 60 };
 
 static uint8_t arena[64], elsewhere[64];
 
-/* A call that waits for nobody; its alternative is a barrier of two ranks. */
+/* A call that waits for no peer; its alternative is a barrier of two ranks. */
 typedef struct {
     han_instr code[2];
     uint64_t requests[1];
@@ -46,7 +45,7 @@ static group *pair(void)
     return group_open(&w, false, (han_wait_policy){.timeout = 20});
 }
 
-static void who_offers_waits_for_the_other(void)
+static void a_rank_that_offers_waits_for_the_other(void)
 {
     group *g = pair();
     han_engine *a = &g->engines[0], *b = &g->engines[1];
@@ -74,7 +73,7 @@ static void who_offers_waits_for_the_other(void)
     group_close(g);
 }
 
-/* Rank 0 offers in no call but those that `offers` says, and runs ahead as far as it may. */
+/* Rank 0 offers only in the calls of the bits `offers`, and runs ahead as far as it may. */
 static void run_ahead(uint64_t choices, uint64_t offers, uint64_t expected)
 {
     group *g = pair();
@@ -113,7 +112,7 @@ static void run_ahead(uint64_t choices, uint64_t offers, uint64_t expected)
 
 int main(void)
 {
-    who_offers_waits_for_the_other();
+    a_rank_that_offers_waits_for_the_other();
     run_ahead(~(uint64_t)0, 0, HAN_HISTORY);
     run_ahead(0, 0, AHEAD);
     run_ahead((uint64_t)1 << 10, 0, 10 + HAN_HISTORY);

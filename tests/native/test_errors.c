@@ -1,5 +1,5 @@
-/* What an engine does when a collective does not end well: timeouts, the dead, interrupts, notices,
- * errors of the message layer, and stopping with receives under way. */
+/* What an engine does on errors: timeouts, peers that died, interrupts, notices, errors of the
+ * message layer, and stopping with receives under way. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,7 +60,7 @@ static group *pair(bool messages, han_wait_policy wait)
 
 /* ---- timeouts ---- */
 
-static void a_rank_that_does_not_come(void)
+static void a_rank_that_never_calls(void)
 {
     group *g = pair(false, QUICK);
     call first, second;
@@ -79,7 +79,7 @@ static void a_rank_that_does_not_come(void)
     group_close(g);
 }
 
-static void progress_puts_the_timeout_off(void)
+static void progress_resets_the_timeout(void)
 {
     group *g = pair(false, QUICK);
     call c = {.code = {at_flag(HAN_WAIT, 1, 1), at_flag(HAN_WAIT, 1, 2)}};
@@ -99,7 +99,7 @@ static void progress_puts_the_timeout_off(void)
     group_close(g);
 }
 
-/* ---- the dead ---- */
+/* ---- peers that died ---- */
 
 static pid_t a_child_that_has_ended(bool reap)
 {
@@ -145,7 +145,7 @@ static void a_peer_that_died(void)
     waitpid(zombie, NULL, 0);
 }
 
-static void a_peer_that_is_finished_may_be_gone(void)
+static void a_peer_that_finished_may_exit(void)
 {
     group *g = pair(false, QUICK);
     group_control(g, 1)->pid = a_child_that_has_ended(true);
@@ -157,7 +157,7 @@ static void a_peer_that_is_finished_may_be_gone(void)
     group_close(g);
 }
 
-/* ---- what comes from outside ---- */
+/* ---- interrupts, notices and errors of MPI ---- */
 
 static bool yes(void *engine)
 {
@@ -176,7 +176,7 @@ static void an_interrupt(void)
     group_close(g);
 }
 
-static void a_notice_that_does_not_concern_us(void)
+static void a_notice_for_another_engine(void)
 {
     group *g = pair(true, PATIENT);
     call c, post = {.code = {at_flag(HAN_POST, 1, 1)}};
@@ -220,7 +220,7 @@ static void a_message_that_is_too_long(void)
 
 /* ---- stopping ---- */
 
-static void stopping_withdraws_receives(void)
+static void stopping_cancels_receives(void)
 {
     group *g = pair(true, QUICK);
     char into[64] = "untouched", late[64] = "late";
@@ -241,11 +241,11 @@ static void stopping_withdraws_receives(void)
     require(next.run.status == HAN_E_FAILED, "later calls fail too", next.run.status);
     require(run(&g->engines[1], &send) == HAN_OK, "the late message goes out", 0);
     require(!strcmp(into, "untouched"), "and reaches nobody's memory", 0);
-    han_engine_stop(&g->engines[0]); /* twice does no harm */
+    han_engine_stop(&g->engines[0]); /* a second stop has no effect */
     group_close(g);
 }
 
-static void stopping_takes_what_has_come(void)
+static void stopping_completes_arrived_messages(void)
 {
     group *g = pair(true, QUICK);
     char into[64] = "untouched", data[64] = "on time";
@@ -264,16 +264,16 @@ static void stopping_takes_what_has_come(void)
 
 int main(void)
 {
-    a_rank_that_does_not_come();
-    progress_puts_the_timeout_off();
+    a_rank_that_never_calls();
+    progress_resets_the_timeout();
     a_peer_that_died();
-    a_peer_that_is_finished_may_be_gone();
+    a_peer_that_finished_may_exit();
     an_interrupt();
-    a_notice_that_does_not_concern_us();
+    a_notice_for_another_engine();
     an_error_of_the_message_layer();
     a_message_that_is_too_long();
-    stopping_withdraws_receives();
-    stopping_takes_what_has_come();
+    stopping_cancels_receives();
+    stopping_completes_arrived_messages();
     printf("timeouts, deaths, interrupts, notices, errors and stopping\n");
     return 0;
 }

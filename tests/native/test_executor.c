@@ -1,8 +1,7 @@
-/* Threads stand in for ranks and run Programs of the planner back to back, in random order, with
- * random delays and some in flight; every result is checked.
+/* Threads act as ranks and run programs of the planner back to back, in random order, with random
+ * delays, some of them nonblocking. Every result is checked.
  *
- *     test_executor FILE [ROUNDS]
- */
+ * test_executor FILE [ROUNDS] */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
@@ -19,14 +18,14 @@ enum { IN_FLIGHT = 3, GUARD = 8, LARGEST = 20011 + 2 * GUARD };
 
 static const int64_t UNTOUCHED = 0x5a5a5a5a5a5a5a5a;
 
-/* What a rank needs for one call. */
+/* The resources of a rank for one call. */
 typedef struct {
-    const test_case *call, *other; /* `other`: the same call, done in another way; or NULL */
+    const test_case *call, *other; /* `other`: another program for the same call, or NULL */
     han_plan plan, alternative, rival;
     han_run run;
     uint64_t step;
     bool in_place;
-    int64_t send[LARGEST], recv[LARGEST]; /* doubles where the type is float64 */
+    int64_t send[LARGEST], recv[LARGEST]; /* doubles if the type is float64 */
 } slot;
 
 typedef struct {
@@ -34,10 +33,10 @@ typedef struct {
     group *group;
     uint64_t rank, rounds, seed, luck;
     uint64_t agreed; /* calls whose alternative all ranks offered */
-    uint64_t followed; /* calls that went along the rival: not those */
+    uint64_t followed; /* other calls that ran the rival */
 } runner;
 
-/* ---- chance, and data ---- */
+/* ---- random numbers and data ---- */
 
 static uint64_t mix(uint64_t x)
 {
@@ -80,7 +79,7 @@ static int64_t encode(const test_case *c, int64_t v)
     return v;
 }
 
-/* ---- what a rank sends and gets, in elements ---- */
+/* ---- operands and results, in elements ---- */
 
 static uint64_t sends(const runner *r, const test_case *c)
 {
@@ -137,7 +136,7 @@ static bool in_place(const runner *r, const slot *s)
     return s->in_place && reduces && gets(r, s->call);
 }
 
-/* A case that does the same, the same one on all ranks; NULL for none. */
+/* Another case for the same call, the same one on all ranks; NULL if there is none. */
 static const test_case *another(const runner *r, const slot *s)
 {
     const test_case *found = NULL, *c = s->call;
@@ -152,13 +151,13 @@ static const test_case *another(const runner *r, const slot *s)
     return common(r, s->step, 3) % 4 ? found : NULL;
 }
 
-/* Whether a rank says that it could run the other way: most do, as all must. */
+/* Whether a rank offers the alternative: mostly, as it runs only if all ranks offer it. */
 static bool willing(const runner *r, const slot *s, uint64_t rank)
 {
     return common(r, s->step, 4 + rank) % 8 < 7;
 }
 
-/* Give the plan its alternative, and an arena that has the buffers in it or not. */
+/* Give the plan its alternative, and an arena that contains the buffers or does not. */
 static void open_alternative(runner *r, slot *s)
 {
     s->other = another(r, s);
@@ -179,7 +178,7 @@ static void open_alternative(runner *r, slot *s)
     s->plan.whole = (uint32_t)r->world->n_channels - 1;
 }
 
-/* Give the plan a rival, and a leader who goes that way or does not. */
+/* Give the plan a rival, and a leader that chooses it or does not. */
 static void open_rival(runner *r, slot *s)
 {
     if (!s->other || common(r, s->step, 5) % 2)
@@ -294,7 +293,7 @@ static void run_world(const world *w, uint64_t rounds, han_wait_policy wait)
     group *g = group_open(w, messages, wait);
     runner runners[MAX_RANKS];
     pthread_t threads[MAX_RANKS];
-    for (uint64_t r = 1; r < w->ranks; r += 2) { /* as if their caches were far from the others' */
+    for (uint64_t r = 1; r < w->ranks; r += 2) { /* as if the caches were far apart */
         static const han_ways far = {.cost = {[HAN_WAY_USUAL] = 1u << 28, [HAN_WAY_OTHER] = 1}};
         g->engines[r].put = far;
     }
@@ -312,7 +311,7 @@ static void run_world(const world *w, uint64_t rounds, han_wait_policy wait)
     }
     for (uint64_t r = 1; r < w->ranks; r++)
         if (runners[r].followed != runners[0].followed) {
-            printf("FAILED: %s: rank %llu went along %llu rivals, rank 0 %llu\n", w->name,
+            printf("FAILED: %s: rank %llu ran %llu rivals, rank 0 ran %llu\n", w->name,
                    (unsigned long long)r, (unsigned long long)runners[r].followed,
                    (unsigned long long)runners[0].followed);
             exit(1);

@@ -1,4 +1,4 @@
-/* Every reduction kernel against a naive scalar reference, for each instruction set at hand. */
+/* Every reduction kernel against a simple scalar reference, for each instruction set available. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -33,7 +33,7 @@ static uint64_t random_bits(void)
     return state * 0x2545f4914f6cdd1du;
 }
 
-/* ---- float16, by way of double and ldexp ---- */
+/* ---- float16, through double and ldexp ---- */
 
 static double half_value(uint16_t h)
 {
@@ -142,7 +142,7 @@ static void reference_f64(enum han_op op, void *dst, const void *a, const void *
     memcpy(dst, &r, 8);
 }
 
-/* volatile: each product is rounded, whatever the compiler could fuse. */
+/* volatile: each product is rounded, and no compiler fuses operations. */
 static void reference_c64(enum han_op op, void *dst, const void *a, const void *b)
 {
     float p[2], q[2], r[2];
@@ -188,7 +188,7 @@ static void fill_value(enum han_dtype d, unsigned char *to)
     static const double special[] = {0.0, -0.0, INFINITY, -INFINITY, NAN, 1e-310, 1e-40, 3e38};
     const uint64_t bits = random_bits();
     const bool odd_one = bits >> 60 == 0;
-    /* quarters in +-1024: exact in every sum, and inexact often enough in products */
+    /* quarters in +-1024: sums are exact, products often are not */
     const double number = odd_one ? special[bits % 8] : (double)(int)(bits % 8192) / 4 - 1024;
     const float single = (float)number;
     switch (d) {
@@ -229,7 +229,7 @@ static bool same_real(enum han_dtype d, const void *x, const void *y)
     return memcmp(f, f + 1, 8) == 0 || (isnan(f[0]) && isnan(f[1]));
 }
 
-/* Equal bits, or a NaN for a NaN. */
+/* Whether both have equal bits or are NaNs. */
 static bool same(enum han_dtype d, const unsigned char *x, const unsigned char *y)
 {
     const size_t size = han_dtype_size(d);
@@ -318,8 +318,8 @@ static void check_pairs(struct buffers *m)
            calls, HAN_OPS * HAN_DTYPES - (int)pairs);
 }
 
-/* Every float16 with partners that round, overflow, underflow, tie and cancel. Calls of
- * `span` elements: 1 takes the scalar tails only, 64 the vectors only. */
+/* Every float16 with operands that round, overflow, underflow, tie and cancel, in calls of
+ * `span` elements: 1 runs only the scalar tails, 64 only the vector loops. */
 static void check_halves(size_t span)
 {
     static const uint16_t partners[] = {0x0000, 0x8000, 0x0001, 0x03ff, 0x0400, 0x3800, 0x3c00,

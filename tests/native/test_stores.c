@@ -1,4 +1,5 @@
-/* Large data into cells: the data is right whichever way it goes, and the way follows the costs. */
+/* Large data into cells: the data is right with each kind of store, and the kind follows the
+ * costs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,7 @@ static void require(bool holds, const char *what)
     exit(1);
 }
 
-/* How many of the next copies go that way. */
+/* The number of the next copies that use one kind of store. */
 static int ways(han_ways *w, enum han_way way, int copies)
 {
     int n = 0;
@@ -24,7 +25,7 @@ static int ways(han_ways *w, enum han_way way, int copies)
     return n;
 }
 
-static void the_way_follows_the_costs(void)
+static void the_kind_of_store_follows_the_costs(void)
 {
     static han_ways w;
     require(han_next_way(&w) == HAN_WAY_USUAL, "the ordinary way is tried first");
@@ -44,11 +45,11 @@ static void the_way_follows_the_costs(void)
     require(!han_usual_is_slow(&w), "one that is quick shows that caches are near again");
 }
 
-static void somebody_elses_turn_counts_little(void)
+static void a_long_interruption_counts_little(void)
 {
     static han_ways w;
     han_took(&w, HAN_WAY_OTHER, 40000, MiB);
-    han_took(&w, HAN_WAY_USUAL, 60000000000, MiB); /* more than its number could hold */
+    han_took(&w, HAN_WAY_USUAL, 60000000000, MiB); /* more than the cost's type could hold */
     require(han_usual_is_slow(&w), "a first copy that was stopped for long is slow");
     han_took(&w, HAN_WAY_USUAL, 50000, MiB);
     require(!han_usual_is_slow(&w), "and the next one right");
@@ -69,7 +70,7 @@ static void data_is_right(void)
     static unsigned char from[BYTES + 64], to[BYTES + 128];
     for (int k = 0; k < CALLS; k++) {
         size_t n = HAN_WAYS_LEAST + (size_t)k % 200, at = (size_t)k % 64;
-        e.put.cost[HAN_WAY_OTHER] = 100; /* every other copy goes past the caches */
+        e.put.cost[HAN_WAY_OTHER] = 100; /* every other copy is stored past the caches */
         e.put.cost[HAN_WAY_USUAL] = k % 2 ? 1000 : 100;
         for (size_t b = 0; b < n; b++)
             from[at / 2 + b] = (unsigned char)(b * 7 + (size_t)k);
@@ -82,8 +83,8 @@ static void data_is_right(void)
 
 int main(void)
 {
-    the_way_follows_the_costs();
-    somebody_elses_turn_counts_little();
+    the_kind_of_store_follows_the_costs();
+    a_long_interruption_counts_little();
     data_is_right();
     return 0;
 }

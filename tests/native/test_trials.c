@@ -1,8 +1,8 @@
-/* Plans with a rival: all ranks go the way that the leader says, and it goes by what runs took.
+/* Plans with a rival: all ranks run the plan that the leader chooses, and the leader chooses by the
+ * times of runs.
  *
- * One thread steps the engines of two ranks by hand, and the clock is the test's: what either way
- * takes is written over what the ranks have noted.
- */
+ * One thread steps the engines of two ranks, and the test sets the clock: it overwrites the end
+ * times that the ranks store. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,8 @@
 
 enum { FIRST = HAN_FIRST, BURST = HAN_BURST, LEAST = HAN_LEAST, AHEAD = 60, THREADED = 3000 };
 
-/* A call in which a rank posts and the other waits for it; or both, if `meets`. Either way. */
+/* A call in which one rank posts and the other waits; with `meets` both do. The rival does the
+ * same. */
 typedef struct {
     han_instr code[2];
     uint64_t requests[1];
@@ -53,7 +54,7 @@ static group *pair(call *calls, bool meets)
 
 static uint64_t rivals(const call *c) { return atomic_load(&c->rival.counts.runs); }
 
-/* Let both ranks have noted that the last run was over then. */
+/* Set the end time of the last run on both ranks. */
 static void note(group *g, uint64_t finished)
 {
     uint64_t run = g->engines[0].epoch;
@@ -64,7 +65,8 @@ static void note(group *g, uint64_t finished)
     }
 }
 
-/* Make so many calls; `usual` and `rival` are what either way takes. How often the rival ran. */
+/* Make `n` calls; `usual` and `rival` are the times of the two plans. Returns the number of runs
+ * of the rival. */
 static uint64_t play(group *g, call *calls, int n, uint64_t usual, uint64_t rival)
 {
     static uint64_t clock = 1000;
@@ -84,7 +86,7 @@ static uint64_t play(group *g, call *calls, int n, uint64_t usual, uint64_t riva
     return rivals(&calls[0]) - before;
 }
 
-static void who_follows_waits_for_the_leader(void)
+static void a_follower_waits_for_the_leader(void)
 {
     call calls[2];
     group *g = pair(calls, false);
@@ -101,7 +103,7 @@ static void who_follows_waits_for_the_leader(void)
     group_close(g);
 }
 
-static void the_quicker_way_is_kept(void)
+static void the_faster_plan_is_kept(void)
 {
     call calls[2];
     group *g = pair(calls, true);
@@ -137,8 +139,8 @@ static void trials_cost_a_hundredth(void)
     group_close(g);
 }
 
-/* A long pause of the program's in a trial is no reason not to try again soon. */
-static void one_pause_tells_nothing(void)
+/* A long pause of the program in a trial does not delay the next trial. */
+static void one_pause_decides_nothing(void)
 {
     call calls[2];
     for (uint64_t at = 0; at < BURST; at++) {
@@ -152,8 +154,8 @@ static void one_pause_tells_nothing(void)
     }
 }
 
-/* Most of what a run takes is the program's: then the way in use is kept. */
-static void one_that_makes_no_difference_is_not_changed(void)
+/* The program takes most of the time between runs: the plan in use is kept. */
+static void the_plan_in_use_is_kept_if_both_are_alike(void)
 {
     call calls[2];
     group *g = pair(calls, true);
@@ -161,7 +163,7 @@ static void one_that_makes_no_difference_is_not_changed(void)
     group_close(g);
 }
 
-static void nonblocking_calls_wait_for_nobody(void)
+static void nonblocking_calls_wait_for_no_leader(void)
 {
     call calls[2];
     group *g = pair(calls, false);
@@ -175,7 +177,7 @@ static void nonblocking_calls_wait_for_nobody(void)
     group_close(g);
 }
 
-static void what_changes_is_noticed(void)
+static void a_change_of_speed_is_noticed(void)
 {
     call calls[2];
     group *g = pair(calls, true);
@@ -185,7 +187,7 @@ static void what_changes_is_noticed(void)
     group_close(g);
 }
 
-/* The leader, who waits for nobody, runs ahead as far as its word tells. */
+/* The leader waits for no peer and runs ahead as far as its control record allows. */
 static void the_leader_runs_ahead(void)
 {
     call its, *mine = calloc(AHEAD, sizeof *mine), none[2];
@@ -219,7 +221,7 @@ static void the_leader_runs_ahead(void)
     group_close(g);
 }
 
-/* Others' calls between those of a plan; they go the usual way. How often its rival ran. */
+/* Make calls of other plans between those of a plan. Returns the number of runs of its rival. */
 static uint64_t play_among(int others, int n)
 {
     call calls[2], other[2];
@@ -238,8 +240,8 @@ static uint64_t play_among(int others, int n)
     return ran;
 }
 
-/* Calls between those of a plan take some of the time from one to the next, but hide it only where
- * they are so many that times are no longer told. */
+/* Calls between those of a plan add to the time from run to run. They prevent a decision only if
+ * they are so many that end times are overwritten before the leader reads them. */
 static void calls_in_between(void)
 {
     uint64_t ran = play_among(4, 50);
@@ -265,7 +267,7 @@ static void *run_rank(void *argument)
         han_enqueue(e, &r->c->run);
         if (han_progress(e, &r->c->run, true) != HAN_OK)
             abort();
-        r->c->plan.trial.rest %= HAN_LEAST + 1; /* once more, and soon */
+        r->c->plan.trial.rest %= HAN_LEAST + 1; /* a second trial, soon */
     }
     return NULL;
 }
@@ -290,15 +292,15 @@ static void ranks_at_the_same_time(void)
 
 int main(void)
 {
-    who_follows_waits_for_the_leader();
-    the_quicker_way_is_kept();
-    what_changes_is_noticed();
+    a_follower_waits_for_the_leader();
+    the_faster_plan_is_kept();
+    a_change_of_speed_is_noticed();
     the_leader_runs_ahead();
     calls_in_between();
     trials_cost_a_hundredth();
-    one_pause_tells_nothing();
-    one_that_makes_no_difference_is_not_changed();
-    nonblocking_calls_wait_for_nobody();
+    one_pause_decides_nothing();
+    the_plan_in_use_is_kept_if_both_are_alike();
+    nonblocking_calls_wait_for_no_leader();
     ranks_at_the_same_time();
     return 0;
 }

@@ -1,4 +1,4 @@
-"""Automatic groups of the scheduler, in folders made up."""
+"""Automatic groups of the scheduler, read from files that the tests make."""
 
 from dataclasses import replace
 
@@ -38,12 +38,12 @@ def test_a_process_is_in_an_automatic_group(tmp_path, switch, groups, files, exp
     assert autogroup(tmp_path / "switch", own, cgroups) == expected
 
 
-def test_a_kernel_without_them_has_none(tmp_path):
+def test_a_kernel_without_automatic_groups_has_none(tmp_path):
     assert autogroup(tmp_path / "switch", tmp_path, tmp_path) == ""
 
 
 @pytest.mark.parametrize(("groups", "told"), [(0, False), (1, False), (8, True)])
-def test_measurements_say_so_with_a_way_out(groups, told):
+def test_measurements_report_automatic_groups_with_a_remedy(groups, told):
     lines = "\n".join(replace(MACHINE, autogroups=groups).lines())
     assert ("in 8 sessions" in lines) == told
     assert ("sched_autogroup_enabled" in lines) == told

@@ -1,4 +1,4 @@
-"""Quotas of control groups, in folders made up; and what they make of ranks and processors."""
+"""Quotas of control groups, read from files that the tests make, and what follows from them."""
 
 import math
 import os
@@ -19,7 +19,7 @@ from han.ranks.quota import memory, memory_groups, processors, room
 
 @pytest.fixture
 def cgroup(tmp_path):
-    """Make the files of groups; return what a process in them may use."""
+    """Return a function that writes groups' files and returns the processors of a process there."""
 
     def make(own, files):
         for name, text in files.items():
@@ -57,7 +57,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("own", "files", "expected"), CASES)
-def test_the_least_quota_on_the_way_up_counts(cgroup, own, files, expected):
+def test_the_smallest_quota_of_a_group_and_its_parents_counts(cgroup, own, files, expected):
     assert cgroup(own, files) == expected
 
 
@@ -76,7 +76,7 @@ def test_no_control_groups_are_no_quota(tmp_path):
         (4, 2, 1, True, True),
     ],
 )
-def test_ranks_are_held_against_processors_and_quota(ranks, cpus, quota, crowded, rationed):
+def test_ranks_are_compared_with_processors_and_quota(ranks, cpus, quota, crowded, rationed):
     facts = [Facts(0, "a", frozenset(range(cpus)), {}, quota) for _ in range(ranks)]
     assert conditions(facts) == (crowded, rationed, False)
     elsewhere = Facts(ranks, "b", frozenset([0]), {}, NONE)
@@ -89,7 +89,7 @@ def test_the_smallest_quota_of_a_node_counts():
 
 
 @pytest.mark.parametrize(("policy", "sleeps"), [("auto", True), ("yield", False), ("futex", True)])
-def test_who_waits_leaves_a_quota_to_the_others(monkeypatch, policy, sleeps):
+def test_waiting_ranks_sleep_under_a_quota(monkeypatch, policy, sleeps):
     monkeypatch.setattr("han.ranks.discover.processors", lambda: 0.5)
     comm = han.Comm(MPI.COMM_SELF.Dup(), {"wait": {"policy": policy}})
     monkeypatch.undo()
@@ -126,7 +126,7 @@ def test_memory_has_limits_too(tmp_path, cgroup, own, files, expected):
     assert memory(tmp_path / "cgroup", tmp_path / "own") == expected
 
 
-def test_shared_arrays_keep_to_what_a_container_may_use(monkeypatch):
+def test_shared_arrays_respect_the_limit_of_a_container(monkeypatch):
     monkeypatch.setattr("han.memory.arena.memory", lambda: 300 << 20)
     assert limit({}) == 150 << 20
     monkeypatch.setattr("han.memory.arena.memory", lambda: 1)
@@ -152,14 +152,14 @@ def test_shared_arrays_keep_to_what_a_container_may_use(monkeypatch):
         ({}, None),
     ],
 )  # fmt: skip
-def test_what_a_memory_limit_leaves(tmp_path, files, left):
+def test_the_room_below_a_memory_limit(tmp_path, files, left):
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     expected = (1 << 64) - 1 if left is None else left
     assert _native.room(os.fsencode(tmp_path)) == expected
 
 
-def test_only_groups_with_a_limit_are_asked(tmp_path, cgroup):
+def test_only_groups_with_a_limit_are_read(tmp_path, cgroup):
     files = {"a/b/memory.max": "max", "a/memory.max": "1048576", "a/memory.current": "1000000"}
     cgroup("0::/a/b", {**files, "memory.max": "9223372036854771712"})
     places = tmp_path / "cgroup", tmp_path / "own"
@@ -167,8 +167,8 @@ def test_only_groups_with_a_limit_are_asked(tmp_path, cgroup):
     assert room(*places) == 48_576
 
 
-def test_what_a_container_has_no_room_for_is_an_error(tmp_path, monkeypatch):
-    """Nobody is killed: neither large arrays nor a communicator's memory take what is not left."""
+def test_allocations_beyond_a_memory_limit_raise(tmp_path, monkeypatch):
+    """Allocations beyond the memory limit raise: large arrays, and a communicator's memory."""
     (tmp_path / "memory.max").write_text(str(64 << 20))
     (tmp_path / "memory.current").write_text(str(50 << 20))
     monkeypatch.setattr("han.memory.arena.memory_groups", lambda: (os.fsencode(tmp_path),))

@@ -1,4 +1,4 @@
-"""The plans that a communicator keeps, and what it counts of them; a communicator of one rank."""
+"""The plans that a communicator of one rank keeps, and its counts of them."""
 
 from dataclasses import replace
 
@@ -27,7 +27,7 @@ def allreduce(comm, count, dtype="f8"):
     comm.Allreduce(send, np.empty_like(send))
 
 
-def test_what_is_counted(comm):
+def test_hits_and_misses_are_counted(comm):
     assert comm.cache_info() == (0, 0, 2, 0, 0, 0, 0, 0.0)
     for _ in range(5):
         allreduce(comm, 4)
@@ -38,8 +38,8 @@ def test_what_is_counted(comm):
 
 
 @pytest.mark.parametrize("collective", ["scatter", "reduce_scatter", "alltoall"])
-def test_all_that_a_rank_moves_makes_a_run_long(collective):
-    """Long runs let go of Python's lock."""
+def test_a_run_that_moves_much_is_not_brief(collective):
+    """A run that moves much data is not brief: it releases Python's lock."""
     reduces = (8, "sum", "float64") if collective == "reduce_scatter" else ()
     signature = Signature(collective, 4 << 20, *reduces)
     topology = replace(virtual(2), attach=True)
@@ -47,7 +47,7 @@ def test_all_that_a_rank_moves_makes_a_run_long(collective):
     assert _moved(lower(plan, 1), signature) >= signature.nbytes
 
 
-def test_calls_that_the_quick_way_does_not_know_find_their_plan_too(comm):
+def test_calls_outside_of_the_look_up_find_their_plan(comm):
     strided = np.ones((4, 2))[:, 0].copy()
     for _ in range(3):
         comm.Allreduce([strided, 4, MPI.DOUBLE], np.empty(4))
@@ -55,11 +55,11 @@ def test_calls_that_the_quick_way_does_not_know_find_their_plan_too(comm):
     assert (info.hits, info.misses) == (2, 1)
 
 
-def test_the_plan_that_was_looked_for_longest_ago_goes(comm):
+def test_the_least_recently_used_plan_is_evicted(comm):
     for count in (1, 2, 3):
         allreduce(comm, count)
     assert comm.cache_info()[:5] == (0, 3, 2, 2, 1)
-    allreduce(comm, 2)  # the look-up in C was emptied, so that this one is looked for
+    allreduce(comm, 2)  # an eviction has emptied the look-up in C
     allreduce(comm, 4)
     allreduce(comm, 2)
     assert comm.cache_info()[:5] == (2, 4, 2, 2, 2)
@@ -67,7 +67,7 @@ def test_the_plan_that_was_looked_for_longest_ago_goes(comm):
     assert comm.cache_info().misses == 5
 
 
-def test_results_stay_right_while_plans_come_and_go(comm):
+def test_results_are_right_while_plans_are_evicted(comm):
     for turn in range(3):
         for count in (1, 5, 9, 17):
             send = np.arange(count, dtype="f8") + turn
@@ -84,7 +84,7 @@ def test_a_persistent_request_counts_as_made_only(comm):
     request.Free()
 
 
-def test_it_prints_as_text(comm):
+def test_statistics_print_as_text(comm):
     allreduce(comm, 4)
     allreduce(comm, 4)
     text = str(comm.cache_info())

@@ -1,4 +1,4 @@
-"""Stored plans: what is read is what planning gives; what is damaged, foreign or too much goes."""
+"""Stored plans: they equal planned ones; damaged, foreign and excess files are not used."""
 
 import json
 import os
@@ -39,7 +39,7 @@ def same(a, b):
 
 @cache
 def programs():
-    """Programs of all algorithms, with what they may touch; those that are stored at all."""
+    """Return programs of all algorithms that can be stored, each with what it may access."""
     found = []
     for number in (*range(SWEEP), *MEETS):
         for plan in example(number).plans:
@@ -80,7 +80,7 @@ FAR = {
     "code": 99, "stream": 32, "task": 1 << 31, "slot": (1 << 32) - 1, "n": (1 << 64) - 8,
     "peer": -1,
 }  # fmt: skip
-USERS = {  # the codes that use a field, where not all do
+USERS = {  # for each field that only some codes use: these codes
     "slot": (Code.ISEND, Code.IRECV, Code.TEST, Code.COLL),
     "peer": (Code.WAIT, Code.ISEND, Code.IRECV, Code.AWAIT, Code.COLL, Code.PULL, Code.PUSH),
     "n": tuple(set(Code) - {Code.TEST, Code.AWAIT}),
@@ -97,11 +97,11 @@ def edited(program, k, field, value, ref=None):
 
 
 @pytest.mark.parametrize("field", FAR)
-def test_numbers_that_lead_astray_are_refused(field):
+def test_fields_out_of_range_are_refused(field):
     tried = 0
     for program, where in programs():
         codes = np.isin(program.code["code"], USERS.get(field, tuple(Code)))
-        if field == "n":  # barriers of MPI's have no count
+        if field == "n":  # a barrier of the MPI library has no count
             codes &= ~((program.code["code"] == Code.COLL) & (program.code["n"] == 0))
         for k in np.flatnonzero(codes)[:3]:
             with pytest.raises(ValueError, match=r"^operation \d+: "):
@@ -141,7 +141,7 @@ def test_collectives_of_the_library_do_not_write_to_what_is_sent():
     assert tried > 5
 
 
-def test_requests_are_started_and_tested_in_turns():
+def test_requests_are_started_and_tested_alternately():
     tried = 0
     for program, where in programs():
         tests = np.flatnonzero(program.code["code"] == Code.TEST)
@@ -154,7 +154,7 @@ def test_requests_are_started_and_tested_in_turns():
     assert tried > 5
 
 
-def test_other_parts_are_held_against_the_call():
+def test_other_parts_are_compared_with_the_call():
     program, where = programs()[0]
     for name, value in (
         ("rank", program.rank + 1), ("footprint", (1 << 40,) * len(program.footprint)),
@@ -186,7 +186,7 @@ def accept(program):
 
 
 def refused(store):
-    """Read what cannot be used; return the warning."""
+    """Read a file that cannot be used; return the warning."""
     store._warned = False
     with pytest.warns(UserWarning, match="planned anew and replaced") as told:
         assert store.read(CALL, accept) is None
@@ -230,11 +230,11 @@ def forged(store, body):
     store.path(CALL).write_bytes(wisdom.MAGIC + wisdom._digest(body) + b"\n" + body)
 
 
-def test_a_file_with_a_right_hash_is_still_not_believed(store, program):
+def test_a_file_with_a_right_hash_is_still_checked(store, program):
     key, body = store.key(CALL), compact.dump(program)
     store.write(CALL, program)
     forged(store, key.replace(b'"rank": 0', b'"rank": 1') + body)
-    assert "the plan of something else" in refused(store)
+    assert "a plan for something else" in refused(store)
     for wrong in (b"", b"{}\n", b"[]\n", b"\xff\n", body[:-3], body.replace(b'"sync"', b'"sink"')):
         forged(store, key + wrong)
         refused(store)
@@ -255,7 +255,7 @@ def test_files_that_are_not_this_users_own_are_refused(store, program, tmp_path,
     refused(store)
     path.unlink()
     os.mkfifo(path)
-    assert "it is no file" in refused(store)
+    assert "it is not a regular file" in refused(store)
     path.unlink()
     path.mkdir()
     refused(store)
@@ -270,7 +270,7 @@ def test_only_one_warning_is_given(store, program):
         assert store.read(CALL, accept) is None
 
 
-def test_what_was_used_longest_ago_goes_and_so_do_old_drafts(store, program, tmp_path):
+def test_least_recently_used_files_and_old_drafts_are_removed(store, program, tmp_path):
     calls = [replace(CALL, memory=1 << k) for k in range(20, 26)]
     now = time.time()
     for age, one in enumerate(calls):
@@ -298,7 +298,7 @@ def test_use_is_noted(store, program):
     assert store.path(CALL).stat().st_mtime > 1e9
 
 
-def test_a_folder_that_cannot_be_written_is_told_once(store, program, monkeypatch):
+def test_a_folder_that_cannot_be_written_warns_once(store, program, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
@@ -308,7 +308,7 @@ def test_a_folder_that_cannot_be_written_is_told_once(store, program, monkeypatc
     assert list(store.folder.iterdir()) == []
 
 
-def test_the_folder_is_made_and_looked_at(tmp_path, monkeypatch):
+def test_the_folder_is_made_and_checked(tmp_path, monkeypatch):
     folder = tmp_path / "a" / "b"
     assert wisdom.wisdom_folder({}) == ("", None)
     assert wisdom.wisdom_folder({"HAN_WISDOM": str(folder)}) == (str(folder), None)
@@ -323,7 +323,7 @@ def test_the_folder_is_made_and_looked_at(tmp_path, monkeypatch):
     assert wisdom.wisdom_folder({"HAN_WISDOM": "x"}) == (str(tmp_path / "rc"), None)
 
 
-def test_a_relative_folder_is_that_of_the_beginning(tmp_path, monkeypatch):
+def test_a_relative_folder_is_resolved_at_once(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert wisdom.wisdom_folder({"HAN_WISDOM": "plans"}) == (str(tmp_path / "plans"), None)
 
@@ -338,7 +338,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def use(config=None):
-    """Call twice on a new communicator; return what was counted."""
+    """Make two calls on a new communicator; return its statistics."""
     comm = han.Comm(MPI.COMM_SELF.Dup(), config)
     send = np.arange(1000.0)
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""Timelines without MPI: what they say, their files and pictures, and clocks put together."""
+"""Timelines without MPI: shares of time, files, pictures, and conversion between clocks."""
 
 import json
 import random
@@ -88,7 +88,7 @@ def test_streams_of_different_requests_overlap():
     assert shares(line(task("ib(0)", 0, 2), task("ib(1)", 1, 3))).overall.overlapped == 0
 
 
-def test_tasks_in_several_goes_become_one_each_in_turn():
+def test_parts_of_a_task_are_joined():
     goes = [
         task("ib(0)", 0, 1),
         task("ib(1)", 1, 2, copying=0.5),
@@ -111,11 +111,11 @@ def test_tasks_in_several_goes_become_one_each_in_turn():
 def test_select_keeps_a_call_and_ranks():
     assert len(select(PIPELINE, ranks=[1]).times) == 1
     assert select(PIPELINE, call=(0, 0)) == PIPELINE
-    with pytest.raises(TimelineError, match=r"no tasks of call 3; there are 0$"):
+    with pytest.raises(TimelineError, match=r"no tasks of call 3; the trace has 0$"):
         select(PIPELINE, call=(0, 3))
-    with pytest.raises(TimelineError, match="call 0 of persistent request 2; there are none"):
+    with pytest.raises(TimelineError, match="call 0 of persistent request 2; the trace has none"):
         select(PIPELINE, call=(2, 0))
-    with pytest.raises(TimelineError, match=r"rank\(s\) 7-8; there are 0-1"):
+    with pytest.raises(TimelineError, match=r"rank\(s\) 7-8; the trace has 0-1"):
         select(PIPELINE, ranks=[7, 8])
 
 
@@ -133,16 +133,16 @@ def test_merge_puts_the_ranks_of_a_communicator_together():
 def test_merge_refuses_parts_that_are_not_of_one_run():
     first, second = (select(PIPELINE, ranks=[r]) for r in (0, 1))
     for parts, said in (
-        ([first, second, first], r"c0ffee: rank\(s\) 0 come in more than one part"),
-        ([first, replace(second, nodes=(0, 1))], "c0ffee: the parts do not agree on nodes"),
-        ([first, replace(second, title="another")], "c0ffee: the parts do not agree on title"),
+        ([first, second, first], r"c0ffee: rank\(s\) 0 are in more than one part"),
+        ([first, replace(second, nodes=(0, 1))], "c0ffee: the parts differ in nodes"),
+        ([first, replace(second, title="another")], "c0ffee: the parts differ in title"),
     ):
         with pytest.raises(TimelineError, match=said):
             merge(parts)
 
 
-def test_a_task_does_no_more_than_its_time_allows():
-    """What was copied before the stream's last task ended is not in the task's own time."""
+def test_a_task_copies_no_longer_than_it_lasts():
+    """A task's time begins when the stream's last task ends; copies before that are left out."""
     goes = [
         task("ib(1)", 0, 4, copying=4),
         task("ib(0)", 4, 8),
@@ -202,7 +202,7 @@ def test_other_files_are_refused(text, said):
     assert said in str(caught.value)
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path):
+def test_a_missing_file_is_an_error(tmp_path):
     with pytest.raises(TimelineError, match=r"none\.json: cannot be read"):
         load(tmp_path / "none.json")
 
@@ -223,13 +223,13 @@ def test_chrome_gets_a_process_for_each_rank_and_a_thread_for_each_stream():
 
 
 def exchange(offset, at, away, back, answering=5):
-    """Make an exchange with a clock that shows `offset` less; legs take `away` and `back`."""
+    """Return an exchange with a clock that shows `offset` less; the ways take `away` and `back`."""
     came = at + away - offset
     answered = came + answering
     return at, came, answered, answered + offset + back
 
 
-def test_an_estimate_is_as_wrong_as_it_says_at_most():
+def test_the_error_of_an_estimate_is_within_its_uncertainty():
     random.seed(1)
     for _ in range(200):
         offset = random.randint(-(10**15), 10**15)
@@ -240,7 +240,7 @@ def test_an_estimate_is_as_wrong_as_it_says_at_most():
         assert abs(found.offset - offset) <= found.uncertainty
 
 
-def test_equal_legs_make_an_exact_estimate():
+def test_symmetric_round_trips_make_an_exact_estimate():
     found = estimate([exchange(123, 0, 40, 40), exchange(123, 1000, 100, 900)])
     assert (found.offset, found.uncertainty) == (123, 40)
     assert found.at == 40 - 123 + 2.5
@@ -269,7 +269,7 @@ def test_timelines_are_drawn_side_by_side(tmp_path, suffix):
         plots_timeline.gantt([PIPELINE], tmp_path / "t.xyz")
 
 
-def test_of_many_ranks_those_that_tell_most_are_drawn():
+def test_of_many_ranks_those_with_most_streams_are_drawn():
     nodes = tuple(r // 8 for r in range(64))
     times = [task("sb(0)", 0, 1, rank=r) for r in range(64)]
     times += [task("ib(0)", 0, 1, rank=r) for r in range(0, 64, 8)]
@@ -314,12 +314,12 @@ def test_the_table_has_streams_and_ranks(folder):
     assert "a title; no tasks of rank(s) 0\n" in call(folder)
 
 
-def test_a_file_that_is_named_twice_counts_once(folder):
+def test_a_file_named_twice_counts_once(folder):
     part = folder / "trace-c0ffee-0.json"
     again = folder / ".." / folder.name
     assert call(folder, folder, part, again) == call(folder)
     (folder / "copy.json").write_text(part.read_text())
-    assert "rank(s) 0 come in more than one part" in refuse(folder, folder / "copy.json")
+    assert "rank(s) 0 are in more than one part" in refuse(folder, folder / "copy.json")
 
 
 def test_ranges_of_ranks_may_be_long(folder):
@@ -345,20 +345,20 @@ def test_pictures_and_trace_events_are_written(folder, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--call", "7"], "no tasks of call 7; there are 0"),
+        (["--call", "7"], "no tasks of call 7; the trace has 0"),
         (["--call", "x"], "--call 'x': a number expected, or request:number"),
         (["--ranks", "1-"], "--ranks '1-': numbers and ranges expected"),
         (["--ranks", "5-3"], "--ranks '5-3': 5 is beyond 3"),
-        (["--ranks", "2,5-99999999999"], "no tasks of rank(s) 2, 5-99999999999; there are 0"),
-        (["--ranks", "5"], "no tasks of rank(s) 5; there are 0"),
+        (["--ranks", "2,5-99999999999"], "no tasks of rank(s) 2, 5-99999999999; the trace has 0"),
+        (["--ranks", "5"], "no tasks of rank(s) 5; the trace has 0"),
         (["--comm", "nope"], "no communicator 'nope'; there are c0ffee"),
         (["--gantt", "/no/where.png"], "there is no folder /no"),
     ],
 )
-def test_mistakes_are_answered(folder, arguments, said):
+def test_mistakes_are_explained(folder, arguments, said):
     assert said in refuse(folder, *arguments)
 
 
-def test_an_empty_folder_is_told(tmp_path):
+def test_an_empty_folder_is_an_error(tmp_path):
     assert f"run a program with HAN_TRACE={tmp_path}" in refuse(tmp_path)
     assert "cannot be read" in refuse(Path("/nowhere"))

@@ -1,4 +1,4 @@
-"""Traces and explanations on one rank."""
+"""Traces and explanations of a communicator of one rank."""
 
 import os
 import subprocess
@@ -48,7 +48,7 @@ def test_times_are_those_of_the_monotonic_clock(alone):
     assert before - 1e-5 <= task.begin <= task.end <= time.monotonic() + 1e-5
 
 
-def test_tasks_that_find_no_room_are_counted(alone):
+def test_tasks_without_room_are_counted(alone):
     with alone.trace(events=3) as trace:
         for _ in range(5):
             alone.Allreduce(np.ones(4), np.empty(4))
@@ -59,7 +59,7 @@ def test_tasks_that_find_no_room_are_counted(alone):
         alone.trace(events=0)
 
 
-def test_a_trace_inside_of_a_trace_takes_nothing_from_it(alone):
+def test_nested_traces_record_independently(alone):
     def call():
         alone.Allreduce(np.ones(4), np.empty(4))
 
@@ -88,8 +88,8 @@ def test_threads_may_trace_at_the_same_time(alone):
     assert alone._han.engines.own.issued == 1
 
 
-def test_an_engine_lets_go_of_what_it_recorded_into(alone):
-    """Several threads swap it: none may be lost, and none let go of twice."""
+def test_an_engine_releases_the_memory_of_a_trace(alone):
+    """Threads replace the memory of an engine: each reference is released exactly once."""
     engine = alone._han.engines.own
     memories = [np.zeros(16, EVENT) for _ in range(3)]
     before = [sys.getrefcount(memory) for memory in memories]
@@ -104,7 +104,7 @@ def test_an_engine_lets_go_of_what_it_recorded_into(alone):
 
 
 def in_threads(work, number=3):
-    """Run it in several threads that take turns as often as they can."""
+    """Run `work` in several threads that switch as often as possible."""
     threads = [threading.Thread(target=work) for _ in range(number)]
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
@@ -144,7 +144,7 @@ def test_a_trace_that_is_entered_twice_at_once_is_refused(alone):
         pass
 
 
-def test_persistent_requests_are_traced_also_when_they_are_gone(alone):
+def test_freed_persistent_requests_stay_in_the_trace(alone):
     send, recv = np.ones(4), np.empty(4)
     early = alone.Allreduce_init(send, recv)
     with alone.trace() as trace:
@@ -163,10 +163,10 @@ def test_persistent_requests_are_traced_also_when_they_are_gone(alone):
     assert {t.collective for t in trace.times} == {"allreduce"}
 
 
-def test_a_timeline_is_put_together_after_the_block(alone, tmp_path):
+def test_a_timeline_is_merged_after_the_block(alone, tmp_path):
     with alone.trace() as trace:
         alone.Allreduce(np.ones(4), np.empty(4))
-        with pytest.raises(han.ArgumentError, match="after its with block"):
+        with pytest.raises(han.ArgumentError, match="after the trace's with block"):
             trace.timeline()
     timeline = trace.timeline()
     assert timeline.times == tuple(trace.times)
@@ -178,7 +178,7 @@ def test_a_timeline_is_put_together_after_the_block(alone, tmp_path):
         trace.save("/nowhere")
 
 
-def test_an_engine_refuses_memory_that_holds_no_head(alone):
+def test_an_engine_refuses_memory_smaller_than_a_header(alone):
     engine = alone._han.engines.own
     with pytest.raises(ValueError, match="at least 64 bytes"):
         engine.trace(bytearray(63))
@@ -221,7 +221,7 @@ def test_files_are_written_however_a_program_ends(tmp_path, how):
     assert time.collective == "allreduce"
 
 
-def test_a_folder_that_is_gone_at_the_end_is_told(tmp_path):
+def test_a_folder_removed_before_the_end_is_reported(tmp_path):
     folder = tmp_path / "t"
     folder.mkdir()
     done = subprocess.run(
@@ -231,7 +231,7 @@ def test_a_folder_that_is_gone_at_the_end_is_told(tmp_path):
     assert f"han: HAN_TRACE: no trace is written in {folder}: No such file" in done.stderr
 
 
-def test_a_full_disk_is_told_and_harms_nothing_else(tmp_path):
+def test_a_full_disk_is_reported_and_changes_nothing_else(tmp_path):
     mount = ["mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", str(tmp_path)]
     made = subprocess.run(mount, capture_output=True, text=True, check=False)
     if made.returncode:
@@ -248,7 +248,7 @@ def test_a_full_disk_is_told_and_harms_nothing_else(tmp_path):
         subprocess.run(["umount", str(tmp_path)], check=True)
 
 
-def test_a_place_that_cannot_take_traces_is_refused_at_once(tmp_path, monkeypatch):
+def test_a_folder_that_cannot_take_traces_is_refused_at_once(tmp_path, monkeypatch):
     file = tmp_path / "file"
     file.write_text("")
     world = MPI.COMM_SELF.Dup()
@@ -259,13 +259,13 @@ def test_a_place_that_cannot_take_traces_is_refused_at_once(tmp_path, monkeypatc
     monkeypatch.setattr(han.rc, "trace", tmp_path / "nor-this")
     with pytest.raises(han.ConfigError, match=r"han\.rc\.trace = .*nor-this': no such folder"):
         han.Comm(world)
-    monkeypatch.setattr(han.rc, "trace", "")  # off, whatever the environment says
+    monkeypatch.setattr(han.rc, "trace", "")  # off, although HAN_TRACE is set
     comm = han.Comm(world)
     assert comm._han.tracing.file is None
     comm.Free()
 
 
-def test_explain_takes_sizes_as_people_write_them(alone):
+def test_explain_takes_sizes_with_units(alone):
     assert str(alone.explain("bcast", "4MiB")) == str(alone.explain("bcast", 4 << 20))
     for wrong, error in (("4 apples", han.ArgumentError), (4.5, han.ArgumentTypeError)):
         with pytest.raises(error, match="nbytes"):

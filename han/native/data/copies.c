@@ -22,8 +22,9 @@ struct chunk16 {
     uint64_t word[2];
 };
 
-/* Copy the first and the last TYPE of the range; they overlap where n is less than two of them. Both
- * are loaded before either is stored. Compilers turn a memcpy of fixed size into plain moves. */
+/* Copy the first and the last TYPE of the range; they overlap where n is less than two of them.
+ * Both are loaded before either is stored. Compilers turn a memcpy of fixed size into plain
+ * moves. */
 #define COPY_ENDS(TYPE, d, s, n)                             \
     do {                                                     \
         TYPE head, tail;                                     \
@@ -81,9 +82,9 @@ enum { STEP = 4 * sizeof(vector) };
         copy_up_to_64(d, s, n);                                                      \
     }
 
-/* The same with a step of each of four pages in turn, while four pages are left. A prefetcher follows
- * the lines of one page, and several pages at once: so more lines are under way from the caches of
- * other cores (docs/decisions/paged-copies.md). */
+/* The same with a step of each of four pages in turn, while at least four pages are left. A
+ * hardware prefetcher follows the lines of each page separately, so several pages have more
+ * lines under way from the caches of other cores (docs/decisions/paged-copies.md). */
 #define DEFINE_WALK(NAME, COPY, CUT, TARGET)                                         \
     TARGET static void NAME(unsigned char *d, const unsigned char *s, size_t n)      \
     {                                                                                \

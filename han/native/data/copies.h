@@ -1,5 +1,6 @@
-/* Copies of memory, for small sizes without a call, and for large sizes with the kind of stores that
- * suits the ranks that wrote or read the data. Ranges must not overlap, unless they are equal. */
+/* Copies of memory, for small sizes without a call, and for large sizes with the kind of stores
+ * that suits the ranks that wrote or read the data. Ranges must not overlap, unless they are
+ * equal. */
 #ifndef HAN_COPIES_H
 #define HAN_COPIES_H
 
@@ -20,13 +21,15 @@ enum { HAN_WALK = 4 * HAN_WALK_PAGE }; /* bytes of the pages that are copied in 
 #define HAN_STRING_LEAST 2048 /* bytes; below, starting `rep movsb` takes longer than it saves */
 #endif
 
-/* As memcpy. Up to 64 bytes, where a call of memcpy is most of the cost, it calls nothing. */
+/* As memcpy. Up to 64 bytes are copied inline: a call of memcpy would be most of the cost. */
 void han_copy(void *dst, const void *src, size_t n);
 
-/* Copy data that a peer has written: loads are aligned, as one that spans two lines waits twice. */
+/* Copy data that a peer has written. Loads are aligned to cache lines: a load that spans two
+ * lines would wait for both. */
 void han_copy_in(void *dst, const void *src, size_t n);
 
-/* Copy a part of each of four pages in turn: for a mesh, where lines move slowly between cores. */
+/* Copy parts of four pages in turn, for processors on whose mesh lines move slowly between
+ * cores. */
 void han_copy_paged(void *dst, const void *src, size_t n);
 
 /* Copy past the caches where the machine can, for data that no rank reads soon. A fence follows, so

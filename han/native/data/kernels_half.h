@@ -19,8 +19,8 @@ static inline uint32_t han_bits_of_float(float value)
     return bits;
 }
 
-/* `yes` if the condition is 1, `no` if it is 0. With ?: a compiler computes only one side, since the
- * other might raise a floating-point flag, and so takes a branch. */
+/* `yes` if the condition is 1, `no` if it is 0. With ?: a compiler computes only one side, since
+ * the other might raise a floating-point flag, and so takes a branch. */
 static inline uint32_t han_select(uint32_t condition, uint32_t yes, uint32_t no)
 {
     return (yes & (0u - condition)) | (no & (condition - 1u));

@@ -28,15 +28,15 @@ static inline void copy(han_plan *p, uint8_t *dst, const uint8_t *src, size_t n)
 
 static inline bool is_own(uint32_t base) { return base < HAN_B_CHANNEL; }
 
-/* Whether a base is memory of a channel, which peers read. */
+/* Whether a base is in a channel, which peers read. */
 static inline bool is_shared(uint32_t base) {
     return base >= HAN_B_CHANNEL && base < HAN_MAX_BASES;
 }
 
-/* The kind of copy depends on the rank that wrote the source and the one that reads the destination.
- * Stores past the caches: results that only the user reads, if they exceed the caches. String
- * instructions: data for peers, large data within this rank's own buffers, and data of peers if it
- * exceeds the second-level cache (docs/decisions/string-copies.md). */
+/* The kind of copy depends on the rank that wrote the source and the one that reads the
+ * destination. Stores past the caches: results that only the user reads, if they exceed the caches.
+ * String instructions: data for peers, large data within this rank's own buffers, and data of peers
+ * if it exceeds the second-level cache (docs/decisions/string-copies.md). */
 void han_move(han_engine *e, han_plan *p, const han_instr *i) {
     uint8_t *dst = han_at(e, i, 0);
     const uint8_t *src = han_at(e, i, 1);
@@ -72,8 +72,8 @@ static int reduce_by_mpi(const han_engine *e, han_plan *p, uint8_t *dst, const u
 }
 
 /* Reduce into a stage that stays in the first-level cache, and store it to memory that peers read
- * without fetching their lines. This does not count as a copy, as the stage stays in the cache. Every
- * element with a kernel has at most 16 bytes, so a step holds some. */
+ * without fetching their lines. This does not count as a copy, as the stage stays in the cache.
+ * Every element with a kernel has at most 16 bytes, so a step holds some. */
 static void reduce_out(const han_plan *p, uint8_t *dst, const uint8_t *a, const uint8_t *b,
                        size_t n) {
     _Alignas(HAN_LINE) uint8_t stage[OUT_STEP];
@@ -86,8 +86,9 @@ static void reduce_out(const han_plan *p, uint8_t *dst, const uint8_t *a, const 
     }
 }
 
-/* The same with `dst` in place of the stage: peers read only `dst2`. Without fast string instructions
- * it is stored past the caches; the caller does so while ordinary stores into cells are slow. */
+/* The same with `dst` as the stage, if peers read only `dst2`. Without fast string instructions
+ * `dst2` is stored past the caches; the caller chooses this function then only while ordinary
+ * stores into cells are slow. */
 static void reduce_out2(const han_plan *p, uint8_t *dst, uint8_t *dst2, const uint8_t *a,
                         const uint8_t *b, size_t n) {
     bool strings = han_copies_strings();
@@ -126,16 +127,16 @@ static void reduce_paged(const han_plan *p, uint8_t *dst, uint8_t *dst2, const u
     reduce_part(p, dst + k, dst2 ? dst2 + k : NULL, a + k, b + k, bytes - k);
 }
 
-/* Only operands in cells: mapped arrays have the same offsets within pages, so that their lines would
- * compete for the same ways of the cache. */
+/* Only operands in cells: mapped arrays have the same offsets within pages, so that their lines
+ * would compete for the same ways of the cache. */
 static bool is_paged(const han_plan *p, const han_instr *i, uint64_t bytes) {
     bool far = is_shared(i->base[1]) || is_shared(i->base[2]);
     bool kernel = i->code == HAN_REDUCE2 ? p->reduce2 != NULL : p->reduce != NULL;
     return bytes >= HAN_WALK && far && kernel && han_on_mesh();
 }
 
-/* Reduce into cells, into a buffer that peers read, or into memory that no peer reads. If `dst` is an
- * operand, its lines are in this rank's cache: ordinary stores then. */
+/* Reduce into cells, into a buffer that peers read, or into memory that no peer reads. If `dst` is
+ * an operand, its lines are in this rank's cache: ordinary stores then. */
 static void reduce_to(han_plan *p, const han_instr *i, uint8_t *dst, const uint8_t *a,
                       const uint8_t *b) {
     uint64_t bytes = i->n * p->element;

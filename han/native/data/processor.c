@@ -1,4 +1,5 @@
-/* Results are kept without a lock: threads that compute one at the same time store the same value. */
+/* Results are kept without a lock: threads that compute one at the same time store the same
+ * value. */
 #include "data/processor.h"
 
 #include <stdatomic.h>

@@ -1,14 +1,14 @@
 /* A store to a line that a peer has read may fetch it from the peer's cache. If the two ranks share
  * a last-level cache, that costs little, and the peer then finds the data in this rank's cache. If
- * their caches are far apart, it costs several times what the other kind of store costs. On a virtual
- * machine the host moves virtual processors, so this changes while a program runs. Engines and plans
- * therefore measure both kinds, and now and then try the one that they do not use. Each rank decides
- * alone: the data is the same either way.
+ * their caches are far apart, it costs several times what the other kind of store costs. On a
+ * virtual machine the host moves virtual processors, so this changes while a program runs. Engines
+ * and plans therefore measure both kinds, and now and then try the one that they do not use. Each
+ * rank decides alone: the data is the same either way.
  *
  * The usual kind is an ordinary store. The other kind for cells is a store past the caches, and for
- * results in a rank's own buffer a string instruction (data/operations.c). Cells need no measurement
- * where string instructions are fast, which are then the best kind, or where cores sit on a mesh,
- * where large data is copied in pages by turns. */
+ * results in a rank's own buffer a string instruction (data/operations.c). Cells need no
+ * measurement where string instructions are fast, which are then the best kind, or where cores sit
+ * on a mesh, where large data is copied in pages by turns. */
 #include "data/stores.h"
 
 #include "clock.h"
@@ -39,8 +39,8 @@ enum han_way han_next_way(han_ways *w) {
 }
 
 /* Page faults and other processes make some times too long, never too short. A much shorter time
- * therefore replaces the mean, and a much longer time counts little. The cost of the other kind does
- * not depend on distance: every shorter time replaces its mean. */
+ * therefore replaces the mean, and a much longer time counts little. The cost of the other kind
+ * does not depend on distance: every shorter time replaces its mean. */
 void han_took(han_ways *w, enum han_way way, uint64_t ns, uint64_t bytes) {
     uint64_t now = (ns << 20) / bytes + 1, mean = w->cost[way];
     if (now > MOST) now = MOST;

@@ -1,4 +1,4 @@
-/* Stores of large data to memory that a peer reads next: which kind of store is faster at present. */
+/* Which kind of store is faster at present for large data that a peer reads next. */
 #ifndef HAN_STORES_H
 #define HAN_STORES_H
 

@@ -1,9 +1,9 @@
 /* Whether the ranks of a channel make the same calls.
  *
- * Each rank keeps a digest of the signatures of all its calls so far, whose low bits count them, and
- * stores it in its control record: ranks that made the same calls have the same digest after the same
- * number of calls. Each rank also remembers the digests of its last HAN_CALLS_KEPT calls, to compare
- * them with those of peers that are behind. */
+ * Each rank keeps a digest of the signatures of all its calls so far, whose low bits count them,
+ * and stores it in its control record: ranks that made the same calls have the same digest after
+ * the same number of calls. Each rank also remembers the digests of its last HAN_CALLS_KEPT calls,
+ * to compare them with those of peers that are behind. */
 #ifndef HAN_AGREEMENT_H
 #define HAN_AGREEMENT_H
 
@@ -20,9 +20,9 @@ static inline uint64_t han_called(han_engine *e, uint64_t signature) {
     return calls;
 }
 
-/* Whether a peer raised in an earlier call in which this rank did not. The peer's rings are then out
- * of step with this rank's, and data received since cannot be trusted. A peer stores `erred` before
- * anything that it posts later. */
+/* Whether a peer raised in an earlier call in which this rank did not. The peer's rings are then
+ * out of step with this rank's, and data received since cannot be trusted. A peer stores `erred`
+ * before anything that it posts later. */
 static inline bool han_out_of_step(const han_engine *e) {
     for (uint32_t c = 0; c < e->n_channels; c++) {
         const han_channel *ch = &e->channels[c];

@@ -12,8 +12,8 @@ bool han_may_forget(han_engine *e) {
 
 enum answer { NONE, NO, YES }; /* NONE: not known yet */
 
-/* A peer's bit for the run at the head. NO if the peer is so far ahead that the bit is gone: then its
- * plan had no choice in that run, because its call was a different one. */
+/* A peer's bit for the run at the head. NO if the peer is so far ahead that the bit is gone: then
+ * its plan had no choice in that run, because its call was a different one. */
 static enum answer bit_of(const han_engine *e, const han_control *peer, int shift) {
     uint64_t entered = atomic_load_explicit(&peer->entered, memory_order_acquire);
     uint64_t begun = entered >> HAN_EPOCH_SHIFT;

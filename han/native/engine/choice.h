@@ -1,11 +1,11 @@
 /* The choice between a plan, its alternative and its rival: all ranks run the same one.
  *
- * The alternative needs the buffers of all ranks in memory that their peers map, and each rank knows
- * only about its own buffers. A rank offers the alternative with a bit of the `entered` field of its
- * control record. A rank that does not offer runs its plan at once. A rank that offers waits for the
- * bits of all peers. `entered` holds the bits of a rank's last HAN_HISTORY runs: a rank does not begin
- * a run if that would push out a bit that a peer may still read. So all ranks read the same bits,
- * whenever they look, and choose alike.
+ * The alternative needs the buffers of all ranks in memory that their peers map, and each rank
+ * knows only about its own buffers. A rank offers the alternative with a bit of the `entered` field
+ * of its control record. A rank that does not offer runs its plan at once. A rank that offers waits
+ * for the bits of all peers. `entered` holds the bits of a rank's last HAN_HISTORY runs: a rank
+ * does not begin a run if that would push out a bit that a peer may still read. So all ranks read
+ * the same bits, whenever they look, and choose alike.
  *
  * The leader of a call chooses between plan and rival, with another bit of that field
  * (engine/trials.h). */

@@ -7,8 +7,8 @@
 #include "engine/runs.h"
 #include "engine/trace.h"
 
-/* Data operations of one stream before the next stream gets its turn, so that none of them keeps
- * messages of another waiting. */
+/* Data operations of one stream in one turn: a limit, so that messages of other streams do not
+ * wait. */
 enum { TURN = 4 };
 
 static inline _Atomic uint64_t *flag_at(uint8_t *p) { return (_Atomic uint64_t *)(void *)p; }
@@ -116,7 +116,7 @@ enum han_status han_step(han_engine *e) {
     }
     if (all) {
         if (han_out_of_step(e)) return HAN_E_NOTICE;
-        /* Peers keep writing the lines that this reads: brief runs do so now and then only. */
+        /* This check reads lines that peers keep writing: brief runs make it only now and then. */
         if ((!p->brief || e->epoch % HAN_CALLS_KEPT == 0) && han_mismatch(e))
             return HAN_E_MISMATCH;
         han_add(&p->counts.runs, 1);

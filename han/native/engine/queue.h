@@ -1,13 +1,13 @@
 /* The queue of an engine, and the list of active engines of this process.
  *
- * One thread at a time steps an engine. A thread that waits for one engine also steps the active ones
- * of other threads, since a peer may wait for them. */
+ * One thread at a time steps an engine. A thread that waits for one engine also steps the active
+ * ones of other threads, since a peer may wait for them. */
 #ifndef HAN_QUEUE_H
 #define HAN_QUEUE_H
 
 #include "engine.h"
 
-/* Put a run at the end of the queue; it starts when the runs before it have finished. */
+/* Append a run to the queue; it starts when the runs before it have finished. */
 void han_enqueue(han_engine *, han_run *);
 /* The same; returns false, without waiting, if another thread is stepping the engine. */
 bool han_try_enqueue(han_engine *, han_run *);
@@ -31,7 +31,7 @@ enum han_status han_fail(han_engine *, enum han_status);
 /* Whether this thread is inside a step, or inside a call of MPI that the engine made: a user's
  * reduction runs there, and must not wait for an engine. */
 bool han_inside_op(void);
-/* Set that for this thread; returns the value before. */
+/* Set this state of the thread; returns the value before. */
 bool han_enter(bool);
 
 #endif

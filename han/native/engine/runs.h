@@ -1,5 +1,5 @@
-/* How the run at the head of the queue begins and ends. The executor calls this in every round, so that
- * all functions are inline. */
+/* How the run at the head of the queue begins and ends. The executor calls this in every round, so
+ * that all functions are inline. */
 #ifndef HAN_RUNS_H
 #define HAN_RUNS_H
 
@@ -53,7 +53,7 @@ static inline bool han_room_free(han_engine *e, const han_plan *p) {
 
 static inline han_control *han_own_record(const han_channel *ch) { return han_records(ch) + ch->me; }
 
-/* Stands for missing buffers: instructions on 0 bytes compute addresses too. */
+/* Stands for missing buffers: addresses are also computed for instructions on 0 bytes. */
 static uint8_t han_nowhere[3][HAN_LINE];
 
 /* Set up the chosen plan: its scratch, the addresses that peers read, the start of its streams. */

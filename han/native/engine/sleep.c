@@ -5,7 +5,7 @@
 #include "engine/queue.h"
 
 enum {
-    NAP_NS = 1000000, /* then the engine looks after MPI, signals and dead peers */
+    NAP_NS = 1000000, /* then the engine progresses MPI and checks for signals and dead peers */
     BRIEF_NS = 50000, /* the same if it also waits for messages, or for flags of other channels */
 };
 

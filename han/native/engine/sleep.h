@@ -4,9 +4,9 @@
 
 #include "engine.h"
 
-/* Step the engine once; if that does nothing, sleep until a peer posts a flag in the channel that the
- * run waits for, or for a moment. `slept` stays false where no bell rings for what the run waits for.
- * Returns HAN_BLOCKED or the status of the step. */
+/* Step the engine once. If no operation could be done, sleep until a peer posts a flag in the
+ * channel that the run waits for, or until a time limit. `slept` stays false if no bell rings
+ * for what the run waits for. Returns HAN_BLOCKED or the status of the step. */
 enum han_status han_sleep(han_engine *, bool *slept);
 
 #endif

@@ -6,7 +6,8 @@
 
 enum { SETTLE_NS = 50000000 }; /* how long a stopping engine waits for its messages */
 
-/* Test every message and collective under way, and cancel receives; returns whether all are over. */
+/* Test every message and collective under way, and cancel receives; returns whether all are
+ * over. */
 static bool over(han_engine *e, const han_plan *p, bool cancel) {
     bool all = true;
     for (uint32_t s = 0; s < p->n_streams; s++)

@@ -4,8 +4,8 @@
 
 #include "engine.h"
 
-/* Fail the engine and all its runs, and cancel their receives. `left` says that messages or collectives
- * could not be completed. */
+/* Fail the engine and all its runs, and cancel their receives. Sets `left` if messages or
+ * collectives could not be completed. */
 void han_engine_stop(han_engine *);
 
 #endif

@@ -4,13 +4,14 @@
 
 #include "engine.h"
 
-/* The executor calls one before it tries an operation, the other after the operation was done; `last`
- * says that it was the last one of its task. `ticks` is the clock's last value, 0 if it may be old. */
+/* The executor calls han_trace_before before it tries an operation, and han_trace_after when the
+ * operation is done. `last`: it was the last operation of its task. `ticks`: the last value of
+ * the clock; 0: it may be outdated. */
 void han_trace_before(han_engine *, uint32_t stream, const han_instr *, uint64_t *ticks);
 void han_trace_after(han_engine *, uint32_t stream, const han_instr *, bool last, uint64_t *ticks);
 
-/* Record into `trace` from now on (NULL: tracing is off), in memory of this owner. Returns the owner
- * of the trace before. The caller must hold the engine's lock. */
+/* Record into `trace` from now on (NULL: stop), whose memory `owner` owns. Returns the owner of
+ * the trace used before. The caller must hold the engine's lock. */
 void *han_trace_into(han_engine *, han_trace *, void *owner);
 
 #endif

@@ -1,8 +1,9 @@
-/* The cost of a run is the time from when the last rank finished the run before until the last rank
- * finishes this one. All ranks of a node share the clock. This time includes what the program computes
- * between the calls, for both plans alike, and what a rank does ahead of the others. The median of a
- * burst decides, so that one pause of the program does not matter. The leader then keeps the faster
- * plan. The more the slower plan costs, the longer the leader waits until the next trial. */
+/* The cost of a run is the time between two moments: when the last rank finished the run before,
+ * and when the last rank finished this one. All ranks of a node share the clock. This time
+ * includes what the program computes between the calls, which is the same for both plans. The
+ * median of a burst decides, so that one pause of the program does not matter. The leader then
+ * keeps the faster plan. The more the slower plan costs, the longer the leader waits until the
+ * next trial. */
 #include "engine/trials.h"
 
 #include "clock.h"
@@ -13,8 +14,8 @@ enum {
     MARGIN = 16,         /* the plan in use is replaced if the other one is faster by a sixteenth */
     SHARE = 100,         /* trials may cost a hundredth of the time of all runs */
     ENOUGH = 3,          /* known times of a burst that suffice for a decision */
-    HOPELESS_HALVES = 3, /* ENOUGH times end a trial if all exceed so many halves of the usual time */
-    FAR_TOO_LONG = 8,    /* two times end a trial if both exceed so many times the usual time */
+    HOPELESS_HALVES = 3, /* ENOUGH times end a trial if all exceed so many halves of the usual */
+    FAR_TOO_LONG = 8,    /* two times end a trial if both exceed so many times the usual */
 };
 
 /* The end time of a run, counted from 1, on one rank. The times follow the control records. */
@@ -103,7 +104,8 @@ bool han_lead(han_engine *e, han_plan *p) {
     uint32_t k = t->runs++, rest = t->rest ? t->rest : HAN_FIRST;
     if (k < rest) return t->rival;
     k -= rest;
-    /* HAN_HISTORY runs after a trial every rank has finished it: a time not known now never will be. */
+    /* HAN_HISTORY runs after a trial every rank has finished it: a time not known now never will
+     * be. */
     if (collect(t, &e->channels[p->whole]) || hopeless(t) || k > 2 * HAN_BURST + HAN_HISTORY) {
         decide(t);
     } else if (k < 2 * HAN_BURST) {

@@ -5,8 +5,8 @@
  * program has just written its data: only a trial tells. The leader of the call (its root, or the
  * first rank) chooses one of them for each run and stores its choice in the `entered` field of its
  * control record; its peers wait for that and follow. So all ranks run the same plan, whatever each
- * of them measures. A trial is a burst of runs of the plan in use, then a burst of the other one. All
- * ranks store the end time of each run. */
+ * of them measures. A trial is a burst of runs of the plan in use, then a burst of the other one.
+ * All ranks store the end time of each run. */
 #ifndef HAN_TRIALS_H
 #define HAN_TRIALS_H
 

@@ -23,12 +23,12 @@ enum {
 
 static const uint64_t SLOW_NS = 5000000;     /* between two checks of signals and the time limit */
 static const uint64_t DEAD_NS = 100000000;   /* between two checks for dead peers */
-static const uint64_t SLEEPY_NS = 500000000; /* a wait this long needs no fast reaction any more */
+static const uint64_t SLEEPY_NS = 500000000; /* beyond this, naps are worth a slow reaction */
 static const uint64_t ALONE_NS = 2000; /* a yield takes longer only if another thread ran */
 static const uint32_t SLEEPY_SLEEP_NS = 100000;
 static const uint32_t NAP_NS = 50000; /* where no bell rings for what the run waits for */
 
-/* Drive MPI and other engines: peers may wait for messages or runs of this process. Returns
+/* Progress MPI and other engines: peers may wait for messages or runs of this process. Returns
  * HAN_E_NOTICE if a peer has sent a notice. */
 static enum han_status poke(han_engine *e) {
     int flag = 0;
@@ -45,7 +45,8 @@ static enum han_status poke(han_engine *e) {
     return flag || (e->held && e->issued >= e->held) ? HAN_E_NOTICE : HAN_BLOCKED;
 }
 
-/* Check what a posted flag would not tell, at intervals. */
+/* At intervals, check for events that no flag tells: signals, the time limit, mismatches, dead
+ * peers. */
 static enum han_status look_around(han_engine *e, han_idler *w) {
     uint64_t now = han_now_ns();
     if (!w->since) {
@@ -67,8 +68,8 @@ static enum han_status look_around(han_engine *e, han_idler *w) {
     return e->dead_rank >= 0 ? HAN_E_DEAD : HAN_BLOCKED;
 }
 
-/* Yield, and adjust the number of spins: if another thread ran meanwhile, it may be the one that this
- * rank waits for, and spinning would delay it. */
+/* Yield, and adjust the number of spins: if another thread ran meanwhile, it may be the one that
+ * this rank waits for, and spinning would delay it. */
 static void yield(han_engine *e) {
     if (e->wait.least_spins >= e->wait.spins) {
         sched_yield();
@@ -95,8 +96,8 @@ static void nap(uint32_t ns) {
     nanosleep(&t, NULL);
 }
 
-/* Sleep in the kernel, and between naps check what a posted flag would not tell. No peer rings the bell
- * for messages, or for room in the rings. */
+/* Sleep in the kernel, and check for other events between naps. No peer rings the bell for
+ * messages, or when room in the rings becomes free. */
 static enum han_status sleep_and_look(han_engine *e, han_idler *w) {
     bool slept;
     enum han_status status = han_sleep(e, &slept);
@@ -123,8 +124,8 @@ static enum han_status idle(han_engine *e, han_idler *w) {
     return status;
 }
 
-/* One round of waiting for `run`. The round counts as fruitless even if the step returns a notice: it
- * may concern another engine, and then comes again in each round. */
+/* One round of waiting for `run`. It counts as fruitless even if the step returns a notice: the
+ * notice may concern another engine, and then the step returns it again in each round. */
 static enum han_status await(han_engine *e, han_run *run, bool block) {
     enum han_status status = han_engine_step(e);
     if (status == HAN_MOVED) run->idle = (han_idler){0};

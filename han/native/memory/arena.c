@@ -20,9 +20,9 @@ struct han_arena {
     pthread_mutex_t lock;
 };
 
-/* A child process made by fork shares the memory with its parent, but has its own copy of the records
- * about it: it must neither take nor give back any of the memory. Each fork therefore increments this
- * number in the child. */
+/* A child process made by fork shares the memory with its parent, but has its own copy of the
+ * records about it: it must neither take nor give back any of the memory. Each fork therefore
+ * increments this number in the child. */
 static unsigned generation;
 static void next_generation(void) { generation++; }
 static void watch_forks(void) { (void)pthread_atfork(NULL, NULL, next_generation); }

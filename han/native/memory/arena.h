@@ -23,10 +23,10 @@ typedef struct {
  * `touch`: only a write, not fallocate, makes the system use huge pages. On success the arena owns
  * `fd`. NULL: errno says why. */
 han_arena *han_arena_open(int fd, size_t size, size_t keep, bool touch);
-/* Refuse large allocations (EDQUOT) that the memory limits of these control groups leave no room for.
- * `groups`: their folders, NULL at the end; they must outlive the arena. */
+/* Refuse large allocations (EDQUOT) that the memory limits of these control groups leave no room
+ * for. `groups`: their folders, NULL at the end; they must outlive the arena. */
 void han_arena_heed(han_arena *, char **groups);
-/* Unmap it: none of its memory may be used any more. */
+/* Unmap the arena. None of its memory may be used any more. */
 void han_arena_close(han_arena *);
 
 /* Any thread may call these. They return reserved memory: accessing it never raises a signal. In a

@@ -21,9 +21,9 @@ static bool read_number(const char *folder, const char *name, uint64_t *value) {
     return found;
 }
 
-/* Bytes that the kernel takes back before it kills a process: cached file contents and its own records
- * of files. Version 1 lists the group's own values and, as `total_...`, those of the groups below it
- * too, which its limit covers. */
+/* Bytes that the kernel takes back before it kills a process: cached file contents and its own
+ * records of files. Version 1 lists the group's own values and, as `total_...`, those of the groups
+ * below it too, which its limit covers. */
 static uint64_t reclaimable(const char *folder) {
     char line[LINE], name[LINE];
     uint64_t value, own = 0, total = 0;

@@ -44,7 +44,8 @@ static han_extent *shelve_joined(han_extents *x, han_extent *e, enum han_state s
     return e;
 }
 
-/* Where so many pages can begin in an extent, at a multiple of `step`; SIZE_MAX if it has no room. */
+/* Where so many pages can begin in an extent, at a multiple of `step`; SIZE_MAX if it has no
+ * room. */
 static size_t start_in(const han_extent *e, size_t pages, size_t step) {
     size_t start = (e->page + step - 1) / step * step, stop = e->page + e->pages;
     return start <= stop && pages <= stop - start ? start : SIZE_MAX;
@@ -79,8 +80,8 @@ static void drop_kept(han_extents *x) {
         }
 }
 
-/* Take so many pages out of an extent in a bin, and put the rest of it back; NULL if there is no memory
- * for the records. */
+/* Take so many pages out of an extent in a bin, and put the rest of it back; NULL if there is no
+ * memory for the records. */
 static han_extent *cut(han_extents *x, han_extent *e, size_t start, size_t pages) {
     size_t before = start - e->page, after = e->pages - pages - before;
     han_extent *rest[2] = {before ? calloc(1, sizeof *e) : NULL, after ? calloc(1, sizeof *e) : NULL};

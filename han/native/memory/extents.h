@@ -1,8 +1,8 @@
-/* Extents: runs of pages of a sparse file, which arrays and slabs take and give back.
+/* Extents: consecutive pages of a sparse file, which arrays and slabs take and give back.
  *
- * All records about the memory lie outside of it, those of free memory too. So nothing that a program
- * writes there can damage them, nor can a forked child, which may write to memory that its parent has
- * given back. */
+ * All records about the memory lie outside of it, those of free memory too. A program that
+ * writes to an array by mistake cannot damage them. Neither can a forked child that still writes
+ * to memory which its parent has given back. */
 #ifndef HAN_EXTENTS_H
 #define HAN_EXTENTS_H
 
@@ -14,7 +14,7 @@ enum han_state { HAN_HOLE, HAN_KEPT, HAN_USED, HAN_SLAB }; /* kept: free, but wi
 
 /* Neighbouring pages in one state. */
 typedef struct han_extent {
-    struct han_extent *prev, *next; /* in its bin, or among the slabs of its class with free blocks */
+    struct han_extent *prev, *next; /* in its bin, or in the list of slabs with free blocks */
     size_t page, pages;
     enum han_state state;
     /* of a slab: */
@@ -26,7 +26,7 @@ typedef struct han_extent {
 typedef struct {
     han_sparse_file file;
     size_t pages, taken, kept, keep; /* all; in use; kept; to keep at most */
-    han_extent **at; /* by page: its extent; for the first and last page of an extent, all of a slab */
+    han_extent **at; /* by page: its extent; set for the first and last page, for all of a slab */
     han_extent *bins[2][HAN_BINS]; /* holes, and kept ones, by the power of two below their pages */
 } han_extents;
 

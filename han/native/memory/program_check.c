@@ -46,14 +46,14 @@ static const char *flag(const han_bounds *g, const han_instr *i) {
     uint64_t room = g->channels[channel].members * (area == HAN_B_SMALL ? SMALL : FLAGS);
     if (area == HAN_B_CELLS || i->off[0] % HAN_LINE || i->off[0] >= room)
         return "no flag is there";
-    return i->n < FLAG_VALUES ? NULL : "its flag's value is the next run's";
+    return i->n < FLAG_VALUES ? NULL : "the value of its flag belongs to the next run";
 }
 
 static const char *reduction(const han_bounds *g, const han_instr *i) {
     uint64_t nbytes = i->n * g->element;
     if (i->n > g->count) return "more elements than the message has";
-    if (nbytes > g->operand) return "its operand has no room";
-    if (!g->native && i->n > INT_MAX) return "more elements than an int counts";
+    if (nbytes > g->operand) return "its operand is larger than the room for it";
+    if (!g->native && i->n > INT_MAX) return "more elements than an int holds";
     if (!i->n) return NULL;
     bool reads = inside(g, i, 1, nbytes) && inside(g, i, 2, nbytes);
     bool writes = writable(g, i, 0, nbytes);
@@ -61,8 +61,9 @@ static const char *reduction(const han_bounds *g, const han_instr *i) {
     return reads && writes ? NULL : "it leaves its memory";
 }
 
-/* The system refuses to read memory that a peer does not have. Data pushed into a peer's receive buffer
- * must have the same offset in this rank's own: then it stays within the peer's message. */
+/* The system refuses access to memory that a peer does not have. Data pushed into a peer's
+ * receive buffer must have the same offset in this rank's own receive buffer, so that it stays
+ * within the peer's. */
 static const char *attached(const han_bounds *g, const han_instr *i) {
     uint32_t base = i->base[i->code == HAN_PULL];
     bool mine = i->code == HAN_PULL || (base == HAN_B_RECV && i->base[1] == HAN_B_RECV &&
@@ -70,14 +71,14 @@ static const char *attached(const han_bounds *g, const han_instr *i) {
     bool there = HAN_ATTACH_CHANNEL(i) < g->n_channels && base >= HAN_B_SEND &&
                  base <= HAN_B_SCRATCH &&
                  HAN_ATTACH_SLOT(i) < g->channels[HAN_ATTACH_CHANNEL(i)].members;
-    return there && mine ? NULL : "it reads or writes nobody's memory";
+    return there && mine ? NULL : "the peer's memory that it names does not exist";
 }
 
 static const char *transfer(const han_bounds *g, const han_instr *i) {
     if (i->n > g->count * g->element) return "more bytes than the message has";
     bool pulls = i->code == HAN_PULL, pushes = i->code == HAN_PUSH;
     if (i->code != HAN_COPY && !pulls && !pushes && i->n > INT_MAX)
-        return "more bytes than an int counts";
+        return "more bytes than an int holds";
     if (!i->n) return NULL;
     bool reads = i->code == HAN_IRECV || pulls || inside(g, i, 1, i->n);
     bool writes = i->code == HAN_ISEND || pushes || writable(g, i, 0, i->n);
@@ -93,7 +94,7 @@ static const char *collective(const han_bounds *g, const han_instr *i) {
         return "no such communicator or root";
     if (kind == HAN_C_BARRIER || !i->n) return NULL;
     uint64_t most = kind == HAN_C_BCAST ? g->count * g->element : g->count;
-    if (i->n > most || i->n > INT_MAX) return "more than the message has, or an int counts";
+    if (i->n > most || i->n > INT_MAX) return "more elements than the message has or an int holds";
     uint64_t nbytes = kind == HAN_C_BCAST ? i->n : i->n * g->element;
     bool gives = i->base[1] == HAN_B_NONE ? kind == HAN_C_BCAST : inside(g, i, 1, nbytes);
     bool gets = i->base[0] == HAN_B_NONE ? kind == HAN_C_REDUCE : writable(g, i, 0, nbytes);
@@ -117,7 +118,7 @@ static const char *operation(const han_bounds *g, const han_instr *i) {
     }
 }
 
-/* The executor computes the addresses of 0 bytes too: all bases must exist. */
+/* The executor also computes addresses for 0 bytes: all bases must exist. */
 static const char *frame(const han_bounds *g, const han_instr *i) {
     for (int k = 0; k < 4; k++)
         if (i->base[k] >= HAN_B_CHANNEL + HAN_B_PER_CHANNEL * g->n_channels) return "no such base";
@@ -134,7 +135,7 @@ static bool starts(const han_instr *i) {
     return i->code == HAN_ISEND || i->code == HAN_IRECV;
 }
 
-/* One stream starts and tests a request in turn, so that no request is left under way. */
+/* Each request is started and tested alternately by one stream, and tested last. */
 static const char *request(const han_bounds *g, const han_instr *i, uint8_t *state, uint32_t s,
                            uint32_t *pending) {
     bool start = starts(i), test = i->code == HAN_TEST;
@@ -143,7 +144,8 @@ static const char *request(const han_bounds *g, const han_instr *i, uint8_t *sta
     if (!start && !test) return NULL;
     uint8_t *now = &state[i->slot], own = (uint8_t)(s + 1);
     if (*now && (*now & ~UNDER_WAY) != own) return "the request of another stream";
-    if (start == (bool)(*now & UNDER_WAY)) return "its request is not started and tested in turns";
+    if (start == (bool)(*now & UNDER_WAY))
+        return "its request is not started and tested alternately";
     *now = start ? own | UNDER_WAY : own;
     *pending += start ? 1 : (uint32_t)-1;
     return NULL;
@@ -160,5 +162,5 @@ const char *han_check_program(const han_bounds *g, const han_instr *code, uint8_
             if (!problem) problem = request(g, &code[k], state, s, &pending);
             if (problem) return problem;
         }
-    return pending ? "a request is left under way" : NULL;
+    return pending ? "a request is started and never tested" : NULL;
 }

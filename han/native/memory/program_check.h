@@ -24,8 +24,8 @@ typedef struct {
     uint64_t comms[HAN_CHECK_COMMS]; /* their numbers of members */
 } han_bounds;
 
-/* NULL, or what is wrong with instruction `*where`. The streams must divide the code. `state` has a
- * zeroed byte for each request. */
+/* Return NULL, or what is wrong with instruction `*where`. The streams must divide the code.
+ * `state` is a zeroed byte for each request. */
 const char *han_check_program(const han_bounds *, const han_instr *code, uint8_t *state,
                               uint32_t *where);
 

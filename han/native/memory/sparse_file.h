@@ -1,5 +1,5 @@
-/* A sparse file that holds an arena: its mapping, and the memory of its parts. A part without memory
- * is a hole, which reads as zeros. */
+/* A sparse file that holds an arena: its mapping, and the memory of its parts. A part without
+ * memory is a hole, which reads as zeros. */
 #ifndef HAN_SPARSE_FILE_H
 #define HAN_SPARSE_FILE_H
 

@@ -1,5 +1,5 @@
-/* NumPy arrays that need no conversion: contiguous numbers in native byte order. A file that includes
- * this must import NumPy's table of functions. */
+/* NumPy arrays that need no conversion: contiguous numbers in native byte order. A file that
+ * includes this must import NumPy's table of functions. */
 #ifndef HAN_PLAIN_ARRAY_H
 #define HAN_PLAIN_ARRAY_H
 
@@ -43,7 +43,8 @@ static inline bool alike(const array *a, const array *b) {
     return a->nbytes == b->nbytes && a->dtype == b->dtype && apart(a, b);
 }
 
-/* Divide an array into a block for each of `size` ranks; false if the blocks are not whole elements. */
+/* Divide an array into a block for each of `size` ranks; false if the blocks are not whole
+ * elements. */
 static inline bool block_of(int32_t size, PyObject *o, const array *a, uint64_t *nbytes) {
     uint64_t parts = (uint64_t)size * (uint64_t)PyArray_ITEMSIZE((PyArrayObject *)o);
     *nbytes = a->nbytes / (uint64_t)size;

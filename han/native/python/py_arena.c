@@ -1,5 +1,5 @@
-/* An arena is a capsule that NumPy allocates data from (NEP 49). Every array owns a reference to the
- * capsule that its data came from: the arena lives until its last array is freed. */
+/* An arena is a capsule that NumPy allocates data from (NEP 49). Every array owns a reference to
+ * the capsule that its data came from: the arena lives until its last array is freed. */
 #include "python/py_arena.h"
 
 #define NPY_NO_DEPRECATED_API NPY_1_7_API_VERSION
@@ -94,7 +94,7 @@ static PyObject *arena_open(PyObject *self, PyObject *args) {
 static han_arena *arena_of(PyObject *capsule) {
     provider *p = PyCapsule_GetPointer(capsule, CAPSULE);
     if (p && PyCapsule_GetDestructor(capsule) == release) return p->arena;
-    if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "this is no arena of han's");
+    if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "the object is no arena of han");
     return NULL;
 }
 
@@ -126,17 +126,17 @@ static PyObject *arena_tell(PyObject *self, PyObject *capsule) {
 static PyMethodDef methods[] = {
     {"arena_open", arena_open, METH_VARARGS,
      "arena_open($module, fd, size, keep, touch=False, groups=(), /)\n--\n\n"
-     "Open an arena in a sparse file. The arena owns the file's descriptor and keeps to the memory "
-     "limits of control groups, given by the names of their folders."},
+     "Open an arena in a sparse file; return NumPy's handle of it. The arena owns the file "
+     "descriptor. It respects the memory limits of the control groups whose folders are given."},
     {"room", arena_room, METH_O,
      "room($module, folder, /)\n--\n\n"
-     "Return the bytes that the memory limit of a control group leaves."},
+     "Return the bytes that are left below the memory limit of a control group."},
     {"arena_use", arena_use, METH_O,
      "arena_use($module, handler, /)\n--\n\n"
-     "Let NumPy allocate there in this context; return the handler that it used before."},
+     "Make NumPy allocate in an arena in this context; return the handler used before."},
     {"arena_holds", arena_holds, METH_VARARGS,
      "arena_holds($module, arena, address, nbytes, /)\n--\n\n"
-     "Whether the arena holds these bytes."},
+     "Return whether these bytes are in the arena."},
     {"arena_tell", arena_tell, METH_O,
      "arena_tell($module, arena, /)\n--\n\n"
      "Return base, size, bytes taken and kept; the number of refusals, and the bytes and errno of "

@@ -1,7 +1,7 @@
-/* The fast path of a call: a method of han.Comm finds the plan with one look-up and without an
- * allocation, if the arguments are plain arrays of a size, type and operation that were used before.
- * For all other arguments, wrong ones too, the method returns False, and the caller parses them
- * (han/message/message.py) and plans. */
+/* The look-up of calls on plain arrays. A method of han.Comm finds the plan with one look-up and
+ * without an allocation, if the arguments are plain arrays of a size, type and operation that
+ * were used before. For all other arguments, wrong ones too, the method returns False. The
+ * caller then parses the arguments (han/message) and plans the call. */
 #include "python/py_calls.h"
 
 #include "python/plain_array.h"
@@ -72,7 +72,7 @@ static bool lacks_alternative(const han_plan *p, const void *send, const void *r
     return p->arena_size && !p->alternative && han_in_arena(p, send) && han_in_arena(p, recv);
 }
 
-/* Whether its rival is not made yet: the second blocking call makes it. */
+/* Whether the rival is not made yet: the second blocking call makes it. */
 static bool lacks_rival(const han_plan *p, mode go) {
     return go == blocking && p->tried && !p->rival;
 }
@@ -105,7 +105,7 @@ static PyObject *bcast(CallsObject *self, PyObject *const *args, Py_ssize_t n, m
     array buf;
     entry key = {.collective = HAN_C_BCAST};
     if (few(n, 2)) return NULL;
-    /* A read-only array at the root is right, but not on this path. */
+    /* The parser accepts a read-only array at the root. */
     if (!plain_writable(args[0], &buf) || !root_of(args[1], &key)) Py_RETURN_FALSE;
     key.nbytes = buf.nbytes;
     return run(self, &key, buf.data, buf.data, go, args, 1);
@@ -153,7 +153,8 @@ static PyObject *barrier(CallsObject *self, mode go) {
 
 /* ---- buffers that hold a block for each rank ----------------------------------------------- */
 
-/* The arguments of a rank that gets all blocks: its own is in `send`, or in its place in `recv`. */
+/* The arguments of a rank that receives all blocks. Its own block is in `send`, or in place in
+ * `recv`. */
 static bool collecting(const CallsObject *self, PyObject *const *args, array *send, array *recv,
                        uint64_t *nbytes) {
     if (!plain_writable(args[1], recv) || !block_of(self->size, args[1], recv, nbytes)) return false;
@@ -359,10 +360,10 @@ static PyMethodDef calls_methods[] = {
      "Return the started request, or False."},
     {"add", (PyCFunction)calls_add, METH_VARARGS,
      "add($self, plan, collective, nbytes, dtype, op, root, /)\n--\n\n"
-     "Remember a plan; `dtype` is NumPy's number, `op` may be None."},
+     "Enter a plan; `dtype` is NumPy's type number, `op` may be None."},
     {"clear", (PyCFunction)calls_clear, METH_NOARGS,
      "clear($self, /)\n--\n\n"
-     "Forget all plans."},
+     "Remove all plans."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -372,7 +373,7 @@ static PyObject *calls_get_hits(CallsObject *self, void *unused) {
 }
 
 static PyGetSetDef calls_getset[] = {
-    {"hits", (getter)calls_get_hits, NULL, "Calls that found their plan here.", NULL},
+    {"hits", (getter)calls_get_hits, NULL, "The number of calls that found their plan here.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -384,7 +385,7 @@ static PyTypeObject CallsType = {
     .tp_clear = (inquiry)calls_tp_clear,
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
     .tp_doc = "Calls(engine, in_place, request, rank, size)\n--\n\n"
-              "Plans by what was called; `request` is the class that nonblocking calls return.",
+              "The look-up of plans by the arguments of calls; `request` is the class of requests.",
     .tp_methods = calls_methods,
     .tp_getset = calls_getset,
     .tp_init = (initproc)calls_init,

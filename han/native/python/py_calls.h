@@ -1,4 +1,4 @@
-/* han._native.Calls: the fast path of calls with plain arrays. */
+/* han._native.Calls: the look-up of plans for calls on plain arrays. */
 #ifndef HAN_PY_CALLS_H
 #define HAN_PY_CALLS_H
 

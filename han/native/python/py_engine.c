@@ -69,7 +69,7 @@ static int engine_init(EngineObject *self, PyObject *args, PyObject *kwargs) {
     e->dead_rank = -1;
     atomic_flag_clear(&e->busy);
     if (PyTuple_GET_SIZE(channels) > HAN_MAX_CHANNELS) {
-        PyErr_Format(PyExc_ValueError, "%zd levels share memory, at most %d",
+        PyErr_Format(PyExc_ValueError, "%zd levels share memory, at most %d expected",
                      PyTuple_GET_SIZE(channels), HAN_MAX_CHANNELS);
         return -1;
     }
@@ -102,8 +102,8 @@ static void release(Py_buffer *view) {
     PyMem_Free(view);
 }
 
-/* Record into `memory` from now on, or nowhere (NULL). Several threads may do this at the same time:
- * each releases the memory that the engine returns to it. */
+/* Record into `memory` from now on; NULL stops recording. Several threads may call this at the
+ * same time: each releases the memory that the engine returns to it. */
 static void record_into(EngineObject *self, Py_buffer *memory) {
     Py_buffer *before;
     Py_BEGIN_ALLOW_THREADS
@@ -240,37 +240,38 @@ static PyMethodDef engine_methods[] = {
      "plan($self, *, code, streams, requests, footprint, writes, sync, brief, signature, kernel, "
      "element, op, dtype, commutative, operand, comms, scratch, keep, number=0, shifts=None, "
      "arena=(0, 0), whole=0, leader=-1)\n--\n\n"
-     "Make a Plan from a Program's records."},
+     "Make a Plan from the records of a program."},
     {"run", (PyCFunction)engine_run, METH_VARARGS,
      "run($self, plan, send, recv, keep, /)\n--\n\n"
-     "Run a plan on two addresses and wait for it."},
+     "Run a plan on two addresses, and wait until it has finished."},
     {"fail", (PyCFunction)engine_fail, METH_NOARGS,
      "fail($self, /)\n--\n\n"
      "Cancel the runs under way; later runs raise."},
     {"stop", (PyCFunction)engine_stop, METH_NOARGS,
      "stop($self, /)\n--\n\n"
-     "Cancel the runs under way and unmap the channels."},
+     "Cancel the runs under way, and unmap the channels."},
     {"look", (PyCFunction)engine_look, METH_VARARGS,
      "look($self, waited, /)\n--\n\n"
-     "Raise if `waited` seconds exceed the time limit, or a peer has died."},
+     "Raise if `waited` seconds exceed the time limit, or if a peer has died."},
     {"blocked", (PyCFunction)engine_blocked, METH_NOARGS,
      "blocked($self, /)\n--\n\n"
-     "Return the current run's signature and where its streams stand: [(code, peer, task), ...]."},
+     "Return the signature of the current run, and (code, peer, task) of blocked streams."},
     {"trace", (PyCFunction)engine_trace, METH_VARARGS,
      "trace($self, memory, tsc=False, /)\n--\n\n"
-     "Record tasks in `memory` from now on; None: stop recording."},
+     "Record tasks in `memory` from now on; None stops recording."},
     {NULL, NULL, 0, NULL},
 };
 
 static PyGetSetDef engine_getset[] = {
-    {"epoch", (getter)engine_get_epoch, NULL, "Runs finished.", NULL},
-    {"issued", (getter)engine_get_issued, NULL, "Runs started or in the queue, and finished.", NULL},
+    {"epoch", (getter)engine_get_epoch, NULL, "The number of runs finished.", NULL},
+    {"issued", (getter)engine_get_issued, NULL,
+     "The number of runs started, including queued and finished ones.", NULL},
     {"alternatives", (getter)engine_get_alternatives, NULL,
-     "Runs of a plan's alternative: blocking and nonblocking calls that read shared arrays.", NULL},
+     "The number of runs of an alternative.", NULL},
     {"held", (getter)engine_get_held, (setter)engine_set_held,
-     "The run that a notice that came early is about, counted from 1; 0: none.", NULL},
-    {"on_error", (getter)engine_get_on_error, NULL, "What is called on errors.", NULL},
-    {"failed", (getter)engine_get_failed, NULL, "Whether an error has stopped it.", NULL},
+     "The run of which a notice arrived early, counted from 1; 0: none.", NULL},
+    {"on_error", (getter)engine_get_on_error, NULL, "The function that is called on errors.", NULL},
+    {"failed", (getter)engine_get_failed, NULL, "Whether an error has stopped the engine.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

@@ -19,7 +19,8 @@ static int look(PyObject *const *objects, Py_buffer *views, int n) {
             return -1;
         }
         if (views[k].len == views[0].len) continue;
-        PyErr_Format(PyExc_ValueError, "%zd bytes, %zd expected", views[k].len, views[0].len);
+        PyErr_Format(PyExc_ValueError, "a buffer of %zd bytes, %zd expected", views[k].len,
+                     views[0].len);
         release(views, k + 1);
         return -1;
     }
@@ -65,10 +66,10 @@ static PyObject *plain_combine(PyObject *self, PyObject *args) {
 static PyMethodDef methods[] = {
     {"plain_copy", plain_copy, METH_VARARGS,
      "plain_copy($module, dst, src, streaming=False, /)\n--\n\n"
-     "Copy a buffer; with `streaming` past the caches where the machine can."},
+     "Copy a buffer; with `streaming` by stores past the caches, if the processor has these."},
     {"plain_combine", plain_combine, METH_VARARGS,
      "plain_combine($module, dst, a, b, kernel, /)\n--\n\n"
-     "Store a op b in dst, in whole elements; `kernel` is the pair (op, dtype)."},
+     "Store `a op b` in `dst`, for whole elements; `kernel` is the pair (op, dtype)."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -1,4 +1,4 @@
-/* Functions of han._native for copies and reductions by themselves, which `han limits` measures. */
+/* Functions of han._native that only copy or only reduce, which `han limits` measures. */
 #ifndef HAN_PY_KERNELS_H
 #define HAN_PY_KERNELS_H
 

@@ -36,8 +36,8 @@ static PyObject *map_file(PyObject *self, PyObject *args) {
     return owned(mapping, (size_t)size, (uint64_t)(uintptr_t)mapping);
 }
 
-/* Map shared memory a second time (mremap with an old length of 0), so that it stays mapped when MPI
- * unmaps it. The mapping consists of whole pages. */
+/* Map shared memory a second time (mremap with an old length of 0), so that it stays mapped when
+ * MPI unmaps it. The mapping consists of whole pages. */
 static PyObject *map_again(PyObject *self, PyObject *args) {
     (void)self;
     unsigned long long address, bytes;
@@ -54,7 +54,7 @@ static PyMethodDef methods[] = {
      "Map a file for reading only; return (owner, address)."},
     {"map_again", map_again, METH_VARARGS,
      "map_again($module, address, nbytes, /)\n--\n\n"
-     "Map shared memory once more; return (owner, address)."},
+     "Map shared memory a second time; return (owner, address)."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -85,40 +85,40 @@ static PyObject *module_inside_op(PyObject *self, PyObject *unused) {
 static PyMethodDef module_methods[] = {
     {"progress", module_progress, METH_NOARGS,
      "progress($module, /)\n--\n\n"
-     "Step every collective that is under way."},
+     "Step every active engine of this process once."},
     {"orphans", module_orphans, METH_NOARGS,
      "orphans($module, /)\n--\n\n"
-     "Return the requests that were dropped while they run."},
+     "Return the requests that were dropped while their collectives run."},
     {"inside_op", module_inside_op, METH_NOARGS,
      "inside_op($module, /)\n--\n\n"
-     "Whether a user's reduction is running here."},
+     "Return whether this thread runs a user's reduction operation inside a collective."},
     {"isa", module_isa, METH_NOARGS,
      "isa($module, /)\n--\n\n"
-     "Return the instruction set that the reduction kernels use here."},
+     "Return the instruction set of the reduction kernels in use."},
     {"on_mesh", module_on_mesh, METH_NOARGS,
      "on_mesh($module, /)\n--\n\n"
-     "Whether cache lines are slow from core to core here."},
+     "Return whether cores exchange cache lines over a mesh, and therefore slowly."},
     {"let_attach", module_let_attach, METH_NOARGS,
      "let_attach($module, /)\n--\n\n"
-     "Let the other ranks read this process's memory, as far as the system does."},
+     "Allow other ranks to access this process's memory, as far as the system lets it."},
     {"peek", module_peek, METH_VARARGS,
      "peek($module, pid, address, /)\n--\n\n"
-     "Read a word of 8 bytes of another process; raises OSError."},
+     "Return the 8-byte word at an address of another process; raises OSError."},
     {"poke", module_poke, METH_VARARGS,
      "poke($module, pid, address, value, /)\n--\n\n"
-     "Write a word of 8 bytes to another process; raises OSError."},
+     "Store an 8-byte word at an address of another process; raises OSError."},
     {"fence", (PyCFunction)(void (*)(void))han_py_check_program, METH_VARARGS | METH_KEYWORDS,
      "fence($module, *, code, streams, channels, comms, ranks, tasks, requests, count, element, "
      "native, operand, lengths)\n--\n\n"
-     "Raise ValueError unless a Program keeps to its memory (native/memory/program_check.h)."},
+     "Raise ValueError unless a program accesses only its own memory."},
     {"has_kernel", module_has_kernel, METH_VARARGS,
      "has_kernel($module, op, dtype, /)\n--\n\n"
-     "Whether MPI defines that pair and han has it natively."},
+     "Return whether han has a kernel for a pair of operation and element type."},
     {NULL, NULL, 0, NULL},
 };
 
 static struct PyModuleDef module = {
-    PyModuleDef_HEAD_INIT, .m_name = "han._native", .m_doc = "han's executor.", .m_size = -1,
+    PyModuleDef_HEAD_INIT, .m_name = "han._native", .m_doc = "han's compiled part.", .m_size = -1,
     .m_methods = module_methods,
 };
 

@@ -1,4 +1,4 @@
-/* han/runtime/numbers.py holds its own numbers against these tables at import. */
+/* han/runtime/numbers.py compares these tables with its own when it is imported. */
 #include "python/py_numbers.h"
 
 #include <stddef.h>

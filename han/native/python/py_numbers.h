@@ -1,4 +1,4 @@
-/* The numbers that the Python part repeats, as tables of names. */
+/* The numbers that C and Python share, as tables of names. */
 #ifndef HAN_PY_NUMBERS_H
 #define HAN_PY_NUMBERS_H
 

@@ -46,7 +46,7 @@ static PyObject *or_none(PlanObject *other) {
 /* Set an alternative or a rival, which is never replaced: a run may use it. 0 or -1. */
 static int take(PlanObject **slot, PyObject *o, bool expected, const char *what) {
     if (!o || !PyObject_TypeCheck(o, &PlanType) || *slot || !expected) {
-        PyErr_Format(PyExc_ValueError, "a plan takes one %s, and says so when made", what);
+        PyErr_Format(PyExc_ValueError, "a plan takes one %s, and only if it was made for one", what);
         return -1;
     }
     Py_INCREF(o);
@@ -80,12 +80,12 @@ static int set_rival(PlanObject *self, PyObject *o, void *unused) {
 
 static PyGetSetDef plan_getset[] = {
     {"counts", (getter)plan_get_counts, NULL,
-     "Runs finished; bytes copied, combined, copied by attach, of them read from peers' arrays, sent, received.",
+     "Runs finished; bytes copied, combined, attached, mapped, sent and received.",
      NULL},
     {"alternative", (getter)get_alternative, (setter)set_alternative,
-     "The plan that all ranks run instead where the buffers of all are in their arenas.", NULL},
+     "The plan that all ranks run instead if the buffers of all ranks are in their arenas.", NULL},
     {"rival", (getter)get_rival, (setter)set_rival,
-     "The plan that all ranks run instead where the leader finds it quicker.", NULL},
+     "The plan that all ranks run instead if the leader finds it faster.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -95,7 +95,7 @@ PyTypeObject PlanType = {
     .tp_dealloc = (destructor)plan_dealloc,
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_getset = plan_getset,
-    .tp_doc = "A Program with its resources, ready to run. Made by Engine.plan.",
+    .tp_doc = "A native plan: a program with its resources. Made by Engine.plan.",
 };
 
 static void *copy_of(const void *data, size_t bytes) {
@@ -108,7 +108,7 @@ static void *copy_of(const void *data, size_t bytes) {
 static int fill_streams(han_plan *p, PyObject *streams) {
     Py_ssize_t n = PyTuple_GET_SIZE(streams);
     if (n > HAN_MAX_STREAMS) {
-        PyErr_Format(PyExc_ValueError, "%zd streams, at most %d", n, HAN_MAX_STREAMS);
+        PyErr_Format(PyExc_ValueError, "a program of %zd streams, at most %d", n, HAN_MAX_STREAMS);
         return -1;
     }
     p->n_streams = (uint32_t)n;
@@ -140,10 +140,10 @@ static uint64_t delivered(const han_plan *p, size_t instructions) {
     return nbytes;
 }
 
-/* Whether copies to the receive buffer should bypass the caches: no cache would hold the data until the
- * user reads it, and neither this rank nor its peers read it before. Peers read it only if this rank
- * is a leader that passes it on to another level, so that it posts flags on two levels. This changes
- * only how bytes are copied: ranks may differ. */
+/* Whether copies to the receive buffer should bypass the caches: no cache would hold the data until
+ * the user reads it, and neither this rank nor its peers read it before. Peers read it only if this
+ * rank is a leader that passes it on to another level, so that it posts flags on two levels. This
+ * changes only how bytes are copied: ranks may differ. */
 static bool streams_out(const han_plan *p, size_t instructions, unsigned ranks) {
     uint32_t levels = 0; /* a bit for each channel in which this rank posts flags */
     for (size_t k = 0; k < instructions; k++) {
@@ -231,7 +231,7 @@ static int fill_plan(PlanObject *self, PyObject *args, PyObject *kwargs, unsigne
 }
 
 PyObject *han_py_plan(EngineObject *engine, PyObject *args, PyObject *kwargs) {
-    unsigned ranks = 1; /* that share the caches of this machine: those of the largest channel */
+    unsigned ranks = 1; /* ranks that share this machine's caches: those of the largest channel */
     for (uint32_t c = 0; c < engine->engine.n_channels; c++)
         if (engine->engine.channels[c].size > ranks) ranks = engine->engine.channels[c].size;
     PlanObject *self = PyObject_New(PlanObject, &PlanType);

@@ -5,7 +5,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-/* Raise ValueError unless a program keeps to its memory: None, or NULL with an exception. */
+/* Return None, or NULL with a ValueError if a program does not access only its own memory. */
 PyObject *han_py_check_program(PyObject *module, PyObject *args, PyObject *kwargs);
 
 #endif

@@ -84,8 +84,8 @@ static bool under_way(const RequestObject *self) {
     return atomic_load_explicit(&self->run.status, memory_order_acquire) == HAN_BLOCKED;
 }
 
-/* Requests that the program started and dropped. Peers wait for them, so engines go on stepping them:
- * until they are over, nothing that they need may be freed. */
+/* Requests that the program started and dropped. Peers wait for them, so engines still step
+ * them. Until their runs are over, nothing that they need may be freed. */
 static PyObject *orphans;
 
 /* Take finished requests out of the list before they are freed, as freeing may run any code. */
@@ -226,7 +226,7 @@ static int progress(RequestObject *self) {
     status = han_progress(&self->engine->engine, &self->run, false);
     Py_END_ALLOW_THREADS
     if (status <= HAN_BLOCKED) return status == HAN_OK;
-    if (!han_py_report(self->engine, status)) return 0; /* a notice that does not concern this engine */
+    if (!han_py_report(self->engine, status)) return 0; /* a notice for others */
     (void)failed(self);
     return -1;
 }
@@ -280,7 +280,7 @@ static PyObject *request_get_engine(RequestObject *self, void *unused) {
 static PyMethodDef request_methods[] = {
     {"Start", (PyCFunction)request_start, METH_NOARGS,
      "Start($self, /)\n--\n\n"
-     "Begin; progress is made in Wait and Test."},
+     "Start the run; it progresses inside Wait and Test."},
     {"Wait", WITH_STATUS(request_wait),
      "Wait($self, status=None)\n--\n\n"
      "Wait until complete."},
@@ -289,17 +289,19 @@ static PyMethodDef request_methods[] = {
      "Make progress; return whether it is complete. A complete request is inactive."},
     {"_peek", (PyCFunction)request_peek, METH_NOARGS,
      "_peek($self, /)\n--\n\n"
-     "Make progress; return whether it is complete, without making it inactive."},
+     "Make progress; return whether it is complete. The request stays active."},
     {"_free", (PyCFunction)request_free, METH_NOARGS,
      "_free($self, /)\n--\n\n"
-     "Complete it and release everything."},
+     "Complete the run if it is active, and release everything."},
     {NULL, NULL, 0, NULL},
 };
 
 static PyGetSetDef request_getset[] = {
-    {"active", (getter)request_get_active, NULL, "Started and not yet waited for.", NULL},
+    {"active", (getter)request_get_active, NULL,
+     "Whether it was started and not yet completed by Wait or Test.", NULL},
     {"persistent", (getter)request_get_persistent, NULL, "Whether it can be started again.", NULL},
-    {"_engine", (getter)request_get_engine, NULL, "The engine that runs it.", NULL},
+    {"_engine", (getter)request_get_engine, NULL,
+     "The engine that runs it; None once the request has been freed.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -312,7 +314,7 @@ PyTypeObject RequestType = {
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE,
     .tp_doc = "Request(engine, plan, send, recv, keep=None, begin=None, end=None, "
               "persistent=False)\n--\n\n"
-              "A plan bound to buffers; started, waited for and tested like an MPI request.",
+              "A plan bound to buffers; it is started, waited for and tested like an MPI request.",
     .tp_methods = request_methods,
     .tp_getset = request_getset,
     .tp_finalize = request_finalize,

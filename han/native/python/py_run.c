@@ -4,7 +4,7 @@
 #include "engine/stop.h"
 #include "engine/wait.h"
 
-enum { MOST_ROUNDS = 256 }; /* of a brief plan while this thread holds the lock */
+enum { MOST_ROUNDS = 256 }; /* rounds of a brief plan while this thread holds the lock */
 
 int han_py_refuse_inside_op(void) {
     if (!han_inside_op()) return 0;
