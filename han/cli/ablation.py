@@ -2,39 +2,36 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from mpi4py import MPI
 
-import han
 from han.cli.common import (
     ConfigOption,
     DtypeOption,
+    JsonOption,
     OpOption,
     PlotOption,
     RootOption,
     check_files,
-    measured_record,
-    progress,
-    say,
-    write_file,
+    shown_table,
+    wrote,
 )
+from han.cli.measuring import cases_of, keep, prints
+from han.cli.progress import progress
 from han.common.suggest import expect_known
 from han.common.units import format_size
-from han.measure.sizes import parse_sizes
 from han.model.element_types import element_type
 
 if TYPE_CHECKING:
-    from han.measure.ablation import Result
+    from han.measure.ablation import Ablation, Result
     from han.measure.bench import Settings
     from han.measure.bench_machine import Machine
 
 FORMAT, VERSION = "han-ablation", 1
-COLUMN = 24
 
 
 def ablation(
@@ -50,9 +47,7 @@ def ablation(
         int | None, typer.Option(min=1, help="Calls in a batch; found out if unsaid.")
     ] = None,
     config: ConfigOption = None,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write JSON to a file; - is standard output.")
-    ] = None,
+    json_file: JsonOption = None,
     plot: PlotOption = None,
 ) -> None:
     """Measure what each optimisation in shared memory is worth, by leaving it out.
@@ -68,7 +63,6 @@ def ablation(
       mpiexec -n 2 han ablation bcast --sizes 64KiB --json -
     """
     from han.measure import bench as measuring
-    from han.measure import bench_calls as _bench_calls
     from han.measure.ablation import COLLECTIVES, Ablation
 
     settings = measuring.Settings(
@@ -79,74 +73,58 @@ def ablation(
     names = collectives or list(COLLECTIVES)
     for name in names:
         expect_known("collective", name, COLLECTIVES)
-    calls = [settings.case(name, n) for name in names for n in parse_sizes(sizes)]
-    for case in calls:
-        _bench_calls.check_case(case, MPI.COMM_WORLD.size)
-    with Ablation(MPI.COMM_WORLD, config, settings, calls) as running:
+    cases = cases_of(names, sizes, settings.case)
+    with Ablation(MPI.COMM_WORLD, config, settings, cases) as running:
         _run(running, settings, json_file, plot)
 
 
-def _run(running: Any, settings: Settings, json_file: Path | None, plot: Path | None) -> None:
+def _run(running: Ablation, settings: Settings, json_file: Path | None, plot: Path | None) -> None:
     """Measure, print, and write what is wanted."""
-    from han.measure import bench_machine as machines
+    from han.measure.bench_machine import look
+    from han.measure.document import document, heading
 
-    machine = machines.look(MPI.COMM_WORLD, running.han)
+    machine, tell = look(MPI.COMM_WORLD, running.han), prints(json_file)
+    tell(heading(
+        "ablation", f"{settings.dtype} {settings.op} where they reduce", machine,
+        f"built-in: microseconds a call of the slowest rank, median of {settings.rounds} turns",
+        "others:   their time / the built-in choice's (min .. max): more than 1, it pays",
+    ))  # fmt: skip
     results: list[Result] = []
-    with progress(len(running.calls)) as advance:
-        for case in running.calls:
+    with progress(len(running.cases)) as advance:
+        for case in running.cases:
             results += running.measure(case)
             advance()
-    if MPI.COMM_WORLD.rank:
-        return
-    text = json.dumps(_record(machine, settings, results), indent=1)
-    if str(json_file) == "-":
-        print(text)
-    else:
-        say(as_text(machine, settings, results))
-    if json_file is not None and str(json_file) != "-":
-        write_file(json_file, text + "\n")
-    if plot is not None:
-        from han.plots import ablation as plots_ablation
-
-        title = f"{machine.ranks} ranks, {machine.library}, wait {machine.wait}"
-        plots_ablation.bars(results, plot, title)
-
-
-def _record(machine: Machine, settings: Settings, results: Sequence[Result]) -> dict[str, Any]:
-    how = {
-        "dtype": settings.dtype, "op": settings.op, "root": settings.root,
-        "rounds": settings.rounds,
-    }  # fmt: skip
-    rows = [result.record() for result in results]
-    return measured_record(FORMAT, VERSION, machine, rows, settings=how)
-
-
-def as_text(machine: Machine, settings: Settings, results: Sequence[Result]) -> str:
-    """Return a table for each collective: a line a variant, a column a size."""
-    lines = [
-        f"# han {han.__version__} ablation: {settings.dtype} {settings.op} where they reduce",
-        *(f"# {line}" for line in machine.lines()),
-        f"# built-in: microseconds per call of the slowest rank, median of {settings.rounds} turns",
-        "# others:   their time / the built-in choice's (min .. max): more than 1, it pays",
-    ]
     for collective in dict.fromkeys(result.collective for result in results):
-        lines += ["", *_table([r for r in results if r.collective == collective])]
-    return "\n".join(lines)
+        tell("\n" + _table([r for r in results if r.collective == collective]))
+    how = {name: getattr(settings, name) for name in ("dtype", "op", "root", "rounds")}
+    rows = [result.record() for result in results]
+    keep(document(FORMAT, VERSION, machine, rows, settings=how), json_file)
+    if plot is not None and not MPI.COMM_WORLD.rank:
+        _picture(results, machine, plot)
 
 
-def _table(results: Sequence[Result]) -> list[str]:
+def _picture(results: Sequence[Result], machine: Machine, plot: Path) -> None:
+    from han.plots import ablation as plots_ablation
+
+    title = f"{machine.ranks} ranks, {machine.library}, wait {machine.wait}"
+    plots_ablation.bars(results, plot, title)
+    wrote(plot)
+
+
+def _table(results: Sequence[Result]) -> str:
+    """Return the table of one collective: a row a variant, a column a size."""
     from han.measure.ablation import BUILT_IN, VARIANTS
 
     sizes = list(dict.fromkeys(r.nbytes for r in results))
     found = {(r.variant, r.nbytes): r for r in results}
     about = {BUILT_IN: "as han chooses", **{v.name: v.about for v in VARIANTS}}
-    names = [n for n in about if any((n, size) in found for size in sizes)]
-    head = "".join(f"{format_size(n):>{COLUMN}}" for n in sizes)
-    lines = [f"# {results[0].collective}", f"#{'without':>16}{head}"]
-    for name in names:
-        cells = "".join(f"{_cell(found.get((name, n))):>{COLUMN}}" for n in sizes)
-        lines.append(f"{name:>17}{cells}  # {about[name]}")
-    return lines
+    rows = [
+        [name, *(_cell(found.get((name, n))) for n in sizes), text]
+        for name, text in about.items()
+        if any((name, n) in found for n in sizes)
+    ]
+    heads = ["without", *map(format_size, sizes), "about"]
+    return shown_table(results[0].collective, heads, rows, left=["about"])
 
 
 def _cell(result: Result | None) -> str:

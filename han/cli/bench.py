@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from mpi4py import MPI
 
-import han
 from han.cli.common import (
     ConfigOption,
     DtypeOption,
@@ -18,16 +18,17 @@ from han.cli.common import (
     PlotOption,
     RootOption,
     check_files,
-    progress,
     say,
-    write_file,
+    wrote,
 )
+from han.cli.measuring import cases_of, keep, prints
+from han.cli.progress import progress
 from han.measure.bench_calls import Mode, measurable
-from han.measure.sizes import parse_sizes
 from han.model.element_types import element_type
 
 if TYPE_CHECKING:
-    from han.measure.bench import Bench, Row, Settings
+    from han.measure.bench import Bench, Row
+    from han.measure.bench_calls import Case
     from han.model.measurements import Report
 
 
@@ -83,58 +84,41 @@ def bench(
       mpiexec -n 2 han bench reduce --only han --json -
     """
     from han.measure import bench as measuring
-    from han.measure import bench_calls as _bench_calls
 
     settings = measuring.Settings(
         mode, element_type(dtype).name, op, root, rounds, iterations, time, check,
         only.value if only else None, shared, fresh,
     )  # fmt: skip
     check_files(json_file, plot=plot)
-    names = collectives or list(measurable())
-    wanted = parse_sizes(sizes)
-    for name in names:  # mistakes are told before anything runs
-        for nbytes in wanted:
-            _bench_calls.check_case(settings.case(name, nbytes), MPI.COMM_WORLD.size)
+    cases = cases_of(collectives or measurable(), sizes, settings.case)
     with measuring.Bench(MPI.COMM_WORLD, config, settings) as running:
-        run = _run_bench(running, settings, names, wanted, quiet=str(json_file) == "-")
-    _keep(run, json_file, plot)
-
-
-def _run_bench(
-    running: Bench, settings: Settings, names: list[str], sizes: list[int], quiet: bool
-) -> Report:
-    """Measure and print as the rows come."""
-    from han.measure import bench_machine as machines
-    from han.measure import bench_report as reports
-
-    machine = machines.look(MPI.COMM_WORLD, running.han)
-    tell = (lambda text: None) if quiet else say
-    tell(reports.head(machine, settings, han.__version__))
-    rows: list[Row] = []
-    with progress(len(names) * len(sizes)) as advance:
-        for name in names:
-            tell(reports.table_head(name, machine, settings))
-            for row in running.rows(name, sizes):
-                rows.append(row)
-                tell(reports.table_row(row))
-                advance()
-    config = running.han._han.config.to_yaml() if running.han is not None else ""
-    return reports.report(machine, settings, rows, han.__version__, config)
-
-
-def _keep(run: Report, json_file: Path | None, plot: Path | None) -> None:
-    from han.measure import bench_report as reports
-
-    if MPI.COMM_WORLD.rank:
-        return
-    if json_file is not None and str(json_file) == "-":
-        print(reports.to_json(run))
-    elif json_file is not None:
-        write_file(json_file, reports.to_json(run) + "\n")
-    if plot is not None:
+        run = _run_bench(running, cases, prints(json_file))
+    keep(run.data, json_file)
+    if plot is not None and not MPI.COMM_WORLD.rank:
         from han.plots import plots
 
         plots.comparison(plots.panels_of(run), plot, title=plots.title_of(run))
+        wrote(plot)
+
+
+def _run_bench(running: Bench, cases: Sequence[Case], tell: Callable[[str], None]) -> Report:
+    """Measure, and print each row when it was measured."""
+    from han.measure import bench_machine as machines
+    from han.measure import bench_report as reports
+
+    settings = running.settings
+    machine = machines.look(MPI.COMM_WORLD, running.han)
+    tell(reports.head(machine, settings))
+    rows: list[Row] = []
+    with progress(len(cases)) as advance:
+        for case in cases:
+            if not rows or rows[-1].collective != case.collective:
+                tell(reports.table_head(case.collective, machine, settings))
+            rows.append(running.measure(case))
+            tell(reports.table_row(rows[-1]))
+            advance()
+    config = running.han._han.config.to_yaml() if running.han is not None else ""
+    return reports.report(machine, settings, rows, config)
 
 
 def compare(
@@ -161,3 +145,4 @@ def compare(
 
         title, ratios = plots.title_of(runs[0]), plots.merged_ratios(rows)
         plots.comparison(plots.merged_panels(rows), plot, title, ratios)
+        wrote(plot)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from han.cli.common import JsonFlag, PlotOption, check_files, progress, say, write_file
+from han.cli.common import JsonFlag, PlotOption, check_files, say, write_file, wrote
+from han.cli.progress import progress
 from han.cli.simulate_texts import short
 from han.cli.world import rank
 from han.common.errors import ArgumentError
@@ -113,6 +114,7 @@ def _tell(found: Comparison, machine: str, plot: Path | None, as_json: bool) -> 
         say("\n".join(_lines(found, machine)))
     if plot is not None:
         _plot(found, machine, plot)
+        wrote(plot)
 
 
 def _record(row: Compared) -> dict[str, Any]:

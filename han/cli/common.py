@@ -1,14 +1,12 @@
-"""Shared by the commands: options, printing on rank 0, tables, files, progress."""
+"""What the commands share: options, printing on rank 0, tables, files."""
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Literal
 
 import typer
 
@@ -16,13 +14,9 @@ from han.cli.world import rank
 from han.common.errors import ArgumentError
 from han.common.suggest import expect_known
 from han.common.units import parse_size
-from han.common.version import __version__
 from han.model.collectives import CALLS, carried
 from han.model.element_types import OPS
 from han.plots.plots import check_picture
-
-if TYPE_CHECKING:
-    from han.measure.bench_machine import Machine
 
 ConfigOption = Annotated[
     str | None,
@@ -70,39 +64,17 @@ def say(text: str) -> None:
         print(text, flush=True)
 
 
-def measured_record(
-    name: str, version: int, machine: Machine, rows: Iterable[Mapping[str, Any]], **about: object
-) -> dict[str, Any]:
-    """Return the JSON record of a measurement: format, version, machine, `about`, rows."""
-    return {
-        "format": name,
-        "version": version,
-        "han": __version__,
-        "unit": "us",
-        "machine": machine.record(),
-        **about,
-        "rows": list(rows),
-    }
-
-
-def tell_measured(table: str, record: Any, json_file: Path | None) -> None:
-    """Print a table on rank 0, and write its data if a file is given."""
-    if str(json_file) == "-":
-        say(json.dumps(record, indent=1))
-        return
-    say(table)
-    if json_file is not None and not rank():
-        write_file(json_file, json.dumps(record, indent=1) + "\n")
-
-
-def shown_table(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Lay out a table of texts: the first column is left-aligned, the others right-aligned."""
+def shown_table(
+    title: str, heads: Sequence[str], rows: Iterable[Sequence[str]], left: Iterable[str] = ()
+) -> str:
+    """Lay out a table of texts. The first column and those of `left` heads are left-aligned."""
     from rich.console import Console
     from rich.table import Table
 
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     for k, head in enumerate(heads):
-        table.add_column(head, justify="right" if k else "left", no_wrap=True)
+        justify: Literal["left", "right"] = "left" if not k or head in left else "right"
+        table.add_column(head, justify=justify, no_wrap=True)
     for row in rows:
         table.add_row(*row)
     console = Console(width=max(160, Console().width))
@@ -132,40 +104,6 @@ def known_op(name: str) -> str:
     return name
 
 
-@contextlib.contextmanager
-def progress(total: int, what: str = "measuring") -> Iterator[Any]:
-    """Yield a function to call after each step. Rank 0 shows a bar on a terminal."""
-    if rank() or not sys.stderr.isatty():
-        yield lambda: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(what, total=total)
-        yield lambda: progress.advance(task)
-
-
-@contextlib.contextmanager
-def phases() -> Iterator[Callable[[str, int, int], None] | None]:
-    """Yield a function of the phase, the steps done and all steps; None without a terminal."""
-    if rank() or not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import Progress, TaskID
-
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        tasks: dict[str, TaskID] = {}
-
-        def tell(phase: str, done: int, total: int) -> None:
-            if phase not in tasks:
-                tasks[phase] = progress.add_task(phase)
-            progress.update(tasks[phase], completed=done, total=total)
-
-        yield tell
-
-
 def check_files(*paths: Path | None, plot: Path | None = None) -> None:
     """Refuse files that cannot be written, and unknown kinds of pictures, before anything runs."""
     for path in (*paths, plot):
@@ -187,8 +125,17 @@ def _no_file(path: Path) -> str | None:
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write a text. Raises ArgumentError, which names the file and the cause."""
+    """Write a text on rank 0, and say so. Raises ArgumentError with the file and the cause."""
+    if rank():
+        return
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise ArgumentError(f"{path}: cannot be written: {error.strerror or error}") from None
+    wrote(path)
+
+
+def wrote(path: Path) -> None:
+    """Tell on rank 0's standard error that a file was written."""
+    if not rank():
+        print(f"Wrote {path}", file=sys.stderr, flush=True)

@@ -24,6 +24,7 @@ from han.cli.common import (
     check_files,
     say,
     size_of,
+    wrote,
 )
 from han.cli.world import rank, world
 from han.common.errors import ArgumentError
@@ -103,3 +104,4 @@ def draw(found: Explanation, path: Path | None) -> None:
         from han.plots.tasks import plan_picture
 
         plan_picture(found.plan, path)
+        wrote(path)

@@ -9,22 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from mpi4py import MPI
 
-from han.cli.common import (
-    ConfigOption,
-    check_files,
-    measured_record,
-    progress,
-    shown_table,
-    tell_measured,
-)
+from han.cli.common import ConfigOption, JsonOption, check_files, shown_table
+from han.cli.measuring import cases_of, keep, prints
+from han.cli.progress import progress
 from han.common.suggest import expect_known
 from han.common.units import format_size
-from han.measure.sizes import parse_sizes
 
 if TYPE_CHECKING:
     from han.measure.bench import Settings
     from han.measure.bench_calls import Case
-    from han.measure.bench_machine import Machine
     from han.measure.limits import Limit
 
 HEADS = (
@@ -49,9 +42,7 @@ def limits(
     rounds: Annotated[int, typer.Option(min=1, help="Batches of each, in turns.")] = 9,
     time: Annotated[float, typer.Option(min=0, help="Seconds for a size, about.")] = 0.3,
     config: ConfigOption = None,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write JSON to a file; - is standard output.")
-    ] = None,
+    json_file: JsonOption = None,
 ) -> None:
     """Measure how near collectives come to plain copies and additions of the same bytes.
 
@@ -66,7 +57,6 @@ def limits(
       mpiexec -n 2 han limits bcast --ordinary --json limits.json
     """
     from han.measure import bench
-    from han.measure import bench_calls as _bench_calls
     from han.measure.limits import COLLECTIVES, MODES, USUAL
 
     check_files(json_file)
@@ -78,37 +68,31 @@ def limits(
         bench.Settings(MODES[kind], rounds=rounds, seconds=time, only="han", shared=kind)
         for kind in kinds
     ]
-    cases = [settings[0].case(name, n) for name in names for n in parse_sizes(sizes)]
-    for case in cases:
-        _bench_calls.check_case(case, MPI.COMM_WORLD.size)
-    machine, found = _measure(config, settings, cases)
-    _tell(machine, found, json_file)
+    _run(config, settings, cases_of(names, sizes, settings[0].case), json_file)
 
 
-def _measure(
-    config: str | None, settings: Sequence[Settings], cases: Sequence[Case]
-) -> tuple[Machine, list[Limit]]:
-    """Measure all cases on each kind of arrays; collective."""
+def _run(
+    config: str | None, settings: Sequence[Settings], cases: Sequence[Case], json_file: Path | None
+) -> None:
+    """Measure all cases on each kind of arrays, print, and write what is wanted; collective."""
     from han.measure.bench import Bench
     from han.measure.bench_machine import look
+    from han.measure.document import document, heading
     from han.measure.limits import measure
 
     found: list[Limit] = []
+    tell = prints(json_file)
     with progress(len(cases) * len(settings)) as advance:
         for one in settings:
             with Bench(MPI.COMM_WORLD, config, one) as bench:
                 machine = look(MPI.COMM_WORLD, bench.han)
+                if one is settings[0]:
+                    tell(heading("limits", "collectives beside plain copies", machine))
                 for case in cases:
                     found.append(measure(bench, case))
                     advance()
-    return machine, found
-
-
-def _tell(machine: Machine, found: Sequence[Limit], json_file: Path | None) -> None:
-    """Print the table, and write what is wanted."""
-    record = measured_record("han-limits", 1, machine, [one.record() for one in found])
-    table = "\n".join([*(f"# {line}" for line in machine.lines()), _table(found)])
-    tell_measured(table, record, json_file)
+    tell(_table(found))
+    keep(document("han-limits", 1, machine, [one.record() for one in found]), json_file)
 
 
 def _table(found: Sequence[Limit]) -> str:

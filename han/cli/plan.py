@@ -26,12 +26,12 @@ from han.cli.common import (
     SizeArgument,
     call_of,
     check_files,
-    phases,
     say,
     size_of,
     write_file,
 )
 from han.cli.explain import draw, explained
+from han.cli.progress import phases
 from han.cli.world import rank
 from han.tuning.heuristics import Machine
 

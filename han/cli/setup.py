@@ -9,21 +9,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from mpi4py import MPI
 
-import han
 from han.cli.common import (
     ConfigOption,
     JsonOption,
     PlotOption,
     check_files,
-    measured_record,
     shown_table,
-    tell_measured,
+    wrote,
 )
+from han.cli.measuring import cases_of, keep, prints
+from han.cli.progress import progress
 from han.common.units import format_size
-from han.measure.bench_calls import Case, check_case, measurable
+from han.measure.bench_calls import Case, measurable
 from han.measure.bench_machine import look
-from han.measure.sizes import parse_sizes
-from han.model.collectives import DATALESS
 
 if TYPE_CHECKING:
     from han.measure.setup_costs import Costs
@@ -54,27 +52,27 @@ def setup_costs(
       mpiexec -n 4 han setup-costs allreduce --sizes 8,1MiB --plot costs.png
       mpiexec -n 4 han setup-costs --json costs.json
     """
-    from han.measure.setup_costs import PARTS, measure
+    from han.measure.document import document, heading
+    from han.measure.session import Session
+    from han.measure.setup_costs import PARTS, measure, rounds_of
 
     check_files(json_file, plot=plot)
-    cases = [
-        Case(name, nbytes)
-        for name in collectives or measurable()
-        for nbytes in (parse_sizes(sizes) if name not in DATALESS else [0])
-    ]
-    for case in cases:
-        check_case(case, MPI.COMM_WORLD.size)
-    comm = han.Comm(MPI.COMM_WORLD.Dup(), config)
-    machine = look(comm, comm)
-    comm.Free()
-    found = measure(MPI.COMM_WORLD, config, cases, rounds, calls)
-    record = measured_record(
+    cases = cases_of(collectives or measurable(), sizes, Case)
+    tell = prints(json_file)
+    with Session(MPI.COMM_WORLD, rounds) as session:
+        machine = look(session.control, session.add_han(config))
+        tell(heading("setup-costs", f"{rounds} rounds, {calls} calls where one is short", machine))
+        with progress(len(cases) * rounds_of(session)) as advance:
+            found = measure(session, config, cases, calls, advance)
+    tell(_table(found))
+    record = document(
         "han-setup-costs", 1, machine, [one.record() for one in found],
         settings={"rounds": rounds, "calls": calls}, parts=PARTS,
     )  # fmt: skip
-    tell_measured(_table(found), record, json_file)
+    keep(record, json_file)
     if plot is not None and not MPI.COMM_WORLD.rank:
         _picture(found, plot)
+        wrote(plot)
 
 
 def _table(found: Sequence[Costs]) -> str:

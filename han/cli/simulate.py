@@ -18,10 +18,11 @@ from han.cli.common import (
     RootOption,
     check_files,
     known_op,
-    progress,
     say,
     write_file,
+    wrote,
 )
+from han.cli.progress import progress
 from han.cli.world import rank
 from han.common.errors import ArgumentError, HanError
 from han.model.collectives import CALLS, DATALESS, carried
@@ -220,10 +221,12 @@ def _write(
         line = timeline_of(where, machine, *answers.values())
         if plot is not None:
             plots_timeline.gantt([line], plot)
+            wrote(plot)
         if timeline is not None:
             write_file(timeline, _timeline_files.to_json(line))
     elif plot is not None:
         _plot(answers, where, machine, plot)
+        wrote(plot)
 
 
 def _plot(answers: Answers, where: Where, machine: str, plot: Path) -> None:

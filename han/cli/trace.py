@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from han.cli.common import JsonFlag, check_files, say
+from han.cli.common import JsonFlag, check_files, say, write_file, wrote
 from han.cli.world import rank
 from han.common.errors import ArgumentError
 from han.model.timeline import (
@@ -93,9 +93,10 @@ def trace(
         )
     )
     if chrome is not None:
-        _write(chrome, to_chrome(timelines))
+        write_file(chrome, to_chrome(timelines))
     if gantt is not None:
         _draw(timelines, gantt)
+        wrote(gantt)
 
 
 # ---- options --------------------------------------------------------------------------
@@ -210,15 +211,6 @@ def _as_json(timelines: Sequence[Timeline]) -> str:
 
 
 # ---- files ----------------------------------------------------------------------------------
-
-
-def _write(path: Path, text: str) -> None:
-    if rank():
-        return
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ArgumentError(f"{path}: cannot be written: {error}") from None
 
 
 def _draw(timelines: Sequence[Timeline], path: Path) -> None:

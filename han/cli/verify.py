@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from han.cli import plan_texts as _plan_texts
-from han.cli.common import JsonFlag, phases, say
+from han.cli.common import JsonFlag, say
+from han.cli.progress import phases
 
 
 def verify(

@@ -8,21 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from mpi4py import MPI
 
-import han
-from han.cli.common import (
-    ConfigOption,
-    JsonOption,
-    check_files,
-    measured_record,
-    shown_table,
-    tell_measured,
-)
+from han.cli.common import ConfigOption, JsonOption, check_files, shown_table
+from han.cli.measuring import cases_of, keep, prints
+from han.cli.progress import progress
 from han.common.suggest import expect_known
 from han.common.units import format_size
-from han.measure.bench_calls import Case, check_case
+from han.measure.bench_calls import Case
 from han.measure.bench_machine import look
-from han.measure.sizes import parse_sizes
-from han.model.collectives import DATALESS
 
 if TYPE_CHECKING:
     from han.measure.waits import Waited
@@ -48,26 +40,25 @@ def waits(
       mpiexec -n 2 han waits --json waits.json
     """
     from han.config.parts import POLICIES
+    from han.measure.document import document, heading
+    from han.measure.session import Session
     from han.measure.waits import measure
 
     check_files(json_file)
     names = policies.split(",") if policies else list(POLICIES)
     for name in names:
         expect_known("policy", name, POLICIES)
-    messages = [0] if collective in DATALESS else parse_sizes(sizes)
-    cases = [Case(collective, n) for n in messages]
-    for case in cases:
-        check_case(case, MPI.COMM_WORLD.size)
-    comm = han.Comm(MPI.COMM_WORLD.Dup(), config)
-    machine = look(comm, comm)
-    comm.Free()
-    found = measure(MPI.COMM_WORLD, config, names, cases, rounds, time)
-    record = measured_record(
-        "han-waits", 1, machine, [one.record() for one in found],
-        settings={"rounds": rounds, "seconds": time},
-    )  # fmt: skip
-    table = "\n".join([*(f"# {line}" for line in machine.lines()), _table(found)])
-    tell_measured(table, record, json_file)
+    cases = cases_of([collective], sizes, Case)
+    tell = prints(json_file)
+    with Session(MPI.COMM_WORLD, rounds) as session:
+        machine = look(session.control, session.add_han(config))
+        tell(heading("waits", f"every policy, median of {rounds} rounds", machine))
+        with progress(len(cases)) as advance:
+            found = measure(session, config, names, cases, time, advance)
+    tell(_table(found))
+    how = {"rounds": rounds, "seconds": time}
+    rows = [one.record() for one in found]
+    keep(document("han-waits", 1, machine, rows, settings=how), json_file)
 
 
 def _table(found: Sequence[Waited]) -> str:

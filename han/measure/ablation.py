@@ -1,14 +1,14 @@
 """What each optimisation of ``sm`` is worth: the built-in choice against itself without it.
 
-All variants take turns in one run, as in :mod:`han.measure.bench`, and every result is compared
-with the MPI library's. Source: Jain, sections VI-A and VI-B.
+All variants take turns in one run (:mod:`han.measure.session`), and every result is compared with
+the MPI library's. Source: Jain, sections VI-A and VI-B.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -16,7 +16,9 @@ from mpi4py import MPI
 from han.config.config import Config, load_config
 from han.config.rules import Bytes, LevelUse, Rule, Use, When
 from han.explain import make_signature
-from han.measure.bench import Bench, Settings
+from han.measure.bench import Settings
+from han.measure.bench_calls import Buffers, Case, Mode, prepare
+from han.measure.session import REFERENCE, Session
 from han.model.channel_layout import PAGE
 from han.model.collectives import ROWS
 from han.model.topology import Topology
@@ -26,9 +28,6 @@ from han.tasks.outline import active_levels
 from han.tasks.signature import Signature
 from han.tuning.heuristics import FLAT_RANKS
 from han.tuning.rules import RuleTable
-
-if TYPE_CHECKING:
-    from han.measure.bench_calls import Case
 
 KiB = 1024
 COLLECTIVES = tuple(n for n, row in ROWS.items() if row.recv and not row.by_blocks)
@@ -150,34 +149,25 @@ class Result:
         return asdict(self)
 
 
-class Ablation:
+class Ablation(Session):
     """The communicators of all variants. Making one is collective; use it in ``with``."""
 
     def __init__(
-        self, comm: MPI.Intracomm, config: Any, settings: Settings, calls: Iterable[Case]
+        self, comm: MPI.Intracomm, config: Any, settings: Settings, cases: Iterable[Case]
     ) -> None:
-        self.settings = replace(settings, rounds=1, only="han")
-        self.rounds = settings.rounds
-        self.calls = tuple(calls)
-        untried = replace(load_config(config), trials=False)
-        self.benches = {BUILT_IN: Bench(comm, untried, self.settings)}
+        super().__init__(comm, settings.rounds, settings.iterations)
+        self.settings, self.cases = settings, tuple(cases)
+        self.han = self.add_han(replace(load_config(config), trials=False))
+        self.comms: dict[str, MPI.Intracomm] = {REFERENCE: self.add_mpi(), BUILT_IN: self.han}
         self.changed: dict[tuple[Case, str], Choice] = {}
-        self.state = self.han._han
-        table: RuleTable = self.state.planner.rules
         for variant in VARIANTS:
-            rules = [rule for case in self.calls for rule in self._rules(variant, case, table)]
+            rules = [rule for case in self.cases for rule in self._rules(variant, case)]
             if rules:
-                self.benches[variant.name] = Bench(
-                    comm, self._config(variant, rules), self.settings
-                )
+                self.comms[variant.name] = self.add_han(self._config(variant, rules))
 
-    @property
-    def han(self) -> Any:
-        """The communicator of the built-in choice."""
-        return self.benches[BUILT_IN].han
-
-    def _rules(self, variant: Variant, case: Case, table: RuleTable) -> list[Rule]:
+    def _rules(self, variant: Variant, case: Case) -> list[Rule]:
         """Return the rule that makes a variant of a case, if there is any that serves."""
+        table: RuleTable = self.han._han.planner.rules
         op = getattr(MPI, case.op.upper())
         signature = make_signature(case.collective, case.nbytes, op, case.dtype, case.root)
         choice = without(variant, table.decide(signature).choice, signature, table.topology)
@@ -187,27 +177,27 @@ class Ablation:
         return [_rule(case, choice, table.topology)]
 
     def _config(self, variant: Variant, rules: list[Rule]) -> Config:
-        config: Config = self.state.config
+        config: Config = self.han._han.config
         wait = config.wait.under(variant.policy or config.wait.policy)
         return replace(config, rules=(*rules, *config.rules), wait=wait)
 
-    def __enter__(self) -> Ablation:
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        for bench in self.benches.values():
-            bench.__exit__(*error)
-
     def measure(self, case: Case) -> list[Result]:
-        """Measure a call under the built-in choice and all variants that differ; collective."""
-        names = [BUILT_IN, *(v.name for v in VARIANTS if (case, v.name) in self.changed)]
-        times = np.empty((self.rounds, len(names)))
-        for row in times:
-            for k, name in enumerate(names):
-                row[k] = self.benches[name].measure(case).times["han"].median
-        return [
-            _result(case, name, us, times[:, 0]) for name, us in zip(names, times.T, strict=True)
-        ]
+        """Measure a call under the built-in choice and all variants that differ; collective.
+
+        Raises WrongResultError on all ranks.
+        """
+        buffers = Buffers(case, self.control.rank, self.control.size)
+        variants = [BUILT_IN, *(v.name for v in VARIANTS if (case, v.name) in self.changed)]
+        calls = {
+            name: prepare(self.comms[name], buffers, Mode.BLOCKING).call
+            for name in (REFERENCE, *variants)
+        }
+        self.compare(buffers, calls)
+        timed = {name: calls[name] for name in variants}
+        seconds = self.settings.batch_seconds
+        us = self.in_turns(timed, {n: self.batch_size(c, seconds) for n, c in timed.items()})
+        self.compare(buffers, calls)  # later calls take quicker paths than the first
+        return [_result(case, name, us[name], us[BUILT_IN]) for name in variants]
 
 
 def _rule(case: Case, choice: Choice, topology: Topology) -> Rule:

@@ -11,31 +11,23 @@ from han.common.errors import ArgumentError
 from han.common.units import format_size
 from han.measure.bench import Row, Settings
 from han.measure.bench_machine import Machine
+from han.measure.document import document, heading
 from han.model.measurements import FORMAT, VERSION, Report, Times
 
 COLUMN = 20  # holds a library's name and version
 SAME = ("ranks", "nodes", "mode", "shared", "fresh", "dtype", "op")  # in runs that can be compared
 
 
-def report(
-    machine: Machine, settings: Settings, rows: Iterable[Row], version: str, config: str = ""
-) -> Report:
+def report(machine: Machine, settings: Settings, rows: Iterable[Row], config: str = "") -> Report:
     """Make the Report of a run; `config` is han's configuration as YAML."""
     how = {
         "mode": settings.mode.value, "dtype": settings.dtype, "op": settings.op,
         "root": settings.root, "rounds": settings.rounds, "shared": settings.shared,
         "fresh": settings.fresh,
     }  # fmt: skip
-    data = {
-        "format": FORMAT,
-        "version": VERSION,
-        "han": version,
-        "unit": "us",
-        "machine": machine.record(),
-        "settings": how,
-        "rows": [row.record() for row in rows],
-        **({"config": config} if config else {}),
-    }
+    more = {"config": config} if config else {}
+    records = [row.record() for row in rows]
+    data = document(FORMAT, VERSION, machine, records, settings=how, **more)
     return Report(machine.library, data)
 
 
@@ -47,20 +39,20 @@ def to_json(run: Report) -> str:
 # ---- tables -----------------------------------------------------------------------------------
 
 
-def head(machine: Machine, settings: Settings, version: str) -> str:
+def head(machine: Machine, settings: Settings) -> str:
     """Return the lines above the tables."""
-    lines = [
-        f"han {version} bench: {settings.mode.value} calls on "
-        f"{'shared' if settings.shared else 'ordinary'} arrays"
+    about = (
+        f"{settings.mode.value} calls on {'shared' if settings.shared else 'ordinary'} arrays"
         f"{', written anew before each call' if settings.fresh else ''}; "
-        f"{settings.dtype} {settings.op} where they reduce",
-        *machine.lines(),
-        f"times     microseconds per call of the slowest rank: median of {settings.rounds} rounds "
-        "(min .. max)",
+        f"{settings.dtype} {settings.op} where they reduce"
+    )
+    notes = [
+        f"times     microseconds a call of the slowest rank: median of {settings.rounds} rounds "
+        "(min .. max)"
     ]
     if settings.only is None:
-        lines.append("ratio     time of the MPI library / time of han: more than 1, han is faster")
-    return "\n".join(f"# {line}" for line in lines)
+        notes.append("ratio     time of the MPI library / time of han: more than 1, han is faster")
+    return heading("bench", about, machine, *notes)
 
 
 def table_head(collective: str, machine: Machine, settings: Settings) -> str:

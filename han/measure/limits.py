@@ -188,7 +188,8 @@ def measure(bench: Bench, case: Case) -> Limit:
         raise ArgumentError(f"{case.describe()} moves nothing on {comm.size} rank(s)")
     prepared = prepare(comm, Buffers(case, comm.rank, comm.size, shared), bench.settings.mode)
     plain = Plain(comm, pieces, shared)
-    times = bench.time({"han": prepared.call, **plain.calls()})
+    calls = {"han": prepared.call, **plain.calls()}
+    times = bench.times(calls, bench.settings.batch_seconds)
     prepared.free()
     bench.control.Barrier()  # peers read these arrays
     ours = times.pop("han")

@@ -11,9 +11,8 @@ from __future__ import annotations
 import contextlib
 import math
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from mpi4py import MPI
 from han.comm import Comm
 from han.config.rc import rc
 from han.measure.bench_calls import Buffers, Call, Case, Mode, prepare
+from han.measure.session import Session
 
 PARTS = {
     "comm": "making a han.Comm",
@@ -72,24 +72,30 @@ class Costs:
 
 
 def measure(
-    comm: MPI.Intracomm, config: Any, cases: Sequence[Case], rounds: int, calls: int
+    session: Session,
+    config: Any,
+    cases: Sequence[Case],
+    calls: int,
+    advance: Callable[[], object] = lambda: None,
 ) -> list[Costs]:
-    """Measure the cases; collective over `comm`. `calls` are averaged where one is too short."""
-    control = comm.Dup()
-    mine = np.zeros((rounds, len(cases), len(PARTS)))
+    """Measure the cases; collective. `calls` are averaged where one is too short.
+
+    `advance` is called after each case of each of the ``rounds_of`` a session.
+    """
+    mine = np.zeros((rounds_of(session), len(cases), len(PARTS)))
     with tempfile.TemporaryDirectory(prefix="han-setup-") as folder, _wisdom_restored():
-        for k in range(rounds + 1):  # the first one warms up, and fills the folder
-            found = _round(control, config, cases, calls, folder)
-            if k:
-                mine[k - 1] = found
-    slowest = np.empty_like(mine)
-    control.Allreduce(mine, slowest, MPI.MAX)
-    control.Free()
-    medians = np.median(slowest, axis=0) * 1e6
+        for found in mine:
+            found[:] = _round(session, config, cases, calls, folder, advance)
+    medians = np.median(session.slowest(mine[1:]), axis=0) * 1e6
     return [
         Costs(case.collective, case.nbytes, *map(float, row))
         for case, row in zip(cases, medians, strict=True)
     ]
+
+
+def rounds_of(session: Session) -> int:
+    """Return the number of rounds: one more warms up, and fills the folder of stored plans."""
+    return session.rounds + 1
 
 
 @contextlib.contextmanager
@@ -102,21 +108,24 @@ def _wisdom_restored() -> Iterator[None]:
 
 
 def _round(
-    control: MPI.Intracomm, config: Any, cases: Sequence[Case], calls: int, folder: str
-) -> list[list[float]]:
+    session: Session, config: Any, cases: Sequence[Case], calls: int, folder: str,
+    advance: Callable[[], object],
+) -> list[list[float]]:  # fmt: skip
     """Measure all cases on new communicators; return seconds by case and part, on this rank."""
+    control = session.control
     rc.wisdom = folder
     storing = Comm(control.Dup(), config)
-    stored = [_timed(control, _call(storing, control, case)) for case in cases]
+    stored = [session.batch(_call(storing, control, case)) for case in cases]
     storing.Free()
     rc.wisdom = ""  # none, whatever the environment says
     plain = control.Dup()
     made: list[Comm] = []
-    making = _timed(control, lambda: made.append(Comm(plain, config)))
+    making = session.batch(lambda: made.append(Comm(plain, config)))
     rows = []
     for case, kept in zip(cases, stored, strict=True):
-        first, cached, init, persistent = _case(made[0], control, case, calls)
+        first, cached, init, persistent = _case(made[0], session, case, calls)
         rows.append([making, first, kept, cached, init, persistent])
+        advance()
     made[0].Free()
     return rows
 
@@ -125,25 +134,16 @@ def _call(comm: Comm, control: MPI.Intracomm, case: Case) -> Call:
     return prepare(comm, Buffers(case, control.rank, control.size), Mode.BLOCKING).call
 
 
-def _case(comm: Comm, control: MPI.Intracomm, case: Case, calls: int) -> tuple[float, ...]:
-    buffers = Buffers(case, control.rank, control.size)
+def _case(comm: Comm, session: Session, case: Case, calls: int) -> tuple[float, ...]:
+    buffers = Buffers(case, comm.rank, comm.size)
     call = prepare(comm, buffers, Mode.BLOCKING).call
-    first = _timed(control, call)
+    first = session.batch(call)
     for _ in range(SETTLING):
         call()
-    cached = _timed(control, call, calls)
+    cached = session.batch(call, calls)
     made: list[Any] = []
-    init = _timed(control, lambda: made.append(prepare(comm, buffers, Mode.PERSISTENT)))
+    init = session.batch(lambda: made.append(prepare(comm, buffers, Mode.PERSISTENT)))
     made[0].call()
-    persistent = _timed(control, made[0].call, calls)
+    persistent = session.batch(made[0].call, calls)
     made[0].free()
     return first, cached, init, persistent
-
-
-def _timed(control: MPI.Intracomm, call: Call, calls: int = 1) -> float:
-    """Return the seconds of a call, from a barrier on."""
-    control.Barrier()
-    begun = perf_counter()
-    for _ in range(calls):
-        call()
-    return (perf_counter() - begun) / calls

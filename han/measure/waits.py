@@ -6,17 +6,13 @@ keeps whoever is waited for from running where there are more ranks than process
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from time import perf_counter
 from typing import Any
 
-import numpy as np
-from mpi4py import MPI
-
-from han.comm import Comm
 from han.config.config import load_config
-from han.measure.bench_calls import Buffers, Call, Case, Mode, prepare
+from han.measure.bench_calls import Buffers, Case, Mode, prepare
+from han.measure.session import Session
 
 
 @dataclass(frozen=True)
@@ -36,54 +32,29 @@ class Waited:
 
 
 def measure(
-    comm: MPI.Intracomm,
+    session: Session,
     config: Any,
     policies: Sequence[str],
     cases: Sequence[Case],
-    rounds: int,
     seconds: float,
+    advance: Callable[[], object] = lambda: None,
 ) -> list[Waited]:
-    """Measure every case under every policy; collective. A batch takes about `seconds`."""
-    loaded, control = load_config(config), comm.Dup()
+    """Measure every case under every policy; collective. A batch takes about `seconds`.
+
+    `advance` is called after each case.
+    """
+    loaded = load_config(config)
     comms = {
-        policy: Comm(comm.Dup(), replace(loaded, wait=loaded.wait.under(policy)))
+        policy: session.add_han(replace(loaded, wait=loaded.wait.under(policy)))
         for policy in policies
     }
     found: list[Waited] = []
     for case in cases:
-        buffers = Buffers(case, comm.rank, comm.size)
+        buffers = Buffers(case, session.control.rank, session.control.size)
         calls = {name: prepare(one, buffers, Mode.BLOCKING).call for name, one in comms.items()}
-        found += _case(control, case, calls, rounds, seconds)
-    for one in (*comms.values(), control):
-        one.Free()
+        found += [
+            Waited(case.collective, case.nbytes, name, times.median, times.low, times.high)
+            for name, times in session.times(calls, seconds).items()
+        ]
+        advance()
     return found
-
-
-def _case(
-    control: MPI.Intracomm, case: Case, calls: dict[str, Call], rounds: int, seconds: float
-) -> list[Waited]:
-    counts = {name: _count(control, call, seconds) for name, call in calls.items()}
-    mine = np.array(
-        [[_batch(control, calls[name], n) for name, n in counts.items()] for _ in range(rounds)]
-    )
-    slowest = np.empty_like(mine)
-    control.Allreduce(mine, slowest, MPI.MAX)
-    return [
-        Waited(case.collective, case.nbytes, name, *map(float, (np.median(us), us.min(), us.max())))
-        for name, us in zip(calls, slowest.T * 1e6, strict=True)
-    ]
-
-
-def _batch(control: MPI.Intracomm, call: Call, calls: int) -> float:
-    control.Barrier()
-    begun = perf_counter()
-    for _ in range(calls):
-        call()
-    return (perf_counter() - begun) / calls
-
-
-def _count(control: MPI.Intracomm, call: Call, seconds: float) -> int:
-    """Warm up, and return how many calls make a batch; the same on all ranks."""
-    _batch(control, call, 1)
-    each: float = control.allreduce(_batch(control, call, 3), op=MPI.MAX)
-    return max(1, round(min(10_000, seconds / each)))

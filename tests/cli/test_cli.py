@@ -123,7 +123,7 @@ def test_plan_proves_as_json():
 
 
 def test_a_bar_shows_the_phases_of_a_proof_on_a_terminal(monkeypatch):
-    from han.cli import common as _cli_common
+    from han.cli import progress as bars
     from han.model.topology import virtual
     from han.tasks.choice import Choice, level_choice
     from han.tasks.verify import verify
@@ -137,10 +137,10 @@ def test_a_bar_shows_the_phases_of_a_proof_on_a_terminal(monkeypatch):
     assert ("lowering", 4, 4) in told
     assert all(0 <= done <= total for _, done, total in told)
     assert {phase for phase, _, _ in told} == {"lowering", "proving"}
-    with _cli_common.phases() as progress:
+    with bars.phases() as progress:
         assert progress is None, "no terminal"
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    with _cli_common.phases() as progress:
+    with bars.phases() as progress:
         for step in told:
             progress(*step)
 

@@ -14,7 +14,6 @@ from typing import Annotated
 import typer
 from mpi4py import MPI
 
-import han
 from han.measure.bench import Bench, Row, Settings
 from han.measure.bench_machine import look
 from han.measure.bench_report import report, to_json
@@ -47,7 +46,7 @@ def main(
     for path, bench in benches.items():
         machine = look(comm, bench.han)
         config = bench.han._han.config.to_yaml()
-        made = report(machine, settings, rows[path], han.__version__, config)
+        made = report(machine, settings, rows[path], config)
         if not comm.rank:
             (out / f"{path.stem}.json").write_text(to_json(made), encoding="utf-8")
 

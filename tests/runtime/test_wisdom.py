@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from commands import call
 from mpi4py import MPI
-from test_verify_sweep import TARGETS, example
+from random_plans import TARGETS, example
 
 import han
 from han.config.rc import rc

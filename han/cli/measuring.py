@@ -1,0 +1,45 @@
+"""What the measuring commands share: their cases, and how they print and write what they found."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mpi4py import MPI
+
+from han.cli.common import say, write_file
+from han.measure.sizes import parse_sizes
+from han.model.collectives import DATALESS
+
+if TYPE_CHECKING:
+    from han.measure.bench_calls import Case
+
+
+def cases_of(names: Iterable[str], sizes: str, make: Callable[[str, int], Case]) -> list[Case]:
+    """Return the cases of collectives and sizes. Raises ArgumentError before anything runs.
+
+    A collective that carries no data has one case.
+    """
+    from han.measure.bench_calls import check_case
+
+    wanted = parse_sizes(sizes)
+    cases = [make(name, n) for name in names for n in ([0] if name in DATALESS else wanted)]
+    for case in cases:
+        check_case(case, MPI.COMM_WORLD.size)
+    return cases
+
+
+def prints(json_file: Path | None) -> Callable[[str], None]:
+    """Return what prints texts on rank 0: nothing where JSON goes to standard output."""
+    return (lambda text: None) if str(json_file) == "-" else say
+
+
+def keep(record: Mapping[str, Any], json_file: Path | None) -> None:
+    """Write the JSON document of a measurement on rank 0, if a file is given."""
+    text = json.dumps(record, indent=1)
+    if str(json_file) == "-":
+        say(text)
+    elif json_file is not None:
+        write_file(json_file, text + "\n")

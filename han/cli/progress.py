@@ -1,0 +1,111 @@
+"""Progress bars of long commands, drawn by rank 0 on the user's terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO
+
+from han.cli.world import rank
+
+# Programs between a rank and the terminal: they pass on what a rank prints through pipes.
+LAUNCHERS = {
+    "mpiexec", "mpiexec.hydra", "mpirun", "mpirun.hydra", "hydra_pmi_proxy", "hydra_bstrap_pro",
+    "prterun", "prted", "prte", "orterun", "orted", "srun", "slurmstepd",
+}  # fmt: skip
+
+Advance = Callable[[], None]
+Tell = Callable[[str, int, int], None]
+
+
+@contextlib.contextmanager
+def progress(total: int, what: str = "measuring") -> Iterator[Advance]:
+    """Yield a function to call after each of `total` steps. Rank 0 shows a bar on a terminal.
+
+    The bar is drawn in these calls only: nothing disturbs what is measured between them.
+    """
+    with phases() as tell:
+        if tell is None:
+            yield lambda: None
+            return
+        done = 0
+        tell(what, done, total)
+
+        def advance() -> None:
+            nonlocal done
+            done += 1
+            tell(what, done, total)
+
+        yield advance
+
+
+@contextlib.contextmanager
+def phases() -> Iterator[Tell | None]:
+    """Yield a function of the phase, the steps done and all steps; None without a terminal."""
+    with contextlib.ExitStack() as stack:
+        file = None if rank() else stack.enter_context(terminal())
+        if file is None:
+            yield None
+            return
+        from rich.console import Console
+        from rich.progress import Progress, TaskID
+
+        console = Console(file=file, force_terminal=True)
+        bars = Progress(console=console, transient=True, auto_refresh=False)
+        stack.enter_context(bars)
+        tasks: dict[str, TaskID] = {}
+
+        def tell(phase: str, done: int, total: int) -> None:
+            if phase not in tasks:
+                tasks[phase] = bars.add_task(phase)
+            bars.update(tasks[phase], completed=done, total=total)
+            bars.refresh()
+
+        yield tell
+
+
+@contextlib.contextmanager
+def terminal() -> Iterator[IO[str] | None]:
+    """Yield standard error if it is a terminal, or the terminal of the launcher's; else None."""
+    if sys.stderr.isatty():
+        yield sys.stderr
+        return
+    path = launchers_terminal()
+    if path is None:
+        yield None
+        return
+    with path.open("w") as file:
+        yield file
+
+
+def launchers_terminal(pid: int | None = None, proc: Path = Path("/proc")) -> Path | None:
+    """Return the terminal that the launcher of a process prints errors to, if it is on this node.
+
+    Follows the parents of `pid`, by default of this process, as long as they are launchers.
+    """
+    pid, found = _parent(os.getpid() if pid is None else pid, proc), None
+    while pid and _name(pid, proc) in LAUNCHERS:
+        with contextlib.suppress(OSError):
+            found = (proc / str(pid) / "fd" / "2").readlink()
+        pid = _parent(pid, proc)
+    if found is None or not str(found).startswith(("/dev/pts/", "/dev/tty")):
+        return None
+    return found if os.access(found, os.W_OK) else None
+
+
+def _name(pid: int, proc: Path) -> str:
+    try:
+        return (proc / str(pid) / "comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _parent(pid: int, proc: Path) -> int:
+    try:
+        stat = (proc / str(pid) / "stat").read_text()
+    except OSError:
+        return 0
+    return int(stat.rpartition(")")[2].split()[1])

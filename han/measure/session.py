@@ -1,0 +1,135 @@
+"""One frame for all measurements: communicators, calls in turns, batches, medians, checks.
+
+Candidates are measured in rounds: in each round a batch of back-to-back calls of every candidate
+follows the batch of the one before, so that whatever else the machine does meets all of them. A
+batch starts at a barrier of MPI's own. Its time is that of the slowest rank.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from itertools import repeat
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from mpi4py import MPI
+
+from han.comm import Comm
+from han.common.errors import WrongResultError
+from han.measure.bench_calls import Array, Buffers, Call
+from han.model.measurements import Times
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+WARM_UP = 20  # calls: those that plan, and the first that try two ways (native/engine/trials.h)
+MOST_CALLS = 10_000  # of a batch
+REFERENCE = "mpi"
+
+
+class Session:
+    """The communicators of one measurement, and the turns in which calls are timed.
+
+    Making one is collective over `comm`; use it in ``with``, which frees the communicators. `calls`
+    is the number of calls in a batch, found out if it is None.
+    """
+
+    def __init__(
+        self, comm: MPI.Intracomm, rounds: int, calls: int | None = None,
+        clock: Callable[[], float] = perf_counter,
+    ) -> None:  # fmt: skip
+        self.control = comm.Dup()
+        self.rounds, self.calls = rounds, calls
+        self._clock = clock
+        self._made: list[MPI.Intracomm] = []
+
+    def add_han(self, config: Any) -> Comm:
+        """Return a new communicator of han; collective."""
+        made = Comm(self.control.Dup(), config)
+        self._made.append(made)
+        return made
+
+    def add_mpi(self) -> MPI.Intracomm:
+        """Return a new communicator of the MPI library; collective."""
+        self._made.append(self.control.Dup())
+        return self._made[-1]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:  # after an error the ranks need not all get here
+            for comm in (*self._made, self.control):
+                comm.Free()
+
+    # ---- time -------------------------------------------------------------------------------
+
+    def times(self, calls: Mapping[str, Call], seconds: float) -> dict[str, Times]:
+        """Time calls in turns, in batches of about `seconds`; return microseconds a call."""
+        counts = {name: self.batch_size(call, seconds) for name, call in calls.items()}
+        return {
+            name: Times(float(np.median(us)), float(us.min()), float(us.max()), counts[name])
+            for name, us in self.in_turns(calls, counts).items()
+        }
+
+    def in_turns(self, calls: Mapping[str, Call], counts: Mapping[str, int]) -> dict[str, Array]:
+        """Return the microseconds a call of each round, of batches of `counts` calls."""
+        mine = np.zeros((len(calls), self.rounds))
+        for k in range(self.rounds):
+            for row, (name, call) in zip(mine, calls.items(), strict=True):
+                row[k] = self.batch(call, counts[name])
+        return dict(zip(calls, self.slowest(mine) * 1e6, strict=True))
+
+    def batch(self, call: Call, count: int = 1) -> float:
+        """Return the seconds a call of `count` calls in a row, on this rank."""
+        self.control.Barrier()
+        start = self._clock()
+        for _ in repeat(None, count):
+            call()
+        return (self._clock() - start) / count
+
+    def batch_size(self, call: Call, seconds: float) -> int:
+        """Warm up; return how many calls take about `seconds`, the same number on all ranks."""
+        self.batch(call, WARM_UP)
+        if self.calls is not None:
+            return self.calls
+        count = 1
+        while True:
+            each = float(self.slowest(np.array([self.batch(call, count)]))[0])
+            if each * count >= seconds / 4 or count >= MOST_CALLS:
+                return max(1, min(MOST_CALLS, round(seconds / each)))
+            count = min(4 * count, max(count + 1, math.ceil(seconds / each)))
+
+    def slowest(self, mine: Array) -> Array:
+        """Return the largest of each number over all ranks; collective."""
+        found = np.empty_like(mine)
+        self.control.Allreduce(mine, found, MPI.MAX)
+        return found
+
+    # ---- results ----------------------------------------------------------------------------
+
+    def compare(self, buffers: Buffers, calls: Mapping[str, Call]) -> None:
+        """Run each call once, and hold its result against that of the call of the MPI library.
+
+        Raises WrongResultError on all ranks, with the ranks and bytes that differ.
+        """
+        results = {}
+        for name, call in calls.items():
+            buffers.reset()
+            self.control.Barrier()
+            call()
+            results[name] = buffers.result()
+        right = results.pop(REFERENCE)
+        wrong = {name: np.flatnonzero(found != right) for name, found in results.items()}
+        mine = {name: (int(at[0]), at.size) for name, at in wrong.items() if at.size}
+        problems = [
+            f"rank {rank}: {count} bytes differ, the first at offset {first} ({name})"
+            for rank, told in enumerate(self.control.allgather(mine))
+            for name, (first, count) in told.items()
+        ]
+        if problems:
+            raise WrongResultError(
+                f"{buffers.case.describe()}: the result is not MPI's: {'; '.join(problems)}"
+            )

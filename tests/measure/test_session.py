@@ -1,0 +1,176 @@
+"""The frame of all measurements, on one rank with a clock of the test's own."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from commands import call
+from mpi4py import MPI
+
+from han.cli import progress as bars
+from han.common.errors import WrongResultError
+from han.measure.bench_calls import Buffers, Case
+from han.measure.session import MOST_CALLS, REFERENCE, WARM_UP, Session
+
+COMMANDS = {
+    "han-bench": ("bench", "bcast", "--sizes", "8", "--rounds", "1", "--time", "0"),
+    "han-ablation": ("ablation", "bcast", "--sizes", "8", "--rounds", "1", "--iterations", "1"),
+    "han-limits": ("limits", "allreduce", "--sizes", "8", "--rounds", "1", "--time", "0"),
+    "han-setup-costs": ("setup-costs", "bcast", "--sizes", "8", "--rounds", "1", "--calls", "1"),
+    "han-waits": ("waits", "bcast", "--sizes", "8", "--rounds", "1", "--time", "0"),
+}
+
+
+class Clock:
+    """A clock that goes on only while a call runs."""
+
+    def __init__(self) -> None:
+        self.now, self.made = 0.0, []
+
+    def __call__(self) -> float:
+        return self.now
+
+    def call(self, name, *seconds):
+        """Return a call that takes these times in turn, the last one for ever."""
+        left = list(seconds)
+
+        def run():
+            self.made.append(name)
+            self.now += left.pop(0) if len(left) > 1 else left[0]
+
+        return run
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+def session(clock, rounds, calls=None):
+    return Session(MPI.COMM_SELF, rounds, calls, clock)
+
+
+def test_candidates_take_turns_round_by_round(clock):
+    with session(clock, 3) as measuring:
+        calls = {name: clock.call(name, 1e-3) for name in "ab"}
+        found = measuring.in_turns(calls, {"a": 1, "b": 2})
+    assert "".join(clock.made) == "abb" * 3
+    assert {name: us.tolist() for name, us in found.items()} == {
+        name: pytest.approx([1000.0] * 3) for name in "ab"
+    }
+
+
+def test_times_are_the_median_the_least_and_the_greatest_of_the_rounds(clock):
+    with session(clock, 3, calls=1) as measuring:
+        warm = [9.0] * WARM_UP
+        found = measuring.times({"a": clock.call("a", *warm, 3e-6, 1e-6, 8e-6)}, 1.0)
+    times = found["a"]
+    assert (times.median, times.low, times.high) == pytest.approx((3, 1, 8))
+    assert times.calls == 1
+
+
+@pytest.mark.parametrize(("each", "wanted", "expected"), [(1e-3, 0.1, 100), (1.0, 0.1, 1)])
+def test_a_batch_takes_about_as_long_as_is_wanted(clock, each, wanted, expected):
+    with session(clock, 1) as measuring:
+        assert measuring.batch_size(clock.call("a", each), wanted) == expected
+
+
+def test_a_batch_of_calls_that_take_no_time_ends(clock):
+    with session(clock, 1) as measuring:
+        assert measuring.batch_size(clock.call("a", 1e-9), 1.0) == MOST_CALLS
+
+
+def test_a_result_that_is_not_mpis_is_told_with_who_and_where(clock):
+    buffers = Buffers(Case("allreduce", 16), 0, 1)
+
+    def right():
+        buffers.recv[...] = buffers.send
+
+    def wrong():
+        buffers.recv[...] = buffers.send
+        buffers.recv.view(np.uint8)[5] ^= 1
+
+    with session(clock, 1) as measuring:
+        measuring.compare(buffers, {REFERENCE: right, "same": right})
+        match = r"allreduce of 16B: .* not MPI's: rank 0: 1 bytes differ, .* offset 5 \(odd\)"
+        with pytest.raises(WrongResultError, match=match):
+            measuring.compare(buffers, {REFERENCE: right, "same": right, "odd": wrong})
+
+
+def test_communicators_are_freed_at_the_end_but_not_after_an_error(clock):
+    with session(clock, 1) as measuring:
+        made = measuring.add_mpi(), measuring.add_han(None)
+    assert all(comm == MPI.COMM_NULL for comm in (*made, measuring.control))
+    with pytest.raises(KeyError), session(clock, 1) as measuring:
+        raise KeyError
+    assert measuring.control != MPI.COMM_NULL
+    measuring.control.Free()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_writes_its_format_version_and_machine(name, tmp_path):
+    path = tmp_path / "found.json"
+    text = call(*COMMANDS[name], "--json", path)
+    record = json.loads(path.read_text())
+    assert (record["format"], record["unit"]) == (name, "us")
+    assert record["version"] >= 1
+    assert record["machine"]["ranks"] == 1
+    assert record["rows"]
+    assert text.startswith("# han ")
+    assert f" {COMMANDS[name][0]}: " in text.splitlines()[0]
+    assert any(line.startswith("# machine ") for line in text.splitlines())
+    json.loads(call(*COMMANDS[name], "--json", "-"))  # and nothing else on standard output
+
+
+# ---- progress ---------------------------------------------------------------------------------
+
+STEPS = """
+from han.cli.progress import progress
+with progress(2, "testing") as advance:
+    advance()
+    advance()
+"""
+
+
+def test_a_terminal_shows_a_bar():
+    parent, child = pty.openpty()
+    subprocess.run([sys.executable, "-c", STEPS], stderr=child, check=True)
+    os.close(child)
+    told = os.read(parent, 1 << 16).decode()
+    os.close(parent)
+    assert "testing" in told
+    assert "100%" in told
+
+
+def test_a_pipe_shows_nothing():
+    done = subprocess.run([sys.executable, "-c", STEPS], capture_output=True, check=True)
+    assert done.stdout + done.stderr == b""
+
+
+def test_under_a_launcher_its_terminal_shows_the_bar(tmp_path):
+    parent, child = pty.openpty()
+    path = os.ttyname(child)
+    for pid, name, above, stderr in (
+        (7, "python", 6, "pipe:[1]"),
+        (6, "hydra_pmi_proxy", 5, "pipe:[2]"),
+        (5, "mpiexec", 4, path),
+        (4, "bash", 1, "/dev/pts/0"),
+    ):
+        folder = tmp_path / str(pid)
+        (folder / "fd").mkdir(parents=True)
+        (folder / "comm").write_text(name + "\n")
+        (folder / "stat").write_text(f"{pid} ({name}) S {above} 0")
+        (folder / "fd" / "2").symlink_to(stderr)
+    assert str(bars.launchers_terminal(7, tmp_path)) == path
+    assert bars.launchers_terminal(5, tmp_path) is None, "a shell is no launcher"
+    (tmp_path / "5" / "fd" / "2").unlink()
+    (tmp_path / "5" / "fd" / "2").symlink_to("/tmp/errors.txt")
+    assert bars.launchers_terminal(7, tmp_path) is None, "its errors go to a file"
+    os.close(parent)
+    os.close(child)
