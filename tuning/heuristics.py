@@ -132,7 +132,7 @@ def rival(signature: Signature, topology: Topology, machine: Machine) -> Choice 
 
 def _blocks(signature: Signature, topology: Topology, level: int, machine: Machine) -> LevelChoice:
     kind, nbytes = signature.collective, signature.nbytes
-    ranks = topology.crowd(level)
+    ranks = topology.channel_ranks(level)
     enough = nbytes >= _mapped_least(signature, ranks, machine)
     mapped = enough and reads_mapped(topology, signature, level)
     if kind in READ_BLOCKS and not signature.in_place and _fits_cells(signature):
@@ -145,7 +145,7 @@ def _blocks(signature: Signature, topology: Topology, level: int, machine: Machi
 
 def _attaches(signature: Signature, topology: Topology, level: int, machine: Machine) -> bool:
     """Whether ranks read each other's ordinary memory: they may, and it is quicker."""
-    ranks = topology.crowd(level)
+    ranks = topology.channel_ranks(level)
     kind, nbytes = signature.collective, signature.nbytes
     delivered = nbytes * ranks * (ranks if signature.by_blocks else 1)
     few = ranks <= ALL_RANKS and delivered <= ALL_BYTES
@@ -169,7 +169,7 @@ def _shared(
     signature: Signature, topology: Topology, level: int, outermost: bool, segment: int | None,
     machine: Machine,
 ) -> LevelChoice:  # fmt: skip
-    ranks = topology.crowd(level)
+    ranks = topology.channel_ranks(level)
     kind, whole = signature.collective, outermost and segment is None
     mapped = reads_mapped(topology, signature, level)
     if mapped and signature.nbytes >= _mapped_least(signature, ranks, machine):

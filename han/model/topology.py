@@ -133,7 +133,7 @@ class Topology:
         outer = [o for o, _ in pairs]
         return max(map(outer.count, set(outer)))
 
-    def crowd(self, level: int) -> int:
+    def channel_ranks(self, level: int) -> int:
         """How many ranks share the largest channel at `level`."""
         return max(len(self.home(level, r)) for r in range(self.size))
 

@@ -26,7 +26,7 @@ STEP = "the making of a han.Comm"
 class Conditions(NamedTuple):
     """What choices look at, true where it is so on any node."""
 
-    crowded: bool = False  # there are fewer processors than ranks
+    oversubscribed: bool = False  # there are fewer processors than ranks
     rationed: bool = False  # the container's quota of processors' time is below the ranks
     mesh: bool = False  # cores hand lines over slowly
 

@@ -77,8 +77,8 @@ class State:
         """Find out where the ranks are, and make the shared memory; collective."""
         topology, here = discover(meeting, self.config)
         # The parent's ranks that are not in this communicator run all the same.
-        crowded = here.crowded or parent.crowded
-        self.conditions = Conditions(crowded, here.rationed or parent.rationed, here.mesh)
+        oversubscribed = here.oversubscribed or parent.oversubscribed
+        self.conditions = Conditions(oversubscribed, here.rationed or parent.rationed, here.mesh)
         self.health = Health(meeting, Notices(meeting))
         sleeps = naps(self.config.wait, self.conditions)
         self.shared = SharedMemory(meeting, topology, self.config.memory, sleeps)
@@ -94,7 +94,7 @@ class State:
         self.engines = Engines(self.comm, health, waiting, recorder)
         self.engines.open(shared.channels)
         self.calls = self.engines.calls
-        machine = Machine(self.conditions.crowded, self.conditions.mesh)
+        machine = Machine(self.conditions.oversubscribed, self.conditions.mesh)
         maps = shared.arena is not None
         self.planner = Planner(self.topology, self.config, machine, self.rank, maps)
         self.binder = Binder(self.comm, health, shared, recorder)

@@ -24,7 +24,7 @@ class Waiting(NamedTuple):
         Where ranks outnumber processors, every policy but ``spin`` polls once: another rank has
         work to do. ``auto`` spins less while yielding shows that others want the processor.
         """
-        patient = 1 if conditions.crowded else wait.spin
+        patient = 1 if conditions.oversubscribed else wait.spin
         spins = {"spin": (1 << 32) - 1, "yield": 0}.get(wait.policy, patient)
         least = min(1, spins) if wait.policy == "auto" else spins
         nap = 50_000 if wait.policy == "sleep" else 0

@@ -96,7 +96,7 @@ def reads_others(comm, signature):
     """Whether the forced algorithm would let this rank read others' memory, were it allowed."""
     state = comm._han
     topology = replace(state.topology, attach=True)
-    table = RuleTable(state.config, topology, Machine(state.conditions.crowded))
+    table = RuleTable(state.config, topology, Machine(state.conditions.oversubscribed))
     choice = table.decide(signature).choice
     if not choice.rule.startswith(FORCED):
         return False

@@ -23,11 +23,12 @@ def call(collective, nbytes):
     return Signature(collective, nbytes // 8, 8, op, "float64", True)
 
 
-def chosen(collective, nbytes, ranks, attach=True, crowded=False, mesh=False):
+def chosen(collective, nbytes, ranks, attach=True, oversubscribed=False, mesh=False):
     """Return the plan of the built-in choice on one node."""
     node = replace(topology_of([[0] * ranks], 0), attach=attach)
     signature = call(collective, nbytes)
-    return plan_of_choice(node, signature, choose(signature, node, Machine(crowded, mesh)), MEMORY)
+    choice = choose(signature, node, Machine(oversubscribed, mesh))
+    return plan_of_choice(node, signature, choice, MEMORY)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +81,7 @@ def test_and_from_none_on_where_it_never_pays(collective, ranks):
 
 
 @pytest.mark.parametrize(
-    ("ranks", "nbytes", "crowded", "algorithm"),
+    ("ranks", "nbytes", "oversubscribed", "algorithm"),
     [
         (4, 4 * KiB, True, "direct"), (4, 4 * KiB + 8, True, "flat"), (4, 32 * KiB, True, "flat"),
         (4, 32 * KiB + 8, True, "split"), (4, 8 * KiB, False, "split"), (2, 8 * KiB, True, "each"),
@@ -89,8 +90,8 @@ def test_and_from_none_on_where_it_never_pays(collective, ranks):
         (8, 8 * KiB, True, "flat"), (9, 8 * KiB, True, "split"), (9, 8, True, "knomial"),
     ],
 )  # fmt: skip
-def test_ranks_that_take_turns_reduce_to_one_of_them(ranks, nbytes, crowded, algorithm):
-    plan = chosen("allreduce", nbytes, ranks, crowded=crowded)
+def test_ranks_that_take_turns_reduce_to_one_of_them(ranks, nbytes, oversubscribed, algorithm):
+    plan = chosen("allreduce", nbytes, ranks, oversubscribed=oversubscribed)
     assert plan.choice.levels[0].algorithm == algorithm
     assert verify([plan] * 3).events
 
