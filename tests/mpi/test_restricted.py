@@ -29,7 +29,7 @@ from han.model.collectives import BY_BLOCKS, ROOTED
 from han.model.program import Code
 from han.submodules.registry import registered
 from han.tasks.lower import lower
-from han.tuning.heuristics import Machine
+from han.tuning.heuristics import NodeTraits
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 
@@ -96,7 +96,7 @@ def reads_others(comm, signature):
     """Whether the forced algorithm would let this rank read others' memory, were it allowed."""
     state = comm._han
     topology = replace(state.topology, attach=True)
-    table = RuleTable(state.config, topology, Machine(state.conditions.oversubscribed))
+    table = RuleTable(state.config, topology, NodeTraits(state.conditions.oversubscribed))
     choice = table.decide(signature).choice
     if not choice.rule.startswith(FORCED):
         return False

@@ -33,7 +33,7 @@ from han.tasks.outline import as_called, levels_of
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 from han.tasks.verify import Refuted, verify
-from han.tuning.heuristics import Machine, choose
+from han.tuning.heuristics import NodeTraits, choose
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 
@@ -136,7 +136,7 @@ def draw_plan(
         return None
     active = levels_of(as_called(topology, signature), signature)
     choice = draw_choice(draw, topology, signature, unit)
-    table = RuleTable(None, topology, Machine())
+    table = RuleTable(None, topology, NodeTraits())
     levels = dict.fromkeys(draw.sample(active, len(active)))
     for turn, level in enumerate(levels):
         name, algorithm = target.submodule, target.algorithm
@@ -191,14 +191,14 @@ def draw_blocks(draw: Random, size: int, signature: Signature) -> Signature:
 
 def draw_choice(draw: Random, topology: Topology, signature: Signature, unit: int) -> Choice:
     """Draw segment and schedule; what is built in for all levels, while it serves."""
-    machine = Machine(draw.random() < 0.5, draw.random() < 0.5)
-    built_in = choose(signature, topology, machine)
+    traits = NodeTraits(draw.random() < 0.5, draw.random() < 0.5)
+    built_in = choose(signature, topology, traits)
     choice = replace(
         built_in,
         segment=draw.choice([None, None, unit, max(8, unit // 2)]),
         schedule=draw.choice(["dataflow", "dataflow", "lockstep"]),
     )
-    serves = RuleTable(None, topology, machine).objection(signature, choice) is None
+    serves = RuleTable(None, topology, traits).objection(signature, choice) is None
     return choice if serves else built_in
 
 
@@ -258,10 +258,10 @@ def test_hardly_any_ranks(size):
     draw = Random(size)
     for target in TARGETS:
         signature = draw_signature(draw, size, target.collective, 1000)
-        built_in = choose(signature, topology, Machine())
+        built_in = choose(signature, topology, NodeTraits())
         level = LevelChoice(target.submodule, target.algorithm)
         choice = replace(built_in, levels=(level,))
-        if RuleTable(None, topology, Machine()).objection(signature, choice) is not None:
+        if RuleTable(None, topology, NodeTraits()).objection(signature, choice) is not None:
             choice = built_in
         plan = plan_of_choice(topology, signature, choice, 1 << 16)
         for in_place in (False, True):
@@ -290,6 +290,6 @@ def forced(topology: Topology, target: Target, root: int) -> Plan:
     if target.collective in REDUCING:
         signature = replace(signature, count=count, element=8, op="op", dtype="u8")
     level = LevelChoice(target.submodule, target.algorithm)
-    choice = replace(choose(signature, topology, Machine()), levels=(level,))
-    assert RuleTable(None, topology, Machine()).objection(signature, choice) is None, target
+    choice = replace(choose(signature, topology, NodeTraits()), levels=(level,))
+    assert RuleTable(None, topology, NodeTraits()).objection(signature, choice) is None, target
     return plan_of_choice(topology, signature, choice, 1 << 22)

@@ -24,7 +24,7 @@ from han.tasks.files import compact
 from han.tasks.files import program_check as fence
 from han.tasks.lower import lower
 from han.tasks.signature import Signature
-from han.tuning.heuristics import Machine
+from han.tuning.heuristics import NodeTraits
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 
@@ -69,7 +69,7 @@ def test_every_collective_passes_the_fence(collective, count):
     count *= collective != "barrier"
     for root in (0, 3):
         signature = Signature(collective, count, element, *reducing, root=root)
-        choice = RuleTable(None, topology, Machine()).decide(signature).choice
+        choice = RuleTable(None, topology, NodeTraits()).decide(signature).choice
         for rank in range(topology.size):
             program = lower(plan_of_choice(topology, signature, choice, memory), rank)
             fence.check(program, fence.ground(topology, signature, rank, memory))
@@ -367,10 +367,10 @@ def test_a_second_communicator_reads_what_the_first_has_planned(folder):
 def test_the_key_has_all_that_plans_depend_on(folder):
     comm = han.Comm(MPI.COMM_SELF.Dup())
     planner = comm._han.planner
-    key, flat = stored_plans.key_of(planner), planner.machine
+    key, flat = stored_plans.key_of(planner), planner.traits
     for name, value in (("topology", replace(planner.topology, attach=True)),
-                        ("machine", replace(flat, oversubscribed=not flat.oversubscribed)),
-                        ("machine", replace(flat, mesh=not flat.mesh)),
+                        ("traits", replace(flat, oversubscribed=not flat.oversubscribed)),
+                        ("traits", replace(flat, mesh=not flat.mesh)),
                         ("rank", 7)):  # fmt: skip
         before = getattr(planner, name)
         setattr(planner, name, value)
