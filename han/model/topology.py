@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from han.common.errors import ConfigError
+from han.model.channel_layout import MAX_CHANNELS
 
-MAX_LEVELS = 8  # each may need a channel (native/program.h: HAN_MAX_CHANNELS) and tags of its own
+MAX_LEVELS = MAX_CHANNELS  # each level may need a channel of its own
 
 
 def number_domains(ids: Sequence[object]) -> tuple[int, ...]:

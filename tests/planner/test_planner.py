@@ -19,7 +19,7 @@ from strategies import OPERATIONS, choices, signatures, topologies
 from han.common.errors import ConfigError
 from han.config.config import load_config
 from han.model.collectives import BY_BLOCKS, REPLACING
-from han.model.program import Area, Base, Code
+from han.model.program import MAX_STREAMS, Area, Base, Code
 from han.model.topology import Group, Topology, virtual
 from han.submodules.parts.pieces import cut
 from han.submodules.parts.trees import SHAPES, place
@@ -36,7 +36,6 @@ from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 
 MEMORY = 1 << 20
-MAX_STREAMS = 32  # native/program.h: HAN_MAX_STREAMS
 MPI_RULE = {
     "levels": [{"name": "network", "scope": "all"}],
     "rules": [{"use": {"levels": {"network": {"submodule": "mpi"}}}}],
