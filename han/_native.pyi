@@ -20,9 +20,6 @@ _Library: TypeAlias = tuple[str, int, int, int, int, int]
 _Channel: TypeAlias = tuple[WriteableBuffer, int, int, int, int, int, int, int, int]
 _Started = TypeVar("_Started", bound=Request)
 
-MAX_STREAMS: int
-EPOCH_TAGS: int
-MAX_CHANNELS: int
 NUMBERS: dict[str, dict[str, int]]
 
 def progress() -> None:

@@ -46,7 +46,7 @@ class Costs:
         """Return the time of a step inside a node."""
         return self.alpha_local + self.beta_local * nbytes
 
-    def crowded(self, nbytes: int, ppn: int) -> float:
+    def max_rate(self, nbytes: int, ppn: int) -> float:
         """Return the time of a step between nodes that `ppn` ranks of a node take part in.
 
         The busiest rail decides: equation 3 for the ranks that share it.
@@ -80,7 +80,7 @@ def recursive_doubling(costs: Costs, nbytes: int, nodes: int, ppn: int) -> float
     local, across = steps_of(ppn, 2), steps_of(nodes, 2)
     return (
         costs.local(nbytes) * local
-        + costs.crowded(nbytes, ppn) * across
+        + costs.max_rate(nbytes, ppn) * across
         + costs.gamma * nbytes * (local + across)
     )
 
@@ -90,7 +90,7 @@ def smp(costs: Costs, nbytes: int, nodes: int, ppn: int) -> float:
     local, across = steps_of(ppn, 2), steps_of(nodes, 2)
     return (
         costs.local(nbytes) * local
-        + costs.crowded(nbytes, 1) * across
+        + costs.max_rate(nbytes, 1) * across
         + costs.gamma * nbytes * (local + across)
     )
 
@@ -107,7 +107,7 @@ def nap(costs: Costs, nbytes: int, nodes: int, ppn: int) -> float:
     local = steps_of(ppn, 2) * (1 + across)
     return (
         costs.local(nbytes) * local
-        + costs.crowded(nbytes, ppn) * across
+        + costs.max_rate(nbytes, ppn) * across
         + costs.gamma * nbytes * (local + across)
     )
 

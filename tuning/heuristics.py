@@ -78,14 +78,14 @@ SEGMENT = 128 * KiB  # of the pipeline over the levels
 
 
 @dataclass(frozen=True)
-class Machine:
-    """What is known of the machine, true where it is so on any node."""
+class NodeTraits:
+    """Two facts about nodes. Each is true if it holds on at least one node."""
 
     oversubscribed: bool = False  # ranks outnumber processors
     mesh: bool = False  # cores hand lines over slowly
 
 
-def choose(signature: Signature, topology: Topology, machine: Machine) -> Choice:
+def choose(signature: Signature, topology: Topology, traits: NodeTraits) -> Choice:
     """Make the built-in choice for a call."""
     effective = as_called(topology, signature)
     active = levels_of(effective, signature)
@@ -94,16 +94,16 @@ def choose(signature: Signature, topology: Topology, machine: Machine) -> Choice
     levels = []
     for level in range(topology.depth):
         if signature.by_blocks:
-            levels.append(_blocks(signature, effective, level, machine))
+            levels.append(_blocks(signature, effective, level, traits))
         elif topology.shared[level] and _fits_cells(signature):
             outer = level == outermost
-            levels.append(_shared(signature, effective, level, outer, segment, machine))
+            levels.append(_shared(signature, effective, level, outer, segment, traits))
         else:
             levels.append(_network(signature, effective, level, level == outermost))
     return Choice(tuple(levels), segment, rule=BUILT_IN)
 
 
-def rival(signature: Signature, topology: Topology, machine: Machine) -> Choice | None:
+def rival(signature: Signature, topology: Topology, traits: NodeTraits) -> Choice | None:
     """Return the choice that a trial compares with the built-in one; None: there is no trial.
 
     For large data within a node it takes attach where the built-in choice takes cells, and cells
@@ -113,42 +113,44 @@ def rival(signature: Signature, topology: Topology, machine: Machine) -> Choice 
     """
     kind, level = signature.collective, topology.whole
     among = kind in RIVALS and (kind != "allreduce" or topology.size == 2)
-    least = RIVAL_BYTES[topology.size > 2 or machine.oversubscribed]
+    least = RIVAL_BYTES[topology.size > 2 or traits.oversubscribed]
     large = signature.nbytes >= least and _fits_cells(signature)
     plain = not (signature.mapped or signature.in_place or signature.counts)
     if level is None or not (topology.attach and among and large and plain):
         return None
     if (signature.reduces and not signature.native) or levels_of(topology, signature) != [level]:
         return None
-    usual = choose(signature, topology, machine)
+    usual = choose(signature, topology, traits)
     if submodule(usual.levels[level].submodule).reads_peers:
-        return replace(choose(signature, replace(topology, attach=False), machine), rule="rival")
+        return replace(choose(signature, replace(topology, attach=False), traits), rule="rival")
     levels = list(usual.levels)
     levels[level] = level_choice("solo", RIVALS[kind], chunk=ATTACH_CHUNK.get(kind, SHARED_CHUNK))
     return replace(usual, levels=tuple(levels), rule="rival")
 
 
-def _blocks(signature: Signature, topology: Topology, level: int, machine: Machine) -> LevelChoice:
+def _blocks(
+    signature: Signature, topology: Topology, level: int, traits: NodeTraits
+) -> LevelChoice:
     kind, nbytes = signature.collective, signature.nbytes
-    enough = nbytes >= _mapped_least(signature, topology.crowd(level), machine)
+    enough = nbytes >= _mapped_least(signature, topology.channel_ranks(level), traits)
     mapped = enough and _reads_mapped(signature, topology, level)
     reads = kind in submodule("solo").algorithms["blocks"].kinds
     if reads and not signature.in_place and _fits_cells(signature):
         if mapped:
             return level_choice("solo", "blocks", chunk=SHARED_CHUNK)
-        if _attaches(signature, topology, level, machine):
+        if _attaches(signature, topology, level, traits):
             return level_choice("solo", "blocks", chunk=ATTACH_CHUNK.get(kind, SHARED_CHUNK))
     return level_choice("sm", "blocks", chunk=BLOCK_CHUNK, cells=2)
 
 
-def _attaches(signature: Signature, topology: Topology, level: int, machine: Machine) -> bool:
+def _attaches(signature: Signature, topology: Topology, level: int, traits: NodeTraits) -> bool:
     """Whether ranks read each other's ordinary memory: they may, and it is quicker."""
-    ranks = topology.crowd(level)
+    ranks = topology.channel_ranks(level)
     kind, nbytes = signature.collective, signature.nbytes
     delivered = nbytes * ranks * (ranks if signature.by_blocks else 1)
     few = ranks <= ALL_RANKS and delivered <= ALL_BYTES
-    pays = few or ranks == 2 or kind not in READ_BY_ALL or not machine.mesh
-    table = ATTACH_MESH if machine.mesh else ATTACH_NEAR
+    pays = few or ranks == 2 or kind not in READ_BY_ALL or not traits.mesh
+    table = ATTACH_MESH if traits.mesh else ATTACH_NEAR
     return topology.attach and pays and nbytes >= table.get(kind, (NEVER, NEVER))[ranks > 2]
 
 
@@ -156,9 +158,9 @@ def _reads_mapped(signature: Signature, topology: Topology, level: int) -> bool:
     return signature.mapped and submodule("solo").reads_mapped(topology, signature, level)
 
 
-def _mapped_least(signature: Signature, ranks: int, machine: Machine) -> int:
+def _mapped_least(signature: Signature, ranks: int, traits: NodeTraits) -> int:
     """From how many bytes on ranks read mapped arrays in place."""
-    pair = machine.mesh and ranks == 2
+    pair = traits.mesh and ranks == 2
     return MAPPED_PAIR.get(signature.collective, MAPPED_BYTES) if pair else MAPPED_BYTES
 
 
@@ -169,23 +171,23 @@ def _fits_cells(signature: Signature) -> bool:
 
 def _shared(
     signature: Signature, topology: Topology, level: int, outermost: bool, segment: int | None,
-    machine: Machine,
+    traits: NodeTraits,
 ) -> LevelChoice:  # fmt: skip
-    ranks = topology.crowd(level)
+    ranks = topology.channel_ranks(level)
     kind, whole = signature.collective, outermost and segment is None
     mapped = _reads_mapped(signature, topology, level)
-    if mapped and signature.nbytes >= _mapped_least(signature, ranks, machine):
+    if mapped and signature.nbytes >= _mapped_least(signature, ranks, traits):
         fused = kind == "allreduce" and outermost
         return level_choice("solo", "split" if fused else "pull", chunk=SHARED_CHUNK)
-    pair = mapped and whole and machine.mesh and ranks == 2
+    pair = mapped and whole and traits.mesh and ranks == 2
     if pair and kind == "allreduce" and EACH_LEAST <= signature.nbytes <= EACH_MAPPED:
         return level_choice("solo", "each", chunk=EACH_MAPPED)
-    if whole and _attaches(signature, topology, level, machine):
+    if whole and _attaches(signature, topology, level, traits):
         algorithm = "meet" if kind == "bcast" else "split"
         return level_choice("solo", algorithm, chunk=ATTACH_CHUNK[kind])
     for_all = kind in ("allreduce", "barrier") and outermost
     if for_all and (signature.nbytes > DIRECT_BYTES or ranks <= DIRECT_RANKS):
-        return _for_all(signature, ranks, machine)
+        return _for_all(signature, ranks, traits)
     chunk = _quarter(min(signature.nbytes, segment or signature.nbytes))
     ordered = signature.reduces and not signature.commutative
     reduce_tree = _reduce_tree(signature, topology, ranks)
@@ -194,14 +196,14 @@ def _shared(
     return level_choice("sm", "knomial", radix=4, chunk=chunk, cells=8, **reduce_tree)
 
 
-def _for_all(signature: Signature, ranks: int, machine: Machine) -> LevelChoice:
+def _for_all(signature: Signature, ranks: int, traits: NodeTraits) -> LevelChoice:
     """Choose for an allreduce or barrier through cells, as one task."""
     if signature.nbytes <= DIRECT_BYTES:
         return level_choice("sm", "direct")
-    turns = machine.oversubscribed and 2 < ranks <= TURNS_RANKS
+    turns = traits.oversubscribed and 2 < ranks <= TURNS_RANKS
     if turns and signature.nbytes <= TURNS_BYTES:
         return level_choice("sm", "flat", chunk=TURNS_BYTES, cells=1)
-    most = EACH_USER if not signature.native else EACH_MESH if machine.mesh else EACH_BYTES
+    most = EACH_USER if not signature.native else EACH_MESH if traits.mesh else EACH_BYTES
     if ranks == 2 and signature.nbytes <= most:
         return level_choice("sm", "each", chunk=EACH_CHUNK)
     return level_choice("sm", "split", chunk=SPLIT_CHUNK)

@@ -9,29 +9,29 @@ from han.config.config import Config
 from han.model.topology import Topology
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
-from han.tuning.heuristics import Machine
+from han.tuning.heuristics import NodeTraits
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import Decision, RuleTable
 
-PLAIN = Machine()  # a core for each rank, no mesh
+PLAIN = NodeTraits()  # a core for each rank, no mesh
 
 
 @dataclass(frozen=True)
 class ImaginedMachine:
-    """The node and the socket of each rank, and the conditions on nodes.
+    """The node and the socket of each rank, and the traits on nodes.
 
     Ranks of a node are consecutive. Nothing is taken from the machine that this process runs on.
     """
 
     nodes: tuple[int, ...]
     sockets: tuple[int, ...]
-    conditions: Machine = PLAIN
+    traits: NodeTraits = PLAIN
 
     @classmethod
-    def even(cls, ranks: int, ppn: int, conditions: Machine = PLAIN) -> ImaginedMachine:
+    def even(cls, ranks: int, ppn: int, traits: NodeTraits = PLAIN) -> ImaginedMachine:
         """Put `ppn` ranks on each node of one socket; the last node may have fewer."""
         nodes = tuple(rank // ppn for rank in range(ranks))
-        return cls(nodes, nodes, conditions)
+        return cls(nodes, nodes, traits)
 
     def topology(self, config: Config) -> Topology:
         """Arrange the ranks as a configuration's levels say."""
@@ -46,5 +46,5 @@ class ImaginedMachine:
     def plan(self, config: Config, signature: Signature) -> tuple[Plan, Decision]:
         """Plan a call as a configuration's rules decide it; return their decision too."""
         topology = self.topology(config)
-        decision = RuleTable(config, topology, self.conditions).decide(signature)
+        decision = RuleTable(config, topology, self.traits).decide(signature)
         return plan_of_choice(topology, signature, decision.choice, config.memory), decision

@@ -15,7 +15,7 @@ from han.tasks.choice import LEFT
 from han.tasks.lower import lower
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
-from han.tuning.heuristics import MAPPED_BYTES, Machine
+from han.tuning.heuristics import MAPPED_BYTES, NodeTraits
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import Decision, RuleTable
 
@@ -60,11 +60,11 @@ class Planner:
     """
 
     def __init__(
-        self, topology: Topology, config: Config, machine: Machine, rank: int, maps_arrays: bool
+        self, topology: Topology, config: Config, traits: NodeTraits, rank: int, maps_arrays: bool
     ) -> None:
-        self.topology, self.config, self.machine = topology, config, machine
+        self.topology, self.config, self.traits = topology, config, traits
         self.rank, self.maps_arrays = rank, maps_arrays
-        self.rules = RuleTable(config, topology, machine)
+        self.rules = RuleTable(config, topology, traits)
 
     def planned(self, signature: Signature, blocking: bool = True) -> Planned:
         """Decide what a call runs, and what it may run instead; raises NoRuleError."""
@@ -93,7 +93,7 @@ class Planner:
         return {
             "rules": as_document(self.config.rules),
             "topology": asdict(self.topology),
-            "machine": asdict(self.machine),
+            "traits": asdict(self.traits),
             "rank": self.rank,
         }
 

@@ -17,7 +17,7 @@ from han.submodules.catalogue import catalogue
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 from han.tasks.simulate import Simulation, simulate
-from han.tuning.heuristics import Machine
+from han.tuning.heuristics import NodeTraits
 from han.tuning.imagined import ImaginedMachine
 
 
@@ -50,8 +50,8 @@ class Where:
         """Return what planning looks at; the level inside nodes stands for sockets."""
         place = self.machine.place(self.nodes, self.ppn)
         sockets = place[max(0, self.machine.node_level - 1)]
-        conditions = Machine(self.oversubscribed, self.machine.node.mesh)
-        return ImaginedMachine(place[self.machine.node_level], sockets, conditions)
+        traits = NodeTraits(self.oversubscribed, self.machine.node.mesh)
+        return ImaginedMachine(place[self.machine.node_level], sockets, traits)
 
 
 @dataclass(frozen=True)

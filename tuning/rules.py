@@ -14,7 +14,7 @@ from han.tasks.choice import LEFT, Choice, LevelChoice
 from han.tasks.contract import Question
 from han.tasks.outline import as_called, levels_of
 from han.tasks.signature import Signature
-from han.tuning.heuristics import BUILT_IN, Machine, choose, rival
+from han.tuning.heuristics import BUILT_IN, NodeTraits, choose, rival
 
 if TYPE_CHECKING:
     from han.config.config import Config
@@ -35,7 +35,7 @@ class RuleTable:
 
     config: Config | None
     topology: Topology
-    machine: Machine
+    traits: NodeTraits
 
     def decide(self, signature: Signature, *, blocking: bool = True) -> Decision:
         """Choose for a call. The same on all ranks, as everything that it looks at is."""
@@ -58,18 +58,18 @@ class RuleTable:
             return None
         if decision.choice.rule != BUILT_IN:
             return None
-        other = rival(signature, self.topology, self.machine)
+        other = rival(signature, self.topology, self.traits)
         fits = other is not None and self.objection(signature, other, blocking=blocking) is None
         return other if fits else None
 
     def leave(self, signature: Signature, because: NoRuleError) -> Decision:
         """Leave a call that moves blocks to the MPI library."""
-        default = choose(signature, self.topology, self.machine)
+        default = choose(signature, self.topology, self.traits)
         nothing = replace(default, composition=LEFT, rule=f"none: {LEFT}")
         return Decision(nothing, because.passed)
 
     def _candidates(self, signature: Signature) -> Iterator[Choice]:
-        default = choose(signature, self.topology, self.machine)
+        default = choose(signature, self.topology, self.traits)
         rules = self.config.rules if self.config is not None else ()
         for index, rule in enumerate(rules):
             if rule.when.matches(

@@ -30,7 +30,7 @@ from han.model.collectives import CALLS
 
 if TYPE_CHECKING:
     from han.tasks.inspect.compare import Row, Side
-    from han.tuning.heuristics import Machine
+    from han.tuning.heuristics import NodeTraits
 
 BUILT_IN = "default"
 SIDE = f"A configuration (a file, a ready one, or '{BUILT_IN}'), or a file of 'han plan --save'."
@@ -64,12 +64,12 @@ def diff(
       han diff before.json after.json
     """
     from han.tasks.inspect.compare import remarks, rows
-    from han.tuning.heuristics import Machine
+    from han.tuning.heuristics import NodeTraits
 
-    call, conditions = None, Machine(oversubscribed, mesh)
+    call, traits = None, NodeTraits(oversubscribed, mesh)
     if collective is not None:
         call = call_of(collective, size_of(size), op, dtype, root)
-    sides = [_side(name, call, ranks, ppn, conditions) for name in (first, second)]
+    sides = [_side(name, call, ranks, ppn, traits) for name in (first, second)]
     table, notes = rows(*sides), list(remarks(*sides))
     if as_json:
         say(_as_json(sides, table, notes))
@@ -79,7 +79,7 @@ def diff(
 
 def _side(
     name: str, call: imagined.Call | None, ranks: int, ppn: int | None,
-    conditions: Machine,
+    traits: NodeTraits,
 ) -> Side:  # fmt: skip
     """Read a stored plan, or plan the call with a configuration."""
     from han.submodules.registry import submodule
@@ -96,7 +96,7 @@ def _side(
             f"{name} is a configuration: name a call as well, as in "
             f"'han diff {name} libnbc allreduce 1MiB'"
         )
-    plan = imagined.imagine(ranks, ppn or ranks, config, call, conditions).plan
+    plan = imagined.imagine(ranks, ppn or ranks, config, call, traits).plan
     return side(name, plan, [lower(plan, rank) for rank in range(ranks)])
 
 

@@ -28,7 +28,7 @@ from han.cli.common import (
 )
 from han.cli.world import rank, world
 from han.common.errors import ArgumentError
-from han.tuning.heuristics import Machine
+from han.tuning.heuristics import NodeTraits
 
 if TYPE_CHECKING:
     from han.tuning.explanation import Explanation
@@ -69,19 +69,19 @@ def explain(
     """
     check_files(plot=plot)
     call = call_of(collective, size_of(size), op, dtype, root)
-    found = explained(call, config, ranks, ppn, Machine(oversubscribed, mesh))
+    found = explained(call, config, ranks, ppn, NodeTraits(oversubscribed, mesh))
     draw(found, plot)
     say(imagined.explanation_json(found) if as_json else str(found))
 
 
 def explained(
     call: imagined.Call, config: str | None,
-    ranks: int | None, ppn: int | None, conditions: Machine,
+    ranks: int | None, ppn: int | None, traits: NodeTraits,
 ) -> Explanation:  # fmt: skip
     """Explain a call on these ranks, or on an imagined machine if `ranks` is given."""
     if ranks is not None:
-        return imagined.imagine(ranks, ppn or ranks, config, call, conditions)
-    given = {"ppn": ppn, **asdict(conditions)}
+        return imagined.imagine(ranks, ppn or ranks, config, call, traits)
+    given = {"ppn": ppn, **asdict(traits)}
     for name in (name for name, value in given.items() if value):
         raise ArgumentError(f"--{name} goes with --ranks")
     return _explained_here(call, config)

@@ -11,7 +11,7 @@ from han.config.config import Config, load_config, validate_names
 from han.submodules.catalogue import catalogue
 from han.tasks.call import call_signature
 from han.tuning.explanation import Explanation
-from han.tuning.heuristics import Machine
+from han.tuning.heuristics import NodeTraits
 from han.tuning.imagined import PLAIN, ImaginedMachine
 
 Call = tuple[str, int, str, str, int]  # collective, bytes, operation, type, root
@@ -19,14 +19,14 @@ Call = tuple[str, int, str, str, int]  # collective, bytes, operation, type, roo
 
 def imagine(
     ranks: int, ppn: int, config: str | None, call: Call,
-    conditions: Machine = PLAIN,
+    traits: NodeTraits = PLAIN,
 ) -> Explanation:  # fmt: skip
     """Explain a call on `ranks` ranks, `ppn` on a node, that need not run anywhere."""
     collective, nbytes, op, dtype, root = call
     signature = call_signature(collective, nbytes, op, dtype, root)
     if not 0 <= root < ranks:
         raise ArgumentError(f"root {root} is not in 0..{ranks - 1}")
-    machine = ImaginedMachine.even(ranks, ppn, conditions)
+    machine = ImaginedMachine.even(ranks, ppn, traits)
     return Explanation(*machine.plan(known_config(config), signature))
 
 

@@ -33,7 +33,7 @@ from han.cli.common import (
 from han.cli.explain import draw, explained
 from han.cli.progress import phases
 from han.cli.world import rank
-from han.tuning.heuristics import Machine
+from han.tuning.heuristics import NodeTraits
 
 
 class Form(str, Enum):
@@ -81,7 +81,7 @@ def plan(
     """
     check_files(save, plot=plot)
     call = call_of(collective, size_of(size), op, dtype, root)
-    found = explained(call, config, ranks, ppn, Machine(oversubscribed, mesh))
+    found = explained(call, config, ranks, ppn, NodeTraits(oversubscribed, mesh))
     draw(found, plot)
     if save is not None and not rank():
         write_file(save, _plan_texts.stored(found))

@@ -52,11 +52,11 @@ class Machine:
 
     def lines(self) -> list[str]:
         """Return lines for the head of a table."""
-        crowded = ", more ranks than processors" if self.oversubscribed else ""
+        more = ", more ranks than processors" if self.oversubscribed else ""
         lines = [
             f"machine   {self.cpu}, {plural(self.cores, 'core')}, CPUs {self.allowed}",
             f"library   {described(self.library, self.library_version)}, mpi4py {self.mpi4py}",
-            f"ranks     {self.ranks} on {plural(self.nodes, 'node')}{crowded}",
+            f"ranks     {self.ranks} on {plural(self.nodes, 'node')}{more}",
         ]
         if self.config:
             lines += [
@@ -93,7 +93,7 @@ def look(comm: MPI.Intracomm, han: Comm | None) -> Machine:
         config=han._han.config.source,
         wait=describe_wait(han),
         autogroups=autogroups(han),
-        oversubscribed=han._han.conditions.crowded,
+        oversubscribed=han._han.conditions.oversubscribed,
     )
 
 
@@ -115,17 +115,15 @@ def autogroups(comm: Comm) -> int:
     """
     node = MPI.Get_processor_name()
     found = {pair for pair in comm.allgather((node, autogroup())) if pair[1]}
-    if not comm._han.conditions.crowded:
+    if not comm._han.conditions.oversubscribed:
         return 0
     return max(Counter(node for node, _ in found).values(), default=0)
 
 
 def describe_wait(comm: Comm) -> str:
     """Say how han waits on a communicator."""
-    wait, crowded = comm._han.config.wait, comm._han.conditions.crowded
-    how = (
-        "more ranks than processors: yields early" if crowded else f"{wait.spin} polls, then yields"
-    )
+    wait, many = comm._han.config.wait, comm._han.conditions.oversubscribed
+    how = "more ranks than processors: yields early" if many else f"{wait.spin} polls, then yields"
     if wait.policy != "auto":
         return str(wait.policy)
     quota = "the container's quota is below the ranks"

@@ -18,14 +18,19 @@ from typing import NamedTuple
 
 from han.common.errors import SetupError, SharedMemoryError
 from han.common.units import format_size
-from han.model.channel_layout import CONTROL, Geometry
+from han.model.channel_layout import CONTROL, EPOCH_SHIFT, Geometry
 from han.model.topology import Topology
 from han.ranks.meeting import Meeting
 from han.ranks.quota import room
 
 SPARE = 4 << 20  # bytes below a memory limit that stay free for the kernel's own needs
-EPOCH_SHIFT = 24  # the bits of `entered` below hold choices of recent runs: native/channel.h
-RECORD = struct.Struct("QQQQqQQQ")  # native/channel.h: han_control
+# The first line of a control record (native/channel.h: han_control). The bits of `entered` below
+# EPOCH_SHIFT hold choices of recent runs.
+FIELDS = {
+    "done": "Q", "entered": "Q", "signature": "Q", "calls": "Q", "pid": "q", "pid_start": "Q",
+    "pid_namespace": "Q", "rank": "Q",
+}  # fmt: skip
+RECORD = struct.Struct("".join(FIELDS.values()))
 ERRED, NAPS = 64, 104  # offsets of `erred` and `naps`, on the record's second line
 
 

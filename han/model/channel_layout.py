@@ -6,14 +6,17 @@ from dataclasses import dataclass
 
 LINE = 64
 PAGE = 4096
+MAX_CHANNELS = 8  # of a communicator
 CONTROL = 128  # bytes of a rank's control record (native/channel.h: han_control)
-TIMES = 4096  # bytes in which a rank tells when runs were over (native/channel.h: han_time)
-FLAGS = 8  # flags a rank, one cache line each
-SMALL = PAGE + LINE  # a rank's small slot: a flag's line and a page of data
-INLINE = LINE - 8  # data that fits beside the flag
-SMALL_BANKS = 16  # so many runs a rank may be ahead with little data
-RING_MIN = 128 * 1024  # bytes of cells that a rank has at least
-RING_MAX = 2 * 1024 * 1024  # and at most
+TIMES = 4096  # bytes of the end times of a rank's recent runs (native/channel.h: han_time)
+EPOCH_SHIFT = 24  # a flag holds (run << EPOCH_SHIFT) + k
+FLAG = 8  # bytes of a flag
+FLAGS = 8  # flags of a rank, one cache line each
+SMALL = PAGE + LINE  # bytes of a small slot: the line of its flag, and a page of data
+INLINE = LINE - FLAG  # bytes of data that fit in the flag's own line
+SMALL_BANKS = 16  # runs that use different banks of small slots
+RING_MIN = 128 * 1024  # least bytes of a ring
+RING_MAX = 2 * 1024 * 1024  # most bytes of a ring
 
 
 def _pages(nbytes: int) -> int:

@@ -58,8 +58,13 @@ class Area(IntEnum):
 
 AREAS = len(Area)
 CHANNELS = int(Base.CHANNEL)
+MAX_STREAMS = 32  # of a program; a run has as many message tags
+EPOCH_TAGS = 8  # consecutive runs whose messages have different tags
 PEER = 1 << 15  # a bit of a base: a peer's buffer, in memory that this rank maps too
-PEER_SLOTS = 1 << 10  # places in a channel that such a base can name
+PEER_BUFFER_SHIFT, PEER_CHANNEL_SHIFT = 13, 10  # the other fields of such a base
+PEER_BUFFERS = PEER >> PEER_BUFFER_SHIFT
+PEER_CHANNELS = 1 << PEER_BUFFER_SHIFT - PEER_CHANNEL_SHIFT
+PEER_SLOTS = 1 << PEER_CHANNEL_SHIFT
 
 INSTRUCTION = np.dtype(
     [
@@ -101,11 +106,14 @@ class PeerBase(NamedTuple):
     @classmethod
     def of(cls, base: int) -> PeerBase:
         """Take a base apart (``native/program.h``)."""
-        return cls(base >> 13 & 3, base >> 10 & 7, base % PEER_SLOTS)
+        buffer = base >> PEER_BUFFER_SHIFT
+        channel = base >> PEER_CHANNEL_SHIFT
+        return cls(buffer % PEER_BUFFERS, channel % PEER_CHANNELS, base % PEER_SLOTS)
 
     def ref(self, offset: int = 0) -> Ref:
         """Address `offset` in it."""
-        return Ref(PEER | self.buffer << 13 | self.channel << 10 | self.slot, offset)
+        buffer, channel = self.buffer << PEER_BUFFER_SHIFT, self.channel << PEER_CHANNEL_SHIFT
+        return Ref(PEER | buffer | channel | self.slot, offset)
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from han.common.errors import ConfigError
+from han.model.channel_layout import MAX_CHANNELS
 
-MAX_LEVELS = 8  # each may need a channel (native/program.h: HAN_MAX_CHANNELS) and tags of its own
+MAX_LEVELS = MAX_CHANNELS  # each level may need a channel of its own
 
 
 def number_domains(ids: Sequence[object]) -> tuple[int, ...]:
@@ -133,7 +134,7 @@ class Topology:
         outer = [o for o, _ in pairs]
         return max(map(outer.count, set(outer)))
 
-    def crowd(self, level: int) -> int:
+    def channel_ranks(self, level: int) -> int:
         """How many ranks share the largest channel at `level`."""
         return max(len(self.home(level, r)) for r in range(self.size))
 

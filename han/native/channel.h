@@ -11,6 +11,8 @@
 #include <stdint.h>
 
 #define HAN_LINE 64
+#define HAN_RANK_FLAGS 8               /* flags of one rank, a line each */
+#define HAN_SMALL_SLOT (4096 + HAN_LINE) /* bytes of a small slot: the line of its flag, and data */
 #define HAN_SMALL_BANKS 16
 #define HAN_EPOCH_SHIFT 24 /* a run may post 2^24 - 1 values to one flag */
 #define HAN_TAKEN 64       /* runs whose part of a ring is remembered; a power of two */

@@ -51,9 +51,11 @@ enum han_base {
  * which buffer (HAN_B_SEND to HAN_B_SCRATCH, 2 bits), in which channel the peer shows its address
  * (3 bits), and the peer's place in that channel (10 bits). */
 #define HAN_B_PEER 0x8000u
-#define HAN_PEER_BUFFER(base) (((base) >> 13) & 3u)
-#define HAN_PEER_CHANNEL(base) (((base) >> 10) & 7u)
-#define HAN_PEER_SLOT(base) ((base) & 1023u)
+#define HAN_PEER_BUFFER_SHIFT 13
+#define HAN_PEER_CHANNEL_SHIFT 10
+#define HAN_PEER_BUFFER(base) (((base) >> HAN_PEER_BUFFER_SHIFT) & 3u)
+#define HAN_PEER_CHANNEL(base) (((base) >> HAN_PEER_CHANNEL_SHIFT) & 7u)
+#define HAN_PEER_SLOT(base) ((base) & ((1u << HAN_PEER_CHANNEL_SHIFT) - 1))
 
 #define HAN_MAX_CHANNELS 8
 #define HAN_MAX_STREAMS 32 /* of a program; also the number of message tags of a run */

@@ -26,7 +26,7 @@ STEP = "the making of a han.Comm"
 class Conditions(NamedTuple):
     """Properties of the nodes that choices depend on; true if they hold on any node."""
 
-    crowded: bool = False  # some node has fewer processors than ranks
+    oversubscribed: bool = False  # some node has fewer processors than ranks
     rationed: bool = False  # a quota of processor time is below the number of ranks
     mesh: bool = False  # cores exchange cache lines over a mesh
 

@@ -9,6 +9,7 @@ from mpi4py import MPI
 
 from han import _native
 from han.memory.channel import Channel
+from han.model.program import EPOCH_TAGS, MAX_STREAMS
 from han.ranks.health import Health
 from han.ranks.notices import tag_limit
 from han.runtime.native_plans import empty_plan
@@ -17,7 +18,7 @@ from han.runtime.request import Request
 from han.runtime.waiting import Waiting
 from han.trace.recorder import Recorder
 
-ENGINE_TAGS = _native.MAX_STREAMS * _native.EPOCH_TAGS
+ENGINE_TAGS = MAX_STREAMS * EPOCH_TAGS
 
 
 class Engines:

@@ -10,6 +10,7 @@ from mpi4py import MPI
 
 from han import _native
 from han.message.message import Message
+from han.model.channel_layout import MAX_CHANNELS
 from han.model.opcodes import COMBINATIONS, COPIES
 from han.model.program import INSTRUCTION, Program
 from han.tasks.signature import Signature
@@ -105,7 +106,7 @@ def _handle(message: Message, program: Program) -> int:
 
 def empty_plan(engine: _native.Engine, rank: int) -> _native.Plan:
     """Make a plan without operations: its run only takes its place in the order of runs."""
-    nowhere = (0,) * _native.MAX_CHANNELS
+    nowhere = (0,) * MAX_CHANNELS
     program = Program(
         rank, np.zeros(0, INSTRUCTION), (), (), 0, 0, 0, nowhere, nowhere, False, ()
     )  # fmt: skip

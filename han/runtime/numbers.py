@@ -2,16 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from itertools import accumulate
+from struct import calcsize
+
 import numpy as np
 
 from han import _native
-from han.memory.channel import EPOCH_SHIFT, ERRED, NAPS
-from han.model.channel_layout import CONTROL, LINE, SMALL_BANKS, TIMES
+from han.memory.channel import ERRED, FIELDS, NAPS
+from han.model.channel_layout import (
+    CONTROL,
+    EPOCH_SHIFT,
+    FLAG,
+    FLAGS,
+    LINE,
+    MAX_CHANNELS,
+    SMALL,
+    SMALL_BANKS,
+    TIMES,
+)
 from han.model.element_types import DTYPES, OPS
 from han.model.native_check import Numbers, check_numbers
-from han.model.program import AREAS, GIVEN, INSTRUCTION, PEER, SHOWN, Area, Base, Code, Coll
+from han.model.program import (
+    AREAS,
+    EPOCH_TAGS,
+    GIVEN,
+    INSTRUCTION,
+    MAX_STREAMS,
+    PEER,
+    PEER_BUFFER_SHIFT,
+    PEER_BUFFERS,
+    PEER_CHANNEL_SHIFT,
+    PEER_CHANNELS,
+    PEER_SLOTS,
+    SHOWN,
+    Area,
+    Base,
+    Code,
+    Coll,
+)
 from han.runtime.reports import Status
-from han.trace.recording import ANCHOR, EVENT
+from han.trace.recording import ANCHOR, EVENT, HEAD
 
 
 def own_numbers() -> Numbers:
@@ -23,10 +54,18 @@ def own_numbers() -> Numbers:
         "areas": {**_named(Area), "PER_CHANNEL": AREAS},
         "writes": {"SHOWN": SHOWN, "GIVEN": GIVEN},
         "instruction": _offsets(INSTRUCTION),
-        "layout": {
-            "LINE": LINE, "CONTROL": CONTROL, "TIMES": TIMES, "SMALL_BANKS": SMALL_BANKS,
-            "ERRED": ERRED, "NAPS": NAPS, "EPOCH_SHIFT": EPOCH_SHIFT,
+        "peer_base": {
+            "BUFFER_SHIFT": PEER_BUFFER_SHIFT, "CHANNEL_SHIFT": PEER_CHANNEL_SHIFT,
+            "BUFFER_MOST": PEER_BUFFERS - 1, "CHANNEL_MOST": PEER_CHANNELS - 1,
+            "SLOT_MOST": PEER_SLOTS - 1,
         },
+        "limits": {"CHANNELS": MAX_CHANNELS, "STREAMS": MAX_STREAMS, "EPOCH_TAGS": EPOCH_TAGS},
+        "layout": {
+            "LINE": LINE, "TIMES": TIMES, "FLAG": FLAG, "FLAGS": FLAGS, "SMALL": SMALL,
+            "SMALL_BANKS": SMALL_BANKS, "EPOCH_SHIFT": EPOCH_SHIFT,
+        },
+        "control": {**_packed(FIELDS), "erred": ERRED, "naps": NAPS, "size": CONTROL},
+        "trace": _offsets(HEAD),
         "event": {**_offsets(EVENT), "ANCHOR": ANCHOR},
         "statuses": _named(Status),
         "dtypes": {name: k for k, name in enumerate(DTYPES)},
@@ -43,6 +82,12 @@ def _named(
     enum: type[Code] | type[Coll] | type[Base] | type[Area] | type[Status],
 ) -> dict[str, int]:
     return {member.name: int(member) for member in enum}
+
+
+def _packed(fields: Mapping[str, str]) -> dict[str, int]:
+    """Return the offsets of fields that follow each other: their names and types of `struct`."""
+    sizes = [calcsize(kind) for kind in fields.values()]
+    return dict(zip(fields, accumulate(sizes, initial=0), strict=False))
 
 
 def _offsets(record: np.dtype[np.void]) -> dict[str, int]:

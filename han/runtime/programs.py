@@ -6,7 +6,7 @@ from collections.abc import Callable
 from time import perf_counter
 
 from han.model.program import Program
-from han.runtime.stored_plans import Call, Wisdom, complete, key_of
+from han.runtime.stored_plans import Call, PlanStore, complete, key_of
 from han.tasks.plan import Plan
 from han.tuning.planner import Planner
 
@@ -20,7 +20,7 @@ class Programs:
         self.seconds = 0.0
         # A submodule of another package may change without notice, so its plans are not stored.
         keeps = bool(folder) and complete(planner.config)
-        self.store = Wisdom(folder, key_of(planner)) if keeps else None
+        self.store = PlanStore(folder, key_of(planner)) if keeps else None
 
     def get(self, call: Call, plan: Callable[[], Plan]) -> Program:
         """Return the program of a call; `plan` makes its plan if no program is stored."""

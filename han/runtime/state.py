@@ -33,7 +33,7 @@ from han.runtime.stored_plans import wisdom_folder
 from han.runtime.waiting import Waiting, naps
 from han.trace.trace_files import trace_folder
 from han.trace.tracing import Tracing
-from han.tuning.heuristics import Machine
+from han.tuning.heuristics import NodeTraits
 from han.tuning.planner import Planner
 
 check_compiled()
@@ -77,8 +77,8 @@ class State:
         """Discover the topology and make the shared memory; collective."""
         topology, here = discover(meeting, self.config)
         # Ranks of the parent that are not in this communicator still use the processors.
-        crowded = here.crowded or parent.crowded
-        self.conditions = Conditions(crowded, here.rationed or parent.rationed, here.mesh)
+        oversubscribed = here.oversubscribed or parent.oversubscribed
+        self.conditions = Conditions(oversubscribed, here.rationed or parent.rationed, here.mesh)
         self.health = Health(meeting, Notices(meeting))
         sleeps = naps(self.config.wait, self.conditions)
         self.shared = SharedMemory(meeting, topology, self.config.memory, sleeps)
@@ -94,9 +94,9 @@ class State:
         self.engines = Engines(self.comm, health, waiting, recorder)
         self.engines.open(shared.channels)
         self.calls = self.engines.calls
-        machine = Machine(self.conditions.crowded, self.conditions.mesh)
+        traits = NodeTraits(self.conditions.oversubscribed, self.conditions.mesh)
         maps = shared.arena is not None
-        self.planner = Planner(self.topology, self.config, machine, self.rank, maps)
+        self.planner = Planner(self.topology, self.config, traits, self.rank, maps)
         self.binder = Binder(self.comm, health, shared, recorder)
         programs = Programs(self.planner, stored)
         self.plans = Plans(programs, self.binder, shared, self.engines)

@@ -127,7 +127,7 @@ class Call:
     rival: bool = False  # the program of the call's rival
 
 
-class Wisdom:
+class PlanStore:
     """The stored programs of one rank of a communicator; `base` is what all of them depend on."""
 
     def __init__(self, folder: str, base: Mapping[str, Any], most: int = MOST) -> None:

@@ -25,7 +25,7 @@ class Waiting(NamedTuple):
         for one round only, because another rank needs the processor. ``auto`` spins less while its
         yields let other threads run.
         """
-        patient = 1 if conditions.crowded else wait.spin
+        patient = 1 if conditions.oversubscribed else wait.spin
         spins = {"spin": (1 << 32) - 1, "yield": 0}.get(wait.policy, patient)
         least = min(1, spins) if wait.policy == "auto" else spins
         nap = 50_000 if wait.policy == "sleep" else 0

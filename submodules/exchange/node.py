@@ -24,7 +24,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from han.model.channel_layout import LINE
+from han.model.channel_layout import FLAG, LINE
 from han.model.program import Ref
 from han.submodules.exchange.factors import misfit
 from han.submodules.exchange.layout import BANKS, LEAST_AREA, Layout, asked_factors, least
@@ -299,7 +299,7 @@ class _Exchange:
         level, slot = self.group.level, self.group.slots[member]
         at = self.layout.starts[stage]
         if self.layout.small:
-            beside = 8 if self.layout.inline(piece.nbytes) else LINE
+            beside = FLAG if self.layout.inline(piece.nbytes) else LINE
             return self.builder.small(level, slot) + (beside + at)
         return self.builder.cells(level, slot) + (piece.index % BANKS * self.bank + at)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from han.model.channel_layout import INLINE, LINE, PAGE, RING_MIN
+from han.model.channel_layout import FLAG, INLINE, LINE, PAGE, RING_MIN
 from han.model.collectives import SPREADING
 from han.model.program import Ref
 from han.submodules.parts.cells import CELLS, CHUNK
@@ -152,7 +152,7 @@ class Blocks:
         if layout.small:
             beside = layout.parts * layout.stride <= INLINE
             return builder.small(group.level, slot) + (
-                (8 if beside else LINE) + part * layout.stride
+                (FLAG if beside else LINE) + part * layout.stride
             )
         place = piece.index % layout.cells * layout.parts + part
         return builder.cells(group.level, slot) + place * layout.stride

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from han.model.channel_layout import INLINE, LINE
+from han.model.channel_layout import FLAG, INLINE, LINE
 from han.model.program import Ref
 from han.submodules.parts.cells import COMBINED, COPIED, Ring, Shares
 from han.submodules.parts.pieces import Piece, cut, share
@@ -26,7 +26,7 @@ def direct(context: Context) -> None:
     (task,) = context.tasks
     slots = [builder.small(group.level, s) for s in group.slots]
     nbytes = task.nbytes
-    data = [s + (8 if nbytes <= INLINE else LINE) for s in slots]
+    data = [s + (FLAG if nbytes <= INLINE else LINE) for s in slots]
     stream.begin(task)
     stream.copy(data[group.me], context.source, nbytes)
     stream.post(slots[group.me], 1)

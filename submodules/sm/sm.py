@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from han.model.channel_layout import INLINE, LINE, PAGE
+from han.model.channel_layout import FLAG, INLINE, LINE, PAGE
 from han.model.program import Ref
 from han.submodules.parts import blocks as block_cells
 from han.submodules.parts.cells import (
@@ -99,7 +99,7 @@ class Cells:
         group, builder = self.context.group, self.context.builder
         if self.small:
             line = builder.small(group.level, group.slots[member])
-            return line + (8 if piece.nbytes <= INLINE else LINE)
+            return line + (FLAG if piece.nbytes <= INLINE else LINE)
         return builder.cells(group.level, group.slots[member]) + self.ring.cell(piece.index)
 
     @property

@@ -26,7 +26,7 @@ def reads_mapped(topology: Topology, signature: Signature, level: int) -> bool:
     if not signature.mapped or not topology.shared[level]:
         return False
     own = signature.collective == "reduce" and level not in active_levels(topology)[:1]
-    return not own and topology.crowd(level) <= PEER_SLOTS
+    return not own and topology.channel_ranks(level) <= PEER_SLOTS
 
 
 def chunk_of(plan: Outline, level: int) -> int:

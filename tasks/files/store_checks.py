@@ -16,7 +16,16 @@ from han.common.errors import ArgumentError
 from han.model.collectives import BY_BLOCKS, REPLACING, UNEVEN
 from han.model.element_types import DTYPES, OPS, PAIRS, WIDE, element_type, kernel
 from han.model.opcodes import FLAG_OPERATIONS, PEERS, REQUESTS
-from han.model.program import AREAS, CHANNELS, PEER, Code, Coll, Program
+from han.model.program import (
+    AREAS,
+    CHANNELS,
+    PEER,
+    PEER_CHANNEL_SHIFT,
+    PEER_CHANNELS,
+    Code,
+    Coll,
+    Program,
+)
 from han.model.topology import MAX_LEVELS, Topology, number_domains
 from han.tasks.call import USERS
 from han.tasks.plan import Plan
@@ -158,7 +167,7 @@ def _rules(plan: Plan, program: Program) -> tuple[Rule, ...]:
 def _peers_channel(rows: npt.NDArray[np.void]) -> npt.NDArray[np.integer]:
     """The channel that each reference to a peer's buffer names; -1 for others."""
     base = rows["base"].astype(np.int64)
-    return np.where(base >= PEER, base >> 10 & 7, -1)
+    return np.where(base >= PEER, (base >> PEER_CHANNEL_SHIFT) % PEER_CHANNELS, -1)
 
 
 def _rows(plan: Plan, program: Program) -> Iterator[str]:

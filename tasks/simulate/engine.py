@@ -85,7 +85,7 @@ class Engine:
         for host in self._host_of:
             sizes[host] += 1
         self._cores = [machine.node.cores or n for n in sizes]
-        self._crowded = [n > c for n, c in zip(sizes, self._cores, strict=True)]
+        self._oversubscribed = [n > c for n, c in zip(sizes, self._cores, strict=True)]
         self._computing = [0] * len(sizes)  # ranks that use a core, by set of cores
         self._moving = [0] * (max(self.node_of) + 1)  # and the memory of a node
         self._homes: list[list[tuple[int, ...]]] = []
@@ -132,7 +132,7 @@ class Engine:
     def wake(self, time: float, rank: int) -> None:
         """Tell a rank that waits of something to be seen at a time."""
         if time < NEVER:
-            late = self.machine.node.switch if self._crowded[self._host_of[rank]] else 0.0
+            late = self.machine.node.switch if self._oversubscribed[self._host_of[rank]] else 0.0
             self.at(time + late, rank)
 
     def run(self, table: Sequence[Operation], tell: Callable[[], None] | None = None) -> None:

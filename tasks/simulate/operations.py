@@ -7,11 +7,10 @@ from collections import defaultdict
 from math import ceil, log2
 
 from han.config.machine import Link
+from han.model.channel_layout import EPOCH_SHIFT
 from han.model.program import Code, Coll
 from han.tasks.simulate.engine import NEVER, Engine, Operation, Rank
 from han.tasks.simulate.network import Message, Network
-
-EPOCH = 24  # flags hold (run << EPOCH) + k (native/channel.h)
 
 
 class Flag:
@@ -79,7 +78,7 @@ class Operations:
         flag = self.flags[state.loaded.what[pc]]
         now += self.node.operation
         flag.rank = rank
-        flag.values.append((state.run << EPOCH) + state.loaded.n[pc])
+        flag.values.append((state.run << EPOCH_SHIFT) + state.loaded.n[pc])
         flag.times.append(now)
         if flag.waiting:
             for waiting in flag.waiting:
@@ -90,7 +89,7 @@ class Operations:
     def wait(self, rank: int, state: Rank, pc: int, now: float) -> float:
         """Go on when a flag has risen far enough."""
         flag = self.flags[state.loaded.what[pc]]
-        first = bisect_left(flag.values, (state.run << EPOCH) + state.loaded.n[pc])
+        first = bisect_left(flag.values, (state.run << EPOCH_SHIFT) + state.loaded.n[pc])
         if first == len(flag.values):
             flag.waiting.append(rank)
             return -NEVER

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from han.model.channel_layout import FLAGS, LINE, SMALL
+from han.model.channel_layout import EPOCH_SHIFT, FLAG, FLAGS, LINE, MAX_CHANNELS, SMALL
 from han.model.opcodes import (
     ATTACHED,
     COMBINATIONS,
@@ -18,15 +18,13 @@ from han.model.opcodes import (
     REQUESTS,
     WRITES,
 )
-from han.model.program import GIVEN, SHOWN, Area, Base, Code, Coll, PeerBase
+from han.model.program import GIVEN, MAX_STREAMS, SHOWN, Area, Base, Code, Coll, PeerBase
 from han.tasks.plan import Plan
 from han.tasks.verify.events import MOST, Events
 from han.tasks.verify.places import Numbers
 from han.tasks.verify.story import Refuted
 
 INT_MAX = (1 << 31) - 1
-TAGS = 32  # a run (native/program.h: HAN_MAX_STREAMS)
-SHIFT = 24  # flags hold (run << SHIFT) + k (native/channel.h)
 Mask = npt.NDArray[np.bool_]
 SAYS = {Code.PULL: SHOWN, Code.PUSH: GIVEN}  # what the peer says of the buffer
 # Operands that kernels refuse (native/reductions.h): overlaps, of some also where they are equal.
@@ -103,8 +101,8 @@ def _check_limits(events: Events, talks: Numbers, well: str) -> None:
     counted = np.concatenate([counted, combines[foreign[events.run[combines]]]])
     large = events.rows["n"][counted] > INT_MAX
     _refuse(events, counted, large, "a count beyond an int", f"at most {INT_MAX}", well)
-    tags = events.rows["stream"][talks] >= TAGS
-    _refuse(events, talks, tags, "a tag that a run does not have", f"less than {TAGS}", well)
+    tags = events.rows["stream"][talks] >= MAX_STREAMS
+    _refuse(events, talks, tags, "a tag that a run does not have", f"less than {MAX_STREAMS}", well)
 
 
 def _check_flags(events: Events) -> None:
@@ -119,8 +117,8 @@ def _check_flags(events: Events) -> None:
         room *= events.places.room[channel, events.rank[where]]
     off = (offset < 0) | (offset % LINE > 0) | (offset >= room)
     _refuse(events, where, off, "a flag beside the flags", "a line among the flags")
-    high = events.rows["n"][where] >= 1 << SHIFT
-    _refuse(events, where, high, "a flag's value of the next run", f"less than {1 << SHIFT}")
+    high = events.rows["n"][where] >= 1 << EPOCH_SHIFT
+    _refuse(events, where, high, "a flag's value of the next run", f"less than {1 << EPOCH_SHIFT}")
 
 
 def _check_attached(events: Events) -> None:
@@ -231,7 +229,9 @@ def _check_announced(events: Events, touches: list[Touch]) -> None:
         area = base % len(Area)
         if not touch.write or not (base >= 0).any():
             continue
-        said = np.array([[[*p.writes, *[0] * 8][:8] for p in ps] for ps in events.programs])
+        none = [0] * MAX_CHANNELS
+        padded = [[[*p.writes, *none][:MAX_CHANNELS] for p in ps] for ps in events.programs]
+        said = np.array(padded)
         bits = said[events.run[where], events.rank[where], np.maximum(base, 0) // len(Area)]
         silent = (base >= 0) & (area != Area.FLAGS) & ~(bits >> area & 1).astype(bool)
         _refuse(events, where, silent, "a write into an area that the program does not announce",
@@ -291,7 +291,7 @@ def _check_beside_flags(events: Events, touches: list[Touch]) -> None:
     for touch in touches:
         where = touch.events
         start = line(events, where, touch.ref)
-        k = np.searchsorted(lines, start - 8, "right")
+        k = np.searchsorted(lines, start - FLAG, "right")
         hit = np.append(lines, np.iinfo(np.int64).max)[k] < start + events.nbytes[where]
         _refuse(events, where, hit, "a flag", "data beside the flags")
 

@@ -16,16 +16,14 @@ from collections import defaultdict
 
 import numpy as np
 
-from han.model.channel_layout import SMALL_BANKS
+from han.model.channel_layout import EPOCH_SHIFT, SMALL_BANKS
 from han.model.opcodes import MESSAGES, STARTS
-from han.model.program import Area, Code, Coll
-from han.tasks.verify.bounds import SHIFT, call_of, line
+from han.model.program import EPOCH_TAGS, MAX_STREAMS, Area, Code, Coll
+from han.tasks.verify.bounds import call_of, line
 from han.tasks.verify.events import FINISH, Events
 from han.tasks.verify.places import Numbers
 from han.tasks.verify.story import Refuted
 
-TAG_RUNS = 8  # runs whose messages have tags of their own
-TAGS = 32
 RUNS = 1 << 16  # at most, back to back
 
 
@@ -141,7 +139,7 @@ class Pairs:
 
     def _values(self, where: Numbers) -> Numbers:
         rows = self.events.rows["n"][where].astype(np.int64)
-        values: Numbers = (self.events.run[where] << SHIFT) + rows
+        values: Numbers = (self.events.run[where] << EPOCH_SHIFT) + rows
         return values
 
     def _check_writers(self, posts: Numbers, posted: Numbers) -> None:
@@ -205,7 +203,7 @@ class Pairs:
             side = np.flatnonzero(events.code == code)
             ends = events.rank[side], events.rows["peer"][side].astype(np.int64)
             sender, receiver = ends if code == Code.ISEND else ends[::-1]
-            tag = events.run[side] % TAG_RUNS * TAGS + events.rows["stream"][side]
+            tag = events.run[side] % EPOCH_TAGS * MAX_STREAMS + events.rows["stream"][side]
             key = ((sender * events.size + receiver) << 16) + tag
             order = np.argsort(key, kind="stable")
             sides.append((side[order], key[order]))

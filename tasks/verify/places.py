@@ -67,7 +67,7 @@ class Places:
         self._homes = [h + n for h, n in zip(homes, first, strict=False)]
         self.shared = int(first[-1]) * PIECES
         self.parts = list(self._take())
-        self.room = np.array([self._crowd(homes[c]) for c in range(len(homes))])
+        self.room = np.array([self._sharers(homes[c]) for c in range(len(homes))])
 
     def _buffers(self, plan: Plan, spec: Spec, in_place: bool) -> npt.NDArray[np.bool_]:
         signature = plan.signature
@@ -78,10 +78,10 @@ class Places:
         return shared
 
     @staticmethod
-    def _crowd(homes: Numbers) -> Numbers:
+    def _sharers(homes: Numbers) -> Numbers:
         """How many ranks share each rank's channel."""
-        crowd: Numbers = np.bincount(homes)[homes]
-        return crowd
+        sharers: Numbers = np.bincount(homes)[homes]
+        return sharers
 
     def _take(self) -> Iterator[Parts]:
         geometries = [g for g in self.plans[0].geometries if g is not None]

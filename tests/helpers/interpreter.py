@@ -14,16 +14,24 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from han.model.channel_layout import SMALL_BANKS
-from han.model.program import PEER, Area, Base, Code, Coll, PeerBase, Program
+from han.model.channel_layout import EPOCH_SHIFT, SMALL_BANKS
+from han.model.program import (
+    EPOCH_TAGS,
+    MAX_STREAMS,
+    PEER,
+    Area,
+    Base,
+    Code,
+    Coll,
+    PeerBase,
+    Program,
+)
 from han.tasks.lower import lower
 from han.tasks.plan import Plan
 from han.tasks.verify.places import Ring
 
 Bytes = np.ndarray
 Combine = Callable[[Bytes, Bytes], Bytes]
-SHIFT = 24  # a flag holds (run << SHIFT) + k (native/channel.h)
-TAG_RUNS = 8
 MASK = (1 << 64) - 1
 
 
@@ -253,13 +261,13 @@ class Interpreter:
                 for target in targets:
                     target[:] = result
             case Code.POST:
-                value = (self.turn[rank] << SHIFT) + n
+                value = (self.turn[rank] << EPOCH_SHIFT) + n
                 flag = self.at(rank, *refs[0], 8).view(np.uint64)
                 assert flag[0] < value, f"a flag does not grow: {flag[0]:x} {value:x}"
                 flag[0] = value
             case Code.WAIT:
                 flag = self.at(rank, *refs[0], 8).view(np.uint64)
-                return bool(flag[0] >= (self.turn[rank] << SHIFT) + n)
+                return bool(flag[0] >= (self.turn[rank] << EPOCH_SHIFT) + n)
             case Code.TEST:
                 return slot in self.done[rank]
             case Code.AWAIT:
@@ -275,7 +283,7 @@ class Interpreter:
         self, code: Code, rank: int, peer: int, stream: int, slot: int, memory: Bytes
     ) -> None:
         self.done[rank].discard(slot)
-        tag = self.turn[rank] % TAG_RUNS * 32 + stream
+        tag = self.turn[rank] % EPOCH_TAGS * MAX_STREAMS + stream
         transfer = Transfer(memory, rank, slot)
         if code == Code.IRECV:
             self.receives[peer, rank, tag].append(transfer)

@@ -27,7 +27,7 @@ from han.tasks.choice import Choice, LevelChoice
 from han.tasks.outline import as_called, levels_of
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
-from han.tuning.heuristics import Machine, choose
+from han.tuning.heuristics import NodeTraits, choose
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 
@@ -126,7 +126,7 @@ def draw_plan(
         return None
     active = levels_of(as_called(topology, signature), signature)
     choice = draw_choice(draw, topology, signature, unit)
-    table = RuleTable(None, topology, Machine())
+    table = RuleTable(None, topology, NodeTraits())
     levels = dict.fromkeys(draw.sample(active, len(active)))
     for turn, level in enumerate(levels):
         name, algorithm = target.submodule, target.algorithm
@@ -181,14 +181,14 @@ def draw_blocks(draw: Random, size: int, signature: Signature) -> Signature:
 
 def draw_choice(draw: Random, topology: Topology, signature: Signature, unit: int) -> Choice:
     """Draw segment and schedule; what is built in for all levels, while it serves."""
-    machine = Machine(draw.random() < 0.5, draw.random() < 0.5)
-    built_in = choose(signature, topology, machine)
+    traits = NodeTraits(draw.random() < 0.5, draw.random() < 0.5)
+    built_in = choose(signature, topology, traits)
     choice = replace(
         built_in,
         segment=draw.choice([None, None, unit, max(8, unit // 2)]),
         schedule=draw.choice(["dataflow", "dataflow", "lockstep"]),
     )
-    serves = RuleTable(None, topology, machine).objection(signature, choice) is None
+    serves = RuleTable(None, topology, traits).objection(signature, choice) is None
     return choice if serves else built_in
 
 

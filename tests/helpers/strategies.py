@@ -23,7 +23,7 @@ from han.model.topology import Topology
 from han.submodules.registry import registered
 from han.tasks.choice import Choice, LevelChoice
 from han.tasks.signature import Signature
-from han.tuning.heuristics import Machine, choose
+from han.tuning.heuristics import NodeTraits, choose
 from han.tuning.rules import RuleTable
 
 KiB = 1024
@@ -64,9 +64,9 @@ def level_choices(draw: st.DrawFn, members: int = 2) -> LevelChoice:
 @st.composite
 def choices(draw: st.DrawFn, topology: Topology, signature: Signature) -> Choice:
     """Draw a choice that can serve the call; invalid parts are replaced by built-in ones."""
-    table = RuleTable(None, topology, Machine(draw(st.booleans())))
+    table = RuleTable(None, topology, NodeTraits(draw(st.booleans())))
     segment = draw(st.sampled_from([None, 8, 100, 1000, 4 * KiB, 100 * KiB]))
-    built_in = choose(signature, topology, table.machine)
+    built_in = choose(signature, topology, table.traits)
     choice = replace(
         built_in, segment=segment, schedule=draw(st.sampled_from(["dataflow", "lockstep"]))
     )

@@ -121,10 +121,10 @@ from han.model.topology import virtual
 from han.tasks.call import call_signature
 from han.tasks.verify import verify
 from han.tuning.planner import Planner
-from han.tuning.heuristics import Machine
+from han.tuning.heuristics import NodeTraits
 from han.config import default_config
 
-planner = Planner(virtual(4, 2), default_config(), Machine(), 1, False)
+planner = Planner(virtual(4, 2), default_config(), NodeTraits(), 1, False)
 plan = planner.planned(call_signature("allreduce", "64KiB")).plan
 print(len(planner.program(plan).code) > 0, verify([plan] * 3).events > 0, repr(plan.graph))
 """

@@ -10,7 +10,7 @@ from machines import topology_of
 from han.measure.ablation import VARIANTS, without
 from han.tasks.signature import Signature
 from han.tasks.verify import verify
-from han.tuning.heuristics import Machine, choose
+from han.tuning.heuristics import NodeTraits, choose
 from han.tuning.parts import plan_of_choice
 
 NODE = replace(topology_of([[0] * 6, [0] * 6], 1), sockets=(0, 0, 0, 1, 1, 1))
@@ -40,7 +40,7 @@ def signature_of(collective: str, nbytes: int) -> Signature:
 )
 def test_what_is_left_out_is_there_and_the_rest_is_proved(collective, nbytes, wanted):
     signature = signature_of(collective, nbytes)
-    built_in = choose(signature, NODE, Machine())
+    built_in = choose(signature, NODE, NodeTraits())
     found = {v.name: without(v, built_in, signature, NODE) for v in VARIANTS if v.policy is None}
     assert {name for name, choice in found.items() if choice is not None} == wanted
     for choice in filter(None, found.values()):
@@ -50,6 +50,6 @@ def test_what_is_left_out_is_there_and_the_rest_is_proved(collective, nbytes, wa
 
 def test_other_ways_to_wait_do_not_change_the_plan():
     signature = signature_of("bcast", 8)
-    built_in = choose(signature, NODE, Machine())
+    built_in = choose(signature, NODE, NodeTraits())
     (waiting,) = (v for v in VARIANTS if v.policy is not None)
     assert without(waiting, built_in, signature, NODE) == built_in

@@ -32,7 +32,7 @@ from han.model.collectives import BY_BLOCKS, ROOTED
 from han.model.program import Code
 from han.submodules.registry import registered
 from han.tasks.lower import lower
-from han.tuning.heuristics import Machine
+from han.tuning.heuristics import NodeTraits
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 
@@ -102,7 +102,7 @@ def reads_others(comm, signature):
     """Return whether this rank would read its peers' memory in the forced algorithm if allowed."""
     state = comm._han
     topology = replace(state.topology, attach=True)
-    table = RuleTable(state.config, topology, Machine(state.conditions.crowded))
+    table = RuleTable(state.config, topology, NodeTraits(state.conditions.oversubscribed))
     choice = table.decide(signature).choice
     if not choice.rule.startswith(FORCED):
         return False

@@ -21,7 +21,7 @@ import mpi4py
 mpi4py.rc.initialize = False
 mpi4py.rc.finalize = False
 
-from han.model.channel_layout import Geometry  # noqa: E402
+from han.model.channel_layout import MAX_CHANNELS, Geometry  # noqa: E402
 from han.model.collectives import BY_BLOCKS, REDUCING, ROOTED, ROWS  # noqa: E402
 from han.model.program import Program  # noqa: E402
 from han.model.topology import Topology, virtual  # noqa: E402
@@ -33,7 +33,6 @@ from han.tuning.parts import plan_of_choice  # noqa: E402
 
 MAGIC = 0x31474F5250
 MEMORY = 64 * 1024  # small channels, so that runs reuse the rings often
-CHANNELS = 8  # HAN_MAX_CHANNELS
 COLLECTIVES = {name: int(row.code) for name, row in ROWS.items()}  # enum han_coll
 OPS = {"": 0, "sum": 0, "max": 2}  # enum han_op
 DTYPES = {"": 4, "int64": 4, "float64": 11}  # enum han_dtype
@@ -213,7 +212,7 @@ def put_program(file: BinaryIO, program: Program) -> None:
     """Write one rank's program."""
     put(file, program.requests, program.scratch, int(program.sync))
     for numbers in (program.footprint, program.writes):
-        put(file, *[*numbers, *[0] * CHANNELS][:CHANNELS])
+        put(file, *[*numbers, *[0] * MAX_CHANNELS][:MAX_CHANNELS])
     put(file, len(program.streams))
     for stream in program.streams:
         put(file, stream.start, stream.stop)

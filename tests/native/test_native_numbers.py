@@ -1,9 +1,15 @@
 """The Python part and the compiled part have the same constants."""
 
+from itertools import product
+
 import pytest
 
 from han import _native
+from han.memory.channel import FIELDS, RECORD
+from han.model.channel_layout import FLAG, INLINE, LINE, MAX_CHANNELS
 from han.model.native_check import check_numbers, differences
+from han.model.program import MAX_STREAMS, PEER, PEER_BUFFERS, PEER_CHANNELS, PEER_SLOTS, PeerBase
+from han.model.topology import MAX_LEVELS
 from han.runtime.numbers import own_numbers
 
 
@@ -14,10 +20,10 @@ def test_the_parts_share_their_numbers():
 @pytest.mark.parametrize("table", sorted(_native.NUMBERS))
 def test_another_number_is_found(table):
     own = own_numbers()
-    name = next(iter(own[table]))
-    other = {**own, table: {**own[table], name: own[table][name] + 1}}
-    with pytest.raises(ImportError, match=f"{table}.*says {name} = .*: reinstall han"):
-        check_numbers(_native.NUMBERS, other)
+    for name, number in own[table].items():
+        other = {**own, table: {**own[table], name: number + 1}}
+        with pytest.raises(ImportError, match=f"{table}.*says {name} = .*: reinstall han"):
+            check_numbers(_native.NUMBERS, other)
 
 
 def test_a_name_that_only_one_part_has_is_found():
@@ -26,3 +32,27 @@ def test_a_name_that_only_one_part_has_is_found():
     (said,) = differences(compiled, own)
     assert said == "of layout, the compiled part says BELLS = 3, han says nothing"
     assert len(list(differences({}, own))) == 1
+
+
+def test_the_numbers_of_the_compiled_part_are_those_that_python_uses():
+    control, layout = _native.NUMBERS["control"], _native.NUMBERS["layout"]
+    values = dict(zip(FIELDS, range(10, 18), strict=True))
+    memory = RECORD.pack(*values.values())
+    for name, value in values.items():
+        assert memory[control[name]] == value
+    assert RECORD.size == control["erred"]
+    assert INLINE + FLAG == LINE == layout["LINE"]
+    assert _native.NUMBERS["limits"] == {
+        "CHANNELS": MAX_CHANNELS, "STREAMS": MAX_STREAMS, "EPOCH_TAGS": 8,
+    }  # fmt: skip
+
+
+def test_every_level_may_have_a_channel_that_a_base_can_name():
+    assert MAX_LEVELS <= MAX_CHANNELS <= PEER_CHANNELS
+
+
+def test_the_fields_of_a_peers_base_do_not_overlap():
+    for fields in product((0, PEER_BUFFERS - 1), (0, PEER_CHANNELS - 1), (0, PEER_SLOTS - 1)):
+        base = PeerBase(*fields).ref().base
+        assert PEER <= base < 2 * PEER
+        assert PeerBase.of(base) == fields

@@ -9,7 +9,7 @@ from han.config.config import load_config
 from han.model.collectives import REDUCING
 from han.tasks.signature import Signature
 from han.tasks.verify import verify
-from han.tuning.heuristics import Machine, choose, rival
+from han.tuning.heuristics import NodeTraits, choose, rival
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 
@@ -23,11 +23,12 @@ def call(collective, nbytes):
     return Signature(collective, nbytes // 8, 8, op, "float64", True)
 
 
-def chosen(collective, nbytes, ranks, attach=True, crowded=False, mesh=False):
+def chosen(collective, nbytes, ranks, attach=True, oversubscribed=False, mesh=False):
     """Return the plan of the built-in choice on one node."""
     node = replace(topology_of([[0] * ranks], 0), attach=attach)
     signature = call(collective, nbytes)
-    return plan_of_choice(node, signature, choose(signature, node, Machine(crowded, mesh)), MEMORY)
+    choice = choose(signature, node, NodeTraits(oversubscribed, mesh))
+    return plan_of_choice(node, signature, choice, MEMORY)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +81,7 @@ def test_and_from_none_on_where_it_never_pays(collective, ranks):
 
 
 @pytest.mark.parametrize(
-    ("ranks", "nbytes", "crowded", "algorithm"),
+    ("ranks", "nbytes", "oversubscribed", "algorithm"),
     [
         (4, 4 * KiB, True, "direct"), (4, 4 * KiB + 8, True, "flat"), (4, 32 * KiB, True, "flat"),
         (4, 32 * KiB + 8, True, "split"), (4, 8 * KiB, False, "split"), (2, 8 * KiB, True, "each"),
@@ -89,8 +90,8 @@ def test_and_from_none_on_where_it_never_pays(collective, ranks):
         (8, 8 * KiB, True, "flat"), (9, 8 * KiB, True, "split"), (9, 8, True, "knomial"),
     ],
 )  # fmt: skip
-def test_ranks_that_take_turns_reduce_to_one_of_them(ranks, nbytes, crowded, algorithm):
-    plan = chosen("allreduce", nbytes, ranks, crowded=crowded)
+def test_ranks_that_take_turns_reduce_to_one_of_them(ranks, nbytes, oversubscribed, algorithm):
+    plan = chosen("allreduce", nbytes, ranks, oversubscribed=oversubscribed)
     assert plan.choice.levels[0].algorithm == algorithm
     assert verify([plan] * 3).events
 
@@ -106,7 +107,7 @@ def test_ranks_that_take_turns_reduce_to_one_of_them(ranks, nbytes, crowded, alg
 def test_two_ranks_on_a_mesh_read_small_arrays_that_both_map(collective, nbytes, algorithm):
     node = replace(topology_of([[0] * 2], 0), attach=True)
     signature = replace(call(collective, nbytes), mapped=True)
-    choice = choose(signature, node, Machine(mesh=True))
+    choice = choose(signature, node, NodeTraits(mesh=True))
     level = choice.levels[0]
     assert level.algorithm == algorithm
     assert (level.submodule == "solo") == (algorithm != "direct")
@@ -118,7 +119,7 @@ def test_reductions_of_some_size_between_them_go_through_cells():
     for collective in ("reduce", "allreduce"):
         signature = replace(call(collective, 128 * KiB), mapped=True)
         for mesh in (False, True):
-            level = choose(signature, node, Machine(mesh=mesh)).levels[0]
+            level = choose(signature, node, NodeTraits(mesh=mesh)).levels[0]
             assert level.submodule == ("sm" if mesh else "solo")
 
 
@@ -129,7 +130,7 @@ def rival_of(collective, nbytes, ranks, attach=True, mesh=False, **more):
     """Return the other way for a call on one node: the submodule and algorithm, or None."""
     node = replace(topology_of([[0] * ranks], 0), attach=attach)
     signature = replace(call(collective, nbytes), **more)
-    found = rival(signature, node, Machine(mesh=mesh))
+    found = rival(signature, node, NodeTraits(mesh=mesh))
     return found and (found.levels[0].submodule, found.levels[0].algorithm)
 
 
@@ -157,13 +158,13 @@ def test_nothing_is_tried_that_would_change_a_result_or_make_a_rank_wait_for_the
 
 
 def rival_by_rules(config, topology, signature):
-    table = RuleTable(config, topology, Machine())
+    table = RuleTable(config, topology, NodeTraits())
     return table.rival(signature, table.decide(signature))
 
 
 def test_nor_between_nodes_nor_where_a_rule_says_what_to_do_nor_if_it_is_switched_off():
     nodes = replace(topology_of([[0, 0, 1, 1], [0] * 4], 1), attach=True)
-    assert rival(call("bcast", MiB), nodes, Machine()) is None
+    assert rival(call("bcast", MiB), nodes, NodeTraits()) is None
     node = replace(topology_of([[0, 0]], 0), attach=True)
     signature = call("bcast", MiB)
     assert rival_by_rules(None, node, signature) is not None
@@ -180,7 +181,7 @@ def test_nor_between_nodes_nor_where_a_rule_says_what_to_do_nor_if_it_is_switche
 def test_both_ways_of_a_call_follow_each_other_in_any_order(collective, mesh):
     ranks = 2 if collective == "allreduce" else 3
     node = replace(topology_of([[0] * ranks], 0), attach=True)
-    signature, machine = call(collective, 520 * KiB), Machine(mesh=mesh)
-    ways = [choose(signature, node, machine), rival(signature, node, machine)]
+    signature, traits = call(collective, 520 * KiB), NodeTraits(mesh=mesh)
+    ways = [choose(signature, node, traits), rival(signature, node, traits)]
     usual, other = (plan_of_choice(node, signature, way, MEMORY) for way in ways)
     assert verify([usual, other, other, usual, usual, other, usual]).events

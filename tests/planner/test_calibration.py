@@ -135,7 +135,7 @@ def test_nap_takes_whole_steps():
     none, *steps = times
     assert steps == [steps[0]] * 2 + [steps[2]] * 2 + [steps[4]] * 2
     assert 1e6 * steps[0] == pytest.approx(6.96, abs=0.01), "two nodes: one whole step"
-    each = costs.crowded(8, 16) + 4 * costs.local(8) + 5 * 8 * costs.gamma
+    each = costs.max_rate(8, 16) + 4 * costs.local(8) + 5 * 8 * costs.gamma
     assert [b - a for a, b in zip((none, *steps[::2]), steps[::2], strict=False)] == (
         pytest.approx([each] * 3)
     )

@@ -27,7 +27,7 @@ from han.tasks.files.store import PlanFileError, from_json, to_json
 from han.tasks.lower import lower
 from han.tasks.signature import Signature
 from han.tasks.verify import verify
-from han.tuning.heuristics import Machine
+from han.tuning.heuristics import NodeTraits
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 
@@ -44,7 +44,7 @@ def plan_of(members, algorithm, nbytes, op="sum", segment=None, schedule="datafl
     )
     choice = Choice((level_choice("exchange", algorithm, **parameters),), segment, schedule)
     topology = topology_of([[0] * members], 0)
-    assert RuleTable(None, topology, Machine()).objection(signature, choice) is None
+    assert RuleTable(None, topology, NodeTraits()).objection(signature, choice) is None
     return plan_of_choice(topology, signature, choice, MEMORY)
 
 
@@ -52,7 +52,7 @@ def objection(members, algorithm, shared=0, element=8, **parameters):
     signature = Signature("allreduce", 100, element, "sum", "uint64")
     choice = Choice((level_choice("exchange", algorithm, **parameters),))
     topology = topology_of([[0] * members], shared)
-    return RuleTable(None, topology, Machine()).objection(signature, choice)
+    return RuleTable(None, topology, NodeTraits()).objection(signature, choice)
 
 
 # ---- factors ------------------------------------------------------------------------------------

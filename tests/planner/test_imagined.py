@@ -14,7 +14,7 @@ from han.config.config import load_config
 from han.config.machine import load_machine
 from han.tasks.lower import lower
 from han.tasks.signature import Signature
-from han.tuning.heuristics import Machine
+from han.tuning.heuristics import NodeTraits
 from han.tuning.imagined import ImaginedMachine
 from han.tuning.prediction import Where, plan_of
 
@@ -63,10 +63,10 @@ def test_configurations_are_compared_on_the_same_imagined_machine():
 def test_commands_and_predictions_plan_alike(ranks, cores, mesh):
     """The same ranks on the same machine have the same plan, whoever asks for it."""
     machine = machine_of(cores, mesh)
-    conditions = Machine(ranks > cores, mesh)
+    traits = NodeTraits(ranks > cores, mesh)
     where = Where(machine, 1, ranks)
     for nbytes in (8, 64 << 10, 4 * MiB):
-        asked = imagine(ranks, ranks, None, ("allreduce", nbytes, "sum", "f8", 0), conditions)
+        asked = imagine(ranks, ranks, None, ("allreduce", nbytes, "sum", "f8", 0), traits)
         plan = plan_of(where, load_config(), asked.plan.signature)
         assert plan.choice == asked.plan.choice
         for rank in range(ranks):
@@ -89,7 +89,7 @@ def machine_of(cores, mesh):
 
 def test_a_predicted_machine_is_an_imagined_one():
     where = Where(machine_of(2, True), 2, 3)
-    assert where.imagined() == ImaginedMachine.even(6, 3, Machine(True, True))
+    assert where.imagined() == ImaginedMachine.even(6, 3, NodeTraits(True, True))
     assert Where(machine_of(3, False), 2, 3).imagined() == ImaginedMachine.even(6, 3)
 
 

@@ -13,7 +13,7 @@ from han.tasks.files.store import from_json, to_json
 from han.tasks.inspect.listing import DETAILS, FORMS, disassemble, listing_record, operations
 from han.tasks.lower import lower
 from han.tasks.verify import verify
-from han.tuning.heuristics import Machine
+from han.tuning.heuristics import NodeTraits
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 
@@ -61,7 +61,7 @@ def test_flags_are_named_by_their_ranks_and_purposes():
 def test_buffers_of_peers_are_named_by_their_ranks():
     plan, _ = listed("allreduce", 1 << 17, 4, 4, 1)
     signature = replace(plan.signature, mapped=True)
-    choice = RuleTable(None, plan.topology, Machine()).decide(signature).choice
+    choice = RuleTable(None, plan.topology, NodeTraits()).decide(signature).choice
     plan = plan_of_choice(plan.topology, signature, choice, 1 << 24)
     text = disassemble(plan, lower(plan, 1))
     assert "scratch <- send+32KiB of rank 0 op send+32KiB" in text

@@ -19,7 +19,7 @@ from strategies import OPERATIONS, choices, signatures, topologies
 from han.common.errors import ConfigError
 from han.config.config import load_config
 from han.model.collectives import BY_BLOCKS, REPLACING
-from han.model.program import Area, Base, Code
+from han.model.program import MAX_STREAMS, Area, Base, Code
 from han.model.topology import Group, Topology, virtual
 from han.submodules.parts.pieces import cut
 from han.submodules.parts.trees import SHAPES, place
@@ -31,12 +31,11 @@ from han.tasks.signature import Signature
 from han.tasks.spec import SPECS, UNEVEN
 from han.tasks.stream import KINDS, TREE, Stream
 from han.tasks.tree import segments
-from han.tuning.heuristics import Machine
+from han.tuning.heuristics import NodeTraits
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 
 MEMORY = 1 << 20
-MAX_STREAMS = 32  # native/program.h: HAN_MAX_STREAMS
 MPI_RULE = {
     "levels": [{"name": "network", "scope": "all"}],
     "rules": [{"use": {"levels": {"network": {"submodule": "mpi"}}}}],
@@ -394,7 +393,7 @@ WIDE = 10016  # bytes of an element that no cell holds
 @pytest.mark.parametrize("shared_to", [0, -1])
 def test_elements_larger_than_a_cell_are_reduced_in_messages(size, op, nodes, shared_to):
     topology = topology_of([level[:size] for level in nodes], shared_to)
-    table = RuleTable(None, topology, Machine())
+    table = RuleTable(None, topology, NodeTraits())
     for count, collective in product((1, 40), ("reduce", "allreduce")):
         for root in range(size if collective == "reduce" else 1):
             commutes = op == "sum"
@@ -409,7 +408,7 @@ def test_elements_larger_than_a_cell_are_reduced_in_messages(size, op, nodes, sh
 
 def test_blocking_collectives_serve_blocking_calls_only():
     topology, signature = topology_of([[0, 0]], 0), Signature("bcast", 5000)
-    table = RuleTable(None, topology, Machine())
+    table = RuleTable(None, topology, NodeTraits())
     choice = Choice((level_choice("mpi", "default"),))
     assert table.objection(signature, choice) is None
     reason = "blocking collectives cannot serve a nonblocking or persistent call"

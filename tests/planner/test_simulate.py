@@ -125,7 +125,7 @@ def test_formulas_and_simulator_mean_the_same_by_a_rail(ppn, rails, bandwidth):
     for rank in range(ppn):
         network.receive(0.0, rank, ppn + rank, 0)
     last = max(network.send(0.0, rank, ppn + rank, 0, n).arrival for rank in range(ppn))
-    assert last == pytest.approx(Costs.of(model, ppn).crowded(n, ppn))
+    assert last == pytest.approx(Costs.of(model, ppn).max_rate(n, ppn))
     assert ppn * n / (last - 10 * US) <= 1.0001 * rails * model.node.injection
 
 

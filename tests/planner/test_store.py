@@ -23,7 +23,7 @@ from han.tasks.lower import lower
 from han.tasks.signature import Signature
 from han.tasks.simulate import simulate
 from han.tasks.verify import Refuted, verify
-from han.tuning.heuristics import Machine
+from han.tuning.heuristics import NodeTraits
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 
@@ -33,7 +33,7 @@ MEMORY = 1 << 18
 def a_plan():
     topology = virtual(4, 2)
     signature = Signature("allreduce", 5000, 8, "sum", "float64")
-    choice = RuleTable(None, topology, Machine()).decide(signature).choice
+    choice = RuleTable(None, topology, NodeTraits()).decide(signature).choice
     return plan_of_choice(topology, signature, choice, MEMORY)
 
 

@@ -18,7 +18,7 @@ from han.tasks.lower import lower
 from han.tasks.signature import Signature
 from han.tasks.verify import verify
 from han.tuning.explanation import Explanation
-from han.tuning.heuristics import Machine
+from han.tuning.heuristics import NodeTraits
 from han.tuning.planner import Planner
 
 TOPOLOGY = topology_of([[0] * 5], -1)
@@ -50,7 +50,7 @@ def config_of(**more):
 
 
 def planner_of(config):
-    return Planner(TOPOLOGY, config, Machine(), 0, maps_arrays=False)
+    return Planner(TOPOLOGY, config, NodeTraits(), 0, maps_arrays=False)
 
 
 def test_configurations_know_it():

@@ -23,7 +23,7 @@ from han.tasks.contract import Question
 from han.tasks.lower import lower
 from han.tasks.signature import Signature
 from han.tasks.verify import Refuted, verify
-from han.tuning.heuristics import Machine, choose
+from han.tuning.heuristics import NodeTraits, choose
 from han.tuning.parts import plan_of_choice
 
 MEMORY = 1 << 18
@@ -168,15 +168,15 @@ def test_built_in_reductions_stay_within_sockets():
     two = replace(one, sockets=tuple(r // 8 for r in range(16)))
     for nbytes, radix in ((256, None), (512, 3), (8192, 2)):
         signature = Signature("reduce", nbytes // 8, 8, "sum", "float64", True, True)
-        tree = Tree.of(choose(signature, two, Machine()).levels[0], "reduce")
-        usual = Tree.of(choose(signature, one, Machine()).levels[0], "reduce")
+        tree = Tree.of(choose(signature, two, NodeTraits()).levels[0], "reduce")
+        usual = Tree.of(choose(signature, one, NodeTraits()).levels[0], "reduce")
         large = nbytes >= 8192
         assert usual.shape == ("kary" if large else "knomial")
         assert usual.radix == (2 if large else 4)
         assert (usual.skew, usual.leaders) == ("left", "none")
         wanted = usual if radix is None else Tree("kary", radix, "right", "last", "kary", radix)
         assert tree == wanted
-        plan = plan_of_choice(two, signature, choose(signature, two, Machine()), MEMORY)
+        plan = plan_of_choice(two, signature, choose(signature, two, NodeTraits()), MEMORY)
         assert verify([plan] * 3).events
 
 
@@ -191,7 +191,7 @@ def test_built_in_reductions_stay_within_sockets():
 def test_built_in_reductions_of_much_go_along_binary_trees(ranks, nbytes, commutes, shape):
     node = topology_of([[0] * ranks], 0)
     reduction = Signature("reduce", nbytes // 8, 8, "sum", "float64", commutes, True)
-    choice = choose(reduction, node, Machine())
+    choice = choose(reduction, node, NodeTraits())
     tree = Tree.of(choice.levels[0], "reduce")
     assert (tree.shape, tree.radix) == (shape, 2 if shape == "kary" else tree.radix)
     assert Tree.of(choice.levels[0], "bcast").shape == ("flat" if ranks < 5 else "knomial")

@@ -23,7 +23,7 @@ from han.tasks.signature import Signature
 from han.tasks.spec import SPECS
 from han.tasks.verify import Refuted, verify
 from han.tasks.verify.memory import Expressions
-from han.tuning.heuristics import Machine
+from han.tuning.heuristics import NodeTraits
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 
@@ -99,7 +99,7 @@ def test_built_in_choices_on_larger_machines(size):
     node = [r % 5 if r < 20 else r // 8 for r in range(size)]
     for domains, shared in (([[0] * size], 0), ([node, [0] * size], 0)):
         topology = topology_of(domains, shared)
-        table = RuleTable(None, topology, Machine(True))
+        table = RuleTable(None, topology, NodeTraits(True))
         plans = []
         for nbytes in (8, 5000, 40_000):
             for signature in calls_of(nbytes, size):
@@ -156,7 +156,7 @@ def plan_of(collective, topology, nbytes, *levels, segment=None, root=0, commute
     signature = Signature(collective, nbytes, root=root)
     if collective in ("reduce", "allreduce"):
         signature = Signature(collective, nbytes // 8, 8, "op", "u8", commutes, commutes, root)
-    choice = RuleTable(None, topology, Machine(False)).decide(signature).choice
+    choice = RuleTable(None, topology, NodeTraits(False)).decide(signature).choice
     if levels:
         choice = Choice(tuple(level_choice(*one) for one in levels), segment)
     return plan_of_choice(topology, signature, choice, MEMORY)

@@ -29,7 +29,7 @@ from han.tasks.choice import LevelChoice
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 from han.tasks.verify import Refuted, verify
-from han.tuning.heuristics import Machine, choose
+from han.tuning.heuristics import NodeTraits, choose
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 
@@ -81,10 +81,10 @@ def test_hardly_any_ranks(size):
     draw = Random(size)
     for target in TARGETS:
         signature = draw_signature(draw, size, target.collective, 1000)
-        built_in = choose(signature, topology, Machine())
+        built_in = choose(signature, topology, NodeTraits())
         level = LevelChoice(target.submodule, target.algorithm)
         choice = replace(built_in, levels=(level,))
-        if RuleTable(None, topology, Machine()).objection(signature, choice) is not None:
+        if RuleTable(None, topology, NodeTraits()).objection(signature, choice) is not None:
             choice = built_in
         plan = plan_of_choice(topology, signature, choice, 1 << 16)
         for in_place in (False, True):
@@ -113,6 +113,6 @@ def forced(topology: Topology, target: Target, root: int) -> Plan:
     if target.collective in REDUCING:
         signature = replace(signature, count=count, element=8, op="op", dtype="u8")
     level = LevelChoice(target.submodule, target.algorithm)
-    choice = replace(choose(signature, topology, Machine()), levels=(level,))
-    assert RuleTable(None, topology, Machine()).objection(signature, choice) is None, target
+    choice = replace(choose(signature, topology, NodeTraits()), levels=(level,))
+    assert RuleTable(None, topology, NodeTraits()).objection(signature, choice) is None, target
     return plan_of_choice(topology, signature, choice, 1 << 22)

@@ -66,7 +66,7 @@ def test_no_control_groups_are_no_quota(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("ranks", "cpus", "quota", "crowded", "rationed"),
+    ("ranks", "cpus", "quota", "oversubscribed", "rationed"),
     [
         (4, 4, NONE, False, False),
         (4, 4, 4, False, False),
@@ -76,11 +76,11 @@ def test_no_control_groups_are_no_quota(tmp_path):
         (4, 2, 1, True, True),
     ],
 )
-def test_ranks_are_compared_with_processors_and_quota(ranks, cpus, quota, crowded, rationed):
+def test_ranks_are_compared_with_processors_and_quota(ranks, cpus, quota, oversubscribed, rationed):
     facts = [Facts(0, "a", frozenset(range(cpus)), {}, quota) for _ in range(ranks)]
-    assert conditions(facts) == (crowded, rationed, False)
+    assert conditions(facts) == (oversubscribed, rationed, False)
     elsewhere = Facts(ranks, "b", frozenset([0]), {}, NONE)
-    assert conditions([*facts, elsewhere]) == (crowded, rationed, False)
+    assert conditions([*facts, elsewhere]) == (oversubscribed, rationed, False)
 
 
 def test_the_smallest_quota_of_a_node_counts():
@@ -97,7 +97,7 @@ def test_waiting_ranks_sleep_under_a_quota(monkeypatch, policy, sleeps):
     for one in (comm, inherits):
         assert one._han.shared.naps == sleeps
         assert ("the container's quota" in describe_wait(one)) == (policy == "auto")
-        assert not one._han.conditions.crowded
+        assert not one._han.conditions.oversubscribed
     total = np.zeros(1)
     inherits.Allreduce(np.ones(1), total)
     assert total[0] == 1

@@ -6,9 +6,8 @@
 #include "channel.h"
 
 enum {
-    SMALL = 4096 + HAN_LINE, /* a small slot (han/model/channel_layout.py) */
-    FLAGS = 8 * HAN_LINE,    /* the flags of a rank */
-    UNDER_WAY = 0x80,        /* in a request's state; the low bits are its stream, from 1 */
+    FLAGS = HAN_RANK_FLAGS * HAN_LINE, /* bytes of the flags of one rank */
+    UNDER_WAY = 0x80,                  /* in a request's state; the low bits are its stream, from 1 */
 };
 
 static const uint64_t FLAG_VALUES = (uint64_t)1 << HAN_EPOCH_SHIFT;
@@ -27,7 +26,7 @@ static bool inside(const han_bounds *g, const han_instr *i, int ref, uint64_t nb
     if (channel >= g->n_channels) return false;
     uint64_t members = g->channels[channel].members, ring = g->channels[channel].ring;
     switch ((base - HAN_B_CHANNEL) % HAN_B_PER_CHANNEL) {
-    case HAN_B_SMALL: return within(offset, nbytes, members * SMALL);
+    case HAN_B_SMALL: return within(offset, nbytes, members * HAN_SMALL_SLOT);
     case HAN_B_CELLS:
         return offset / ring < members && within(offset % ring, nbytes, g->channels[channel].part);
     default: return false; /* no data among the flags */
@@ -43,7 +42,7 @@ static const char *flag(const han_bounds *g, const han_instr *i) {
     uint32_t channel = (base - HAN_B_CHANNEL) / HAN_B_PER_CHANNEL;
     if (base < HAN_B_CHANNEL || channel >= g->n_channels) return "its flag is in no channel";
     uint32_t area = (base - HAN_B_CHANNEL) % HAN_B_PER_CHANNEL;
-    uint64_t room = g->channels[channel].members * (area == HAN_B_SMALL ? SMALL : FLAGS);
+    uint64_t room = g->channels[channel].members * (area == HAN_B_SMALL ? HAN_SMALL_SLOT : FLAGS);
     if (area == HAN_B_CELLS || i->off[0] % HAN_LINE || i->off[0] >= room)
         return "no flag is there";
     return i->n < FLAG_VALUES ? NULL : "the value of its flag belongs to the next run";

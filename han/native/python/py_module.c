@@ -130,9 +130,6 @@ PyMODINIT_FUNC PyInit__native(void) {
     PyObject *m = PyModule_Create(&module);
     if (!m || add_type(m, "Engine", &EngineType) || add_type(m, "Plan", &PlanType) ||
         add_type(m, "Request", &RequestType) || han_py_add_calls(m) ||
-        PyModule_AddIntConstant(m, "MAX_STREAMS", HAN_MAX_STREAMS) ||
-        PyModule_AddIntConstant(m, "EPOCH_TAGS", HAN_EPOCH_TAGS) ||
-        PyModule_AddIntConstant(m, "MAX_CHANNELS", HAN_MAX_CHANNELS) ||
         han_py_add_numbers(m) || han_py_add_arena(m) || han_py_add_kernels(m) ||
         han_py_add_mapping(m))
         return NULL;

@@ -42,11 +42,33 @@ static const number instruction[] = {
     AT(han_instr, off), AT(han_instr, n), AT(han_instr, slot), AT(han_instr, task),
     {"size", sizeof(han_instr)}, {NULL, 0},
 };
+/* The fields of a base with the bit PEER: where they begin, and their largest values. */
+static const number peer_base[] = {
+    {"BUFFER_SHIFT", HAN_PEER_BUFFER_SHIFT}, {"CHANNEL_SHIFT", HAN_PEER_CHANNEL_SHIFT},
+    {"BUFFER_MOST", HAN_PEER_BUFFER(HAN_B_PEER - 1)},
+    {"CHANNEL_MOST", HAN_PEER_CHANNEL(HAN_B_PEER - 1)},
+    {"SLOT_MOST", HAN_PEER_SLOT(HAN_B_PEER - 1)}, {NULL, 0},
+};
+static const number limits[] = {
+    {"CHANNELS", HAN_MAX_CHANNELS}, {"STREAMS", HAN_MAX_STREAMS}, {"EPOCH_TAGS", HAN_EPOCH_TAGS},
+    {NULL, 0},
+};
 static const number layout[] = {
-    {"LINE", HAN_LINE}, {"CONTROL", sizeof(han_control)},
-    {"TIMES", HAN_TIMED * sizeof(han_time)}, {"SMALL_BANKS", HAN_SMALL_BANKS},
-    {"ERRED", offsetof(han_control, erred)}, {"NAPS", offsetof(han_control, naps)},
+    {"LINE", HAN_LINE}, {"TIMES", HAN_TIMED * sizeof(han_time)}, {"FLAG", sizeof(_Atomic uint64_t)},
+    {"FLAGS", HAN_RANK_FLAGS}, {"SMALL", HAN_SMALL_SLOT}, {"SMALL_BANKS", HAN_SMALL_BANKS},
     {"EPOCH_SHIFT", HAN_EPOCH_SHIFT}, {NULL, 0},
+};
+static const number control[] = {
+    AT(han_control, done), AT(han_control, entered), AT(han_control, signature),
+    AT(han_control, calls), AT(han_control, pid), AT(han_control, pid_start),
+    AT(han_control, pid_namespace), AT(han_control, rank), AT(han_control, erred),
+    AT(han_control, naps), {"size", sizeof(han_control)}, {NULL, 0},
+};
+static const number trace[] = {
+    AT(han_trace, n), AT(han_trace, max), AT(han_trace, dropped), AT(han_trace, tsc),
+    {"t0", offsetof(han_trace, first.ticks)}, {"ns0", offsetof(han_trace, first.ns)},
+    {"t1", offsetof(han_trace, last.ticks)}, {"ns1", offsetof(han_trace, last.ns)},
+    {"size", sizeof(han_trace)}, {NULL, 0},
 };
 static const number event[] = {
     AT(han_event, epoch), AT(han_event, plan), AT(han_event, begin), AT(han_event, start),
@@ -74,8 +96,9 @@ static const struct {
     const number *rows;
 } tables[] = {
     {"codes", codes}, {"collectives", collectives}, {"bases", bases}, {"areas", areas},
-    {"writes", writes}, {"instruction", instruction}, {"layout", layout}, {"event", event},
-    {"statuses", statuses}, {"dtypes", dtypes}, {"ops", ops},
+    {"writes", writes}, {"instruction", instruction}, {"peer_base", peer_base},
+    {"limits", limits}, {"layout", layout}, {"control", control}, {"trace", trace},
+    {"event", event}, {"statuses", statuses}, {"dtypes", dtypes}, {"ops", ops},
 };
 
 static PyObject *table_of(const number *rows) {

@@ -19,13 +19,13 @@ from han.config.rc import rc
 from han.model.collectives import COLLECTIVES, REDUCING
 from han.model.program import Code
 from han.model.topology import virtual
-from han.runtime import stored_plans as wisdom
+from han.runtime import stored_plans
 from han.submodules import registry
 from han.tasks.files import compact
 from han.tasks.files import program_check as fence
 from han.tasks.lower import lower
 from han.tasks.signature import Signature
-from han.tuning.heuristics import Machine
+from han.tuning.heuristics import NodeTraits
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 
@@ -70,7 +70,7 @@ def test_every_collective_passes_the_fence(collective, count):
     count *= collective != "barrier"
     for root in (0, 3):
         signature = Signature(collective, count, element, *reducing, root=root)
-        choice = RuleTable(None, topology, Machine()).decide(signature).choice
+        choice = RuleTable(None, topology, NodeTraits()).decide(signature).choice
         for rank in range(topology.size):
             program = lower(plan_of_choice(topology, signature, choice, memory), rank)
             fence.check(program, fence.ground(topology, signature, rank, memory))
@@ -168,12 +168,12 @@ def test_other_parts_are_compared_with_the_call():
 # ---- files --------------------------------------------------------------------------------------
 
 SIGNATURE = Signature("allreduce", 1000, 8, "sum", "float64")
-CALL = wisdom.Call(SIGNATURE, 1 << 20, True)
+CALL = stored_plans.Call(SIGNATURE, 1 << 20, True)
 
 
 @pytest.fixture
 def store(tmp_path):
-    return wisdom.Wisdom(str(tmp_path), {"rank": 0})
+    return stored_plans.PlanStore(str(tmp_path), {"rank": 0})
 
 
 @pytest.fixture
@@ -207,7 +207,7 @@ def test_what_is_stored_is_read(store, program):
         )),
     ):  # fmt: skip
         assert store.read(other, accept) is None
-    assert wisdom.Wisdom(str(store.folder), {"rank": 1}).read(CALL, accept) is None
+    assert stored_plans.PlanStore(str(store.folder), {"rank": 1}).read(CALL, accept) is None
 
 
 def test_every_truncation_and_every_flipped_bit_is_found(store, program):
@@ -227,7 +227,7 @@ def test_every_truncation_and_every_flipped_bit_is_found(store, program):
 
 
 def forged(store, body):
-    store.path(CALL).write_bytes(wisdom.MAGIC + wisdom._digest(body) + b"\n" + body)
+    store.path(CALL).write_bytes(stored_plans.MAGIC + stored_plans._digest(body) + b"\n" + body)
 
 
 def test_a_file_with_a_right_hash_is_still_checked(store, program):
@@ -277,7 +277,7 @@ def test_least_recently_used_files_and_old_drafts_are_removed(store, program, tm
         store.write(one, program)
         os.utime(store.path(one), (now - age, now - age))
     mine = f".bcast-{'0' * 32}.plan.1."
-    for name, age in ((mine + "00000001", 2 * wisdom.STALE), (mine + "00000002", 0)):
+    for name, age in ((mine + "00000001", 2 * stored_plans.STALE), (mine + "00000002", 0)):
         (tmp_path / name).write_bytes(b"x")
         os.utime(tmp_path / name, (now - age, now - age))
     foreign = {"notes.txt", "budget.plan", ".budget.plan.swp"}
@@ -285,7 +285,7 @@ def test_least_recently_used_files_and_old_drafts_are_removed(store, program, tm
         (tmp_path / name).write_bytes(b"x")
         os.utime(tmp_path / name, (0, 0))
     each = store.path(calls[0]).stat().st_size
-    wisdom.prune(tmp_path, 3 * each + 10)
+    stored_plans.prune(tmp_path, 3 * each + 10)
     assert [store.path(one).exists() for one in calls] == [True] * 3 + [False] * 3
     assert {p.name for p in tmp_path.iterdir()} >= {mine + "00000002", *foreign}
     assert not (tmp_path / (mine + "00000001")).exists()
@@ -310,22 +310,22 @@ def test_a_folder_that_cannot_be_written_warns_once(store, program, monkeypatch)
 
 def test_the_folder_is_made_and_checked(tmp_path, monkeypatch):
     folder = tmp_path / "a" / "b"
-    assert wisdom.wisdom_folder({}) == ("", None)
-    assert wisdom.wisdom_folder({"HAN_WISDOM": str(folder)}) == (str(folder), None)
+    assert stored_plans.wisdom_folder({}) == ("", None)
+    assert stored_plans.wisdom_folder({"HAN_WISDOM": str(folder)}) == (str(folder), None)
     assert folder.stat().st_mode & 0o777 == 0o700
     folder.chmod(0o777)
-    assert "can be written by others" in wisdom.wisdom_folder({"HAN_WISDOM": str(folder)})[1]
+    assert "can be written by others" in stored_plans.wisdom_folder({"HAN_WISDOM": str(folder)})[1]
     (tmp_path / "file").write_text("")
-    said = wisdom.wisdom_folder({"HAN_WISDOM": str(tmp_path / "file" / "x")})[1]
+    said = stored_plans.wisdom_folder({"HAN_WISDOM": str(tmp_path / "file" / "x")})[1]
     assert said.startswith("HAN_WISDOM = ")
     assert "cannot be made" in said
     monkeypatch.setattr(rc, "wisdom", tmp_path / "rc")
-    assert wisdom.wisdom_folder({"HAN_WISDOM": "x"}) == (str(tmp_path / "rc"), None)
+    assert stored_plans.wisdom_folder({"HAN_WISDOM": "x"}) == (str(tmp_path / "rc"), None)
 
 
 def test_a_relative_folder_is_resolved_at_once(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert wisdom.wisdom_folder({"HAN_WISDOM": "plans"}) == (str(tmp_path / "plans"), None)
+    assert stored_plans.wisdom_folder({"HAN_WISDOM": "plans"}) == (str(tmp_path / "plans"), None)
 
 
 # ---- in communicators ---------------------------------------------------------------------------
@@ -368,17 +368,17 @@ def test_a_second_communicator_reads_what_the_first_has_planned(folder):
 def test_the_key_has_all_that_plans_depend_on(folder):
     comm = han.Comm(MPI.COMM_SELF.Dup())
     planner = comm._han.planner
-    key, flat = wisdom.key_of(planner), planner.machine
+    key, flat = stored_plans.key_of(planner), planner.traits
     for name, value in (("topology", replace(planner.topology, attach=True)),
-                        ("machine", replace(flat, oversubscribed=not flat.oversubscribed)),
-                        ("machine", replace(flat, mesh=not flat.mesh)),
+                        ("traits", replace(flat, oversubscribed=not flat.oversubscribed)),
+                        ("traits", replace(flat, mesh=not flat.mesh)),
                         ("rank", 7)):  # fmt: skip
         before = getattr(planner, name)
         setattr(planner, name, value)
-        other = wisdom.key_of(planner)
+        other = stored_plans.key_of(planner)
         setattr(planner, name, before)
         assert (other != key) == (value != before)
-    assert wisdom.key_of(planner) == key
+    assert stored_plans.key_of(planner) == key
     comm.Free()
     assert len(key["sources"]) == 64
 
@@ -386,32 +386,32 @@ def test_the_key_has_all_that_plans_depend_on(folder):
 def test_the_hash_of_the_sources_is_of_what_is_in_them(tmp_path, monkeypatch):
     file = tmp_path / "runtime" / "stored_plans.py"
     (tmp_path / "tasks").mkdir()
-    monkeypatch.setattr(wisdom, "__file__", str(file))
+    monkeypatch.setattr(stored_plans, "__file__", str(file))
     found = set()
     for text in ("a = 1", "a = 2"):
         (tmp_path / "tasks" / "x.py").write_text(text)
-        found.add(wisdom.sources.__wrapped__())
+        found.add(stored_plans.sources.__wrapped__())
     (tmp_path / "tasks" / "x.py").rename(tmp_path / "tasks" / "y.py")
-    found.add(wisdom.sources.__wrapped__())
+    found.add(stored_plans.sources.__wrapped__())
     assert len(found) == 3
 
 
 def test_other_packages_submodules_are_never_stored(monkeypatch):
     config = han.config.load_config({"rules": [{"use": {"levels": {"node": {"submodule": "sm"}}}}]})
-    assert wisdom.complete(config)
+    assert stored_plans.complete(config)
 
     class Other(type(registry.submodule("sm"))):
         pass
 
     monkeypatch.setitem(registry._imported, "sm", Other())
-    assert not wisdom.complete(config)
+    assert not stored_plans.complete(config)
 
 
 def test_topologies_tell_plans_apart():
     from dataclasses import asdict
 
     keys = {
-        wisdom.Wisdom("x", {"topology": asdict(t)}).key(CALL)
+        stored_plans.PlanStore("x", {"topology": asdict(t)}).key(CALL)
         for t in (virtual(4, 2), virtual(4, 4), virtual(8, 2), replace(virtual(4, 2), attach=True))
     }
     assert len(keys) == 4
