@@ -247,7 +247,7 @@ def test_a_disk_that_is_full_is_told():
 def test_pictures_of_no_known_kind_are_refused_before_anything_runs(arguments, tmp_path):
     done = CliRunner().invoke(app, [*arguments, "--plot", str(tmp_path / "x.xyz")])
     assert isinstance(done.exception, plots.PlotError), done.exception
-    assert "x.xyz: no kind of picture; known:" in str(done.exception)
+    assert "x.xyz: unknown picture format. Known:" in str(done.exception)
     assert not done.stdout
 
 
