@@ -98,7 +98,7 @@ def test_a_result_that_is_not_mpis_is_told_with_who_and_where(clock):
 
     with session(clock, 1) as measuring:
         measuring.compare(buffers, {REFERENCE: right, "same": right})
-        match = r"allreduce of 16B: .* not MPI's: rank 0: 1 bytes differ, .* offset 5 \(odd\)"
+        match = r"allreduce of 16B: .* differs from MPI's: rank 0: 1 bytes differ, .* 5 \(odd\)"
         with pytest.raises(WrongResultError, match=match):
             measuring.compare(buffers, {REFERENCE: right, "same": right, "odd": wrong})
 
