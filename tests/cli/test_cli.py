@@ -195,7 +195,7 @@ def test_plan_writes_graphs():
         (["explain", "bcast", "8 apples"], "is not a size"),
         (["explain", "allreduce", "8", "--op", "summ"], "did you mean 'sum'"),
         (["explain", "bcast", "8", "--root", "9", "--ranks", "2"], "root 9 is not in 0..1"),
-        (["explain", "bcast", "8", "--ppn", "2"], "--ppn goes with --ranks"),
+        (["explain", "bcast", "8", "--ppn", "2"], "--ppn needs --ranks"),
         (["bench", "alreduce"], "did you mean 'allreduce'"),
         (["bench", "bcast", "--root", "3"], "root 3 is not in 0..0"),
         (["bench", "allreduce", "--sizes", "12"], "not a whole number of float64"),
