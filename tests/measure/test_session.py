@@ -1,4 +1,4 @@
-"""The frame of all measurements, on one rank with a clock of the test's own."""
+"""Sessions of measurements on one rank, with a clock that the test sets."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COMMANDS = {
 
 
 class Clock:
-    """A clock that goes on only while a call runs."""
+    """A clock that advances only during calls."""
 
     def __init__(self) -> None:
         self.now, self.made = 0.0, []
@@ -37,7 +37,7 @@ class Clock:
         return self.now
 
     def call(self, name, *seconds):
-        """Return a call that takes these times in turn, the last one for ever."""
+        """Return a call that takes these times in turn, and then always the last one."""
         left = list(seconds)
 
         def run():
