@@ -8,7 +8,7 @@ SHELL := bash
 
 PYTHON ?= python3
 # The MPI libraries to test under: HAN_TEST_MPI="mpich openmpi" make test
-# The number of random plans to prove: HAN_TEST_EXAMPLES=10 make test-python
+# Ten times as many random plans: HAN_TEST_EXAMPLES=10 make test-python
 # To shrink a random plan that fails: HAN_TEST_SHRINK=1 make test-python
 LIBRARIES := $(or $(HAN_TEST_MPI),mpich openmpi impi)
 FIRST := $(firstword $(LIBRARIES))
@@ -86,7 +86,7 @@ demo: .venv/.installed ## Run han on virtual nodes, measure it beside MPI, draw 
 # --- tests ----------------------------------------------------------------------------------
 
 .PHONY: test check test-native test-python test-mpi test-cluster
-# Tests without mpiexec run in parallel with the MPI tests, whose ranks often wait, at low priority.
+# Tests without mpiexec run at low priority beside the MPI tests, whose ranks often wait.
 BESIDE = nice -n 5 $(MAKE) --no-print-directory
 
 test: export HAN_TEST_CASES := $(CURDIR)/build/cases
