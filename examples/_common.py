@@ -1,4 +1,4 @@
-"""Shared by the examples: choosing the communicator, timing, agreeing, reporting."""
+"""Functions of all examples: communicators, times, agreement of ranks, reports."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def time_record(seconds: Mapping[str, float]) -> dict[str, float]:
 
 
 def fail(comm: MPI.Intracomm, reason: str) -> NoReturn:
-    """Leave with exit status 1; call it on every rank."""
+    """Exit with status 1; every rank must call it."""
     if comm.rank == 0:
         print(f"failed: {reason}", file=sys.stderr, flush=True)
     raise typer.Exit(1)

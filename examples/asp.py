@@ -1,9 +1,10 @@
-"""Find all shortest paths of a graph by Floyd and Warshall's algorithm, rows spread over ranks.
+"""Find all shortest paths of a graph by Floyd and Warshall's algorithm, on all ranks.
 
     mpiexec -n 4 python examples/asp.py --comm han --config configs/virtual-2x2.yaml
 
-This is the application ASP of the HAN paper (section IV-B): in step k the owner of row k
-broadcasts it, and every rank relaxes its rows with it. The root moves through the ranks.
+This is the application ASP of the HAN paper (section IV-B). Each rank has a block of rows. In step
+k the owner of row k broadcasts it, and every rank relaxes its own rows with it. So each rank is the
+root in turn.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class DType(str, Enum):
 
 
 NO_PATH = {DType.INT32: 2**30 - 1, DType.FLOAT64: np.inf}
-"""Distance of vertices without a path; twice as much still fits the type."""
+"""Distance of vertices without a path; twice this value fits the type."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class Graph:
 
     @classmethod
     def build(cls, n: int, edges: np.ndarray, dtype: DType) -> Graph:
-        """Make a graph of rows ``u v w``; the lightest of parallel edges stays.
+        """Make a graph of rows ``u v w``; of parallel edges, keep the lightest.
 
         Raise ValueError for a vertex that is not in ``0 .. n-1`` and for weights that are
         negative, not of `dtype`, or so large that a path could reach ``NO_PATH``.
@@ -139,7 +140,7 @@ def solve(comm: MPI.Intracomm, graph: Graph, watch: Stopwatch) -> np.ndarray:
 
 
 def relax(rows: np.ndarray, row: np.ndarray, k: int, scratch: np.ndarray) -> None:
-    """Shorten the paths of `rows`, in place, by those that lead through vertex `k`."""
+    """Replace paths in `rows`, in place, by shorter ones through vertex `k`."""
     np.add(rows[:, k : k + 1], row, out=scratch)
     np.minimum(rows, scratch, out=rows)
 
@@ -172,7 +173,7 @@ def main(
     kind: CommOption = CommKind.HAN,
     config: ConfigOption = None,
     n: Annotated[int, typer.Option("--n", min=1, help="Vertices of the random graph.")] = 512,
-    degree: Annotated[int, typer.Option(min=0, help="Edges from a vertex, about.")] = 8,
+    degree: Annotated[int, typer.Option(min=0, help="Edges from a vertex, on average.")] = 8,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the random graph.")] = 0,
     edges: Annotated[
         Path | None,
@@ -188,7 +189,7 @@ def main(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Find all shortest paths of a graph, its rows spread over the MPI ranks.
+    """Find all shortest paths of a graph whose rows are distributed over the MPI ranks.
 
     Times are the slowest rank's, without the check. Exits with 1 if the check fails.
     """

@@ -2,9 +2,9 @@
 
     mpiexec -n 4 python examples/train_digits.py --comm han --config configs/virtual-2x2.yaml
 
-Every rank computes the gradient over its share of each global mini-batch. All gradients lie
-in one flat vector, which one persistent allreduce sums. The steps do not depend on the number of
-ranks, nor do the weights, up to rounding. Every rank holds the same bits.
+Every rank computes the gradient over its part of each global mini-batch. All gradients are in one
+flat vector, which one persistent allreduce sums. The weights do not depend on the number of ranks,
+up to rounding. All ranks hold the same bits.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class DType(str, Enum):
 
 
 TOLERANCE = {DType.FLOAT64: 1e-10, DType.FLOAT32: 1e-4}
-"""The largest difference of a weight that another order of summation explains."""
+"""The largest difference of a weight that another order of summation may cause."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A trained network and how it got there; `seconds` are the slowest rank's."""
+    """A trained network, and how it was trained; `seconds` are the slowest rank's."""
 
     accuracy: float
     weights: np.ndarray
@@ -83,7 +83,7 @@ class Data(NamedTuple):
 
 
 def load_data(settings: Settings) -> Data:
-    """Return scikit-learn's digits, four fifths of them to train on."""
+    """Return scikit-learn's digits: four fifths for training, one fifth for tests."""
     images, digits = load_digits(return_X_y=True)
     images = (images / 16).astype(settings.dtype.value)
     train_images, test_images, train_digits, test_digits = train_test_split(
@@ -187,8 +187,8 @@ def prepare_sum(
 ) -> MPI.Prequest | BlockingSum:
     """Return a request that sums `send` over all ranks into `recv` at every start.
 
-    mpi4py raises NotImplementedError where MPI has no persistent collectives. MPI's version does
-    not tell: Open MPI has them and reports version 3.1.
+    mpi4py raises NotImplementedError if the MPI library has no persistent collectives. The version
+    of the standard does not show this: Open MPI has them and reports version 3.1.
     """
     try:
         return comm.Allreduce_init(send, recv, op=MPI.SUM)
@@ -202,7 +202,7 @@ def shares(
     """Yield this rank's part of every mini-batch and the size of the whole batch.
 
     All ranks draw the same batches, and each takes every `comm.size`-th sample of them. All ranks
-    make equally many steps; a rank's part of a small batch may be empty.
+    make the same number of steps; a rank's part of a small batch may be empty.
     """
     rng = np.random.default_rng(settings.seed)
     for _ in range(settings.epochs):

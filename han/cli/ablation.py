@@ -36,15 +36,15 @@ FORMAT, VERSION = "han-ablation", 1
 
 def ablation(
     collectives: Annotated[
-        list[str] | None, typer.Argument(help="bcast, reduce, allreduce; all if none is named.")
+        list[str] | None, typer.Argument(help="bcast, reduce, allreduce. By default all.")
     ] = None,
-    sizes: Annotated[str, typer.Option(help="As han bench takes them.")] = "8,4KiB,64KiB,1MiB",
+    sizes: Annotated[str, typer.Option(help="As for han bench.")] = "8,4KiB,64KiB,1MiB",
     dtype: DtypeOption = "f8",
     op: OpOption = "sum",
     root: RootOption = 0,
-    rounds: Annotated[int, typer.Option(min=1, help="Turns of each variant.")] = 7,
+    rounds: Annotated[int, typer.Option(min=1, help="Batches of each variant, in turns.")] = 7,
     iterations: Annotated[
-        int | None, typer.Option(min=1, help="Calls in a batch; found out if unsaid.")
+        int | None, typer.Option(min=1, help="Calls in a batch. By default chosen by time.")
     ] = None,
     config: ConfigOption = None,
     json_file: JsonOption = None,
@@ -52,9 +52,9 @@ def ablation(
 ) -> None:
     """Measure what each optimisation in shared memory is worth, by leaving it out.
 
-    The built-in choice and variants that lack one thing each take turns in one run; a ratio is
-    a variant's time over the built-in choice's of the same round. Results are compared with the
-    MPI library's. What a call does not use cannot be left out of it, and is not listed.
+    The built-in choice and variants without one optimisation take turns in one run. A ratio is the
+    time of a variant divided by the time of the built-in choice in the same round. Results are
+    compared with the MPI library's. Variants that do not apply to a call are not listed.
 
     \b
     Examples:
@@ -79,15 +79,15 @@ def ablation(
 
 
 def _run(running: Ablation, settings: Settings, json_file: Path | None, plot: Path | None) -> None:
-    """Measure, print, and write what is wanted."""
+    """Measure all cases, print the tables, and write the files; collective."""
     from han.measure.bench_machine import look
     from han.measure.document import document, heading
 
     machine, tell = look(MPI.COMM_WORLD, running.han), prints(json_file)
     tell(heading(
-        "ablation", f"{settings.dtype} {settings.op} where they reduce", machine,
-        f"built-in: microseconds a call of the slowest rank, median of {settings.rounds} turns",
-        "others:   their time / the built-in choice's (min .. max): more than 1, it pays",
+        "ablation", f"reductions: {settings.dtype} {settings.op}", machine,
+        f"built-in: microseconds per call of the slowest rank, median of {settings.rounds} rounds",
+        "others:   time / time of built-in (min .. max); above 1, the optimisation is worth it",
     ))  # fmt: skip
     results: list[Result] = []
     with progress(len(running.cases)) as advance:
@@ -112,12 +112,12 @@ def _picture(results: Sequence[Result], machine: Machine, plot: Path) -> None:
 
 
 def _table(results: Sequence[Result]) -> str:
-    """Return the table of one collective: a row a variant, a column a size."""
+    """Return the table of one collective: a row for each variant, a column for each size."""
     from han.measure.ablation import BUILT_IN, VARIANTS
 
     sizes = list(dict.fromkeys(r.nbytes for r in results))
     found = {(r.variant, r.nbytes): r for r in results}
-    about = {BUILT_IN: "as han chooses", **{v.name: v.about for v in VARIANTS}}
+    about = {BUILT_IN: "the built-in choice", **{v.name: v.about for v in VARIANTS}}
     rows = [
         [name, *(_cell(found.get((name, n))) for n in sizes), text]
         for name, text in about.items()

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Side(str, Enum):
-    """Who is measured."""
+    """The side to measure."""
 
     HAN = "han"
     MPI = "mpi"
@@ -41,38 +41,39 @@ class Side(str, Enum):
 
 def bench(
     collectives: Annotated[
-        list[str] | None, typer.Argument(help=f"{', '.join(measurable())}; all if none is named.")
+        list[str] | None, typer.Argument(help=f"{', '.join(measurable())}. By default all.")
     ] = None,
     sizes: Annotated[
-        str, typer.Option(help="8:8MiB doubles, 8:8MiB:4 goes times 4, 8,1KiB,1MiB lists.")
+        str, typer.Option(help="8:8MiB (doubling), 8:8MiB:4 (times 4) or 8,1KiB,1MiB (a list).")
     ] = "8:8MiB",
     mode: Annotated[Mode, typer.Option(help="How the collectives are called.")] = Mode.BLOCKING,
     shared: Annotated[
-        bool, typer.Option("--shared", help="On arrays that the ranks of a node share.")
+        bool, typer.Option("--shared", help="Call on shared arrays instead of ordinary ones.")
     ] = False,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Write the data anew before each call, in the time.")
+        bool, typer.Option("--fresh", help="Write the data before each call, within the time.")
     ] = False,
     dtype: DtypeOption = "f8",
     op: OpOption = "sum",
     root: RootOption = 0,
     rounds: Annotated[int, typer.Option(min=1, help="Batches of each side, in turns.")] = 9,
     iterations: Annotated[
-        int | None, typer.Option(min=1, help="Calls in a batch; found out if unsaid.")
+        int | None, typer.Option(min=1, help="Calls in a batch. By default chosen by time.")
     ] = None,
-    time: Annotated[float, typer.Option(min=0, help="Seconds for a size, about.")] = 0.3,
+    time: Annotated[float, typer.Option(min=0, help="Approximate seconds for a size.")] = 0.3,
     config: ConfigOption = None,
     only: Annotated[Side | None, typer.Option(help="Measure one side only.")] = None,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Write JSON to a file; - is standard output.")
     ] = None,
     plot: PlotOption = None,
-    check: Annotated[bool, typer.Option(help="Compare the results with MPI's first.")] = True,
+    check: Annotated[bool, typer.Option(help="Compare the results with MPI's.")] = True,
 ) -> None:
     """Measure han beside the MPI library, in turns, in the same run.
 
-    Sizes are bytes of one rank's share. Every result is compared with MPI's before it is
-    timed; a wrong one ends the run with status 1.
+    Sizes are in bytes, and those of gather, scatter, allgather, alltoall and reduce-scatter are of
+    one block. Results are compared with MPI's before and after the timed calls. A wrong result
+    ends the run with status 1.
 
     \b
     Examples:
@@ -102,7 +103,7 @@ def bench(
 
 
 def _run_bench(running: Bench, cases: Sequence[Case], tell: Callable[[str], None]) -> Report:
-    """Measure, and print each row when it was measured."""
+    """Measure all cases, and print each row as soon as it is measured; collective."""
     from han.measure import bench_machine as machines
     from han.measure import bench_report as reports
 
@@ -122,7 +123,7 @@ def _run_bench(running: Bench, cases: Sequence[Case], tell: Callable[[str], None
 
 
 def compare(
-    files: Annotated[list[Path], typer.Argument(help="What 'han bench --json FILE' wrote.")],
+    files: Annotated[list[Path], typer.Argument(help="Files that 'han bench --json FILE' wrote.")],
     as_json: JsonFlag = False,
     plot: PlotOption = None,
 ) -> None:

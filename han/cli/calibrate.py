@@ -26,7 +26,7 @@ def calibrate(
         str, typer.Option(help="A YAML file, or the name of a ready machine.", show_default=False)
     ],
     files: Annotated[
-        list[Path], typer.Argument(help="Files that 'han bench --json FILE' wrote there.")
+        list[Path], typer.Argument(help="Files that 'han bench --json FILE' wrote on the machine.")
     ],
     fit: Annotated[
         Path | None,
@@ -128,7 +128,7 @@ def _lines(found: Comparison, machine: str) -> list[str]:
     same, clear, close = found.pairs()
     lines = [
         f"# {machine}: predicted against measured, microseconds per call",
-        f"#{'collective':>11}{'size':>9}  {'run':<28}{'measured':>11}{'predicted':>11}{'off':>8}",
+        f"#{'collective':>11}{'size':>9}  {'run':<28}{'measured':>11}{'predicted':>11}{'error':>8}",
     ]
     for row in found.rows:
         collective, nbytes = row.case.key

@@ -1,4 +1,4 @@
-"""What the commands share: options, printing on rank 0, tables, files."""
+"""Options, printing on rank 0, tables and files of all commands."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def shown_table(
 
 
 def size_of(text: str) -> int:
-    """Return the bytes that a size such as ``4MiB`` says."""
+    """Return the bytes of a size such as ``4MiB``. Raises ArgumentError."""
     try:
         return parse_size(text)
     except ValueError as error:
@@ -105,7 +105,10 @@ def known_op(name: str) -> str:
 
 
 def check_files(*paths: Path | None, plot: Path | None = None) -> None:
-    """Refuse files that cannot be written, and unknown kinds of pictures, before anything runs."""
+    """Raise ArgumentError if a file cannot be written or has an unknown picture format.
+
+    Commands check their files before they measure or plan.
+    """
     for path in (*paths, plot):
         reason = None if path is None or str(path) == "-" else _no_file(path)
         if reason is not None:

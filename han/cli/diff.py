@@ -39,7 +39,7 @@ MARK = "*"
 
 def diff(
     first: Annotated[str, typer.Argument(help=SIDE)],
-    second: Annotated[str, typer.Argument(help="The other one, likewise.")],
+    second: Annotated[str, typer.Argument(help="The other configuration or file.")],
     collective: Annotated[
         str | None, typer.Argument(help=f"The call, for configurations: {', '.join(CALLS)}.")
     ] = None,
@@ -114,7 +114,7 @@ def _as_json(sides: Sequence[Side], table: Sequence[Row], notes: Sequence[str]) 
     return json.dumps(record, indent=1)
 
 
-# ---- for people ---------------------------------------------------------------------------------
+# ---- tables -------------------------------------------------------------------------------------
 
 
 def _show(names: Sequence[str], table: Sequence[Row], notes: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""How a command ends: a mistake is printed once, and all ranks exit with the same status."""
+"""The end of a command: a mistake is printed once, and all ranks exit with the same status."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from han.common.errors import (
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-# A launcher's name for a process's rank: Open MPI, PMIx, MPICH and Intel MPI, Slurm.
+# Variables in which launchers store a rank: Open MPI, PMIx, MPICH and Intel MPI, Slurm.
 RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
 TAG = 31415  # of the messages below, in MPI.COMM_WORLD
 PATIENCE = 10.0  # seconds that a rank with a mistake waits for the other ranks
@@ -38,7 +38,7 @@ def world() -> MPI.Intracomm | None:
 
 
 def is_first() -> bool:
-    """Whether this rank prints: rank 0 of MPI's, or of the launcher where MPI is not loaded."""
+    """Whether this is rank 0, which prints: by MPI, or by the launcher if MPI is not loaded."""
     comm = world()
     if comm is not None:
         return comm.rank == 0
@@ -47,7 +47,7 @@ def is_first() -> bool:
 
 
 def is_mistake(error: HanError) -> bool:
-    """Whether the user can mend the cause, and the other ranks most likely raise the same error."""
+    """Whether the user can correct the cause, and probably all ranks raise the same error."""
     if isinstance(error, ArgumentError | ConfigError | MissingLibraryError):
         return True
     from han.model.timeline import TimelineError
@@ -62,7 +62,10 @@ def show(text: str) -> None:
 
 
 def leave(mistake: str = "", status: int = 0) -> NoReturn:
-    """Exit: print the first rank's mistake once; every rank passes its own, or an empty text."""
+    """Exit on all ranks, and print the mistake of the lowest rank that made one.
+
+    Each rank passes its own mistake, or an empty text.
+    """
     comm = world()
     first = mistake if comm is None else _first(comm, mistake)
     if first is None:
@@ -75,7 +78,7 @@ def leave(mistake: str = "", status: int = 0) -> NoReturn:
 
 
 def abort(text: str = "") -> NoReturn:
-    """End all ranks: print `text`, or the traceback of what this rank has just raised."""
+    """Print `text`, or the traceback of the present exception, and end all ranks."""
     if text:
         show(text)
     else:
@@ -89,8 +92,8 @@ def abort(text: str = "") -> NoReturn:
 def _first(comm: MPI.Intracomm, mistake: str) -> str | None:
     """Return the mistake of the lowest rank that made one, on all ranks.
 
-    Returns None on a rank that made a mistake and does not hear from the others in time: they are
-    in the middle of the command. A rank without a mistake waits until all ranks have ended.
+    Returns None on a rank that made a mistake if the other ranks do not answer in time, because
+    they still run the command. A rank without a mistake waits until all ranks have ended.
     """
     limit = time.monotonic() + PATIENCE if mistake else float("inf")
     if comm.rank:

@@ -83,7 +83,7 @@ def explained(
         return imagined.imagine(ranks, ppn or ranks, config, call, traits)
     given = {"ppn": ppn, **asdict(traits)}
     for name in (name for name, value in given.items() if value):
-        raise ArgumentError(f"--{name} goes with --ranks")
+        raise ArgumentError(f"--{name} needs --ranks")
     return _explained_here(call, config)
 
 

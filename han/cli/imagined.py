@@ -1,4 +1,4 @@
-"""Calls on imagined machines, for the commands that plan them: no MPI."""
+"""Calls on imagined machines, for the commands that plan without MPI."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def imagine(
     ranks: int, ppn: int, config: str | None, call: Call,
     traits: NodeTraits = PLAIN,
 ) -> Explanation:  # fmt: skip
-    """Explain a call on `ranks` ranks, `ppn` on a node, that need not run anywhere."""
+    """Explain a call on an imagined machine of `ranks` ranks, `ppn` on each node."""
     collective, nbytes, op, dtype, root = call
     signature = call_signature(collective, nbytes, op, dtype, root)
     if not 0 <= root < ranks:
@@ -31,7 +31,7 @@ def imagine(
 
 
 def known_config(source: str | None) -> Config:
-    """Load a configuration and hold it against the submodules that there are."""
+    """Load a configuration, and check its names against the submodules. Raises ConfigError."""
     return validate_names(load_config(source), catalogue())
 
 

@@ -40,10 +40,10 @@ from han.tasks.signature import Signature
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-PROBE = Signature("allreduce", 128, 8, "sum", "float64")  # what the submodules are asked about
+PROBE = Signature("allreduce", 128, 8, "sum", "float64")  # submodules are asked to serve this call
 SHOWN_GROUPS = 4
-MESH = "lines are slow from core to core (a mesh): built-in choices copy once from small sizes on"
-NEAR = "lines are quick from core to core: built-in choices go through cells up to large sizes"
+MESH = "lines are slow from core to core (a mesh): single copies already for small messages"
+NEAR = "lines are fast from core to core: single copies for large messages only"
 THREADS = {
     MPI.THREAD_SINGLE: "single", MPI.THREAD_FUNNELED: "funneled",
     MPI.THREAD_SERIALIZED: "serialized", MPI.THREAD_MULTIPLE: "multiple",
@@ -123,7 +123,7 @@ def _level(topology: Topology, level: int) -> dict[str, Any]:
 
 
 def submodule_uses(topology: Topology) -> dict[str, dict[str, Any]]:
-    """Return the algorithms of every submodule that each level can use, or why it cannot."""
+    """Return the algorithms of every submodule that each level can use, and the reasons if not."""
     return {
         name: {
             "about": part.about,
@@ -149,7 +149,7 @@ def _usable(topology: Topology, level: int, name: str) -> dict[str, Any]:
 
 
 def as_text(record: Mapping[str, Any]) -> str:
-    """Return the record for people."""
+    """Return the record as text."""
     timeout = f"{record['timeout']:g} s" if record["timeout"] else "never"
     lines = [
         f"han        {record['han']}, kernels {record['kernels']}",
@@ -159,8 +159,8 @@ def as_text(record: Mapping[str, Any]) -> str:
         f"threads {record['threads']}",
         f"machine    {record['cpu']}, CPUs {record['allowed_cpus']}",
         f"ranks      {record['ranks']} on {plural(record['nodes'], 'node')}",
-        f"config     {record['config']}; {format_size(record['memory'])} shared memory a channel; "
-        f"checked calls {'on' if record['check'] else 'off'}",
+        f"config     {record['config']}; {format_size(record['memory'])} shared memory per channel"
+        f"; checked mode {'on' if record['check'] else 'off'}",
         f"wait       {record['wait']}; timeout {timeout}",
         *(
             [f"yields     {_autogroup.describe(record['autogroups'])}"]
@@ -175,7 +175,7 @@ def as_text(record: Mapping[str, Any]) -> str:
         "levels     (innermost first)",
         *(f"  {_level_line(level)}" for level in record["levels"]),
         f"sockets    {_groups(record['sockets'])}",
-        f"submodules (asked about an {PROBE.describe()})",
+        f"submodules for an {PROBE.describe()}",
     ]
     for name, part in record["submodules"].items():
         lines.append(f"  {name:<10} {part['about']}")
@@ -192,21 +192,21 @@ def _arenas(record: Mapping[str, Any]) -> str:
     if record["arenas"] is not True:
         return f"no: {record['arenas']}"
     limit = record["arena_limit"]
-    most = format_size(limit if limit < 1 << 30 else limit >> 20 << 20)  # no odd kilobytes
-    told = f"{record['arena']}, at most {most} a rank: ranks of a node map each other's"
+    most = format_size(limit if limit < 1 << 30 else limit >> 20 << 20)  # whole MiB
+    told = f"{record['arena']}, at most {most} per rank; ranks of a node map each other's"
     return f"{told}; pages: {record['arena_pages']}"
 
 
 def _windows(sizes: Sequence[int]) -> str:
     if not sizes:
-        return "none of MPI's is attached (comm.attach_window): arrays in one are shared too"
+        return "none attached (comm.attach_window)"
     told = ", ".join(map(format_size, sizes))
-    return f"{len(sizes)} of MPI's are attached, of {told}: arrays in them are shared too"
+    return f"{len(sizes)} attached, of {told}; persistent calls read arrays in them"
 
 
 def _level_line(level: Mapping[str, Any]) -> str:
     how = "shared memory" if level["shares_memory"] else "messages"
-    idle = "" if level["used"] else ", nothing to do: groups of one"
+    idle = "" if level["used"] else ", not used: groups of one rank"
     return f"{level['name']} ({level['symbol']}): {_groups(level['groups'])}; {how}{idle}"
 
 

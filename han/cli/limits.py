@@ -28,27 +28,28 @@ HEADS = (
 def limits(
     collectives: Annotated[
         list[str] | None,
-        typer.Argument(help="What is called; if unsaid allreduce, bcast, reduce, allgather."),
+        typer.Argument(help="Collectives. By default allreduce, bcast, reduce, allgather."),
     ] = None,
-    sizes: Annotated[str, typer.Option(help="As of han bench.")] = "64MiB",
+    sizes: Annotated[str, typer.Option(help="As for han bench.")] = "64MiB",
     shared: Annotated[
         bool | None,
         typer.Option(
             "--shared/--ordinary",
-            help="Persistent calls on shared arrays, or blocking ones on ordinary arrays; both if "
-            "unsaid.",
+            help="Persistent calls on shared arrays, or blocking calls on ordinary arrays. By "
+            "default both.",
         ),
     ] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Batches of each, in turns.")] = 9,
-    time: Annotated[float, typer.Option(min=0, help="Seconds for a size, about.")] = 0.3,
+    time: Annotated[float, typer.Option(min=0, help="Approximate seconds for a size.")] = 0.3,
     config: ConfigOption = None,
     json_file: JsonOption = None,
 ) -> None:
-    """Measure how near collectives come to plain copies and additions of the same bytes.
+    """Compare the speed of collectives with plain copies and additions of the same bytes.
 
-    In turns with han's calls, all ranks copy and add at once what their programs do, in large
-    pieces and without waiting for each other: by NumPy, by han's kernels, and past the caches. The
-    quickest of these is the limit. GB/s are of all bytes that the ranks copy and combine.
+    In turns with han's calls, all ranks at once copy and add the bytes that their programs move, in
+    large blocks and without waiting for each other: with NumPy, with han's kernels, and with stores
+    past the caches. The fastest of these is the limit. GB/s count all bytes that the ranks copy and
+    combine.
 
     \b
     Examples:
@@ -74,7 +75,7 @@ def limits(
 def _run(
     config: str | None, settings: Sequence[Settings], cases: Sequence[Case], json_file: Path | None
 ) -> None:
-    """Measure all cases on each kind of arrays, print, and write what is wanted; collective."""
+    """Measure all cases on each kind of array, print the table, write the file; collective."""
     from han.measure.bench import Bench
     from han.measure.bench_machine import look
     from han.measure.document import document, heading
@@ -104,4 +105,4 @@ def _table(found: Sequence[Limit]) -> str:
         ]
         for one in found
     ]  # fmt: skip
-    return shown_table("of the slowest rank, medians", HEADS, rows)
+    return shown_table("medians of the slowest rank", HEADS, rows)

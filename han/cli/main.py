@@ -1,4 +1,4 @@
-"""The command ``han``: the table of its commands, and how they are run."""
+"""The command ``han``: the table of its commands, and the entry point."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def options(version: VersionFlag = False) -> None:
 
 
 def main() -> None:
-    """Run the command line; an error that only one rank meets ends all ranks."""
+    """Run the command line. An error that only one rank may raise ends all ranks."""
     if endings.is_first():
         for text in unknown_variables(os.environ):
             print(f"Warning: {text}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""What the measuring commands share: their cases, and how they print and write what they found."""
+"""Cases, printing and JSON documents of all measuring commands."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def cases_of(names: Iterable[str], sizes: str, make: Callable[[str, int], Case])
 
 
 def prints(json_file: Path | None) -> Callable[[str], None]:
-    """Return what prints texts on rank 0: nothing where JSON goes to standard output."""
+    """Return a function that prints on rank 0; it does nothing if JSON goes to standard output."""
     return (lambda text: None) if str(json_file) == "-" else say
 
 

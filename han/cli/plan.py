@@ -61,7 +61,7 @@ def plan(
     ] = None,
     verify: Annotated[
         bool,
-        typer.Option("--verify", help="Prove the programs of all ranks, or show what is wrong."),
+        typer.Option("--verify", help="Prove the programs of all ranks, or show a counterexample."),
     ] = False,
     plot: PlotOption = None,
     save: Annotated[

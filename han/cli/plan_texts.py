@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from han.tasks.plan import Plan
     from han.tuning.explanation import Explanation
 
-RUNS = 3  # calls in a row; more, up to MOST_RUNS, where only these reuse shared memory
+RUNS = 3  # calls in a row; up to MOST_RUNS where fewer do not reuse shared memory
 MOST_RUNS = SMALL_BANKS + 1
 
 
@@ -35,7 +35,7 @@ def picture(found: Explanation, form: str) -> str:
 
 
 def listing(found: Explanation, rank: int, as_json: bool = False) -> str:
-    """Return the operations of a rank, for people or as JSON."""
+    """Return the operations of a rank, as text or as JSON. Raises ArgumentError."""
     if rank >= found.plan.topology.size:
         raise ArgumentError(f"rank {rank} is not in 0..{found.plan.topology.size - 1}")
     program = lower(found.plan, rank)
@@ -45,7 +45,7 @@ def listing(found: Explanation, rank: int, as_json: bool = False) -> str:
 
 
 def stored(found: Explanation) -> str:
-    """Return a plan and all ranks' programs as what ``han verify`` reads."""
+    """Return a plan and all ranks' programs in the format that ``han verify`` reads."""
     geometry = next((g for g in found.plan.geometries if g is not None), None)
     return to_json(found.plan, geometry.memory if geometry else 0)
 
@@ -63,7 +63,7 @@ class Proof:
         return f"{self.report}{also}\n  in {self.seconds:.1f} s"
 
     def as_dict(self) -> dict[str, object]:
-        """Return it for JSON."""
+        """Return the proof as plain data."""
         return {**asdict(self.report), "in_place": self.in_place, "seconds": self.seconds}
 
 
@@ -79,7 +79,7 @@ def prove_file(path: Path, progress: Progress | None = None) -> Proof:
 
 
 def runs_of(plan: Plan) -> int:
-    """Return how many runs it takes to reuse the memory of the first, or a few if too many."""
+    """Return how many runs to prove: enough to reuse shared memory, if MOST_RUNS suffice."""
     rings = [g.ring for g in plan.geometries if g is not None]
     wraps = [
         ring // taken + 2 for ring, taken in zip(rings, plan.footprint(), strict=True) if taken

@@ -11,7 +11,7 @@ from typing import IO
 
 from han.cli.world import rank
 
-# Programs between a rank and the terminal: they pass on what a rank prints through pipes.
+# Programs between a rank and the terminal, which pass on a rank's output through pipes.
 LAUNCHERS = {
     "mpiexec", "mpiexec.hydra", "mpirun", "mpirun.hydra", "hydra_pmi_proxy", "hydra_bstrap_pro",
     "prterun", "prted", "prte", "orterun", "orted", "srun", "slurmstepd",
@@ -25,7 +25,7 @@ Tell = Callable[[str, int, int], None]
 def progress(total: int, what: str = "measuring") -> Iterator[Advance]:
     """Yield a function to call after each of `total` steps. Rank 0 shows a bar on a terminal.
 
-    The bar is drawn in these calls only: nothing disturbs what is measured between them.
+    The bar is drawn only in these calls, so that it does not disturb measurements between them.
     """
     with phases() as tell:
         if tell is None:
@@ -69,7 +69,7 @@ def phases() -> Iterator[Tell | None]:
 
 @contextlib.contextmanager
 def terminal() -> Iterator[IO[str] | None]:
-    """Yield standard error if it is a terminal, or the terminal of the launcher's; else None."""
+    """Yield standard error if it is a terminal, else the terminal of the launcher, or None."""
     if sys.stderr.isatty():
         yield sys.stderr
         return

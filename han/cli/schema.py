@@ -49,4 +49,4 @@ def schema(
         say(text.rstrip())
     elif is_first():
         write_file(out, text)
-        say(f"first line of a file beside it: {EDITORS_LINE}{out.name}")
+        say(f"first line of a YAML file in the same folder: {EDITORS_LINE}{out.name}")

@@ -1,4 +1,4 @@
-"""The command ``han setup-costs``: what planning and making costs, and when it pays."""
+"""The command ``han setup-costs``: costs of set-up, and when a persistent request pays."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ CALLS = [1 << k for k in range(15)]  # shown in pictures
 
 def setup_costs(
     collectives: Annotated[
-        list[str] | None, typer.Argument(help=f"{', '.join(measurable())}; all if none is named.")
+        list[str] | None, typer.Argument(help=f"{', '.join(measurable())}. By default all.")
     ] = None,
-    sizes: Annotated[str, typer.Option(help="As of han bench.")] = "8,64KiB,8MiB",
-    rounds: Annotated[int, typer.Option(min=1, help="Each with new communicators.")] = 5,
-    calls: Annotated[int, typer.Option(min=1, help="Of a shape whose plan is there.")] = 20,
+    sizes: Annotated[str, typer.Option(help="As for han bench.")] = "8,64KiB,8MiB",
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds with new communicators.")] = 5,
+    calls: Annotated[int, typer.Option(min=1, help="Calls in a batch.")] = 20,
     config: ConfigOption = None,
     json_file: JsonOption = None,
     plot: PlotOption = None,
 ) -> None:
-    """Measure first, cached and persistent calls, and the making of what they need.
+    """Measure the costs of set-up, of first and later calls, and of persistent calls.
 
-    Microseconds of the slowest rank. "pays after" is the number of calls beyond which making a
-    persistent request has cost less than blocking calls (Jocksch et al., figure 14); "stored" is
-    a first call whose plan HAN_WISDOM has kept.
+    Times are microseconds of the slowest rank. "stored" is a first call with a stored plan
+    (HAN_WISDOM), "cached" a later call. "pays after" is the number of calls from which a persistent
+    request costs less than blocking calls, set-up included (Jocksch et al., figure 14).
 
     \b
     Examples:
@@ -61,7 +61,7 @@ def setup_costs(
     tell = prints(json_file)
     with Session(MPI.COMM_WORLD, rounds) as session:
         machine = look(session.control, session.add_han(config))
-        tell(heading("setup-costs", f"{rounds} rounds, {calls} calls where one is short", machine))
+        tell(heading("setup-costs", f"{rounds} rounds, batches of {calls} calls", machine))
         with progress(len(cases) * rounds_of(session)) as advance:
             found = measure(session, config, cases, calls, advance)
     tell(_table(found))

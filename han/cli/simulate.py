@@ -156,7 +156,7 @@ def _signatures(
 def _cases(
     where: Where, choices: dict[str, Config], signatures: list[Signature]
 ) -> dict[tuple[int, str], Case]:
-    """Plan every size with every choice: mistakes are found before anything runs."""
+    """Plan every size with every choice, which finds mistakes before the simulation."""
     from han.tuning.prediction import plan_of
 
     return {
@@ -194,7 +194,7 @@ def _predict(where: Where, cases: dict[tuple[int, str], Case], calls: int, spans
 
 @contextlib.contextmanager
 def _named(name: str) -> Iterator[None]:
-    """Name the case whose programs do not end, as those of an edited file may."""
+    """Name the case in errors about programs that do not end, such as those of an edited file."""
     try:
         yield
     except RuntimeError as error:

@@ -23,7 +23,7 @@ def text(answers: Answers, where: Where, machine: str, calls: int) -> str:
         + ("of a call" if calls == 1 else f"of a call, {calls} calls in a row"),
     ]
     if calls == 1:
-        lines.append("# one call from idle; calls in a loop overlap: --calls 20")
+        lines.append("# a single call; calls in a loop overlap, see --calls")
     if len(answers) == 1:
         return "\n".join([*lines, *_details(*answers.values())])
     lines += ["# *: the fastest"] if len(answers) > len({n for n, _ in answers}) else []
@@ -53,10 +53,10 @@ def _details(one: Predicted) -> list[str]:
         f"time      {short(one.seconds)} us",
         f"segment   {segment}, {choice.schedule}",
         *levels,
-        f"rank {slowest}, which ends last: "
+        f"rank {slowest} ends last: "
         f"copying {found.copying[slowest] / total:.0%}, "
         f"reducing {found.reducing[slowest] / total:.0%}, "
-        f"messages {found.messaging[slowest] / total:.0%} of the time, waiting otherwise",
+        f"messages {found.messaging[slowest] / total:.0%}, else waiting",
         *(
             f"messages  {count} on {name}, {format_size(nbytes)}"
             for name, count, nbytes in zip(one.levels, found.messages, found.nbytes, strict=True)
@@ -65,7 +65,7 @@ def _details(one: Predicted) -> list[str]:
 
 
 def short(seconds: float) -> str:
-    """Spell seconds as microseconds, with the digits that matter."""
+    """Return seconds as microseconds, rounded to two decimals below 100 and to none above."""
     us = seconds * 1e6
     return f"{us:.2f}" if us < 100 else f"{us:.0f}"
 

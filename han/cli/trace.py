@@ -30,8 +30,8 @@ from han.trace.timeline_parts import matches, merge, select, silent
 
 PARTS = "trace-*.json"
 SHARES = ("overlapped", "waiting", "copying", "reducing")
-MOST_RANKS = 16  # lines of a table
-MOST_PANELS = 4  # of a picture
+MOST_RANKS = 16  # in a table
+MOST_PANELS = 4  # in a picture
 
 
 def trace(
@@ -103,7 +103,7 @@ def trace(
 
 
 def _read(places: Sequence[Path]) -> list[Timeline]:
-    """Read files, and those in folders, each once; put the ranks of each communicator together."""
+    """Read each file once, also those in folders; merge the parts of each communicator."""
     files: dict[Path, Path] = {}
     for place in places:
         found = sorted(place.glob(PARTS)) if place.is_dir() else [place]
@@ -119,7 +119,7 @@ def _chosen(timelines: list[Timeline], comm: str | None) -> list[Timeline]:
     found = [line for line in timelines if comm is None or line.communicator == comm]
     if not found:
         known = ", ".join(line.communicator or "unnamed" for line in timelines)
-        raise TimelineError(f"no communicator {comm!r}; there are {known}")
+        raise TimelineError(f"no communicator {comm!r}; the trace has {known}")
     return found
 
 
@@ -140,7 +140,7 @@ def _numbers(text: str | None) -> list[range] | None:
         raise ArgumentError(f"--ranks {text!r}: numbers and ranges expected, as in 0,4,8-11")
     bounds = [[int(number) for number in part.split("-")] for part in text.split(",")]
     for first, *_, last in (b for b in bounds if b[0] > b[-1]):
-        raise ArgumentError(f"--ranks {text!r}: {first} is beyond {last}")
+        raise ArgumentError(f"--ranks {text!r}: {first} is greater than {last}")
     return [range(b[0], b[-1] + 1) for b in bounds]
 
 
@@ -182,7 +182,7 @@ def _text(timeline: Timeline, remark: str) -> str:
         ),
     ]
     if len(found.ranks) > MOST_RANKS:
-        lines.append(f"... {len(found.ranks) - MOST_RANKS} more ranks: --ranks, --json")
+        lines.append(f"... {len(found.ranks) - MOST_RANKS} more ranks, see --ranks and --json")
     return "\n".join(lines)
 
 
@@ -214,7 +214,7 @@ def _as_json(timelines: Sequence[Timeline]) -> str:
 
 
 def _draw(timelines: Sequence[Timeline], path: Path) -> None:
-    """Draw the typical call of each timeline: of all communicators the busiest."""
+    """Draw the typical call of each timeline, of the busiest ones if there are too many."""
     from han.plots import timeline as plots_timeline
 
     if rank():

@@ -1,4 +1,4 @@
-"""The command ``han waits``: how ranks should wait, by measurement."""
+"""The command ``han waits``: times of collectives under each wait policy."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 
 def waits(
-    collective: Annotated[str, typer.Argument(help="What is called.")] = "allreduce",
-    sizes: Annotated[str, typer.Option(help="As of han bench.")] = "8,64KiB",
+    collective: Annotated[str, typer.Argument(help="The collective.")] = "allreduce",
+    sizes: Annotated[str, typer.Option(help="As for han bench.")] = "8,64KiB",
     policies: Annotated[
-        str | None, typer.Option(help="Separated by commas; all if unsaid.")
+        str | None, typer.Option(help="Policies, separated by commas. By default all.")
     ] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Batches of each policy, in turns.")] = 5,
-    time: Annotated[float, typer.Option(min=0, help="Seconds for a batch, about.")] = 0.05,
+    time: Annotated[float, typer.Option(min=0, help="Approximate seconds for a batch.")] = 0.05,
     config: ConfigOption = None,
     json_file: JsonOption = None,
 ) -> None:
-    """Measure every wait policy (HAN_WAIT), in turns: which one suits these ranks and processors.
+    """Measure every wait policy (HAN_WAIT) in turns, on these ranks and processors.
 
     \b
     Examples:

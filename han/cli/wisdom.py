@@ -30,7 +30,7 @@ def wisdom(
       HAN_WISDOM=~/.cache/han han wisdom
       han wisdom ~/.cache/han --clear
     """
-    if rank():  # one rank looks, and removes
+    if rank():  # rank 0 reads and removes the files
         return
     place = folder or _folder()
     rows = _rows(place) if place is not None and place.is_dir() else []
@@ -77,7 +77,7 @@ def _said(key: dict[str, Any]) -> dict[str, Any]:
             "blocking": call["blocking"],
         }
     except (KeyError, TypeError) as error:
-        return {"unusable": f"no plan of this version: {error}"}
+        return {"unusable": f"not a plan of this version: {error}"}
 
 
 def _text(place: Path | None, rows: list[dict[str, Any]]) -> str:

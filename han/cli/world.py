@@ -1,4 +1,4 @@
-"""The ranks that run a command: all of MPI's, or one process where there is no MPI library."""
+"""The ranks that run a command: those of MPI, or one process where no MPI library is installed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def world() -> MPI.Intracomm:
 
 
 def rank() -> int:
-    """Return this process's rank; 0 where there is no MPI library."""
+    """Return this process's rank; 0 without an MPI library."""
     try:
         return world().rank
     except MissingLibraryError:

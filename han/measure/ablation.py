@@ -1,7 +1,7 @@
-"""What each optimisation of ``sm`` is worth: the built-in choice against itself without it.
+"""Measure the worth of each optimisation of ``sm``, by leaving it out of the built-in choice.
 
-All variants take turns in one run (:mod:`han.measure.session`), and every result is compared with
-the MPI library's. Source: Jain, sections VI-A and VI-B.
+All variants take turns in one run (:mod:`han.measure.session`). Every result is compared with the
+MPI library's. Source: Jain, sections VI-A and VI-B.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from han.tuning.rules import RuleTable
 
 KiB = 1024
 COLLECTIVES = tuple(n for n, row in ROWS.items() if row.recv and not row.by_blocks)
-SMALL_CHUNK = 8 * KiB  # the paper's
+SMALL_CHUNK = 8 * KiB  # as in the paper
 BUILT_IN = "built-in"
 Changed = LevelChoice | None
 
 
 @dataclass(frozen=True)
 class Variant:
-    """The built-in choice but for one thing; `change` returns None where there is nothing to."""
+    """The built-in choice with one change; `change` returns None if it does not apply."""
 
     name: str
     about: str
     change: Callable[[LevelChoice, Signature, Topology], Changed] = lambda level, s, t: level
-    policy: str | None = None  # of waiting
+    policy: str | None = None  # the wait policy, if the variant changes it
 
 
 def _with(level: LevelChoice, algorithm: str = "", **parameters: Any) -> LevelChoice:
@@ -71,7 +71,7 @@ def _small_chunks(level: LevelChoice, signature: Signature, topology: Topology) 
 
 
 def _plain(level: LevelChoice) -> LevelChoice:
-    """Leave out what is said of reductions alone: their tree is that of releases."""
+    """Remove the parameters of reductions, which then use the tree of releases."""
     kept = tuple((k, v) for k, v in level.parameters if not k.startswith("reduce_"))
     return replace(level, parameters=kept)
 
@@ -109,20 +109,20 @@ VARIANTS = (
     Variant("one cell", "no pipelining: a single cell (III-C)", _one_cell),
     Variant("no inlining", "small data in a cell, not beside the flag (III-D)", _no_inline),
     Variant("small chunks", "chunks of 8KiB", _small_chunks),
-    Variant("other tree", "flat, or where that is built in, binomial (III-A)", _other_tree),
-    Variant("no socket trees", "reductions that do not look at sockets (III-A)", _no_sockets),
+    Variant("other tree", "flat; binomial where flat is built in (III-A)", _other_tree),
+    Variant("no socket trees", "reduction trees that ignore sockets (III-A)", _no_sockets),
     Variant("children's flags", "parents write a flag for each child (III-B)", _own_flags),
-    Variant("copied result", "combined beside the receive buffer, then copied (III-E)", _beside),
-    Variant("trailing sync", "writers wait at the end for their readers (III-C)", _trailing),
+    Variant("copied result", "combined outside the receive buffer, then copied (III-E)", _beside),
+    Variant("trailing sync", "writers wait for their readers at the end (III-C)", _trailing),
     Variant("gather+release", "allreduce as gather and release, not direct or split", _two_hops),
-    Variant("wait: yield", "waiting gives the processor away at once", policy="yield"),
+    Variant("wait: yield", "waiting ranks yield the processor at once", policy="yield"),
 )
 
 
 def without(
     variant: Variant, choice: Choice, signature: Signature, topology: Topology
 ) -> Choice | None:
-    """Return `choice` as the variant changes it; None if that changes nothing."""
+    """Return `choice` as the variant changes it; None if the variant does not apply."""
     if variant.policy is not None:
         return choice
     levels = list(choice.levels)
@@ -134,7 +134,10 @@ def without(
 
 @dataclass(frozen=True)
 class Result:
-    """One variant of one call: microseconds, and times the built-in choice's, round by round."""
+    """One variant of one call: median microseconds, and its ratio to the built-in choice.
+
+    `ratio`, `low` and `high` are the median, least and greatest ratio in one round.
+    """
 
     collective: str
     nbytes: int
@@ -166,7 +169,7 @@ class Ablation(Session):
                 self.comms[variant.name] = self.add_han(self._config(variant, rules))
 
     def _rules(self, variant: Variant, case: Case) -> list[Rule]:
-        """Return the rule that makes a variant of a case, if there is any that serves."""
+        """Return the rule of a variant for a case, or none if the variant does not apply."""
         table: RuleTable = self.han._han.planner.rules
         op = getattr(MPI, case.op.upper())
         signature = make_signature(case.collective, case.nbytes, op, case.dtype, case.root)
@@ -182,7 +185,7 @@ class Ablation(Session):
         return replace(config, rules=(*rules, *config.rules), wait=wait)
 
     def measure(self, case: Case) -> list[Result]:
-        """Measure a call under the built-in choice and all variants that differ; collective.
+        """Measure a call under the built-in choice and all variants that apply; collective.
 
         Raises WrongResultError on all ranks.
         """
@@ -201,7 +204,7 @@ class Ablation(Session):
 
 
 def _rule(case: Case, choice: Choice, topology: Topology) -> Rule:
-    """Write a choice as a rule for one call."""
+    """Return a rule that makes a choice for one call."""
     levels = {
         name: LevelUse(level.submodule, level.algorithm, dict(level.parameters))
         for name, level in zip(topology.names, choice.levels, strict=True)

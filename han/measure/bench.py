@@ -1,7 +1,7 @@
 """Measure han beside the MPI library, in turns, in one run.
 
-Both sides get the same NumPy arrays through the same mpi4py calls, after their results were
-compared.
+Both sides make the same mpi4py calls on the same NumPy arrays. Their results are compared before
+and after the timed calls.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from han.measure.session import Session
 from han.model.collectives import DATALESS
 from han.model.measurements import Times
 
-SHORTEST_BATCH = 0.002  # seconds: below, the barrier and the clock show
+SHORTEST_BATCH = 0.002  # seconds: barrier and clock distort shorter batches
 LONGEST_BATCH = 0.020
 SIDES = ("han", "mpi")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How to measure; `seconds` is about what one size may take, both sides together."""
+    """How to measure; `seconds` is the approximate time for one size, of all sides together."""
 
     mode: Mode = Mode.BLOCKING
     dtype: str = "float64"
@@ -38,7 +38,7 @@ class Settings:
     check: bool = True
     only: str | None = None
     shared: bool = False
-    fresh: bool = False  # the data is written anew before each call, within the time
+    fresh: bool = False  # write the data before each call, within the time
 
     def case(self, collective: str, nbytes: int) -> Case:
         """Return the case of one collective and size."""
@@ -46,18 +46,18 @@ class Settings:
 
     @property
     def sides(self) -> tuple[str, ...]:
-        """Who is measured."""
+        """The sides to measure."""
         return SIDES if self.only is None else (self.only,)
 
     @property
     def batch_seconds(self) -> float:
-        """Return about how long a batch takes."""
+        """The approximate length of a batch in seconds."""
         share = self.seconds / (self.rounds * len(self.sides))
         return min(max(share, SHORTEST_BATCH), LONGEST_BATCH)
 
     @property
     def compares(self) -> bool:
-        """Whether han's results are held against MPI's."""
+        """Whether han's results are compared with MPI's."""
         return self.check and self.only != "mpi"
 
 
@@ -103,7 +103,7 @@ class Bench(Session):
     def rows(self, collective: str, sizes: Iterable[int]) -> Iterator[Row]:
         """Measure a collective, size by size; collective over the communicator.
 
-        Raises ArgumentError before anything is called, and WrongResultError on all ranks.
+        Raises ArgumentError before the first call of a size, and WrongResultError on all ranks.
         """
         for nbytes in sizes if collective not in DATALESS else (0,):
             yield self.measure(self.settings.case(collective, nbytes))
@@ -135,5 +135,5 @@ class Bench(Session):
 
 
 def describe_sizes(sizes: Iterable[int]) -> str:
-    """Return sizes as people write them."""
+    """Return sizes with their units, separated by commas."""
     return ", ".join(format_size(size) for size in sizes)

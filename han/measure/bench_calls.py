@@ -1,4 +1,4 @@
-"""What a benchmark calls: buffers and arguments of each collective, as mpi4py takes them."""
+"""The calls of a benchmark: buffers and arguments of each collective, as mpi4py takes them."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class Mode(str, enum.Enum):
 
 
 def measurable() -> tuple[str, ...]:
-    """Return the collectives that han has and that can be measured."""
+    """Return the collectives that can be measured."""
     return COLLECTIVES
 
 
 @dataclass(frozen=True)
 class Case:
-    """One collective of one size. Sizes are in bytes, of one rank's share."""
+    """One collective of one size. `nbytes` is the size of the message, or of one block."""
 
     collective: str
     nbytes: int
@@ -48,16 +48,16 @@ class Case:
 
     @property
     def shape(self) -> Collective:
-        """What the collective takes."""
+        """The row of the collective in the table of collectives."""
         return ROWS[self.collective]
 
     def describe(self) -> str:
-        """Name it: ``allreduce of 64KiB``."""
+        """Return collective and size: ``allreduce of 64KiB``."""
         return f"{self.collective} of {format_size(self.nbytes)}"
 
 
 def check_case(case: Case, size: int) -> None:
-    """Raise ArgumentError for what cannot be measured on `size` ranks."""
+    """Raise ArgumentError for a case that cannot be measured on `size` ranks."""
     expect_known("collective", case.collective, measurable())
     if not 0 <= case.root < size:
         raise ArgumentError(f"root {case.root} is not in 0..{size - 1}")
@@ -76,7 +76,7 @@ def check_case(case: Case, size: int) -> None:
 class Buffers:
     """One rank's NumPy arrays for a case, the same for han and for the MPI library.
 
-    `shared` arrays are in memory that the ranks of a node share.
+    With `shared`, they are shared arrays.
     """
 
     def __init__(self, case: Case, rank: int, size: int, shared: bool = False) -> None:
@@ -97,26 +97,26 @@ class Buffers:
         return np.zeros(count * (self.size if amount == "each" else 1), dtype)
 
     def _values(self, like: Array) -> Array:
-        """Small whole numbers, so that every order of summation gives the same bits."""
+        """Return small whole numbers, so that every order of summation gives the same bits."""
         mixed = np.arange(like.size, dtype=np.int64) * 40503 + 30011 * self.rank
         return np.asarray((mixed >> 5) % 2 + 1, like.dtype)
 
     def reset(self) -> None:
-        """Put the arrays into the state before a call."""
+        """Set the receive buffer to its state before a call."""
         if self.recv is None:
             return
         at_source = self.case.collective == "bcast" and self.rank == self.case.root
         self.recv[...] = self._values(self.recv) if at_source else 0
 
     def write(self) -> None:
-        """Write what this rank sends anew, as a program that has computed it."""
+        """Write the data that this rank sends, as a program does that computes it."""
         at_source = self.case.collective == "bcast" and self.rank == self.case.root
         mine = self.recv if at_source else self.send
         if mine is not None:
             mine.fill(1)
 
     def result(self) -> Array:
-        """Return a copy of what a call left here, as bytes."""
+        """Return a copy of the receive buffer as bytes; empty on a rank without one."""
         kept = self.recv if self.recv is not None else np.zeros(0)
         return np.frombuffer(kept.tobytes(), np.uint8)
 
@@ -131,7 +131,7 @@ class Buffers:
 
 @dataclass
 class Prepared:
-    """A call to be timed, what it holds, and a note when it is not what was asked for."""
+    """A call to time, its persistent request, and a note if it is not of the requested mode."""
 
     call: Call
     request: Any = None
@@ -144,7 +144,7 @@ class Prepared:
 
 
 def prepare(comm: MPI.Intracomm, buffers: Buffers, mode: Mode) -> Prepared:
-    """Make the call of a case on `comm`, an MPI or a han communicator; collective."""
+    """Return the call of a case on `comm`, a communicator of MPI or of han; collective."""
     case, arguments = buffers.case, buffers.arguments()
     method = case.shape.method
     blocking = Prepared(partial(getattr(comm, method), *arguments))
@@ -156,7 +156,7 @@ def prepare(comm: MPI.Intracomm, buffers: Buffers, mode: Mode) -> Prepared:
     try:
         request = getattr(comm, method + "_init")(*arguments)
     except (NotImplementedError, MPI.Exception):
-        blocking.note = f"no persistent {case.collective} in this MPI library: blocking instead"
+        blocking.note = f"the MPI library has no persistent {case.collective}: blocking instead"
         return blocking
     return Prepared(partial(_restart, request.Start, request.Wait), request)
 

@@ -1,4 +1,4 @@
-"""Where a measurement ran: what a reader needs to know to believe it."""
+"""The machine, the MPI library and the settings under which a measurement ran."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from han.comm import Comm
 from han.common.units import plural, spans
 from han.ranks.autogroup import autogroup, describe
 
-# they change how a library waits or what it moves data with, and so what is compared
+# Variables that change how a library waits, or which transports and algorithms it uses.
 TELLING = re.compile(
-    r"OMPI_MCA_(mpi_yield_when_idle|pml|btl.*|coll.*|mtl|smsc)|I_MPI_(THREAD_YIELD|WAIT_MODE|FABRICS"
-    r"|ADJUST_.*|SPIN_COUNT)|UCX_TLS|UCX_NET_DEVICES|FI_PROVIDER|MPIR_CVAR_.*|HAN_.*"
+    r"OMPI_MCA_(mpi_yield_when_idle|pml|btl.*|coll.*|mtl|smsc)|I_MPI_(THREAD_YIELD|WAIT_MODE"
+    r"|FABRICS|ADJUST_.*|SPIN_COUNT)|UCX_TLS|UCX_NET_DEVICES|FI_PROVIDER|MPIR_CVAR_.*|HAN_.*"
 )
-PLAIN = ("version", "library", "for", "linux", "os", "r")  # words that say nothing of a library
+PLAIN = ("version", "library", "for", "linux", "os", "r")  # words that identify no library
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Machine:
     topology: str = ""
     config: str = ""
     wait: str = ""
-    autogroups: int = 0  # of the scheduler: see han/ranks/autogroup.py
+    autogroups: int = 0  # automatic groups of the scheduler, see han/ranks/autogroup.py
     oversubscribed: bool = False
     settings: Mapping[str, str] = field(default_factory=dict)
 
@@ -71,7 +71,7 @@ class Machine:
 
 
 def look(comm: MPI.Intracomm, han: Comm | None) -> Machine:
-    """Describe the run; collective over `comm`, `han` is the communicator of han's side."""
+    """Describe the run; collective over `comm`. `han` is the communicator of han's side."""
     hosts = comm.allgather(MPI.Get_processor_name())
     machine = Machine(
         cpu=cpu_model(),
@@ -98,7 +98,7 @@ def look(comm: MPI.Intracomm, han: Comm | None) -> Machine:
 
 
 def settings(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment variables that change what is compared."""
+    """Return the environment variables that affect a measurement."""
     return {k: v for k, v in sorted(environ.items()) if TELLING.fullmatch(k)}
 
 
@@ -110,8 +110,9 @@ def _topology(comm: Comm) -> str:
 
 
 def autogroups(comm: Comm) -> int:
-    """Count the automatic groups of the scheduler that ranks are in which yield to each other, on
-    the node that has most; 0 where there are no more ranks than processors; collective.
+    """Count the scheduler's automatic groups of the ranks, on the node with the most; collective.
+
+    Returns 0 if no node is oversubscribed, because ranks then need not yield to each other.
     """
     node = MPI.Get_processor_name()
     found = {pair for pair in comm.allgather((node, autogroup())) if pair[1]}
@@ -121,18 +122,18 @@ def autogroups(comm: Comm) -> int:
 
 
 def describe_wait(comm: Comm) -> str:
-    """Say how han waits on a communicator."""
+    """Describe how ranks wait on a communicator."""
     wait, many = comm._han.config.wait, comm._han.conditions.oversubscribed
     how = "more ranks than processors: yields early" if many else f"{wait.spin} polls, then yields"
     if wait.policy != "auto":
         return str(wait.policy)
-    quota = "the container's quota is below the ranks"
+    quota = "the container's quota is below the number of ranks"
     slept = f", then sleeps: {quota}" if comm._han.conditions.rationed else ""
     return f"auto ({how}{slept})"
 
 
 def allowed_cpus(comm: MPI.Intracomm) -> str:
-    """Say which processors the ranks may use, all together; collective."""
+    """Return the processors that any of the ranks may use, as text; collective."""
     masks = comm.allgather(frozenset(os.sched_getaffinity(0)))
     alike = len(set(masks)) == 1
     return f"{spans(frozenset().union(*masks))} allowed{'' if alike else ' (ranks are bound)'}"
@@ -145,13 +146,13 @@ def library_name() -> str:
 
 
 def library_text() -> str:
-    """Return the beginning of what the MPI library says of itself."""
+    """Return the beginning of the MPI library's version text, up to a comma or a line's end."""
     first = re.split(r"[\n,]", MPI.Get_library_version().strip("\0"))[0]
     return " ".join(first.split())
 
 
 def described(name: str, text: str) -> str:
-    """Return a library's name, and what it says of itself where that is more than the name."""
+    """Return a library's name, and its version text if that says more than the name."""
     known = _words(name)
     new = [w for w in _words(text) if not any(k.startswith(w) for k in (*known, *PLAIN))]
     return f"{name} ({text})" if new else name

@@ -1,4 +1,4 @@
-"""What a measurement says: tables for people, JSON for programs, several libraries merged."""
+"""Reports of ``han bench``: tables, JSON, and runs under several MPI libraries merged."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from han.measure.document import document, heading
 from han.model.measurements import FORMAT, VERSION, Report, Times
 
 COLUMN = 20  # holds a library's name and version
-SAME = ("ranks", "nodes", "mode", "shared", "fresh", "dtype", "op")  # in runs that can be compared
+SAME = ("ranks", "nodes", "mode", "shared", "fresh", "dtype", "op")  # equal in runs to compare
 
 
 def report(machine: Machine, settings: Settings, rows: Iterable[Row], config: str = "") -> Report:
-    """Make the Report of a run; `config` is han's configuration as YAML."""
+    """Return the Report of a run; `config` is han's configuration as YAML."""
     how = {
         "mode": settings.mode.value, "dtype": settings.dtype, "op": settings.op,
         "root": settings.root, "rounds": settings.rounds, "shared": settings.shared,
@@ -32,7 +32,7 @@ def report(machine: Machine, settings: Settings, rows: Iterable[Row], config: st
 
 
 def to_json(run: Report) -> str:
-    """Write a Report."""
+    """Return a Report as JSON."""
     return json.dumps(run.data, indent=1)
 
 
@@ -43,15 +43,15 @@ def head(machine: Machine, settings: Settings) -> str:
     """Return the lines above the tables."""
     about = (
         f"{settings.mode.value} calls on {'shared' if settings.shared else 'ordinary'} arrays"
-        f"{', written anew before each call' if settings.fresh else ''}; "
-        f"{settings.dtype} {settings.op} where they reduce"
+        f"{', written before each call' if settings.fresh else ''}; "
+        f"reductions: {settings.dtype} {settings.op}"
     )
     notes = [
-        f"times     microseconds a call of the slowest rank: median of {settings.rounds} rounds "
+        f"times     microseconds per call of the slowest rank: median of {settings.rounds} rounds "
         "(min .. max)"
     ]
     if settings.only is None:
-        notes.append("ratio     time of the MPI library / time of han: more than 1, han is faster")
+        notes.append("ratio     time of the MPI library / time of han; above 1, han is faster")
     return heading("bench", about, machine, *notes)
 
 
@@ -64,7 +64,7 @@ def table_head(collective: str, machine: Machine, settings: Settings) -> str:
 
 
 def table_row(row: Row) -> str:
-    """Return one line."""
+    """Return the line of one size."""
     ratio = "" if row.ratio is None else f"{row.ratio:>6.2f}"
     notes = "".join(f"  # {note}" for note in row.notes)
     return f"{format_size(row.nbytes):>9}{''.join(map(_times, row.times.values()))}{ratio}{notes}"
@@ -84,7 +84,10 @@ def _us(value: float) -> str:
 
 @dataclass(frozen=True)
 class Merged:
-    """han and several libraries at one size, by the library of the run that measured them."""
+    """Times of han and of several libraries at one size.
+
+    `han` holds han's times by the library under which it ran, `mpi` the times of the libraries.
+    """
 
     collective: str
     nbytes: int
@@ -105,8 +108,8 @@ class Merged:
     def ratios(self) -> Mapping[str, float]:
         """How many times longer each library takes than han in the same run.
 
-        Runs cannot be held against each other where a machine is not always equally fast; where
-        no run measured both, there is nothing better.
+        Times of different runs do not compare well, because the speed of a machine varies. If no
+        run measured both sides, this is the ratio of the best times of all runs.
         """
         both = {n: t.median / self.han[n].median for n, t in self.mpi.items() if n in self.han}
         name, times = self.best_mpi
@@ -114,17 +117,17 @@ class Merged:
 
     @property
     def rival(self) -> str:
-        """The library that does best beside han."""
+        """The library with the least ratio."""
         return min(self.ratios, key=self.ratios.__getitem__)
 
     @property
     def ratio(self) -> float:
-        """How many times longer it takes than han."""
+        """The least ratio."""
         return self.ratios[self.rival]
 
 
 def merge(runs: Sequence[Report]) -> list[Merged]:
-    """Bring runs under several libraries together; raises ArgumentError if they do not compare."""
+    """Merge runs under several libraries. Raises ArgumentError if they cannot be compared."""
     _comparable(runs)
     names = _names(runs)
     han = {name: run.series("han") for name, run in zip(names, runs, strict=True)}
@@ -141,7 +144,7 @@ def merge(runs: Sequence[Report]) -> list[Merged]:
     ]
     kept = [row for row in merged if row.han and row.mpi]
     if not kept:
-        raise ArgumentError("no size was measured on both sides, han and an MPI library")
+        raise ArgumentError("no size was measured both with han and with an MPI library")
     return kept
 
 
@@ -150,11 +153,11 @@ def _comparable(runs: Sequence[Report]) -> None:
         said = {run.name: run.about(key) for run in runs}
         if len(set(map(str, said.values()))) > 1:
             values = ", ".join(f"{name}: {value}" for name, value in said.items())
-            raise ArgumentError(f"the runs differ in {key}, so they do not compare ({values})")
+            raise ArgumentError(f"the runs differ in {key} and cannot be compared ({values})")
 
 
 def _names(runs: Sequence[Report]) -> list[str]:
-    """Name runs by library; two runs under one library by their files too."""
+    """Return a name for each run: its library, with its file if several runs have the library."""
     libraries = [run.library for run in runs]
     return [
         f"{run.library} ({run.name})" if libraries.count(run.library) > 1 else run.library
@@ -167,8 +170,8 @@ def merged_table(rows: Sequence[Merged]) -> str:
     names = list(dict.fromkeys(name for row in rows for name in row.mpi))
     width = max(12, *(len(name) + 2 for name in names))
     lines = [
-        "# microseconds per call, median, han's under its best library; ratio: of a library's time",
-        "# to han's in the same run, of the library (*) that does best: more than 1, han is faster",
+        "# median microseconds per call; han's are those under the library where it is fastest",
+        "# ratio: library's time / han's in the same run, the least (*); above 1, han is faster",
     ]
     for collective in dict.fromkeys(row.collective for row in rows):
         titles = "".join(f"{name:>{width}}" for name in names)

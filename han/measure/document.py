@@ -1,4 +1,4 @@
-"""What all measurements say of themselves: the head of their texts, and their JSON documents."""
+"""The head of the tables and the JSON document of every measurement."""
 
 from __future__ import annotations
 

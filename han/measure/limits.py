@@ -1,10 +1,10 @@
-"""Measure collectives against the machine: plain copies and additions of the same bytes.
+"""Measure collectives against plain copies and additions of the same bytes.
 
-A collective inside a node is bounded by how fast its ranks can copy and combine the bytes that its
-Programs move. In the same run and in turns with han's calls, every rank does just that, all at the
-same time and without waiting for each other: each kind of work as one large copy or addition, by
-whatever of NumPy and han's kernels is the quickest. What is read from a peer's shared array is read
-from one here too; all else moves between arrays of the rank's own.
+The ranks of a node cannot finish a collective before they have copied and combined the bytes that
+its programs move. In turns with han's calls, all ranks do this work at once and without waiting for
+each other, each kind of work as one large copy or addition. NumPy and han's kernels take turns, and
+the fastest is the limit. Data that a program reads from a peer's shared array is here also read
+from a shared array of that peer. All other data is in arrays of the rank itself.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ USUAL = ("allreduce", "bcast", "reduce", "allgather")
 MODES = {True: Mode.PERSISTENT, False: Mode.BLOCKING}  # of calls on shared and ordinary arrays
 DTYPE, OP = "float64", "sum"
 ADD = kernel(OP, DTYPE)
-OWN = -1  # where a piece is read that no peer's array has
+OWN = -1  # the peer of data that is in no peer's array
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Bytes that a rank copies, or combines, from its own memory or from the array of `peer`."""
+    """Bytes that a rank copies or combines out of its own memory or of the array of `peer`."""
 
     combines: bool
     peer: int
@@ -64,21 +64,21 @@ class Limit:
 
     @property
     def by(self) -> str:
-        """The quickest way."""
+        """The name of the fastest way."""
         return min(self.ways, key=lambda name: self.ways[name].median)
 
     @property
     def plain(self) -> Times:
-        """What the quickest way takes."""
+        """The times of the fastest way."""
         return self.ways[self.by]
 
     @property
     def share(self) -> float:
-        """How much of the plain copies' speed han reaches."""
+        """The share of the plain copies' speed that han reaches."""
         return self.plain.median / self.han.median
 
     def rate(self, times: Times) -> float:
-        """GB/s of what is moved."""
+        """Return the GB/s at which all ranks move the bytes."""
         return self.moved / times.median / 1e3
 
     def record(self) -> dict[str, Any]:
@@ -88,7 +88,7 @@ class Limit:
 
 
 def pieces_of(program: Program, element: int, ranks: Sequence[Sequence[int]]) -> list[Piece]:
-    """Add up what a rank copies and combines; `ranks` are those of each channel."""
+    """Return the bytes that a rank copies and combines; ``ranks[c]`` are those of channel c."""
     found: Counter[tuple[bool, int]] = Counter()
     for row in program.code:
         code, n = int(row["code"]), int(row["n"])
@@ -102,13 +102,13 @@ def pieces_of(program: Program, element: int, ranks: Sequence[Sequence[int]]) ->
 
 
 def _source(bases: Any, ranks: Sequence[Sequence[int]]) -> int:
-    """Say which peer's array an operand is in, or OWN."""
+    """Return the peer whose array holds an operand, or OWN."""
     peers = [PeerBase.of(int(base)) for base in bases if base >= PEER]
     return ranks[peers[0].channel][peers[0].slot] if peers else OWN
 
 
 class Plain:
-    """A rank's arrays for plain copies of what it moves in a call. Making one is collective."""
+    """A rank's arrays for plain copies of the bytes of a call. Making one is collective."""
 
     def __init__(self, comm: Comm, pieces: Sequence[Piece], shared: bool) -> None:
         self.pieces = pieces
@@ -119,7 +119,7 @@ class Plain:
         self.peers = self._peers(comm, {p.peer for p in pieces} - {OWN}) if shared else {}
 
     def _peers(self, comm: Comm, wanted: set[int]) -> dict[int, Array]:
-        """Find the arrays of peers in this process's memory."""
+        """Return the arrays of peers as this process has mapped them."""
         mapping, places = comm._han.shared.arenas(), comm.allgather(self.a.ctypes.data)
         found = {}
         for rank in wanted:
@@ -130,12 +130,12 @@ class Plain:
         return found
 
     def calls(self) -> dict[str, Call]:
-        """Return the ways to move it all, by name."""
+        """Return for each way, by name, a call that moves all pieces."""
         moves = list(self._moves())
         return {name: partial(_all, way, moves) for name, way in WAYS.items()}
 
     def _moves(self) -> Any:
-        """Yield destinations with one operand, which is copied, or two."""
+        """Yield a destination with one operand to copy, or with two to combine."""
         at = 0
         for piece in self.pieces:
             part = slice(at, at + piece.nbytes)
@@ -171,14 +171,14 @@ def _by_kernels(out: Array, a: Array, b: Array | None = None, streaming: bool = 
 WAYS = {
     "NumPy": _by_numpy,
     "kernels": _by_kernels,
-    "streaming": partial(_by_kernels, streaming=True),  # past the caches
+    "streaming": partial(_by_kernels, streaming=True),  # stores past the caches
 }
 
 
 def measure(bench: Bench, case: Case) -> Limit:
-    """Measure one call of `bench.settings`' mode; collective.
+    """Measure one call in the mode of `bench.settings`; collective.
 
-    Raises ArgumentError, on all ranks, for calls that the MPI library has a part in.
+    Raises ArgumentError, on all ranks, for calls in which the MPI library moves data.
     """
     comm, shared = bench.han, bench.settings.shared
     assert comm is not None
@@ -197,7 +197,7 @@ def measure(bench: Bench, case: Case) -> Limit:
 
 
 def _work(comm: Comm, case: Case, shared: bool) -> list[Piece]:
-    """Find what this rank moves in a call."""
+    """Return what this rank moves in a call."""
     state = comm._han
     if shared:
         state.shared.arenas()
@@ -205,8 +205,8 @@ def _work(comm: Comm, case: Case, shared: bool) -> list[Piece]:
     program = lower(said.plan, state.rank)
     if comm.allreduce(said.counted is None or program.talks_mpi, MPI.LOR):
         raise ArgumentError(
-            f"{case.describe()}: the MPI library moves a part of it here, which cannot be held "
-            "against copies; use ranks of one node, and submodules in its memory"
+            f"{case.describe()}: the MPI library moves a part of the data, so there is no limit; "
+            "use ranks of one node, and submodules that use shared memory"
         )
     ranks = [channel.ranks for channel in state.shared.channels]
     return pieces_of(program, said.plan.signature.element, ranks)

@@ -1,8 +1,8 @@
 """One frame for all measurements: communicators, calls in turns, batches, medians, checks.
 
-Candidates are measured in rounds: in each round a batch of back-to-back calls of every candidate
-follows the batch of the one before, so that whatever else the machine does meets all of them. A
-batch starts at a barrier of MPI's own. Its time is that of the slowest rank.
+Candidates are measured in rounds. A round has one batch of back-to-back calls of each candidate, so
+that other load on the machine affects all candidates. A batch starts with a barrier of the MPI
+library. Its time is that of the slowest rank.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from han.model.measurements import Times
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-WARM_UP = 20  # calls: those that plan, and the first that try two ways (native/engine/trials.h)
-MOST_CALLS = 10_000  # of a batch
+WARM_UP = 20  # calls, which make plans and hold the first trial (native/engine/trials.h)
+MOST_CALLS = 10_000  # in a batch
 REFERENCE = "mpi"
 
 
@@ -33,7 +33,7 @@ class Session:
     """The communicators of one measurement, and the turns in which calls are timed.
 
     Making one is collective over `comm`; use it in ``with``, which frees the communicators. `calls`
-    is the number of calls in a batch, found out if it is None.
+    is the number of calls in a batch; None: it follows from the duration of a call.
     """
 
     def __init__(
@@ -60,14 +60,14 @@ class Session:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:  # after an error the ranks need not all get here
+        if kind is None:  # after an error, some ranks may never get here
             for comm in (*self._made, self.control):
                 comm.Free()
 
     # ---- time -------------------------------------------------------------------------------
 
     def times(self, calls: Mapping[str, Call], seconds: float) -> dict[str, Times]:
-        """Time calls in turns, in batches of about `seconds`; return microseconds a call."""
+        """Time calls in turns, in batches of about `seconds`; return microseconds per call."""
         counts = {name: self.batch_size(call, seconds) for name, call in calls.items()}
         return {
             name: Times(float(np.median(us)), float(us.min()), float(us.max()), counts[name])
@@ -75,7 +75,7 @@ class Session:
         }
 
     def in_turns(self, calls: Mapping[str, Call], counts: Mapping[str, int]) -> dict[str, Array]:
-        """Return the microseconds a call of each round, of batches of `counts` calls."""
+        """Return the microseconds per call in each round; batches have `counts` calls."""
         mine = np.zeros((len(calls), self.rounds))
         for k in range(self.rounds):
             for row, (name, call) in zip(mine, calls.items(), strict=True):
@@ -83,7 +83,7 @@ class Session:
         return dict(zip(calls, self.slowest(mine) * 1e6, strict=True))
 
     def batch(self, call: Call, count: int = 1) -> float:
-        """Return the seconds a call of `count` calls in a row, on this rank."""
+        """Return the seconds per call of `count` back-to-back calls on this rank."""
         self.control.Barrier()
         start = self._clock()
         for _ in repeat(None, count):
@@ -103,7 +103,7 @@ class Session:
             count = min(4 * count, max(count + 1, math.ceil(seconds / each)))
 
     def slowest(self, mine: Array) -> Array:
-        """Return the largest of each number over all ranks; collective."""
+        """Return the maximum of each number over all ranks; collective."""
         found = np.empty_like(mine)
         self.control.Allreduce(mine, found, MPI.MAX)
         return found
@@ -111,7 +111,7 @@ class Session:
     # ---- results ----------------------------------------------------------------------------
 
     def compare(self, buffers: Buffers, calls: Mapping[str, Call]) -> None:
-        """Run each call once, and hold its result against that of the call of the MPI library.
+        """Run each call once, and compare its result with that of the MPI library's call.
 
         Raises WrongResultError on all ranks, with the ranks and bytes that differ.
         """
@@ -131,5 +131,5 @@ class Session:
         ]
         if problems:
             raise WrongResultError(
-                f"{buffers.case.describe()}: the result is not MPI's: {'; '.join(problems)}"
+                f"{buffers.case.describe()}: the result differs from MPI's: {'; '.join(problems)}"
             )

@@ -1,9 +1,10 @@
-"""Measure what setting up costs, and when a persistent request pays.
+"""Measure the costs of set-up, and when a persistent request pays.
 
-The question of Jocksch et al., figure 14, for every part of han's set-up: the first call of a
-shape plans, the next ones find the plan, a stored plan (HAN_WISDOM) is read instead of made, and a
-persistent request has its plan and channels from the beginning. All times are those of the
-slowest rank, the median over some rounds, each with communicators of its own.
+The first call of a signature makes a plan, or reads a stored plan (HAN_WISDOM). Later calls find
+the plan. A persistent request has its plan and channels from the beginning. Times are medians over
+rounds, of the slowest rank; each round makes new communicators.
+
+Source of the question: Jocksch et al., figure 14.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from han.measure.session import Session
 
 PARTS = {
     "comm": "making a han.Comm",
-    "first": "first call: plans",
+    "first": "first call, which makes the plan",
     "stored": "first call with a stored plan",
-    "cached": "blocking call, plan found",
+    "cached": "later blocking call",
     "init": "making a persistent request",
-    "persistent": "its start and wait",
+    "persistent": "start and wait of a persistent request",
 }
-SETTLING = 32  # calls between the first one and the cached ones: the second may plan, others try
+SETTLING = 32  # calls between the first and the cached ones, which may plan or belong to a trial
 
 
 @dataclass(frozen=True)
@@ -49,9 +50,9 @@ class Costs:
 
     @property
     def pays(self) -> int | None:
-        """Calls after which a persistent request has cost less than blocking calls; None: never.
+        """The least n for which n persistent calls cost less than n blocking ones; None: never.
 
-        n blocking calls cost first + (n - 1) cached, n starts cost init + n persistent.
+        n blocking calls cost first + (n - 1) cached, n persistent ones init + n persistent.
         """
         ahead, gain = self.init - self.first + self.cached, self.cached - self.persistent
         if ahead < gain:
@@ -63,7 +64,7 @@ class Costs:
         return asdict(self) | {"pays_after": self.pays}
 
     def per_call(self, calls: int) -> dict[str, float]:
-        """Return microseconds per call of `calls` calls, set-up included, by how they are made."""
+        """Return microseconds per call of `calls` calls, set-up included, by kind of call."""
         return {
             "blocking": (self.first + (calls - 1) * self.cached) / calls,
             "blocking, stored plan": (self.stored + (calls - 1) * self.cached) / calls,
@@ -78,9 +79,9 @@ def measure(
     calls: int,
     advance: Callable[[], object] = lambda: None,
 ) -> list[Costs]:
-    """Measure the cases; collective. `calls` are averaged where one is too short.
+    """Measure the cases; collective. The cached and persistent times are means over `calls` calls.
 
-    `advance` is called after each case of each of the ``rounds_of`` a session.
+    `advance` is called after each case in each of the rounds that :func:`rounds_of` counts.
     """
     mine = np.zeros((rounds_of(session), len(cases), len(PARTS)))
     with tempfile.TemporaryDirectory(prefix="han-setup-") as folder, _wisdom_restored():
@@ -94,7 +95,7 @@ def measure(
 
 
 def rounds_of(session: Session) -> int:
-    """Return the number of rounds: one more warms up, and fills the folder of stored plans."""
+    """Return the number of rounds, with a first one that warms up and stores the plans."""
     return session.rounds + 1
 
 
@@ -117,7 +118,7 @@ def _round(
     storing = Comm(control.Dup(), config)
     stored = [session.batch(_call(storing, control, case)) for case in cases]
     storing.Free()
-    rc.wisdom = ""  # none, whatever the environment says
+    rc.wisdom = ""  # no stored plans, even if HAN_WISDOM is set
     plain = control.Dup()
     made: list[Comm] = []
     making = session.batch(lambda: made.append(Comm(plain, config)))

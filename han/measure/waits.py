@@ -1,7 +1,7 @@
 """Measure the wait policies against each other, in turns, in one run.
 
-Which one is best depends on how many ranks share the processors: spinning reacts at once, but
-keeps whoever is waited for from running where there are more ranks than processors.
+Which one is best depends on the number of ranks and processors. A rank that spins reacts at once,
+but on an oversubscribed node it may hold the processor of the rank that it waits for.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A picture of an ablation: how much longer each call takes without one thing."""
+"""A picture of an ablation: how much longer each call takes without one optimisation."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from han.plots.plots import COLORS, GREY, pyplot, save
 if TYPE_CHECKING:
     from han.measure.ablation import Result
 
-BAR = 0.8  # of the room between two variants, for the bars of all sizes
+BAR = 0.8  # height of the bars of all sizes, as a share of the distance between variants
 
 
 def bars(results: Sequence[Result], path: Path, title: str = "") -> None:
-    """Draw a panel for each collective, a bar for each variant and size, from 1 on.
+    """Draw a panel for each collective, with a bar for each variant and size.
 
-    Lines reach from the least to the greatest round. Raises PlotError.
+    A bar goes from 1 to the median ratio; a thin line spans the ratios of all rounds.
+    Raises PlotError.
     """
     from han.measure.ablation import BUILT_IN
 

@@ -12,7 +12,7 @@ from han.plots.plots import COLORS, GREY, pyplot, save, size_axis
 
 @dataclass(frozen=True)
 class Panel:
-    """Lines over sizes or counts: microseconds by name and x; `marks` are upright lines."""
+    """Lines over sizes or counts: microseconds by name and x; `marks` are vertical lines."""
 
     title: str
     over: str

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from han.model.measurements import Report, Times
 
 Series = Mapping[int, "Times"]
-Panels = Mapping[str, Mapping[str, Series]]  # collective -> who -> bytes -> times
-Ratios = Mapping[str, Mapping[str, Mapping[int, float]]]  # collective -> who -> bytes -> ratio
+Panels = Mapping[str, Mapping[str, Series]]  # collective -> library -> bytes -> times
+Ratios = Mapping[str, Mapping[str, Mapping[int, float]]]  # collective -> library -> bytes -> ratio
 
 COLORS = ("#1b6ca8", "#c8553d", "#588157", "#8e6c8a", "#b08900", "#4a4e69", "#2a9d8f", "#9d0208")
 GREY = "#9a9a9a"
@@ -42,7 +42,10 @@ def pyplot() -> Any:
 
 
 def new_figure(width: float, height: float) -> tuple[Any, Any]:
-    """Return a figure of a size in inches, and its one axis; a notebook keeps its own backend."""
+    """Return a figure of a size in inches, and its axis, without choosing a backend.
+
+    A notebook keeps its own backend.
+    """
     try:
         import matplotlib.figure
     except ImportError:
@@ -52,14 +55,14 @@ def new_figure(width: float, height: float) -> tuple[Any, Any]:
 
 
 def svg_of(figure: Any) -> str:
-    """Return a figure as SVG that can stand inside a page."""
+    """Return a figure as an SVG element for an HTML page."""
     text = io.StringIO()
     figure.savefig(text, format="svg", bbox_inches="tight", metadata={"Date": None})
     return text.getvalue()[text.getvalue().index("<svg") :]
 
 
 def check_picture(path: Path) -> None:
-    """Refuse a suffix that is no picture's; raises PlotError."""
+    """Raise PlotError if matplotlib cannot write pictures of this suffix."""
     if path.suffix in (".png", ".pdf", ".svg", ""):
         return
     pyplot()
@@ -67,11 +70,11 @@ def check_picture(path: Path) -> None:
 
     kinds = sorted(FigureCanvasBase.get_supported_filetypes())
     if path.suffix[1:].lower() not in kinds:
-        raise PlotError(f"{path}: no kind of picture; known: {', '.join(kinds)}")
+        raise PlotError(f"{path}: unknown picture format. Known: {', '.join(kinds)}")
 
 
 def save(figure: Any, path: Path) -> None:
-    """Write a figure and close it; raises PlotError if that cannot be."""
+    """Write a figure to a file, and close it. Raises PlotError if the file cannot be written."""
     try:
         figure.savefig(path, dpi=150, bbox_inches="tight")
     except OSError as error:
@@ -86,7 +89,7 @@ def save(figure: Any, path: Path) -> None:
 
 
 def panels_of(run: Report) -> Panels:
-    """Return the series of one run: han and its library."""
+    """Return the series of one run: those of han and of its MPI library."""
     from han.measure.bench import SIDES
 
     titles = {"han": "han", "mpi": run.library}
@@ -94,7 +97,7 @@ def panels_of(run: Report) -> Panels:
 
 
 def merged_panels(rows: Sequence[Merged]) -> Panels:
-    """Return the series of several runs: han at its best and every library."""
+    """Return the series of several runs: han's best times, and those of every library."""
     series: dict[str, dict[tuple[str, int], Times]] = {"han": {}}
     for row in rows:
         key = row.collective, row.nbytes
@@ -129,10 +132,10 @@ def title_of(run: Report) -> str:
 
 
 def comparison(panels: Panels, path: Path, title: str = "", ratios: Ratios | None = None) -> None:
-    """Draw times over sizes, a column for each collective, and below them others' times / han's.
+    """Draw a column for each collective: times over sizes above, ratios to han's times below.
 
-    `ratios` are drawn there if given, else those of the times above. Bands reach from the fastest
-    to the slowest round. Raises PlotError.
+    Without `ratios`, the lower panels show the ratios of the drawn times. Bands span the times of
+    all rounds. Raises PlotError.
     """
     plt = pyplot()
     figure, axes = plt.subplots(
@@ -155,7 +158,7 @@ def comparison(panels: Panels, path: Path, title: str = "", ratios: Ratios | Non
 
 
 def _legend(figure: Any, axes: Sequence[Any]) -> None:
-    """Name the lines of all panels below them, where no line runs."""
+    """Draw one legend for all panels, below them, where it covers no line."""
     named: dict[str, Any] = {}
     for axis in axes:
         lines, names = axis.get_legend_handles_labels()
@@ -198,7 +201,7 @@ def _draw_ratios(
 
 
 def size_axis(axis: Any, sizes: Sequence[int]) -> None:
-    """Let an axis be of sizes in bytes."""
+    """Scale and label an axis of sizes in bytes."""
     axis.set_xscale("symlog" if 0 in sizes else "log", base=2)
     step = max(1, -(-len(sizes) // 8))
     axis.set_xticks(sizes[::step], [format_size(n) for n in sizes[::step]], rotation=45)
@@ -206,6 +209,6 @@ def size_axis(axis: Any, sizes: Sequence[int]) -> None:
 
 
 def _colors(panels: Panels) -> dict[str, str]:
-    """Give everyone a colour, the same in all panels."""
+    """Choose a colour for each library, the same in all panels."""
     names = dict.fromkeys(name for series in panels.values() for name in series)
     return {name: COLORS[k % len(COLORS)] for k, name in enumerate(names)}

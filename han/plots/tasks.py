@@ -17,28 +17,28 @@ from han.tasks.task_graph import TaskGraph
 if TYPE_CHECKING:
     from han.tasks.plan import Plan
 
-MOST_STAGES = 16  # a graph with more stages than these is not drawn whole
-MOST_COLUMNS = 40  # not even where its stages differ
-SHOWN_EACH_SIDE = 2  # stages of the steady part, before and after what is left out
+MOST_STAGES = 16  # a graph with more stages is drawn without the middle of its steady part
+MOST_COLUMNS = 40  # where these are still too many, without the middle of the graph
+SHOWN_EACH_SIDE = 2  # stages of the steady part that are drawn on each side of the gap
 NAME_WIDTH = 8  # letters of a stage's name in a line
 COLUMN, LANE = 0.92, 0.72  # inches
 INK, GREY, STRIPE = "#333333", "#8c8c8c", "#f3f3f3"
 
 
-# ---- where things stand -------------------------------------------------------------------------
+# ---- layout -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where tasks stand: columns are stages, rows are streams.
+    """The positions of tasks: columns are stages, rows are streams.
 
-    Those of the stages left out stand in the one column `gap`.
+    Tasks of stages that are not drawn are in the column `gap`.
     """
 
     column: Mapping[Task, int]
     row: Mapping[Task, int]
-    titles: Mapping[int, str]  # of the columns that are stages
-    numbers: Mapping[int, int]  # and which stage each is
+    titles: Mapping[int, str]  # names of the drawn stages, by column
+    numbers: Mapping[int, int]  # numbers of the drawn stages, by column
     gap: int | None
     left_out: str  # ``44 x sbibirsr``
 
@@ -73,7 +73,10 @@ def layout(graph: TaskGraph) -> Layout:
 
 
 def _left_out(names: Sequence[str]) -> range:
-    """Return the stages that are not drawn: the inside of the longest run of equal ones."""
+    """Return the stages that are not drawn: the middle of the longest run of equal stages.
+
+    Where too many stages would remain, it is the middle of all stages.
+    """
     if len(names) <= MOST_STAGES:
         return range(0)
     runs, start = [], 0
@@ -95,7 +98,7 @@ def _summary(names: Sequence[str]) -> str:
 
 
 def plan_picture(plan: Plan, path: Path) -> None:
-    """Draw a plan's graph under a title that says what it is of. Raises PlotError."""
+    """Draw a plan's graph into a file, with the title of :func:`title_of`. Raises PlotError."""
     task_graph(plan.graph, path, title_of(plan), plan.topology.names)
 
 
@@ -114,7 +117,7 @@ def task_graph(graph: TaskGraph, path: Path, title: str = "", levels: Sequence[s
 
 
 def plan_svg(plan: Plan) -> str:
-    """Return a plan's graph, under its title, as SVG."""
+    """Return a plan's graph, with its title, as SVG."""
     return svg_of(drawn(plan.graph, title_of(plan), plan.topology.names))
 
 
@@ -126,8 +129,8 @@ def graph_svg(graph: TaskGraph) -> str:
 def drawn(graph: TaskGraph, title: str = "", levels: Sequence[str] = ()) -> Any:
     """Return a figure of a TaskGraph: a column for each stage, a lane for each stream.
 
-    Solid arrows carry data, dashed arrows only order. `levels` names the levels. The figure says so
-    where it leaves out the middle of a long graph.
+    A solid arrow is a data dependency, a dashed arrow is order only. `levels` names the levels. A
+    column of dots stands for the stages that are left out of a long graph.
     """
     places = layout(graph)
     lanes = _lanes(graph, levels)
@@ -150,13 +153,13 @@ def _folded(name: str) -> str:
 
 
 def _title_pad(places: Layout) -> float:
-    """Points between title and lanes: room for the columns' titles."""
+    """Return the points between title and lanes, enough for the titles of the columns."""
     lines = max((_folded(name).count("\n") for name in places.titles.values()), default=0)
     return 30 + 11 * lines
 
 
 def _lanes(graph: TaskGraph, levels: Sequence[str]) -> list[str]:
-    """Name the streams: ``reduce@node``."""
+    """Return the names of the streams, such as ``reduce@node``."""
     return [
         f"{kind}@{levels[level]}" if levels else f"{kind}@{tasks[0].name[:-1]}"
         for (kind, level), tasks in graph.streams().items()
@@ -178,7 +181,7 @@ def _draw_lanes(axis: Any, lanes: Sequence[str]) -> None:
 
 
 def _draw_columns(axis: Any, places: Layout, lanes: int) -> None:
-    """Title each column with its composite task, number it below, shade every other."""
+    """Write a stage's composite task above its column and its number below; shade every other."""
     for column, name in places.titles.items():
         axis.text(
             column, -0.56, _folded(name), ha="center", va="bottom", fontsize=8, family="monospace"
@@ -197,7 +200,7 @@ def _draw_columns(axis: Any, places: Layout, lanes: int) -> None:
 
 
 def _draw_edge(axis: Any, places: Layout, first: Task, second: Task, data: bool) -> None:
-    """Draw an arrow; only the half that is at a task where the other one is left out."""
+    """Draw an arrow. If only one of the tasks is drawn, draw the half next to it."""
     ends = [(places.column[task], places.row[task]) for task in (first, second)]
     shown = [places.shown(task) for task in (first, second)]
     if not any(shown):
@@ -238,7 +241,7 @@ def _color(task: Task) -> str:
 
 
 def _legend(axis: Any, graph: TaskGraph, levels: Sequence[str]) -> None:
-    """Say below the picture what arrows and colours mean."""
+    """Explain arrows and colours below the picture."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 

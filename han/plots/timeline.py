@@ -11,19 +11,19 @@ from han.model.timeline import TaskTime, Timeline, remarks, shape_name, shares
 from han.plots.plots import COLORS, GREY, pyplot, save
 from han.trace.timeline_parts import select
 
-MOST_LANES = 20  # of a panel: some ranks of a larger machine are drawn
+MOST_LANES = 20  # in a panel; of more ranks, only some are drawn
 WIDTH = 13.0  # inches
-LANE, HEAD = 0.27, 0.95  # inches: a lane, and what a panel needs besides
-BAR = 0.74  # of a lane
-LETTER = 0.062  # inches of a letter in a bar
+LANE, HEAD = 0.27, 0.95  # inches: the height of a lane, and of a panel without its lanes
+BAR = 0.74  # height of a bar, as a share of its lane
+LETTER = 0.062  # inches: the width of a letter in a bar
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
 Lane = tuple[int, int, str]  # rank, persistent request, stream
-ORDER = {"sb": 0, "ib": 1, "sr": 2, "ir": 3, "ia": 4}  # colours alike in all pictures
+ORDER = {"sb": 0, "ib": 1, "sr": 2, "ir": 3, "ia": 4}  # the same colours in all pictures
 
 
 @dataclass(frozen=True)
 class Panel:
-    """What is drawn of a timeline, and a remark on what is not."""
+    """The part of a timeline that is drawn, and a remark on the rest."""
 
     whole: Timeline
     timeline: Timeline
@@ -33,7 +33,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Bar:
-    """A task in the units of the axis; what it copies and reduces as parts of its width."""
+    """A task in the units of the axis; `copying` and `reducing` are shares of its width."""
 
     begin: float
     start: float
@@ -43,11 +43,11 @@ class Bar:
 
 
 def gantt(timelines: Sequence[Timeline], path: Path, title: str = "") -> None:
-    """Draw timelines below each other on one axis of time, each from its own first task.
+    """Draw timelines below each other on one axis of time; each begins with its first task.
 
-    Pale: the task is open, and waits for messages; strong, from below: the part of its time in
-    which it copies or reduces; a thin line: it waits for other tasks or ranks to begin with.
-    Raises PlotError.
+    A bar covers the time from a task's start to its end. The height of its strong part is the
+    share of that time in which the task copies or reduces. A thin line before the bar is the time
+    in which the task waits for other tasks or ranks. Raises PlotError.
     """
     plt = pyplot()
     panels = [panel_of(timeline) for timeline in timelines]
@@ -69,7 +69,7 @@ def gantt(timelines: Sequence[Timeline], path: Path, title: str = "") -> None:
 
 
 def panel_of(timeline: Timeline) -> Panel:
-    """Choose ranks of every node, as many as can be told apart in a picture."""
+    """Choose the ranks to draw: all, or some of every node if there are too many lanes."""
     lanes = _lanes(timeline)
     if len(lanes) <= MOST_LANES:
         return Panel(timeline, timeline, lanes, "")
@@ -84,7 +84,7 @@ def panel_of(timeline: Timeline) -> Panel:
 
 
 def _lanes(timeline: Timeline) -> list[Lane]:
-    """By rank; within it, in the order in which the streams begin."""
+    """Return the lanes by rank, and within a rank in the order in which the streams begin."""
     first: dict[Lane, float] = {}
     for t in timeline.times:
         lane = t.rank, t.request, t.stream
@@ -108,7 +108,10 @@ def _legend(figure: Any, colors: Mapping[str, str]) -> None:
 
 
 def _telling(timeline: Timeline) -> list[int]:
-    """Ranks by what they have to tell: those with most streams of each node, nodes in turns."""
+    """Return all ranks in the order in which to draw them: one of each node in turn.
+
+    Of each node, the ranks with the most streams come first.
+    """
     streams = dict.fromkeys(timeline.ranks, 0)
     for lane in _lanes(timeline):
         streams[lane[0]] += 1
@@ -154,10 +157,7 @@ def _scaled(task: TaskTime, begin: float, unit: float) -> Bar:
 
 
 def _draw_tasks(axis: Any, lane: int, bars: Sequence[Bar], color: str) -> None:
-    """Draw a lane's tasks of one kind; strong colours stand on the bar's lower edge.
-
-    Outlines keep short tasks visible.
-    """
+    """Draw a lane's tasks of one kind. Outlines keep short tasks visible."""
     bottom = lane + BAR / 2
     begin, start = [b.begin for b in bars], [b.start for b in bars]
     width = [b.width for b in bars]
@@ -175,7 +175,7 @@ def _draw_tasks(axis: Any, lane: int, bars: Sequence[Bar], color: str) -> None:
 
 
 def _mixed(color: str, strength: float) -> str:
-    """Mix a colour with white, below 1, or black, above: 0 is white, 2 black."""
+    """Mix a colour with white or black. A strength of 0 is white, 1 the colour, 2 black."""
     parts = (int(color[k : k + 2], 16) for k in (1, 3, 5))
     mixed = (255 - (255 - c) * strength if strength <= 1 else c * (2 - strength) for c in parts)
     return "#" + "".join(f"{round(c):02x}" for c in mixed)
@@ -222,7 +222,7 @@ def _caption(panel: Panel) -> str:
 
 
 def _calls(timeline: Timeline) -> str:
-    """Name the call that is drawn, if it is one."""
+    """Describe the call that is drawn, or return the number of calls if there are several."""
     calls = {(t.which, t.collective, t.nbytes) for t in timeline.times}
     if len(calls) != 1:
         return f"{len(calls)} calls, "

@@ -195,12 +195,12 @@ def test_plan_writes_graphs():
         (["explain", "bcast", "8 apples"], "is not a size"),
         (["explain", "allreduce", "8", "--op", "summ"], "did you mean 'sum'"),
         (["explain", "bcast", "8", "--root", "9", "--ranks", "2"], "root 9 is not in 0..1"),
-        (["explain", "bcast", "8", "--ppn", "2"], "--ppn goes with --ranks"),
+        (["explain", "bcast", "8", "--ppn", "2"], "--ppn needs --ranks"),
         (["bench", "alreduce"], "did you mean 'allreduce'"),
         (["bench", "bcast", "--root", "3"], "root 3 is not in 0..0"),
         (["bench", "allreduce", "--sizes", "12"], "not a whole number of float64"),
-        (["bench", "allreduce", "--sizes", "9:8"], "a range goes up"),
-        (["bench", "allreduce", "--sizes", "8:8MiB:1"], "a range goes up"),
+        (["bench", "allreduce", "--sizes", "9:8"], "0 < start <= stop"),
+        (["bench", "allreduce", "--sizes", "8:8MiB:1"], "factor >= 2"),
         (["bench", "allreduce", "--sizes", "many"], "8:8MiB"),
         (["bench", "allreduce", "--dtype", "f9"], "is not a NumPy type"),
         (["plan", "allreduce", "8", "--op", "nope"], "unknown operation 'nope'. Known: band"),
@@ -247,7 +247,7 @@ def test_a_disk_that_is_full_is_told():
 def test_pictures_of_no_known_kind_are_refused_before_anything_runs(arguments, tmp_path):
     done = CliRunner().invoke(app, [*arguments, "--plot", str(tmp_path / "x.xyz")])
     assert isinstance(done.exception, plots.PlotError), done.exception
-    assert "x.xyz: no kind of picture; known:" in str(done.exception)
+    assert "x.xyz: unknown picture format. Known:" in str(done.exception)
     assert not done.stdout
 
 

@@ -1,4 +1,4 @@
-"""What objects show of themselves: short, and what a reader looks for."""
+"""The text and the pictures that objects show at a prompt and in a notebook."""
 
 import sys
 from xml.etree import ElementTree

@@ -1,4 +1,4 @@
-"""What an ablation leaves out: one thing at a time, and only where it is there."""
+"""The variants of an ablation leave out one optimisation each, and only where it applies."""
 
 from __future__ import annotations
 

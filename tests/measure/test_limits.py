@@ -1,4 +1,4 @@
-"""The command ``han limits`` on one rank, and what a call is found to move; no time is judged."""
+"""The command ``han limits`` on one rank, and the bytes of a call; times are not checked."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The frame of all measurements, on one rank with a clock of the test's own."""
+"""Sessions of measurements on one rank, with a clock that the test sets."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COMMANDS = {
 
 
 class Clock:
-    """A clock that goes on only while a call runs."""
+    """A clock that advances only during calls."""
 
     def __init__(self) -> None:
         self.now, self.made = 0.0, []
@@ -37,7 +37,7 @@ class Clock:
         return self.now
 
     def call(self, name, *seconds):
-        """Return a call that takes these times in turn, the last one for ever."""
+        """Return a call that takes these times in turn, and then always the last one."""
         left = list(seconds)
 
         def run():
@@ -98,7 +98,7 @@ def test_a_result_that_is_not_mpis_is_told_with_who_and_where(clock):
 
     with session(clock, 1) as measuring:
         measuring.compare(buffers, {REFERENCE: right, "same": right})
-        match = r"allreduce of 16B: .* not MPI's: rank 0: 1 bytes differ, .* offset 5 \(odd\)"
+        match = r"allreduce of 16B: .* differs from MPI's: rank 0: 1 bytes differ, .* 5 \(odd\)"
         with pytest.raises(WrongResultError, match=match):
             measuring.compare(buffers, {REFERENCE: right, "same": right, "odd": wrong})
 

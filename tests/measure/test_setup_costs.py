@@ -1,4 +1,4 @@
-"""The command ``han setup-costs`` on one rank, and when a persistent request pays; no times."""
+"""The command ``han setup-costs`` on one rank, and when a persistent request pays."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The command ``han waits`` on one rank; no time is judged."""
+"""The command ``han waits`` on one rank; times are not checked."""
 
 import json
 

@@ -145,7 +145,7 @@ def test_limits_of_all_collectives_and_what_has_none(mpi_ranks, tmp_path):
     config = tmp_path / "rules.yaml"
     config.write_text("rules: [{use: {levels: {node: {submodule: mpi}}}}]")
     done = CliRunner().invoke(app, ["limits", "bcast", "--sizes", "8", "--config", str(config)])
-    assert "the MPI library moves a part of it here" in str(done.exception)
+    assert "the MPI library moves a part of the data" in str(done.exception)
 
 
 @pytest.mark.mpi(ranks=5, timeout=120, unit="s")

@@ -110,4 +110,4 @@ def test_rules_that_cannot_serve_a_call_are_passed_over():
 
 @pytest.mark.parametrize("flag", ["--oversubscribed", "--mesh"])
 def test_what_an_imagined_machine_is_like_goes_with_its_ranks(flag):
-    assert f"{flag} goes with --ranks" in refuse("explain", "bcast", "8", flag)
+    assert f"{flag} needs --ranks" in refuse("explain", "bcast", "8", flag)

@@ -348,10 +348,10 @@ def test_pictures_and_trace_events_are_written(folder, tmp_path):
         (["--call", "7"], "no tasks of call 7; the trace has 0"),
         (["--call", "x"], "--call 'x': a number expected, or request:number"),
         (["--ranks", "1-"], "--ranks '1-': numbers and ranges expected"),
-        (["--ranks", "5-3"], "--ranks '5-3': 5 is beyond 3"),
+        (["--ranks", "5-3"], "--ranks '5-3': 5 is greater than 3"),
         (["--ranks", "2,5-99999999999"], "no tasks of rank(s) 2, 5-99999999999; the trace has 0"),
         (["--ranks", "5"], "no tasks of rank(s) 5; the trace has 0"),
-        (["--comm", "nope"], "no communicator 'nope'; there are c0ffee"),
+        (["--comm", "nope"], "no communicator 'nope'; the trace has c0ffee"),
         (["--gantt", "/no/where.png"], "there is no folder /no"),
     ],
 )

@@ -15,7 +15,8 @@ static han_where where(const han_plan *p, uint32_t s, uint32_t pc) {
     if (i->code != HAN_TEST) return row;
     for (uint32_t k = p->streams[s].start; k < pc; k++) {
         const han_instr *m = &p->code[k];
-        if ((m->code == HAN_ISEND || m->code == HAN_IRECV) && m->slot == i->slot) row.peer = m->peer;
+        if ((m->code == HAN_ISEND || m->code == HAN_IRECV) && m->slot == i->slot)
+            row.peer = m->peer;
     }
     return row;
 }

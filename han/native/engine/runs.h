@@ -51,7 +51,9 @@ static inline bool han_room_free(han_engine *e, const han_plan *p) {
 
 /* ---- the beginning ------------------------------------------------------------------------ */
 
-static inline han_control *han_own_record(const han_channel *ch) { return han_records(ch) + ch->me; }
+static inline han_control *han_own_record(const han_channel *ch) {
+    return han_records(ch) + ch->me;
+}
 
 /* Stands for missing buffers: addresses are also computed for instructions on 0 bytes. */
 static uint8_t han_nowhere[3][HAN_LINE];

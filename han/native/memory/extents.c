@@ -84,7 +84,8 @@ static void drop_kept(han_extents *x) {
  * memory for the records. */
 static han_extent *cut(han_extents *x, han_extent *e, size_t start, size_t pages) {
     size_t before = start - e->page, after = e->pages - pages - before;
-    han_extent *rest[2] = {before ? calloc(1, sizeof *e) : NULL, after ? calloc(1, sizeof *e) : NULL};
+    han_extent *rest[2] = {before ? calloc(1, sizeof *e) : NULL,
+                           after ? calloc(1, sizeof *e) : NULL};
     if ((before && !rest[0]) || (after && !rest[1])) {
         free(rest[0]);
         free(rest[1]);

@@ -7,7 +7,7 @@
 
 enum {
     FLAGS = HAN_RANK_FLAGS * HAN_LINE, /* bytes of the flags of one rank */
-    UNDER_WAY = 0x80,                  /* in a request's state; the low bits are its stream, from 1 */
+    UNDER_WAY = 0x80, /* in a request's state; the low bits are its stream, from 1 */
 };
 
 static const uint64_t FLAG_VALUES = (uint64_t)1 << HAN_EPOCH_SHIFT;

@@ -157,7 +157,8 @@ static PyObject *barrier(CallsObject *self, mode go) {
  * `recv`. */
 static bool collecting(const CallsObject *self, PyObject *const *args, array *send, array *recv,
                        uint64_t *nbytes) {
-    if (!plain_writable(args[1], recv) || !block_of(self->size, args[1], recv, nbytes)) return false;
+    if (!plain_writable(args[1], recv) || !block_of(self->size, args[1], recv, nbytes))
+        return false;
     if (args[0] == self->in_place) {
         send->data = recv->data + *nbytes * (uint64_t)self->rank;
         return true;
@@ -189,7 +190,8 @@ static PyObject *scatter(CallsObject *self, PyObject *const *args, Py_ssize_t n,
         key.nbytes = recv.nbytes;
         return run(self, &key, NULL, recv.data, go, args, 2);
     }
-    if (!plain(args[0], &send) || !block_of(self->size, args[0], &send, &key.nbytes)) Py_RETURN_FALSE;
+    if (!plain(args[0], &send) || !block_of(self->size, args[0], &send, &key.nbytes))
+        Py_RETURN_FALSE;
     if (args[1] == self->in_place)
         recv.data = send.data + key.nbytes * (uint64_t)self->rank;
     else if (!plain_writable(args[1], &recv) || recv.nbytes != key.nbytes || !apart(&send, &recv))
@@ -339,7 +341,8 @@ static void calls_dealloc(CallsObject *self) {
 #define QUICK(f) (PyCFunction)(void (*)(void))(f), METH_FASTCALL
 #define BOTH(NAME, PARAMETERS)                                                        \
     {#NAME, QUICK(calls_##NAME),                                                      \
-     #NAME "($self, " PARAMETERS ", /)\n--\n\nRun the call; False if the caller must parse and plan it."}, \
+     #NAME "($self, " PARAMETERS ", /)\n--\n\n"                                       \
+     "Run the call; False if the caller must parse and plan it."},                    \
     {"i" #NAME, QUICK(calls_i##NAME),                                                 \
      "i" #NAME "($self, " PARAMETERS ", /)\n--\n\nReturn the started request, or False."}
 

@@ -28,7 +28,8 @@ static PyObject *plan_get_counts(PlanObject *self, void *unused) {
     enum { N = sizeof all / sizeof *all };
     PyObject *tuple = PyTuple_New(N);
     for (int k = 0; tuple && k < N; k++) {
-        PyObject *n = PyLong_FromUnsignedLongLong(atomic_load_explicit(all[k], memory_order_relaxed));
+        PyObject *n =
+            PyLong_FromUnsignedLongLong(atomic_load_explicit(all[k], memory_order_relaxed));
         if (n)
             PyTuple_SET_ITEM(tuple, k, n);
         else
@@ -46,7 +47,8 @@ static PyObject *or_none(PlanObject *other) {
 /* Set an alternative or a rival, which is never replaced: a run may use it. 0 or -1. */
 static int take(PlanObject **slot, PyObject *o, bool expected, const char *what) {
     if (!o || !PyObject_TypeCheck(o, &PlanType) || *slot || !expected) {
-        PyErr_Format(PyExc_ValueError, "a plan takes one %s, and only if it was made for one", what);
+        PyErr_Format(PyExc_ValueError, "a plan takes one %s, and only if it was made for one",
+                     what);
         return -1;
     }
     Py_INCREF(o);
@@ -153,7 +155,8 @@ static bool streams_out(const han_plan *p, size_t instructions, unsigned ranks) 
         for (int ref = 1; ref < 3 && !flags; ref++)
             if (i->base[ref] == HAN_B_RECV) return false;
     }
-    return delivered(p, instructions) >= han_cache_share(ranks) && !(p->shows && levels & (levels - 1));
+    return delivered(p, instructions) >= han_cache_share(ranks) &&
+           !(p->shows && levels & (levels - 1));
 }
 
 static int fill_plan(PlanObject *self, PyObject *args, PyObject *kwargs, unsigned ranks) {
@@ -168,8 +171,8 @@ static int fill_plan(PlanObject *self, PyObject *args, PyObject *kwargs, unsigne
     unsigned long long number = 0, arena = 0, arena_size = 0;
     int sync, brief, commutative, op, dtype, leader = -1;
     Py_ssize_t requests, element, operand;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*O!nO!y*ppK(ii)nKKpnO!OO|KO(KK)Ii", names, &code,
-                                     &PyTuple_Type, &streams, &requests, &PyTuple_Type,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*O!nO!y*ppK(ii)nKKpnO!OO|KO(KK)Ii", names,
+                                     &code, &PyTuple_Type, &streams, &requests, &PyTuple_Type,
                                      &footprint, &writes, &sync, &brief,
                                      &signature, &op, &dtype, &element, &mpi_op, &mpi_dtype,
                                      &commutative, &operand, &PyTuple_Type, &comms, &scratch,
@@ -195,7 +198,8 @@ static int fill_plan(PlanObject *self, PyObject *args, PyObject *kwargs, unsigne
         return -1;
     }
     for (size_t k = 0; k < (size_t)code_len / sizeof(han_instr); k++)
-        p->blocks |= self->code[k].code == HAN_COLL && HAN_COLL_KIND(&self->code[k]) & HAN_C_BLOCKING;
+        p->blocks |=
+            self->code[k].code == HAN_COLL && HAN_COLL_KIND(&self->code[k]) & HAN_C_BLOCKING;
     for (int c = 0; c < HAN_MAX_CHANNELS; c++)
         p->shows |= (p->writes[c] & HAN_W_SHOWN) != 0;
     p->streaming = streams_out(p, (size_t)code_len / sizeof(han_instr), ranks);

@@ -67,8 +67,9 @@ static PyObject *examine(const han_bounds *g, const han_instr *code) {
 
 PyObject *han_py_check_program(PyObject *self, PyObject *args, PyObject *kwargs) {
     (void)self;
-    static char *names[] = {"code",  "streams", "channels", "comms",   "ranks",   "tasks", "requests",
-                            "count", "element", "native",   "operand", "lengths", NULL};
+    static char *names[] = {"code",     "streams", "channels", "comms",  "ranks",   "tasks",
+                            "requests", "count",   "element",  "native", "operand", "lengths",
+                            NULL};
     PyObject *streams, *channels, *comms, *answer = NULL;
     unsigned long long ranks, tasks, requests, count, element, operand, send, recv, scratch;
     int native;

@@ -200,8 +200,9 @@ static PyObject *failed(RequestObject *self) {
 /* The only argument of Wait and Test: NULL if missing or None. 0, or -1 with an exception. */
 static int optional_status(PyObject *const *args, Py_ssize_t n, PyObject *names, PyObject **out) {
     Py_ssize_t named = names ? PyTuple_GET_SIZE(names) : 0;
-    bool right = n + named <= 1 &&
-                 (!named || !PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "status"));
+    bool right =
+        n + named <= 1 &&
+        (!named || !PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "status"));
     *out = n + named == 1 && args[0] != Py_None ? args[0] : NULL;
     if (right) return 0;
     PyErr_SetString(PyExc_TypeError, "expected no argument, or status");
@@ -212,8 +213,8 @@ static PyObject *request_wait(RequestObject *self, PyObject *const *args, Py_ssi
                               PyObject *names) {
     PyObject *status;
     if (unusable(self) || optional_status(args, n, names, &status)) return NULL;
-    if (self->active && self->run.status != HAN_OK && han_py_try(self->engine, &self->run) != HAN_OK &&
-        han_py_wait(self->engine, &self->run))
+    if (self->active && self->run.status != HAN_OK &&
+        han_py_try(self->engine, &self->run) != HAN_OK && han_py_wait(self->engine, &self->run))
         return failed(self);
     return complete(self, status); /* as MPI: an inactive request is complete */
 }
