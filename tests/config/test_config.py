@@ -390,7 +390,7 @@ WHEN = [
         )
     ),
     *(
-        ({"collective": name}, f"unknown collective; calls of {name.capitalize()} are the MPI lib")
+        ({"collective": name}, f"unknown collective; calls of {name.capitalize()} are left to")
         for name in ("gatherv", "scatterv", "alltoallv", "alltoallw", "scan", "exscan", "iscan")
     ),
     ({"bytes": {"min": "2KiB", "max": "1KiB"}}, "min 2048 is larger than max 1024"),
