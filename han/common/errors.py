@@ -54,7 +54,7 @@ class PeerError(HanError, RuntimeError):
 
 
 class CollectiveTimeoutError(HanError, TimeoutError):
-    """A collective did not finish within ``HAN_TIMEOUT``. The text says which ranks wait for which."""
+    """A collective exceeded ``HAN_TIMEOUT``. The text says which rank waits for which."""
 
 
 class RevokedError(HanError, RuntimeError):

@@ -98,7 +98,7 @@ def test_machines_have_units():
     assert problems("machine", MACHINE) == []
     wrong = {**MACHINE, "node": {**MACHINE["node"], "copy": 1e9}}
     assert problems("machine", wrong)
-    with pytest.raises(ValueError, match="is no rate"):
+    with pytest.raises(ValueError, match="is not a rate"):
         load_machine(wrong)
 
 
