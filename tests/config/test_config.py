@@ -104,7 +104,7 @@ def message(source=None, environ=None):
 
 
 def use(**level):
-    """A configuration whose one rule uses ``level`` in the node."""
+    """A configuration with one rule, which sets ``level`` for the level ``node``."""
     return {"rules": [{"use": {"levels": {"node": level}}}]}
 
 
@@ -673,7 +673,7 @@ def test_the_fingerprint_is_the_same_in_every_process():
     assert output.stdout.strip() == default_config().fingerprint()
 
 
-# Names that the registry knows
+# Names in the catalogue
 
 
 def test_known_names_pass_and_their_parameters_are_parsed(write):

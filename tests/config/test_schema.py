@@ -1,4 +1,4 @@
-"""JSON Schemas of configurations and machines: those committed are those of the models."""
+"""JSON Schemas of configurations and machines: the committed ones are those of the models."""
 
 import json
 from pathlib import Path
