@@ -1,1 +1,1 @@
-"""Choosing how a collective runs: rules, built-in heuristics."""
+"""Choosing how a collective runs, and predicting how long it takes, without MPI."""

@@ -1,4 +1,4 @@
-"""Holding a machine's description against measurements, and fitting it to them."""
+"""Compare a machine model with measurements, and fit it to them."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from han.tasks.signature import Signature
 from han.tasks.simulate import simulate
 from han.tuning.prediction import Where, plan_of
 
-RUNS = 30  # calls back to back that are simulated at most,
-OPERATIONS = 50_000  # and fewer if they have more operations in all
-CLOSE = 0.05  # two times that differ by less are too close to call
-# What is fitted, in this order; what a machine leaves out stays out.
+RUNS = 30  # most calls in a simulated batch
+OPERATIONS = 50_000  # most operations of all ranks in a simulated batch of several calls
+CLOSE = 0.05  # pairs of times with a smaller relative difference have no clear winner
+# The values to fit, in this order. A value that the machine model does not set is not fitted.
 FITTED = (
     "network.latency", "network.overhead", "network.copying", "node.switch", "node.injection",
     "node.call", "node.copy", "node.reduce", "node.memory", "network.bandwidth", "node.flag",
     "node.operation",
 )  # fmt: skip
-STEPS = (1.6, 1.2, 1.1)  # factors tried up and down, coarse to fine
-LOYALTY = 0.01  # what a factor of e away from where a value was must bring at least
+STEPS = (1.6, 1.2, 1.1)  # factors by which values are multiplied and divided, coarse to fine
+LOYALTY = 0.01  # price of moving a value by a factor of e from its first one
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One measured case: microseconds per call, in batches of `calls`; `choice` names the run."""
+    """One measured case: microseconds a call in batches of `calls`; `choice` names the report."""
 
     signature: Signature
     choice: str
@@ -50,7 +50,7 @@ class Measured:
 
     @property
     def key(self) -> tuple[str, int]:
-        """What it can be compared in: the collective and its size."""
+        """Collective and size in bytes; cases with the same key are compared with each other."""
         return self.signature.collective, self.signature.nbytes
 
 
@@ -60,28 +60,30 @@ class Compared:
 
     case: Measured
     predicted: float  # microseconds
-    plan: object = None  # equal for choices that come to the same
+    plan: object = None  # equal for configurations that give the same plan
 
     @property
     def error(self) -> float:
-        """How far off, as a share of what was measured."""
+        """The relative error: positive if the predicted time is too long."""
         return self.predicted / self.case.microseconds - 1
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """All cases, and pairs of choices for the same call."""
+    """All cases with their predictions."""
 
     rows: tuple[Compared, ...]
 
     @property
     def median_error(self) -> float:
-        """Median of the errors' sizes."""
+        """The median of the absolute errors."""
         return median(abs(row.error) for row in self.rows)
 
     def pairs(self) -> tuple[int, int, int]:
-        """Count pairs of different plans for one call: with the same winner, all that are clear,
-        and those whose measured times are too close to call.
+        """Count pairs of different plans for one call; return (same, clear, close).
+
+        A pair is `clear` if its measured times differ by a factor of 1 + CLOSE or more, otherwise
+        `close`. `same` counts the clear pairs whose faster plan is predicted to be the faster one.
         """
         same = clear = close = 0
         for a, b in itertools.combinations(self.rows, 2):
@@ -97,9 +99,9 @@ class Comparison:
 
 
 def measured_of(run: Report) -> list[Measured]:
-    """Return han's times of a run that ``han bench --json`` wrote.
+    """Return han's times in a report of ``han bench --json``.
 
-    Raises ArgumentError if it does not say how han was configured.
+    Raises ArgumentError if the report does not hold han's configuration.
     """
     text = run.data.get("config")
     if not isinstance(text, str):
@@ -130,7 +132,7 @@ def _signature(collective: str, nbytes: int, how: Mapping[str, Any]) -> Signatur
 
 @dataclass
 class Oracle:
-    """Predicts cases again and again on changing machines; plans and programs are made once."""
+    """Predicts cases on different machine models; makes each plan and its programs once."""
 
     where: Where
     _made: dict[tuple[str, Signature], tuple[Plan, list[Program]]] = field(default_factory=dict)
@@ -154,7 +156,7 @@ class Oracle:
         return Comparison(tuple(self.predict(machine, c) for c in cases))
 
     def loss(self, machine: MachineModel, cases: Sequence[Measured]) -> float:
-        """Return the mean size of the logarithm of predicted / measured."""
+        """Return the mean of |log(predicted / measured)|."""
         rows = self.compare(machine, cases).rows
         return sum(abs(math.log(r.predicted / r.case.microseconds)) for r in rows) / len(rows)
 
@@ -162,10 +164,11 @@ class Oracle:
 def fit(
     oracle: Oracle, cases: Sequence[Measured], tell: Callable[[], None] = lambda: None
 ) -> MachineModel:
-    """Return the machine with values that predict the cases better.
+    """Return the machine model with values that predict the cases better.
 
-    Coordinate descent on the mean of |log(predicted / measured)|, with a price on leaving the
-    values that the description has: what the cases say nothing about stays.
+    Coordinate descent on the mean of |log(predicted / measured)|. Moving a value away from its
+    first one has a price, so values that do not change the predictions stay. `tell` is called
+    after each step of each value.
     """
     first = to_mapping(oracle.where.machine)
     names = [name for name in FITTED if _look(first, name)]
@@ -186,7 +189,7 @@ def fit(
 
 
 def rounds() -> int:
-    """How often ``fit`` calls `tell`, at most."""
+    """Return how often ``fit`` calls `tell`, at most."""
     return len(STEPS) * len(FITTED) * 2
 
 
@@ -194,7 +197,7 @@ def _descend(
     price: Callable[[dict[str, Any]], float], record: dict[str, Any], best: float, name: str,
     factor: float,
 ) -> tuple[dict[str, Any], float]:  # fmt: skip
-    """Change one value by a factor, as often as that helps."""
+    """Multiply one value by a factor for as long as the price falls."""
     while True:
         other = _changed(record, name, factor)
         cost = price(other)
@@ -204,7 +207,7 @@ def _descend(
 
 
 def to_mapping(machine: MachineModel) -> dict[str, Any]:
-    """Return a machine as plain data that ``load_machine`` reads."""
+    """Return a machine model as plain data that ``load_machine`` reads."""
     data = machine.model_dump(by_alias=True, exclude_unset=True)
     data["levels"] = [_written(dict(level)) for level in data["levels"]]
     data["node"] = _written(data["node"])
@@ -216,7 +219,7 @@ RATED = ("bandwidth", "copying", "copy", "reduce", "memory", "injection")
 
 
 def _written(part: dict[str, Any]) -> dict[str, Any]:
-    """Write numbers with their units."""
+    """Write times and rates with their units."""
     for key, value in part.items():
         if key in TIMED and value is not None:
             part[key] = f"{value * 1e9:.4f}ns"
@@ -226,7 +229,7 @@ def _written(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def _part(record: dict[str, Any], name: str) -> tuple[dict[str, Any], str]:
-    """Find the part of a record that holds a value: a level, or the node."""
+    """Return the part of a record that holds a value (a level or the node), and the value's key."""
     owner, _, key = name.partition(".")
     if key in (*TIMED[3:], "copy", "reduce", "memory", "injection"):
         return record["node"], key

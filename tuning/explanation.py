@@ -1,4 +1,4 @@
-"""What a call would run, what instead, and why: prints as text."""
+"""What a call runs, and why: the plan, the rule that decided, and other possible plans."""
 
 from __future__ import annotations
 
@@ -20,19 +20,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What a call would run, and what instead: prints as text."""
+    """The plan of a call, the rule that decided, and the other plans that it may run.
+
+    ``str`` returns it as text.
+    """
 
     plan: Plan
     decision: Decision
-    reads: str = ""  # how ranks read each other's memory, if they do
-    counted: Counted | None = None  # on this rank; None where no such call is han's
+    reads: str = ""  # how ranks read each other's memory; "" if they do not
+    counted: Counted | None = None  # on this rank; None if the call is left to the MPI library
     alternative: Plan | None = None
     rival: Plan | None = None
-    tried: tuple[int, int] = (0, 0)  # calls that ran this way and the rival's, where there is one
+    tried: tuple[int, int] = (0, 0)  # calls that ran the plan, and calls that ran the rival
 
     @property
     def graph(self) -> TaskGraph:
-        """The graph of tasks."""
+        """The task graph."""
         return self.plan.graph
 
     @property
@@ -45,26 +48,26 @@ class Explanation:
         return self.plan.tasks.stage_names()
 
     def _alone(self) -> str:
-        """Say what a call without tasks does: its rank is alone, or it is not han's."""
+        """Describe a call without tasks: it has one rank, or is left to the MPI library."""
         signature = self.plan.signature
         if self.decision.choice.composition == LEFT:
-            return f"(none of han's: the MPI library's own {signature.collective})"
+            return f"(none: the {signature.collective} is left to the MPI library)"
         copies = (signature.reduces or signature.by_blocks) and signature.nbytes
         return f"(none: the rank is alone{', send is copied to recv' if copies else ''})"
 
     def _rivalry(self) -> str:
-        """``node: solo meet (chunk 4MiB), as 12 of 40 calls did``."""
+        """``node: solo meet (chunk 4MiB), which 12 of 40 calls ran``."""
         assert self.rival is not None
         usual, other = self.tried
-        so_far = f", as {other} of {usual + other} calls did" if usual + other else ""
+        so_far = f", which {other} of {usual + other} calls ran" if usual + other else ""
         return _on_levels(self.rival) + so_far
 
     def __repr__(self) -> str:
-        """Return the text, so that an interpreter's prompt shows it."""
+        """Return the text, for the prompt of an interpreter."""
         return str(self)
 
     def _repr_html_(self) -> str | None:
-        """Show text and task graph in a notebook; None where no picture can be made."""
+        """Return text and task graph for a notebook; None if matplotlib is missing."""
         graph = picture("plan_svg", self.plan)
         return None if graph is None else f"<pre>{escape(str(self))}</pre>{graph}"
 

@@ -1,9 +1,10 @@
 """Allreduce in closed form, on the max-rate model: recursive doubling, SMP and NAP.
 
 Source: Bienz, Olson, Gropp, Node-aware improvements to allreduce, section IV, equations 4 to 6.
-A message's start-up cost is its latency and what processors on both sides spend on it; steps
-inside a node double their distance, and each pays for the level that it crosses. Steps are whole:
-a count of ranks or nodes between two powers takes the steps of the next power (section III-A).
+The start-up cost of a message is its latency plus the overhead on both sides. Inside a node, the
+distance of messages doubles with each step, and a step costs as much as a message on the level that
+it crosses. Numbers of steps are whole: a count between two powers takes as many steps as the higher
+one (section III-A). Times are in seconds.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ from han.config.machine import Link, MachineModel, ranks_on_a_rail
 
 @dataclass(frozen=True)
 class Costs:
-    """The equations' parameters: seconds, bytes a second; `gamma` seconds a byte."""
+    """The equations' parameters.
+
+    Alphas are in seconds, betas and `gamma` in seconds a byte, rates in bytes a second.
+    """
 
     alpha_local: float
     beta_local: float
@@ -47,16 +51,16 @@ class Costs:
         return self.alpha_local + self.beta_local * nbytes
 
     def max_rate(self, nbytes: int, ppn: int) -> float:
-        """Return the time of a step between nodes that `ppn` ranks of a node take part in.
+        """Return the time of a step between nodes in which `ppn` ranks of each node send.
 
-        The busiest rail decides: equation 3 for the ranks that share it.
+        It is equation 3 for the ranks that share the busiest rail.
         """
         sharing = ranks_on_a_rail(ppn, self.rails)
         return self.alpha + sharing * nbytes / min(self.injection, sharing * self.pair)
 
 
 def _crossed(machine: MachineModel, distance: int) -> Link:
-    """Return the level that a step of a distance crosses inside a node."""
+    """Return the level inside a node that a step over `distance` ranks crosses."""
     for link in machine.levels[: machine.node_level]:
         if link.ranks is not None and 2 * distance <= link.ranks:
             return link
@@ -68,7 +72,7 @@ def _start(link: Link) -> float:
 
 
 def steps_of(count: int, base: int) -> int:
-    """Return the steps after which groups that grow `base`-fold in each hold `count` members."""
+    """Return the least number of steps with ``base ** steps >= count``."""
     steps, held = 0, 1
     while held < count:
         steps, held = steps + 1, held * base
@@ -76,7 +80,7 @@ def steps_of(count: int, base: int) -> int:
 
 
 def recursive_doubling(costs: Costs, nbytes: int, nodes: int, ppn: int) -> float:
-    """Return equation 4: every rank sends the whole message in every step."""
+    """Return the time of equation 4: every rank sends the whole message in every step."""
     local, across = steps_of(ppn, 2), steps_of(nodes, 2)
     return (
         costs.local(nbytes) * local
@@ -86,7 +90,7 @@ def recursive_doubling(costs: Costs, nbytes: int, nodes: int, ppn: int) -> float
 
 
 def smp(costs: Costs, nbytes: int, nodes: int, ppn: int) -> float:
-    """Return equation 5: one rank a node talks to other nodes, through one rail."""
+    """Return the time of equation 5: one rank of each node sends to other nodes, over one rail."""
     local, across = steps_of(ppn, 2), steps_of(nodes, 2)
     return (
         costs.local(nbytes) * local
@@ -96,10 +100,11 @@ def smp(costs: Costs, nbytes: int, nodes: int, ppn: int) -> float:
 
 
 def nap(costs: Costs, nbytes: int, nodes: int, ppn: int) -> float:
-    """Return equation 6: every rank of a node talks to another node, log_ppn(n) times.
+    """Return the time of equation 6: in log_ppn(nodes) steps every rank sends to another node.
 
-    An allreduce inside the node comes first and follows each of these steps: at powers of `ppn`
-    that is log2(p) local steps. Raises ArgumentError for 1 rank a node on several nodes.
+    There is an allreduce inside the node before the first of these steps and after each of them:
+    log2(nodes * ppn) local steps if `nodes` is a power of `ppn`. Raises ArgumentError for 1 rank
+    a node on several nodes.
     """
     if ppn == 1 < nodes:
         raise ArgumentError(f"NAP with 1 rank a node on {nodes} nodes: 2 or more a node expected")
@@ -122,7 +127,10 @@ FORMULAS: dict[str, Callable[[Costs, int, int, int], float]] = {
 def crossover(
     costs: Costs, first: str, second: str, nodes: int, ppn: int, most: int = 1 << 24
 ) -> int:
-    """Return the bytes up to which `first` is the faster of two, by bisection; 0 if never."""
+    """Return the most bytes, up to `most`, at which `first` is not slower; 0 if there are none.
+
+    Bisection: it assumes that `first` is the faster one below a single crossover.
+    """
 
     def quicker(nbytes: int) -> bool:
         times = (FORMULAS[name](costs, nbytes, nodes, ppn) for name in (first, second))

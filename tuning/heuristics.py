@@ -1,4 +1,4 @@
-"""Built-in choices: what serves most machines well without measurements.
+"""Built-in choices: they serve most machines well without measurements.
 
 They depend only on values that are the same on all ranks.
 """
@@ -15,18 +15,18 @@ from han.tasks.outline import as_called, levels_of
 from han.tasks.signature import Signature
 
 KiB = 1024
-BUILT_IN = "built-in"  # the rule that these choices go by
-DIRECT_RANKS = 8  # with more ranks, reading all data costs more than a second hop
+BUILT_IN = "built-in"  # the name of their rule
+DIRECT_RANKS = 8  # with more, reading all operands costs more than a gather and a release
 DIRECT_BYTES = 4 * KiB
-MAPPED_BYTES = 64 * KiB  # from here on ranks read mapped arrays in place
-MAPPED_PAIR = {  # the same between two ranks on a mesh
+MAPPED_BYTES = 64 * KiB  # least size at which ranks read mapped buffers where they are
+MAPPED_PAIR = {  # the same for two ranks on a mesh
     "bcast": 4 * KiB, "allgather": 2 * KiB, "reduce": 256 * KiB, "allreduce": 256 * KiB,
 }  # fmt: skip
 NEVER = 1 << 63
-# From how many bytes on (of a block, where there are blocks) ranks read each other's memory by
-# attach instead of through cells: of two ranks, and of more, whose reads of the same memory slow
-# each other down. On a mesh, each copy through cells costs as much as the kernel's single one
-# (docs/decisions/attach-sizes.md).
+# Least sizes (of a block, in calls by blocks) at which ranks attach each other's memory instead of
+# copying through cells: for two ranks, and for more. Many ranks that read the same memory slow
+# each other down. On a mesh, each of the two copies through cells costs as much as the kernel's
+# single copy (docs/decisions/attach-sizes.md).
 ATTACH_NEAR = {
     "bcast": (32768 * KiB, 32768 * KiB),
     "allreduce": (65536 * KiB, NEVER),
@@ -41,40 +41,41 @@ ATTACH_MESH = {
     "allgather": (32 * KiB, 128 * KiB),
     "alltoall": (32 * KiB, 32 * KiB),
 }
-# All ranks read the same data of these. Through cells it comes from memory once, and later readers
-# find it in a cache. Many ranks or more bytes than these therefore take cells.
+# Collectives in which all ranks read the same data. Through cells the data comes from memory once,
+# and later readers find it in a cache. So on a mesh, more than ALL_RANKS ranks use cells, and so do
+# more than two ranks that receive more than ALL_BYTES in all.
 READ_BY_ALL = ("bcast", "allgather")
 ALL_RANKS = 4
 ALL_BYTES = 32768 * KiB
 ATTACH_CHUNK = {"bcast": 4096 * KiB, "allreduce": 2048 * KiB, "allgather": 4096 * KiB}
-# Calls for which a program tries both cells and attach as it runs, with the algorithm of `solo`,
-# and from how many bytes on: of two ranks, and of more or where ranks outnumber processors.
+# Collectives with trials between cells and attach, and the algorithm of `solo` for attach.
+# RIVAL_BYTES are the least sizes: for two ranks, and for more ranks or oversubscribed nodes.
 RIVALS = {
     "bcast": "meet", "allreduce": "each", "scatter": "blocks", "allgather": "blocks",
     "alltoall": "blocks",
 }  # fmt: skip
 RIVAL_BYTES = (64 * KiB, 512 * KiB)
-# Up to here one rank combines all operands where ranks outnumber processors: each hand-over may
-# cost a turn on a processor (docs/decisions/turns.md).
+# Up to this size and number of ranks, one rank combines all operands on oversubscribed nodes: a
+# rank that waits for a peer may have to wait for a processor too (docs/decisions/turns.md).
 TURNS_BYTES, TURNS_RANKS = 32 * KiB, 8
-SHARED_CHUNK = 512 * KiB  # large: few hand-overs
-# Up to here each of two ranks combines the whole message, which saves one hand-over
-# (docs/decisions/two-ranks.md).
+SHARED_CHUNK = 512 * KiB  # large, so that ranks post few flags
+# Up to these sizes each of two ranks combines the whole message, which takes one step instead of
+# two (docs/decisions/two-ranks.md).
 EACH_BYTES = 32768 * KiB
 EACH_MESH = 2048 * KiB
-EACH_USER = 128 * KiB  # for operations of users: both ranks call the function on everything
+EACH_USER = 128 * KiB  # for users' functions: both ranks call the function on all elements
 EACH_CHUNK = 128 * KiB
-EACH_LEAST, EACH_MAPPED = 1 * KiB, 16 * KiB  # on a mesh, arrays that both ranks map
+EACH_LEAST, EACH_MAPPED = 1 * KiB, 16 * KiB  # range of sizes for mapped buffers on a mesh
 SPLIT_CHUNK = 320 * KiB  # as much as a member's cells hold in rings of 2 MiB
-BLOCK_CHUNK = 256 * KiB  # blocks: two cells that stay in a cache
-SOCKET_BYTES = 512  # from here reductions stay within sockets as long as they can (Jain, VI-B)
-BINARY_BYTES = 8 * KiB  # from here members of trees of reductions have two children, not more
-FLAT_RANKS = 4  # up to here one parent serves all other ranks
-BINARY_RANKS = 4  # from here a parent of large reductions has two children
-DOUBLING_BYTES = 8 * KiB  # between nodes: below, steps cost more than bytes
-CHAIN_LINK = 8 * KiB  # a chain of n nodes wants (n - 1) pieces of this size under way
-MESSAGE = 32 * KiB  # between nodes: below every library's limit for eager messages over TCP
-SEGMENT = 128 * KiB  # of the pipeline over the levels
+BLOCK_CHUNK = 256 * KiB  # for calls by blocks: two cells that stay in a cache
+SOCKET_BYTES = 512  # from this size, reductions follow the sockets (Jain et al., section VI-B)
+BINARY_BYTES = 8 * KiB  # from this size, trees of reductions are binary
+FLAT_RANKS = 4  # up to this number of ranks, one parent serves all others
+BINARY_RANKS = 4  # from this number of ranks, trees of large reductions are binary
+DOUBLING_BYTES = 8 * KiB  # between nodes: up to this size, steps cost more than bytes
+CHAIN_LINK = 8 * KiB  # a chain of n nodes needs n - 1 pieces of this size to fill its pipeline
+MESSAGE = 32 * KiB  # between nodes: below the eager limit of every MPI library over TCP
+SEGMENT = 128 * KiB  # for the pipeline over the levels
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class NodeTraits:
     """Two facts about nodes. Each is true if it holds on at least one node."""
 
     oversubscribed: bool = False  # ranks outnumber processors
-    mesh: bool = False  # cores hand lines over slowly
+    mesh: bool = False  # cache lines move slowly from core to core
 
 
 def choose(signature: Signature, topology: Topology, traits: NodeTraits) -> Choice:
@@ -104,12 +105,11 @@ def choose(signature: Signature, topology: Topology, traits: NodeTraits) -> Choi
 
 
 def rival(signature: Signature, topology: Topology, traits: NodeTraits) -> Choice | None:
-    """Return the choice that a trial compares with the built-in one; None: there is no trial.
+    """Return the choice that a trial compares with the built-in one; None if there is no trial.
 
-    For large data within a node it takes attach where the built-in choice takes cells, and cells
-    where that takes attach. Trials find out which is quicker (native/engine/trials.h). Both combine
-    elements in the same order. Gather and reduce have no trials: with attach, senders would wait
-    for the root.
+    Trials are for large data within a node. The rival attaches if the built-in choice copies
+    through cells, and the other way round (native/engine/trials.h). Both combine elements in the
+    same order. Gather and reduce have no trials: with attach, senders would wait for the root.
     """
     kind, level = signature.collective, topology.whole
     among = kind in RIVALS and (kind != "allreduce" or topology.size == 2)
@@ -144,7 +144,7 @@ def _blocks(
 
 
 def _attaches(signature: Signature, topology: Topology, level: int, traits: NodeTraits) -> bool:
-    """Whether ranks read each other's ordinary memory: they may, and it is quicker."""
+    """Whether ranks attach each other's memory: they can, and it is expected to be faster."""
     ranks = topology.channel_ranks(level)
     kind, nbytes = signature.collective, signature.nbytes
     delivered = nbytes * ranks * (ranks if signature.by_blocks else 1)
@@ -159,13 +159,13 @@ def _reads_mapped(signature: Signature, topology: Topology, level: int) -> bool:
 
 
 def _mapped_least(signature: Signature, ranks: int, traits: NodeTraits) -> int:
-    """From how many bytes on ranks read mapped arrays in place."""
+    """The least size at which ranks read mapped buffers where they are."""
     pair = traits.mesh and ranks == 2
     return MAPPED_PAIR.get(signature.collective, MAPPED_BYTES) if pair else MAPPED_BYTES
 
 
 def _fits_cells(signature: Signature) -> bool:
-    """Whether cells hold whole elements; larger elements travel in messages within a node too."""
+    """Whether cells hold whole elements; larger ones go through messages within a node too."""
     return signature.element <= PAGE
 
 
@@ -197,7 +197,7 @@ def _shared(
 
 
 def _for_all(signature: Signature, ranks: int, traits: NodeTraits) -> LevelChoice:
-    """Choose for an allreduce or barrier through cells, as one task."""
+    """Choose for an allreduce or barrier through cells in one task."""
     if signature.nbytes <= DIRECT_BYTES:
         return level_choice("sm", "direct")
     turns = traits.oversubscribed and 2 < ranks <= TURNS_RANKS
@@ -210,9 +210,9 @@ def _for_all(signature: Signature, ranks: int, traits: NodeTraits) -> LevelChoic
 
 
 def _reduce_tree(signature: Signature, topology: Topology, ranks: int) -> dict[str, Value]:
-    """The parameters of the tree of reductions, where it differs from that of releases.
+    """The parameters of the tree of reductions, if it differs from the tree of releases.
 
-    It follows sockets, and members have two children in large reductions (Jain, VI-B).
+    The tree follows sockets, and it is binary for large reductions (Jain et al., section VI-B).
     """
     if not signature.reduces or not signature.commutative:
         return {}
@@ -227,12 +227,12 @@ def _reduce_tree(signature: Signature, topology: Topology, ranks: int) -> dict[s
 
 
 def _quarter(nbytes: int) -> int:
-    """A power of two near a quarter of the bytes, so that about four pieces overlap."""
+    """A power of two near a quarter of the bytes: about four pieces are in flight."""
     return min(128 * KiB, max(16 * KiB, 1 << (nbytes // 4).bit_length()))
 
 
 def _segment(signature: Signature, nodes: int) -> int | None:
-    """The pipeline's segment: small enough to fill all levels, large enough for few hand-overs."""
+    """The segment of the pipeline: small enough to fill all levels, large enough for few tasks."""
     if signature.nbytes < _chain_bytes(nodes):
         return None
     if signature.collective == "allreduce":

@@ -1,4 +1,4 @@
-"""Machines that need not be here: where ranks stand, what choices look at, and plans for them."""
+"""Plans for imagined machines: nodes, sockets and node traits that the user describes."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ PLAIN = NodeTraits()  # a core for each rank, no mesh
 
 @dataclass(frozen=True)
 class ImaginedMachine:
-    """The node and the socket of each rank, and the traits on nodes.
+    """The node and the socket of each rank, and the node traits.
 
-    Ranks of a node are consecutive. Nothing is taken from the machine that this process runs on.
+    Ranks of a node are consecutive. Nothing depends on the machine that this process runs on.
     """
 
     nodes: tuple[int, ...]
@@ -29,12 +29,12 @@ class ImaginedMachine:
 
     @classmethod
     def even(cls, ranks: int, ppn: int, traits: NodeTraits = PLAIN) -> ImaginedMachine:
-        """Put `ppn` ranks on each node of one socket; the last node may have fewer."""
+        """Put `ppn` ranks on each node, in one socket; the last node may have fewer ranks."""
         nodes = tuple(rank // ppn for rank in range(ranks))
         return cls(nodes, nodes, traits)
 
     def topology(self, config: Config) -> Topology:
-        """Arrange the ranks as a configuration's levels say."""
+        """Arrange the ranks into the levels of a configuration."""
         facts, firsts = [], dict[int, int]()
         for rank, node in enumerate(self.nodes):
             first = firsts.setdefault(node, rank)
@@ -44,7 +44,7 @@ class ImaginedMachine:
         return arrange(config.levels, facts, config.sockets)
 
     def plan(self, config: Config, signature: Signature) -> tuple[Plan, Decision]:
-        """Plan a call as a configuration's rules decide it; return their decision too."""
+        """Plan a call by the rules of a configuration; return the plan and the decision."""
         topology = self.topology(config)
         decision = RuleTable(config, topology, self.traits).decide(signature)
         return plan_of_choice(topology, signature, decision.choice, config.memory), decision

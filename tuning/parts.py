@@ -1,4 +1,4 @@
-"""A choice names submodules; here the names become the submodules that carry a plan out."""
+"""From the names in a choice to the submodules that carry the plan out."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from han.tasks.signature import Signature
 
 
 def parts_of(choice: Choice) -> tuple[Submodule, ...]:
-    """Return the submodules that a choice names, by level."""
+    """Return the submodules that a choice names, innermost level first."""
     return tuple(submodule(level.submodule) for level in choice.levels)
 
 
 def plan_of_choice(topology: Topology, signature: Signature, choice: Choice, memory: int) -> Plan:
-    """Plan a call as `choice` says; channels hold about `memory` bytes."""
+    """Plan a call with a choice; channels hold about `memory` bytes."""
     return make_plan(topology, signature, choice, memory, parts_of(choice))

@@ -1,4 +1,4 @@
-"""Everything that is decided about a call, as one pure object: no MPI, no memory, no buffers."""
+"""The planner: decides, plans and lowers calls without MPI, shared memory or buffers."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from han.tuning.rules import Decision, RuleTable
 
 @dataclass(frozen=True)
 class Planned:
-    """What a call may run, decided once and alike on all ranks.
+    """The plans that a call may run, the same on all ranks.
 
-    `alternative` runs where all buffers of all ranks are shared arrays. Each rank knows only its
-    own buffers, and only once the call is made, so that ranks offer it in the call itself.
-    `rival` is another way for the same call: its leader tries both ways, and all ranks follow.
-    Whichever of the plans runs takes the same part of the rings.
+    The ranks run `alternative` if all buffers of all ranks are shared arrays. A rank knows only its
+    own buffers, and only when the call is made, so ranks offer the alternative during the call.
+    `rival` is for trials: the leader of the call chooses between the plan and the rival, and all
+    ranks follow. All of these plans take the same part of the rings.
     """
 
     topology: Topology
@@ -39,7 +39,7 @@ class Planned:
 
     @cached_property
     def plan(self) -> Plan:
-        """The plan of the choice."""
+        """The plan of the decision's choice."""
         return plan_of_choice(self.topology, self.signature, self.decision.choice, self.memory)
 
     @property
@@ -49,12 +49,12 @@ class Planned:
 
     @property
     def others(self) -> tuple[Plan, ...]:
-        """The alternative and the rival, as far as there are any."""
+        """The alternative and the rival, if there are any."""
         return tuple(plan for plan in (self.alternative, self.rival) if plan is not None)
 
 
 class Planner:
-    """Decides, plans and lowers for one rank of a machine; every decision is alike on all ranks.
+    """Decides, plans and lowers for one rank; every decision is the same on all ranks.
 
     `maps_arrays` says whether all ranks map each other's shared arrays.
     """
@@ -67,7 +67,7 @@ class Planner:
         self.rules = RuleTable(config, topology, traits)
 
     def planned(self, signature: Signature, blocking: bool = True) -> Planned:
-        """Decide what a call runs, and what it may run instead; raises NoRuleError."""
+        """Decide what a call runs, and which plans it may run instead; raises NoRuleError."""
         decision = self._decision(signature, blocking)
         one = Planned(self.topology, signature, decision, self.config.memory)
         if one.left or signature.mapped:
@@ -89,7 +89,7 @@ class Planner:
         return lower(plan, self.rank)
 
     def key(self) -> dict[str, Any]:
-        """Return what all programs of this rank depend on."""
+        """Return the data on which all programs of this rank depend."""
         return {
             "rules": as_document(self.config.rules),
             "topology": asdict(self.topology),
@@ -98,7 +98,7 @@ class Planner:
         }
 
     def _decision(self, signature: Signature, blocking: bool) -> Decision:
-        """Decide for a call; one of blocks that nothing serves is left to the MPI library."""
+        """Decide for a call; leave a call by blocks that no rule serves to the MPI library."""
         try:
             return self.rules.decide(signature, blocking=blocking)
         except NoRuleError as error:
@@ -107,7 +107,7 @@ class Planner:
             return self.rules.leave(signature, error)
 
     def _alternative(self, signature: Signature, blocking: bool) -> Plan | None:
-        """Plan what a call runs on shared arrays; None if that is what it runs anyway."""
+        """Plan a call on shared arrays; None if its ranks would not read them where they are."""
         if signature.nbytes < MAPPED_BYTES or not self.maps_arrays:
             return None
         mapped = replace(signature, mapped=True)
@@ -117,7 +117,7 @@ class Planner:
 
 
 def _reads_mapped(plan: Plan) -> bool:
-    """Whether ranks read buffers that they map, and all else passes through shared memory."""
+    """Whether ranks read mapped buffers, and all other data goes through shared memory."""
     uses = [(plan.parts[level], level) for level in plan.levels]
     reads = any(part.reads_mapped(plan.topology, plan.signature, level) for part, level in uses)
     return reads and all(part.in_memory for part, _ in uses)

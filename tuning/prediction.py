@@ -1,4 +1,4 @@
-"""Predicting calls on a machine: cases of a collective, sizes and choices, simulated."""
+"""Predict calls on a machine model by simulation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from han.tuning.imagined import ImaginedMachine
 
 @dataclass(frozen=True)
 class Where:
-    """A machine with ranks on it: consecutive ones on `nodes` nodes of `ppn`."""
+    """A machine model with `ppn` consecutive ranks on each of `nodes` nodes."""
 
     machine: MachineModel
     nodes: int
@@ -47,7 +47,7 @@ class Where:
         return self.machine.node.cores is not None and self.ppn > self.machine.node.cores
 
     def imagined(self) -> ImaginedMachine:
-        """Return what planning looks at; the level inside nodes stands for sockets."""
+        """Return the machine for the planner; the level just inside nodes stands for sockets."""
         place = self.machine.place(self.nodes, self.ppn)
         sockets = place[max(0, self.machine.node_level - 1)]
         traits = NodeTraits(self.oversubscribed, self.machine.node.mesh)
@@ -56,24 +56,24 @@ class Where:
 
 @dataclass(frozen=True)
 class Predicted:
-    """One call's plan and how long it takes."""
+    """The plan of a call, and its predicted time."""
 
     plan: Plan
     simulation: Simulation
     runs: int
-    levels: list[str]  # of the machine
+    levels: list[str]  # names of the machine's levels
 
     @property
     def seconds(self) -> float:
-        """Time of a call: of the only one, or of one of several back to back."""
+        """Seconds of a call; of several calls back to back, seconds a call."""
         return self.simulation.seconds if self.runs == 1 else self.simulation.each
 
 
 def with_choice(config: Config, algorithms: Iterable[str], segment: str | None) -> Config:
-    """Put a rule for every call before a configuration's own.
+    """Return a configuration with one more rule, before its own rules and for all calls.
 
-    An algorithm is ``LEVEL=SUBMODULE[.ALGORITHM][:PARAMETER=VALUE,...]``. Raises ArgumentError or
-    ConfigError for what cannot be read or does not exist.
+    An algorithm is ``LEVEL=SUBMODULE[.ALGORITHM][:PARAMETER=VALUE,...]``. Raises ArgumentError for
+    another form or an unknown level, ConfigError for other unknown names.
     """
     from han.config import documents
     from han.config.config import validate_names
@@ -119,7 +119,7 @@ def predict(
     spans: bool = False,
     tell: Callable[[], None] | None = None,
 ) -> Predicted:
-    """Predict a plan, of which `programs` are lowered unless given; see ``simulate``."""
+    """Predict a plan; see ``simulate``. The plan is lowered unless `programs` are given."""
     place = where.machine.place(where.nodes, where.ppn)
     found = simulate(
         plan, where.machine, place, runs=runs, programs=programs, spans=spans, tell=tell
@@ -128,16 +128,16 @@ def predict(
 
 
 def timeline_of(where: Where, machine: str, predicted: Predicted) -> Timeline:
-    """Return when tasks ran, as ``han trace`` takes it; of a simulation that kept its spans."""
+    """Return the timeline of a prediction with spans, for ``han trace``."""
     title = f"{machine}, {where.nodes} nodes of {where.ppn}"
     nodes = where.machine.place(where.nodes, where.ppn)[where.machine.node_level]
     return Timeline("predicted", title, tuple(whole_tasks(predicted.simulation.spans)), nodes=nodes)
 
 
 def plan_of(where: Where, config: Config, signature: Signature) -> Plan:
-    """Plan a call on a machine, as a configuration's rules decide it.
+    """Plan a call on a machine by the rules of a configuration.
 
-    Raises ArgumentError if the first rule is there for this call and cannot serve it.
+    Raises ArgumentError if the first rule that matches the call cannot serve it.
     """
     plan, decision = where.imagined().plan(config, signature)
     if decision.passed:
@@ -147,9 +147,12 @@ def plan_of(where: Where, config: Config, signature: Signature) -> Plan:
 
 
 def sized(signature: Signature, nbytes: int) -> Signature:
-    """Return the same call of another size; raises ArgumentError if elements do not fit."""
+    """Return the same call with `nbytes` bytes.
+
+    Raises ArgumentError if they are not a whole number of elements.
+    """
     if nbytes % signature.element:
         raise ArgumentError(
-            f"{format_size(nbytes)} are no whole number of elements of {signature.element} bytes"
+            f"{format_size(nbytes)} is not a whole number of elements of {signature.element} bytes"
         )
     return replace(signature, count=nbytes // signature.element)

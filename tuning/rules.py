@@ -1,4 +1,4 @@
-"""The one structure that decides: the user's rules, then built-in heuristics; first match wins."""
+"""The table of rules: the user's rules in order, then the built-in choice."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Decision:
-    """A Choice, and what was passed over on the way to it (rule, reason)."""
+    """A Choice, and the rules that were passed over before it: (rule, reason) of each."""
 
     choice: Choice
     passed: tuple[tuple[str, str], ...] = ()
@@ -31,14 +31,17 @@ class Decision:
 
 @dataclass(frozen=True)
 class RuleTable:
-    """Rules in order; a rule that matches but cannot serve is passed over, saying why."""
+    """Decides by the first rule that matches a call and can serve it.
+
+    A rule that matches and cannot serve is passed over, with a reason.
+    """
 
     config: Config | None
     topology: Topology
     traits: NodeTraits
 
     def decide(self, signature: Signature, *, blocking: bool = True) -> Decision:
-        """Choose for a call. The same on all ranks, as everything that it looks at is."""
+        """Choose for a call; the same on all ranks. Raises NoRuleError if no rule can serve it."""
         passed: list[tuple[str, str]] = []
         for choice in self._candidates(signature):
             reason = self.objection(signature, choice, blocking=blocking)
@@ -50,9 +53,9 @@ class RuleTable:
     def rival(
         self, signature: Signature, decision: Decision, *, blocking: bool = True
     ) -> Choice | None:
-        """Return what a call tries beside what was decided; None: nothing.
+        """Return the choice that trials compare with the decision; None if there are no trials.
 
-        Where a rule of the user's decides, nothing else is tried.
+        There are no trials if a rule of the user decided.
         """
         if self.config is not None and not self.config.trials:
             return None
@@ -63,7 +66,7 @@ class RuleTable:
         return other if fits else None
 
     def leave(self, signature: Signature, because: NoRuleError) -> Decision:
-        """Leave a call that moves blocks to the MPI library."""
+        """Return the decision to leave a call by blocks to the MPI library."""
         default = choose(signature, self.topology, self.traits)
         nothing = replace(default, composition=LEFT, rule=f"none: {LEFT}")
         return Decision(nothing, because.passed)
@@ -83,7 +86,7 @@ class RuleTable:
         yield default
 
     def _apply(self, rule: Rule, index: int, default: Choice) -> Choice:
-        """Lay a user's rule over the built-in choice."""
+        """Return the built-in choice with the values that a user's rule sets."""
         assert self.config is not None
         use = rule.use
         levels = [
@@ -102,7 +105,7 @@ class RuleTable:
     def objection(
         self, signature: Signature, choice: Choice, *, blocking: bool = True
     ) -> str | None:
-        """Return the reason why `choice` cannot serve, or None."""
+        """Return the reason why `choice` cannot serve a call, or None."""
         if signature.by_blocks and self.topology.whole is None:
             return apart(self.topology)
         topology = as_called(self.topology, signature)
@@ -124,10 +127,10 @@ class RuleTable:
 
 
 def apart(topology: Topology) -> str:
-    """Say why calls that move blocks are not han's where ranks share no memory."""
+    """Return the reason why calls by blocks are left to the MPI library across nodes."""
     return (
         f"the {topology.size} ranks share memory at no level ({' < '.join(topology.names)}): "
-        "between nodes these calls are the MPI library's own"
+        "between nodes, such calls are left to the MPI library"
     )
 
 

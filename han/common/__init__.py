@@ -1,1 +1,1 @@
-"""What every room uses: errors' texts, units, suggestions, JSON files."""
+"""What all packages of han use: errors, units, suggestions, JSON files."""

@@ -8,17 +8,17 @@ class HanError(Exception):
 
 
 class MissingLibraryError(HanError, ImportError):
-    """There is no MPI library, or no mpi4py: says how to get one."""
+    """The MPI library or mpi4py is missing. The text says how to install it."""
 
 
 class ConfigError(HanError, ValueError):
-    """A configuration is wrong: names the file or key, the value and what is known."""
+    """A configuration is wrong. The text names file or key, value and the known names."""
 
     rank: int | None = None  # this rank, where all ranks of a communicator raised it together
 
 
 class NoRuleError(ConfigError):
-    """No rule can serve a call, not even what is built in; `passed`: (rule, reason) of each."""
+    """Neither a rule nor the built-in choice can serve a call; `passed`: (rule, reason) of each."""
 
     def __init__(self, call: str, passed: list[tuple[str, str]]) -> None:
         reasons = "; ".join(f"{rule}: {reason}" for rule, reason in passed)
@@ -27,7 +27,7 @@ class NoRuleError(ConfigError):
 
 
 class ArgumentError(HanError, ValueError):
-    """An argument of a call is wrong: raised before anything moves."""
+    """An argument of a call is wrong. Raised before data moves."""
 
 
 class ArgumentTypeError(ArgumentError, TypeError):
@@ -35,13 +35,13 @@ class ArgumentTypeError(ArgumentError, TypeError):
 
 
 class SharedMemoryError(HanError, OSError):
-    """Shared memory cannot be reserved: names the size, the place and the remedy."""
+    """Shared memory cannot be reserved. The text names size, place and remedy."""
 
 
 class SetupError(HanError, RuntimeError):
-    """A step that prepares communication failed on some rank; raised on all ranks alike.
+    """A step that prepares communication failed on some rank; raised on all ranks.
 
-    `problems` holds (rank, errno or None, text) of each.
+    `problems` holds (rank, errno or None, text) of each rank on which it failed.
     """
 
     def __init__(self, step: str, problems: list[tuple[int, int | None, str]]) -> None:
@@ -54,7 +54,7 @@ class PeerError(HanError, RuntimeError):
 
 
 class CollectiveTimeoutError(HanError, TimeoutError):
-    """A collective did not finish within ``HAN_TIMEOUT``: says who waits for whom."""
+    """A collective exceeded ``HAN_TIMEOUT``. The text says which rank waits for which."""
 
 
 class RevokedError(HanError, RuntimeError):
@@ -64,7 +64,7 @@ class RevokedError(HanError, RuntimeError):
 class MismatchError(HanError, ValueError):
     """The ranks of one collective call do not agree.
 
-    With ``HAN_CHECK=1`` that is found before anything moves, and the communicator stays usable.
+    With ``HAN_CHECK=1`` it is raised before data moves, and the communicator stays usable.
     """
 
 

@@ -1,4 +1,4 @@
-"""What files of JSON that han writes have in common: a format and a version."""
+"""JSON files that han writes: each names its format and version."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ M = TypeVar("M", bound=BaseModel)
 
 @dataclass(frozen=True)
 class Format:
-    """`what` the file holds, how a file of another version is to be made `again`."""
+    """A format of JSON files, and the words and the error for a file that is not of it.
+
+    `what` names the content, such as ``trace``; `again` is the verb for making it, ``record``.
+    """
 
     name: str
     version: int
@@ -32,7 +35,7 @@ class Format:
             raise self.error(f"{path}: cannot be read: {error}") from None
 
     def validate(self, model: type[M], text: str, place: str) -> M:
-        """Return what `text` holds as a `model`; raise the error with the key that is wrong."""
+        """Return `text` as a `model`; raise the error with the first wrong key."""
         self.check(text, place)
         try:
             return model.model_validate_json(text, strict=True)
@@ -42,15 +45,15 @@ class Format:
             raise self.error(f"{place}: {key}: {first['msg']}") from None
 
     def check(self, text: str, place: str) -> None:
-        """Raise the error unless `text` is of this format and version; `place` says whose it is."""
+        """Raise the error unless `text` is of this format and version; `place` names the file."""
         try:
             record = json.loads(text)
         except RecursionError:
-            raise self.error(f"{place}: no {self.what}: nested too deep") from None
+            raise self.error(f"{place}: not a {self.what}: nested too deep") from None
         except ValueError as error:
-            raise self.error(f"{place}: no JSON: {error}") from None
+            raise self.error(f"{place}: not JSON: {error}") from None
         if not isinstance(record, dict) or record.get("format") != self.name:
-            raise self.error(f"{place}: not a {self.what}: it has no format: {self.name}")
+            raise self.error(f"{place}: not a {self.what}: its format is not {self.name}")
         if record.get("version") != self.version:
             raise self.error(
                 f"{place}: version {record.get('version')!r}, this han reads version "

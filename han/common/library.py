@@ -1,4 +1,4 @@
-"""Importing MPI: what is missing where that fails, and the way out."""
+"""Import MPI; if that fails, say what is missing and how to install it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WAY_OUT = (
 
 
 def require_mpi() -> None:
-    """Import MPI; raises MissingLibraryError where there is no mpi4py or no MPI library."""
+    """Import MPI; raises MissingLibraryError if mpi4py or the MPI library is missing."""
     try:
         from mpi4py import MPI  # noqa: F401
     except (ImportError, RuntimeError) as problem:
@@ -19,7 +19,7 @@ def require_mpi() -> None:
 
 
 def _missing(error: Exception) -> MissingLibraryError:
-    """Return the error that says what is missing and the way out."""
+    """Return the error that says what is missing and how to install it."""
     if isinstance(error, ModuleNotFoundError) and error.name == "mpi4py":
         return MissingLibraryError(f"han needs mpi4py: {error}; pip install mpi4py")
     cause = str(error).split("\n")[0] or type(error).__name__

@@ -1,11 +1,11 @@
-"""Pictures that objects show of themselves in notebooks."""
+"""Pictures of objects for notebooks."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import Any
 
-DRAWING = "han.plots.tasks"  # a room above those that show pictures: imported by name, when drawn
+DRAWING = "han.plots.tasks"  # imported by name: packages below it may not import it
 
 
 def picture(function: str, *what: Any) -> str | None:

@@ -1,4 +1,4 @@
-"""How an unknown name is answered: with the known ones."""
+"""Messages about unknown names. They list the known names."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from han.common.errors import ArgumentError
 
 
 def unknown(kind: str, name: object, known: Iterable[str], advice: str = "") -> str:
-    """Return ``"unknown <kind>; did you mean 'x'? Known: x, y, z"``, or `advice` as the hint.
+    """Return ``"unknown <kind>; did you mean 'x'? Known: x, y, z"``.
 
-    For where the name stands before it, as in a path of keys.
+    `advice` replaces the question. The text does not quote the name: the caller writes it into
+    `kind` or before the text.
     """
     import difflib
 
@@ -22,7 +23,7 @@ def unknown(kind: str, name: object, known: Iterable[str], advice: str = "") -> 
 
 
 def expect_known(kind: str, name: str, known: Iterable[str]) -> None:
-    """Raise ArgumentError, which quotes the name, for an argument that is not among `known`."""
+    """Raise ArgumentError, which quotes the name, if `name` is not among `known`."""
     known = list(known)
     if name not in known:
         raise ArgumentError(unknown(f"{kind} {name!r}", name, known))

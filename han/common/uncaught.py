@@ -1,4 +1,4 @@
-"""An error that all ranks raise alike: one rank prints it, if the program does not catch it."""
+"""Uncaught errors that all ranks raise: only one rank prints them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ PACKAGE = str(Path(__file__).parents[1])
 
 
 def print_once(error: ConfigError, rank: int) -> None:
-    """Let only rank 0 print `error` where no rank catches it.
+    """Let only rank 0 print `error` if the program does not catch it.
 
-    `rank` is this rank in the communicator whose ranks have all raised the error. The error can be
-    caught as usual on every rank. A program that has an excepthook of its own keeps it.
+    `rank` is this rank in the communicator whose ranks all raise the error. A program can catch
+    the error as usual. If it has an excepthook of its own, that one stays.
     """
     error.rank = rank
     if sys.excepthook is sys.__excepthook__:
@@ -23,7 +23,7 @@ def print_once(error: ConfigError, rank: int) -> None:
 
 
 def _hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Print an error that all ranks have raised on rank 0, any other as Python does."""
+    """Print an error of all ranks on rank 0 only, any other error as Python does."""
     if not isinstance(error, ConfigError) or error.rank is None:
         sys.__excepthook__(kind, error, trace)
     elif error.rank == 0:
@@ -31,7 +31,7 @@ def _hook(kind: type[BaseException], error: BaseException, trace: TracebackType 
 
 
 def _text(error: ConfigError, trace: TracebackType | None) -> str:
-    """Return the traceback without the frames inside han, and the error."""
+    """Return the traceback without han's own frames, and the error."""
     import traceback
 
     frames = [f for f in traceback.extract_tb(trace) if not f.filename.startswith(PACKAGE)]

@@ -1,4 +1,4 @@
-"""Sizes in bytes and counts of things, as people write them."""
+"""Sizes in bytes and counts, as people write them."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _FACTORS = {unit.lower(): factor for unit, factor in UNITS.items()} | {"": 1}
 
 
 def parse_size(text: object) -> int:
-    """Return the bytes that ``text`` says: a whole number, or a number and a unit.
+    """Return the bytes that ``text`` stands for: a whole number, or a number and a unit.
 
-    ``KiB``, ``MiB``, ``GiB`` are powers of 1024, ``kB``, ``MB``, ``GB`` powers of 1000, in
-    any case of letters. Raises ValueError, which quotes ``text``, for anything else.
+    ``KiB``, ``MiB``, ``GiB`` are powers of 1024, ``kB``, ``MB``, ``GB`` powers of 1000, in upper
+    or lower case. Raises ValueError, which quotes ``text``, for anything else.
     """
     size = _exact_size(text)
     if size is None or size.denominator != 1:
@@ -50,7 +50,7 @@ def _exact_size(text: object) -> int | Fraction | None:
 
 
 def format_size(size: int) -> str:
-    """Return ``size`` in the largest binary unit that says it exactly: ``"64KiB"``, ``"1000B"``."""
+    """Return ``size`` in the largest binary unit that divides it: ``"64KiB"``, ``"1000B"``."""
     for unit in ("GiB", "MiB", "KiB"):
         if size and size % UNITS[unit] == 0:
             return f"{size // UNITS[unit]}{unit}"
@@ -63,7 +63,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def spans(numbers: Iterable[int]) -> str:
-    """Write numbers as spans: ``"0-3,8"``."""
+    """Return numbers as ranges: ``"0-3,8"``."""
     runs: list[list[int]] = []
     for number in sorted(numbers):
         if runs and runs[-1][-1] == number - 1:

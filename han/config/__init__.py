@@ -1,6 +1,6 @@
-"""What the user decided: YAML files, the environment, ``han.rc``, machines.
+"""Configurations: YAML files, the environment, ``han.rc``, machine models.
 
-Names are found when they are first used, so that ``han.rc`` costs no import of pydantic.
+Names are imported at first use, so ``han.rc`` does not import pydantic.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Arranging ranks into the levels of a configuration, from what each knows of its place."""
+"""Arrange ranks into the levels of a configuration, from facts about where each rank runs."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ PHYSICAL = ("shared_memory", "numa", "l3", "socket")
 
 @dataclass(frozen=True)
 class Facts:
-    """What one rank knows of its place."""
+    """Facts about where one rank runs."""
 
     memory: int  # the lowest rank that it shares memory with
     host: str
     cpus: frozenset[int]
-    places: dict[str, frozenset[str]]  # for numa, l3, socket: those that its processors span
-    quota: float = math.inf  # processors' worth of time that its container may use
-    mesh: bool = False  # whether its processor's cores hand lines over slowly
+    places: dict[str, frozenset[str]]  # of numa, l3, socket: the ones that its processors are in
+    quota: float = math.inf  # processors that its container may use, by its quota
+    mesh: bool = False  # whether its processor is a mesh
 
 
 def arrange(levels: Sequence[Level], facts: Sequence[Facts], sockets: Scope = "socket") -> Topology:
-    """Place ranks into the domains of the levels, outermost first: inner ones divide them."""
+    """Return the topology of the ranks; inner domains divide outer ones."""
     outer: list[tuple[object, ...]] = [()] * len(facts)
     domains: list[tuple[int, ...]] = []
     for level in reversed(levels):
@@ -51,8 +51,10 @@ def arrange(levels: Sequence[Level], facts: Sequence[Facts], sockets: Scope = "s
 def _memory(
     levels: Sequence[Level], facts: Sequence[Facts], domains: Sequence[tuple[int, ...]]
 ) -> tuple[int, ...]:
-    """Who shares memory with whom. Where groups are given rather than found, the innermost
-    ones stand for nodes: ranks in different ones talk through messages.
+    """Return a number for each rank; ranks with the same number share memory.
+
+    If the levels have groups that the user defines and none that the hardware defines, the
+    innermost groups stand for nodes: ranks of different groups exchange messages.
     """
     physical = any(level.scope in PHYSICAL for level in levels)
     given = any(not isinstance(level.scope, str) for level in levels)

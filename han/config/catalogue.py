@@ -1,6 +1,6 @@
-"""What a configuration may name: submodules with their parameters.
+"""The submodules, algorithms and parameters that a configuration may name.
 
-Plain data that a registry can fill in without importing a configuration library.
+Plain data, so that a registry can fill it in without an import of pydantic.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ ParameterValue = bool | int | str | tuple[int, ...]
 
 @dataclass(frozen=True)
 class ParameterInfo:
-    """What one parameter of a submodule takes; the bounds are inclusive.
+    """The values that a parameter of a submodule takes; the bounds are inclusive.
 
-    ``choices`` are the names that a parameter of kind ``name`` takes; none given: any.
+    ``choices`` are the names that a parameter of kind ``name`` takes; () means any name.
     """
 
     kind: Literal["size", "int", "bool", "name", "factors"]
@@ -55,7 +55,7 @@ class ParameterInfo:
 
 
 def _listed(value: ParameterValue) -> tuple[int, ...]:
-    """Return the factors that are written as a list, as ``"4x2"`` or as one number."""
+    """Return factors that are written as a list, as ``"4x2"`` or as one number."""
     if isinstance(value, str):
         parts = value.split("x")
         value = tuple(int(p) for p in parts if p.strip().isdecimal())

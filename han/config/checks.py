@@ -1,4 +1,4 @@
-"""What must hold between the keys of a configuration, and with the submodules that there are."""
+"""Checks over several keys of a configuration, and of names against the catalogue."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from han.config.catalogue import Catalogue, ParameterValue, SubmoduleInfo
     from han.config.rules import LevelUse, Rule
 
-FIELDS = ("submodule", "algorithm")  # keys of a level's use that are no parameters
+FIELDS = ("submodule", "algorithm")  # keys of a level's use that are not parameters
 SOCKETS = ("l3", "numa", "socket")
 _WIDTH = {"l3": 0, "numa": 0, "socket": 1, "shared_memory": 2, "all": 3}
 
 
 def with_symbols(levels: tuple[Level, ...]) -> tuple[Level, ...]:
-    """Return ``levels`` with a letter for each that has none.
+    """Return ``levels`` with a symbol for each level that has none.
 
-    ``i`` for the outermost, ``s`` for the innermost, else the first letter of the name, or of
-    the alphabet, that no other level has.
+    It is ``i`` for the outermost level and ``s`` for the innermost. Otherwise, or if another level
+    has it, it is the first free letter of the name, or else of the alphabet.
     """
     symbols = [level.symbol for level in levels]
     preferred = {0: "s", len(levels) - 1: "i"} if levels else {}
@@ -42,7 +42,7 @@ def with_symbols(levels: tuple[Level, ...]) -> tuple[Level, ...]:
 
 
 def level_problems(levels: tuple[Level, ...]) -> Iterator[Problem]:
-    """Yield what is wrong with the names, symbols and scopes of ``levels``, innermost first."""
+    """Yield problems with the names, symbols and scopes of ``levels``, innermost first."""
     if not levels:
         yield Problem(("levels",), "needs at least one level", [])
         return
@@ -76,7 +76,7 @@ def _scope_problems(levels: tuple[Level, ...]) -> Iterator[Problem]:
 
 
 def socket_problems(scope: Scope) -> Iterator[Problem]:
-    """Yield what is wrong with a scope that is to divide the ranks that share memory."""
+    """Yield a problem if ``scope`` cannot define sockets."""
     if isinstance(scope, SizeScope) or scope in SOCKETS:
         return
     shown = scope if isinstance(scope, str) else as_document(scope)
@@ -84,7 +84,7 @@ def socket_problems(scope: Scope) -> Iterator[Problem]:
 
 
 def rule_problems(rules: tuple[Rule, ...], levels: tuple[Level, ...]) -> Iterator[Problem]:
-    """Yield the levels that rules name and the configuration does not have."""
+    """Yield a problem for each level that a rule names and the configuration does not have."""
     known = [level.name for level in levels]
     for k, rule in enumerate(rules):
         for name in rule.use.levels:
@@ -95,7 +95,7 @@ def rule_problems(rules: tuple[Rule, ...], levels: tuple[Level, ...]) -> Iterato
 def named_rules(
     rules: tuple[Rule, ...], catalogue: Catalogue
 ) -> tuple[tuple[Rule, ...], list[Problem]]:
-    """Return ``rules`` with their parameters parsed, and what ``catalogue`` does not have."""
+    """Return ``rules`` with parsed parameters, and problems with names and values."""
     problems: list[Problem] = []
     parsed = []
     for k, rule in enumerate(rules):

@@ -1,12 +1,8 @@
-"""The configuration: what it holds, and the one function that loads and merges it.
+"""The configuration of a communicator, and the function that loads it.
 
-    levels (innermost first), rules (first match wins), sockets (that trees in shared memory look
-    at, below all levels), memory, plans, wait, check, trials
-
-``load_config`` reads a YAML file, the name of a ready configuration or a mapping, puts over it
-what the environment and ``han.rc`` say, and returns one frozen ``Config`` or raises
-``ConfigError`` with all that is wrong. ``validate_names`` then holds it against the submodules
-that there are.
+``load_config`` reads a YAML file, a ready configuration or a mapping. Settings of the environment
+and of ``han.rc`` override its values. The result is a frozen ``Config``; a ``ConfigError`` lists
+all problems. ``validate_names`` then checks names of submodules, algorithms and parameters.
 """
 
 from __future__ import annotations
@@ -34,11 +30,12 @@ TWO_LEVELS = (Level("node", "shared_memory", "s"), Level("network", "all", "i"))
 
 @dataclass(frozen=True)
 class Config:
-    """What the user decided; the defaults are two levels and no rules.
+    """The user's configuration. By default it has two levels and no rules.
 
-    Levels are innermost first, and those without a symbol are given one. `memory` is the shared
-    memory of one channel in bytes, `plans` the number of plans that a communicator keeps.
-    Raises ConfigError if the parts do not fit together.
+    `levels` are innermost first; a level without a symbol gets one. `sockets` are the groups below
+    all levels that trees in shared memory follow. `memory` is the shared memory of one channel in
+    bytes, `plans` the number of plans that a communicator keeps. Raises ConfigError if values
+    contradict each other.
     """
 
     levels: tuple[Level, ...] = TWO_LEVELS
@@ -63,7 +60,7 @@ class Config:
 
     @property
     def source(self) -> str:
-        """The file that the configuration was read from, or what else it came from."""
+        """The file of the configuration, or a name for its other origin."""
         return self.origin.name
 
     def place(self, *path: str | int) -> str:
@@ -77,7 +74,7 @@ class Config:
         return yaml.safe_dump(as_document(self), sort_keys=False, allow_unicode=True)
 
     def fingerprint(self) -> str:
-        """Return a hash of all that the ranks must agree on: everything but ``wait``.
+        """Return a hash of everything on which the ranks must agree: all but ``wait``.
 
         It is the same in every process and for every order of keys.
         """
@@ -86,7 +83,7 @@ class Config:
 
 
 def default_config() -> Config:
-    """Return two levels, ``node`` in shared memory and ``network`` between, and no rules."""
+    """Return the default: levels ``node`` (shared memory) and ``network`` (all), no rules."""
     return Config()
 
 
@@ -94,16 +91,15 @@ def load_config(
     source: str | os.PathLike[str] | Mapping[str, Any] | Config | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> Config:
-    """Return the configuration that ``source`` and the settings around it make.
+    """Return the configuration of ``source``, with settings of ``han.rc`` and the environment.
 
-    ``source`` is a YAML file, the bare name of a ready configuration (``ready_configs``), or a
-    mapping of the same keys; None means ``han.rc.config``, then ``HAN_CONFIG``, then the
-    defaults. A Config is complete and comes back as it is. For the single settings of
-    ``han.rc`` the first of these that says something wins: a mapping given by the program, an
-    attribute of ``han.rc``, the environment, the file, the default.
+    ``source`` is a YAML file, the name of a ready configuration (``ready_configs``), or a mapping
+    of the same keys. None means ``han.rc.config``, then ``HAN_CONFIG``, then the defaults. A Config
+    is complete and is returned unchanged. A single setting takes its value from the first of these
+    that has one: a mapping given by the program, ``han.rc``, the environment, the file, the
+    default.
 
-    Raises ConfigError, which lists all that is wrong with file, line, key, value and the known
-    names.
+    Raises ConfigError, which lists all problems with file, line, key, value and the known names.
     """
     said_by = "config"
     if source is None and rc.config is not None:
@@ -122,10 +118,10 @@ def load_config(
 
 
 def validate_names(config: Config, catalogue: Catalogue) -> Config:
-    """Return ``config`` with the parameters of its rules parsed as ``catalogue`` says.
+    """Return ``config`` with the parameters of its rules parsed by ``catalogue``.
 
-    Raises ConfigError for submodules, algorithms and parameters that the catalogue does not
-    have, with the known ones, and for values that a parameter does not take.
+    Raises ConfigError for unknown submodules, algorithms and parameters, with the known names, and
+    for values that a parameter does not take.
     """
     rules, problems = checks.named_rules(config.rules, catalogue)
     if problems:

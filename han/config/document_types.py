@@ -1,4 +1,4 @@
-"""The types of values in documents: what is taken, how it is read, its JSON Schema."""
+"""Types of values in documents: accepted values, their parsers, and their JSON Schema."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What users may write in a configuration: strict models without unknown keys.
+"""Models of what users may write in a configuration. Unknown keys are errors.
 
-Each model checks one part of a document and gives it as plain data: `document.data()` is the class
-of `parts` or `rules` that has the model's name and fields.
+Each model checks one part of a document. `document.data()` returns it as plain data: the class of
+`parts` or `rules` with the model's name and fields.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Model(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
 
     def data(self) -> Any:
-        """Return what was written as the plain data of the same name."""
+        """Return the plain data of the same name."""
         name = type(self).__name__
         return getattr(parts if hasattr(parts, name) else rules, name)(**values_of(self))
 
@@ -182,7 +182,8 @@ class LevelUse(Model):
 
     submodule: str = Field(description="The submodule that carries out the tasks of the level.")
     algorithm: str | None = Field(
-        default=None, description="An algorithm of the submodule. By default it has one."
+        default=None,
+        description="An algorithm of the submodule. By default the built-in choice's or the first.",
     )
 
     def data(self) -> rules.LevelUse:
@@ -191,14 +192,14 @@ class LevelUse(Model):
 
 
 class Use(Model):
-    """What a rule decides. It leaves what it does not name to the rules after it."""
+    """What a rule decides. The built-in choice decides what the rule does not name."""
 
     segment: Segment | None = Field(
         default=None, description="Bytes of a segment, or 'whole' for no segmentation."
     )
     schedule: Schedule | None = Field(
         default=None,
-        description="Start a task when its inputs are there (dataflow), or stage by stage.",
+        description="When tasks start: with their data (dataflow), or stage by stage (lockstep).",
     )
     levels: Mapping[str, LevelUse] = Field(
         default={}, description="The submodule of each level, by the name of the level."
@@ -240,10 +241,11 @@ class Config(Model):
     )
     rules: Annotated[tuple[Rule, ...], FromList] = Field(
         default=(),
-        description="What calls run. The first rule that matches wins, built-in rules come last.",
+        description="What calls run. The first rule that matches a call and can serve it decides.",
     )
     sockets: Scope = Field(
-        default="socket", description="The groups below all levels that trees in memory look at."
+        default="socket",
+        description="The groups below all levels that trees in shared memory follow.",
     )
     memory: Annotated[Size, Field(ge=SMALLEST_MEMORY)] = Field(
         default=16 * 2**20, description="Shared memory of one channel in bytes."
@@ -278,7 +280,7 @@ KNOWN_KEYS = {key: tuple(model.model_fields) for key, model in MODELS.items()}
 
 
 def checked(model: type[Model], data: object, origin: Origin) -> dict[str, Any]:
-    """Return the plain data of a document by field; raises ConfigError with all that is wrong."""
+    """Return the plain data of a document by field; raises ConfigError with all problems."""
     try:
         document = model.model_validate(data)
     except ValidationError as error:

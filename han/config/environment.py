@@ -1,4 +1,4 @@
-"""The environment variables that han knows, and what it says of those that it does not."""
+"""The environment variables of han, and warnings about unknown ones."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from han.config.rc import SETTINGS, VARIABLES
 PREFIX, OF_TESTS = "HAN_", "HAN_TEST_"
 ENVIRONMENT = {
     **{VARIABLES[name]: about.partition(" (HAN_")[0] for name, about in SETTINGS.items()},
-    "HAN_ARENA": "most memory of a process's shared arrays, as 8GiB; half of all if unsaid",
-    "HAN_SHM_DIR": "a folder in memory where ranks meet to share it; /dev/shm if unsaid",
+    "HAN_ARENA": "most memory of a process's shared arrays, as 8GiB; default: half of the memory",
+    "HAN_SHM_DIR": "a folder in a memory file system, for shared memory; default: /dev/shm",
 }
 
 
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:
-    """Return a text for each variable that begins as han's do and is none of them."""
+    """Return a text for each unknown variable that begins with ``HAN_``."""
     return [
         unknown(f"environment variable {name}", name, ENVIRONMENT)
         for name in sorted(environ)
@@ -26,6 +26,6 @@ def unknown_variables(environ: Mapping[str, str]) -> list[str]:
 
 
 def warn_of_unknown(environ: Mapping[str, str]) -> None:
-    """Warn of each; Python shows a warning once a process."""
+    """Warn about each unknown variable; Python shows a warning once a process."""
     for text in unknown_variables(environ):
         warnings.warn(text, UserWarning, stacklevel=1)

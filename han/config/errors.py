@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, told with its file, line, key, value and what is known."""
+"""Problems of a configuration, with file, line, key, value and the known names."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LONGEST_VALUE = 60
 class Origin:
     """Where the values of a configuration were written.
 
-    It is no part of what a configuration says, so any two are equal.
+    An origin is not part of the content of a configuration, so any two origins are equal.
     """
 
     name: str = field(default="config", compare=False)
@@ -31,7 +31,7 @@ class Origin:
     overrides: Mapping[KeyPath, str] = field(default_factory=dict, compare=False)
 
     def place(self, path: KeyPath) -> str:
-        """Return the file and line, variable or attribute that says the value at ``path``."""
+        """Return the file and line, variable or attribute that sets the value at ``path``."""
         if path in self.overrides:
             return self.overrides[path]
         written = (path[:n] for n in range(len(path), -1, -1))
@@ -41,14 +41,14 @@ class Origin:
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong: at which key, with which value, and what was expected."""
+    """One problem: its key, the reason, and the value, if there is one."""
 
     path: KeyPath
     reason: str
     value: Any = _NO_VALUE
 
     def render(self, origin: Origin) -> str:
-        """Return ``"file:line: key = value: reason"``, the value where it is short."""
+        """Return ``"file:line: key = value: reason"``, without the value if it is long."""
         key = format_path(self.path)
         value = repr(self.value)
         told = self.value is _NO_VALUE or self.reason.startswith(value)
@@ -60,7 +60,7 @@ class Problem:
 
 
 class Inconsistent(ValueError):
-    """Raised by a check over several keys, with all that it found."""
+    """Raised by a check over several keys, with all problems that it found."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
@@ -74,7 +74,7 @@ def format_path(path: KeyPath) -> str:
 
 
 def config_error(problems: Iterable[Problem], origin: Origin) -> ConfigError:
-    """Return the error that lists ``problems``, one in a line."""
+    """Return the error that lists ``problems``, one a line."""
     lines = [problem.render(origin) for problem in problems]
     if len(lines) == 1:
         return ConfigError(lines[0])
@@ -82,9 +82,10 @@ def config_error(problems: Iterable[Problem], origin: Origin) -> ConfigError:
 
 
 def problems_of(error: ValidationError, known_keys: Mapping[str, Iterable[str]]) -> list[Problem]:
-    """Return what pydantic found; ``known_keys`` has the keys that each mapping takes, by its key.
+    """Return the problems that pydantic found.
 
-    The parts in angle brackets that tagged unions add to a location are left out of paths.
+    ``known_keys`` has the keys that each mapping takes, by the key of the mapping. Paths omit the
+    parts in angle brackets, which tagged unions add to locations.
     """
     return [
         problem
@@ -109,7 +110,7 @@ def _problems(details: dict[str, Any], known: Mapping[str, Iterable[str]]) -> It
 
 
 def _missing(key: object, written: object) -> str:
-    """Say that a key is missing; one written beside its place may be meant for it."""
+    """Return the reason for a missing key, with a similar key of the same mapping."""
     keys = [k for k in written if isinstance(k, str)] if isinstance(written, Mapping) else []
     import difflib
 

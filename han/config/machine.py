@@ -1,10 +1,11 @@
-"""Machines to predict: what a level's messages cost, what a node's memory and adapters carry.
+"""Machine models: the costs of messages on each level, and the rates of memory and adapters.
 
-A message between two ranks takes the parameters of the innermost level that holds both: latency
-(alpha), the bandwidth that one pair of ranks reaches (R_b), the processor's overhead on each side.
-What leaves a node goes through its adapters, the rails, each of which takes `injection` bytes a
-second and direction (R_N): the max-rate model (Gropp, Olson, Samfass; Bienz et al., equation 3).
-A rank uses one rail for all of its messages, ranks of a node take the rails in turn: `rail_of`.
+The cost of a message between two ranks depends on the innermost level whose groups contain both:
+latency (alpha), bandwidth of one pair of ranks (R_b), and overhead of the processor on each side.
+A message between nodes also goes through an adapter (rail) of each node. An adapter carries
+`injection` bytes a second in each direction (R_N). This is the max-rate model (Gropp, Olson,
+Samfass; Bienz et al., equation 3). A rank uses one rail for all of its messages; the ranks of a
+node take the rails in turn (`rail_of`).
 """
 
 from __future__ import annotations
@@ -37,19 +38,19 @@ _NUMBER = r"\s*([0-9]+(?:\.[0-9]+)?)\s*"
 
 
 def parse_time(text: object) -> float:
-    """Return the seconds that ``1.5us``, ``40ns`` or ``2ms`` says; raises ValueError."""
+    """Return the seconds of a text such as ``1.5us`` or ``40ns``; raises ValueError."""
     match = re.fullmatch(_NUMBER + r"([A-Za-z]+)", text) if isinstance(text, str) else None
     if match is None or match[2] not in TIMES:
-        raise ValueError(f"{text!r} is no time; write 1.5us, 40ns, 2ms or 1s")
+        raise ValueError(f"{text!r} is not a time; write 1.5us, 40ns, 2ms or 1s")
     return float(Fraction(match[1])) * TIMES[match[2]]
 
 
 def parse_rate(text: object) -> float:
-    """Return the bytes per second that ``6.9GB/s`` or ``1Gbit/s`` says; raises ValueError."""
+    """Return the bytes a second of a text such as ``6.9GB/s`` or ``1Gbit/s``; raises ValueError."""
     match = re.fullmatch(_NUMBER + r"([A-Za-z]+)/s", text) if isinstance(text, str) else None
     factor = {**BITS, **BYTES}.get(match[2]) if match else None
     if match is None or factor is None or not Fraction(match[1]):
-        raise ValueError(f"{text!r} is no rate above 0; write 6.9GB/s, 800MB/s or 1Gbit/s")
+        raise ValueError(f"{text!r} is not a rate above 0; write 6.9GB/s, 800MB/s or 1Gbit/s")
     return float(Fraction(match[1])) * factor
 
 
@@ -68,7 +69,7 @@ Rate = Annotated[float, BeforeValidator(parse_rate), WithJsonSchema(RATE_SCHEMA)
 
 
 def rail_of(local: int, rails: int) -> int:
-    """Return the rail that carries all messages of a node's rank number `local`."""
+    """Return the rail that carries all messages of rank number `local` of a node."""
     return local % rails
 
 
@@ -93,8 +94,8 @@ class Link(Model):
     )
     eager: Size = Field(
         default=64 * 1024,
-        description="Size above which sender and receiver meet first, which costs two latencies "
-        "unless the receive is late anyway.",
+        description="The largest eager message. Above it sender and receiver meet first "
+        "(rendezvous), which costs two latencies unless the receive is late.",
     )
     flag: Seconds = Field(default=0.0, description="Time of a flag from one cache to another.")
     ranks: Annotated[int, Field(ge=1)] | None = Field(
@@ -113,7 +114,7 @@ class Node(Model):
         description="Bytes a second that one processor reduces."
     )
     memory: Rate = Field(description="Bytes a second that all processors of a node move together.")
-    injection: Rate = Field(description="Bytes a second and direction that one adapter carries.")
+    injection: Rate = Field(description="Bytes a second that an adapter carries in each direction.")
     rails: Annotated[int, Field(ge=1)] = Field(
         default=1, description="Adapters of a node. A rank uses one of them."
     )
@@ -127,14 +128,14 @@ class Node(Model):
     )
     switch: Seconds = Field(
         default=0.0,
-        description="Time until a rank that waited runs again, with more ranks than cores.",
+        description="Time until a rank that waited runs again, where ranks outnumber cores.",
     )
     together: bool = Field(
         default=False, description="Whether all nodes share one set of cores, as emulated ones do."
     )
     mesh: bool = Field(
         default=False,
-        description="Whether cache lines are slow from core to core, as 'han info' shows.",
+        description="Whether cache lines move slowly from core to core; 'han info' shows it.",
     )
 
 
@@ -157,7 +158,7 @@ class MachineModel(Model):
     def _distinct(cls, levels: tuple[Link, ...]) -> tuple[Link, ...]:
         names = [level.name for level in levels]
         if not names or len(set(names)) < len(names):
-            raise ValueError("expected one or more levels with names of their own")
+            raise ValueError("expected one or more levels with different names")
         return levels
 
     @model_validator(mode="after")
@@ -171,20 +172,22 @@ class MachineModel(Model):
         names = self.names
         if self.node.level not in names:
             known = ", ".join(names)
-            return [Problem(("node", "level"), f"is no level; levels: {known}", self.node.level)]
+            return [Problem(("node", "level"), f"is not a level; levels: {known}", self.node.level)]
         found = []
         for k, level in enumerate(self.levels):
             fixed = level.ranks is not None
             if k < self.node_level and not fixed:
-                found.append(Problem(("levels", k, "ranks"), "is missing: a level inside of nodes"))
+                found.append(Problem(("levels", k, "ranks"), "is missing for a level inside nodes"))
             if k >= self.node_level and fixed:
-                found.append(Problem(("levels", k, "ranks"), "says nothing here: see --ppn"))
+                found.append(
+                    Problem(("levels", k, "ranks"), "is only for levels inside nodes; see --ppn")
+                )
         return found
 
     def _odd_sources(self) -> list[Problem]:
         known = self.values()
         return [
-            Problem(("sources", key), f"is no value of this machine; values: {', '.join(known)}")
+            Problem(("sources", key), f"is not a value of this machine; values: {', '.join(known)}")
             for key in self.sources
             if key not in known
         ]
@@ -211,7 +214,7 @@ class MachineModel(Model):
         ]
 
     def place(self, nodes: int, ppn: int) -> tuple[tuple[int, ...], ...]:
-        """Return each rank's domain at each level, for consecutive ranks on nodes of `ppn`."""
+        """Return the domain of each rank on each level; each node has `ppn` consecutive ranks."""
         size = nodes * ppn
         found = []
         for k, level in enumerate(self.levels):

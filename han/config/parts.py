@@ -1,7 +1,7 @@
 """The parts of a configuration as immutable plain data. `documents` checks what users write.
 
-Importing this module does not import pydantic: the first communicator of a program that has no
-configuration file should not wait for it.
+This module does not import pydantic: a program without a configuration file should not wait for
+that import when it makes its first communicator.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Policy = Literal["auto", "spin", "yield", "sleep", "futex"]
 NAMED_SCOPES: tuple[str, ...] = get_args(NamedScope)
 POLICIES: tuple[str, ...] = get_args(Policy)
 
-# How a document writes a field that it does not write as it is held.
+# Metadata of fields whose text in a document differs from their value.
 SIZE = {"document": "a size"}
 BESIDE = {"document": "keys beside the others"}
 
@@ -68,7 +68,7 @@ class Wait:
     timeout: float = 600.0
 
     def under(self, policy: str) -> Wait:
-        """Return the same under another policy, one of ``POLICIES``."""
+        """Return the same with another policy, one of ``POLICIES``."""
         return replace(self, policy=policy)  # type: ignore[arg-type]
 
 

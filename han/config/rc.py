@@ -1,7 +1,7 @@
-"""What a program sets before it makes its first ``han.Comm``, in the manner of ``mpi4py.rc``.
+"""``han.rc``: settings that a program makes before its first ``han.Comm``, as in ``mpi4py.rc``.
 
-Each setting mirrors an environment variable. A setting that the program leaves at
-None is decided by the environment, then the configuration file, then the default.
+Each setting corresponds to an environment variable. If the program leaves a setting at None, the
+environment decides, then the configuration file, then the default.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SETTINGS = {
     "wait": "how a rank waits: auto, spin, yield, sleep or futex (HAN_WAIT)",
     "spin": "polls before a waiting rank yields (HAN_SPIN)",
     "memory": "shared memory of one channel, such as 16MiB (HAN_MEMORY)",
-    "plans": "plans kept for calls of different shapes, 512 if unsaid (HAN_PLANS)",
+    "plans": "plans kept for calls of different shapes; default: 512 (HAN_PLANS)",
     "wisdom": "a folder of your own, where plans are kept for later runs (HAN_WISDOM)",
     "trace": "an existing folder, where every rank writes the times of its tasks (HAN_TRACE)",
 }
@@ -31,7 +31,7 @@ class UnknownSettingError(ConfigError, AttributeError):
 
 
 class Settings:
-    """The settings of ``SETTINGS``, each None until the program sets it; no others."""
+    """One attribute for each name in ``SETTINGS``, None until the program sets it."""
 
     __slots__ = tuple(SETTINGS)
 
@@ -51,7 +51,7 @@ class Settings:
             setattr(self, name, None)
 
     def __call__(self, **settings: Any) -> None:
-        """Set several settings, or none of them when one is unknown."""
+        """Set several settings, or none of them if one is unknown."""
         for name in settings:
             _require_known(name)
         for name, value in settings.items():

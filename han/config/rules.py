@@ -51,7 +51,7 @@ class When:
     def matches(
         self, collective: str, *, nbytes: int, nodes: int, ppn: int, commutative: bool
     ) -> bool:
-        """Whether a call of ``collective`` of ``nbytes`` on ``nodes`` of ``ppn`` ranks is meant."""
+        """Whether the rule is for calls of ``nbytes`` bytes on ``nodes`` nodes of ``ppn`` ranks."""
         return (
             (self.collective is None or collective in self.collective)
             and (self.bytes is None or nbytes in self.bytes)
@@ -65,8 +65,8 @@ class When:
 class LevelUse:
     """The submodule of one level, its algorithm, and parameters of the algorithm.
 
-    Parameters are held as written until ``validate_names`` parses them (``"64KiB"`` as 65536).
-    A document has them beside the other keys.
+    Parameters stay as written until ``validate_names`` parses them (``"64KiB"`` as 65536).
+    In a document they are keys beside the other two.
     """
 
     submodule: str
@@ -76,7 +76,7 @@ class LevelUse:
 
 @dataclass(frozen=True)
 class Use:
-    """What a rule decides. It leaves what it does not name to the rules after it."""
+    """What a rule decides. The built-in choice decides what the rule does not name."""
 
     segment: int | Literal["whole"] | None = field(default=None, metadata=SIZE)
     schedule: str | None = None  # a Schedule

@@ -1,4 +1,4 @@
-"""Put the single settings of the environment and of ``han.rc`` over a configuration."""
+"""Override values of a configuration by settings of the environment and of ``han.rc``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _truth(text: str) -> bool | str:
 
 
 class Setting(NamedTuple):
-    """One setting: the key that it decides, how its text is read, what it takes."""
+    """One setting: the key that it sets, the parser of its text, the values that it takes."""
 
     path: KeyPath
     read: Callable[[str], Any]
@@ -47,10 +47,10 @@ _SETTINGS = {
 
 
 def with_settings(document: Document, environ: Mapping[str, str]) -> Document:
-    """Return ``document`` with what ``environ``, and over it ``han.rc``, say put over it.
+    """Return ``document`` with the settings of ``environ`` and, before these, of ``han.rc``.
 
-    Where the document is a mapping that the program gave, what it says stays. Values are
-    checked with the rest of the configuration, later.
+    If the program gave the document as a mapping, values in the mapping come before both. The
+    values are checked later, with the rest of the configuration.
     """
     if not isinstance(document.data, Mapping):
         return document
@@ -67,7 +67,7 @@ def with_settings(document: Document, environ: Mapping[str, str]) -> Document:
 
 
 def _said(environ: Mapping[str, str]) -> Iterator[tuple[str, str, Any]]:
-    """Yield the settings that are made, who makes them and their values; the last one wins."""
+    """Yield name, origin and value of each setting that has a value; the last value wins."""
     for name in _SETTINGS:
         if environ.get(VARIABLES[name]):
             yield name, f"environment variable {VARIABLES[name]}", environ[VARIABLES[name]]
@@ -76,14 +76,14 @@ def _said(environ: Mapping[str, str]) -> Iterator[tuple[str, str, Any]]:
 
 
 def _says(data: object, path: KeyPath) -> bool:
-    """Whether ``data`` has a value at ``path``; what is no mapping is all said."""
+    """Whether ``data`` sets ``path``; a value on the path that is not a mapping sets it too."""
     if not path or not isinstance(data, Mapping):
         return True
     return path[0] in data and _says(data[path[0]], path[1:])
 
 
 def _put(data: Mapping[Any, Any], path: KeyPath, value: object) -> dict[Any, Any]:
-    """Return ``data`` with ``value`` at ``path``, unless something that is no mapping is on it."""
+    """Return ``data`` with ``value`` at ``path``, unless a value on it is not a mapping."""
     first, rest = path[0], path[1:]
     inner = data.get(first, {})
     if not rest:

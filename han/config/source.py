@@ -17,7 +17,7 @@ READY = Path(__file__).parents[1] / "configs"
 
 @dataclass(frozen=True)
 class Document:
-    """What was read, before any check, and where it was written."""
+    """Unchecked data, and its origin. `explicit` is true if the program gave it as a mapping."""
 
     data: Any
     origin: Origin
@@ -32,10 +32,10 @@ def ready_configs() -> dict[str, Path]:
 def read_document(
     source: object, said_by: str = "config", ready: Mapping[str, Path] | None = None
 ) -> Document:
-    """Return what ``source`` says: a mapping, a YAML file, the name of a ready one.
+    """Return the document of ``source``: a mapping, a YAML file, or the name of a ready file.
 
-    ``said_by`` names who gave the source, for the error of a source that does not exist; ``ready``
-    are the files that have names, han's configurations unless others are given.
+    Errors name ``said_by`` as the origin of ``source``. ``ready`` are the ready files by name, by
+    default han's configurations.
     """
     if source is None:
         return Document({}, Origin("default configuration"))
@@ -53,7 +53,7 @@ def read_document(
 
 
 def _find(source: str | os.PathLike[str], said_by: str, ready: Mapping[str, Path]) -> Path:
-    """Return the file of ``source``: a ready one's bare name comes before a path."""
+    """Return the file of ``source``; the name of a ready file comes before a path."""
     if isinstance(source, str) and source in ready:
         return ready[source]
     path = Path(source).expanduser()

@@ -1,4 +1,4 @@
-"""YAML files: their data, and the line of every key. Imported where there is a file to read."""
+"""YAML files: their data, and the line of each key. Imported if there is a file to read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from han.config.errors import KeyPath, Origin, Problem, config_error
 
 
 def read_yaml(path: Path) -> tuple[Any, Origin]:
-    """Return what a file says and where it was written; raises ConfigError."""
+    """Return the data of a file, and its origin; raises ConfigError."""
     try:
         return _parse(path.read_text(encoding="utf-8"), str(path))
     except OSError as error:
@@ -45,7 +45,7 @@ def _parse(text: str, name: str) -> tuple[Any, Origin]:
 def _construct(loader: yaml.SafeLoader, node: yaml.Node, name: str) -> Any:
     try:
         return loader.construct_document(node)
-    except ValueError as error:  # of dates that do not exist, which PyYAML lets through
+    except ValueError as error:  # PyYAML raises it for dates that do not exist
         raise ConfigError(f"{name}: a value cannot be read: {error}") from error
 
 

@@ -1,4 +1,4 @@
-"""How the shared memory of one channel is laid out: pure arithmetic, the same on all ranks."""
+"""The layout of a channel's shared memory: pure arithmetic, the same on all ranks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FLAG = 8  # bytes of a flag
 FLAGS = 8  # flags of a rank, one cache line each
 SMALL = PAGE + LINE  # bytes of a small slot: the line of its flag, and a page of data
 INLINE = LINE - FLAG  # bytes of data that fit in the flag's own line
-SMALL_BANKS = 16  # runs that use different banks of small slots
+SMALL_BANKS = 16  # banks of small slots, which runs use in turn
 RING_MIN = 128 * 1024  # least bytes of a ring
 RING_MAX = 2 * 1024 * 1024  # most bytes of a ring
 
@@ -27,9 +27,9 @@ def _pages(nbytes: int) -> int:
 class Geometry:
     """Layout of a channel of `ranks` ranks within about `memory` bytes.
 
-    Areas, in order: control records, times, flags, small slots (in banks), a ring of cells a rank.
-    Every run takes the next part of the rings, so that it seldom has to wait for readers of
-    an earlier one.
+    The areas, in order: control records, end times, flags, small slots (in banks), and a ring of
+    cells for each rank. Each run takes the next part of the rings, so it seldom waits for readers
+    of an earlier run.
     """
 
     ranks: int
@@ -57,12 +57,12 @@ class Geometry:
 
     @property
     def ring(self) -> int:
-        """Bytes of cells that each rank has."""
+        """Bytes of each rank's ring of cells."""
         return max(RING_MIN, min(RING_MAX, self.memory // self.ranks // PAGE * PAGE))
 
     @property
     def area(self) -> int:
-        """Bytes of a rank's ring that one run may use: half, so that the next one can begin."""
+        """Bytes of a rank's ring that one run may use: half, so that the next run can begin."""
         return self.ring // 2
 
     @property
@@ -79,5 +79,5 @@ class Geometry:
         return slot * SMALL
 
     def area_at(self, slot: int) -> int:
-        """Offset of a rank's cells from where the run's part of the first ring begins."""
+        """Offset of a run's part of a rank's ring from its part of the first rank's ring."""
         return slot * self.ring

@@ -21,13 +21,13 @@ class Collective(NamedTuple):
     """One collective, named as Signatures and rules name it.
 
     `method` is mpi4py's name of the call, `code` its number in the C core's look-up of calls.
-    Calls of the methods `carries` (in lower case) have the same Signature.
+    Calls of the methods in `carries` (in lower case) have the same Signature.
 
     `send` and `recv` say what a buffer holds: the message ``once``, a block for ``each`` rank, or
     nothing ("": the call has no such buffer). `at_root` names the buffer that only the root has.
 
-    `kinds` are the kinds of its tasks on a tree of levels; without them, one task on one level
-    moves all blocks. `letter` names tasks of the collective's own kind; "" where there are none.
+    `kinds` are the kinds of its tasks on a tree of levels; without kinds, one task on one level
+    moves all blocks. `letter` names tasks of the collective's own kind; "" if there are none.
 
     `uneven`: blocks may differ in size, and all ranks know all sizes. `replaces`: in place, a
     rank's result overwrites data that its peers still read. `synchronises`: a rank that has
@@ -56,7 +56,7 @@ class Collective(NamedTuple):
 
     @property
     def task_kinds(self) -> tuple[str, ...]:
-        """The kinds of tasks that carry it out, none of which fuses others."""
+        """The kinds of the tasks that carry it out if no task fuses others."""
         return self.kinds or (self.name,)
 
 
@@ -109,7 +109,7 @@ ROOTED = _names(lambda row: row.rooted)
 REDUCING = _names(lambda row: row.reduces)
 UNEVEN = _names(lambda row: row.uneven)
 REPLACING = _names(lambda row: row.replaces)
-FUSED = _names(lambda row: row.kinds == BOTH)  # a task may do both ways of the outermost level
+FUSED = _names(lambda row: row.kinds == BOTH)  # one task may do both on the outermost level
 DATALESS = _names(lambda row: not row.recv)
 LETTERS = {name: row.letter for name, row in ROWS.items() if row.letter}
 CARRIED_AS = {call: name for name, row in ROWS.items() for call in row.carries}
@@ -118,10 +118,10 @@ LIBRARYS = ("gatherv", "scatterv", "alltoallv", "alltoallw", "scan", "exscan")
 
 
 def carried(call: str) -> str:
-    """Return the collective of the Signature that a call has; raise ArgumentError if it has none.
+    """Return the collective in the Signature of a call; raise ArgumentError if there is none.
 
-    Calls of Allgatherv have the Signature of an allgather, with the sizes of all blocks where
-    these differ.
+    Calls of Allgatherv have the Signature of an allgather, with the sizes of all blocks if they
+    differ.
     """
     if call not in (*ROWS, *CARRIED_AS):
         raise ArgumentError(unknown(f"collective {call!r}", call, CALLS, _advice(call)))
@@ -129,18 +129,18 @@ def carried(call: str) -> str:
 
 
 def expect_collective(name: str) -> str:
-    """Return the name of a collective; raise ValueError for one that no Signature has."""
+    """Return the name of a collective; raise ValueError if no Signature has it."""
     if name not in ROWS:
         raise ValueError(unknown("collective", name, COLLECTIVES, _advice(name)))
     return name
 
 
 def _advice(method: str) -> str:
-    """Say how calls of ``allgatherv``, ``Ibcast`` or ``Bcast_init`` are named; "" if unknown."""
+    """Return how rules name calls of ``allgatherv``, ``Ibcast``, ``Bcast_init``; "" if unknown."""
     plain = method.lower().removesuffix("_init")
     plain = plain if plain in (*CALLS, *LIBRARYS) else plain.removeprefix("i")
     if plain in CALLS:
         return f"write {CARRIED_AS.get(plain, plain)!r} for calls of {method.capitalize()}"
     if plain in LIBRARYS:
-        return f"calls of {method.capitalize()} are the MPI library's own"
+        return f"calls of {method.capitalize()} are left to the MPI library"
     return ""

@@ -1,4 +1,4 @@
-"""Element types and operations by name, and which of them han has kernels for."""
+"""Names of element types and operations, and the native kernels for them."""
 
 from __future__ import annotations
 
@@ -21,14 +21,17 @@ PAIRS = ("minloc", "maxloc")
 
 
 def numpy_name(dtype: np.dtype[np.generic]) -> str:
-    """Name a NumPy type by its size rather than its C spelling: ``longlong`` is ``int64``."""
+    """Return the name of a NumPy type by its size, not by its C type: ``longlong`` is ``int64``."""
     if dtype.char in "gG":
         return "longdouble" if dtype.char == "g" else "clongdouble"
     return str(dtype.name)
 
 
 def element_type(name: Any) -> np.dtype[Any]:
-    """Return NumPy's type of a name such as ``f8`` or ``float32``, or of what else is one."""
+    """Return the NumPy type that a name such as ``f8`` or another object stands for.
+
+    Raises ArgumentError if it stands for none.
+    """
     try:
         found: np.dtype[Any] = np.dtype(name)
     except (TypeError, ValueError):
@@ -39,7 +42,7 @@ def element_type(name: Any) -> np.dtype[Any]:
 
 
 def kernel(op: str, dtype: str) -> tuple[int, int] | None:
-    """Return the numbers of the native kernel of an operation on a type, or None."""
+    """Return the numbers of an operation and a type if there is a kernel for them, else None."""
     if dtype == "byte" and op not in BITWISE:
         return None
     dtype = "uint8" if dtype == "byte" else dtype
@@ -50,5 +53,5 @@ def kernel(op: str, dtype: str) -> tuple[int, int] | None:
 
 
 def ops_of(dtype: str) -> tuple[str, ...]:
-    """All predefined operations that are defined on a type."""
+    """The predefined operations that are defined on a type."""
     return tuple(op for op in OPS if kernel(op, dtype)) or WIDE.get(dtype, ())

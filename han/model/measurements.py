@@ -1,4 +1,4 @@
-"""What ``han bench --json`` writes, as data: times by collective and size, and their origin."""
+"""Reports of ``han bench --json``: times by collective and size, machine and settings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class Times:
-    """Microseconds per call of the slowest rank: median, least and greatest round."""
+    """Microseconds a call on the slowest rank: median, least and greatest of the rounds."""
 
     median: float
     low: float
@@ -26,7 +26,7 @@ class Times:
     calls: int  # in a batch
 
 
-# ---- what a file must hold: more may stand in it -----------------------------------------------
+# ---- what a file must hold; it may hold more ----------------------------------------------------
 
 Count = Annotated[int, Field(ge=1)]
 Number = Annotated[int, Field(ge=0)]
@@ -71,7 +71,7 @@ class _Run(BaseModel):
 
 @dataclass(frozen=True)
 class Report:
-    """One run, as `to_json` writes it and `read` reads it."""
+    """The report of one run: the name of its file, and its content."""
 
     name: str
     data: Mapping[str, Any]
@@ -82,7 +82,7 @@ class Report:
         return str(self.data["machine"]["library"])
 
     def series(self, side: str) -> dict[tuple[str, int], Times]:
-        """Return the times of a side by collective and bytes."""
+        """Return the times of a side (``han`` or ``mpi``) by collective and size in bytes."""
         return {
             (row["collective"], row["nbytes"]): Times(**row[side])
             for row in self.data["rows"]
@@ -90,12 +90,12 @@ class Report:
         }
 
     def about(self, key: str) -> object:
-        """Return a property that runs to be compared must share."""
+        """Return a value of the machine or the settings; False if the report does not have it."""
         return self.data["machine"].get(key, self.data["settings"].get(key, False))
 
 
 def read(path: Path) -> Report:
-    """Read what ``han bench --json`` wrote; raises ArgumentError for anything else."""
+    """Read a report of ``han bench --json``; raises ArgumentError for any other file."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

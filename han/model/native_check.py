@@ -8,7 +8,7 @@ Numbers = Mapping[str, Mapping[str, int]]
 
 
 def differences(compiled: Numbers, own: Numbers) -> Iterator[str]:
-    """Yield a sentence for each number that the two parts do not share."""
+    """Yield a text for each number that differs, or that one of the parts does not have."""
     for table in sorted({*compiled, *own}):
         theirs, ours = compiled.get(table, {}), own.get(table, {})
         for name in sorted({*theirs, *ours}):
@@ -18,7 +18,7 @@ def differences(compiled: Numbers, own: Numbers) -> Iterator[str]:
 
 
 def check_numbers(compiled: Numbers, own: Numbers) -> None:
-    """Raise ImportError with the first difference, if there is any."""
+    """Raise ImportError with the first difference, if there is one."""
     for difference in differences(compiled, own):
         raise ImportError(
             f"han's compiled part is of another version ({difference}): reinstall han"

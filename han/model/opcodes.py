@@ -1,7 +1,7 @@
-"""The operations that Programs are made of: one row for each code.
+"""The table of operations: one row for each code.
 
-A row says what a reader of Programs needs to know of an operation. An operation has up to four
-operands, each a base and an offset; rows name operands by their index in the record.
+A row has the facts about an operation that code which reads Programs needs. An operation has up to
+four operands, each a base and an offset; rows name operands by their index in the record.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class Opcode(NamedTuple):
     """One row.
 
     `reads` and `writes` are the operands whose `n` bytes (of a COMBINE: `n` elements) the operation
-    reads and writes; a collective's depend on its kind. `attached` is the operand that lies in a
-    peer's memory and is reached by cross-memory attach. `peer` says that the record names another
-    rank, `request` that it names a request.
+    reads and writes; those of a collective depend on its kind. `attached` is the operand in a
+    peer's memory that the operation reads or writes by cross-memory attach. `peer` is true if the
+    record names another rank, `request` if it names a request.
     """
 
     kind: Kind
@@ -58,7 +58,7 @@ class Opcode(NamedTuple):
 
     @property
     def calls_mpi(self) -> bool:
-        """Whether the operation itself calls the MPI library, other than to test a request."""
+        """Whether the operation calls the MPI library for more than the test of a request."""
         return self.kind in (Kind.MESSAGE, Kind.COLLECTIVE)
 
 
@@ -89,7 +89,7 @@ FLAG_OPERATIONS = codes(lambda row: row.kind == Kind.FLAG)
 MESSAGES = codes(lambda row: row.kind == Kind.MESSAGE)
 DATA = codes(lambda row: row.kind in (Kind.COPY, Kind.COMBINE))
 REQUESTS = codes(lambda row: row.request)
-STARTS = codes(lambda row: row.calls_mpi)  # requests
+STARTS = codes(lambda row: row.calls_mpi)  # they start requests
 PEERS = codes(lambda row: row.peer)
 READS = {code: row.reads for code, row in OPCODES.items() if row.reads}
 ATTACHED = {code: row.attached for code, row in OPCODES.items() if row.attached is not None}

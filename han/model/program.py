@@ -1,7 +1,7 @@
 """Programs: what one rank does, as streams of primitive operations.
 
-The records are those of ``han/native/program.h``; a :class:`Program` is plain data that
-the C executor runs as it is, and that can be examined without MPI.
+The records are those of ``han/native/program.h``. A :class:`Program` is plain data: the executor
+runs it unchanged, and other code examines it without MPI.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Coll(IntEnum):
     REDUCE = 1
     ALLREDUCE = 2
     BARRIER = 3
-    GATHER = 4  # these only name calls
+    GATHER = 4  # from here on only for names of calls
     SCATTER = 5
     ALLGATHER = 6
     ALLTOALL = 7
@@ -35,7 +35,7 @@ class Coll(IntEnum):
 
 
 class Base(IntEnum):
-    """What an address is relative to; channels follow, three bases each."""
+    """The memory that an address is relative to. From CHANNEL on, each channel has three bases."""
 
     NONE = 0
     SEND = 1
@@ -44,7 +44,7 @@ class Base(IntEnum):
     CHANNEL = 4
 
 
-# Bits of Program.writes: buffers' addresses, for peers that pull; and for those that push to them.
+# Bits of Program.writes: the rank shows the addresses of its buffers; peers may write to them.
 SHOWN, GIVEN = 8, 16
 
 
@@ -97,7 +97,10 @@ def channel_ref(channel: int, area: Area, offset: int = 0) -> Ref:
 
 
 class PeerBase(NamedTuple):
-    """Whose buffer a base with the bit `PEER` is: its place in the channel where it shows it."""
+    """The fields of a base with the bit `PEER`: a peer's buffer.
+
+    The peer shows the buffer's address in `channel`, where `slot` is the peer's place.
+    """
 
     buffer: int
     channel: int
@@ -105,20 +108,20 @@ class PeerBase(NamedTuple):
 
     @classmethod
     def of(cls, base: int) -> PeerBase:
-        """Take a base apart (``native/program.h``)."""
+        """Return the fields of a base (``native/program.h``)."""
         buffer = base >> PEER_BUFFER_SHIFT
         channel = base >> PEER_CHANNEL_SHIFT
         return cls(buffer % PEER_BUFFERS, channel % PEER_CHANNELS, base % PEER_SLOTS)
 
     def ref(self, offset: int = 0) -> Ref:
-        """Address `offset` in it."""
+        """Address `offset` in the buffer."""
         buffer, channel = self.buffer << PEER_BUFFER_SHIFT, self.channel << PEER_CHANNEL_SHIFT
         return Ref(PEER | buffer | channel | self.slot, offset)
 
 
 @dataclass(frozen=True)
 class StreamInfo:
-    """Where a stream's operations stand in the code, and what it carries."""
+    """A stream: kind and level of its tasks, and the range of its operations in the code."""
 
     name: str
     kind: str
@@ -131,12 +134,14 @@ class StreamInfo:
 class Program:
     """What one rank does.
 
-    ``footprint[c]`` is what the run takes of every rank's ring in channel c, the same on all
-    ranks; ``writes[c]`` which areas of it this rank writes (1: small slots, 2: cells, 8: where its
-    buffers are, for peers that pull from them, 16: that push to them); ``sync``
-    says that finishing implies that every rank has entered; ``comms`` lists the tags and members
-    of the communicators that ``COLL`` operations use, one a stream: MPI wants the collectives of
-    a communicator in the same order on all of its ranks.
+    A run needs `requests` requests, `scratch` bytes of private memory, and `operand` bytes for an
+    operand of ``MPI_Reduce_local``.
+    ``footprint[c]`` is the number of bytes that a run takes of each rank's ring in channel c, the
+    same on all ranks. ``writes[c]`` are bits for what this rank writes in channel c: 1 small slots,
+    2 cells, 8 the addresses of its buffers (SHOWN), 16 the same if peers may write to them (GIVEN).
+    `sync` is true if a rank that finishes knows that every rank has entered. `comms` lists the tags
+    and members of the communicators that ``COLL`` operations use. Each stream has its own, because
+    all ranks must start the collectives of a communicator in the same order.
     """
 
     rank: int
@@ -153,5 +158,5 @@ class Program:
 
     @property
     def talks_mpi(self) -> bool:
-        """Whether any operation calls the MPI library (other than for a reduction)."""
+        """Whether any operation calls the MPI library for more than a reduction."""
         return bool(np.isin(self.code["code"], STARTS).any())

@@ -1,4 +1,4 @@
-"""When tasks ran, measured or predicted, and what that says. Plain data: needs no MPI."""
+"""Timelines: when tasks ran, measured or predicted, and how the time was spent. Needs no MPI."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ Source = Literal["measured", "predicted"]
 
 
 class TimelineError(HanError, ValueError):
-    """A timeline cannot be read, or has not what is asked for: names the file and the way out."""
+    """A timeline cannot be read, or lacks what the caller asks for. The text names the file."""
 
 
 @dataclass(frozen=True)
 class TaskTime:
     """One task of one call on one rank; times in seconds.
 
-    It begins when its stream has come to it, and works from `waited` seconds later on: until
-    then it waits for other tasks or ranks. `copying` and `reducing` are spent in such operations
-    between its begin and its end. Calls are counted apart for each persistent `request`, which
-    are counted from 1; 0 are the communicator's own calls.
+    A task begins when its stream reaches it. It then waits `waited` seconds for other tasks or
+    ranks before it starts to work. `copying` and `reducing` are the seconds of its copies and
+    reductions. Persistent requests are numbered from 1; `request` 0 stands for the communicator's
+    other calls. `call` counts the calls of each request.
     """
 
     rank: int
@@ -42,17 +42,17 @@ class TaskTime:
 
     @property
     def start(self) -> float:
-        """When it began to work."""
+        """When the task started to work."""
         return self.begin + self.waited
 
     @property
     def kind(self) -> str:
-        """``sb`` of ``sb(3)``: the level and what is done."""
+        """``sb`` of ``sb(3)``: the symbol of the level and the letter of the task kind."""
         return self.task.partition("(")[0]
 
     @property
     def which(self) -> tuple[int, int]:
-        """Which call it belongs to, alike on all ranks."""
+        """The call of the task, the same on all ranks: (request, call)."""
         return self.request, self.call
 
 
@@ -60,8 +60,8 @@ class TaskTime:
 class Timeline:
     """The tasks of the ranks of one communicator, on one clock.
 
-    `dropped` tasks found no room; `uncertainty` is how far the ranks' clocks may be apart, in
-    seconds; ``nodes[r]`` is the node of rank r, where that is known.
+    `dropped` tasks were not recorded. The ranks' clocks differ by at most `uncertainty` seconds.
+    ``nodes[r]`` is the node of rank r; () if unknown.
     """
 
     source: Source
@@ -74,7 +74,7 @@ class Timeline:
 
     @property
     def ranks(self) -> list[int]:
-        """The ranks that have tasks here."""
+        """The ranks that have tasks."""
         return sorted({t.rank for t in self.times})
 
     @property
@@ -89,10 +89,11 @@ class Timeline:
 
 
 def whole_tasks(goes: Iterable[TaskTime]) -> list[TaskTime]:
-    """Return one record for each task of what may have come in several goes, by their beginnings.
+    """Join the records of each task into one; return them in the order in which tasks begin.
 
-    A stream works ahead: it posts the receives of tasks to come between the tests of the present
-    one. So that its tasks follow each other, each begins when the one before it has ended.
+    A task has several records if its stream works ahead: it posts receives of later tasks while it
+    tests the requests of the current one. In the result, a task begins no earlier than the task
+    before it in its stream ends.
     """
     streams: dict[object, dict[str, list[TaskTime]]] = {}
     for t in goes:
@@ -103,7 +104,7 @@ def whole_tasks(goes: Iterable[TaskTime]) -> list[TaskTime]:
 
 
 def _in_turn(tasks: list[list[TaskTime]]) -> Iterator[TaskTime]:
-    """Join each task's goes, in the order in which they end."""
+    """Join the records of each task of a stream; yield the tasks in the order in which they end."""
     before = float("-inf")
     for goes in sorted(tasks, key=lambda goes: max(t.end for t in goes)):
         begin = max(before, min(t.begin for t in goes))
@@ -117,11 +118,11 @@ def _in_turn(tasks: list[list[TaskTime]]) -> Iterator[TaskTime]:
         )  # fmt: skip
 
 
-# ---- its calls ------------------------------------------------------------------------------
+# ---- calls -------------------------------------------------------------------------------
 
 
 def spans_of_calls(timeline: Timeline) -> dict[tuple[int, int], float]:
-    """Return how long each call took, from its first task's begin to its last one's end."""
+    """Return the seconds of each call, from the begin of its first task to the end of its last."""
     bounds: dict[tuple[int, int], tuple[float, float]] = {}
     for t in timeline.times:
         low, high = bounds.get(t.which, (t.begin, t.end))
@@ -130,7 +131,7 @@ def spans_of_calls(timeline: Timeline) -> dict[tuple[int, int], float]:
 
 
 def typical_call(timeline: Timeline) -> tuple[int, int] | None:
-    """Return the median call of the shape of calls that took the most time in all."""
+    """Return the median call of the shape (collective, size) whose calls took the most time."""
     spans = spans_of_calls(timeline)
     shapes: dict[object, list[tuple[int, int]]] = defaultdict(list)
     for which, shape in {t.which: (t.collective, t.nbytes) for t in timeline.times}.items():
@@ -142,30 +143,30 @@ def typical_call(timeline: Timeline) -> tuple[int, int] | None:
 
 
 def shape_name(collective: str, nbytes: int) -> str:
-    """Name calls of one shape: ``bcast of 4MiB``."""
+    """Return the name of a shape of calls: ``bcast of 4MiB``."""
     return f"{collective} of {format_size(nbytes)}" if nbytes else collective
 
 
 def remarks(timeline: Timeline) -> str:
-    """Say what one must know to read a timeline right; begins with a semicolon if anything."""
+    """Return remarks about the accuracy of a timeline, each after a semicolon; "" if none."""
     said = []
     if timeline.uncertainty:
         said.append(f"clocks of nodes within {timeline.uncertainty * 1e6:.1f} us")
     if timeline.dropped:
-        said.append(f"{timeline.dropped} tasks found no room")
+        said.append(f"{timeline.dropped} tasks not recorded")
     return "".join(f"; {one}" for one in said)
 
 
-# ---- what it says ---------------------------------------------------------------------------
+# ---- shares of time ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Share:
-    """What part of `seconds`, the time with a task open, went where.
+    """Shares of `seconds`, the time in which a task was open.
 
-    `waiting`, `copying` and `reducing` make up the whole; waiting includes the MPI library's
-    work. `overlapped` is the part in which tasks of two or more streams were at work, past
-    their wait at the beginning.
+    `waiting`, `copying` and `reducing` add up to 1; waiting includes the MPI library's work.
+    `overlapped` is the share in which tasks of two or more streams worked. A task works from its
+    start, when its first wait is over, to its end.
     """
 
     seconds: float
@@ -177,7 +178,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Shares:
-    """The shares of all ranks together and of each."""
+    """The shares of all ranks together, and of each rank."""
 
     overall: Share
     ranks: dict[int, Share]
@@ -185,10 +186,10 @@ class Shares:
 
 @dataclass(frozen=True)
 class StreamShare:
-    """The tasks of one stream in all calls of one shape, on all ranks; `median` in seconds.
+    """The tasks of one stream in all calls of one shape, on all ranks.
 
-    Here `overlapped` is the part of the time at work in which another stream of the same rank
-    worked as well.
+    `median` is the median task's time in seconds. Here `overlapped` is the share of the stream's
+    working time in which another stream of the same rank worked as well.
     """
 
     collective: str
@@ -203,7 +204,7 @@ class StreamShare:
 @dataclass
 class _Spent:
     open: float = 0.0
-    base: float = 0.0  # what `overlapped` is a part of
+    base: float = 0.0  # the time of which `overlapped` is a share
     overlapped: float = 0.0
     copying: float = 0.0
     reducing: float = 0.0
@@ -221,7 +222,7 @@ class _Spent:
 
 
 def shares(timeline: Timeline) -> Shares:
-    """Return what part of their time the ranks overlap, wait, copy and reduce."""
+    """Return the shares of overlap, waiting, copying and reducing."""
     whole, ranks = _Spent(), {}
     for rank, times in _by_rank(timeline).items():
         opened = _length((t.begin, t.end) for t in times)
@@ -238,7 +239,7 @@ def shares(timeline: Timeline) -> Shares:
 
 
 def stream_shares(timeline: Timeline) -> list[StreamShare]:
-    """Return the same for each stream of each shape of call, the outermost work first."""
+    """Return the shares of each stream, sorted by collective, size and stream."""
     from statistics import median
 
     spent: dict[tuple[str, int, str], _Spent] = defaultdict(_Spent)
@@ -280,7 +281,7 @@ def _length(intervals: Iterable[tuple[float, float]]) -> float:
 
 
 def _steps(times: Sequence[TaskTime]) -> Iterator[tuple[float, float, list[TaskTime]]]:
-    """Yield stretches of time and the tasks at work then, one of each stream, of one rank."""
+    """Yield (begin, end, working tasks) of intervals on one rank; one task of each stream."""
     some = [(k, t) for k, t in enumerate(times) if t.end > t.start]
     changes = sorted([(t.start, 1, k) for k, t in some] + [(t.end, 0, k) for k, t in some])
     working: dict[int, TaskTime] = {}

@@ -1,4 +1,4 @@
-"""Where ranks stand: plain data, one domain a rank and level, innermost level first."""
+"""Topologies: the domain of each rank on each level, as plain data."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ MAX_LEVELS = MAX_CHANNELS  # each level may need a channel of its own
 
 
 def number_domains(ids: Sequence[object]) -> tuple[int, ...]:
-    """Rename domain identities to 0, 1, ... in the order of their first ranks."""
+    """Number domains 0, 1, ... in the order of their first ranks."""
     names: dict[object, int] = {}
     return tuple(names.setdefault(i, len(names)) for i in ids)
 
 
 @dataclass(frozen=True)
 class Group:
-    """The ranks that talk at one level below one parent, as one member sees them.
+    """The ranks that communicate on one level in one call, as one member sees them.
 
     `root` and `me` are positions in `ranks`; `slots` are the members' places in the channel
     that all ranks of the domain share.
@@ -45,14 +45,14 @@ class Group:
 
 @dataclass(frozen=True, repr=False)
 class Topology:
-    """The machine as han sees it.
+    """The levels, innermost first, and the domain of each rank on each level.
 
-    ``domains[k][r]`` is the domain of rank r at level k; the domains of a level are unions of
-    those of the level below, and the outermost level has one domain. ``memory[r]`` names the
-    memory that rank r shares. ``homes`` are the domains that own the channels: the same, but
-    for a topology made by :meth:`ordered`. `attach` says that ranks that share memory can also read
-    each other's own (cross-memory attach). ``sockets[r]`` is the part of the machine that rank r
-    stands in below all levels, for trees that look at it; one for all where none are told.
+    ``domains[k][r]`` is the domain of rank r at level k. A domain is a union of domains of the
+    level below; the outermost level has one domain. Ranks with the same ``memory[r]`` share memory.
+    ``homes`` are the domains that own the channels: the same as `domains`, except in a topology
+    made by :meth:`ordered`. `attach` is true if ranks that share memory can also read each other's
+    private memory (cross-memory attach). ``sockets[r]`` is the socket of rank r, below all levels,
+    for trees in shared memory; by default all ranks are in one socket.
     """
 
     names: tuple[str, ...]
@@ -82,8 +82,8 @@ class Topology:
         for inner, outer, name in zip(self.domains, self.domains[1:], self.names[1:], strict=False):
             if len(set(zip(inner, outer, strict=True))) != len(set(inner)):
                 raise ConfigError(
-                    f"level {name!r}: its groups cut through groups of the level below; "
-                    "each level must be made of whole groups of the level inside it"
+                    f"level {name!r} splits groups of the level inside it; "
+                    "its groups must consist of whole groups of that level"
                 )
         if len(set(self.domains[-1])) > 1:
             raise ConfigError(
@@ -111,12 +111,12 @@ class Topology:
 
     @cached_property
     def nodes(self) -> int:
-        """Number of members of the outermost level's group: the nodes, on two levels."""
+        """Number of domains just below the outermost level: the nodes, if there are two levels."""
         return len(self._ranks[-2]) if self.depth > 1 else 1
 
     @cached_property
     def ppn(self) -> int:
-        """Ranks of the fullest domain just below the outermost level."""
+        """Ranks of the largest domain just below the outermost level."""
         inner = self._ranks[-2] if self.depth > 1 else self._ranks[0]
         return max(len(ranks) for ranks in inner.values())
 
@@ -135,7 +135,7 @@ class Topology:
         return max(map(outer.count, set(outer)))
 
     def channel_ranks(self, level: int) -> int:
-        """How many ranks share the largest channel at `level`."""
+        """Number of ranks of the largest channel at `level`."""
         return max(len(self.home(level, r)) for r in range(self.size))
 
     def domain(self, level: int, rank: int) -> tuple[int, ...]:
@@ -161,17 +161,17 @@ class Topology:
         return next(levels, None)
 
     def everyone(self, level: int, rank: int, root: int) -> Group:
-        """All ranks as one group at `level`, where they share a channel."""
+        """All ranks as one group at `level`, at which they share a channel."""
         ranks = tuple(range(self.size))
         return Group(level, ranks, ranks, root, rank)
 
     def leader(self, level: int, rank: int, root: int) -> int:
-        """Who speaks for `rank`'s domain at `level`: the root if it is in it, else the lowest."""
+        """The leader of `rank`'s domain at `level`: the root if it is there, else the lowest."""
         domain = self.domains[level]
         return root if domain[root] == domain[rank] else self.domain(level, rank)[0]
 
     def group(self, level: int, rank: int, root: int) -> Group | None:
-        """The group in which `rank` talks at `level`; None if another rank speaks for it."""
+        """The group of `rank` at `level`; None if it does not lead its domain one level below."""
         if level and self.leader(level - 1, rank, root) != rank:
             return None
         ranks = self._talkers(level, rank, root)
@@ -195,9 +195,9 @@ class Topology:
         return tuple(self.leader(level - 1, r, root) for r in first.values())
 
     def ordered(self) -> Topology:
-        """Split domains into runs of consecutive ranks, as reductions that do not commute need.
+        """Split domains into runs of consecutive ranks, for operations that do not commute.
 
-        A group's result then covers consecutive operands; ranks keep their channels.
+        The result of a group then covers consecutive operands. Ranks keep their channels.
         """
         runs = tuple(_runs(d) for d in self.domains)
         return self if runs == self.domains else replace(self, domains=runs, homes=self.homes)
@@ -219,10 +219,10 @@ def _runs(domains: Sequence[int]) -> tuple[int, ...]:
 
 
 def virtual(size: int, *sizes: int) -> Topology:
-    """Make a topology of consecutive ranks for planning without a machine.
+    """Return a topology of consecutive ranks, for plans without a machine.
 
-    `sizes` are the ranks per domain of every level but the outermost, innermost first; all
-    ranks share one memory.
+    `sizes` are the numbers of ranks of a domain on all levels but the outermost, innermost first.
+    All ranks share one memory.
     """
     names = [f"level{k}" for k in range(len(sizes))] + ["network"]
     symbols = "snabcdefgh"[: len(sizes)] + "i"

@@ -104,7 +104,7 @@ def message(source=None, environ=None):
 
 
 def use(**level):
-    """A configuration whose one rule uses ``level`` in the node."""
+    """A configuration with one rule, which sets ``level`` for the level ``node``."""
     return {"rules": [{"use": {"levels": {"node": level}}}]}
 
 
@@ -390,7 +390,7 @@ WHEN = [
         )
     ),
     *(
-        ({"collective": name}, f"unknown collective; calls of {name.capitalize()} are the MPI lib")
+        ({"collective": name}, f"unknown collective; calls of {name.capitalize()} are left to")
         for name in ("gatherv", "scatterv", "alltoallv", "alltoallw", "scan", "exscan", "iscan")
     ),
     ({"bytes": {"min": "2KiB", "max": "1KiB"}}, "min 2048 is larger than max 1024"),
@@ -673,7 +673,7 @@ def test_the_fingerprint_is_the_same_in_every_process():
     assert output.stdout.strip() == default_config().fingerprint()
 
 
-# Names that the registry knows
+# Names in the catalogue
 
 
 def test_known_names_pass_and_their_parameters_are_parsed(write):

@@ -1,4 +1,4 @@
-"""Environment variables: which han knows, and what is said of others that begin as its own do."""
+"""The environment variables of han, and warnings about unknown ones."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""JSON Schemas of configurations and machines: those committed are those of the models."""
+"""JSON Schemas of configurations and machines: the committed ones are those of the models."""
 
 import json
 from pathlib import Path
@@ -98,7 +98,7 @@ def test_machines_have_units():
     assert problems("machine", MACHINE) == []
     wrong = {**MACHINE, "node": {**MACHINE["node"], "copy": 1e9}}
     assert problems("machine", wrong)
-    with pytest.raises(ValueError, match="is no rate"):
+    with pytest.raises(ValueError, match="is not a rate"):
         load_machine(wrong)
 
 

@@ -222,7 +222,7 @@ def test_switched_off_nothing_is_tried_and_shared_arrays_go_their_own_way(mpi_ra
         assert comm._han.engines.own.alternatives == 40
         text = str(comm.explain("allgather", shared.nbytes))
         way = comm.explain("allgather", shared.nbytes).rival.choice.levels[0].describe()
-        assert f"where trials find it quicker: everyone: {way}, as {other} of" in text
+        assert f"where trials find it quicker: everyone: {way}, which {other} of" in text
 
 
 @on_two

@@ -383,8 +383,8 @@ def test_times_and_rates_as_people_write_them():
 
 
 WRONG = {
-    "levels.latency": ({"levels": [{**SIMPLE["levels"][0], "latency": 3}]}, "is no time"),
-    "another level": ({"node": {**SIMPLE["node"], "level": "nod"}}, "is no level"),
+    "levels.latency": ({"levels": [{**SIMPLE["levels"][0], "latency": 3}]}, "is not a time"),
+    "another level": ({"node": {**SIMPLE["node"], "level": "nod"}}, "is not a level"),
     "a key": ({"node": {**SIMPLE["node"], "injektion": "1GB/s"}}, "did you mean 'injection'"),
     "a missing one": ({"node": {"level": "node"}}, "copy: is missing"),
     "a source of nothing": ({"sources": {"node.cop": "x"}}, "no value of this machine"),

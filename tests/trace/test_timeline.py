@@ -180,9 +180,9 @@ def row(**changes):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{", "x: no JSON"),
-        ("[" * 100_000, "x: no trace: nested too deep"),
-        ("[]", "x: not a trace: it has no format: han-trace"),
+        ("{", "x: not JSON"),
+        ("[" * 100_000, "x: not a trace: nested too deep"),
+        ("[]", "x: not a trace: its format is not han-trace"),
         ('{"format": "han-plan"}', "x: not a trace"),
         (edited(version=9), "x: version 9, this han reads version 1; record it again"),
         (edited(surprise=1), "x: surprise: "),
