@@ -111,7 +111,7 @@ def edit(record, path, value):
         (
             ["programs", 0, "tasks"],
             [],
-            r"programs\.0\.code\.\d+: [A-Z0-9]+: task 1: 0\.\.0 are there",
+            r"programs\.0\.code\.\d+: [A-Z0-9]+: task 1: expected 0\.\.0",
         ),
         (["programs", 0, "code", 0, 1], 999, r"programs\.0\.code\.0: [A-Z0-9]+: stream 999"),
         (["programs", 0, "code", 0, 3], [99, 0, 0, 0], r"programs\.0\.code\.0: [A-Z0-9]+: base 99"),
