@@ -1,1 +1,1 @@
-"""Collectives as graphs of tasks: what a call does, independent of who carries it out."""
+"""Collectives as graphs of tasks: what a call does, whichever submodules carry it out."""

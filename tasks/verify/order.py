@@ -22,7 +22,7 @@ from han.tasks.verify.story import JOINT, Refuted
 Clock = npt.NDArray[np.int32]
 Row = list[int]  # code, memory and offset of each reference, bytes, event
 NOW_AND_THEN = 5000  # events between two reports of progress
-Known = tuple["Strand", "Clock | dict[Domain, Clock]", int]  # the strand, its clock, who entered
+Known = tuple["Strand", "Clock | dict[Domain, Clock]", int]  # strand, its clock, its `entered`
 Progress = Callable[[int], None]
 
 

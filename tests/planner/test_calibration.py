@@ -24,7 +24,7 @@ SIZES = (8, 4096, 65536, 1 << 18)
 
 
 def cases(machine, *configs):
-    """Pretend to have measured what a machine predicts."""
+    """Return cases whose measured times are the predictions for a machine model."""
     oracle = Oracle(Where(machine, 4, 2))
     made = []
     for name, config in configs or (("whole", load_config({})),):

@@ -1,4 +1,4 @@
-"""How often bytes are moved: what is known of the algorithms, and what `explain` says."""
+"""How often bytes are moved: the counts of known algorithms, and the text of `explain`."""
 
 from dataclasses import replace
 
