@@ -35,7 +35,7 @@ CHECKED = (
     "no deadlock, also if sends wait for receives: the graph of events has no cycle",
     "accesses are inside their memory, outside the flags, and as the kernels and their room allow",
     "every read is ordered after its write, every write after the reads before it",
-    "no read is of bytes that were never written or are in flight",
+    "reads find only bytes that were written and are not in flight",
     "a peer's own memory is accessed only after it has entered and before it leaves",
     "send buffers are only read; programs announce which shared memory they write",
     "the result is as specified, with operands in order if the operation does not commute",
