@@ -1,1 +1,1 @@
-"""Collectives as graphs of tasks: what is to be done, and nothing of how."""
+"""Collectives as graphs of tasks: what a call does, whichever submodules carry it out."""

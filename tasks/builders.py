@@ -1,4 +1,4 @@
-"""The builder of each collective: a Choice becomes Tasks that name no transport."""
+"""Builders: make the Tasks of each collective, without naming a transport."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _both_ways(levels: Sequence[int], fused: bool) -> Steps:
     return [*up(inner), ("allreduce", top), *down(inner)]
 
 
-# By the kinds of a collective's tasks (Collective.kinds).
+# By the kinds of a collective's tasks (`Collective.kinds`).
 BUILDERS: dict[tuple[str, ...], Callable[[Sequence[int], bool], Steps]] = {
     DOWN: lambda levels, fused: down(levels),  # ib(0), sbib(1) ... sb(u-1)
     UP: lambda levels, fused: up(levels),  # sr(0), irsr(1) ... ir(u-1)
@@ -43,9 +43,9 @@ def build(
     segment: int | None,
     fused: bool,
 ) -> Tasks:
-    """Build the tasks of a collective over `levels` (those that have something to do).
+    """Build the tasks of a collective over `levels`, those on which the call communicates.
 
-    `fused` lets the outermost level allreduce in one task rather than reduce and broadcast.
+    `fused`: the outermost level has one allreduce task instead of a reduce and a broadcast.
     """
     steps = _steps(signature.collective, levels, fused) if levels else []
     return chain_of_steps(steps, symbols, signature, segment)

@@ -1,4 +1,4 @@
-"""A call on NumPy data becomes a Signature: operations and types by name, no MPI."""
+"""Make Signatures of calls from names of operations and types, without MPI."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from han.model.collectives import DATALESS, REDUCING, ROOTED, carried
 from han.model.element_types import element_type, kernel, numpy_name
 from han.tasks.signature import Signature
 
-USERS = "user-defined"  # the name of all operations of users
+USERS = "user-defined"  # stands for every user-defined operation
 
 
 def call_signature(
@@ -25,7 +25,7 @@ def call_signature(
 ) -> Signature:
     """Make the Signature of a call; raises ArgumentError for unknown names.
 
-    `op` names a predefined operation; "" stands for one of the user's.
+    `op` names a predefined operation; "" stands for a user-defined one.
     """
     collective = carried(collective)
     nbytes, element = _bytes(nbytes), element_type(dtype)
@@ -37,7 +37,7 @@ def call_signature(
     if collective not in REDUCING:
         return Signature(collective, nbytes, root=root)
     if nbytes % element.itemsize:
-        raise ArgumentError(f"{nbytes} bytes are no whole number of {element.name}")
+        raise ArgumentError(f"{nbytes} bytes are not a whole number of {element.name}")
     return Signature(
         collective,
         nbytes // element.itemsize,
@@ -51,10 +51,10 @@ def call_signature(
 
 
 def _bytes(nbytes: int | str) -> int:
-    """Take a number of bytes, or a size as in ``4MiB``."""
+    """Return bytes from a number, or from a size such as ``4MiB``."""
     try:
         return parse_size(nbytes) if isinstance(nbytes, str) else operator.index(nbytes)
     except ValueError as error:
         raise ArgumentError(f"nbytes {error}") from None
     except TypeError:
-        raise ArgumentTypeError(f"nbytes: {nbytes!r} is no number of bytes") from None
+        raise ArgumentTypeError(f"nbytes: {nbytes!r} is not a number of bytes") from None

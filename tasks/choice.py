@@ -18,22 +18,22 @@ class LevelChoice:
     parameters: tuple[tuple[str, Value], ...] = ()
 
     def get(self, name: str, default: int) -> int:
-        """An integer parameter, or `default`."""
+        """Return an integer parameter, or `default`."""
         value = dict(self.parameters).get(name, default)
-        assert not isinstance(value, tuple), "factors() returns those"
+        assert not isinstance(value, tuple), "factors() returns tuples"
         return int(value)
 
     def factors(self, name: str) -> tuple[int, ...] | None:
-        """A parameter that is a list of factors, or None."""
+        """Return a parameter that is a list of factors, or None."""
         value = dict(self.parameters).get(name)
         return value if isinstance(value, tuple) else None
 
     def spelled(self) -> dict[str, str]:
-        """The parameters as people write them: ``{"segment": "32KiB"}``."""
+        """Return the parameters as users write them: ``{"segment": "32KiB"}``."""
         return {name: _spelled(name, value) for name, value in self.parameters}
 
     def describe(self) -> str:
-        """``adapt chain (segment 32KiB)``."""
+        """Return a name such as ``adapt chain (segment 32KiB)``."""
         shown = ", ".join(f"{k} {text}" for k, text in self.spelled().items())
         text = f"{self.submodule} {self.algorithm}"
         return text + (f" ({shown})" if shown else "")
@@ -48,15 +48,15 @@ def _spelled(name: str, value: Value) -> str:
 
 
 def level_choice(submodule: str, algorithm: str, **parameters: Value) -> LevelChoice:
-    """Spell a :class:`LevelChoice`."""
+    """Make a :class:`LevelChoice`; parameters are keywords."""
     return LevelChoice(submodule, algorithm, tuple(sorted(parameters.items())))
 
 
 @dataclass(frozen=True, repr=False)
 class Choice:
-    """Composition, segment size, schedule and a :class:`LevelChoice` a level, innermost first.
+    """Composition, segment size, schedule and one :class:`LevelChoice` per level, innermost first.
 
-    `segment` is in bytes, None for the whole message; `rule` names the rule that decided.
+    `segment` is in bytes, or None for the whole message. `rule` names the rule that decided.
     """
 
     levels: tuple[LevelChoice, ...]

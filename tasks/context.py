@@ -1,4 +1,4 @@
-"""What a submodule gets to lower the tasks of one stream."""
+"""The context in which a submodule lowers the tasks of one stream."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from han.tasks.stream import Builder, Stream
 
 @dataclass(frozen=True)
 class Context:
-    """The tasks, this rank's place among those that carry them out, and where its data is."""
+    """The tasks, this rank's place in the group that carries them out, and where its data is."""
 
     tasks: tuple[Task, ...]
     group: Group
     stream: Stream
     choice: LevelChoice
-    source: Ref  # where this rank's operand, or what it broadcasts, is
-    result: Ref  # where the result goes, if this rank gets one
+    source: Ref  # this rank's operand, or the data that it broadcasts
+    result: Ref  # where the result is written, if this rank gets one
 
     @property
     def builder(self) -> Builder:
-        """Where cells, flags, requests and scratch come from."""
+        """The builder, which allocates cells, flags, requests and scratch."""
         return self.stream.builder
 
     @property
     def element(self) -> int:
-        """Bytes of an element: no piece cuts one."""
+        """Bytes of an element; pieces hold whole elements."""
         return self.stream.builder.signature.element

@@ -1,4 +1,4 @@
-"""The contract of a submodule."""
+"""The contract of a submodule: what it declares, and the questions that it answers."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Parameter:
     """A parameter of an algorithm.
 
     A ``size`` (bytes), an ``int``, a ``bool`` or ``factors`` (whole numbers) within a range, or a
-    ``name`` among `choices`. Tests set it to the values of `tried`, the first where one will do:
-    small ones, so that small messages take many pieces.
+    ``name`` among `choices`. Tests set it to the values of `tried`, which are small, so that small
+    messages take many pieces. A test that needs only one value takes the first.
     """
 
     kind: str
@@ -33,7 +33,7 @@ class Parameter:
 
     @property
     def values(self) -> tuple[Value, ...]:
-        """The values that tests draw from; none: they leave it as it is."""
+        """The values that tests draw from; if empty, tests do not set the parameter."""
         if self.kind == "bool":
             return (False, True)
         return self.choices or self.tried
@@ -45,7 +45,8 @@ class Algorithm:
 
     `kinds` are the task kinds it carries out; ``("allreduce",)`` fuses a level's reduce and
     broadcast. `ordered` says when operands keep their order: ``always``, ``rooted at 0``
-    (only towards the first member) or ``never``. `one_segment`: it takes the message whole.
+    (only towards the first member) or ``never``. `one_segment`: it does not take a message in
+    several segments.
     """
 
     about: str
@@ -55,13 +56,13 @@ class Algorithm:
 
     @property
     def fuses(self) -> bool:
-        """Whether it carries out a level's reduce and broadcast as one task."""
+        """Whether it carries out the reduce and the broadcast of a level as one task."""
         return self.kinds == ("allreduce",)
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked of :meth:`Submodule.supports`.
+    """The argument of :meth:`Submodule.supports`: a call, and the level that is to be served.
 
     `blocking` is False for nonblocking and persistent calls, whose Start must not wait.
     """
@@ -76,7 +77,7 @@ class Question:
 
     @property
     def segmented(self) -> bool:
-        """Whether the message comes in more than one segment, hence in several tasks."""
+        """Whether the message has more than one segment, and therefore several tasks."""
         signature = self.signature
         return self.segment is not None and signature.nbytes > max(self.segment, signature.element)
 
@@ -84,12 +85,12 @@ class Question:
 class Submodule(ABC):
     """Carries out the tasks of one stream on one level.
 
-    A subclass sets `name`, `about` and `algorithms`, and says what holds for it: nothing else
-    knows submodules by name.
+    A subclass sets `name`, `about`, `algorithms`, and the attributes that differ from the
+    defaults. No other code tests for the name of a submodule.
     """
 
-    name: str  # what configurations call it
-    about: str  # one line for people
+    name: str  # in configurations
+    about: str  # one line for users
     algorithms: Mapping[str, Algorithm]  # by name; the first is the default
     parameters: Mapping[str, Parameter] = {}
     flags: tuple[str, ...] = ()  # names of a rank's flags, for listings of programs
@@ -100,25 +101,25 @@ class Submodule(ABC):
 
     @abstractmethod
     def supports(self, question: Question) -> str | None:
-        """Return None, or the reason why it cannot serve."""
+        """Return None, or the reason why it cannot serve the call on this level."""
 
     @abstractmethod
     def lower(self, context: Context) -> None:
         """Emit this rank's operations for the context's tasks."""
 
     def footprint(self, plan: Outline, level: int) -> int:
-        """Return how many bytes of each rank's ring of cells a run takes, alike on all ranks."""
+        """Return the bytes of each rank's ring that a run takes, the same on all ranks."""
         return 0
 
     def reads_mapped(self, topology: Topology, signature: Signature, level: int) -> bool:
-        """Whether all that members of a level read of each other is in memory that they map."""
+        """Return whether members of a level map all buffers of peers that they read."""
         return False
 
 
 def order_kept(question: Question, algorithm: Algorithm, name: str = "") -> str | None:
-    """Return the reason why `algorithm` would mix up operands that do not commute, or None.
+    """Return why `algorithm` would reorder operands that do not commute, or None.
 
-    `name` is what the reason calls it; by default the algorithm's name.
+    The reason calls the algorithm `name`, by default as in the configuration.
     """
     signature = question.signature
     if not signature.reduces or signature.commutative or algorithm.ordered == "always":

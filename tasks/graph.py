@@ -12,7 +12,7 @@ from typing import NamedTuple
 class Task:
     """One fine-grained collective of one segment on one level: ``sr(3)``, ``ib(0)``.
 
-    `start` and `stop` bound the segment in the message (in each block of it), in bytes.
+    `start` and `stop` are the segment's byte offsets in the message, or in each of its blocks.
     """
 
     name: str
@@ -32,26 +32,26 @@ class Task:
 
     @property
     def stream(self) -> tuple[str, int]:
-        """The stream that carries it: tasks of one kind on one level run in order."""
+        """The stream of the task: tasks of one kind on one level run in order."""
         return self.kind, self.level
 
 
 class Staged:
-    """What follows from the stages of a graph of tasks."""
+    """Stage names and streams of a task graph; both follow from its stages."""
 
     def stages(self) -> list[list[Task]]:
-        """The topological generations: HAN's composite tasks (section III of the paper)."""
+        """Return the topological generations: HAN's composite tasks (section III of the paper)."""
         raise NotImplementedError
 
     def stage_names(self) -> list[str]:
-        """Names of the stages, the newest segment's task last: ``sbibirsr``."""
+        """Return the names of the stages, the task of the last segment last: ``sbibirsr``."""
         return [
             "".join(t.name for t in sorted(stage, key=lambda t: t.segment))
             for stage in self.stages()
         ]
 
     def streams(self) -> dict[tuple[str, int], list[Task]]:
-        """The tasks of each stream in order, streams in the order of their first tasks."""
+        """Return the tasks of each stream in order, streams in the order of their first tasks."""
         streams: dict[tuple[str, int], list[Task]] = {}
         for stage in self.stages():
             for task in stage:
@@ -69,9 +69,9 @@ class Link(NamedTuple):
 
 @dataclass(frozen=True)
 class Tasks(Staged):
-    """The tasks of a call and the links between them, without a circle.
+    """The tasks of a call and the links between them, which form no cycle.
 
-    Planning needs no more; :class:`han.tasks.task_graph.TaskGraph` is the same for users.
+    The planner uses this class; :class:`han.tasks.task_graph.TaskGraph` is the same for users.
     """
 
     all: tuple[Task, ...]
@@ -84,12 +84,12 @@ class Tasks(Staged):
         return len(self.all)
 
     def stages(self) -> list[list[Task]]:
-        """The topological generations: HAN's composite tasks (section III of the paper)."""
+        """Return the topological generations: HAN's composite tasks (section III of the paper)."""
         return self._stages
 
     @cached_property
     def _stages(self) -> list[list[Task]]:
-        waits = dict.fromkeys(self.all, 0)  # how many tasks each still waits for
+        waits = dict.fromkeys(self.all, 0)  # the number of tasks that each still waits for
         following: dict[Task, list[Task]] = {task: [] for task in self.all}
         for first, second, _ in self.links:
             waits[second] += 1
@@ -113,7 +113,7 @@ class Tasks(Staged):
 def _freed(
     waits: dict[Task, int], following: Mapping[Task, Sequence[Task]], done: Iterable[Task]
 ) -> list[Task]:
-    """Return the tasks that wait for nothing else once those of a stage are done."""
+    """Return the tasks that wait for no other task once `done` are done."""
     freed = []
     for task in done:
         for other in following[task]:
@@ -124,7 +124,7 @@ def _freed(
 
 
 def summarise(names: Iterable[str]) -> str:
-    """Shorten a list of stages: ``ib, 14 x sbib, sb``."""
+    """Join the names of stages, repeated ones once: ``ib, 14 x sbib, sb``."""
     runs: list[list[object]] = []
     for name in names:
         if runs and runs[-1][1] == name:

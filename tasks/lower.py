@@ -40,10 +40,10 @@ def _groups(plan: Outline, rank: int) -> dict[int, Group | None]:
 def _operands(
     plan: Outline, builder: Builder, groups: Mapping[int, Group | None]
 ) -> dict[int, Ref]:
-    """Where this rank's operand at each level is: its own data, or what it has reduced.
+    """Return where this rank's operand on each level is: its send buffer, or its partial result.
 
-    A leader reduces into its receive buffer where it has one (Jain, section III-E), so that
-    nothing is copied only to cross a level.
+    A leader reduces into its receive buffer where it has one (Jain, section III-E), so that no
+    level needs a copy of its own.
     """
     if plan.signature.collective == "bcast":
         return dict.fromkeys(groups, Ref(Base.RECV))
@@ -61,12 +61,12 @@ def _operands(
 
 
 def operand_of(plan: Outline, rank: int, level: int) -> Ref:
-    """Where a rank's operand at a level is, in its own memory; the same seen from every rank."""
+    """Return where a rank's operand on a level is, in its own memory; any rank may ask."""
     return _operands(plan, Builder(plan, rank), _groups(plan, rank))[level]
 
 
 def _batches(plan: Plan) -> list[list[Task]]:
-    """Lockstep lowers task by task in the order of stages, else a whole stream at a time."""
+    """Return the tasks that are lowered together: in lockstep one by one, else whole streams."""
     if plan.lockstep:
         return [[task] for task in plan.stages]
     return list(map(list, plan.streams.values()))
@@ -86,7 +86,7 @@ def _lower_batch(
 
 
 def _deliver(plan: Plan, builder: Builder, groups: Mapping[int, Group | None]) -> None:
-    """A result that never left its owner (a single rank) is copied to where it is wanted."""
+    """Copy the send buffer to the receive buffer if no level communicates, as on one rank."""
     signature = plan.signature
     moves = signature.reduces or signature.by_blocks
     if not moves or any(g is not None and g.size > 1 for g in groups.values()):

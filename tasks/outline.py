@@ -1,4 +1,4 @@
-"""What is decided about a call for all ranks, before the submodules of its levels are there."""
+"""Outlines: plans without their submodules."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Outline:
-    """A call, its tasks, where it runs and how: what submodules look at."""
+    """A call, its topology, choice, tasks and channels: the part of a plan that submodules read."""
 
     topology: Topology
     signature: Signature
@@ -33,7 +33,7 @@ class Outline:
 
     @cached_property
     def stages(self) -> dict[Task, int]:
-        """The stage that each task is in, tasks in the order of stages."""
+        """The number of each task's stage, tasks in the order of stages."""
         return {task: k for k, stage in enumerate(self.tasks.stages()) for task in stage}
 
     @cached_property
@@ -45,23 +45,23 @@ class Outline:
 
     @property
     def levels(self) -> list[int]:
-        """Levels at which there is something to do."""
+        """Levels on which the call communicates; none if it is left to the MPI library."""
         left = self.choice.composition == LEFT
         return [] if left else levels_of(self.topology, self.signature)
 
     @property
     def segments(self) -> int:
-        """How many segments the message is cut into."""
+        """Number of segments of the message."""
         return 1 + max((task.segment for task in self.tasks), default=0)
 
     @property
     def lockstep(self) -> bool:
-        """Whether ranks go stage by stage."""
+        """Whether ranks carry out the tasks stage by stage."""
         return self.choice.schedule == "lockstep"
 
 
 def geometries(topology: Topology, memory: int) -> tuple[Geometry | None, ...]:
-    """The channel layout of each level whose groups share memory, for the largest domain."""
+    """Return the channel layout of each level, for its largest domain; None: no shared memory."""
     largest = [
         max(topology.homes[k].count(d) for d in set(topology.homes[k]))
         for k in range(topology.depth)
@@ -73,19 +73,19 @@ def geometries(topology: Topology, memory: int) -> tuple[Geometry | None, ...]:
 
 
 def as_called(topology: Topology, signature: Signature) -> Topology:
-    """The topology that a call works on: where operands must keep their order, runs of ranks."""
+    """Return the topology of a call: with consecutive ranks in domains if operands keep order."""
     ordered = signature.reduces and not signature.commutative and not signature.by_blocks
     return topology.ordered() if ordered else topology
 
 
 def levels_of(topology: Topology, signature: Signature) -> list[int]:
-    """Levels at which a call has something to do; blocks move on the one that holds all ranks."""
+    """Return the levels on which a call communicates; by blocks, the one that holds all ranks."""
     if not signature.by_blocks:
         return active_levels(topology)
     return [topology.whole] if topology.whole is not None and topology.size > 1 else []
 
 
 def active_levels(topology: Topology) -> list[int]:
-    """Levels at which any group has more than one member."""
+    """Return the levels on which any group has more than one member."""
     below = [topology.size] + [len(set(d)) for d in topology.domains]
     return [k for k in range(topology.depth) if below[k + 1] < below[k]]

@@ -1,4 +1,4 @@
-"""What the planner decides for all ranks at once; still no operation of any of them."""
+"""Plans: what the planner decides for all ranks, without the operations of any rank."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from han.tasks.signature import Signature
 
 @dataclass(frozen=True, repr=False)
 class Plan(Outline):
-    """An Outline and the submodules, by level, that carry it out."""
+    """An Outline, and the submodules that carry it out, by level."""
 
     parts: tuple[Submodule, ...]
 
@@ -31,7 +31,7 @@ class Plan(Outline):
         return picture("plan_svg", self)
 
     def footprint(self) -> tuple[int, ...]:
-        """What a run takes of every rank's ring of cells, by channel."""
+        """Return the bytes that a run takes of every rank's ring, by channel."""
         return self._footprint
 
     @cached_property
@@ -63,5 +63,5 @@ def make_plan(
 
 
 def _fuses(parts: Sequence[Submodule], choice: Choice, level: int) -> bool:
-    """Whether the algorithm of a level carries out its reduce and broadcast as one task."""
+    """Return whether the algorithm of a level does its reduce and broadcast as one task."""
     return parts[level].algorithms[choice.levels[level].algorithm].fuses

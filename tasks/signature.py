@@ -1,4 +1,4 @@
-"""What a call asks for, the same on all ranks. Plans and programs follow from it."""
+"""Signatures: calls without their buffers, from which plans and programs follow."""
 
 from __future__ import annotations
 
@@ -8,22 +8,21 @@ from itertools import accumulate
 
 from han.model.collectives import ROWS
 
-LISTED = 8  # sizes that are listed
+LISTED = 8  # sizes of blocks in a description, at most
 
 
 @dataclass(frozen=True)
 class Signature:
-    """One collective call without its buffers.
+    """One collective call without its buffers, the same on all ranks.
 
-    A message is `count` elements of `element` bytes; in calls that combine nothing, elements are
+    A message is `count` elements of `element` bytes; in calls that do not reduce, elements are
     bytes. Where buffers hold a block for each rank, `count` is the size of a block. `op` and
     `dtype` are names. `native` says that han has a kernel for the pair; otherwise
-    ``MPI_Reduce_local`` combines. `mapped` says that all buffers of all ranks lie in memory that
-    the ranks of a node map.
+    ``MPI_Reduce_local`` combines. `mapped` says that all buffers of all ranks are mapped buffers.
 
     Where blocks differ in size, `counts` are the elements of each and `count` those of the largest.
     `in_place` says that the receive buffer is the send buffer too. Only calls in REPLACING
-    (han/model/collectives.py) have it; MPI wants it on all ranks or on none.
+    (han/model/collectives.py) have it; MPI requires it on all ranks or on none.
     """
 
     collective: str
@@ -40,15 +39,15 @@ class Signature:
 
     @property
     def nbytes(self) -> int:
-        """Size of the message, or of a block (the largest one), in bytes."""
+        """Size of the message, or of the largest block, in bytes."""
         return self.count * self.element
 
     def length(self, block: int) -> int:
-        """Bytes of a rank's block."""
+        """Return the bytes of a rank's block."""
         return self.counts[block] * self.element if self.counts else self.nbytes
 
     def start(self, block: int) -> int:
-        """Where a rank's block begins among all blocks; of the number of ranks: where they end."""
+        """Return where a rank's block begins, in bytes; for the number of ranks, where all end."""
         return self._starts[block] * self.element if self.counts else block * self.nbytes
 
     @cached_property
@@ -61,7 +60,7 @@ class Signature:
         return ROWS[self.collective].by_blocks
 
     def shown(self, size: int) -> int:
-        """The most bytes that one of `size` ranks lets its peers read."""
+        """Return the largest number of bytes that one of `size` ranks shows to its peers."""
         return self.start(size) if ROWS[self.collective].send == "each" else self.nbytes
 
     @property
@@ -71,11 +70,11 @@ class Signature:
 
     @property
     def rooted(self) -> bool:
-        """Whether one rank is special."""
+        """Whether the call names a root."""
         return ROWS[self.collective].rooted
 
     def describe(self) -> str:
-        """One line for people: ``allreduce of 4 MiB (float64, sum)``."""
+        """Return one line such as ``allreduce of 4 MiB (float64, sum)``."""
         from han.common.units import format_size
 
         details = [d for d in (self.dtype, self.op) if d]
@@ -92,7 +91,7 @@ class Signature:
 
 
 def _listed(lengths: list[int]) -> str:
-    """``16B, 24B and 0B``; of many, the first ones and all together."""
+    """Return ``16B, 24B and 0B``; of many sizes, the first ones and the total."""
     from han.common.units import format_size
 
     said = [format_size(n) for n in lengths]

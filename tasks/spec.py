@@ -1,4 +1,4 @@
-"""What each collective means: what every rank holds before and after, whatever the algorithm."""
+"""Specifications: what the buffers of all ranks hold before and after each collective."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ Ranks = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Piece:
-    """Bytes `start` to `stop` of a buffer, and what they are.
+    """Bytes `start` to `stop` of a buffer, and what they hold.
 
-    Byte k of it is the combination, in this order, of byte ``offset + k`` of what each of
-    `ranks` contributes; of a single one, a copy.
+    Byte k of a piece combines byte ``offset + k`` of the contributions of `ranks`, in this order.
+    With one rank, it is a copy of that byte.
     """
 
     start: int
@@ -25,11 +25,11 @@ class Piece:
 
 @dataclass(frozen=True)
 class Spec:
-    """A collective's buffers, rank by rank; bytes that no piece covers may hold anything.
+    """The buffers of a collective, rank by rank.
 
-    A contribution is a rank's whole send buffer. Where `shared` is set, send and receive buffer
-    are the same; where `rooted` is, only its bytes count before. `synchronises` says that no
-    rank may leave before all have entered.
+    `before` and `after` list the pieces of each rank's send and receive buffer. Bytes that no piece
+    covers may hold anything. A rank's contribution is its whole send buffer. `shared`: send and
+    receive buffer are the same. `synchronises`: no rank leaves before all ranks have entered.
     """
 
     collective: str
@@ -44,11 +44,11 @@ class Spec:
         return len(self.after)
 
     def sends(self, rank: int) -> int:
-        """Bytes of a rank's send buffer."""
+        """Return the bytes of a rank's send buffer."""
         return 0 if self.shared else _length(self.before[rank])
 
     def receives(self, rank: int, one_buffer: bool) -> int:
-        """Bytes of a rank's receive buffer; `one_buffer`: of the only one."""
+        """Return the bytes of a rank's receive buffer; `one_buffer`: it is the send buffer too."""
         return max(_length(self.after[rank]), _length(self.before[rank]) if one_buffer else 0)
 
 
@@ -57,7 +57,7 @@ def _length(pieces: tuple[Piece, ...]) -> int:
 
 
 def _own(lengths: Sequence[int]) -> tuple[tuple[Piece, ...], ...]:
-    """Every rank's send buffer is its contribution."""
+    """Return every rank's send buffer, which holds its contribution."""
     return tuple(_piece(0, n, (r,)) for r, n in enumerate(lengths))
 
 
@@ -70,7 +70,7 @@ def _starts(counts: Sequence[int]) -> list[int]:
 
 
 def _joined(counts: Sequence[int]) -> tuple[Piece, ...]:
-    """All contributions, one behind the other."""
+    """Return all contributions in rank order, contiguous."""
     starts = _starts(counts)
     return tuple(
         p for r, (s, n) in enumerate(zip(starts, counts, strict=True)) for p in _piece(s, n, (r,))
@@ -78,26 +78,26 @@ def _joined(counts: Sequence[int]) -> tuple[Piece, ...]:
 
 
 def bcast(size: int, nbytes: int, root: int) -> Spec:
-    """Everybody gets the root's bytes."""
+    """Every rank gets the root's bytes."""
     before = tuple(_piece(0, nbytes, (root,)) if r == root else () for r in range(size))
     return Spec("bcast", before, (_piece(0, nbytes, (root,)),) * size, shared=True)
 
 
 def reduce(size: int, nbytes: int, root: int) -> Spec:
-    """The root gets the combination of all."""
+    """The root gets the combination of all contributions."""
     everyone = tuple(range(size))
     after = tuple(_piece(0, nbytes, everyone) if r == root else () for r in range(size))
     return Spec("reduce", _own([nbytes] * size), after)
 
 
 def allreduce(size: int, nbytes: int) -> Spec:
-    """Everybody gets the combination of all."""
+    """Every rank gets the combination of all contributions."""
     after = (_piece(0, nbytes, tuple(range(size))),) * size
     return Spec("allreduce", _own([nbytes] * size), after)
 
 
 def barrier(size: int) -> Spec:
-    """Nobody leaves before all have entered."""
+    """No rank leaves before all ranks have entered."""
     return Spec("barrier", ((),) * size, ((),) * size, synchronises=True)
 
 
@@ -108,7 +108,7 @@ def gatherv(counts: Sequence[int], root: int) -> Spec:
 
 
 def allgatherv(counts: Sequence[int]) -> Spec:
-    """Everybody gets all contributions, in rank order."""
+    """Every rank gets all contributions, in rank order."""
     return Spec("allgather", _own(counts), (_joined(counts),) * len(counts))
 
 
@@ -121,7 +121,7 @@ def scatterv(counts: Sequence[int], root: int) -> Spec:
 
 
 def reduce_scatter(counts: Sequence[int]) -> Spec:
-    """Each rank gets its part of the combination of all."""
+    """Each rank gets its part of the combination of all contributions."""
     size, starts = len(counts), _starts(counts)
     everyone = tuple(range(size))
     after = tuple(_piece(0, counts[r], everyone, starts[r]) for r in range(size))
@@ -145,19 +145,19 @@ def alltoallv(counts: Sequence[Sequence[int]]) -> Spec:
 
 
 def scan(size: int, nbytes: int) -> Spec:
-    """Rank r gets the combination of ranks 0 to r."""
+    """Rank r gets the combination of the contributions of ranks 0 to r."""
     after = tuple(_piece(0, nbytes, tuple(range(r + 1))) for r in range(size))
     return Spec("scan", _own([nbytes] * size), after)
 
 
 def exscan(size: int, nbytes: int) -> Spec:
-    """Rank r gets the combination of the ranks before it; rank 0 nothing."""
+    """Rank r gets the combination of the contributions of ranks 0 to r - 1; rank 0 gets nothing."""
     after = tuple(_piece(0, nbytes, tuple(range(r))) for r in range(size))
     return Spec("exscan", _own([nbytes] * size), after)
 
 
-# By name, for messages of one size a rank: gather, scatter, allgather, reduce_scatter and alltoall
-# take the bytes of a block, the others those of the whole.
+# Specifications by name, of (ranks, bytes, root). The bytes are those of a block in gather,
+# scatter, allgather, reduce_scatter and alltoall, and those of the message in the others.
 SPECS: dict[str, Callable[[int, int, int], Spec]] = {
     "bcast": bcast,
     "reduce": reduce,
@@ -171,7 +171,7 @@ SPECS: dict[str, Callable[[int, int, int], Spec]] = {
     "scan": lambda size, nbytes, root: scan(size, nbytes),
     "exscan": lambda size, nbytes, root: exscan(size, nbytes),
 }
-# By name, for blocks of so many bytes.
+# Specifications by name, of the bytes of each rank's block.
 UNEVEN: dict[str, Callable[[Sequence[int]], Spec]] = {
     "allgather": allgatherv,
     "reduce_scatter": reduce_scatter,

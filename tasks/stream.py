@@ -1,4 +1,4 @@
-"""The streams of one rank's Program while they are written, and what they are written with."""
+"""The streams of one rank's Program under construction, and the builder that joins them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _Row = tuple[int, int, int, tuple[int, ...], tuple[int, ...], int, int, int]
 
 
 class Peer(NamedTuple):
-    """A rank whose memory can be read: its place in a channel, where it shows its addresses."""
+    """A peer whose memory is accessed, and the channel and slot where it shows its buffers."""
 
     rank: int
     channel: int
@@ -58,7 +58,7 @@ class Stream:
     task: int = 0
     done: dict[Task, int] = field(default_factory=dict)
     awaited: dict[int, int] = field(default_factory=dict)
-    sequence: int = 0  # pieces so far: flags count on over the tasks of a stream
+    sequence: int = 0  # pieces so far: flags keep counting over the tasks of a stream
 
     @cached_property
     def tag(self) -> int:
@@ -77,13 +77,13 @@ class Stream:
         self.rows.append(row)
 
     def copy(self, dst: Ref, src: Ref, nbytes: int) -> None:
-        """Copy, unless there is nothing to do."""
+        """Copy, unless there are no bytes or both addresses are the same."""
         if nbytes and dst != src:
             self._emit(Code.COPY, (dst, src), nbytes)
             self.builder.wrote(dst)
 
     def reduce(self, dst: Ref, a: Ref, b: Ref, nbytes: int, also: Ref | None = None) -> None:
-        """``dst = a op b``, and the same to `also`."""
+        """Combine ``dst = a op b``; write the result to `also` too, if given."""
         if not nbytes:
             return
         code = Code.REDUCE if also is None else Code.REDUCE2
@@ -94,14 +94,14 @@ class Stream:
         self.builder.operand = max(self.builder.operand, nbytes)
 
     def pull(self, dst: Ref, src: Ref, nbytes: int, peer: Peer) -> None:
-        """Copy from `src` in the memory of a peer, which has said that it is there."""
+        """Copy from `src` in the memory of a peer, which has shown its buffers."""
         if nbytes:
             refs = (dst, src, Ref(0, peer.channel), Ref(0, peer.slot))
             self._emit(Code.PULL, refs, nbytes, peer.rank)
             self.builder.wrote(dst)
 
     def push(self, dst: Ref, src: Ref, nbytes: int, peer: Peer) -> None:
-        """Copy to `dst` in the memory of a peer, which has said that it may be written."""
+        """Copy to `dst` in the memory of a peer, which has allowed its peers to write."""
         if nbytes:
             refs = (dst, src, Ref(0, peer.channel), Ref(0, peer.slot))
             self._emit(Code.PUSH, refs, nbytes, peer.rank)
@@ -124,21 +124,21 @@ class Stream:
         self._emit(Code.IRECV, (dst,), nbytes, rank, request)
 
     def test(self, request: int) -> None:
-        """Go on when the request is complete."""
+        """Wait until a request is complete."""
         self._emit(Code.TEST, slot=request)
 
     def coll(
         self, kind: int, dst: Ref, src: Ref, n: int, root: int, comm: int, request: int
     ) -> None:
-        """Start the MPI library's collective on communicator number `comm`."""
+        """Start a collective of the MPI library on communicator number `comm`."""
         self._emit(Code.COLL, (dst, src, Ref(0, kind), Ref(0, comm)), n, root, request)
 
     def label(self, task: Task) -> None:
-        """What follows belongs to `task`, in traces and reports."""
+        """Attribute the operations that follow to `task`, in traces and reports."""
         self.task = self.builder.task_index(task)
 
     def begin(self, task: Task) -> None:
-        """Begin `task`: wait for what its data comes from."""
+        """Begin `task`: wait for its prerequisites."""
         self.label(task)
         for source in self.builder.prerequisites(task):
             self.after(source)
@@ -158,7 +158,7 @@ class Stream:
 
 
 class Builder:
-    """Collects the streams of one rank and hands out what they need."""
+    """Collects the streams of one rank, and allocates what their operations use."""
 
     def __init__(self, plan: Outline, rank: int) -> None:
         self.plan = plan
@@ -166,7 +166,7 @@ class Builder:
         self.rank = rank
         self.streams: dict[tuple[str, int], Stream] = {}
         self.operand = 0
-        self.acc = Ref(Base.SEND)  # where this rank combines, once it does
+        self.acc = Ref(Base.SEND)  # where this rank combines; SEND: nothing combined yet
         self._tasks: dict[Task, int] = {}
         self._writes = [0] * plan.topology.depth
         self._comms: list[tuple[int, tuple[int, ...]]] = []
@@ -175,32 +175,32 @@ class Builder:
         self._requests = 0
         self._scratch = 0
 
-    # ---- what submodules ask for ----------------------------------------------------------
+    # ---- memory, flags, requests and communicators ----------------------------------------
 
     def geometry(self, level: int) -> Geometry:
-        """The layout of a level's channel."""
+        """Return the layout of a level's channel."""
         geometry = self.plan.geometries[level]
         assert geometry is not None, "supports() lets only levels with shared memory pass"
         return geometry
 
     def channel(self, level: int) -> int:
-        """The number of a level's channel among those that exist."""
+        """Return the number of a level's channel; levels without one do not count."""
         return self._channels[level]
 
     def flag(self, level: int, slot: int, flag: int) -> Ref:
-        """A member's flag."""
+        """Return the address of a member's flag."""
         return self._ref(level, Area.FLAGS, self.geometry(level).flag_at(slot, flag))
 
     def small(self, level: int, slot: int) -> Ref:
-        """A member's small slot: a flag and a page of data."""
+        """Return the address of a member's small slot: a flag and a page of data."""
         return self._ref(level, Area.SMALL, self.geometry(level).small_at(slot))
 
     def cells(self, level: int, slot: int) -> Ref:
-        """A member's cells."""
+        """Return the address of a member's cells."""
         return self._ref(level, Area.CELLS, self.geometry(level).area_at(slot))
 
     def _ref(self, level: int, area: Area, offset: int) -> Ref:
-        """Address a place in a level's channel; the same few are asked for piece after piece."""
+        """Return an address in a level's channel; cached, since every piece uses the same few."""
         key = level, area, offset
         found = self._refs.get(key)
         if found is None:
@@ -208,60 +208,61 @@ class Builder:
         return found
 
     def show(self, level: int, given: bool = False) -> None:
-        """Show this rank's buffers to the ranks of a channel; `given`: they may write there too."""
+        """Show this rank's buffers to the ranks of a channel; `given`: peers may write to them."""
         self._writes[self._channels[level]] |= SHOWN | (GIVEN if given else 0)
 
     def request(self) -> int:
-        """A new request."""
+        """Return the number of a new request."""
         self._requests += 1
         return self._requests - 1
 
     def scratch(self, nbytes: int) -> Ref:
-        """Private memory for the length of a run."""
+        """Return the address of private memory that lasts for a run."""
         ref = Ref(Base.SCRATCH, self._scratch)
         self._scratch += -(-nbytes // 64) * 64
         return ref
 
     def accumulator(self) -> Ref:
-        """Where this rank may combine what it sends on: never the user's send buffer."""
+        """Return where this rank combines partial results: never in the user's send buffer."""
         if self.acc.base == Base.SEND:
             self.acc = self._room_to_combine()
         return self.acc
 
     def _room_to_combine(self) -> Ref:
-        """The receive buffer where this rank has one (Jain, section III-E), else scratch."""
+        """Return the receive buffer where this rank has one (Jain, section III-E), else scratch."""
         signature = self.signature
         if signature.collective != "reduce" or signature.root == self.rank:
             return Ref(Base.RECV)
         return self.scratch(signature.nbytes)
 
     def comm(self, stream: Stream, ranks: tuple[int, ...]) -> int:
-        """The number of a communicator of these ranks: collectives of one stream are in order."""
+        """Return the number of the communicator of `ranks` for the collectives of one stream."""
         key = stream.tag, ranks
         if key not in self._comms:
             self._comms.append(key)
         return self._comms.index(key)
 
-    # ---- what streams tell ----------------------------------------------------------------
+    # ---- writes, tasks and their order ----------------------------------------------------
 
     def wrote(self, ref: Ref) -> None:
-        """Remember which areas of channels this rank writes: they must be free."""
+        """Record which area of a channel this rank writes: a run waits until it is free."""
         if CHANNELS <= ref.base < PEER:
             channel, area = divmod(ref.base - CHANNELS, AREAS)
             self._writes[channel] |= (1 << area) & ~(1 << Area.FLAGS)
 
     def task_index(self, task: Task) -> int:
-        """Number a task for traces and reports."""
+        """Return the number of a task, for traces and reports."""
         return self._tasks.setdefault(task, len(self._tasks))
 
     def tasks_of(self, stream: Stream) -> tuple[Task, ...]:
-        """All tasks of a stream, whatever part of it is being lowered."""
+        """Return all tasks of a stream, also while only some of them are lowered."""
         return self.plan.streams[stream.kind, stream.level]
 
     def prerequisites(self, task: Task) -> list[Task]:
-        """What must be done on this rank before `task`: its data, or all stages before.
+        """Return the tasks that this rank must finish before `task`.
 
-        Where this rank has no part in a task, what that one waits for counts.
+        They are the sources of its data, or in lockstep the tasks of all earlier stages. A source
+        in which this rank has no part is replaced by the prerequisites of that source.
         """
         if self.plan.lockstep:
             return self._earlier(task)
@@ -273,7 +274,7 @@ class Builder:
         return found
 
     def _earlier(self, task: Task) -> list[Task]:
-        """The last task of every other stream in the stages before `task`'s."""
+        """Return the last task of every other stream in the stages before that of `task`."""
         stage = self.plan.stages[task]
         others = (s.done for s in self.streams.values() if (s.kind, s.level) != task.stream)
         last = (next((t for t in reversed(d) if self.plan.stages[t] < stage), None) for d in others)
@@ -282,14 +283,14 @@ class Builder:
     # ---- the result -----------------------------------------------------------------------
 
     def stream(self, kind: str, level: int) -> Stream:
-        """The stream of a task kind on a level, made when first asked for."""
+        """Return the stream of a task kind on a level; it is made at the first request."""
         if (kind, level) not in self.streams:
             name = f"{kind}@{self.plan.topology.names[level]}"
             self.streams[kind, level] = Stream(len(self.streams), kind, level, name, self)
         return self.streams[kind, level]
 
     def program(self, footprint: tuple[int, ...]) -> Program:
-        """Join the streams; `footprint` is what they take of the rings, by channel."""
+        """Join the streams; `footprint` is the bytes that they take of each ring, by channel."""
         infos, rows, start = [], [], 0
         starts = []
         for s in self.streams.values():
@@ -298,7 +299,7 @@ class Builder:
             rows.extend(s.rows)
             start += len(s.rows)
         code = np.array(rows, dtype=INSTRUCTION)
-        awaits = code["code"] == Code.AWAIT  # positions become indices into the joint code
+        awaits = code["code"] == Code.AWAIT  # positions in a stream become indices into the code
         if awaits.any():
             code["n"][awaits] += np.array(starts, dtype="u8")[code["peer"][awaits]]
         return Program(

@@ -10,7 +10,7 @@ from han.tasks.graph import Staged, Task, Tasks, summarise
 
 
 class TaskGraph(Staged, nx.DiGraph):  # type: ignore[misc,type-arg,unused-ignore]
-    """A directed graph of :class:`Task`; each edge says why (``data`` or ``order``)."""
+    """A directed graph of :class:`Task`; an edge's ``why`` is ``data`` or ``order``."""
 
     @classmethod
     def of(cls, tasks: Tasks) -> TaskGraph:
@@ -29,7 +29,7 @@ class TaskGraph(Staged, nx.DiGraph):  # type: ignore[misc,type-arg,unused-ignore
         return f"<TaskGraph {counts}{': ' if stages else ''}{stages}>"
 
     def _repr_svg_(self) -> str | None:
-        """Show the graph in a notebook, where it has no cycle."""
+        """Show the graph in a notebook, if it has no cycle."""
         acyclic = nx.is_directed_acyclic_graph(self)
         return picture("graph_svg", self) if acyclic else None
 
@@ -38,9 +38,9 @@ class TaskGraph(Staged, nx.DiGraph):  # type: ignore[misc,type-arg,unused-ignore
         self.add_edge(first, second, why=why)
 
     def stages(self) -> list[list[Task]]:
-        """The topological generations: HAN's composite tasks (section III of the paper)."""
+        """Return the topological generations: HAN's composite tasks (section III of the paper)."""
         return [list(stage) for stage in nx.topological_generations(self)]
 
     def sources(self, task: Task) -> list[Task]:
-        """The tasks whose data `task` needs."""
+        """Return the tasks whose data `task` needs."""
         return [p for p, _, edge in self.in_edges(task, data=True) if edge["why"] == "data"]

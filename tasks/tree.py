@@ -28,7 +28,7 @@ def chain_of_steps(
     signature: Signature,
     segment: int | None,
 ) -> Tasks:
-    """Let every segment pass through `steps` (kind, level) in turn."""
+    """Make the tasks of every segment, which passes through `steps` (kind, level) in turn."""
     made: list[Task] = []
     links: list[Link] = []
     before: list[Task] = []
@@ -45,10 +45,10 @@ def chain_of_steps(
 
 
 def up(levels: Sequence[int]) -> list[tuple[str, int]]:
-    """Reduce through these levels, innermost first."""
+    """Return the steps that reduce through these levels, innermost first."""
     return [("reduce", k) for k in levels]
 
 
 def down(levels: Sequence[int]) -> list[tuple[str, int]]:
-    """Broadcast through these levels, outermost first."""
+    """Return the steps that broadcast through these levels, outermost first."""
     return [("bcast", k) for k in reversed(levels)]

@@ -1,1 +1,1 @@
-"""Plans and programs as files, and the checks of what is read."""
+"""Plans and programs as files, and the checks when they are read."""

@@ -27,7 +27,7 @@ class _Stream(_Model):
 
 
 class _Rest(_Model):
-    """What a Program has besides operations."""
+    """The fields of a Program other than its operations."""
 
     rank: Number
     streams: tuple[_Stream, ...]
@@ -42,17 +42,17 @@ class _Rest(_Model):
 
 
 def dump(program: Program) -> bytes:
-    """Return a Program as bytes, for this machine's order of bytes."""
+    """Return a Program as bytes, in the byte order of this machine."""
     rest = {name: value for name, value in vars(program).items() if name != "code"}
     rest["streams"] = [asdict(stream) for stream in program.streams]
     return json.dumps(rest, default=int).encode() + b"\n" + program.code.tobytes()
 
 
 def load(data: bytes) -> Program:
-    """Read what :func:`dump` wrote; raises ValueError. What it says is for ``fence`` to check."""
+    """Read what :func:`dump` wrote; raises ValueError. ``fence`` checks the operations."""
     line, found, rows = data.partition(b"\n")
     if not found or len(rows) % INSTRUCTION.itemsize:
-        raise ValueError(f"{len(rows)} bytes are no whole number of operations")
+        raise ValueError(f"{len(rows)} bytes are not a whole number of operations")
     rest = _Rest.model_validate_json(line)
     fields = {name: getattr(rest, name) for name in _Rest.model_fields}
     fields["streams"] = tuple(StreamInfo(**vars(stream)) for stream in rest.streams)

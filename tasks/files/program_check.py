@@ -1,9 +1,8 @@
-"""Hold one rank's Program, read from a file, against the memory that it may touch.
+"""Check one rank's Program, read from a file, against the memory that it may access.
 
-The executor believes what a Program says. One that comes from a file may say anything, so every
-number that could lead it astray is looked at first: here what there is besides operations, in
-``native/memory/program_check.c`` all of them. Whether the Program is *right* needs those of all
-ranks: ``tasks/verify``.
+The executor trusts a Program. One from a file may hold any number, so all numbers are checked
+before it runs: operations in ``native/memory/program_check.c``, other fields here. Whether the
+Program is *right* depends on the Programs of all ranks, which ``tasks/verify`` examines.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ SPARE = 1 << 20  # bytes of scratch beyond a few messages for each rank
 
 @dataclass(frozen=True)
 class Ground:
-    """What the Program of one rank may touch: channels as (members, layout), and its buffers."""
+    """What the Program of one rank may access: channels as (members, layout), and its buffers."""
 
     signature: Signature
     topology: Topology
@@ -33,7 +32,7 @@ class Ground:
 
 
 def ground(topology: Topology, signature: Signature, rank: int, memory: int) -> Ground:
-    """Return what a rank's Program may touch; `memory` as in ``make_plan``."""
+    """Return what a rank's Program may access; `memory` as in ``make_plan``."""
     channels = [
         (len(topology.home(level, rank)), geometry)
         for level, geometry in enumerate(geometries(topology, memory))
@@ -67,12 +66,12 @@ def check(program: Program, where: Ground) -> None:
 
 
 def _problem(program: Program, where: Ground) -> str | None:
-    """Say what is wrong with what a Program has besides operations."""
+    """Return what is wrong with the fields of a Program other than operations, or None."""
     topology, channels = where.topology, len(where.channels)
     if program.rank != where.rank:
         return f"it is for rank {program.rank}, not {where.rank}"
     if any(s.kind not in KINDS or s.level >= topology.depth for s in program.streams):
-        return "it has a stream of no known kind and level"
+        return "it has a stream of an unknown kind or level"
     if (len(program.footprint), len(program.writes)) != (channels, channels):
         return f"it is not for {channels} channels"
     for _, ranks in program.comms:
@@ -80,12 +79,12 @@ def _problem(program: Program, where: Ground) -> str | None:
             return f"it has a communicator of ranks {list(ranks)}"
     nbytes = where.signature.nbytes
     if program.scratch > 4 * nbytes * topology.size + SPARE or program.operand > nbytes:
-        return f"it asks for {program.scratch} bytes, and {program.operand} for an operand"
+        return f"it asks for {program.scratch} bytes of scratch, {program.operand} for an operand"
     return None
 
 
 def _lengths(program: Program, where: Ground) -> tuple[int, int, int]:
-    """Bytes of the send buffer, the receive buffer and the scratch."""
+    """Return the bytes of the send buffer, the receive buffer and the scratch."""
     signature, size = where.signature, where.topology.size
     at_root = signature.root == where.rank
     amounts = {"": 0, "once": signature.length(where.rank), "each": signature.start(size)}

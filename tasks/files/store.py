@@ -1,4 +1,4 @@
-"""Plans as files: versioned JSON that any machine can verify and look at."""
+"""Plans as files: versioned JSON, which any machine can read and verify."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FORMAT, VERSION = "han-plan", 3
 Resolve = Callable[[str], Submodule]  # finds a submodule by its name; raises LookupError
 Natural = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(gt=0)]
-Short = Annotated[int, Field(ge=0, lt=1 << 16)]  # the fields of han.program.INSTRUCTION
+Short = Annotated[int, Field(ge=0, lt=1 << 16)]  # the fields of han.model.program.INSTRUCTION
 Index = Annotated[int, Field(ge=0, lt=1 << 32)]
 Peer = Annotated[int, Field(ge=-(1 << 31), lt=1 << 31)]
 Size = Annotated[int, Field(ge=0, lt=1 << 48)]  # bytes, or elements
@@ -99,7 +99,7 @@ class _Stream(_Model):
 
 
 class _Program(_Model):
-    """Instructions are rows: code, stream, peer, four bases, four offsets, n, slot, task."""
+    """Operations are rows: code, stream, peer, four bases, four offsets, n, slot, task."""
 
     rank: Natural
     code: tuple[tuple[str, Short, Peer, Bases, Offsets, Word, Index, Index], ...]
@@ -163,14 +163,14 @@ def _program(program: Program) -> dict[str, Any]:
 def load(path: Path, resolve: Resolve) -> tuple[Plan, list[Program]]:
     """Read a plan and its programs; `resolve` finds a submodule by its name.
 
-    Raises PlanFileError when it is no plan, one of another version, or its parts do not fit
-    each other. Whether the programs are right is for ``verify`` to say.
+    Raises PlanFileError if the file holds no plan, a plan of another version, or parts that do not
+    fit each other. ``verify`` examines whether the programs are right.
     """
     return from_json(_FORMAT.read(path), resolve, str(path))
 
 
 def from_json(text: str, resolve: Resolve, name: str = "plan") -> tuple[Plan, list[Program]]:
-    """Read what :func:`to_json` wrote; `name` says where it is from in errors."""
+    """Read what :func:`to_json` wrote; `name` stands for the file in errors."""
     record = _FORMAT.validate(_File, text, name)
     try:
         plan = _plan(record, resolve)
@@ -190,7 +190,7 @@ def _plan(record: _File, resolve: Resolve) -> Plan:
     parts = tuple(resolve(level.submodule) for level in levels)
     for level, part in zip(levels, parts, strict=True):
         if level.algorithm not in part.algorithms:
-            raise ConfigError(f"submodule {level.submodule!r} has no {level.algorithm!r}")
+            raise ConfigError(f"submodule {level.submodule!r} has no algorithm {level.algorithm!r}")
     check_topology(topology, len(levels))
     check_counts(signature, topology.size)
     if topology.size > 1:
@@ -211,14 +211,14 @@ def _read_program(p: _Program) -> Program:
 def _check(plan: Plan, programs: list[Program], record: _File, name: str) -> None:
     if [p.rank for p in programs] != list(range(plan.topology.size)):
         raise PlanFileError(
-            f"{name}: programs: of ranks {[p.rank for p in programs]}, one for each of "
-            f"{plan.topology.size} ranks expected"
+            f"{name}: programs: they are of ranks {[p.rank for p in programs]}, expected one for "
+            f"each of {plan.topology.size} ranks"
         )
     made = _graph(plan)
     if list(record.tasks) != made["tasks"] or list(record.edges) != made["edges"]:
         raise PlanFileError(
             f"{name}: tasks, edges: not the graph that this han makes for this call and choice; "
-            "the file was edited, or written by another han"
+            "the file was edited, or written by another version of han"
         )
     for program in programs:
         bounds = [(s.start, s.stop) for s in program.streams]

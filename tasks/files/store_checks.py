@@ -1,6 +1,7 @@
-"""What must fit in a stored plan before anything looks things up by its numbers.
+"""Checks of a plan that was read from a file: what its names and numbers refer to must exist.
 
-Whether programs are right is for ``verify`` to say; here only that what they name is there.
+They come first, because all later code uses the numbers as indices. Whether the programs are right
+is examined by ``verify``.
 """
 
 from __future__ import annotations
@@ -32,14 +33,15 @@ from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 from han.tasks.stream import KINDS, TREE
 
-# Names of types that NumPy does not take back: derived ones (han.message), and strings of bytes.
+# Names of types that NumPy does not accept: derived types (han.message), and byte strings.
 OTHER_TYPES = re.compile(r"\d+ of \d+ bytes|(str|bytes|void|byte)\d*")
 COLLS = [kind + how for kind in range(Coll.BARRIER + 1) for how in (0, Coll.BLOCKING)]
 
 
 class Rule(NamedTuple):
-    """A number that operations hold, of the codes that use it (of all if none), from 0 to below
-    `limit`; `what` names it.
+    """A number in operations, called `what`: at least `least`, and less than `limit`.
+
+    `codes` are those of the operations that use it; empty: all. `values` are by operation.
     """
 
     what: str
@@ -50,7 +52,7 @@ class Rule(NamedTuple):
 
 
 def problems(plan: Plan, programs: Sequence[Program]) -> Iterator[str]:
-    """Yield what names something that is not there, with its place in the file."""
+    """Yield each name or number that refers to nothing, with its place in the file."""
     yield from _signature(plan.signature, plan.topology.size)
     for program in programs:
         place = f"programs.{program.rank}"
@@ -59,7 +61,7 @@ def problems(plan: Plan, programs: Sequence[Program]) -> Iterator[str]:
 
 
 def check_topology(topology: Topology, levels: int) -> None:
-    """Raise ValueError unless there is one of everything for each level and rank."""
+    """Raise ValueError unless each part has one entry for each level, and one for each rank."""
     parts = {
         "symbols": topology.symbols, "domains": topology.domains, "homes": topology.homes,
     }  # fmt: skip
@@ -78,9 +80,7 @@ def check_topology(topology: Topology, levels: int) -> None:
 
 
 def check_counts(signature: Signature, size: int) -> None:
-    """Raise ValueError unless blocks of different sizes are as many as ranks, for a call that
-    knows such.
-    """
+    """Raise ValueError if a call cannot have uneven blocks, or has not one count for each rank."""
     counts = signature.counts
     if not counts:
         return
@@ -91,23 +91,26 @@ def check_counts(signature: Signature, size: int) -> None:
 
 
 def check_message(signature: Signature, moved: int) -> None:
-    """Raise ValueError if all operations together move less than the message, before it is cut."""
+    """Raise ValueError if all operations together move less than the message.
+
+    It comes before the message is cut, as a wrong size could make too many segments.
+    """
     if signature.nbytes > moved * signature.element:
         raise ValueError(f"signature.count: {signature.nbytes} bytes, more than all programs move")
 
 
 def check_segments(signature: Signature, segment: int | None, tasks: int, size: int) -> None:
-    """Raise ValueError for far more segments than there are tasks, before a graph is made."""
+    """Raise ValueError for far more segments than tasks, before the planner makes their graph."""
     least = 0 if segment is None else signature.nbytes // (2 * max(segment, signature.element))
     if size > 1 and least > tasks:
-        raise ValueError(f"choice.segment: {segment} makes {least} segments, of {tasks} tasks")
+        raise ValueError(f"choice.segment: {segment} makes {least} segments for {tasks} tasks")
 
 
 def _signature(signature: Signature, size: int) -> Iterator[str]:
     if signature.root >= size:
         yield f"signature.root: {signature.root} is not in 0..{size - 1}"
     if signature.in_place and signature.collective not in REPLACING:
-        yield f"signature.in_place: {signature.collective} knows nothing of it"
+        yield f"signature.in_place: {signature.collective} cannot be in place"
     if not signature.reduces:
         return
     known = (*OPS, *PAIRS, USERS)
@@ -130,7 +133,7 @@ def _is_type(name: str) -> bool:
 
 
 def _parts(plan: Plan, program: Program) -> Iterator[str]:
-    """Look at what a program has besides operations."""
+    """Yield problems of the fields of a program other than operations."""
     topology = plan.topology
     for k, stream in enumerate(program.streams):
         if stream.kind not in KINDS:
@@ -143,7 +146,7 @@ def _parts(plan: Plan, program: Program) -> Iterator[str]:
             yield f"{name}: {len(getattr(program, name))} numbers for {channels} channels"
     for k, (_, ranks) in enumerate(program.comms):
         if program.rank not in ranks or max(ranks) >= topology.size:
-            yield f"comms.{k}: {list(ranks)}: ranks below {topology.size} expected, this one too"
+            yield f"comms.{k}: {list(ranks)}: expected ranks below {topology.size}, with this rank"
 
 
 def _rules(plan: Plan, program: Program) -> tuple[Rule, ...]:
@@ -165,7 +168,7 @@ def _rules(plan: Plan, program: Program) -> tuple[Rule, ...]:
 
 
 def _peers_channel(rows: npt.NDArray[np.void]) -> npt.NDArray[np.integer]:
-    """The channel that each reference to a peer's buffer names; -1 for others."""
+    """Return the channel that each reference to a peer's buffer names; -1 for others."""
     base = rows["base"].astype(np.int64)
     return np.where(base >= PEER, (base >> PEER_CHANNEL_SHIFT) % PEER_CHANNELS, -1)
 
@@ -176,17 +179,17 @@ def _rows(plan: Plan, program: Program) -> Iterator[str]:
         if codes:
             bad &= np.isin(program.code["code"], codes)
         for k in np.flatnonzero(bad)[:1].tolist():
-            has = f"{least}..{limit - 1} are there" if limit > least else "there is none"
+            has = f"expected {least}..{limit - 1}" if limit > least else "there is none"
             yield f"code.{k}: {Code(int(program.code['code'][k])).name}: {what} {values[k]}: {has}"
 
 
 def _calls(program: Program) -> Iterator[str]:
-    """Look at collectives of MPI's; what ``_rows`` finds comes before."""
+    """Yield problems of MPI collectives; `_rows` has checked their communicators before."""
     for k in np.flatnonzero(program.code["code"] == Code.COLL).tolist():
         row = program.code[k]
         kind, root = int(row["off"][2]), int(row["peer"])
         members = program.comms[int(row["off"][3])][1]
         if kind not in COLLS:
-            yield f"code.{k}: COLL: kind {kind}: one of {COLLS} expected"
+            yield f"code.{k}: COLL: kind {kind}: expected one of {COLLS}"
         if root >= len(members):
             yield f"code.{k}: COLL: root {root} of {len(members)} members"

@@ -1,4 +1,4 @@
-"""What two plans have in common and what not: their choices, and figures from their Programs."""
+"""The comparison of two plans: their choices, and figures of their Programs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from han.tasks.inspect.traffic import Traffic
 from han.tasks.outline import active_levels
 from han.tasks.plan import Plan
 
-BYTES = ("copied", "reduced", "library", "scratch", "cells")  # the Work's counts of bytes
+BYTES = ("copied", "reduced", "library", "scratch", "cells")  # fields of Work in bytes
 
 
 # ---- figures ------------------------------------------------------------------------------------
@@ -27,10 +27,11 @@ BYTES = ("copied", "reduced", "library", "scratch", "cells")  # the Work's count
 
 @dataclass(frozen=True)
 class Work:
-    """What one rank does in a call, or all together; sizes in bytes, messages where they are sent.
+    """The work of one rank in a call, or of all ranks; sizes in bytes.
 
     `copied` and `reduced` are the bytes that Traffic counts as copied and combined. `messages` and
-    `sent` are by level; `library` are the bytes in the MPI library's collectives.
+    their bytes `sent` are by level, and count at the sender. `library` is the bytes in collectives
+    of the MPI library, `cells` the bytes of the rings.
     """
 
     operations: Mapping[str, int]
@@ -49,13 +50,13 @@ class Work:
 
     @property
     def handled(self) -> int:
-        """Bytes that pass through the processor or leave: what makes a rank busy."""
+        """Bytes that the rank copies, combines, sends or passes to collectives of MPI."""
         return self.copied + self.reduced + self.library + sum(self.sent.values())
 
 
 @dataclass(frozen=True)
 class Figures:
-    """A plan in numbers: its graph, all ranks' work, and that of the rank with most to handle."""
+    """A plan in numbers: its graph, the work of all ranks, and that of the busiest rank."""
 
     segments: int
     tasks: int
@@ -109,7 +110,7 @@ def _counts(codes: npt.NDArray[np.uint16]) -> tuple[list[int], list[int]]:
 
 
 def _library(code: npt.NDArray[np.void], element: int) -> int:
-    """Bytes in the library's collectives: a broadcast's elements are bytes."""
+    """Return the bytes in collectives of the MPI library; elements of a broadcast are bytes."""
     rows = code[code["code"] == Code.COLL]
     bcast = (rows["off"][:, 2] & ~np.uint64(Coll.BLOCKING)) == Coll.BCAST
     return int(rows["n"][bcast].sum() + element * rows["n"][~bcast].sum())
@@ -126,7 +127,7 @@ def _sum(a: Any, b: Any) -> Any:
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two: where it is from, the plan and all ranks' programs."""
+    """One of the two plans: its name, the plan and its figures."""
 
     name: str
     plan: Plan
@@ -157,7 +158,7 @@ def side(name: str, plan: Plan, programs: Sequence[Program]) -> Side:
 
 @dataclass(frozen=True)
 class Row:
-    """One property of both sides, as people read it; a section's title has no values."""
+    """One property of both sides as text; the title of a section has no values."""
 
     label: str
     first: str = ""
@@ -173,7 +174,7 @@ NOTHING = "-"
 
 
 def rows(first: Side, second: Side) -> list[Row]:
-    """Put two sides beside each other, property by property."""
+    """Return the properties of both sides, one row for each."""
     found: list[Row] = []
     for (title, ours), (_, theirs) in zip_longest(_sections(first), _sections(second)):
         found.append(Row(title))
@@ -185,7 +186,7 @@ def rows(first: Side, second: Side) -> list[Row]:
 
 
 def _merged(ours: Sequence[str], theirs: Sequence[str]) -> list[str]:
-    """Merge labels: theirs that are not ours follow the one that they follow there."""
+    """Merge labels; one that only `theirs` has goes behind its predecessor there."""
     labels = list(ours)
     for k, label in enumerate(theirs):
         if label not in labels:
@@ -195,7 +196,7 @@ def _merged(ours: Sequence[str], theirs: Sequence[str]) -> list[str]:
 
 
 def _sections(one: Side) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield the titles and the properties of a side's sections; the same titles for all sides."""
+    """Yield the title and the properties of each section; all sides have the same titles."""
     plan, found = one.plan, one.figures
     yield (
         "call",
@@ -246,7 +247,7 @@ def _work(done: Work) -> dict[str, str]:
 
 
 def remarks(first: Side, second: Side) -> Iterator[str]:
-    """Yield what a reader should know before comparing numbers."""
+    """Yield remarks that a reader needs to compare the numbers."""
     if first.plan.signature != second.plan.signature:
         yield "the calls differ, so that more work need not mean a worse plan"
     if first.plan.topology != second.plan.topology:

@@ -1,4 +1,4 @@
-"""A Program as a listing: every operation with its task, in the words of the plan."""
+"""The listing of a Program: every operation with its task, and the names of ranks and flags."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ KEY = (  # words in a listing, and what they mean
     ((" buffer",), "buffer      the caller's array"),
     ((" scratch",), "scratch     private memory of this rank"),
     ((" cells[",), "cells[r]    rank r's cells in shared memory"),
-    ((" slot[",), "slot[r]     rank r's small slot in shared memory: a flag, data behind it"),
-    (("POST",), "POST        raise a flag of this rank; f[r] is rank r's flag f"),
-    ((" WAIT",), "WAIT        until another rank has raised its flag so far"),
+    ((" slot[",), "slot[r]     rank r's small slot in shared memory: a flag and a page of data"),
+    (("POST",), "POST        store a value in a flag; f[r] is flag f of rank r"),
+    ((" WAIT",), "WAIT        until a flag of another rank has reached a value"),
     (("AWAIT",), "AWAIT       until an operation of another stream is done"),
-    (("TEST",), "TEST        until what a request stands for is complete"),
+    (("TEST",), "TEST        until a request is complete"),
 )
 
 
 @dataclass(frozen=True)
 class Operation:
-    """One instruction: where it stands, what it is part of, what it does."""
+    """One operation: its index, stream, task, code and details."""
 
     index: int
     stream: str
@@ -46,11 +46,11 @@ class Operation:
         return f"{self.code:<7} {FORMS[Code[self.code]].format(**shown)}"
 
 
-# ---- reading instructions -----------------------------------------------------------------------
+# ---- reading operations -------------------------------------------------------------------------
 
 
 class Reader:
-    """Spells the instructions of one rank's Program."""
+    """Formats the operations of one rank's Program."""
 
     def __init__(self, plan: Plan, program: Program) -> None:
         self.plan, self.program = plan, program
@@ -60,7 +60,7 @@ class Reader:
         self.started: dict[int, int] = {}  # request -> the operation that started it
 
     def operations(self) -> Iterator[Operation]:
-        """Yield all instructions in the order of the code."""
+        """Yield all operations in the order of the code."""
         for stream in self.program.streams:
             for k in range(stream.start, stream.stop):
                 yield self._operation(stream, k)
@@ -73,16 +73,16 @@ class Reader:
         return Operation(k, stream.name, self.task(k), code.name, details)
 
     def task(self, k: int) -> str:
-        """Return the task that an instruction is part of; a rank that is alone has none."""
+        """Return the task of an operation; empty if the communicator has one rank."""
         number = int(self.code["task"][k])
         return self.program.tasks[number] if number < len(self.program.tasks) else ""
 
     def n(self, k: int) -> int:
-        """Return an instruction's count."""
+        """Return the count of an operation."""
         return int(self.code["n"][k])
 
     def ref(self, k: int, which: int) -> str:
-        """Spell an address: ``recv+64KiB``, ``cells[3]``, ``released[0]``."""
+        """Format an address: ``recv+64KiB``, ``cells[3]``, ``released[0]``."""
         base, offset = int(self.code["base"][k][which]), int(self.code["off"][k][which])
         if base >= PEER:
             peer = PeerBase.of(base)
@@ -94,7 +94,7 @@ class Reader:
         return self._own(base, offset)
 
     def _own(self, base: int, offset: int) -> str:
-        """Spell an address in a rank's own memory."""
+        """Format an address in a rank's own memory."""
         if base == Base.NONE:
             return "nothing"
         whole = "buffer" if self.plan.signature.collective == "bcast" else ""
@@ -114,12 +114,12 @@ class Reader:
         return _at(f"{name}[{rank}]{where}", rest)
 
     def _flag_name(self, level: int, number: int) -> str:
-        """Name a flag as the level's submodule does."""
+        """Return the name that the level's submodule gives a flag."""
         names = self.plan.parts[level].flags
         return names[number] if number < len(names) else f"flag{number}"
 
     def moved(self, k: int) -> int:
-        """Return the bytes that an instruction moves or combines; a barrier's flags have none."""
+        """Return the bytes that an operation moves or combines."""
         return bytes_of(self.plan, self.code[k])
 
     # ---- one function for each code's details
@@ -213,7 +213,7 @@ def _kind(kind: int) -> str:
 
 
 def bytes_of(plan: Plan, row: Any) -> int:
-    """Return the bytes that one instruction moves or combines."""
+    """Return the bytes that one operation moves or combines; 0 for other operations."""
     code, n = Code(int(row["code"])), int(row["n"])
     if code in COMBINATIONS:
         return n * plan.signature.element
@@ -232,7 +232,7 @@ def operations(plan: Plan, program: Program) -> list[Operation]:
 
 
 def disassemble(plan: Plan, program: Program) -> str:
-    """Return a rank's operations, stream by stream, and a key to the words in them."""
+    """Return the listing of a rank's operations, stream by stream, with a key to its words."""
     lines = [_head(plan, program)]
     listed = operations(plan, program)
     width = max([len(op.task) for op in listed], default=0)
@@ -251,7 +251,7 @@ def _head(plan: Plan, program: Program) -> str:
 
 
 def _lines(ops: Sequence[Operation], width: int) -> Iterator[str]:
-    """Yield a line each; a task is named where it begins."""
+    """Yield one line for each operation; only the first one of a task names it."""
     before = None
     for op in ops:
         yield f"  {op.index:5d}  {op.task if op.task != before else '':<{width}}  {op}"
@@ -259,7 +259,7 @@ def _lines(ops: Sequence[Operation], width: int) -> Iterator[str]:
 
 
 def _key(lines: Sequence[str]) -> Iterator[str]:
-    """Yield what the words that occur mean."""
+    """Yield the meanings of the words that occur."""
     text = "\n".join(lines)
     found = [meaning for words, meaning in KEY if any(word in text for word in words)]
     yield from ["", *found] if found else []

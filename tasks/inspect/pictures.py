@@ -9,7 +9,7 @@ from han.tasks.task_graph import TaskGraph
 
 
 def dot(graph: TaskGraph, title: str = "") -> str:
-    """Return the graph in Graphviz' language: one column a stage, dashed edges for order."""
+    """Return the graph in Graphviz' language: one column per stage, dashed edges for order."""
     return "\n".join(["digraph tasks {", *(f"  {line}" for line in _dot_lines(graph, title)), "}"])
 
 
@@ -24,7 +24,7 @@ def _dot_lines(graph: TaskGraph, title: str) -> Iterator[str]:
 
 
 def mermaid(graph: TaskGraph) -> str:
-    """Return the graph in Mermaid's language: one box a stage, dashed edges for order."""
+    """Return the graph in Mermaid's language: one box per stage, dashed edges for order."""
     return "\n".join(["flowchart LR", *(f"  {line}" for line in _mermaid_lines(graph))])
 
 

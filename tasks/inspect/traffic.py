@@ -1,7 +1,7 @@
-"""How often the bytes of a message are moved: counted in Programs, operation by operation.
+"""How often the bytes of a message are moved, counted from the operations of Programs.
 
-The executor counts the same while it runs them (``native/data/operations.c``); :class:`Counted`
-holds both beside each other.
+The executor counts the same while it runs a Program (``native/data/operations.c``), in
+:class:`Counted`.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from han.model.program import PEER, Code, Program
 from han.tasks.lower import lower
 from han.tasks.plan import Plan
 
-MOST = 64  # ranks looked at: further ones are like these
+MOST = 64  # ranks, at most, of a plan that is lowered for a description
 
 
 @dataclass(frozen=True)
 class Traffic:
     """Bytes that ranks copy (also from each other's memory), combine and send as messages.
 
-    Of those copied, `attached` are moved by cross-memory attach; of those copied and combined,
-    `mapped` are read from arrays of peers that this rank maps too.
+    Of the copied bytes, `attached` are moved by cross-memory attach. Of the copied and combined
+    bytes, `mapped` are read from mapped buffers of peers.
     """
 
     copied: int = 0
@@ -38,13 +38,13 @@ class Traffic:
 
     @classmethod
     def of(cls, program: Program, element: int) -> Traffic:
-        """Count a rank's operations; elements are of `element` bytes."""
+        """Count the bytes of a rank's operations; an element has `element` bytes."""
         code, n = program.code["code"], program.code["n"]
 
         def total(*codes: Code) -> int:
             return int(n[np.isin(code, codes)].sum())
 
-        again = total(Code.REDUCE2) * element  # it writes its result to a second place
+        again = total(Code.REDUCE2) * element  # it writes its result to a second address
         copied = total(*COPIES) + again
         return cls(
             copied, total(*COMBINATIONS) * element, total(Code.ISEND), total(Code.IRECV),
@@ -58,14 +58,14 @@ class Traffic:
         return Traffic(*(n * runs for n in astuple(self)))
 
     def describe(self, nbytes: float, times: int) -> str:
-        """Say how often each of `nbytes` was moved, on the average of so many times."""
+        """Return how often each of `nbytes` bytes was moved, on average over `times`."""
         parts = [("copied", self.copied), ("combined", self.combined), ("sent", self.sent)]
         said = [f"{what} {n / nbytes / times:.3g} times" for what, n in parts if n]
         return f"each byte {', '.join(said)}" if said else ""
 
 
 def _mapped(program: Program, element: int) -> int:
-    """Bytes that are read from peers' arrays, as operands of copies and of reductions."""
+    """Return the bytes that are read from peers' mapped buffers, as operands."""
     rows = program.code
     source, other = (rows["base"][:, ref] >= PEER for ref in (1, 2))
     copies, combines = rows["code"] == Code.COPY, np.isin(rows["code"], COMBINATIONS)
@@ -76,14 +76,14 @@ def _mapped(program: Program, element: int) -> int:
 
 @dataclass(frozen=True)
 class Counted:
-    """What the executor has counted on one rank, in all calls of a shape."""
+    """What the executor has counted on one rank, in all calls of one shape."""
 
     calls: int = 0
     traffic: Traffic = Traffic()
 
     @classmethod
     def of(cls, counts: Iterable[int]) -> Counted:
-        """Take what a native plan tells, in its order (``han_counts``)."""
+        """Make it from the counts of a native plan, in their order (``han_counts``)."""
         runs, copied, combined, attached, mapped, sent, received = counts
         return cls(runs, Traffic(copied + attached, combined, sent, received, attached, mapped))
 
@@ -91,7 +91,7 @@ class Counted:
         return Counted(self.calls + other.calls, self.traffic + other.traffic)
 
     def describe(self, nbytes: int) -> str:
-        """Say it for calls of `nbytes`, as `explain` prints it."""
+        """Return the text for calls of `nbytes`, as `explain` prints it."""
         said = self.traffic.describe(nbytes, self.calls) if nbytes else ""
         return f"{plural(self.calls, 'call')}, {said or 'nothing moved'} by this rank"
 
@@ -104,7 +104,7 @@ def traffic(plan: Plan, ranks: Iterable[int] | None = None) -> Traffic:
 
 
 def receivers(plan: Plan) -> int:
-    """How many ranks get a result that is not theirs already."""
+    """Return the number of ranks that get data which they do not hold before the call."""
     row, size = ROWS[plan.signature.collective], plan.topology.size
     if not row.recv:
         return 0
@@ -114,17 +114,17 @@ def receivers(plan: Plan) -> int:
 
 
 def _usual(plan: Plan) -> float:
-    """Bytes of the message, or of a block: of the mean one."""
+    """Return the bytes of the message, or the mean bytes of a block."""
     signature, size = plan.signature, plan.topology.size
     return signature.start(size) / size if signature.counts else signature.nbytes
 
 
 def describe(plan: Plan) -> str:
-    """Say how often each byte is moved for each rank that receives it, as `explain` prints it."""
+    """Return how often each byte is moved per receiver, as `explain` prints it."""
     to, nbytes = receivers(plan), _usual(plan)
     if not to or not nbytes:
         return "none"
     if plan.topology.size > MOST:
         return f"not counted for more than {MOST} ranks"
     said = traffic(plan).describe(nbytes, to)
-    return f"{said} a receiver" if said else "none"
+    return f"{said} per receiver" if said else "none"

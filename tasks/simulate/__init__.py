@@ -1,4 +1,4 @@
-"""Predicting Programs: all ranks' programs in virtual time, on any machine, without MPI."""
+"""Predictions: the programs of all ranks in virtual time, on any machine model, without MPI."""
 
 from han.tasks.simulate.simulator import Simulation, simulate
 

@@ -1,9 +1,9 @@
-"""Virtual time: who runs when, and what ranks on the same cores and memory take from each other.
+"""Virtual time: when each rank runs, and how ranks share cores, memory and adapters.
 
 A rank is one processor that goes through its streams as native/engine/executor.c does: round robin,
-a few data operations a turn, the next stream when one has to wait. What it finds out about others
-carries the time at which it can be seen, so ranks need not be kept in step: only data operations
-and messages, which share memory, cores and adapters, are taken in the order of time.
+a few data operations per turn, and the next stream when one has to wait. Flags and messages carry
+the time at which a peer can see them, so ranks need not advance in step. Only data operations and
+messages are executed in the order of time, because they share memory, cores and adapters.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from han.tasks.signature import Signature
 from han.tasks.simulate.loading import Loaded
 
 NEVER = float("inf")
-TURN = 4  # data operations of a stream before the others get their turn (native/engine/executor.c)
+TURN = 4  # data operations of a stream in one turn, as in native/engine/executor.c
 
 WAITS = (Code.WAIT, Code.AWAIT)
-# A row of the table of operations: returns when it is done, or minus when to ask again.
+# A row of the table: returns the time when the operation is done, or minus the time to retry it.
 Operation = Callable[[int, "Rank", int, float], float]
 
 
@@ -37,11 +37,11 @@ class Open:
     def __init__(self, task: int, begin: float) -> None:
         self.task, self.begin = task, begin
         self.copying = self.reducing = 0.0
-        self.start = NEVER  # when its first operation began that is no wait
+        self.start = NEVER  # when its first operation began, other than a wait
 
 
 class Rank:
-    """Where one rank is, and what its processor has done."""
+    """The position of a rank in its program, and the time that its processor has spent."""
 
     __slots__ = ("begun", "copying", "free", "loaded", "messaging", "open", "pcs", "reducing",
                  "requests", "run", "stream", "turn", "working")  # fmt: skip
@@ -53,7 +53,7 @@ class Rank:
         self.next_run()
 
     def next_run(self) -> None:
-        """Stand at the beginning of the next run."""
+        """Go to the beginning of the next run."""
         self.run += 1
         self.begun = False
         self.pcs = [start for start, _ in self.loaded.bounds]
@@ -71,7 +71,7 @@ class Engine:
     ) -> None:  # fmt: skip
         self.ranks = [Rank(one) for one in loaded]
         self.machine, self.runs = machine, runs
-        self.keep = signature is not None  # when tasks began and ended, under the call's name
+        self.keep = signature is not None  # whether to keep the spans of tasks
         self.collective = signature.collective if signature else ""
         self.nbytes = signature.nbytes if signature else 0
         self.finish = [[NEVER] * len(loaded) for _ in range(runs)]
@@ -87,17 +87,17 @@ class Engine:
         self._cores = [machine.node.cores or n for n in sizes]
         self._oversubscribed = [n > c for n, c in zip(sizes, self._cores, strict=True)]
         self._computing = [0] * len(sizes)  # ranks that use a core, by set of cores
-        self._moving = [0] * (max(self.node_of) + 1)  # and the memory of a node
+        self._moving = [0] * (max(self.node_of) + 1)  # ranks that use the memory, by node
         self._homes: list[list[tuple[int, ...]]] = []
         self._gates: list[tuple[int, ...]] = []
-        self._waiting: dict[int, list[int]] = defaultdict(list)  # for a run to be over
+        self._waiting: dict[int, list[int]] = defaultdict(list)  # ranks, by the run that must end
 
     # ---- reuse of shared memory -------------------------------------------------------------
 
     def guard(
         self, topology: Topology, channels: Sequence[int], gates: Sequence[tuple[int, ...]]
     ) -> None:
-        """Say how many runs must be over on a channel's ranks before each run may write there."""
+        """Set how many runs must end on the ranks of a channel before each run may write there."""
         self._gates = list(gates)
         self._homes = [
             [topology.home(level, rank) for level in channels] for rank in range(topology.size)
@@ -123,20 +123,20 @@ class Engine:
     # ---- time -------------------------------------------------------------------------------
 
     def at(self, time: float, rank: int) -> None:
-        """Let a rank go on at a time, unless it does so before; not while it is at work."""
+        """Let a rank continue at `time`, unless it does so earlier; not before its work is done."""
         time = max(time, self.ranks[rank].free)
         if time < self._due[rank]:
             self._due[rank] = time
             heappush(self._heap, (time, rank))
 
     def wake(self, time: float, rank: int) -> None:
-        """Tell a rank that waits of something to be seen at a time."""
+        """Wake a waiting rank at `time`, later if its node is oversubscribed."""
         if time < NEVER:
             late = self.machine.node.switch if self._oversubscribed[self._host_of[rank]] else 0.0
             self.at(time + late, rank)
 
     def run(self, table: Sequence[Operation], tell: Callable[[], None] | None = None) -> None:
-        """Run to the end; raises RuntimeError if ranks wait for what never comes."""
+        """Run until all ranks have ended; raises RuntimeError if some wait for ever."""
         for rank in range(len(self.ranks)):
             self.at(0.0, rank)
         heap, due = self._heap, self._due
@@ -155,8 +155,9 @@ class Engine:
             raise RuntimeError(f"the programs do not end: ranks {stuck[:8]} wait for ever")
 
     def _step(self, rank: int, state: Rank, now: float, table: Sequence[Operation]) -> bool:
-        """Let a rank go on until a data operation is under way or it must wait; whether it is done
-        with a run.
+        """Let a rank continue until a data operation has started or it must wait.
+
+        Returns whether the rank has finished a run.
         """
         if not self._begun(rank, state, now):
             return False
@@ -182,7 +183,7 @@ class Engine:
         return False
 
     def _begun(self, rank: int, state: Rank, now: float) -> bool:
-        """Begin the next run, if there is one and the memory that it writes is free."""
+        """Begin the next run, if any, once its memory is free; return whether it has begun."""
         if state.begun or state.run == self.runs:
             return state.begun
         begin = self._gate(rank, state, now)
@@ -196,7 +197,7 @@ class Engine:
     def _stream(
         self, rank: int, state: Rank, now: float, table: Sequence[Operation]
     ) -> tuple[bool, float, float]:
-        """Go through a stream; return whether it moved, the time, and when to ask again."""
+        """Advance a stream; return whether it moved, the time, and the time to retry it."""
         loaded, s = state.loaded, state.stream
         if not loaded.bounds:
             return False, now, NEVER
@@ -205,7 +206,7 @@ class Engine:
         asked = NEVER
         while pc < stop:
             if code[pc] in MESSAGES and self._heap and self._heap[0][0] < now:
-                asked = now  # adapters are taken in the order of time
+                asked = now  # adapters serve messages in the order of time
                 break
             if self.keep:
                 self._enter(rank, state, s, pc, now)
@@ -242,7 +243,7 @@ class Engine:
     # ---- what ranks share -------------------------------------------------------------------
 
     def compute(self, rank: int, seconds: float) -> float:
-        """Take a core for a while; return how long, as others want one too."""
+        """Occupy a core for `seconds` of work; return the time that it takes on a shared core."""
         host = self._host_of[rank]
         self._computing[host] += 1
         self._moving[self.node_of[rank]] += 1
@@ -250,7 +251,7 @@ class Engine:
         return seconds * max(1.0, self._computing[host] / self._cores[host])
 
     def move(self, rank: int, nbytes: int, rate: float) -> float:
-        """Take a core and memory to move bytes; return how long."""
+        """Occupy a core and memory to move bytes; return the time that it takes."""
         users = self._moving[self.node_of[rank]] + 1
         return self.compute(rank, nbytes / min(rate, self.machine.node.memory / users))
 
@@ -262,7 +263,7 @@ class Engine:
     # ---- spans ------------------------------------------------------------------------------
 
     def _enter(self, rank: int, state: Rank, s: int, pc: int, now: float) -> None:
-        """Note that a stream is at a task, and no longer at the one before."""
+        """Record that a stream has come to a task, and has left the one before."""
         task, here = state.loaded.task[pc], state.open[s]
         if here is not None and here.task == task:
             return

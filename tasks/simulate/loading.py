@@ -1,4 +1,4 @@
-"""Programs as plain lists, with what the simulator looks at in every operation worked out."""
+"""Programs as plain lists of the fields that the simulator reads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from han.tasks.verify.places import Ring
 
 @dataclass(frozen=True)
 class Loaded:
-    """One rank's program: `what` is a flag's number, a request's, or an await's stream."""
+    """One rank's program by columns; `what` is the number of a flag, a request or a stream."""
 
     code: list[int]
     n: list[int]  # bytes, or the value of a flag, or a position
@@ -28,7 +28,7 @@ class Loaded:
 
 
 class Loader:
-    """Loads programs; ranks that share a channel number its flags alike."""
+    """Loads programs; a flag has the same number on all ranks that share its channel."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -36,7 +36,7 @@ class Loader:
         self.flags: dict[tuple[int, int, int], int] = {}
 
     def load(self, program: Program) -> Loaded:
-        """Take a program apart."""
+        """Return the columns of a program."""
         code = program.code
         codes = code["code"]
         n = code["n"].astype(np.int64)
@@ -69,7 +69,7 @@ class Loader:
 
 
 def gates(plan: Plan, runs: int) -> list[tuple[int, ...]]:
-    """Return, for each run and channel, how many runs must be over before its cells are free."""
+    """Return, for each run and channel, how many runs must end before its cells are free."""
     rings = [Ring(g.ring) for g in plan.geometries if g is not None]
     footprint = plan.footprint()
     found = []

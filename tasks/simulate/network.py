@@ -1,4 +1,4 @@
-"""Messages in virtual time: latency, the bandwidth of a pair, the adapters of nodes (max-rate)."""
+"""Messages in virtual time, by the max-rate model: latency, bandwidth of a pair, adapters."""
 
 from __future__ import annotations
 
@@ -26,8 +26,7 @@ class Message:
 class Adapter:
     """One direction of a node's adapter: a queue that takes `rate` bytes a second.
 
-    After a pause it takes up to `burst` bytes at once (a token bucket, empty at first: it was busy
-    until now).
+    After a pause it takes up to `burst` bytes at once: a token bucket, which is empty at first.
     """
 
     rate: float
@@ -37,7 +36,7 @@ class Adapter:
     counted: float = 0.0
 
     def take(self, at: float, nbytes: int) -> tuple[float, float]:
-        """Queue `nbytes` that come at a time; return when the first and last are through."""
+        """Queue `nbytes` at a time; return when the first and the last byte have passed."""
         start = max(at, self.free)
         if self.burst:
             self.tokens = min(self.burst, self.tokens + (start - self.counted) * self.rate)
@@ -50,7 +49,7 @@ class Adapter:
 
 
 class Network:
-    """Where ranks stand, and what is on its way between them."""
+    """The ranks' places in the machine, and the messages between them."""
 
     def __init__(self, machine: MachineModel, place: Sequence[Sequence[int]]) -> None:
         self.machine, self.place = machine, place
@@ -62,28 +61,28 @@ class Network:
             for _ in range(2)
         )
         self.rail = _rails(self.node_of, node.rails)
-        self.line = [0.0] * size  # until when a rank's last message occupies its R_b
+        self.line = [0.0] * size  # until when a rank's messages occupy its bandwidth R_b
         self.queues: dict[tuple[int, int, int], tuple[deque[Message], deque[Message]]] = {}
         self.links: dict[tuple[int, int], Link] = {}
         self.bytes = [0] * len(machine.levels)
         self.messages = [0] * len(machine.levels)
 
     def link(self, a: int, b: int) -> Link:
-        """Return the innermost level that holds both ranks."""
+        """Return the innermost level that contains both ranks."""
         found = self.links.get((a, b))
         if found is None:
             found = self.links[a, b] = self.machine.levels[self.level(a, b)]
         return found
 
     def level(self, a: int, b: int) -> int:
-        """Return the number of the innermost level that holds both ranks."""
+        """Return the number of the innermost level that contains both ranks."""
         for k, domains in enumerate(self.place):
             if domains[a] == domains[b]:
                 return k
         return len(self.place) - 1
 
     def send(self, now: float, src: int, dst: int, tag: int, nbytes: int) -> Message:
-        """Begin to send; the message's times follow once both sides are known, if they matter."""
+        """Start a send; a message that is not eager moves once its receive is posted."""
         message = self._meet(src, dst, tag, sending=True)
         message.nbytes, message.sent = nbytes, now
         level = self.level(src, dst)
@@ -105,7 +104,7 @@ class Network:
         return message
 
     def _meet(self, src: int, dst: int, tag: int, sending: bool) -> Message:
-        """Pair sends and receives of one (sender, receiver, tag) in order."""
+        """Match sends and receives of one (sender, receiver, tag) in order; return the message."""
         key = (src, dst, tag)
         queues = self.queues.get(key)
         if queues is None:
@@ -120,7 +119,7 @@ class Network:
     def _transfer(self, message: Message, eager: bool) -> None:
         link, nbytes, src, dst = message.link, message.nbytes, message.src, message.dst
         start = message.sent
-        if not eager:  # the sender asks, the receiver answers
+        if not eager:  # rendezvous: the sender asks, the receiver answers
             start = max(message.sent + link.latency, message.posted) + link.latency
         start = max(start, self.line[src])
         self.line[src] = last = start + nbytes / link.bandwidth

@@ -1,4 +1,4 @@
-"""What operations do in virtual time: a row of the table for each code of a Program."""
+"""Operations in virtual time: a table with one row for each code of a Program."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from han.tasks.simulate.network import Message, Network
 
 
 class Flag:
-    """Values and when they were posted, by one rank; both only rise."""
+    """The values posted in a flag and the times of the posts; both only grow."""
 
     __slots__ = ("rank", "times", "values", "waiting")
 
@@ -26,7 +26,7 @@ class Flag:
 
 
 class Meeting:
-    """A collective of MPI's: when each of its members has entered, and when it is over."""
+    """An MPI collective: the time when each member entered, and the time when it ends."""
 
     __slots__ = ("entered", "over")
 
@@ -36,7 +36,7 @@ class Meeting:
 
 
 class Operations:
-    """The table; an operation returns when it is done, or minus when to ask again."""
+    """The table; an operation returns the time when it is done, or minus the time to retry it."""
 
     def __init__(self, engine: Engine, network: Network, flags: int) -> None:
         self.engine, self.network = engine, network
@@ -74,7 +74,7 @@ class Operations:
     # ---- flags ------------------------------------------------------------------------------
 
     def post(self, rank: int, state: Rank, pc: int, now: float) -> float:
-        """Raise a flag, and tell who waits for it."""
+        """Post a value in a flag, and wake the ranks that wait for it."""
         flag = self.flags[state.loaded.what[pc]]
         now += self.node.operation
         flag.rank = rank
@@ -87,7 +87,7 @@ class Operations:
         return now
 
     def wait(self, rank: int, state: Rank, pc: int, now: float) -> float:
-        """Go on when a flag has risen far enough."""
+        """Wait until a flag has reached a value."""
         flag = self.flags[state.loaded.what[pc]]
         first = bisect_left(flag.values, (state.run << EPOCH_SHIFT) + state.loaded.n[pc])
         if first == len(flag.values):
@@ -97,14 +97,14 @@ class Operations:
         return now + self.node.operation if seen <= now else -seen
 
     def await_(self, rank: int, state: Rank, pc: int, now: float) -> float:
-        """Go on when another stream has passed a position."""
+        """Wait until another stream has passed a position."""
         there = state.pcs[state.loaded.what[pc]]
         return now if there >= state.loaded.n[pc] else -NEVER
 
     # ---- messages ---------------------------------------------------------------------------
 
     def isend(self, rank: int, state: Rank, pc: int, now: float) -> float:
-        """Start a message: the processor's part first, then the network's."""
+        """Start a send: the processor works first, then the network."""
         loaded = state.loaded
         dst, nbytes = loaded.peer[pc], loaded.n[pc]
         start = now + self.node.operation + self.network.link(rank, dst).overhead
@@ -123,7 +123,7 @@ class Operations:
         return now + self.node.operation
 
     def test(self, rank: int, state: Rank, pc: int, now: float) -> float:
-        """Go on when a request is complete."""
+        """Wait until a request is complete."""
         request = state.requests.get(state.loaded.what[pc])
         if isinstance(request, Meeting):
             return now if request.over <= now else -request.over
@@ -137,7 +137,7 @@ class Operations:
         return now + (self._handle(rank, state, request.link, request.nbytes) if receives else 0.0)
 
     def _handle(self, rank: int, state: Rank, link: Link, nbytes: int) -> float:
-        """Return how long a processor is busy with a message."""
+        """Occupy the processor for one side of a message; return the time that it takes."""
         if link.copying:
             took = self.engine.compute(rank, link.overhead + nbytes / link.copying)
         else:
@@ -145,10 +145,10 @@ class Operations:
         state.messaging += took
         return took + self.node.operation
 
-    # ---- MPI's own collectives --------------------------------------------------------------
+    # ---- MPI collectives --------------------------------------------------------------------
 
     def coll(self, rank: int, state: Rank, pc: int, now: float) -> float:
-        """Enter a collective of MPI's; a blocking one is also waited for."""
+        """Enter an MPI collective; if it is blocking, wait for its end."""
         loaded = state.loaded
         row = loaded.program.code[pc]
         kind = int(row["off"][2])
@@ -179,7 +179,7 @@ class Operations:
         return meeting
 
     def _postal(self, ranks: tuple[int, ...], nbytes: int, row: object) -> float:
-        """Estimate a library's collective: a binomial tree, an allreduce as two (postal model)."""
+        """Estimate an MPI collective by the postal model: a binomial tree, two for an allreduce."""
         level = max(self.network.level(ranks[0], r) for r in ranks)
         link = self.engine.machine.levels[level]
         steps = ceil(log2(len(ranks))) if len(ranks) > 1 else 0

@@ -1,4 +1,4 @@
-"""The door of the simulator: a Plan and a machine in, times out."""
+"""The simulator: the times that a Plan takes on a machine model."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from han.tasks.simulate.operations import Operations
 
 @dataclass(frozen=True)
 class Simulation:
-    """What a simulation found; times in seconds from the common start.
+    """The result of a simulation; times in seconds from the common start.
 
-    ``finish[run][rank]`` is when a rank left a run; `copying`, `reducing` and `messaging` are the
-    seconds that each rank's processor spent so; `messages` and `nbytes` count by level.
+    ``finish[run][rank]`` is when a rank left a run. `copying`, `reducing` and `messaging` are the
+    seconds that each rank's processor spent on copies, reductions and messages. `messages` and
+    `nbytes` count messages and their bytes by level.
     """
 
     finish: tuple[tuple[float, ...], ...]
@@ -35,21 +36,21 @@ class Simulation:
 
     @property
     def seconds(self) -> float:
-        """Time of the first run, of the slowest rank."""
+        """Time of the first run on the slowest rank."""
         return max(self.finish[0])
 
     @property
     def each(self) -> float:
-        """Time of one of several runs back to back, of the slowest rank."""
+        """Time of one of several runs back to back, on the slowest rank."""
         return max(self.finish[-1]) / len(self.finish)
 
     def finish_of(self, rank: int) -> tuple[float, ...]:
-        """When a rank left each run."""
+        """Return when a rank left each run."""
         return tuple(run[rank] for run in self.finish)
 
 
 def _all(plan: Plan) -> Iterator[Program]:
-    """Lower one rank after the other, so that only what is loaded of them stays."""
+    """Lower one rank after the other."""
     return (lower(plan, rank) for rank in range(plan.topology.size))
 
 
@@ -65,10 +66,10 @@ def simulate(
 ) -> Simulation:
     """Predict `runs` calls, back to back, of all ranks of a plan.
 
-    `place` says in which domain of each of the machine's levels every rank is: as the plan's
-    topology has them unless given. `spans` keeps when tasks began and ended. `tell` is called
-    whenever a rank has done a run. Raises ValueError if the machine has other levels than the
-    topology and no `place` is given, RuntimeError if the programs do not end.
+    ``place[k][r]`` is the domain of rank r on level k of the machine, by default that of the plan's
+    topology. `spans` keeps the times of tasks. `tell` is called whenever a rank has finished a run.
+    Raises ValueError if `place` does not fit the machine's levels or the plan's ranks, and
+    RuntimeError if the programs do not end.
     """
     place = plan.topology.homes if place is None else place
     _check_place(plan, machine, place)

@@ -1,4 +1,4 @@
-"""Proving Programs right: all ranks' programs, examined in one process without MPI."""
+"""Proofs that Programs are right: one process examines those of all ranks, without MPI."""
 
 from han.tasks.verify.story import Refuted
 from han.tasks.verify.verifier import Progress, Report, lower_all, verify

@@ -1,9 +1,10 @@
-"""The events of several collectives run back to back, numbered, and their operations as columns.
+"""The events of collectives that run back to back: their numbers, and their data as columns.
 
-An event is an operation of a rank's program, or the beginning or end of its run. Events are
-numbered strand by strand (a strand: one stream of one rank in one run), then come beginnings and
-ends, so that numbers rise along every chain: a rank's stream through all runs, or its beginnings
-and ends. A blocking collective of MPI's is two events, as others leave it when all have entered.
+An event is an operation of a rank's program, or the beginning or end of a run on a rank. A strand
+is one stream of one rank in one run. A chain is a rank's stream through all runs, or the beginnings
+and ends of its runs. Events are numbered strand by strand, with beginnings and ends last, so that
+numbers rise along every chain. A blocking MPI collective has two events: a rank enters it, and
+leaves it after all ranks have entered.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from han.tasks.plan import Plan
 from han.tasks.verify.places import Numbers, Places
 from han.tasks.verify.story import BEGIN, END, JOINT, Where
 
-FINISH = len(Code)  # the end of a blocking collective, a row of its own
-MOST = 1 << 40  # larger numbers mean nothing
+FINISH = len(Code)  # the code of the end of a blocking collective
+MOST = 1 << 40  # counts and offsets are cut to this: larger ones are refused anyway
 Programs = Sequence[Sequence[Program]]
 
 
@@ -38,9 +39,9 @@ class Strand(NamedTuple):
 class Events:
     """Columns by event (`run`, `rank`, `stream`, `row`, `code`, `nbytes` ...) and the strands.
 
-    `memory` and `at` resolve the four references of an operation, `row` is its place in its
-    program; `rows` are the operations as they are. `peers` says which references are in memory of
-    peers that is mapped.
+    `rows` are the operations themselves, and `row` is the index of each in its program. `memory`
+    and `at` are the memory and the offset of its four references. `peers` says which references are
+    in mapped buffers of peers.
     """
 
     def __init__(self, plans: Sequence[Plan], programs: Programs, places: Places) -> None:
@@ -52,7 +53,7 @@ class Events:
         self.run, self.rank, self.stream = self.owners[self.strand].T
         self.nbytes = self._bytes()
         self._look_at_peers()
-        self.joints: list[tuple[int, int]] = []  # run and rank to tell of
+        self.joints: list[tuple[int, int]] = []  # the run and rank that a joint is reported with
         self.strands = [
             Strand(run, rank, stream, start, stop)
             for (run, rank, stream), start, stop in zip(
@@ -88,7 +89,7 @@ class Events:
         self.strand: Numbers = np.repeat(np.arange(len(owners)), lengths)
 
     def _expand(self) -> None:
-        """Give blocking collectives an event for their end; `last` is a row's last event."""
+        """Add an event for the end of each blocking collective; `last` is a row's last event."""
         blocking = (self.rows["code"] == Code.COLL) & (self.rows["off"][:, 2] >= Coll.BLOCKING)
         times = 1 + blocking
         self.last: Numbers = np.cumsum(times) - 1
@@ -101,7 +102,7 @@ class Events:
             self.rows["code"][self.last[blocking]] = FINISH
 
     def _bytes(self) -> Numbers:
-        """How many bytes each operation moves; 0 for those that move none."""
+        """Return the bytes that each operation moves; 0 for those that move none."""
         elements = np.array([p.signature.element for p in self.plans], np.int64)
         n = np.minimum(self.rows["n"], MOST).astype(np.int64)
         kinds = self.rows["off"][:, 2] % Coll.BLOCKING
@@ -114,9 +115,9 @@ class Events:
         return nbytes
 
     def _look_at_peers(self) -> None:
-        """Tell `holder` and `base` of each reference: whose memory it is in, and which part of it.
+        """Set `holder` and `base` of each reference: the rank whose memory it is in, and the base.
 
-        A place in a channel that is not there is nobody's: -1.
+        The holder is -1 where no rank has the slot that a reference names.
         """
         self.base: Numbers = self.rows["base"].astype(np.int64)
         self.holder: Numbers = np.repeat(self.rank[:, None], 4, axis=1)
@@ -135,7 +136,7 @@ class Events:
             self.base[event, ref] = peer.buffer
 
     def resolve(self) -> None:
-        """Find what references point to, once it is known that they point to something."""
+        """Set `memory` and `at` of all references, which must have been checked."""
         bases = np.minimum(self.base, self.places.bases - 1)
         tables = np.array([self.places.memories(run) for run in range(len(self.plans))])
         shifts = np.array([self.places.shifts(run) for run in range(len(self.plans))])
@@ -145,22 +146,22 @@ class Events:
         self.at: Numbers = offsets + shifts[run, bases]
 
     def event_of(self, strand: int, row: int) -> int:
-        """The (last) event of a row of a strand's program."""
+        """Return the last event of a row of a strand's program."""
         at = self.first_unexpanded[strand] + row - self.first_row[strand]
         return int(self.last[at])
 
-    # ---- events that are no operations --------------------------------------------------------
+    # ---- beginnings, ends and joints ----------------------------------------------------------
 
     def begin(self, run: int, rank: int) -> int:
-        """The event in which a rank enters a run."""
+        """Return the event in which a rank enters a run."""
         return len(self.rows) + 2 * (run * self.size + rank)
 
     def end(self, run: int, rank: int) -> int:
-        """The event in which a rank leaves a run."""
+        """Return the event in which a rank leaves a run."""
         return self.begin(run, rank) + 1
 
     def joint(self, run: int, rank: int) -> int:
-        """Add an event of nobody's, which many others wait for in place of each other's."""
+        """Add an event of no strand, for which events wait in place of many others."""
         self.joints.append((run, rank))
         return self.number - 1
 
@@ -184,6 +185,6 @@ class Events:
         return turn // self.size, turn % self.size, END if end else BEGIN
 
     def story(self, event: int) -> Where:
-        """Say where an event is."""
+        """Return the description of an event for messages."""
         run, rank, row = self.where(int(event))
         return Where(run, rank, row, self.programs[run][rank])

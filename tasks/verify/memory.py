@@ -1,9 +1,9 @@
-"""Memory as the verifier sees it: for every byte, what it is, who wrote it and who reads it.
+"""The memory of the verifier: the content, the writer and the readers of every byte.
 
-What bytes are is an expression over the ranks' contributions (leaves) and the operator, kept with
-the distance from the byte's address to its place in the message. Accesses know what has happened
-before them: a read must come after the write of what it reads, a write after all reads and writes
-of what was there, whatever the interleaving.
+The content is an expression over the ranks' contributions (leaves) and the operator, together with
+the offset in the message. An access knows the events that precede it in every interleaving. Among
+them must be, for a read, the write of the bytes, and for a write, all reads and writes of the
+earlier content.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-Content = tuple[int, int]  # expression, and the place in the message less the address
-Span = tuple[int, int, Content]  # start, stop: what these bytes are
+Content = tuple[int, int]  # expression, and the offset in the message minus the address
+Span = tuple[int, int, Content]  # start, stop and content of bytes
 NOBODY = -1
 
 
 @dataclass
 class Expressions:
-    """Combinations of contributions; equal ones have equal numbers. The first are the leaves."""
+    """Numbers of combinations of contributions, equal for equal ones; the first are the leaves."""
 
     size: int
     pairs: list[tuple[int, int]] = field(default_factory=list)
@@ -36,13 +36,13 @@ class Expressions:
         return number
 
     def ranks(self, number: int) -> tuple[int, ...]:
-        """The contributions in the order of the operands."""
+        """Return the contributions of an expression, in the order of the operands."""
         if number not in self.flat:
             self.flat[number] = tuple(self._leaves(number))
         return self.flat[number]
 
     def _leaves(self, number: int) -> Iterable[int]:
-        left = [number]  # what is still to be spelt, the next one last: trees may be deep
+        left = [number]  # a stack in place of recursion, as expressions may be deep
         while left:
             number = left.pop()
             if number < self.size:
@@ -52,32 +52,32 @@ class Expressions:
 
 
 class Access(Protocol):
-    """Who accesses: an event of a chain."""
+    """An event of a chain that accesses memory."""
 
     chain: int
     event: int
 
     def after(self, chain: int, event: int) -> bool:
-        """Whether that has happened before, however things are interleaved."""
+        """Return whether `event` of `chain` precedes this one in every interleaving."""
 
     def problem(self, found: str, other: int, wanted: str) -> Exception:
-        """Say what is wrong; `other` is the event that it is wrong with, or -1."""
+        """Return the error; `other` is the event that conflicts with this one, or -1."""
 
 
 class Segment:
-    """Neighbouring bytes that have had the same fate."""
+    """Contiguous bytes with the same content, writer and readers."""
 
     __slots__ = ("chain", "content", "flying", "lent", "readers", "writer")
 
     def __init__(self, content: Content | None, chain: int = NOBODY, writer: int = NOBODY) -> None:
         self.content = content  # None: never written
-        self.chain, self.writer = chain, writer  # the event that wrote it, and its chain
-        self.readers: dict[int, int] = {}  # chain: the last event that read it
-        self.lent: tuple[int, ...] = ()  # sends under way that read it
-        self.flying = NOBODY  # the receive under way that will write it
+        self.chain, self.writer = chain, writer  # the chain and the event that wrote it
+        self.readers: dict[int, int] = {}  # by chain: the last event that read it
+        self.lent: tuple[int, ...] = ()  # sends in flight that read it
+        self.flying = NOBODY  # the receive in flight that will write it
 
     def copy(self) -> Segment:
-        """Return the other half of a segment that is cut."""
+        """Return a copy, which becomes the second part of a segment that is cut."""
         other = Segment(self.content, self.chain, self.writer)
         other.readers, other.lent, other.flying = dict(self.readers), self.lent, self.flying
         return other
@@ -93,7 +93,7 @@ class Memory:
         self.segments: list[Segment] = [Segment(None)]
 
     def fill(self, start: int, stop: int, content: Content) -> None:
-        """Say what bytes are from the beginning."""
+        """Set the content that bytes have when a run begins."""
         for k in self._range(start, stop):
             self.segments[k].content = content
 
@@ -107,7 +107,7 @@ class Memory:
         return index
 
     def _range(self, start: int, stop: int) -> range:
-        """The segments that make up some bytes; most often these are all of one."""
+        """Return the indices of the segments of some bytes; cut segments at both ends."""
         starts = self.starts
         first = bisect_left(starts, start)
         if first + 1 < len(starts) and starts[first] == start and starts[first + 1] == stop:
@@ -115,7 +115,7 @@ class Memory:
         return range(self._cut(start), self._cut(stop))
 
     def read(self, start: int, stop: int, access: Access) -> list[Span]:
-        """Return what the bytes are, relative to `start`."""
+        """Return the spans of bytes, relative to `start`; raises if the read is not allowed."""
         found: list[Span] = []
         starts, segments, chain = self.starts, self.segments, access.chain
         for k in self._range(start, stop):
@@ -134,11 +134,11 @@ class Memory:
     def _unreadable(self, k: int, access: Access) -> Exception:
         at, segment = self.starts[k], self.segments[k]
         if segment.flying >= 0:
-            return access.problem(f"byte {at} in flight", segment.flying, "a message that is here")
-        return access.problem(f"byte {at} never written", NOBODY, "data")
+            return access.problem(f"byte {at} in flight", segment.flying, "a completed receive")
+        return access.problem(f"byte {at} never written", NOBODY, "a written byte")
 
     def write(self, start: int, spans: list[Span], access: Access) -> None:
-        """Fill bytes from `start` on with `spans`, which are relative to it and without gaps."""
+        """Write contiguous `spans`, relative to `start`; raises if the write is not allowed."""
         if spans:
             where = self._range(start, start + spans[-1][1])
             for k in where:
@@ -162,7 +162,7 @@ class Memory:
             raise self._in_use(k, access)
         if segment.writer >= 0 and not access.after(segment.chain, segment.writer):
             found = f"byte {self.starts[k]} not ordered after an earlier write"
-            raise access.problem(found, segment.writer, "order")
+            raise access.problem(found, segment.writer, "a wait for it")
         for chain, event in segment.readers.items():
             if not access.after(chain, event):
                 found = f"byte {self.starts[k]} overwritten before a reader is done"
@@ -171,48 +171,48 @@ class Memory:
     def _in_use(self, k: int, access: Access) -> Exception:
         at, segment = self.starts[k], self.segments[k]
         if segment.flying >= 0:
-            return access.problem(f"byte {at} in flight", segment.flying, "memory that is free")
-        return access.problem(f"byte {at} still being sent", segment.lent[0], "a TEST of that")
+            return access.problem(f"byte {at} in flight", segment.flying, "a TEST of that receive")
+        return access.problem(f"byte {at} still being sent", segment.lent[0], "a TEST of that send")
 
     def lend(self, start: int, stop: int, access: Access) -> list[Span]:
-        """Let a message read bytes until :meth:`give_back`; return what they are."""
+        """Let a message read bytes until :meth:`give_back`; return their spans."""
         spans = self.read(start, stop, access)
         for k in self._range(start, stop):
             self.segments[k].lent = (*self.segments[k].lent, access.event)
         return spans
 
     def give_back(self, start: int, stop: int, by: int, access: Access) -> None:
-        """End what the event `by` began with :meth:`lend`."""
+        """End the read that event `by` began with :meth:`lend`."""
         for k in self._range(start, stop):
             segment = self.segments[k]
             segment.lent = tuple(e for e in segment.lent if e != by)
             segment.readers[access.chain] = access.event
 
     def await_(self, start: int, stop: int, access: Access) -> None:
-        """Let a message write bytes until :meth:`arrive`; nobody may touch them."""
+        """Let a message write bytes until :meth:`arrive`; no event may access them before."""
         for k in self._range(start, stop):
             self._check_write(k, access)
             self.segments[k].flying = access.event
 
     def arrive(self, start: int, spans: list[Span], access: Access) -> None:
-        """End what :meth:`await_` began: the bytes are there."""
+        """End the write that :meth:`await_` began, with `spans` as the data."""
         if spans:
             self._replace(self._range(start, start + spans[-1][1]), start, spans, access)
 
     def abandon(self, access: Access) -> None:
-        """Give the memory back to its owner: nobody may still be reading or writing it."""
+        """Return the memory to its owner; raises if an access need not have ended."""
         for at, segment in zip(self.starts, self.segments, strict=True):
             if segment.writer >= 0 and not access.after(segment.chain, segment.writer):
-                found = f"byte {at} given back before a writer is done"
+                found = f"byte {at} returned to its owner before a writer is done"
                 raise access.problem(found, segment.writer, "a wait for it")
             for chain, event in segment.readers.items():
                 if not access.after(chain, event):
-                    found = f"byte {at} given back before a reader is done"
+                    found = f"byte {at} returned to its owner before a reader is done"
                     raise access.problem(found, event, "a wait for it")
 
 
 def combine(a: list[Span], b: list[Span], expressions: Expressions, access: Access) -> list[Span]:
-    """Combine two operands byte by byte; they must be the same bytes of the message."""
+    """Combine two operands byte by byte; both must hold the same bytes of the message."""
     cuts = [s[0] for s in a]
     if len(b) > 1:
         cuts = sorted({*cuts, *(s[0] for s in b)})
@@ -233,7 +233,7 @@ def combine(a: list[Span], b: list[Span], expressions: Expressions, access: Acce
 
 
 def merged(spans: list[Span]) -> list[Span]:
-    """Join neighbours that are alike."""
+    """Join contiguous spans of the same content."""
     if len(spans) == 1:
         return spans
     found: list[Span] = []

@@ -1,8 +1,8 @@
-"""Walking the graph: an order that it allows, and what every event knows to have happened before.
+"""A walk over the graph of events, in an order that it allows, with a vector clock for each strand.
 
-A strand runs until it has to wait, as in the executor. What is known changes only where strands
-wait for each other: until then all events of a strand share one vector clock, which is never
-changed, only replaced.
+A strand runs until it has to wait, as in the executor. Its vector clock says which events have
+happened for certain, and changes only where the strand waits for another one. Events share clocks:
+a clock is replaced, and never modified.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from han.tasks.verify.pairs import Pairs
 from han.tasks.verify.story import JOINT, Refuted
 
 Clock = npt.NDArray[np.int32]
-Row = list[int]  # code, memory and place of each reference, bytes
-NOW_AND_THEN = 5000  # events from one word of progress to the next
-Known = tuple["Strand", "Clock | dict[Domain, Clock]", int]  # whose, its clock, who has entered
+Row = list[int]  # code, memory and offset of each reference, bytes, event
+NOW_AND_THEN = 5000  # events between two reports of progress
+Known = tuple["Strand", "Clock | dict[Domain, Clock]", int]  # strand, its clock, its `entered`
 Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True, eq=False)
 class Domain:
-    """Ranks that share memory; each has a chain of events a stream, and one of begins and ends."""
+    """Ranks that share memory; each has one chain per stream, and one of beginnings and ends."""
 
     places: Mapping[int, int]
     streams: int
 
     def chain(self, rank: int, stream: int) -> int:
-        """Number the chain of a rank's stream (-1: of its begins and ends)."""
+        """Return the number of the chain of a rank's stream (-1: of its beginnings and ends)."""
         return self.places[rank] * (self.streams + 1) + stream + 1
 
     def nothing(self) -> Clock:
-        """Return the clock of who knows nothing."""
+        """Return the clock by which no event has happened."""
         return np.full(len(self.places) * (self.streams + 1), -1, np.int32)
 
 
 def domains_of(events: Events) -> list[Domain]:
-    """Find, for every rank, those that it shares memory with."""
+    """Return, for every rank, the domain of the ranks that it shares memory with."""
     streams = max(len(p.streams) for ps in events.programs for p in ps)
     found: dict[tuple[int, ...], Domain] = {}
     domains = []
@@ -57,10 +57,10 @@ def domains_of(events: Events) -> list[Domain]:
 
 
 class Strand:
-    """Events one after the other, on their way: `event` is the next one, or the one that runs.
+    """The events of a strand during the walk; `event` is the next one, or the one that runs.
 
-    `clock` holds the last event of each chain of the domain that has happened for certain,
-    `entered` the ranks that have begun this run for certain, as bits.
+    `clock` holds the last event of each chain of the domain that has happened for certain.
+    `entered` holds the ranks that have begun this run for certain, as bits.
     """
 
     __slots__ = (
@@ -80,11 +80,11 @@ class Strand:
         self.rows: list[Row] = []
 
     def after(self, chain: int, event: int) -> bool:
-        """Whether that has happened before, however things are interleaved."""
+        """Return whether `event` of `chain` precedes the one that runs in every interleaving."""
         return chain == self.chain or self.clock.item(chain) >= event
 
     def learn(self, event: int, known: Known) -> None:
-        """Add what was known when `event` happened, which was before."""
+        """Add what was known at `event`, which precedes the one that runs."""
         teacher, clock, entered = known
         if teacher.run == self.run:
             self.entered |= entered
@@ -96,17 +96,17 @@ class Strand:
             self.clock[teacher.chain] = event
 
     def known(self) -> Known:
-        """What others learn that come after the event that runs."""
+        """Return what events after the one that runs learn from it."""
         return self, self.clock, self.entered
 
     def problem(self, found: str, other: int, wanted: str) -> Refuted:
-        """Say what is wrong with the event that runs; `other` is whom it is wrong with, or -1."""
+        """Return the error of the event that runs; `other` is the conflicting event, or -1."""
         by = f" ({self.events.story(other)})" if other >= 0 else ""
         return Refuted("memory", str(self.events.story(self.event)), found + by, wanted)
 
 
 class Joint(Strand):
-    """An event that comes after those of many ranks: it knows something in each domain."""
+    """An event that comes after those of many ranks, with a clock for each of their domains."""
 
     __slots__ = ("clocks",)
 
@@ -115,7 +115,7 @@ class Joint(Strand):
         self.clocks: dict[Domain, Clock] = {}
 
     def learn(self, event: int, known: Known) -> None:
-        """Add what was known when `event` happened, which was before."""
+        """Add what was known at `event`, which precedes the one that runs."""
         teacher, clock, entered = known
         if teacher.run == self.run:
             self.entered |= entered
@@ -125,7 +125,7 @@ class Joint(Strand):
         mine[teacher.chain] = max(mine[teacher.chain], event)
 
     def known(self) -> Known:
-        """What others learn that come after it."""
+        """Return what events after this one learn from it."""
         return self, self.clocks, self.entered
 
 
@@ -133,10 +133,9 @@ Action = Callable[[Strand, Row], None]
 
 
 class Walk:
-    """Does every event once, after all that come before it.
+    """Carries out every event once, after all events that precede it.
 
-    With all accesses found to be ordered, what holds in this order holds in all of them. `actions`
-    say what operations do, by their codes (BEGIN and END are codes, too).
+    If all accesses are ordered, what holds in this order holds in every order.
     """
 
     def __init__(self, events: Events, pairs: Pairs, rows: npt.NDArray[np.int64]) -> None:
@@ -146,7 +145,7 @@ class Walk:
             self.before.setdefault(event, [])
         edges = chain.from_iterable([*self.before.values(), *self.strict.values()])
         self._uses = Counter(edges)
-        self._known: dict[int, Known] = {}  # what events knew that others still have to learn
+        self._known: dict[int, Known] = {}  # by event, for those that others still learn from
         self._waiting: dict[int, list[Strand]] = defaultdict(list)
         self.domains = domains_of(events)
         self.strands = self._strands()
@@ -175,7 +174,10 @@ class Walk:
         return found
 
     def run(self, actions: Mapping[int, Action], progress: Progress | None = None) -> None:
-        """Do all events; raise Refuted if some are left: they wait for each other."""
+        """Carry out all events; raises Refuted if some are left because they wait for each other.
+
+        `actions` says what events do, by code; BEGIN, END and JOINT are codes too.
+        """
         ready, done, told = deque(self.strands), 0, 0
         while ready:
             strand = ready.popleft()
@@ -209,7 +211,7 @@ class Walk:
         strand.rows = []
 
     def _may_pass(self, strand: Strand, event: int) -> bool:
-        """Learn from all that come before an event; False if one has not happened yet."""
+        """Learn from the events before this one; return False if one has not happened yet."""
         others = self.before[event]
         while others:
             known = self._known.get(others[-1])
@@ -221,7 +223,7 @@ class Walk:
         return event not in self.strict or self._may_pass_strictly(strand, event)
 
     def _may_pass_strictly(self, strand: Strand, event: int) -> bool:
-        """Whether all have happened that must, although nothing is learnt from them."""
+        """Return whether the events of strict edges have happened; nothing is learnt from them."""
         others = self.strict[event]
         while others:
             if others[-1] not in self._known:
@@ -231,7 +233,7 @@ class Walk:
         return True
 
     def _used(self, event: int) -> None:
-        """Forget what an event knew once nobody has to learn it any more."""
+        """Count one use of what an event knew; forget it after the last one."""
         self._uses[event] -= 1
         if not self._uses[event]:
             del self._known[event]
@@ -242,11 +244,11 @@ class Walk:
         cycle = self._cycle()
         story = " <- ".join(str(self.events.story(e)) for e in cycle[:8])
         return Refuted(
-            "no deadlock", str(self.events.story(cycle[0])), f"a cycle: {story}", "an order"
+            "no deadlock", str(self.events.story(cycle[0])), f"a cycle: {story}", "no cycle"
         )
 
     def _cycle(self) -> list[int]:
-        """Go from a strand that waits to the one that it waits for, until one comes again."""
+        """Follow strands to those that they wait for until one repeats; return the cycle."""
         waits = {strand: other for other, strands in self._waiting.items() for strand in strands}
         path: list[Strand] = []
         place: dict[Strand, int] = {}
@@ -258,5 +260,5 @@ class Walk:
         return [s.event for s in path[place[strand] :]]
 
     def _owner(self, event: int) -> Strand:
-        """The strand of an event."""
+        """Return the strand of an event."""
         return next(s for s in self.strands if s.start <= event < s.stop)

@@ -1,13 +1,16 @@
-"""What must have happened before what: flags, messages, collectives, streams, memory used again.
+"""The edges of the graph: which events must precede which.
 
-Every edge of the graph is a condition that stays true once it is, so the programs end under every
-interleaving of ranks and streams if and only if the graph has no cycle. Flags and messages are
-paired by order, which is unique where those of one flag, or of one (sender, receiver, tag), are in
-one order themselves; that is checked.
+Edges follow from streams, flags, messages, MPI collectives, and memory that runs use again. Each
+edge is a condition that stays true once it is true. The programs therefore end under every
+interleaving of ranks and streams if and only if the graph has no cycle.
 
-Edges of `strict` need not hold in every run: a send may be complete before it is received, a
-collective of MPI's before all have entered. They count for deadlocks only, not for the order of
-memory accesses.
+Posts are paired with waits, and sends with receives, by their order. This is unique if the posts of
+a flag, and the messages of one (sender, receiver, tag), are themselves in one order; that is
+checked.
+
+Edges of `strict` need not hold in every run: a send may complete before it is received, and an MPI
+collective before all ranks have entered. They count for deadlocks, but not for the order of memory
+accesses.
 """
 
 from __future__ import annotations
@@ -24,15 +27,16 @@ from han.tasks.verify.events import FINISH, Events
 from han.tasks.verify.places import Numbers
 from han.tasks.verify.story import Refuted
 
-RUNS = 1 << 16  # at most, back to back
+RUNS = 1 << 16  # back to back, at most
 
 
 class Pairs:
-    """Edges: what comes `before` events, apart from what precedes them in their strand.
+    """The edges: the events `before` each event, apart from those that precede it in its strand.
 
-    `test` is the event that completes a start and `start` the reverse, `sent` a receive's send
-    (-1: none); `calls` gives a collective's members by each one's start, with their joint; `rises`
-    lists posts that come after another one of the same flag, which must be ordered before it.
+    `test` holds the event that completes a start, `start` the reverse, and `sent` the send of a
+    receive (-1: none). `calls` holds the members' starts and the joint of an MPI collective, by the
+    start of each member. `rises` holds, for posts whose order is still to be proved, the post of
+    the same flag that must precede each of them.
     """
 
     def __init__(self, events: Events) -> None:
@@ -59,7 +63,7 @@ class Pairs:
     # ---- within a rank ----------------------------------------------------------------------
 
     def _pair_streams(self) -> None:
-        """Runs begin after those before, and when memory is free; streams, when their run does."""
+        """Let runs begin after earlier ones, when memory is free, and streams with their run."""
         events = self.events
         lasts: dict[tuple[int, int], list[int]] = defaultdict(list)
         for strand in events.strands:
@@ -75,7 +79,7 @@ class Pairs:
                     self.before[begin] = [events.end(run - 1, rank), *self._room(run, rank, free)]
 
     def _room(self, run: int, rank: int, free: dict[tuple[int, int, int], int]) -> list[int]:
-        """The runs that must be over before this one writes shared memory (engine/runs.h)."""
+        """Return joints of the runs that must end before this one begins (engine/runs.h)."""
         events, places, found = self.events, self.events.places, []
         for channel, writes in enumerate(events.programs[run][rank].writes):
             needed = 0
@@ -92,7 +96,7 @@ class Pairs:
         return found
 
     def _joint(self, members: list[int]) -> int:
-        """Add an event that comes after all `members`, to spare an edge for each pair of them."""
+        """Add an event after all `members`; it saves one edge for each pair of them."""
         run, rank, _ = self.events.where(members[0])
         joint = self.events.joint(run, rank)
         self.before[joint] = list(members)
@@ -107,7 +111,7 @@ class Pairs:
             streams = events.programs[run][rank].streams
             if not 0 <= peer < len(streams) or not streams[peer].start <= n <= streams[peer].stop:
                 raise Refuted(
-                    "streams wait for what is there", str(events.story(event)),
+                    "streams wait for operations that exist", str(events.story(event)),
                     f"position {n} of stream {peer}", "a position in that stream",
                 )  # fmt: skip
             if n > streams[peer].start:
@@ -117,7 +121,7 @@ class Pairs:
     # ---- flags ------------------------------------------------------------------------------
 
     def _pair_flags(self) -> None:
-        """Let every wait follow the first post that suffices for it."""
+        """Let every wait follow the first post of a value that ends it."""
         events = self.events
         if len(events.plans) > RUNS:
             raise ValueError(f"{len(events.plans)} runs, at most {RUNS}")
@@ -143,15 +147,15 @@ class Pairs:
         return values
 
     def _check_writers(self, posts: Numbers, posted: Numbers) -> None:
-        """A flag's posts are in one order: that of a stream, of a rank's runs, or one to prove."""
+        """Check the order of a flag's posts; enter those whose order is to be proved in `rises`."""
         events = self.events
         one, other = posts[:-1], posts[1:]
         same = posted[:-1] >> 40 == posted[1:] >> 40
-        handed = same & (events.rank[one] != events.rank[other])  # to another writer
+        handed = same & (events.rank[one] != events.rank[other])  # from one writer to another
         run = same & (events.run[one] == events.run[other])
         stream = ~handed & (events.stream[one] == events.stream[other])
         falls = run & ((posted[:-1] == posted[1:]) | stream & (one >= other))
-        self._refuse(one, other, falls, "flags only rise", "posts in the order of values")
+        self._refuse(one, other, falls, "values of a flag only grow", "posts in their order")
         across = handed | run & ~stream
         self.rises = dict(zip(other[across].tolist(), one[across].tolist(), strict=True))
 
@@ -166,7 +170,7 @@ class Pairs:
     # ---- messages ---------------------------------------------------------------------------
 
     def _pair_requests(self) -> None:
-        """Find the TEST that completes what a request stands for, in the stream that began it."""
+        """Find the TEST that completes each request, in the stream that started it."""
         events = self.events
         starts = np.isin(events.code, STARTS)
         asks = np.flatnonzero(starts | np.isin(events.code, (Code.TEST, FINISH)))
@@ -182,20 +186,20 @@ class Pairs:
             event = int(asks[open_].min())
             raise Refuted(
                 "requests are completed", str(events.story(event)),
-                f"request {events.rows['slot'][event]} still under way",
+                f"request {events.rows['slot'][event]} still active",
                 "a TEST before it is used again and before its stream ends",
             )  # fmt: skip
         k = np.flatnonzero(starts[asks])
         self.test[asks[k]], self.start[asks[k + 1]] = asks[k + 1], asks[k]
 
     def _check_owners(self, asks: Numbers, slot: Numbers) -> None:
-        """A request is of one stream: the streams of a rank share one array of them."""
+        """Check that a request belongs to one stream: the streams of a rank share one array."""
         events = self.events
         key = ((events.run[asks] * events.size + events.rank[asks]) << 32) + slot
         order = np.argsort(key, kind="stable")
         one, other = asks[order][:-1], asks[order][1:]
         mixed = (key[order][:-1] == key[order][1:]) & (events.stream[one] != events.stream[other])
-        self._refuse(one, other, mixed, "requests are of one stream", "a request of its own")
+        self._refuse(one, other, mixed, "a request belongs to one stream", "another request")
 
     def _pair_messages(self) -> None:
         events, sides = self.events, []
@@ -213,12 +217,12 @@ class Pairs:
             one, other = side[:-1], side[1:]
             same = (sent[:-1] == sent[1:]) & (events.run[one] == events.run[other])
             mixed = same & (events.stream[one] != events.stream[other])
-            self._refuse(one, other, mixed, "messages are in order", "one stream a tag")
+            self._refuse(one, other, mixed, "messages are in order", "one stream per tag")
         odd = events.nbytes[sends] != events.nbytes[receives]
         if odd.any():
             send, receive = int(sends[odd][0]), int(receives[odd][0])
             raise Refuted(
-                "sends and receives pair up", str(events.story(receive)),
+                "sends and receives match", str(events.story(receive)),
                 f"{events.nbytes[send]} B from {events.story(send)}",
                 f"{events.nbytes[receive]} B",
             )  # fmt: skip
@@ -240,12 +244,12 @@ class Pairs:
             pair, tag = divmod(int(keys[k]), 1 << 16)
             sender, receiver = divmod(pair, self.events.size)
             raise Refuted(
-                "sends and receives pair up", str(self.events.story(odd)),
+                "sends and receives match", str(self.events.story(odd)),
                 f"{out[k]} sends and {in_[k]} receives from rank {sender} to rank "
-                f"{receiver} on tag {tag}", "as many of each",
+                f"{receiver} on tag {tag}", "the same number of both",
             )  # fmt: skip
 
-    # ---- collectives of MPI -----------------------------------------------------------------
+    # ---- MPI collectives --------------------------------------------------------------------
 
     def _pair_collectives(self) -> None:
         events = self.events
@@ -259,8 +263,8 @@ class Pairs:
             if len(set(counts.values())) > 1 or calls.keys() - counts.keys():
                 odd = next(iter(calls.values()))[-1]
                 raise Refuted(
-                    "collectives of MPI pair up", str(events.story(odd)),
-                    f"calls by rank {counts}", "as many on every member",
+                    "calls of MPI collectives match", str(events.story(odd)),
+                    f"calls by rank {counts}", "the same number on every member",
                 )  # fmt: skip
             for members in zip(*(calls[r] for r in ranks), strict=True):
                 self._pair_members(list(members))
@@ -269,7 +273,7 @@ class Pairs:
         rows = self.events.rows
         if len({(row["off"][2], row["peer"], row["n"]) for row in rows[members]}) > 1:
             raise Refuted(
-                "collectives of MPI pair up", str(self.events.story(members[-1])),
+                "calls of MPI collectives match", str(self.events.story(members[-1])),
                 "another kind, root or count than on other members", "the same call",
             )  # fmt: skip
         joint = self._joint(members)

@@ -1,4 +1,4 @@
-"""The pieces of memory that Programs address, numbered, and where each run's bases point to."""
+"""The memories that Programs address, as numbers, and those that the bases of each run mean."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from han.tasks.plan import Plan
 from han.tasks.spec import Spec
 
 Numbers = npt.NDArray[np.int64]
-PIECES = SMALL_BANKS + 2  # of a home's channel: banks of small slots, cells, flags
+PIECES = SMALL_BANKS + 2  # memories of a channel: banks of small slots, cells, flags
 
 
 @dataclass
 class Ring:
-    """Which runs have taken which part of a channel's rings (native/engine/runs.h)."""
+    """The parts of a channel's rings that runs have taken (native/engine/runs.h)."""
 
     size: int
     head: int = 0
@@ -28,7 +28,7 @@ class Ring:
     start: int = 0
 
     def take(self, run: int, nbytes: int) -> None:
-        """Take the next part for a run."""
+        """Take the next `nbytes` for a run."""
         if not nbytes:
             return
         start = self.head
@@ -43,16 +43,16 @@ class Ring:
 
 @dataclass(frozen=True)
 class Parts:
-    """Where one run's part of each channel is, and how many runs must be over before it."""
+    """The start of a run's part of each channel, and the number of runs that must end before."""
 
     starts: tuple[int, ...]
     needed: tuple[int, ...]
 
 
 class Places:
-    """Numbers all pieces of memory: those of channels first, then each rank's own in each run.
+    """Numbers all memories: those of channels first, then each rank's own in each run.
 
-    Where `one_buffer` holds for a run and rank, its send and receive buffer are the same.
+    ``one_buffer[run, rank]`` says that the send and the receive buffer are the same.
     """
 
     def __init__(self, plans: Sequence[Plan], specs: Sequence[Spec], in_place: bool) -> None:
@@ -79,7 +79,7 @@ class Places:
 
     @staticmethod
     def _sharers(homes: Numbers) -> Numbers:
-        """How many ranks share each rank's channel."""
+        """Return the number of ranks that share each rank's channel."""
         sharers: Numbers = np.bincount(homes)[homes]
         return sharers
 
@@ -93,17 +93,17 @@ class Places:
 
     @property
     def bases(self) -> int:
-        """How many bases an address may be relative to."""
+        """Number of bases that an address may be relative to."""
         return Base.CHANNEL + len(Area) * len(self.channels)
 
     def own(self, run: int, rank: int, base: int) -> int:
-        """Number a rank's buffer or scratch."""
+        """Return the number of a rank's buffer or scratch."""
         if base == Base.SEND and self.one_buffer[run, rank]:
             base = Base.RECV
         return self.shared + (run * self.size + rank) * 3 + base - Base.SEND
 
     def memories(self, run: int) -> Numbers:
-        """Return what each rank's bases point to: by rank and base, -1 for nothing."""
+        """Return the memory of each rank's bases, by rank and base; -1: none."""
         table = np.full((self.size, self.bases), -1)
         own = self.shared + (run * self.size + np.arange(self.size)) * 3
         table[:, Base.SEND] = own + self.one_buffer[run]
@@ -116,7 +116,7 @@ class Places:
         return table
 
     def shifts(self, run: int) -> Numbers:
-        """Return what is added to offsets, by base: where the run's part of the cells begins."""
+        """Return the bytes to add to offsets, by base: where the run's part of the cells begins."""
         shifts = np.zeros(self.bases, np.int64)
         shifts[Base.CHANNEL + Area.CELLS :: len(Area)] = self.parts[run].starts
         return shifts

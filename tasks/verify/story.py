@@ -1,4 +1,4 @@
-"""What a failed proof says: where, what it found, what it expected."""
+"""The message of a failed proof: the place, what was found, what was expected."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from han.model.program import PEER, Area, Base, Code, PeerBase, Program
 
 NAMES = {Base.SEND: "send", Base.RECV: "recv", Base.SCRATCH: "scratch"}
-BEGIN, END, JOINT = -1, -2, -3  # rows that are no operations
-MOMENTS = {BEGIN: "its begin", END: "its end", JOINT: "and all ranks that it meets"}
+BEGIN, END, JOINT = -1, -2, -3  # in place of the row of an operation
+MOMENTS = {BEGIN: "its beginning", END: "its end", JOINT: "with its peers"}
 AREAS = {Area.SMALL: "slot", Area.CELLS: "cells", Area.FLAGS: "flags"}
 
 
 class Refuted(AssertionError):
-    """A property does not hold: `subject` is the property, `where` the operation, if it is one."""
+    """A property, `subject`, does not hold; `where` is the operation, or empty."""
 
     def __init__(self, subject: str, where: str, found: str, expected: str) -> None:
         self.subject, self.where, self.found, self.expected = subject, where, found, expected
@@ -23,11 +23,11 @@ class Refuted(AssertionError):
 
 @dataclass(frozen=True)
 class Where:
-    """An operation: which run, rank and row of the rank's program."""
+    """The place of an event: its run, its rank and the row of the rank's program."""
 
     run: int
     rank: int
-    row: int  # or BEGIN or END of the run, or where several ranks meet (JOINT)
+    row: int  # or BEGIN, END or JOINT
     program: Program
 
     def __str__(self) -> str:
@@ -43,7 +43,7 @@ class Where:
 
 
 def operation(row: object) -> str:
-    """Spell an instruction: ``COPY 4096 B recv+0 <- cells(0)+8192``."""
+    """Format an instruction: ``COPY 4096 B recv+0 <- cells(0)+8192``."""
     code = Code(int(row["code"]))  # type: ignore[index]
     n, peer, slot = (int(row[k]) for k in ("n", "peer", "slot"))  # type: ignore[index]
     refs = [
@@ -78,10 +78,10 @@ def operation(row: object) -> str:
 
 
 def reference(base: int, offset: int) -> str:
-    """Spell an address."""
+    """Format an address: ``recv+0``."""
     if base >= PEER:
         buffer, channel, slot = PeerBase.of(base)
-        return f"{NAMES.get(Base(buffer), 'nowhere')}+{offset} of place {slot} in channel {channel}"
+        return f"{NAMES.get(Base(buffer), 'nowhere')}+{offset} of slot {slot} in channel {channel}"
     if base < Base.CHANNEL:
         return f"{NAMES.get(Base(base), 'nowhere')}+{offset}"
     channel, area = divmod(base - Base.CHANNEL, len(Area))

@@ -1,4 +1,4 @@
-"""The proof: deadlock, order of accesses, contents and results of collectives run back to back."""
+"""The proof: no deadlock, ordered accesses and right results of collectives run back to back."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ from han.tasks.verify.pairs import Pairs
 from han.tasks.verify.places import Numbers, Places
 from han.tasks.verify.story import BEGIN, END, Refuted
 
-NOTHING, GOT, GIVEN, COLLECTED = range(FINISH + 1, FINISH + 5)  # what a TEST finds, as codes
-READS = FINISH + 5  # a reduction of operands in memory of peers
-Progress = Callable[[str, int, int], None]  # what is done, steps so far, of how many
+NOTHING, GOT, GIVEN, COLLECTED = range(FINISH + 1, FINISH + 5)  # codes of TEST by what it ends
+READS = FINISH + 5  # the code of a reduction with operands in memory of peers
+Progress = Callable[[str, int, int], None]  # the activity, its steps so far, all steps
 
 CHECKED = (
     "operations, peers, requests, tags and streams that programs name exist; counts fit into ints",
-    "flags only rise, whoever posts to them",
+    "the values of a flag only grow, whichever ranks post it",
     "all ranks take the same part of their rings",
-    "sends and receives pair up, with equal sizes and in one order a tag",
-    "collectives of MPI pair up",
-    "requests are of one stream, and completed before they are used again and before the end",
-    "no deadlock, also where sends wait for receives: the graph of events has no cycle",
-    "accesses lie inside their memory, beside the flags, and as the kernels and their room allow",
+    "sends and receives match, with equal sizes and in one order per tag",
+    "calls of MPI collectives match",
+    "a request belongs to one stream, and completes before it is used again and before the end",
+    "no deadlock, also if sends wait for receives: the graph of events has no cycle",
+    "accesses are inside their memory, outside the flags, and as the kernels and their room allow",
     "every read is ordered after its write, every write after the reads before it",
-    "nothing is read that was never written or is in flight",
-    "other ranks' own memory is touched between their entering and their leaving only",
+    "reads find only bytes that were written and are not in flight",
+    "a peer's own memory is accessed only after it has entered and before it leaves",
     "send buffers are only read; programs announce which shared memory they write",
-    "the result is as specified, operands in order where the operation does not commute",
-    "all ranks combine in the same order",
-    "who synchronises leaves after all have entered",
+    "the result is as specified, with operands in order if the operation does not commute",
+    "all ranks of an allreduce combine in the same order",
+    "ranks that synchronise leave after all have entered",
 )
 
 
 @dataclass(frozen=True)
 class Report:
-    """What was proved, of what."""
+    """What was proved, and of which runs."""
 
     runs: tuple[str, ...]
     ranks: int
@@ -66,22 +66,22 @@ def verify(
     programs: Programs | None = None,
     progress: Progress | None = None,
 ) -> Report:
-    """Prove that `plans`, run back to back on one communicator, do what they are specified to.
+    """Prove that `plans`, run back to back on one communicator, meet their specifications.
 
     `in_place` lets reductions of whole messages take their operand from the receive buffer (for a
-    reduce, at the root); calls that move blocks say so themselves. `programs` are examined instead
-    of what the plans lower to, if given: a list of all ranks' for each plan. `progress` is called
-    now and then. Raises Refuted with the first property that does not hold; ValueError if the plans
-    belong to different communicators.
+    reduce, at the root); signatures of calls by blocks have their own `in_place`. `programs` holds
+    the programs of all ranks for each plan; without it, the plans are lowered. `progress` is called
+    at intervals. Raises Refuted with the first property that does not hold, and ValueError if the
+    plans belong to different communicators.
     """
     _check_together(plans)
     made = programs or lower_all(plans, progress)
     try:
         verifier = _Verifier(plans, made, in_place)
         verifier.run(progress)
-    except (LookupError, ValueError) as error:  # a program that nothing has lowered
+    except (LookupError, ValueError) as error:  # a program with numbers that lowering does not emit
         raise Refuted(
-            "programs are well formed", "", repr(error), "numbers that mean something"
+            "programs are well formed", "", repr(error), "numbers of things that exist"
         ) from error
     texts = tuple(plan.signature.describe() for plan in plans)
     return Report(texts, plans[0].topology.size, verifier.events.operations)
@@ -98,7 +98,7 @@ def _check_together(plans: Sequence[Plan]) -> None:
 
 
 def lower_all(plans: Sequence[Plan], progress: Progress | None = None) -> Programs:
-    """Lower plans for all ranks; a plan that comes again, once."""
+    """Lower plans for all ranks; a plan that repeats is lowered once."""
     different = {id(plan): plan for plan in plans}
     size = plans[0].topology.size
     made: dict[int, list[Program]] = {}
@@ -113,7 +113,7 @@ def lower_all(plans: Sequence[Plan], progress: Progress | None = None) -> Progra
 
 @dataclass
 class _Sent:
-    """What a message or collective takes from a rank; `memory` is lent from `start` to `stop`."""
+    """The data that a message or collective takes from a rank; its memory is lent until a TEST."""
 
     spans: list[Span]
     memory: Memory | None = None
@@ -122,7 +122,7 @@ class _Sent:
 
 
 class _Memories(dict[int, Memory]):
-    """Pieces of memory by number, made when first used."""
+    """Memories by number, made at their first use."""
 
     def __missing__(self, number: int) -> Memory:
         self[number] = memory = Memory()
@@ -136,7 +136,7 @@ def _spec(signature: Signature, size: int) -> Spec:
 
 
 class _Verifier:
-    """What events do: an action for each code, on :class:`Memory`."""
+    """Carries out events: one action for each code, on :class:`Memory`."""
 
     def __init__(self, plans: Sequence[Plan], programs: Programs, in_place: bool) -> None:
         self.plans, self.programs = plans, programs
@@ -150,8 +150,8 @@ class _Verifier:
         self.expressions = Expressions(self.size)
         self.memories = _Memories()
         self.sent: dict[int, _Sent] = {}
-        self.combined: dict[int, list[Span]] = {}  # of a collective of MPI's, by its first member
-        self.results: dict[int, list[Span]] = {}  # of a run's first rank that was done
+        self.combined: dict[int, list[Span]] = {}  # of an MPI collective, by its first member
+        self.results: dict[int, list[Span]] = {}  # by run: of the first rank that left
 
     def _check_footprints(self) -> None:
         for run, plan in enumerate(self.plans):
@@ -164,13 +164,13 @@ class _Verifier:
                     )  # fmt: skip
 
     def run(self, progress: Progress | None) -> None:
-        """Do all events."""
+        """Carry out all events; raises Refuted."""
         total = self.events.number
         tell = None if progress is None else lambda done: progress("proving", done, total)
         Walk(self.events, self.pairs, self._rows()).run(self._actions(), tell)
 
     def _actions(self) -> dict[int, Action]:
-        """What events do, by their codes; those that only wait or tell do nothing here."""
+        """Return what events do, by code; codes that only wait are missing."""
         return {
             int(Code.COPY): self._copy,
             int(Code.PULL): self._pull,
@@ -190,7 +190,7 @@ class _Verifier:
         }
 
     def _rows(self) -> Numbers:
-        """Return what the walk needs of each operation; a TEST is what it completes."""
+        """Return a Row for each event; a TEST has the references of what it completes."""
         events, start = self.events, self.pairs.start
         code, which = events.code.copy(), np.arange(len(start))
         for began, ends in ((Code.ISEND, GIVEN), (Code.IRECV, GOT), (Code.COLL, COLLECTED)):
@@ -232,7 +232,7 @@ class _Verifier:
     def _check_synchronised(self, strand: Strand) -> None:
         run, rank = strand.run, strand.rank
         wanted = (1 << self.size) - 1 if self.specs[run].synchronises else 0
-        if self.programs[run][rank].sync:  # what native/engine/executor.c concludes from it
+        if self.programs[run][rank].sync:  # a rank that finishes knows that its peers entered
             for level in self.places.channels:
                 for r in self.events.topology.home(level, rank):
                     wanted |= 1 << r
@@ -240,9 +240,9 @@ class _Verifier:
         if missing:
             ranks = [r for r in range(self.size) if missing & 1 << r]
             raise Refuted(
-                "who synchronises leaves after all have entered",
+                "ranks that synchronise leave after all have entered",
                 str(self.events.story(strand.event)),
-                f"rank(s) {ranks} need not have entered", "all of them",
+                f"rank(s) {ranks} need not have entered", "all ranks",
             )  # fmt: skip
 
     def _check_result(self, run: int, rank: int, number: int, span: Span) -> None:
@@ -260,13 +260,13 @@ class _Verifier:
             )  # fmt: skip
 
     def _compare(self, run: int, rank: int, spans: list[Span]) -> None:
-        """All ranks that get the same contributions must have combined them in one order."""
+        """Check that all ranks of an allreduce combine contributions in the same order."""
         if self.specs[run].collective != "allreduce":
             return
         if self.results.setdefault(run, spans) != spans:
             raise Refuted(
-                "all ranks combine in the same order", f"run {run}, rank {rank}",
-                "another order than on a rank that was done earlier", "bitwise equal results",
+                "all ranks of an allreduce combine in the same order", f"run {run}, rank {rank}",
+                "another order than on the first rank that left", "bitwise equal results",
             )  # fmt: skip
 
     # ---- operations ---------------------------------------------------------------------------
@@ -277,12 +277,12 @@ class _Verifier:
         self.memories[target].write(to, spans, strand)
 
     def _check_shown(self, strand: Strand) -> None:
-        """Whose memory is read has said where it is, and that it is there."""
+        """Check that the peers whose memory is accessed have entered the run."""
         for peer in self.events.holder[strand.event].tolist():
             if not strand.entered & 1 << peer:
                 raise strand.problem(
-                    f"rank {peer} need not have entered, so where its buffers are is not known",
-                    -1, "a wait for it",
+                    f"rank {peer} need not have entered, so its addresses need not be known", -1,
+                    "a wait for it",
                 )  # fmt: skip
 
     def _pull(self, strand: Strand, row: Row) -> None:
@@ -308,8 +308,8 @@ class _Verifier:
         for _, _, (_, delta) in spans:
             if delta % element:
                 raise strand.problem(
-                    f"operands from byte {delta} of the message on, elements of {element} B", -1,
-                    "whole elements",
+                    f"operands that start at byte {delta} of the message, elements of {element} B",
+                    -1, "whole elements",
                 )  # fmt: skip
 
     def _post(self, strand: Strand, row: Row) -> None:
@@ -318,7 +318,7 @@ class _Verifier:
             return
         _, rank, _ = self.events.where(first)
         if not strand.after(strand.domain.chain(rank, int(self.events.stream[first])), first):
-            raise strand.problem("a flag that need not rise", first, "posts in order of values")
+            raise strand.problem("a flag whose value may fall", first, "posts in order")
 
     def _send(self, strand: Strand, row: Row) -> None:
         memory, at, nbytes = self.memories[row[3]], row[4], row[9]
@@ -337,7 +337,7 @@ class _Verifier:
         if sent.memory is not None:
             sent.memory.give_back(sent.start, sent.stop, row[10], strand)
 
-    # ---- collectives of MPI -------------------------------------------------------------------
+    # ---- MPI collectives ----------------------------------------------------------------------
 
     def _call(self, strand: Strand, row: Row) -> None:
         _, to, at_to, source, at, _, _, _, _, nbytes, start = row
@@ -368,7 +368,7 @@ class _Verifier:
             self.memories[to].arrive(at, self._result(kind, members, start, strand), strand)
 
     def _result(self, kind: int, members: list[int], start: int, strand: Strand) -> list[Span]:
-        """What a collective makes of its members' data, in the order of the members."""
+        """Return what a collective computes from the data of its members, in their order."""
         if members[0] not in self.combined:
             spans = [self.sent[m].spans for m in members if m in self.sent]
             if kind == Coll.BCAST:

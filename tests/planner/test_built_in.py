@@ -1,4 +1,4 @@
-"""What the built-in choices are within a node, and that what is chosen is right."""
+"""Built-in choices within a node, and proofs of the plans that follow from them."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ MEMORY = 1 << 24
 
 
 def call(collective, nbytes):
-    """Return a call; of a collective of blocks `nbytes` are a block's."""
+    """Return a call; `nbytes` is the size of the message, or of one block in a call by blocks."""
     op = "sum" if collective in REDUCING else None
     return Signature(collective, nbytes // 8, 8, op, "float64", True)
 
@@ -123,11 +123,11 @@ def test_reductions_of_some_size_between_them_go_through_cells():
             assert level.submodule == ("sm" if mesh else "solo")
 
 
-# ---- what is tried beside them ------------------------------------------------------------------
+# ---- rivals -------------------------------------------------------------------------------------
 
 
 def rival_of(collective, nbytes, ranks, attach=True, mesh=False, **more):
-    """Return the other way for a call on one node: the submodule and algorithm, or None."""
+    """Return the submodule and algorithm of the rival of a call on one node, or None."""
     node = replace(topology_of([[0] * ranks], 0), attach=attach)
     signature = replace(call(collective, nbytes), **more)
     found = rival(signature, node, NodeTraits(mesh=mesh))

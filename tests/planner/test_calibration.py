@@ -24,7 +24,7 @@ SIZES = (8, 4096, 65536, 1 << 18)
 
 
 def cases(machine, *configs):
-    """Pretend to have measured what a machine predicts."""
+    """Return cases whose measured times are the predictions for a machine model."""
     oracle = Oracle(Where(machine, 4, 2))
     made = []
     for name, config in configs or (("whole", load_config({})),):
@@ -190,7 +190,7 @@ def test_simulate_tells_what_it_cannot_do():
     assert "did you mean 'bcast'" in refused(*SIMULATE, "--collective", "bcst")
     assert "root 8 is not in 0..7" in refused(*SIMULATE, "--root", 8)
     assert "is not a size" in refused(*SIMULATE, "--bytes", "much")
-    assert "no whole number" in refused(*SIMULATE, "--bytes", 9, "--collective", "reduce")
+    assert "whole number" in refused(*SIMULATE, "--bytes", 9, "--collective", "reduce")
     assert "unknown operation 'plus'" in refused(*SIMULATE, "--op", "plus")
     assert "'nope' is not a NumPy type" in refused(*SIMULATE, "--dtype", "nope")
     for text in (",", "32KiB,", ",whole"):

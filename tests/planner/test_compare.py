@@ -1,4 +1,4 @@
-"""Two plans side by side: figures that can be worked out by hand, and what is said of both."""
+"""Two plans side by side: figures that can be computed by hand, and remarks."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Exchanges inside a node: factors, patterns, layouts; what they compute, and that it is proved."""
+"""Exchanges inside a node: factors, patterns, layouts, results and proofs."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_factors_by_default():
 
 
 def test_the_cyclic_shift_takes_the_papers_factors_of_eight():
-    """Jocksch et al., section 2.2.2: there are ten sets."""
+    """Jocksch et al., section 2.2.2: there are ten sets of factors."""
     sets = [(2, 2, 2), (2, 3, 2), (2, 4), (3, 2, 2), (3, 3), (4, 2), (5, 2), (6, 2), (7, 2), (8,)]
     for gather in sets:
         assert objection(8, "cyclic", factors=gather[::-1], factors_gather=gather) is None
@@ -197,7 +197,7 @@ def test_cells_and_counts_stay_within_what_there_is(algorithm):
         assert footprint == 0 or not layout.small
 
 
-# ---- what they compute --------------------------------------------------------------------------
+# ---- results ------------------------------------------------------------------------------------
 
 
 @few
@@ -259,7 +259,7 @@ def test_a_small_message_is_exchanged_whole_in_as_many_steps_as_factors():
 @pytest.mark.parametrize(
     ("members", "parameters", "segment"),
     [
-        (2, {"factors_middle": (2,)}, None),  # several combine the same, whole
+        (2, {"factors_middle": (2,)}, None),  # both members combine the whole piece
         (8, {"factors": (2,), "factors_middle": (4,)}, None),
         (3, {}, 10_000),  # a short piece between long ones
     ],

@@ -1,4 +1,4 @@
-"""Machines that are not here: the same plan on every computer, for every command."""
+"""Imagined machines: every computer and every command makes the same plan."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from han.tuning.imagined import ImaginedMachine
 from han.tuning.prediction import Where, plan_of
 
 MiB = 1 << 20
-ON_A_MESH = ("allreduce", "4MiB", "--ranks", 2)  # a call that a mesh has planned otherwise
-IN_TURNS = ("allreduce", "8KiB", "--ranks", 4)  # and one that too few cores have
+ON_A_MESH = ("allreduce", "4MiB", "--ranks", 2)  # a call whose plan depends on the mesh
+IN_TURNS = ("allreduce", "8KiB", "--ranks", 4)  # a call whose plan depends on oversubscription
 
 
 @pytest.fixture(params=[False, True], ids=["near", "mesh"])
 def processor(request, monkeypatch):
-    """Let this processor be one or the other."""
+    """Pretend that the processor of this machine is a mesh, or is none."""
     monkeypatch.setattr(_native, "on_mesh", lambda: request.param)
 
 
@@ -61,7 +61,7 @@ def test_configurations_are_compared_on_the_same_imagined_machine():
 @pytest.mark.parametrize("cores", [2, 64])
 @pytest.mark.parametrize("ranks", [2, 4, 8])
 def test_commands_and_predictions_plan_alike(ranks, cores, mesh):
-    """The same ranks on the same machine have the same plan, whoever asks for it."""
+    """The same ranks on the same machine have the same plan in commands and predictions."""
     machine = machine_of(cores, mesh)
     traits = NodeTraits(ranks > cores, mesh)
     where = Where(machine, 1, ranks)

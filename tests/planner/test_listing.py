@@ -1,4 +1,4 @@
-"""Listings of Programs: every operation, in words that name ranks, flags and streams."""
+"""Listings of Programs: every operation, with the names of ranks, flags and streams."""
 
 import json
 import re

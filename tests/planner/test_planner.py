@@ -1,4 +1,4 @@
-"""The pure planner: topologies, graphs, trees, pieces, lowering; and what Programs compute."""
+"""The planner: topologies, graphs, trees, pieces, lowering, and the results of Programs."""
 
 from __future__ import annotations
 
@@ -253,7 +253,7 @@ def test_ranks_write_only_into_their_own_part_of_a_channel(plan):
                 channel, area = divmod(base - Base.CHANNEL, len(Area))
                 by_parents = not plan.choice.levels[levels[channel]].get("read_parent_flag", 1)
                 if by_parents and area == Area.SMALL:
-                    continue  # a child's flag and what is beside it, which its parent writes
+                    continue  # a parent writes its child's flag and the data behind it
                 geometry = plan.geometries[levels[channel]]
                 slot = plan.topology.home(levels[channel], rank).index(rank)
                 start, room = {
@@ -267,7 +267,7 @@ def test_ranks_write_only_into_their_own_part_of_a_channel(plan):
                 assert area == Area.FLAGS or program.writes[channel] & 1 << area
 
 
-# ---- what programs compute ----------------------------------------------------------------------
+# ---- results ------------------------------------------------------------------------------------
 
 
 def data_of(signature, rank):
@@ -276,7 +276,7 @@ def data_of(signature, rank):
 
 
 def make_run(plan, in_place):
-    """Return a run and, for each rank, what it must receive (None: nothing)."""
+    """Return a run and the result that each rank must receive (None: none)."""
     signature, size = plan.signature, plan.topology.size
     if signature.by_blocks:
         return make_run_of_blocks(plan, in_place)
@@ -302,7 +302,7 @@ def make_run(plan, in_place):
 
 
 def make_run_of_blocks(plan, in_place):
-    """Make the buffers that the specification speaks of, and what it says comes out."""
+    """Return a run with the buffers of the specification, and each rank's result."""
     signature, size = plan.signature, plan.topology.size
     if signature.counts:
         spec = UNEVEN[signature.collective]([signature.length(r) for r in range(size)])
@@ -325,7 +325,7 @@ def make_run_of_blocks(plan, in_place):
 
 
 def put_in_place(signature, rank, send, recv):
-    """Let a rank's send or receive buffer be what MPI.IN_PLACE says."""
+    """Let the buffers of a rank overlap as with MPI.IN_PLACE."""
     mine = slice(signature.start(rank), signature.start(rank + 1))
     at_root = rank == signature.root
     match signature.collective:
@@ -377,7 +377,7 @@ def test_the_interpreter_finds_a_deadlock():
     plan = plan_of_choice(topology, Signature("bcast", 5000), choice, MEMORY)
     run, _ = make_run(plan, False)
     code = run.programs[0].code
-    code["off"][code["code"] == Code.POST, 0] += 8  # the root says it where nobody looks
+    code["off"][code["code"] == Code.POST, 0] += 8  # the root posts where no rank waits
     with pytest.raises(Deadlock, match=r"rank 1 .*WAIT"):
         Interpreter([run]).run()
 

@@ -1,4 +1,4 @@
-"""The simulator: times that can be worked out by hand, limits that hold, programs that end."""
+"""The simulator: times that can be computed by hand, limits, programs that end."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SIMPLE = {
 
 
 def machine(link=(), **node):
-    """Make the simple machine with other values."""
+    """Return the simple machine model with other values."""
     network = {**SIMPLE["levels"][1], **dict(link)}
     levels = [SIMPLE["levels"][0], network]
     return load_machine({**SIMPLE, "levels": levels, "node": {**SIMPLE["node"], **node}})
@@ -103,7 +103,7 @@ def test_an_adapter_is_shared_by_the_ranks_of_its_node():
 
 
 def test_rails_are_used_by_ranks_in_turn():
-    """Two ranks of a node that send at once to another node: on one rail, or on two."""
+    """Two ranks of a node send at once to another node, on one rail or on two."""
     n = 10_000
     topology = topology_of([[0, 0, 0, 0]], -1)
     plan = plan_of("allreduce", topology, n, ("exchange", "recursive_doubling"))
@@ -119,7 +119,7 @@ RAILS = [(1, 1), (1, 2), (2, 2), (4, 1), (4, 2), (4, 3), (4, 8), (5, 2)]
 @pytest.mark.parametrize("bandwidth", ["60MB/s", "1GB/s"])
 @pytest.mark.parametrize(("ppn", "rails"), RAILS)
 def test_formulas_and_simulator_mean_the_same_by_a_rail(ppn, rails, bandwidth):
-    """All ranks of a node send at once to the ranks of another one."""
+    """All ranks of a node send at once to the ranks of another node."""
     model, n = machine({"bandwidth": bandwidth}, rails=rails), 60_000
     network = Network(model, model.place(2, ppn))
     for rank in range(ppn):
@@ -142,7 +142,7 @@ def test_recursive_doubling_takes_what_its_formula_says(ppn, rails):
 
 
 def test_one_rank_uses_one_rail():
-    """A message is no quicker for the rails that its rank is not bound to."""
+    """A message takes as long where the node has rails that its rank does not use."""
     n, fast = 60_000, {"bandwidth": "1GB/s"}
     plan = plan_of("allreduce", nodes_of(1, 1), n, SM, ("exchange", "recursive_doubling"))
     one, four = (machine(fast, rails=rails) for rails in (1, 4))
@@ -220,7 +220,7 @@ def test_ranks_beyond_the_cores_take_turns():
 
 
 def test_a_pipeline_overlaps_the_levels():
-    """Segments flow: the time is that of the slower level and little more."""
+    """With segments, the time is little more than that of the slower level."""
     n, topology = 1 << 20, nodes_of(4, 4, 4)
     args = (("sm", "flat", ("chunk", 1 << 16)), ("adapt", "chain", ("segment", 1 << 16)))
     model = machine(copy="200MB/s")
@@ -231,7 +231,7 @@ def test_a_pipeline_overlaps_the_levels():
 
 
 def test_calls_back_to_back_follow_each_other_closely():
-    """A root need not wait for the others: the next call is under way before the last is over."""
+    """A root does not wait for the others: it starts the next call before they end the last."""
     plan = plan_of("bcast", nodes_of(1, 1), 1000, SM, LINEAR)
     found = simulate(plan, machine(), runs=10)
     assert found.each == pytest.approx((10 * US + 10 * 10 * US) / 10)
@@ -239,7 +239,7 @@ def test_calls_back_to_back_follow_each_other_closely():
 
 
 def test_a_run_waits_for_the_memory_that_it_writes():
-    """Ring and banks come round: a root cannot be further ahead than they allow."""
+    """Rings and banks are used again, which limits how many runs a root can be ahead."""
     node = nodes_of(2)
     for nbytes in (8, 1 << 15):
         plan = plan_of("bcast", node, nbytes, SM, LINEAR)
@@ -252,7 +252,7 @@ def test_a_run_waits_for_the_memory_that_it_writes():
 
 
 def test_a_rank_is_not_done_before_its_processor_is():
-    """What is known of messages does not let a rank go on in its own past."""
+    """The arrival of a message does not let a rank continue before its processor is free."""
     plan = plan_of("allreduce", nodes_of(1, 1), 8, SM, ("exchange", "recursive_doubling"))
     found = simulate(plan, machine({"overhead": "100us", "latency": "1us", "copying": "1GB/s"}))
     assert all(done >= busy for done, busy in zip(found.finish[0], found.messaging, strict=True))
@@ -260,7 +260,7 @@ def test_a_rank_is_not_done_before_its_processor_is():
 
 
 def program_of(plan, rank, rows):
-    """Write a program by hand: rows of code, peer, bytes and request."""
+    """Return a program with other operations; `rows` are (code, peer, bytes, request)."""
     code = np.array(
         [(c, 0, peer, (1,) * 4, (0,) * 4, n, slot, 0) for c, peer, n, slot in rows], INSTRUCTION
     )
@@ -270,7 +270,7 @@ def program_of(plan, rank, rows):
 
 @pytest.mark.parametrize(("busy", "idle"), [(0, 1), (1, 0)])
 def test_adapters_serve_in_the_order_of_time(busy, idle):
-    """A rank that is ahead of the others does not take its place in a queue before its time."""
+    """A rank that is simulated ahead of others does not enter a queue before its time."""
     plan, n = plan_of("bcast", nodes_of(1, 1, 1, 1), 8, SM, LINEAR), 60_000
     target, other = 2, 3
     send, receive, test = Code.ISEND, Code.IRECV, Code.TEST

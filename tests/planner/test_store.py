@@ -1,4 +1,4 @@
-"""Plans as files: what is written is read back the same, and what is wrong is named."""
+"""Plans as files: a plan is read as it was written, and errors name what is wrong."""
 
 import contextlib
 import json
@@ -111,7 +111,7 @@ def edit(record, path, value):
         (
             ["programs", 0, "tasks"],
             [],
-            r"programs\.0\.code\.\d+: [A-Z0-9]+: task 1: 0\.\.0 are there",
+            r"programs\.0\.code\.\d+: [A-Z0-9]+: task 1: expected 0\.\.0",
         ),
         (["programs", 0, "code", 0, 1], 999, r"programs\.0\.code\.0: [A-Z0-9]+: stream 999"),
         (["programs", 0, "code", 0, 3], [99, 0, 0, 0], r"programs\.0\.code\.0: [A-Z0-9]+: base 99"),
@@ -126,7 +126,7 @@ def test_what_is_wrong_in_a_file_is_named(path, value, said):
         from_json(json.dumps(record), submodule)
 
 
-NUMBERS = {  # what programs can name that is not there: code, field, number
+NUMBERS = {  # by code: a field, a number that refers to nothing, the error
     "AWAIT": (2, 9, "stream to wait for 9"),
     "WAIT": (2, -1, "rank -1"),
     "ISEND": (2, 4, "rank 4"),
@@ -164,7 +164,7 @@ def test_collectives_of_the_library_are_held_against_what_is_there(offset, value
 
 
 def test_whatever_number_is_edited_nothing_but_a_refusal_comes_of_it():
-    """Any single number of a file: refused in loading, or by what then looks at the plan."""
+    """With any number changed, loading, figures and simulation raise only their own errors."""
     text = to_json(a_plan(), MEMORY)
     machine, draw = load_machine("emulated-1gbit"), random.Random(5)
     for _ in range(150):

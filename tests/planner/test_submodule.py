@@ -1,4 +1,4 @@
-"""A submodule that only the registry knows: configurations, planner, explanations, proofs."""
+"""A submodule that is known only to the registry: configurations, planner, proofs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TOPOLOGY = topology_of([[0] * 5], -1)
 
 
 class Toy(Adapt):
-    """Trees of messages by another name, for blocking calls only."""
+    """The submodule `adapt` by another name, for blocking calls only."""
 
     name = "toy"
     about = "for a test"

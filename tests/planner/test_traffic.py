@@ -1,4 +1,4 @@
-"""How often bytes are moved: what is known of the algorithms, and what `explain` says."""
+"""How often bytes are moved: the counts of known algorithms, and the text of `explain`."""
 
 from dataclasses import replace
 
@@ -83,9 +83,9 @@ def test_what_was_counted_is_said_a_call():
 
 def test_it_is_said_per_receiver():
     assert describe(plan_of("bcast", level_choice("solo", "pull"))) == (
-        "each byte copied 1 times a receiver"
+        "each byte copied 1 times per receiver"
     )
-    assert "  traffic   each byte copied 2 times a receiver" in str(
+    assert "  traffic   each byte copied 2 times per receiver" in str(
         imagine(2, 2, None, ("bcast", 1 << 20, "sum", "f8", 0))
     )
     assert describe(imagine(65, 65, None, ("bcast", 8, "sum", "f8", 0)).plan) == (

@@ -1,4 +1,4 @@
-"""The trees of ``sm``: who stands where, in which order, and which flags may change hands."""
+"""The trees of ``sm``: places of members, order of operands, flags that several ranks write."""
 
 from __future__ import annotations
 
@@ -94,11 +94,11 @@ def test_the_tree_of_reductions_says_whether_operands_keep_their_order(parameter
     assert (reason is None) if said is None else (reason is not None and said in reason)
 
 
-# ---- flags of the children's own ----------------------------------------------------------------
+# ---- flags of children --------------------------------------------------------------------------
 
 
 def bcasts(nbytes: int, **parameters):
-    """Ten broadcasts, each from another root, in which parents write their children's flags."""
+    """Plan ten broadcasts from changing roots, in which parents write their children's flags."""
     topology = topology_of([[0] * 5], 0)
     choice = Choice((level_choice("sm", "kary", read_parent_flag=False, radix=2, **parameters),))
     return [
@@ -116,10 +116,10 @@ def test_parents_post_once_for_each_child(nbytes, inline):
 
 
 def test_flags_that_parents_of_several_runs_write_must_not_be_the_same():
-    """A slow parent would set the flag back that the next run's parent has written."""
+    """A slow parent could post a lower value after the parent of the next run has posted."""
     with (
         mock.patch.object(Cells, "own_flag", lambda self, m: self.done_flag(m, RELEASED)),
-        pytest.raises(Refuted, match="need not rise"),
+        pytest.raises(Refuted, match="may fall"),
     ):
         verify(bcasts(40_000))
 

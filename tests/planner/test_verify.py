@@ -1,4 +1,4 @@
-"""The verifier: what is right is proved, and every deliberate mistake is caught."""
+"""The verifier proves right programs, and refutes every deliberate mistake."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ thorough = settings(
 
 
 def result(spec, contributions):
-    """What a specification says of byte strings, with joining as the operation."""
+    """Return the result that a specification asks for; concatenation is the operation."""
     return [
         [[contributions[r][p.offset : p.offset + p.stop - p.start] for r in p.ranks] for p in after]
         for after in spec.after
@@ -117,7 +117,7 @@ def calls_of(nbytes, size):
 
 
 def test_a_thousand_ranks():
-    """In nodes with a pipeline, and all on one node, where a root has a thousand children."""
+    """A pipeline between nodes, and all ranks on one node, where the root has 1023 children."""
     nodes = topology_of([[r // 16 for r in range(1024)], [0] * 1024], 0)
     node = topology_of([[0] * 1024], 0)
     plans = [
@@ -136,7 +136,7 @@ def test_a_thousand_ranks():
 
 
 def test_memory_is_reused_only_when_its_readers_are_done():
-    """Enough runs for banks and rings to come round, with rules that gate them."""
+    """There are enough runs to use banks and rings again, which they must wait for."""
     topology = topology_of([[0, 0, 0]], 0)
     plan = plan_of("bcast", topology, 20_000)
     assert verify([plan] * (SMALL_BANKS + 3)).events
@@ -152,7 +152,7 @@ NETWORK = topology_of([[0, 0, 0, 0]], -1)
 
 
 def plan_of(collective, topology, nbytes, *levels, segment=None, root=0, commutes=True):
-    """Plan one call; `levels` are (submodule, algorithm) pairs, else what is built in."""
+    """Plan one call; `levels` are (submodule, algorithm) pairs, by default the built-in ones."""
     signature = Signature(collective, nbytes, root=root)
     if collective in ("reduce", "allreduce"):
         signature = Signature(collective, nbytes // 8, 8, "op", "u8", commutes, commutes, root)
@@ -201,12 +201,12 @@ def rows_with(programs, codes, counts=lambda rank, row: True):
 
 
 def later_piece(rank, row):
-    """Waiting for nothing of this run is as good as waiting for its first piece."""
+    """Leave out waits for the first piece: the first post also ends a wait for one value less."""
     return row["n"] > 1
 
 
 def not_the_root(rank, row):
-    """The root has the data from the beginning."""
+    """Leave out the root, which has the data from the beginning."""
     return rank != 0
 
 
@@ -289,8 +289,8 @@ def into_the_send_buffer(row):
 
 
 MISTAKES = {
-    # mistake: (plans, what is changed, in operations of which kind, and in which of them if not
-    # in all); it must be caught wherever it is made
+    # mistake: (plans, change, codes of the operations that are changed, and a selection of them).
+    # One operation is changed at a time; the verifier must refute each of these programs.
     "a bcast without its wait": ("sm bcast", forget_wait, [Code.WAIT]),
     "a reduce without its wait": ("sm reduce", forget_wait, [Code.WAIT]),
     "direct without its wait": ("sm direct", forget_wait, [Code.WAIT]),
@@ -359,7 +359,7 @@ def test_a_mistake_is_caught(mistake):
 
 @pytest.fixture
 def unannounced(monkeypatch):
-    """Let programs write what they do not announce, so that the order of accesses must tell."""
+    """Switch off the check of announcements, so that only the order of accesses is wrong."""
     monkeypatch.setattr("han.tasks.verify.bounds._check_announced", lambda *_: None)
 
 
@@ -392,7 +392,7 @@ def test_operands_larger_than_the_room_for_them_are_caught():
 
 
 def test_one_flag_in_two_streams_of_a_rank():
-    """A reduce and a bcast share a small slot's flag: the one must have posted before the other."""
+    """A reduce and a bcast post to the flag of one small slot; the reduce must post first."""
     plans = [plan_of("barrier", topology_of([[0] * 9], 0), 0, ("sm", "kary"))]
     assert verify(plans).events
     programs = programs_of(plans)
@@ -402,12 +402,12 @@ def test_one_flag_in_two_streams_of_a_rank():
     nothing(code[await_])
     nothing(code[await_ + 1])
     programs[0][1] = replace(programs[0][1], code=code)
-    with pytest.raises(Refuted, match="need not rise"):
+    with pytest.raises(Refuted, match="may fall"):
         verify(plans, programs=programs)
 
 
 def test_runs_that_wait_for_memory_wait_for_all_ranks_of_a_node(unannounced):
-    """The wait is one event for all; who leaves it knows of every rank's reads."""
+    """The wait is one joint for all ranks; a rank that passes it knows the reads of all."""
     plans = [plan_of("bcast", NODES, 40_000, SM, CHAIN)] * 6
     assert verify(plans).events
     programs = programs_of(plans)
@@ -443,7 +443,7 @@ def test_a_bcast_does_not_synchronise():
 
 
 def test_a_flag_that_falls():
-    """Two posts change places: the wait for the first would pass with the second."""
+    """Two posts are exchanged: the wait for the lower value would end with the higher one."""
     plans = PLANS["sm large bcast"]
     programs = programs_of(plans)
     program = programs[1][0]
@@ -537,7 +537,7 @@ def test_operands_that_are_no_whole_elements():
 
 
 def test_writes_that_are_not_announced():
-    """Nothing comes round in three runs; what programs say is examined by itself."""
+    """Three runs use no memory again; the check of announcements alone refutes the programs."""
     plans = PLANS["sm large bcast"]
     with pytest.raises(Refuted, match="does not announce"):
         verify(plans, programs=spoilt(plans, writes=(0,)))
@@ -553,7 +553,7 @@ def test_commands_prove_as_many_runs_as_use_memory_again():
 
 
 def pulled(collective, nbytes=100_000, mapped=False, algorithm=None, **parameters):
-    """Plans that read peers' memory, by attaching to it or because it is mapped."""
+    """Plan calls that read peers' memory, by cross-memory attach or in mapped buffers."""
     algorithm = algorithm or ("split" if collective == "allreduce" else "pull")
     plan = plan_of(collective, NODE, nbytes)
     choice = Choice((level_choice("solo", algorithm, **parameters),))
@@ -594,8 +594,8 @@ def test_who_does_not_wait_for_a_flag_when_touching_peers_memory(collective, how
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"peer": 3}, "not there"),
-        ({"base": Base.CHANNEL}, "nobody's own"),
+        ({"peer": 3}, "not the peer's"),
+        ({"base": Base.CHANNEL}, "not the peer's own"),
         ({"off": 1 << 20}, "beyond the end"),
     ],
 )
@@ -625,10 +625,10 @@ def test_a_rank_that_does_not_show_where_its_buffers_are(mapped):
     ("ref", "base", "said"),
     [
         (1, PeerBase(Base.RECV, 0, 3), "beyond the end"),
-        (1, PeerBase(Base.RECV, 0, 4), "not there"),
-        (1, PeerBase(Base.RECV, 5, 0), "not there"),
+        (1, PeerBase(Base.RECV, 0, 4), "no rank has"),
+        (1, PeerBase(Base.RECV, 5, 0), "no rank has"),
         (1, PeerBase(Base.SCRATCH, 0, 0), "not mapped"),
-        (0, PeerBase(Base.RECV, 0, 0), "to copy or combine only"),
+        (0, PeerBase(Base.RECV, 0, 0), "only sources"),
     ],
 )
 def test_mapped_memory_somewhere_else(ref, base, said):
@@ -645,7 +645,7 @@ def test_mapped_memory_somewhere_else(ref, base, said):
 
 def test_buffers_that_are_not_mapped():
     programs = programs_of(pulled("allreduce", mapped=True))
-    with pytest.raises(Refuted, match="arrays that are mapped"):
+    with pytest.raises(Refuted, match="call on mapped buffers"):
         verify(pulled("allreduce"), programs=programs)
 
 
@@ -657,7 +657,7 @@ def test_the_root_of_another_call():
 
 
 def test_two_ranks_that_wait_for_each_other_first():
-    """A cycle of messages that eager sends would hide."""
+    """Messages form a cycle, which eager sends would hide."""
     plans = PLANS["exchange"][:1]
     programs = programs_of(plans)
     for rank, program in enumerate(programs[0]):
@@ -691,7 +691,7 @@ def test_a_story_names_rank_task_and_operation():
         assert part in text, text
 
 
-IN_PLACE = [  # and who may carry it out
+IN_PLACE = [  # signatures, and the submodules that can serve them
     (Signature("alltoall", 5000, in_place=True), ["sm"]),
     (Signature("reduce_scatter", 500, 8, "op", "u8", in_place=True), ["sm"]),
     (Signature("reduce_scatter", 500, 8, "op", "u8", counts=(37, 0, 500), in_place=True), []),

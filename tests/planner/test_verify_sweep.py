@@ -1,9 +1,9 @@
 """Every algorithm of every submodule, proved for each collective on random machines.
 
-Machines have 1 to 64 ranks in 1 to 4 levels, uneven and interleaved, with memory shared up to any
-level or by nobody. What is tried comes from the registry, so that a new algorithm is covered as it
-is. An example depends on its number alone: `example(number)` makes it again.
-HAN_TEST_EXAMPLES=10 makes the sweep ten times as long.
+Machines have 1 to 64 ranks in 1 to 4 levels, with uneven and interleaved domains. Ranks share
+memory up to any level, or not at all. Algorithms come from the registry, so that a new one is
+covered without a change here. An example depends only on its number: `example(number)` makes it
+again. HAN_TEST_EXAMPLES=10 makes the sweep ten times as long.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from han.tuning.heuristics import NodeTraits, choose
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 
-PARTS = 2  # of the sweep, for as many processes
-TIMES = 7  # that each algorithm is proved for each collective, at least, in each part
+PARTS = 2  # parts of the sweep, one for each process
+TIMES = 7  # proofs of each algorithm and collective in each part, at least
 LONGER = float(os.environ.get("HAN_TEST_EXAMPLES", "1"))
 WIDTH = 15  # of a column
 
 
 def table_of(proved: Counter[Target], refused: Counter[str]) -> str:
-    """How often each algorithm was proved for each collective."""
+    """Return a table of how often each algorithm was proved for each collective."""
     head = "".join(f"{c:>{WIDTH}}" for c in COLLECTIVES)
     lines = [f"{'proved':28}{head}{'refused':>{WIDTH}}"]
     for name, algorithm in dict.fromkeys((t.submodule, t.algorithm) for t in TARGETS):
@@ -76,7 +76,7 @@ def test_every_algorithm_is_proved_for_every_collective(part, capsys):
 
 @pytest.mark.parametrize("size", [1, 2])
 def test_hardly_any_ranks(size):
-    """With one rank nothing is active; results still have to be delivered."""
+    """One rank has no active level, but its result must still be delivered."""
     topology = virtual(size)
     draw = Random(size)
     for target in TARGETS:
@@ -97,7 +97,7 @@ MANY = (64, *range(33, 64, 2))
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_many_ranks_on_one_node(part):
-    """Every algorithm and collective on 64 ranks, and on odd numbers that take their turns."""
+    """Every algorithm and collective on 64 ranks, and on one odd number of ranks."""
     for number, target in list(enumerate(TARGETS))[part::PARTS]:
         for size in (MANY[0], MANY[1 + number % (len(MANY) - 1)]):
             plan = forced(topology_of([[0] * size], 0), target, root=number % size)
@@ -106,7 +106,7 @@ def test_many_ranks_on_one_node(part):
 
 
 def forced(topology: Topology, target: Target, root: int) -> Plan:
-    """Plan a call of few pieces by an algorithm on the only level: it must serve."""
+    """Plan a call of few pieces with an algorithm that must serve it on the only level."""
     count = 0 if target.collective in DATALESS else 3 if target.collective in BY_BLOCKS else 130
     root = root if target.collective in ROOTED else 0
     signature = Signature(target.collective, 8 * count, root=root)
