@@ -123,15 +123,13 @@ test-mpi: $(LIBRARIES:%=test-mpi-%) ## Tests under mpiexec, with each MPI librar
 # The tests of examples, measurements, bad arguments and the pool of ranks do not depend on the MPI
 # library, so they run once. Several libraries take turns at the variants of the other tests.
 ONCE = $(patsubst %,tests/mpi/test_%.py,examples bench bad_input pool)
-TURN_mpich = 1/2
-TURN_openmpi = 0/2
-TURN_impi = 1/2
+turn = $(if $(filter $*,$(word 2,$(LIBRARIES))),0,1)/2
 
 test-mpi-%: .venv-%/.installed
 	@$(if $(filter $*,$(FIRST)),$(call step,MPI tests for one library,\
 		$(call with,$*,pytest $(ONCE))))
 	@$(call step,MPI tests under $*,$(call with,$*,\
-		HAN_TEST_TURN=$(if $(word 2,$(LIBRARIES)),$(TURN_$*)) \
+		HAN_TEST_TURN=$(if $(word 2,$(LIBRARIES)),$(turn)) \
 		pytest tests/mpi $(ONCE:%=--ignore=%)))
 
 test-cluster: $(LIBRARIES:%=.venv-%/.installed) ## Tests on emulated nodes (root on Linux)

@@ -46,7 +46,7 @@ def peek(pid: int, address: int, /) -> int:
 def poke(pid: int, address: int, value: int, /) -> None:
     """Store an 8-byte word at an address of another process; raises OSError."""
 
-def fence(
+def check_program(
     *,
     code: bytes,
     streams: tuple[_Pair, ...],

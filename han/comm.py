@@ -15,6 +15,7 @@ from han.common.uncaught import print_once
 from han.communicators import Communicators, Inherited
 from han.config.environment import warn_of_unknown
 from han.memory.arena import as_shared, sharing
+from han.ranks.discover import try_to_load
 from han.runtime.state import State
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from han.trace.trace import Trace
     from han.tuning.explanation import Explanation
 
+PERMANENT = (MPI.COMM_WORLD, MPI.COMM_SELF)  # MPI does not free them
 _keyval: list[int] = []  # MPI's key of the attribute that holds a State; made at first use
 
 
@@ -36,7 +38,7 @@ def _key() -> int:
 
 def _delete(comm: MPI.Comm, keyval: int, state: State) -> None:
     if not MPI.Is_finalized():
-        state.close(free=comm not in (MPI.COMM_WORLD, MPI.COMM_SELF))
+        state.close(free=comm not in PERMANENT)
 
 
 @contextlib.contextmanager
@@ -161,17 +163,25 @@ class Comm(Communicators):
         With HAN_TRACE the clocks are compared once more. Rank 0 waits at most 5 s for the other
         ranks, and they wait at most 10 s for rank 0. A rank that is later takes no part in the
         comparison: its times are converted with the comparison at set-up only.
+
+        Of a han.Comm of ``MPI.COMM_WORLD`` or ``MPI.COMM_SELF``, which MPI does not free, only
+        han's part is freed.
         """
+        state, permanent = self._state, self in PERMANENT
+        if permanent and state is not None and state.closed:
+            return
         try:
-            if self._state is not None:
-                self._state.engines.drain()
-                self._state.tracing.end()
+            if state is not None:
+                state.engines.drain()
+                state.tracing.end()
         finally:
-            if self._state is not None:
+            if state is not None:
+                state.close()
                 # MPI keeps a freed communicator, with its attributes, while requests refer to it.
                 self.Delete_attr(_key())
-            super().Free()
-            self._state = None
+            if not permanent:
+                self._state = None
+                super().Free()
 
     # ---- inspection ---------------------------------------------------------------------------
 
@@ -255,10 +265,10 @@ def _attach(comm: MPI.Intracomm, config: Any) -> State:
     if inherited is not None:
         state = State(comm, inherited.config, inherited.conditions)
     else:
-        if not comm.Get_rank():
-            warn_of_unknown(os.environ)
         state = _agreed(comm, config)
     comm.Set_attr(_key(), state)
+    if inherited is None and not comm.Get_rank():
+        warn_of_unknown(os.environ)  # may raise, and then only here: all ranks have a State
     return state
 
 
@@ -272,6 +282,7 @@ def _agreed(comm: MPI.Intracomm, config: Any) -> State:
 
 
 def _same(state: State, config: Any) -> bool:
-    from han.config.config import load_config
-
-    return bool(load_config(config).fingerprint() == state.config.fingerprint())
+    loaded, problem = try_to_load(config)
+    if problem:
+        raise ConfigError(f"the configuration cannot be used: {problem}")
+    return bool(loaded.fingerprint() == state.config.fingerprint())

@@ -26,8 +26,14 @@ _imported: dict[str, Submodule] = {}
 def register(part: Submodule) -> None:
     """Add a submodule, or put it in place of the one of its name, in this process.
 
-    All ranks of a program must register the same, before they make a ``han.Comm``.
+    All ranks of a program must register the same, before they make a ``han.Comm``. Raises
+    ValueError if it would replace a submodule of han and lacks one of its algorithms, which the
+    built-in choices name.
     """
+    if part.name in ROWS:
+        lost = [name for name in _import(part.name).algorithms if name not in part.algorithms]
+        if lost:
+            raise ValueError(f"submodule {part.name!r} lacks the algorithm(s) {', '.join(lost)}")
     _imported[part.name] = part
 
 
@@ -49,7 +55,8 @@ def registered() -> dict[str, Submodule]:
 
 def is_own(name: str) -> bool:
     """Whether the submodule of that name is han's, not one of a program or of another package."""
-    return name in ROWS and type(submodule(name)).__module__ == ROWS[name][0]
+    part = _imported.get(name)
+    return name in ROWS and (part is None or type(part).__module__ == ROWS[name][0])
 
 
 def _import(name: str) -> Submodule:

@@ -86,7 +86,7 @@ class Submodule(ABC):
     """Carries out the tasks of one stream on one level.
 
     A subclass sets `name`, `about`, `algorithms`, and the attributes that differ from the
-    defaults. No other code tests for the name of a submodule.
+    defaults. Only the built-in choices and the ablation know submodules by name.
     """
 
     name: str  # in configurations

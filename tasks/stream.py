@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from han.model.channel_layout import Geometry
-from han.model.collectives import BY_BLOCKS, LETTERS, ROWS
+from han.model.collectives import FLAT, ROWS, TREE
 from han.model.program import (
     AREAS,
     CHANNELS,
@@ -31,8 +31,6 @@ from han.model.topology import MAX_LEVELS
 from han.tasks.graph import Task
 from han.tasks.outline import Outline
 
-TREE = tuple(kind for kind in LETTERS if kind not in BY_BLOCKS)  # task kinds of any level
-KINDS = {kind: number for number, kind in enumerate((*TREE, *BY_BLOCKS))}
 NOWHERE = Ref(Base.NONE)
 _Row = tuple[int, int, int, tuple[int, ...], tuple[int, ...], int, int, int]
 
@@ -64,8 +62,8 @@ class Stream:
     def tag(self) -> int:
         """The stream's part of a message tag, the same on all ranks."""
         if self.kind in TREE:
-            return self.level * len(TREE) + KINDS[self.kind]
-        return (MAX_LEVELS - 1) * len(TREE) + KINDS[self.kind]  # on one level only
+            return self.level * len(TREE) + TREE.index(self.kind)
+        return MAX_LEVELS * len(TREE) + FLAT.index(self.kind)  # on one level only
 
     def _emit(
         self, code: Code, refs: Sequence[Ref] = (), n: int = 0, peer: int = 0, slot: int = 0

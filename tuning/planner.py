@@ -84,6 +84,14 @@ class Planner:
         decision = self._decision(signature, blocking=False)
         return Planned(self.topology, signature, decision, memory)
 
+    def leaves(self, signature: Signature) -> bool:
+        """Whether nonblocking and persistent calls of a signature are left to the MPI library.
+
+        Raises NoRuleError.
+        """
+        decision = self._decision(signature, blocking=False)
+        return Planned(self.topology, signature, decision, self.config.memory).left
+
     def program(self, plan: Plan) -> Program:
         """Lower a plan for this rank."""
         return lower(plan, self.rank)

@@ -1,4 +1,4 @@
-"""The commands ``han bench`` and ``han compare``."""
+"""The command ``han bench``."""
 
 from __future__ import annotations
 
@@ -13,12 +13,10 @@ from mpi4py import MPI
 from han.cli.common import (
     ConfigOption,
     DtypeOption,
-    JsonFlag,
     OpOption,
     PlotOption,
     RootOption,
     check_files,
-    say,
     wrote,
 )
 from han.cli.measuring import cases_of, keep, prints
@@ -120,30 +118,3 @@ def _run_bench(running: Bench, cases: Sequence[Case], tell: Callable[[str], None
             advance()
     config = running.han._han.config.to_yaml() if running.han is not None else ""
     return reports.report(machine, settings, rows, config)
-
-
-def compare(
-    files: Annotated[list[Path], typer.Argument(help="Files that 'han bench --json FILE' wrote.")],
-    as_json: JsonFlag = False,
-    plot: PlotOption = None,
-) -> None:
-    """Put runs under several MPI libraries into one table: han against the best library.
-
-    \b
-    Examples:
-      han compare mpich.json openmpi.json impi.json
-      han compare mpich.json openmpi.json --plot libraries.png
-    """
-    from han.measure import bench_report as reports
-    from han.model.measurements import read
-
-    check_files(plot=plot)
-    runs = [read(path) for path in files]
-    rows = reports.merge(runs)
-    say(reports.merged_json(rows) if as_json else reports.merged_table(rows))
-    if plot is not None and not MPI.COMM_WORLD.rank:
-        from han.plots import plots
-
-        title, ratios = plots.title_of(runs[0]), plots.merged_ratios(rows)
-        plots.comparison(plots.merged_panels(rows), plot, title, ratios)
-        wrote(plot)

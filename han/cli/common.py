@@ -14,7 +14,7 @@ from han.cli.world import rank
 from han.common.errors import ArgumentError
 from han.common.suggest import expect_known
 from han.common.units import parse_size
-from han.model.collectives import CALLS, carried
+from han.model.collectives import calls, carried
 from han.model.element_types import OPS
 from han.plots.plots import check_picture
 
@@ -22,7 +22,7 @@ ConfigOption = Annotated[
     str | None,
     typer.Option("--config", help="A YAML file, or the name of a ready configuration."),
 ]
-CollectiveArgument = Annotated[str, typer.Argument(help=", ".join(CALLS))]
+CollectiveArgument = Annotated[str, typer.Argument(help=", ".join(calls()))]
 SizeArgument = Annotated[str, typer.Argument(help="Bytes: 4MiB, 64KiB, 8.")]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 JsonOption = Annotated[

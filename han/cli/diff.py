@@ -26,7 +26,7 @@ from han.cli.common import (
 )
 from han.cli.world import rank
 from han.common.errors import ArgumentError
-from han.model.collectives import CALLS
+from han.model.collectives import calls
 
 if TYPE_CHECKING:
     from han.tasks.inspect.compare import Row, Side
@@ -41,7 +41,7 @@ def diff(
     first: Annotated[str, typer.Argument(help=SIDE)],
     second: Annotated[str, typer.Argument(help="The other configuration or file.")],
     collective: Annotated[
-        str | None, typer.Argument(help=f"The call, for configurations: {', '.join(CALLS)}.")
+        str | None, typer.Argument(help=f"The call, for configurations: {', '.join(calls())}.")
     ] = None,
     size: Annotated[str, typer.Argument(help="Bytes: 4MiB, 64KiB, 8.")] = "0",
     ranks: RanksOption = 8,

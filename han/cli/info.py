@@ -30,7 +30,7 @@ from han.measure.bench_machine import (
 from han.memory.arena import limit, process_arena
 from han.memory.pages import describe, policy
 from han.model.topology import Topology
-from han.ranks import autogroup as _autogroup
+from han.ranks import autogroup
 from han.submodules.registry import registered
 from han.tasks.choice import LevelChoice
 from han.tasks.contract import Question
@@ -163,7 +163,7 @@ def as_text(record: Mapping[str, Any]) -> str:
         f"; checked mode {'on' if record['check'] else 'off'}",
         f"wait       {record['wait']}; timeout {timeout}",
         *(
-            [f"yields     {_autogroup.describe(record['autogroups'])}"]
+            [f"yields     {autogroup.describe(record['autogroups'])}"]
             if record["autogroups"] > 1
             else []
         ),

@@ -42,7 +42,7 @@ COMMANDS = (
         "Compare predictions with measurements, or fit a machine.",
     ),
     Command("bench", "han.cli.bench", "Measure han and the MPI library in turns."),
-    Command("compare", "han.cli.bench", "Tabulate runs under several MPI libraries."),
+    Command("compare", "han.cli.compare", "Tabulate runs under several MPI libraries."),
     Command("ablation", "han.cli.ablation", "Measure the worth of each optimisation."),
     Command("setup-costs", "han.cli.setup", "Measure the costs of first and persistent calls."),
     Command("waits", "han.cli.waits", "Measure every wait policy in turns."),

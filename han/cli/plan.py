@@ -9,8 +9,7 @@ from typing import Annotated
 
 import typer
 
-from han.cli import imagined
-from han.cli import plan_texts as _plan_texts
+from han.cli import imagined, plan_texts
 from han.cli.common import (
     CollectiveArgument,
     ConfigOption,
@@ -84,14 +83,14 @@ def plan(
     found = explained(call, config, ranks, ppn, NodeTraits(oversubscribed, mesh))
     draw(found, plot)
     if save is not None and not rank():
-        write_file(save, _plan_texts.stored(found))
+        write_file(save, plan_texts.stored(found))
     if verify:
         with phases() as progress:
-            proof = _plan_texts.prove(found, progress)
+            proof = plan_texts.prove(found, progress)
         say(json.dumps(proof.as_dict(), indent=2) if as_json else str(proof))
     elif disassemble is not None:
-        say(_plan_texts.listing(found, disassemble, as_json))
+        say(plan_texts.listing(found, disassemble, as_json))
     elif as_json:
         say(imagined.explanation_json(found))
     else:
-        say(_plan_texts.picture(found, form.value))
+        say(plan_texts.picture(found, form.value))

@@ -25,7 +25,7 @@ from han.cli.common import (
 from han.cli.progress import progress
 from han.cli.world import rank
 from han.common.errors import ArgumentError, HanError
-from han.model.collectives import CALLS, DATALESS, carried
+from han.model.collectives import DATALESS, calls, carried
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 MachineOption = Annotated[
     str, typer.Option(help="A YAML file, or the name of a ready machine.", show_default=False)
 ]
-CollectiveOption = Annotated[str, typer.Option(help=f"The call: {', '.join(CALLS)}.")]
+CollectiveOption = Annotated[str, typer.Option(help=f"The call: {', '.join(calls())}.")]
 BytesOption = Annotated[
     str, typer.Option("--bytes", help="Bytes: 4MiB, 8:4MiB (doubling), 8:4MiB:8 or 8,1KiB,1MiB.")
 ]

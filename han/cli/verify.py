@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from han.cli import plan_texts as _plan_texts
+from han.cli import plan_texts
 from han.cli.common import JsonFlag, say
 from han.cli.progress import phases
 
@@ -28,7 +28,7 @@ def verify(
     proofs = []
     for path in files:
         with phases() as progress:
-            proof = _plan_texts.prove_file(path, progress)
+            proof = plan_texts.prove_file(path, progress)
         proofs.append({"file": str(path), **proof.as_dict()})
         if not as_json:
             say(f"{path}: {proof}")

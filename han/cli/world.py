@@ -25,13 +25,3 @@ def rank() -> int:
         return world().rank
     except MissingLibraryError:
         return 0
-
-
-def abort() -> None:
-    """End all ranks, if there are several."""
-    try:
-        comm = world()
-    except MissingLibraryError:
-        return
-    if comm.size > 1:
-        comm.Abort(1)

@@ -71,3 +71,8 @@ def spans(numbers: Iterable[int]) -> str:
         else:
             runs.append([number])
     return ",".join(str(r[0]) if len(r) == 1 else f"{r[0]}-{r[-1]}" for r in runs)
+
+
+def format_us(value: float) -> str:
+    """Return microseconds with two, one or no decimals: ``0.53``, ``133.2``, ``1354``."""
+    return f"{value:.0f}" if value >= 1000 else f"{value:.2f}" if value < 100 else f"{value:.1f}"

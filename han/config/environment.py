@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from han.common.suggest import unknown
 from han.config.rc import SETTINGS, VARIABLES
 
-PREFIX, OF_TESTS = "HAN_", "HAN_TEST_"
+PREFIX, OF_TESTS, OF_BUILD = "HAN_", "HAN_TEST_", "HAN_CFLAGS"
 ENVIRONMENT = {
     **{VARIABLES[name]: about.partition(" (HAN_")[0] for name, about in SETTINGS.items()},
     "HAN_ARENA": "most memory of a process's shared arrays, as 8GiB; default: half of the memory",
@@ -21,7 +21,9 @@ def unknown_variables(environ: Mapping[str, str]) -> list[str]:
     return [
         unknown(f"environment variable {name}", name, ENVIRONMENT)
         for name in sorted(environ)
-        if name.startswith(PREFIX) and not name.startswith(OF_TESTS) and name not in ENVIRONMENT
+        if name.startswith(PREFIX)
+        and not name.startswith(OF_TESTS)
+        and name not in (*ENVIRONMENT, OF_BUILD)
     ]
 
 

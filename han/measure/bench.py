@@ -13,7 +13,6 @@ from typing import Any
 
 from mpi4py import MPI
 
-from han.common.units import format_size
 from han.measure.bench_calls import Buffers, Call, Case, Mode, Prepared, check_case, prepare
 from han.measure.session import Session
 from han.model.collectives import DATALESS
@@ -132,8 +131,3 @@ class Bench(Session):
         if self.settings.fresh:
             return {side: partial(_write_and_call, buffers, call) for side, call in calls.items()}
         return calls
-
-
-def describe_sizes(sizes: Iterable[int]) -> str:
-    """Return sizes with their units, separated by commas."""
-    return ", ".join(format_size(size) for size in sizes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -31,7 +31,7 @@ class Mode(str, enum.Enum):
     PERSISTENT = "persistent"
 
 
-def measurable() -> tuple[str, ...]:
+def measurable() -> Sequence[str]:
     """Return the collectives that can be measured."""
     return COLLECTIVES
 

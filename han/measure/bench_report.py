@@ -1,21 +1,17 @@
-"""Reports of ``han bench``: tables, JSON, and runs under several MPI libraries merged."""
+"""Reports of ``han bench``: tables and JSON."""
 
 from __future__ import annotations
 
 import json
-import statistics
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 
-from han.common.errors import ArgumentError
-from han.common.units import format_size
+from han.common.units import format_size, format_us
 from han.measure.bench import Row, Settings
 from han.measure.bench_machine import Machine
 from han.measure.document import document, heading
 from han.model.measurements import FORMAT, VERSION, Report, Times
 
 COLUMN = 20  # holds a library's name and version
-SAME = ("ranks", "nodes", "mode", "shared", "fresh", "dtype", "op")  # equal in runs to compare
 
 
 def report(machine: Machine, settings: Settings, rows: Iterable[Row], config: str = "") -> Report:
@@ -71,144 +67,5 @@ def table_row(row: Row) -> str:
 
 
 def _times(times: Times) -> str:
-    spread = f"({_us(times.low)} .. {_us(times.high)})"
-    return f"{_us(times.median):>{COLUMN}} {spread:<21}"
-
-
-def _us(value: float) -> str:
-    return f"{value:.0f}" if value >= 1000 else f"{value:.2f}" if value < 100 else f"{value:.1f}"
-
-
-# ---- several libraries ------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Merged:
-    """Times of han and of several libraries at one size.
-
-    `han` holds han's times by the library under which it ran, `mpi` the times of the libraries.
-    """
-
-    collective: str
-    nbytes: int
-    han: Mapping[str, Times]
-    mpi: Mapping[str, Times]
-
-    @property
-    def best_han(self) -> tuple[str, Times]:
-        """The library under which han was fastest, and its times."""
-        return min(self.han.items(), key=lambda item: item[1].median)
-
-    @property
-    def best_mpi(self) -> tuple[str, Times]:
-        """The fastest library and its times."""
-        return min(self.mpi.items(), key=lambda item: item[1].median)
-
-    @property
-    def ratios(self) -> Mapping[str, float]:
-        """How many times longer each library takes than han in the same run.
-
-        Times of different runs do not compare well, because the speed of a machine varies. If no
-        run measured both sides, this is the ratio of the best times of all runs.
-        """
-        both = {n: t.median / self.han[n].median for n, t in self.mpi.items() if n in self.han}
-        name, times = self.best_mpi
-        return both or {name: times.median / self.best_han[1].median}
-
-    @property
-    def rival(self) -> str:
-        """The library with the least ratio."""
-        return min(self.ratios, key=self.ratios.__getitem__)
-
-    @property
-    def ratio(self) -> float:
-        """The least ratio."""
-        return self.ratios[self.rival]
-
-
-def merge(runs: Sequence[Report]) -> list[Merged]:
-    """Merge runs under several libraries. Raises ArgumentError if they cannot be compared."""
-    _comparable(runs)
-    names = _names(runs)
-    han = {name: run.series("han") for name, run in zip(names, runs, strict=True)}
-    mpi = {name: run.series("mpi") for name, run in zip(names, runs, strict=True)}
-    keys = dict.fromkeys(key for side in (han, mpi) for series in side.values() for key in series)
-    merged = [
-        Merged(
-            collective,
-            nbytes,
-            {n: s[collective, nbytes] for n, s in han.items() if (collective, nbytes) in s},
-            {n: s[collective, nbytes] for n, s in mpi.items() if (collective, nbytes) in s},
-        )
-        for collective, nbytes in keys
-    ]
-    kept = [row for row in merged if row.han and row.mpi]
-    if not kept:
-        raise ArgumentError("no size was measured both with han and with an MPI library")
-    return kept
-
-
-def _comparable(runs: Sequence[Report]) -> None:
-    for key in SAME:
-        said = {run.name: run.about(key) for run in runs}
-        if len(set(map(str, said.values()))) > 1:
-            values = ", ".join(f"{name}: {value}" for name, value in said.items())
-            raise ArgumentError(f"the runs differ in {key} and cannot be compared ({values})")
-
-
-def _names(runs: Sequence[Report]) -> list[str]:
-    """Return a name for each run: its library, with its file if several runs have the library."""
-    libraries = [run.library for run in runs]
-    return [
-        f"{run.library} ({run.name})" if libraries.count(run.library) > 1 else run.library
-        for run in runs
-    ]
-
-
-def merged_table(rows: Sequence[Merged]) -> str:
-    """Return the table that ``han compare`` prints."""
-    names = list(dict.fromkeys(name for row in rows for name in row.mpi))
-    width = max(12, *(len(name) + 2 for name in names))
-    lines = [
-        "# median microseconds per call; han's are those under the library where it is fastest",
-        "# ratio: library's time / han's in the same run, the least (*); above 1, han is faster",
-    ]
-    for collective in dict.fromkeys(row.collective for row in rows):
-        titles = "".join(f"{name:>{width}}" for name in names)
-        lines += ["", f"# {collective}", f"#{'size':>8}{'han':>12}{titles}{'ratio':>8}"]
-        lines += [_merged_row(r, names, width) for r in rows if r.collective == collective]
-    least = min(rows, key=lambda row: row.ratio)
-    mean = statistics.geometric_mean(row.ratio for row in rows)
-    lines += ["", f"# ratios: geometric mean {mean:.2f}, least {least.ratio:.2f} "
-              f"({least.collective} of {format_size(least.nbytes)})"]  # fmt: skip
-    return "\n".join(lines)
-
-
-def _merged_row(row: Merged, names: Sequence[str], width: int) -> str:
-    rival = row.rival
-    cells = [
-        (_us(row.mpi[name].median) if name in row.mpi else "-") + ("*" if name == rival else " ")
-        for name in names
-    ]
-    others = "".join(f"{cell:>{width}}" for cell in cells)
-    best = _us(row.best_han[1].median)
-    return f"{format_size(row.nbytes):>9}{best:>12}{others}{row.ratio:>8.2f}"
-
-
-def merged_json(rows: Sequence[Merged]) -> str:
-    """Return the merged rows as JSON."""
-    records = [
-        {
-            "collective": row.collective,
-            "nbytes": row.nbytes,
-            "han": row.best_han[1].median,
-            "han_under": row.best_han[0],
-            "mpi": {name: times.median for name, times in row.mpi.items()},
-            "best_mpi": row.best_mpi[0],
-            "rival": row.rival,
-            "ratios": dict(row.ratios),
-            "ratio": row.ratio,
-        }
-        for row in rows
-    ]
-    return json.dumps(records, indent=1)
+    spread = f"({format_us(times.low)} .. {format_us(times.high)})"
+    return f"{format_us(times.median):>{COLUMN}} {spread:<21}"

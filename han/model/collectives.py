@@ -6,12 +6,13 @@ algorithm (submodules) and three methods of ``han.Comm``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, overload
 
 from han.common.errors import ArgumentError
 from han.common.suggest import unknown
-from han.model.program import Coll
+from han.model.program import MAX_STREAMS, Coll
+from han.model.topology import MAX_LEVELS
 
 UP, DOWN = ("reduce",), ("bcast",)  # task kinds on the way up and down the levels
 BOTH = (*UP, *DOWN)
@@ -98,23 +99,75 @@ _ROWS = (
 ROWS = {row.name: row for row in _ROWS}
 
 
-def _names(chosen: Callable[[Collective], bool]) -> tuple[str, ...]:
-    return tuple(name for name, row in ROWS.items() if chosen(row))
+class Names(Sequence[str]):
+    """Names of the rows that satisfy a condition, including rows that are added later."""
+
+    def __init__(self, chosen: Callable[[Collective], object]) -> None:
+        self._chosen = chosen
+
+    def _names(self) -> list[str]:
+        return [name for name, row in ROWS.items() if self._chosen(row)]
+
+    def __contains__(self, name: object) -> bool:
+        row = ROWS.get(name) if isinstance(name, str) else None
+        return row is not None and bool(self._chosen(row))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names())
+
+    def __len__(self) -> int:
+        return len(self._names())
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        return self._names()[index]
 
 
-COLLECTIVES = tuple(ROWS)
-BY_BLOCKS = _names(lambda row: row.by_blocks)
-SPREADING = _names(lambda row: row.send == "each")  # a rank sends a block to each rank
-ROOTED = _names(lambda row: row.rooted)
-REDUCING = _names(lambda row: row.reduces)
-UNEVEN = _names(lambda row: row.uneven)
-REPLACING = _names(lambda row: row.replaces)
-FUSED = _names(lambda row: row.kinds == BOTH)  # one task may do both on the outermost level
-DATALESS = _names(lambda row: not row.recv)
-LETTERS = {name: row.letter for name, row in ROWS.items() if row.letter}
-CARRIED_AS = {call: name for name, row in ROWS.items() for call in row.carries}
-CALLS = (*COLLECTIVES, *CARRIED_AS)
+COLLECTIVES = Names(lambda row: True)
+BY_BLOCKS = Names(lambda row: row.by_blocks)
+SPREADING = Names(lambda row: row.send == "each")  # a rank sends a block to each rank
+ROOTED = Names(lambda row: row.rooted)
+REDUCING = Names(lambda row: row.reduces)
+UNEVEN = Names(lambda row: row.uneven)
+REPLACING = Names(lambda row: row.replaces)
+FUSED = Names(lambda row: row.kinds == BOTH)  # one task may do both on the outermost level
+DATALESS = Names(lambda row: not row.recv)
+KINDS = Names(lambda row: row.letter)  # kinds of tasks
+TREE = Names(lambda row: row.letter and row.kinds)  # kinds of tasks of any level
+FLAT = Names(lambda row: row.letter and not row.kinds)  # kinds of tasks of one level
 LIBRARYS = ("gatherv", "scatterv", "alltoallv", "alltoallw", "scan", "exscan")
+
+
+def add(row: Collective) -> None:
+    """Add a collective in this process.
+
+    All ranks of a program must add the same, in the same order, before they make a ``han.Comm``.
+    Raises ValueError if a name or the letter is taken, or programs could have too many streams.
+    """
+    taken = {row.name, *row.carries} & {*calls()}
+    if taken:
+        raise ValueError(f"collective {row.name!r}: {min(taken)!r} is already in the table")
+    same = [other.name for other in ROWS.values() if row.letter and other.letter == row.letter]
+    if same:
+        raise ValueError(f"collective {row.name!r}: {same[0]!r} has the letter {row.letter!r}")
+    ROWS[row.name] = row
+    streams = MAX_LEVELS * len(TREE) + len(FLAT)
+    if streams > MAX_STREAMS:
+        del ROWS[row.name]
+        raise ValueError(f"collective {row.name!r}: {streams} streams, at most {MAX_STREAMS}")
+
+
+def carried_as() -> dict[str, str]:
+    """Return the collectives that carry calls of other names, by the name of the call."""
+    return {call: name for name, row in ROWS.items() for call in row.carries}
+
+
+def calls() -> tuple[str, ...]:
+    """Return the names of all calls that han carries."""
+    return (*ROWS, *carried_as())
 
 
 def carried(call: str) -> str:
@@ -123,9 +176,9 @@ def carried(call: str) -> str:
     Calls of Allgatherv have the Signature of an allgather, with the sizes of all blocks if they
     differ.
     """
-    if call not in (*ROWS, *CARRIED_AS):
-        raise ArgumentError(unknown(f"collective {call!r}", call, CALLS, _advice(call)))
-    return CARRIED_AS.get(call, call)
+    if call not in calls():
+        raise ArgumentError(unknown(f"collective {call!r}", call, calls(), _advice(call)))
+    return carried_as().get(call, call)
 
 
 def expect_collective(name: str) -> str:
@@ -138,9 +191,9 @@ def expect_collective(name: str) -> str:
 def _advice(method: str) -> str:
     """Return how rules name calls of ``allgatherv``, ``Ibcast``, ``Bcast_init``; "" if unknown."""
     plain = method.lower().removesuffix("_init")
-    plain = plain if plain in (*CALLS, *LIBRARYS) else plain.removeprefix("i")
-    if plain in CALLS:
-        return f"write {CARRIED_AS.get(plain, plain)!r} for calls of {method.capitalize()}"
+    plain = plain if plain in (*calls(), *LIBRARYS) else plain.removeprefix("i")
+    if plain in calls():
+        return f"write {carried_as().get(plain, plain)!r} for calls of {method.capitalize()}"
     if plain in LIBRARYS:
         return f"calls of {method.capitalize()} are left to the MPI library"
     return ""

@@ -11,7 +11,7 @@ from han.common.errors import ArgumentError
 from han.common.units import format_size, plural
 
 if TYPE_CHECKING:
-    from han.measure.bench_report import Merged
+    from han.measure.merged import Merged
     from han.model.measurements import Report, Times
 
 Series = Mapping[int, "Times"]
@@ -90,10 +90,8 @@ def save(figure: Any, path: Path) -> None:
 
 def panels_of(run: Report) -> Panels:
     """Return the series of one run: those of han and of its MPI library."""
-    from han.measure.bench import SIDES
-
     titles = {"han": "han", "mpi": run.library}
-    return _panels({titles[side]: run.series(side) for side in SIDES if run.series(side)})
+    return _panels({titles[side]: run.series(side) for side in titles if run.series(side)})
 
 
 def merged_panels(rows: Sequence[Merged]) -> Panels:

@@ -137,3 +137,5 @@ def try_to_load(config: Any) -> tuple[Any, str | None]:
         return validate_names(loaded, catalogue()) if loaded.rules else loaded, None
     except (ConfigError, OSError) as error:
         return None, str(error)
+    except Exception as error:  # another package's submodule, for example; peers are waiting
+        return None, f"{type(error).__name__}: {error}"

@@ -21,7 +21,7 @@ from han.ranks.notices import Notices, first_cause, peer_error
 AGREED = (ConfigError, SharedMemoryError, SetupError)  # raised on all ranks at the same step
 
 
-class Engines(Protocol):
+class FailingEngines(Protocol):
     """The engines of a communicator, as far as errors concern them."""
 
     @property
@@ -41,7 +41,7 @@ class Engines(Protocol):
 class Health:
     """What this rank knows about the other ranks of a communicator."""
 
-    engines: Engines  # set before the first call
+    engines: FailingEngines  # set before the first call
 
     def __init__(self, meeting: Meeting, notices: Notices) -> None:
         self.meeting, self.notices = meeting, notices

@@ -46,7 +46,6 @@ class Engines:
         self.own = self.make(channels)
         health = self._health
         self.calls = _native.Calls(self.own, MPI.IN_PLACE, Request, health.rank, health.size)
-        health.engines = self
 
     def make(self, channels: list[Channel]) -> _native.Engine:
         """Make an engine over some channels."""

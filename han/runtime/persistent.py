@@ -41,9 +41,9 @@ class Persistent:
         MPI library.
         """
         planner = self.programs.planner
-        if planner.planned(message.signature, blocking=False).left:
-            return None
         with self.health.together("the making of a persistent request"):
+            if planner.leaves(message.signature):
+                return None
             message, mapping = self._mapped(message, spots)
             memory = self._memory(message.signature.shown(self.health.size))
             planned = planner.persistent(message.signature, memory)

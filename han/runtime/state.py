@@ -16,6 +16,7 @@ from han.memory.windows import Spots, agreed_spots
 from han.message.message import Message
 from han.message.parsers import Parser
 from han.model.collectives import ROWS
+from han.model.topology import Topology
 from han.ranks.checks import compare
 from han.ranks.discover import Conditions, check_agreement, discover, try_to_load
 from han.ranks.health import AGREED, Health
@@ -50,6 +51,20 @@ class State:
     (memory), `planner` (decides), `plans` (kept ones), `binder` and `tracing`.
     """
 
+    comm: MPI.Intracomm
+    config: Config
+    conditions: Conditions
+    topology: Topology
+    health: Health
+    shared: SharedMemory
+    tracing: Tracing
+    engines: Engines
+    planner: Planner
+    binder: Binder
+    plans: Plans
+    persistent: Persistent
+    closed = False
+
     def __init__(
         self, comm: MPI.Intracomm, config: Any, parent: Conditions = NOTHING_KNOWN
     ) -> None:
@@ -63,7 +78,7 @@ class State:
         try:
             fingerprint = loaded.fingerprint() if loaded else ""
             check_agreement(meeting, fingerprint, problem or trouble or damage, traces)
-            self.config: Config = loaded
+            self.config = loaded
             self._meet(meeting, parent)
             meeting.share(lambda: self._make(stored), "the making of a han.Comm")
             if traces:
@@ -93,6 +108,7 @@ class State:
         waiting = Waiting.of(self.config.wait, self.conditions)
         self.engines = Engines(self.comm, health, waiting, recorder)
         self.engines.open(shared.channels)
+        health.engines = self.engines
         self.calls = self.engines.calls
         traits = NodeTraits(self.conditions.oversubscribed, self.conditions.mesh)
         maps = shared.arena is not None
@@ -237,7 +253,13 @@ class State:
     # ---- the end ----------------------------------------------------------------------------
 
     def close(self, free: bool = True) -> None:
-        """Release everything; free han's communicator too if `free` (collective)."""
+        """Release everything; free han's communicator too if `free` (collective).
+
+        The second call does nothing.
+        """
+        if self.closed:
+            return
+        self.closed = True
         with contextlib.suppress(HanError, MPI.Exception):
             self.engines.drain()
         self.tracing.close()

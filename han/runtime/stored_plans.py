@@ -25,7 +25,6 @@ from typing import Any
 
 from han import _native
 from han.config.rc import rc
-from han.model.collectives import COLLECTIVES
 from han.model.program import Program
 from han.tasks.signature import Signature
 from han.tuning.planner import Planner
@@ -35,8 +34,7 @@ MAGIC = b"han-wisdom 1 "
 DIGEST = 32  # bytes of a hash
 SUFFIX = ".plan"
 NAME = (  # names of files and drafts; other files are neither listed nor removed
-    rf"({'|'.join(COLLECTIVES)})-[0-9a-f]{{32}}\{SUFFIX}"
-    rf"|\.({'|'.join(COLLECTIVES)})-[0-9a-f]{{32}}\{SUFFIX}\.[0-9]+\.[0-9a-f]{{8}}"
+    rf"[a-z_]+-[0-9a-f]{{32}}\{SUFFIX}|\.[a-z_]+-[0-9a-f]{{32}}\{SUFFIX}\.[0-9]+\.[0-9a-f]{{8}}"
 )
 MOST = 256 << 20  # bytes in a folder; beyond, the least recently used files are removed
 OFTEN = 64  # files written between two checks of the folder's size
@@ -110,11 +108,14 @@ def key_of(planner: Planner) -> dict[str, Any]:
 
 
 def complete(config: Any) -> bool:
-    """Return whether the hash of han's own files covers all submodules that the rules name."""
-    from han.submodules.registry import is_own
+    """Return whether the hash of han's own files covers all submodules that calls may use.
 
-    uses = [use for rule in config.rules for use in rule.use.levels.values()]
-    return all(is_own(use.submodule) for use in uses)
+    These are the submodules that rules name, and han's own, which built-in choices name.
+    """
+    from han.submodules.registry import ROWS, is_own
+
+    named = {use.submodule for rule in config.rules for use in rule.use.levels.values()}
+    return all(map(is_own, {*named, *ROWS}))
 
 
 @dataclass(frozen=True)

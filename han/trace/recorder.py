@@ -10,14 +10,14 @@ from han import _native
 from han.trace.recording import Names, Recording
 
 
-class Engines(Protocol):
+class EngineList(Protocol):
     """The engines of a communicator."""
 
     def numbered(self) -> list[tuple[_native.Engine, int]]:
         """List the engines with their numbers."""
 
 
-class Plans(Protocol):
+class PlanNames(Protocol):
     """The plans of a communicator."""
 
     def names(self) -> list[tuple[int, Names]]:
@@ -35,13 +35,13 @@ class Recorder:
 
     def __init__(self, rank: int) -> None:
         self.rank = rank
-        self._engines: weakref.ref[Engines] | None = None
-        self._plans: weakref.ref[Plans] | None = None
+        self._engines: weakref.ref[EngineList] | None = None
+        self._plans: weakref.ref[PlanNames] | None = None
         self._lock = threading.RLock()  # reentrant: the garbage collector may free a request here
         self._active: list[Recording] = []
         self._stretch: Recording | None = None
 
-    def follow(self, engines: Engines, plans: Plans) -> None:
+    def follow(self, engines: EngineList, plans: PlanNames) -> None:
         """Set where the recorder finds the engines and plans of the communicator."""
         self._engines, self._plans = weakref.ref(engines), weakref.ref(plans)
 

@@ -49,7 +49,7 @@ def dump(program: Program) -> bytes:
 
 
 def load(data: bytes) -> Program:
-    """Read what :func:`dump` wrote; raises ValueError. ``fence`` checks the operations."""
+    """Read what :func:`dump` wrote; raises ValueError. ``program_check`` checks the operations."""
     line, found, rows = data.partition(b"\n")
     if not found or len(rows) % INSTRUCTION.itemsize:
         raise ValueError(f"{len(rows)} bytes are not a whole number of operations")

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 
 from han import _native
 from han.model.channel_layout import Geometry
-from han.model.collectives import ROWS
+from han.model.collectives import KINDS, ROWS
 from han.model.program import Program
 from han.model.topology import Topology
 from han.tasks.outline import geometries
 from han.tasks.signature import Signature
-from han.tasks.stream import KINDS
 
 SPARE = 1 << 20  # bytes of scratch beyond a few messages for each rank
 
@@ -49,7 +48,7 @@ def check(program: Program, where: Ground) -> None:
     signature, comms = where.signature, program.comms
     blocks = where.topology.size if signature.by_blocks else 1
     taken = zip(where.channels, program.footprint, strict=True)
-    _native.fence(
+    _native.check_program(
         code=program.code.tobytes(),
         streams=tuple((s.start, s.stop) for s in program.streams),
         channels=tuple((members, g.ring, part) for (members, g), part in taken),

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from han.common.errors import ArgumentError
-from han.model.collectives import BY_BLOCKS, REPLACING, UNEVEN
+from han.model.collectives import FLAT, KINDS, REPLACING, TREE, UNEVEN
 from han.model.element_types import DTYPES, OPS, PAIRS, WIDE, element_type, kernel
 from han.model.opcodes import FLAG_OPERATIONS, PEERS, REQUESTS
 from han.model.program import (
@@ -31,7 +31,6 @@ from han.model.topology import MAX_LEVELS, Topology, number_domains
 from han.tasks.call import USERS
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
-from han.tasks.stream import KINDS, TREE
 
 # Names of types that NumPy does not accept: derived types (han.message), and byte strings.
 OTHER_TYPES = re.compile(r"\d+ of \d+ bytes|(str|bytes|void|byte)\d*")
@@ -158,7 +157,7 @@ def _rules(plan: Plan, program: Program) -> tuple[Rule, ...]:
         Rule("base", (), own.max(axis=1, initial=0), bases),
         Rule("peer's buffer", (), _peers_channel(rows).max(axis=1, initial=-1), channels, -1),
         Rule("base of a flag", FLAG_OPERATIONS, rows["base"][:, 0], bases, CHANNELS),
-        Rule("stream", (), rows["stream"], MAX_LEVELS * len(TREE) + len(BY_BLOCKS)),
+        Rule("stream", (), rows["stream"], MAX_LEVELS * len(TREE) + len(FLAT)),
         Rule("stream to wait for", (Code.AWAIT,), rows["peer"], len(program.streams)),
         Rule("rank", PEERS, rows["peer"], size),
         Rule("request", REQUESTS, rows["slot"], program.requests),

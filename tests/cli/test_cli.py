@@ -17,13 +17,13 @@ from han.cli.main import app
 from han.common.errors import ArgumentError
 from han.common.units import spans
 from han.config.rc import VARIABLES
-from han.measure import bench_report as reports
+from han.measure import merged
 from han.measure.bench import Row, Settings
 from han.measure.bench_calls import Buffers, Case, check_case, measurable
 from han.measure.bench_machine import described, settings
 from han.measure.sizes import parse_sizes
 from han.model.collectives import COLLECTIVES
-from han.model.measurements import Times
+from han.model.measurements import Report, Times
 from han.model.topology import Topology
 from han.plots import plots
 from han.plots import tasks as plot_tasks
@@ -363,36 +363,34 @@ def run_of(library, han, mpi, name="a.json", **about):
         for k, (h, m) in enumerate(zip(han, mpi, strict=True))
     ]
     machine = {"library": library, "ranks": 2, "nodes": 1} | about
-    return reports.Report(
-        name, {"machine": machine, "settings": {"mode": "blocking"}, "rows": rows}
-    )
+    return Report(name, {"machine": machine, "settings": {"mode": "blocking"}, "rows": rows})
 
 
 def test_compare_holds_han_against_each_library_in_its_own_run():
-    rows = reports.merge([run_of("A 1", [2, 4], [6, 3]), run_of("B 2", [3, 1], [12, 9])])
+    rows = merged.merge([run_of("A 1", [2, 4], [6, 3]), run_of("B 2", [3, 1], [12, 9])])
     assert [r.best_han[0] for r in rows] == ["A 1", "B 2"]
     assert [r.best_mpi[0] for r in rows] == ["A 1", "A 1"]
     assert [r.ratios for r in rows] == [{"A 1": 3, "B 2": 4}, {"A 1": 0.75, "B 2": 9}]
     assert [r.rival for r in rows] == ["A 1", "A 1"]
-    table = reports.merged_table(rows)
+    table = merged.table(rows)
     assert "3.00*" in table
     assert table.endswith("# ratios: geometric mean 1.50, least 0.75 (bcast of 16B)")
 
 
 def test_libraries_measured_without_han_are_held_against_its_best():
-    rows = reports.merge([run_of("A 1", [2], [6]), run_of("B 2", [], [])])
+    rows = merged.merge([run_of("A 1", [2], [6]), run_of("B 2", [], [])])
     alone = replace(rows[0], mpi={"B 2": times(5)})
     assert (alone.rival, alone.ratio) == ("B 2", 2.5)
 
 
 def test_compare_tells_two_runs_under_one_library_apart():
-    rows = reports.merge([run_of("A 1", [2], [6], "x.json"), run_of("A 1", [3], [4], "y.json")])
+    rows = merged.merge([run_of("A 1", [2], [6], "x.json"), run_of("A 1", [3], [4], "y.json")])
     assert rows[0].best_mpi[0] == "A 1 (y.json)"
 
 
 def test_runs_that_differ_do_not_compare():
     with pytest.raises(ArgumentError, match="differ in ranks"):
-        reports.merge([run_of("A 1", [2], [6]), run_of("B 1", [3], [4], "b.json", ranks=4)])
+        merged.merge([run_of("A 1", [2], [6]), run_of("B 1", [3], [4], "b.json", ranks=4)])
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Imports go one way: between rooms by a table, between files without a circle; files stay short.
 
-Every import counts, those inside functions and under TYPE_CHECKING too.
+Every import counts, also those inside functions, under TYPE_CHECKING, and by the name of a module
+in a string.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ ORDER = (
     "common", "model", "config", "tasks", "submodules", "tuning", "message", "ranks", "memory",
     "trace", "runtime", "front", "measure", "plots", "cli",
 )  # fmt: skip
+# Modules that a room below them loads by name, at first use.
+BY_NAME = {("han.common.pictures", "han.plots.tasks")}  # notebooks show pictures of plans
 COMPILED = "han._native"  # lies below all rooms
 COMMAND = "han.__main__"  # starts the command line, so it is of its room
 
@@ -66,6 +69,8 @@ def imports(name: str) -> Iterator[Import]:
             assert not node.level, f"{file}:{node.lineno}: a relative import"
             inside = [f"{node.module}.{alias.name}" for alias in node.names]
             wanted = [n if n in modules() or n == COMPILED else str(node.module) for n in inside]
+        elif isinstance(node, ast.Constant) and (name, node.value) not in BY_NAME:
+            wanted = [str(node.value)] if str(node.value).startswith("han.") else []
         for other in dict.fromkeys(wanted):
             if other in modules() and other != name:
                 yield Import(file, node.lineno, name, other)

@@ -1,5 +1,6 @@
 """Importing han is quick, and says what is missing: what is heavy comes in when it is needed."""
 
+import json
 import os
 import subprocess
 import sys
@@ -31,8 +32,15 @@ diff default libnbc allreduce 1MiB --ranks 4 --ppn 2
 diff plan.json plan.json
 simulate --machine emulated-1gbit --collective bcast --bytes 64KiB --nodes 2 --ppn 2
 simulate --machine emulated-1gbit --nodes 2 --ppn 2 --plan plan.json
+compare bench.json bench.json
 --help
 """
+TIMES = {"median": 2.0, "low": 1.0, "high": 3.0, "calls": 5}
+BENCH = {
+    "format": "han-bench", "version": 1, "settings": {"mode": "blocking"},
+    "machine": {"library": "A 1", "nodes": 1, "ranks": 2},
+    "rows": [{"collective": "bcast", "nbytes": 8, "han": TIMES, "mpi": TIMES}],
+}  # fmt: skip
 
 
 def run_without_mpi(tmp_path, *arguments):
@@ -106,6 +114,7 @@ for line in {COMMANDS.split(chr(10))!r}:
             assert not done.code, (line, done.code)
 assert "mpi4py.MPI" not in sys.modules or sys.modules["mpi4py.MPI"] is None
 """
+    (tmp_path / "bench.json").write_text(json.dumps(BENCH))
     done = run_without_mpi(tmp_path, "-c", code)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("proved") >= 2

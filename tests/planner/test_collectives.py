@@ -6,7 +6,19 @@ import pytest
 
 import han
 from han.message import parsers
-from han.model.collectives import CARRIED_AS, LETTERS, ROWS
+from han.model.collectives import (
+    BY_BLOCKS,
+    COLLECTIVES,
+    REDUCING,
+    ROWS,
+    SPREADING,
+    Collective,
+    add,
+    calls,
+    carried,
+    carried_as,
+)
+from han.model.program import Coll
 from han.submodules.registry import registered
 from han.tasks.spec import SPECS
 from han.tasks.spec import UNEVEN as UNEVEN_SPECS
@@ -41,5 +53,27 @@ def test_what_a_row_says_fits_together(row):
 
 def test_names_letters_and_codes_are_of_one_collective_each():
     assert len({row.code for row in ROWS.values()}) == len(ROWS)
-    assert len(set(LETTERS.values())) == len(LETTERS)
-    assert not set(CARRIED_AS) & set(ROWS)
+    letters = [row.letter for row in ROWS.values() if row.letter]
+    assert len(set(letters)) == len(letters)
+    assert not set(carried_as()) & set(ROWS)
+
+
+def test_an_added_collective_is_in_every_table(monkeypatch):
+    monkeypatch.setattr("han.model.collectives.ROWS", dict(ROWS))
+    row = Collective(
+        "everything", "Everything", Coll.ALLTOALL, "each", "each", letter="e", reduces=True,
+        carries=("everythingv",),
+    )  # fmt: skip
+    add(row)
+    for names in (COLLECTIVES, BY_BLOCKS, SPREADING, REDUCING):
+        assert "everything" in names
+        assert names[-1] == "everything"
+    assert carried("everythingv") == "everything"
+    assert {"everything", "everythingv"} <= {*calls()}
+    for taken in (row, row._replace(name="other"), row._replace(name="other", letter="o")):
+        with pytest.raises(ValueError, match=r"'other'|'everything'"):
+            add(taken)
+    large = row._replace(name="large", letter="l", carries=(), kinds=("reduce",))
+    with pytest.raises(ValueError, match="38 streams, at most 32"):
+        add(large)
+    assert "large" not in COLLECTIVES

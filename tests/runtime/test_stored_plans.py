@@ -21,8 +21,7 @@ from han.model.program import Code
 from han.model.topology import virtual
 from han.runtime import stored_plans
 from han.submodules import registry
-from han.tasks.files import compact
-from han.tasks.files import program_check as fence
+from han.tasks.files import compact, program_check
 from han.tasks.lower import lower
 from han.tasks.signature import Signature
 from han.tuning.heuristics import NodeTraits
@@ -48,22 +47,22 @@ def programs():
             memory = next((g.memory for g in plan.geometries if g is not None), 1 << 16)
             size = plan.topology.size
             for rank in {*range(0, size, max(1, size // 2)), plan.signature.root}:
-                where = fence.ground(plan.topology, plan.signature, rank, memory)
+                where = program_check.ground(plan.topology, plan.signature, rank, memory)
                 found.append((lower(plan, rank), where))
     return found
 
 
-def test_programs_are_read_back_as_they_were_and_pass_the_fence():
+def test_programs_are_read_back_as_they_were_and_pass_the_check():
     assert len({str(s) for p, _ in programs() for s in np.unique(p.code["code"])}) == len(Code)
     for program, where in programs():
         read = compact.load(compact.dump(program))
         assert same(read, program)
-        fence.check(read, where)
+        program_check.check(read, where)
 
 
 @pytest.mark.parametrize("collective", COLLECTIVES)
 @pytest.mark.parametrize("count", [3, 5000])
-def test_every_collective_passes_the_fence(collective, count):
+def test_every_collective_passes_the_check(collective, count):
     topology, memory = virtual(5), 1 << 20
     reducing = ("sum", "float64") if collective in REDUCING else ("", "")
     element = 8 if collective in REDUCING else 1
@@ -73,7 +72,7 @@ def test_every_collective_passes_the_fence(collective, count):
         choice = RuleTable(None, topology, NodeTraits()).decide(signature).choice
         for rank in range(topology.size):
             program = lower(plan_of_choice(topology, signature, choice, memory), rank)
-            fence.check(program, fence.ground(topology, signature, rank, memory))
+            program_check.check(program, program_check.ground(topology, signature, rank, memory))
 
 
 FAR = {
@@ -105,7 +104,7 @@ def test_fields_out_of_range_are_refused(field):
             codes &= ~((program.code["code"] == Code.COLL) & (program.code["n"] == 0))
         for k in np.flatnonzero(codes)[:3]:
             with pytest.raises(ValueError, match=r"^operation \d+: "):
-                fence.check(edited(program, k, field, FAR[field]), where)
+                program_check.check(edited(program, k, field, FAR[field]), where)
             tried += 1
     assert tried > 100
 
@@ -123,9 +122,9 @@ def test_addresses_outside_of_every_memory_are_refused():
             for ref in refs.get(Code(int(row["code"])), ()) if row["n"] else ():
                 for offset in (1 << 40, (1 << 64) - 64, (1 << 64) - 1):
                     with pytest.raises(ValueError, match=r"^operation \d+: "):
-                        fence.check(edited(program, k, "off", offset, ref), where)
+                        program_check.check(edited(program, k, "off", offset, ref), where)
                 with pytest.raises(ValueError, match="no such base"):
-                    fence.check(edited(program, k, "base", 28 + ref, ref), where)
+                    program_check.check(edited(program, k, "base", 28 + ref, ref), where)
                 tried += 1
     assert tried > 300
 
@@ -136,7 +135,7 @@ def test_collectives_of_the_library_do_not_write_to_what_is_sent():
         writes = (program.code["code"] == Code.COLL) & (program.code["base"][:, 0] != 0)
         for k in np.flatnonzero(writes & (program.code["n"] > 0))[:2]:
             with pytest.raises(ValueError, match="it leaves its memory"):
-                fence.check(edited(program, k, "base", 1, 0), where)
+                program_check.check(edited(program, k, "base", 1, 0), where)
             tried += 1
     assert tried > 5
 
@@ -149,7 +148,7 @@ def test_requests_are_started_and_tested_alternately():
             gone = edited(program, k, "code", Code.POST)
             gone.code["base"][k], gone.code["n"][k] = 0, 0
             with pytest.raises(ValueError, match=r"^operation \d+: "):
-                fence.check(gone, where)
+                program_check.check(gone, where)
             tried += 1
     assert tried > 5
 
@@ -162,7 +161,7 @@ def test_other_parts_are_compared_with_the_call():
         ("streams", program.streams[:-1]), ("comms", ((0, (99,)),)), ("operand", 1 << 40),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=r"^(it|oper)"):
-            fence.check(replace(program, **{name: value}), where)
+            program_check.check(replace(program, **{name: value}), where)
 
 
 # ---- files --------------------------------------------------------------------------------------
@@ -368,16 +367,18 @@ def test_a_second_communicator_reads_what_the_first_has_planned(folder):
 def test_the_key_has_all_that_plans_depend_on(folder):
     comm = han.Comm(MPI.COMM_SELF.Dup())
     planner = comm._han.planner
+    other_rules = han.config.load_config({"rules": [{"use": {"schedule": "lockstep"}}]}).rules
     key, flat = stored_plans.key_of(planner), planner.traits
-    for name, value in (("topology", replace(planner.topology, attach=True)),
+    for name, value in (("topology", replace(planner.topology, attach=not planner.topology.attach)),
                         ("traits", replace(flat, oversubscribed=not flat.oversubscribed)),
                         ("traits", replace(flat, mesh=not flat.mesh)),
+                        ("config", replace(planner.config, rules=other_rules)),
                         ("rank", 7)):  # fmt: skip
         before = getattr(planner, name)
         setattr(planner, name, value)
         other = stored_plans.key_of(planner)
         setattr(planner, name, before)
-        assert (other != key) == (value != before)
+        assert other != key, name
     assert stored_plans.key_of(planner) == key
     comm.Free()
     assert len(key["sources"]) == 64
@@ -403,8 +404,21 @@ def test_other_packages_submodules_are_never_stored(monkeypatch):
     class Other(type(registry.submodule("sm"))):
         pass
 
-    monkeypatch.setitem(registry._imported, "sm", Other())
-    assert not stored_plans.complete(config)
+    for part, used in (("sm", config), ("solo", han.config.load_config({}))):
+        with monkeypatch.context() as patched:
+            patched.setitem(registry._imported, part, Other())
+            assert not stored_plans.complete(used)
+    assert stored_plans.complete(config)
+
+
+def test_a_replacement_serves_what_built_in_choices_name(monkeypatch):
+    class Lame(type(registry.submodule("sm"))):
+        algorithms = dict(list(registry.submodule("sm").algorithms.items())[:1])
+
+    monkeypatch.setattr(registry, "_imported", dict(registry._imported))
+    with pytest.raises(ValueError, match=r"'sm' lacks the algorithm.*blocks"):
+        registry.register(Lame())
+    assert type(registry.submodule("sm")) is not Lame
 
 
 def test_topologies_tell_plans_apart():

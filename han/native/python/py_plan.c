@@ -124,7 +124,10 @@ static int fill_streams(han_plan *p, PyObject *streams) {
 static int fill_comms(PlanObject *self, PyObject *comms) {
     Py_ssize_t n = PyTuple_GET_SIZE(comms);
     self->comms = calloc((size_t)n + 1, sizeof *self->comms);
-    if (!self->comms) return -1;
+    if (!self->comms) {
+        PyErr_NoMemory();
+        return -1;
+    }
     for (Py_ssize_t k = 0; k < n; k++)
         self->comms[k] = (han_handle)PyLong_AsUnsignedLongLongMask(PyTuple_GET_ITEM(comms, k));
     self->plan.comms = self->comms;

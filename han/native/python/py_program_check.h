@@ -1,4 +1,4 @@
-/* han._native.fence: the check of programs that were read from a file. */
+/* han._native.check_program: the check of programs that were read from a file. */
 #ifndef HAN_PY_PROGRAM_CHECK_H
 #define HAN_PY_PROGRAM_CHECK_H
 

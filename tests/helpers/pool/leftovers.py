@@ -10,7 +10,7 @@ import time
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from mpi4py import MPI
 
@@ -54,8 +54,9 @@ class Made:
         """Free all communicators that are left, in order of creation, the same on all ranks."""
         made, self._made, self.newly_kept = self._made, [], 0
         for comm, state in made:
-            if _is_open(state()):
-                _free(comm)
+            left = state()
+            if _is_open(left):
+                _free(comm, left)
 
     def keep(self) -> None:
         """Keep all communicators that are left, until the job ends."""
@@ -70,13 +71,14 @@ def _has_failed(state: State | None) -> bool:
     return state is not None and bool(getattr(state, "health", None) is None or state.health.failed)
 
 
-def _is_open(state: State | None) -> bool:
+def _is_open(state: State | None) -> TypeGuard[State]:
     return state is not None and state.comm != MPI.COMM_NULL
 
 
-def _free(comm: MPI.Intracomm) -> None:
+def _free(comm: MPI.Intracomm, state: State) -> None:
     """Free a communicator; of one that MPI owns, free only han's part."""
     if comm in PERMANENT:
+        state.close()
         comm.Delete_attr(front._key())
     else:
         comm.Free()
