@@ -37,7 +37,8 @@ compare bench.json bench.json
 """
 TIMES = {"median": 2.0, "low": 1.0, "high": 3.0, "calls": 5}
 BENCH = {
-    "format": "han-bench", "version": 1, "settings": {"mode": "blocking"},
+    "format": "han-bench", "version": 1,
+    "settings": {"mode": "blocking", "dtype": "float64", "op": "sum", "root": 0},
     "machine": {"library": "A 1", "nodes": 1, "ranks": 2},
     "rows": [{"collective": "bcast", "nbytes": 8, "han": TIMES, "mpi": TIMES}],
 }  # fmt: skip

@@ -1,7 +1,11 @@
-"""Every ready configuration runs all collectives with the results of MPI."""
+"""Ready configurations run all collectives; ranks agree about configurations and their errors."""
+
+from contextlib import nullcontext
+from unittest import mock
 
 import numpy as np
 import pytest
+from _support import opened
 from mpi4py import MPI
 
 import han
@@ -35,3 +39,35 @@ def _run_all(world: MPI.Intracomm, comm: han.Comm, count: int) -> None:
     comm.Bcast(data, root=root)
     assert np.array_equal(data, np.arange(count) * (root + 1))
     comm.Barrier()
+
+
+RULES = {"rules": [{"use": {"levels": {"node": {"submodule": "sm", "chunk": "32KiB"}}}}]}
+
+
+@pytest.mark.mpi(ranks=2, timeout=60, unit="s")
+def test_a_second_comm_of_the_same_configuration_uses_the_first_ones_state(mpi_ranks):
+    world = MPI.COMM_WORLD.Dup()
+    first = han.Comm(world, RULES)
+    assert han.Comm(world, RULES)._han is han.Comm(world)._han is first._han
+    with pytest.raises(han.ConfigError, match="this communicator already has"):
+        han.Comm(world, {})
+    first.Free()
+
+
+@pytest.mark.mpi(ranks=3, timeout=60, unit="s")
+def test_any_error_in_a_configuration_of_one_rank_reaches_all_ranks(mpi_ranks):
+    """Such as that of another package's submodule, which cannot be imported."""
+    world = MPI.COMM_WORLD.Dup()
+    broken = mock.patch(
+        "han.submodules.catalogue.registered", side_effect=ImportError("no such library")
+    )
+    with (
+        broken if world.rank == 1 else nullcontext(),
+        pytest.raises(han.ConfigError, match="rank 1: ImportError: no such library"),
+    ):
+        han.Comm(world, RULES)
+    homeless = "~no-such-user/x.yaml" if world.rank == 2 else None
+    with pytest.raises(han.ConfigError, match="rank 2: "):
+        han.Comm(world, homeless)
+    with opened(han.Comm(world)) as comm:
+        comm.Barrier()

@@ -26,3 +26,17 @@ def test_one_rank_warns_of_an_unknown_variable(mpi_ranks):
     comm.Allreduce(np.ones(1), total)
     assert total == 2
     comm.Free()
+
+
+@pytest.mark.mpi(ranks=2, timeout=40, unit="s")
+def test_a_warning_that_is_an_error_leaves_the_ranks_in_step(mpi_ranks):
+    world = MPI.COMM_WORLD.Dup()
+    with mock.patch.dict("os.environ", HAN_TIMOUT="3"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        if world.rank:
+            han.Comm(world)
+        else:
+            with pytest.raises(UserWarning, match="HAN_TIMOUT"):
+                han.Comm(world)
+    with opened(han.Comm(world)) as comm:
+        comm.Barrier()

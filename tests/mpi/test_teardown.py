@@ -125,6 +125,19 @@ def test_free_completes_what_is_outstanding(mpi_ranks):
 
 
 @on_two
+def test_freeing_what_mpi_does_not_free_frees_the_part_of_han(mpi_ranks):
+    comm, second = han.Comm(WORLD), han.Comm(WORLD)
+    check_works(comm)
+    comm.Free()
+    comm.Free()
+    for freed in (comm, second):
+        with pytest.raises(han.RevokedError, match="it has been freed"):
+            freed.Barrier()
+    WORLD.Barrier()
+    check_works(han.Comm(WORLD))
+
+
+@on_two
 def test_free_completes_what_its_owner_has_dropped(mpi_ranks):
     for kind, _ in itertools.product(("nonblocking", "persistent"), range(5)):
         comm = new_comm()
@@ -186,6 +199,7 @@ def test_a_failure_in_planning_reaches_all_ranks(mpi_ranks):
         "han.runtime.programs.Programs.get",
         "han.runtime.binder.native_plan",
         "han.message.message._op",
+        "han.tuning.planner.Planner._decision",
     )
     cases = itertools.product(LEVELS, places, ALLREDUCE.values(), ERRORS.values())
     for levels, place, call, make in cases:

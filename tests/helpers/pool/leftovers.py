@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import signal
@@ -92,7 +93,7 @@ class Seen(NamedTuple):
     folder: str
     interrupt: Any
     threads: int
-    descriptors: int
+    descriptors: frozenset[str]  # number and file
     files: frozenset[str]
     mapped: int
 
@@ -105,7 +106,7 @@ class Seen(NamedTuple):
             os.getcwd(),
             signal.getsignal(signal.SIGINT),
             threading.active_count(),
-            len(os.listdir("/proc/self/fd")),
+            _descriptors(),
             _files(),
             _mapped_channels(),
         )
@@ -147,8 +148,9 @@ def _found(before: Seen, after: Seen) -> Iterator[str]:
 
 
 def _memory(before: Seen, after: Seen) -> Iterator[str]:
-    if after.descriptors > before.descriptors + SPARE:
-        yield f"{after.descriptors - before.descriptors} open descriptors more"
+    if len(after.descriptors) > len(before.descriptors) + SPARE:
+        new = sorted(after.descriptors - before.descriptors)
+        yield f"open descriptors: {', '.join(new)}"
     if after.mapped > before.mapped:
         yield f"{after.mapped - before.mapped} mapping(s) more of communicators' shared memory"
 
@@ -160,6 +162,15 @@ def _a_message_is_there(status: MPI.Status) -> bool:
             return True
         time.sleep(0.0005)
     return False
+
+
+def _descriptors() -> frozenset[str]:
+    """Return number and file of the open descriptors; matplotlib keeps those of fonts."""
+    found = []
+    for number in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            found.append(f"{number} {os.readlink(f'/proc/self/fd/{number}')}")
+    return frozenset(text for text in found if not text.endswith(".ttf"))
 
 
 def _files() -> frozenset[str]:

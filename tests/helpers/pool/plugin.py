@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Literal
 
 import pytest
 
@@ -58,6 +59,7 @@ class Pools:
         self.job: Job | None = None
         self.started, self.served = 0, 0
         self.notes: list[str] = []  # why jobs were replaced
+        self.crashed = False  # whether a job without a failed test ended with an error
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -78,9 +80,12 @@ class Pools:
         item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
         return True
 
-    def pytest_sessionfinish(self) -> None:
-        """Stop the job."""
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Stop the job; a job that ended with an error fails the session."""
         self._stop()
+        if self.crashed:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print the number of jobs, and why they were replaced."""
@@ -102,17 +107,21 @@ class Pools:
         if not _problem(answers):
             answers = job.ask(Request("run", item.nodeid), limit_of(item), has_failed)
         reports = _told(item, answers, job)
-        self._look_after(item, job, any(report.failed for report in reports))
-        return reports
-
-    def _look_after(self, item: pytest.Item, job: Job, failed: bool) -> None:
-        """Kill the job if the test has failed or left something in it."""
-        if failed:
+        if any(report.failed for report in reports):
             self._end(f"failed: {item.nodeid}")
-            return
+            return reports
+        return [*reports, *self._looked_after(item, job)]
+
+    def _looked_after(self, item: pytest.Item, job: Job) -> list[pytest.TestReport]:
+        """Kill the job if the test has left something in it, which is an error unless marked."""
         problem, left = self._tidied(job)
-        if problem or left:
-            self._end(f"left by {item.nodeid}: {problem or '; '.join(sorted(left))}")
+        if not problem and not left:
+            return []
+        text = f"left by {item.nodeid}: {problem or '; '.join(sorted(left))}"
+        self._end(text)
+        if item.get_closest_marker("leaves") and not problem:
+            return []
+        return [_failure(item, text, when="teardown")]
 
     def _tidied(self, job: Job) -> tuple[str, set[str]]:
         """Let the ranks free or keep communicators; return a problem, and what else is left."""
@@ -160,7 +169,8 @@ class Pools:
         if self.job is not None:
             status = self.job.stop()
             if status != 0:
-                self.notes.append(f"the job of {self.job.ranks} ranks ended with status {status}")
+                self.crashed = True
+                self.notes.append(f"FAILED: {self.job.ranks} ranks ended with status {status}")
         self.job = None
 
 
@@ -186,8 +196,10 @@ def _told(item: pytest.Item, answers: Answers, job: Job) -> list[pytest.TestRepo
     return reports
 
 
-def _failure(item: pytest.Item, text: str, output: str = "") -> pytest.TestReport:
-    report = pytest.TestReport(item.nodeid, item.location, {}, "failed", text, "call")
+def _failure(
+    item: pytest.Item, text: str, output: str = "", when: Literal["call", "teardown"] = "call"
+) -> pytest.TestReport:
+    report = pytest.TestReport(item.nodeid, item.location, {}, "failed", text, when)
     if output:
         report.sections.append(("Output of the job", output))
     return report
