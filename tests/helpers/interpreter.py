@@ -11,6 +11,7 @@ import random
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -39,18 +40,47 @@ class Deadlock(AssertionError):
     """No rank can execute its next operation."""
 
 
+class Op(NamedTuple):
+    """An operation of a program, as Python's numbers."""
+
+    code: Code
+    stream: int
+    peer: int
+    refs: list[tuple[int, int]]
+    n: int
+    slot: int
+    task: int
+
+
+def decoded(program: Program) -> list[Op]:
+    """Return the operations of a program."""
+    return [
+        Op(Code(code), stream, peer, list(zip(base, off, strict=True)), n, slot, task)
+        for code, stream, peer, base, off, n, slot, task in program.code.tolist()
+    ]
+
+
 @dataclass
 class Run:
-    """One collective: the plan, each rank's buffers, and the function that combines operands."""
+    """One collective: the plan, each rank's buffers, and the function that combines operands.
+
+    `like` is another run of the same plan, whose programs it takes.
+    """
 
     plan: Plan
     send: list[Bytes]
     recv: list[Bytes]
     combine: Combine | None = None
+    like: Run | None = None
     programs: list[Program] = field(default_factory=list)
+    code: list[list[Op]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.programs = [lower(self.plan, r) for r in range(self.plan.topology.size)]
+        if self.like is None:
+            self.programs = [lower(self.plan, r) for r in range(self.plan.topology.size)]
+            self.code = list(map(decoded, self.programs))
+        else:
+            self.programs, self.code = self.like.programs, self.like.code
 
 
 @dataclass
@@ -179,8 +209,8 @@ class Interpreter:
             if not self._room_free(rank, program):
                 return moved
             if self.pc[rank][stream] < program.streams[stream].stop:
-                row = program.code[self.pc[rank][stream]]
-                if not self._execute(rank, stream, program, row):
+                op = self.runs[self.turn[rank]].code[rank][self.pc[rank][stream]]
+                if not self._execute(rank, stream, program, op):
                     return moved
                 self.pc[rank][stream] += 1
                 moved = True
@@ -222,31 +252,30 @@ class Interpreter:
                 program = self.runs[self.turn[rank]].programs[rank]
                 info = program.streams[stream]
                 if pc < info.stop:
-                    row = program.code[pc]
-                    task = program.tasks[row["task"]] if program.tasks else ""
+                    op = self.runs[self.turn[rank]].code[rank][pc]
+                    task = program.tasks[op.task] if program.tasks else ""
                     yield (
                         f"rank {rank} run {self.turn[rank]} {info.name} {task}: "
-                        f"{Code(row['code']).name} n={row['n']} peer={row['peer']}"
+                        f"{op.code.name} n={op.n} peer={op.peer}"
                     )
 
     # ---- operations -------------------------------------------------------------------------
 
-    def _execute(self, rank: int, stream: int, program: Program, row: np.void) -> bool:
-        code, n, slot = Code(int(row["code"])), int(row["n"]), int(row["slot"])
+    def _execute(self, rank: int, stream: int, program: Program, op: Op) -> bool:
+        code, n, slot, refs = op.code, op.n, op.slot, op.refs
         run = self.runs[self.turn[rank]]
         element = run.plan.signature.element
-        refs = [(int(b), int(o)) for b, o in zip(row["base"], row["off"], strict=True)]
         match code:
             case Code.COPY:
                 target, source = (self.at(rank, *ref, n) for ref in refs[:2])
                 assert same(target, source) or apart(target, source), "a copy overlaps its source"
                 target[:] = source.copy()
             case Code.PULL:
-                peer = int(row["peer"])
+                peer = op.peer
                 assert self.turn[peer] == self.turn[rank], "the peer is in another run"
                 self.at(rank, *refs[0], n)[:] = self.at(peer, *refs[1], n)
             case Code.PUSH:
-                peer = int(row["peer"])
+                peer = op.peer
                 assert self.turn[peer] == self.turn[rank], "the peer is in another run"
                 self.at(peer, *refs[0], n)[:] = self.at(rank, *refs[1], n)
             case Code.REDUCE | Code.REDUCE2:
@@ -271,12 +300,12 @@ class Interpreter:
             case Code.TEST:
                 return slot in self.done[rank]
             case Code.AWAIT:
-                return self.pc[rank][int(row["peer"])] >= n
+                return self.pc[rank][op.peer] >= n
             case Code.ISEND | Code.IRECV:
-                self._post(code, rank, int(row["peer"]), int(row["stream"]), slot,
+                self._post(code, rank, op.peer, op.stream, slot,
                            self.at(rank, *refs[code == Code.ISEND], n))  # fmt: skip
             case Code.COLL:
-                return self._collective(rank, stream, program, row, refs, n)
+                return self._collective(rank, stream, program, op, refs, n)
         return True
 
     def _post(
@@ -305,14 +334,14 @@ class Interpreter:
         return True
 
     def _collective(
-        self, rank: int, stream: int, program: Program, row: np.void,
+        self, rank: int, stream: int, program: Program, op: Op,
         refs: list[tuple[int, int]], n: int,
     ) -> bool:  # fmt: skip
         """Enter a collective of MPI; the last member to enter completes it on all.
 
         Return False while a member waits in a blocking one.
         """
-        slot, kind, blocking = int(row["slot"]), refs[2][1] % 16, refs[2][1] >= Coll.BLOCKING
+        slot, kind, blocking = op.slot, refs[2][1] % 16, refs[2][1] >= Coll.BLOCKING
         if (rank, stream) in self.inside:
             if slot in self.done[rank]:
                 self.inside.discard((rank, stream))
@@ -326,12 +355,12 @@ class Interpreter:
         memory = [None if b == Base.NONE else self.at(rank, b, o, nbytes) for b, o in refs[:2]]
         self.done[rank].discard(slot)
         here = self.calls[comm, index]
-        here[rank] = (kind, int(row["peer"]), nbytes, slot, *memory)
+        here[rank] = (kind, op.peer, nbytes, slot, *memory)
         if len(here) == len(members):
             self._complete(members, here, self.runs[self.turn[rank]])
         if blocking:
             self.inside.add((rank, stream))
-            return self._collective(rank, stream, program, row, refs, n)
+            return self._collective(rank, stream, program, op, refs, n)
         return True
 
     def _complete(
@@ -357,7 +386,7 @@ class Interpreter:
 
 def same(x: Bytes, y: Bytes) -> bool:
     """Return whether two operands of the same size are the same memory."""
-    return x.ctypes.data == y.ctypes.data
+    return x.__array_interface__["data"][0] == y.__array_interface__["data"][0]
 
 
 def apart(x: Bytes, y: Bytes) -> bool:

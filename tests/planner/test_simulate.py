@@ -387,7 +387,7 @@ WRONG = {
     "another level": ({"node": {**SIMPLE["node"], "level": "nod"}}, "is not a level"),
     "a key": ({"node": {**SIMPLE["node"], "injektion": "1GB/s"}}, "did you mean 'injection'"),
     "a missing one": ({"node": {"level": "node"}}, "copy: is missing"),
-    "a source of nothing": ({"sources": {"node.cop": "x"}}, "no value of this machine"),
+    "a source of nothing": ({"sources": {"node.cop": "x"}}, "is not a value of this machine"),
     "no levels": ({"levels": []}, "one or more levels"),
 }
 

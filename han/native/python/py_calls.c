@@ -356,17 +356,14 @@ static PyMethodDef calls_methods[] = {
     BOTH(alltoall, "send, recv"),
     BOTH(reduce_scatter_block, "send, recv, op"),
     {"barrier", (PyCFunction)calls_barrier, METH_NOARGS,
-     "barrier($self, /)\n--\n\n"
-     "Run the call; False if the caller must parse and plan it."},
+     "barrier($self, /)\n--\n\nRun the call; False if the caller must parse and plan it."},
     {"ibarrier", (PyCFunction)calls_ibarrier, METH_NOARGS,
-     "ibarrier($self, /)\n--\n\n"
-     "Return the started request, or False."},
+     "ibarrier($self, /)\n--\n\nReturn the started request, or False."},
     {"add", (PyCFunction)calls_add, METH_VARARGS,
      "add($self, plan, collective, nbytes, dtype, op, root, /)\n--\n\n"
      "Enter a plan; `dtype` is NumPy's type number, `op` may be None."},
     {"clear", (PyCFunction)calls_clear, METH_NOARGS,
-     "clear($self, /)\n--\n\n"
-     "Remove all plans."},
+     "clear($self, /)\n--\n\nRemove all plans."},
     {NULL, NULL, 0, NULL},
 };
 
