@@ -87,7 +87,7 @@ demo: .venv/.installed ## Run han on virtual nodes, measure it beside MPI, draw 
 
 .PHONY: test check test-native test-python test-mpi test-cluster
 # Tests without mpiexec run at low priority beside the MPI tests, whose ranks often wait.
-BESIDE = nice -n 5 $(MAKE) --no-print-directory
+BESIDE = nice -n 19 $(MAKE) --no-print-directory
 
 test: export HAN_TEST_CASES := $(CURDIR)/build/cases
 test: .venv-$(FIRST)/.installed ## All tests: C, Python, MPI under each library, emulated cluster

@@ -68,7 +68,7 @@ class Planner:
 
     def planned(self, signature: Signature, blocking: bool = True) -> Planned:
         """Decide what a call runs, and which plans it may run instead; raises NoRuleError."""
-        decision = self._decision(signature, blocking)
+        decision = self.decide(signature, blocking)
         one = Planned(self.topology, signature, decision, self.config.memory)
         if one.left or signature.mapped:
             return one
@@ -81,7 +81,7 @@ class Planner:
 
     def persistent(self, signature: Signature, memory: int) -> Planned:
         """Decide what a persistent request runs, in channels of about `memory` bytes."""
-        decision = self._decision(signature, blocking=False)
+        decision = self.decide(signature, blocking=False)
         return Planned(self.topology, signature, decision, memory)
 
     def leaves(self, signature: Signature) -> bool:
@@ -89,7 +89,7 @@ class Planner:
 
         Raises NoRuleError.
         """
-        decision = self._decision(signature, blocking=False)
+        decision = self.decide(signature, blocking=False)
         return Planned(self.topology, signature, decision, self.config.memory).left
 
     def program(self, plan: Plan) -> Program:
@@ -105,7 +105,7 @@ class Planner:
             "rank": self.rank,
         }
 
-    def _decision(self, signature: Signature, blocking: bool) -> Decision:
+    def decide(self, signature: Signature, blocking: bool) -> Decision:
         """Decide for a call; leave a call by blocks that no rule serves to the MPI library."""
         try:
             return self.rules.decide(signature, blocking=blocking)
@@ -119,7 +119,7 @@ class Planner:
         if signature.nbytes < MAPPED_BYTES or not self.maps_arrays:
             return None
         mapped = replace(signature, mapped=True)
-        decision = self._decision(mapped, blocking)
+        decision = self.decide(mapped, blocking)
         plan = Planned(self.topology, mapped, decision, self.config.memory).plan
         return plan if _reads_mapped(plan) else None
 

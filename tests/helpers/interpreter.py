@@ -73,14 +73,12 @@ class Run:
     combine: Combine | None = None
     like: Run | None = None
     programs: list[Program] = field(default_factory=list)
-    code: list[list[Op]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if self.like is None:
             self.programs = [lower(self.plan, r) for r in range(self.plan.topology.size)]
-            self.code = list(map(decoded, self.programs))
         else:
-            self.programs, self.code = self.like.programs, self.like.code
+            self.programs = self.like.programs
 
 
 @dataclass
@@ -108,6 +106,8 @@ class Interpreter:
 
     def __init__(self, runs: Sequence[Run], seed: int = 0) -> None:
         self.runs, self.random = runs, random.Random(seed)
+        programs = {id(program): program for run in runs for program in run.programs}
+        self.code = {key: decoded(program) for key, program in programs.items()}
         self.topology = runs[0].plan.topology
         self.size = self.topology.size
         self.turn = [0] * self.size  # the number of each rank's current run
@@ -209,7 +209,7 @@ class Interpreter:
             if not self._room_free(rank, program):
                 return moved
             if self.pc[rank][stream] < program.streams[stream].stop:
-                op = self.runs[self.turn[rank]].code[rank][self.pc[rank][stream]]
+                op = self.code[id(program)][self.pc[rank][stream]]
                 if not self._execute(rank, stream, program, op):
                     return moved
                 self.pc[rank][stream] += 1
@@ -252,7 +252,7 @@ class Interpreter:
                 program = self.runs[self.turn[rank]].programs[rank]
                 info = program.streams[stream]
                 if pc < info.stop:
-                    op = self.runs[self.turn[rank]].code[rank][pc]
+                    op = self.code[id(program)][pc]
                     task = program.tasks[op.task] if program.tasks else ""
                     yield (
                         f"rank {rank} run {self.turn[rank]} {info.name} {task}: "

@@ -199,7 +199,7 @@ def test_a_failure_in_planning_reaches_all_ranks(mpi_ranks):
         "han.runtime.programs.Programs.get",
         "han.runtime.binder.native_plan",
         "han.message.message._op",
-        "han.tuning.planner.Planner._decision",
+        "han.tuning.planner.Planner.decide",
     )
     cases = itertools.product(LEVELS, places, ALLREDUCE.values(), ERRORS.values())
     for levels, place, call, make in cases:
