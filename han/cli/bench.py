@@ -90,6 +90,8 @@ def bench(
     )  # fmt: skip
     check_files(json_file, plot=plot)
     cases = cases_of(collectives or measurable(), sizes, settings.case)
+    if MPI.COMM_WORLD.size == 1:
+        typer.echo("Only one rank, without a peer: start with mpiexec -n 2 han bench", err=True)
     with measuring.Bench(MPI.COMM_WORLD, config, settings) as running:
         run = _run_bench(running, cases, prints(json_file))
     keep(run.data, json_file)

@@ -37,7 +37,8 @@ def picture(found: Explanation, form: str) -> str:
 def listing(found: Explanation, rank: int, as_json: bool = False) -> str:
     """Return the operations of a rank, as text or as JSON. Raises ArgumentError."""
     if rank >= found.plan.topology.size:
-        raise ArgumentError(f"rank {rank} is not in 0..{found.plan.topology.size - 1}")
+        last = found.plan.topology.size - 1
+        raise ArgumentError(f"--disassemble {rank}: expected a rank in 0..{last}")
     program = lower(found.plan, rank)
     if as_json:
         return json.dumps(listing_record(found.plan, program), indent=1)

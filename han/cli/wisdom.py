@@ -10,7 +10,7 @@ import typer
 
 from han.cli.common import JsonFlag, say
 from han.cli.world import rank
-from han.common.errors import ConfigError
+from han.common.errors import ArgumentError, ConfigError
 from han.common.units import format_size
 from han.tasks.signature import Signature
 
@@ -33,7 +33,9 @@ def wisdom(
     if rank():  # rank 0 reads and removes the files
         return
     place = folder or _folder()
-    rows = _rows(place) if place is not None and place.is_dir() else []
+    if place is not None and not place.is_dir():
+        raise ArgumentError(f"{place}: no such folder; name the one that HAN_WISDOM has named")
+    rows = _rows(place) if place is not None else []
     if clear and place is not None:
         for row in rows:
             Path(row["path"]).unlink(missing_ok=True)

@@ -32,7 +32,8 @@ class Format:
         try:
             return path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise self.error(f"{path}: cannot be read: {error}") from None
+            reason = getattr(error, "strerror", None) or error
+            raise self.error(f"{path}: cannot be read: {reason}") from None
 
     def validate(self, model: type[M], text: str, place: str) -> M:
         """Return `text` as a `model`; raise the error with the first wrong key."""

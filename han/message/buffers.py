@@ -217,7 +217,7 @@ def _memory_of(data: Any, what: str) -> Memory:
 def _refuse(data: Any, what: str) -> None:
     """Raise ArgumentTypeError for common objects that cannot be buffers."""
     if data is None:
-        raise ArgumentTypeError(f"{what}: None is no buffer here")
+        raise ArgumentTypeError(f"{what} is None: expected a buffer, or MPI.IN_PLACE")
     if isinstance(data, str):
         raise ArgumentTypeError(
             f"{what}: a str has no buffer; encode it, or use the lower-case method"

@@ -121,10 +121,11 @@ class Topology:
         return max(len(ranks) for ranks in inner.values())
 
     def describe(self) -> str:
-        """One line for people: ``8 ranks, 4 x up to 2``."""
+        """Return a text such as ``8 ranks on 4 nodes of up to 2``."""
         from han.common.units import plural
 
-        return f"{plural(self.size, 'rank')}, {self.nodes} x up to {self.ppn}"
+        most = f" of up to {self.ppn}" if self.nodes > 1 else ""
+        return f"{plural(self.size, 'rank')} on {plural(self.nodes, 'node')}{most}"
 
     def widest(self, level: int) -> int:
         """Members of the largest group at `level`."""

@@ -60,7 +60,7 @@ class Traffic:
     def describe(self, nbytes: float, times: int) -> str:
         """Return how often each of `nbytes` bytes was moved, on average over `times`."""
         parts = [("copied", self.copied), ("combined", self.combined), ("sent", self.sent)]
-        said = [f"{what} {n / nbytes / times:.3g} times" for what, n in parts if n]
+        said = [f"{what} {_often(n / nbytes / times)}" for what, n in parts if n]
         return f"each byte {', '.join(said)}" if said else ""
 
 
@@ -117,6 +117,10 @@ def _usual(plan: Plan) -> float:
     """Return the bytes of the message, or the mean bytes of a block."""
     signature, size = plan.signature, plan.topology.size
     return signature.start(size) / size if signature.counts else signature.nbytes
+
+
+def _often(times: float) -> str:
+    return "once" if f"{times:.3g}" == "1" else f"{times:.3g} times"
 
 
 def describe(plan: Plan) -> str:

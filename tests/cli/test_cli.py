@@ -64,7 +64,7 @@ def test_info_says_why_a_submodule_cannot_be_used():
 
 def test_explain_plans_for_a_machine_that_is_not_here():
     text = call("explain", "bcast", "1MiB", "--ranks", 8, "--ppn", 2)
-    assert "8 ranks, 4 x up to 2" in text
+    assert "8 ranks on 4 nodes of up to 2" in text
     assert "sbib" in text
 
 
@@ -185,7 +185,10 @@ def test_plan_writes_graphs():
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["plan", "bcast", "8", "--ranks", "2", "--disassemble", "2"], "rank 2 is not in 0..1"),
+        (
+            ["plan", "bcast", "8", "--ranks", "2", "--disassemble", "2"],
+            "--disassemble 2: expected a rank in 0..1",
+        ),
         (["bench", "barrier", "--json", "/no/where.json"], "there is no folder /no"),
         (["explain", "bcast", "--plot", "/no/where.png"], "there is no folder /no"),
         (["plan", "bcast", "--plot", "/no/where.png"], "there is no folder /no"),
@@ -265,7 +268,7 @@ def test_a_rank_that_is_alone_copies_what_it_reduces_and_nothing_else():
     for quiet in (["barrier"], ["bcast", "8"], ["reduce", "0"]):
         text = call("explain", *quiet)
         assert "(none: the rank is alone)" in text
-        assert "topology  1 rank, " in text
+        assert "topology  1 rank on 1 node" in text
 
 
 @pytest.mark.parametrize(
@@ -539,7 +542,7 @@ def test_the_title_says_what_is_drawn():
     found = imagine(8, 2, None, ("bcast", 1 << 20, "sum", "f8", 3))
     first, second = plot_tasks.title_of(found.plan).split("\n")
     assert first == "bcast of 1MiB (root 3)"
-    assert second.startswith("8 ranks, 4 x up to 2; ")
+    assert second.startswith("8 ranks on 4 nodes of up to 2; ")
     assert second.endswith(", dataflow")
 
 

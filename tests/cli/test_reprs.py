@@ -18,11 +18,11 @@ def plan():
 
 
 def test_plans_and_their_parts(plan):
-    assert repr(plan.topology) == "<Topology 8 ranks, 4 x up to 2: node < network>"
+    assert repr(plan.topology) == "<Topology 8 ranks on 4 nodes of up to 2: node < network>"
     stages = "sr, iasr, 6 x sbiasr, sbia, sb"
     assert repr(plan.graph) == f"<TaskGraph 24 tasks, 37 edges: {stages}>"
     assert repr(plan) == (
-        f"<Plan allreduce of 1MiB (float64, sum), 8 ranks, 4 x up to 2: {stages}>"
+        f"<Plan allreduce of 1MiB (float64, sum), 8 ranks on 4 nodes of up to 2: {stages}>"
     )  # fmt: skip
     assert repr(plan.choice) == (
         "<Choice tree, segment 128KiB, dataflow: "
@@ -43,7 +43,7 @@ def test_notebooks_show_the_task_graph(plan):
     for svg in shown.values():
         root = ElementTree.fromstring(svg)
         assert root.tag.endswith("svg")
-    assert "4 x up to 2" in shown["plan"], "the title is there"
+    assert "4 nodes of up to 2" in shown["plan"], "the title is there"
     html = found._repr_html_()
     assert html.startswith("<pre>allreduce of 1MiB")
     assert "node &lt; network" in html or "level     node" in html
@@ -67,7 +67,7 @@ def test_a_graph_that_a_user_spoiled_still_shows_itself(plan):
 
 def test_communicators_and_requests():
     comm = han.Comm(MPI.COMM_SELF.Dup())
-    assert repr(comm) == "<han.Comm rank 0 of 1 rank, 1 x up to 1: node < network>"
+    assert repr(comm) == "<han.Comm rank 0 of 1 rank on 1 node: node < network>"
     nonblocking, persistent = comm.Ibarrier(), comm.Barrier_init()
     assert repr(nonblocking) == "<han.Request nonblocking, active>"
     nonblocking.Wait()

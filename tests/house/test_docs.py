@@ -24,7 +24,7 @@ PAGE = pytest.mark.parametrize("page", PAGES, ids=name_of)
 LARGEST_README = 8192  # bytes
 LONGEST = 300  # lines of the architecture
 PICTURES = ("svg", "png", "pdf")
-ELSEWHERE = ("mkdir", "cd")  # commands of the shell
+ELSEWHERE = ("mkdir", "cd", ".")  # commands of the shell
 VARIABLE = re.compile(r"\bHAN_[A-Z_]+\b")
 WALK = re.compile(r"^\d+\. \[`([\w.]+)`\]\(([^)]+)\)", re.M)
 

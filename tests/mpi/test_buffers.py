@@ -129,9 +129,9 @@ def test_none_is_a_buffer_without_elements(mpi_ranks):
 @pytest.mark.parametrize(
     ("spec", "error", "message"),
     [
-        (None, TypeError, "buf: None is no buffer here"),
-        ([None], TypeError, "buf: None is no buffer here"),
-        ([None, 0], TypeError, "buf: None is no buffer here"),
+        (None, TypeError, "buf is None: expected a buffer"),
+        ([None], TypeError, "buf is None: expected a buffer"),
+        ([None, 0], TypeError, "buf is None: expected a buffer"),
         ([None, 3, MPI.INT], ValueError, "buf: None holds no elements, 3 expected"),
         ([None, 0, 5, MPI.INT], ValueError, "buf: None holds no elements, displacement is 5"),
     ],

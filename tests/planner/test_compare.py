@@ -165,7 +165,7 @@ def test_diff_on_a_terminal_is_a_table(monkeypatch, capsys):
     table = rows(*(side(name, *plan) for name, plan in zip("ab", plans, strict=True)))
     _cli_diff._print_table(["a", "b"], table)
     shown = capsys.readouterr().out
-    assert "4 ranks, 2 x up to 2" in shown
+    assert "4 ranks on 2" in shown
     assert "* " in shown
 
 

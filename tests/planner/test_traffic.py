@@ -76,14 +76,14 @@ def test_what_was_counted_is_said_a_call():
     counted = Counted.of((1, 60, 20, 40, 5, 0, 0)) + Counted.of((1, 0, 0, 0, 0, 10, 0))
     assert counted == Counted(2, Traffic(100, 20, 10, 0, 40, 5))
     assert counted.describe(50) == (
-        "2 calls, each byte copied 1 times, combined 0.2 times, sent 0.1 times by this rank"
+        "2 calls, each byte copied once, combined 0.2 times, sent 0.1 times by this rank"
     )
     assert Counted(1).describe(0) == "1 call, nothing moved by this rank"
 
 
 def test_it_is_said_per_receiver():
     assert describe(plan_of("bcast", level_choice("solo", "pull"))) == (
-        "each byte copied 1 times per receiver"
+        "each byte copied once per receiver"
     )
     assert "  traffic   each byte copied 2 times per receiver" in str(
         imagine(2, 2, None, ("bcast", 1 << 20, "sum", "f8", 0))
