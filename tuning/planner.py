@@ -9,6 +9,7 @@ from typing import Any
 from han.common.errors import NoRuleError
 from han.config.config import Config
 from han.config.parts import as_document
+from han.model.collectives import ROWS
 from han.model.program import Program
 from han.model.topology import Topology
 from han.tasks.choice import LEFT
@@ -106,11 +107,11 @@ class Planner:
         }
 
     def decide(self, signature: Signature, blocking: bool) -> Decision:
-        """Decide for a call; leave a call by blocks that no rule serves to the MPI library."""
+        """Decide for a call; leave a call of one task that no rule serves to the MPI library."""
         try:
             return self.rules.decide(signature, blocking=blocking)
         except NoRuleError as error:
-            if not signature.by_blocks:
+            if ROWS[signature.collective].kinds:
                 raise
             return self.rules.leave(signature, error)
 

@@ -28,7 +28,8 @@ class Collective(NamedTuple):
     nothing ("": the call has no such buffer). `at_root` names the buffer that only the root has.
 
     `kinds` are the kinds of its tasks on a tree of levels; without kinds, one task on one level
-    moves all blocks. `letter` names tasks of the collective's own kind; "" if there are none.
+    carries out the call. `letter` names tasks of the collective's own kind; "" if there are none.
+    The streams of a program leave no room for another kind on every level.
 
     `uneven`: blocks may differ in size, and all ranks know all sizes. `replaces`: in place, a
     rank's result overwrites data that its peers still read. `synchronises`: a rank that has

@@ -18,7 +18,7 @@ from han.config.parts import HostsScope, Level, RegexScope, SizeScope
 from han.config.rc import SETTINGS, VARIABLES, rc
 from han.config.source import ready_configs
 from han.explain import make_signature
-from han.model.collectives import COLLECTIVES
+from han.model.collectives import COLLECTIVES, LIBRARYS
 
 FULL = """\
 levels:
@@ -391,7 +391,7 @@ WHEN = [
     ),
     *(
         ({"collective": name}, f"unknown collective; calls of {name.capitalize()} are left to")
-        for name in ("gatherv", "scatterv", "alltoallv", "alltoallw", "scan", "exscan", "iscan")
+        for name in (*LIBRARYS, "iexscan")
     ),
     ({"bytes": {"min": "2KiB", "max": "1KiB"}}, "min 2048 is larger than max 1024"),
     ({"bytes": {"mini": 1}}, "when.bytes.mini: unknown key; did you mean 'min'? Known: max, min"),

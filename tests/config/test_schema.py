@@ -79,7 +79,7 @@ def test_what_han_reads_is_valid(data):
         {"levels": [{"name": "node", "scope": "cabinet"}]},
         {"memory": "64 apples"},
         {"check": "yes"},
-        {"rules": [{"when": {"collective": "scan"}, "use": {}}]},
+        {"rules": [{"when": {"collective": "alltoallw"}, "use": {}}]},
         {"rules": [{"when": {}}]},
         {"rules": [{"use": {"segment": 0}}]},
         {"rules": [{"use": {"levels": {"node": {"algorithm": "flat"}}}}]},

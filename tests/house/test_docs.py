@@ -17,6 +17,7 @@ from commands import app, call
 from pages import PAGES, ROOT, Command, name_of
 
 import han
+from han.cli.main import COMMANDS as TABLE
 from han.config import load_config, validate_names
 from han.submodules.catalogue import catalogue
 
@@ -101,6 +102,12 @@ def test_the_walk_of_a_call_names_functions_that_are_there() -> None:
         text = target_of(page, link).read_text()
         last = name.rpartition(".")[2]
         assert re.search(rf"\b(def|class) {last}\b|^[\w *]+\b{last}\(", text, re.M), (name, link)
+
+
+def test_every_command_has_a_section() -> None:
+    text = (ROOT / "docs" / "commands.md").read_text()
+    for row in TABLE:
+        assert f"\n## han {row.name}\n" in text, row.name
 
 
 def test_submodules_algorithms_and_parameters_are_listed() -> None:

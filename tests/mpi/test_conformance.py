@@ -25,7 +25,7 @@ from machines import PARTS, collectives_of, topology_of
 from mpi4py import MPI
 
 from han.explain import make_signature
-from han.model.collectives import BY_BLOCKS, ROOTED, UNEVEN
+from han.model.collectives import BY_BLOCKS, REDUCING, ROOTED, UNEVEN
 from han.submodules.registry import registered
 from han.tasks.choice import LevelChoice
 from han.tasks.contract import Question
@@ -60,7 +60,7 @@ def sizes_and_roots(size):
     """Yield calls of all sizes, and of three sizes from every root."""
     roots = itertools.cycle(range(size))
     for collective, count in itertools.product(COLLECTIVES, (*COUNTS, LARGE)):
-        in_places = (False, True) if collective in ("reduce", "allreduce") else (False,)
+        in_places = (False, True) if collective in REDUCING else (False,)
         for in_place in in_places:
             yield Call(collective, count, root=next(roots), in_place=in_place)
     for collective, count in itertools.product(("bcast", "reduce"), (7, 1000, LARGE)):

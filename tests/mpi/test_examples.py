@@ -2,6 +2,8 @@
 
 import itertools
 import json
+import re
+import runpy
 import sys
 from pathlib import Path
 
@@ -16,7 +18,8 @@ import asp
 import train_digits
 from _common import CommKind, Stopwatch, open_comm
 
-CONFIG = Path(__file__).resolve().parents[2] / "configs" / "virtual-2x2.yaml"
+ROOT = Path(__file__).resolve().parents[2]
+CONFIG = ROOT / "configs" / "virtual-2x2.yaml"
 KINDS = [CommKind.MPI, CommKind.HAN]
 
 on_ranks = pytest.mark.mpi(ranks=[1, 3, 4], timeout=120, unit="s")
@@ -166,3 +169,11 @@ def test_a_wrong_edge_list_is_refused_on_all_ranks(mpi_ranks, line, reason, tmp_
     with pytest.raises(typer.Exit):
         asp.main(kind=CommKind.MPI, edges=path)
     assert (reason in capsys.readouterr().err) == (MPI.COMM_WORLD.rank == 0)
+
+
+@on_three
+def test_the_costs_of_a_first_call_are_told(mpi_ranks, capsys):
+    runpy.run_path(str(ROOT / "examples" / "first_call.py"))
+    said = capsys.readouterr().out
+    shape = r"import [\d.]+ ms, han.Comm [\d.]+ ms, first call [\d.]+ ms\n"
+    assert re.fullmatch(shape if MPI.COMM_WORLD.rank == 0 else "", said), said

@@ -9,16 +9,19 @@ from han.message import parsers
 from han.model.collectives import (
     BY_BLOCKS,
     COLLECTIVES,
+    FLAT,
     REDUCING,
     ROWS,
     SPREADING,
+    TREE,
     Collective,
     add,
     calls,
     carried,
     carried_as,
 )
-from han.model.program import Coll
+from han.model.program import MAX_STREAMS, Coll
+from han.model.topology import MAX_LEVELS
 from han.submodules.registry import registered
 from han.tasks.spec import SPECS
 from han.tasks.spec import UNEVEN as UNEVEN_SPECS
@@ -46,7 +49,7 @@ def test_a_submodule_serves_it(row):
 @pytest.mark.parametrize("row", ROWS.values(), ids=list(ROWS))
 def test_what_a_row_says_fits_together(row):
     assert row.at_root in ("", "send", "recv")[: 3 if row.rooted else 1]
-    assert row.by_blocks == (not row.kinds)
+    assert not row.by_blocks or not row.kinds
     assert not row.replaces or row.send == "each"
     assert not row.by_blocks or row.letter
 
@@ -74,6 +77,7 @@ def test_an_added_collective_is_in_every_table(monkeypatch):
         with pytest.raises(ValueError, match=r"'other'|'everything'"):
             add(taken)
     large = row._replace(name="large", letter="l", carries=(), kinds=("reduce",))
-    with pytest.raises(ValueError, match="38 streams, at most 32"):
+    streams = MAX_LEVELS * (len(TREE) + 1) + len(FLAT)
+    with pytest.raises(ValueError, match=f"{streams} streams, at most {MAX_STREAMS}"):
         add(large)
     assert "large" not in COLLECTIVES

@@ -98,7 +98,7 @@ def edit(record, path, value):
         (["signature", "dtype"], "nonsense", r"signature\.dtype: unknown 'nonsense'"),
         (["signature", "op"], "user-defined", r"signature\.native: han has no kernel"),
         (["signature", "root"], 4, r"signature\.root: 4 is not in 0\.\.3"),
-        (["signature", "collective"], "scan", "make no plan"),
+        (["signature", "collective"], "alltoallw", "make no plan"),
         (["topology", "homes", 0], [0, 1], r"topology\.homes"),
         (["choice", "levels"], [], r"choice\.levels: 0 for 2 levels"),
         (["signature", "count"], 1 << 40, r"signature\.count: \d+ bytes, more than"),
