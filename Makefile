@@ -86,19 +86,12 @@ demo: .venv/.installed ## Run han on virtual nodes, measure it beside MPI, draw 
 # --- tests ----------------------------------------------------------------------------------
 
 .PHONY: test check test-native test-python test-mpi test-cluster
-# Tests without mpiexec run at low priority beside the MPI tests, whose ranks often wait.
-BESIDE = nice -n 19 $(MAKE) --no-print-directory
-
 test: export HAN_TEST_CASES := $(CURDIR)/build/cases
+# One part after the other: ranks that wait yield their processor, and other work would take it.
 test: .venv-$(FIRST)/.installed ## All tests: C, Python, MPI under each library, emulated cluster
 	@mkdir -p build; rm -f $(HAN_TEST_CASES); from=$$SECONDS; failed=0; \
-	trap 'kill $$(jobs -p) 2>/dev/null || true' EXIT; \
-	$(BESIDE) test-native >build/test-native 2>&1 & native=$$!; \
-	$(BESIDE) test-python >build/test-python 2>&1 & python=$$!; \
-	$(MAKE) --no-print-directory test-mpi || failed=1; \
-	$(MAKE) --no-print-directory test-cluster || failed=1; \
-	wait $$native || failed=1; wait $$python || failed=1; \
-	cat build/test-native build/test-python; \
+	for part in native python mpi cluster; do \
+		$(MAKE) --no-print-directory test-$$part || failed=1; done; \
 	awk '{ n += $$1 } END { print "=== cases of all tests: " n }' $(HAN_TEST_CASES); \
 	echo "=== all tests: $$((SECONDS - from)) s"; exit $$failed
 

@@ -159,4 +159,4 @@ class Program:
     @property
     def talks_mpi(self) -> bool:
         """Whether any operation calls the MPI library for more than a reduction."""
-        return bool(np.isin(self.code["code"], STARTS).any())
+        return not set(self.code["code"].tolist()).isdisjoint(STARTS)
