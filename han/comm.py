@@ -175,8 +175,14 @@ class Comm(Communicators):
                 state.engines.drain()
                 state.tracing.end()
         finally:
+            self._release(state, permanent)
+
+    def _release(self, state: State | None, permanent: bool) -> None:
+        try:
             if state is not None:
                 state.close()
+        finally:
+            if state is not None:
                 # MPI keeps a freed communicator, with its attributes, while requests refer to it.
                 self.Delete_attr(_key())
             if not permanent:
@@ -254,21 +260,19 @@ class Comm(Communicators):
 def _attach(comm: MPI.Intracomm, config: Any) -> State:
     """Return the communicator's State; make it if there is none (collective)."""
     found: State | None = comm.Get_attr(_key())  # type: ignore[assignment]
-    inherited = config.parent if isinstance(config, Inherited) else None
     if found is not None:
-        if config is not None and inherited is None and not _same(found, config):
-            raise ConfigError(
-                "this communicator already has a han.Comm with another configuration; "
-                "duplicate it first: han.Comm(comm.Dup(), config=...)"
-            )
+        _expect_same(found, config)
         return found
-    if inherited is not None:
-        state = State(comm, inherited.config, inherited.conditions)
-    else:
+    if isinstance(config, Inherited):
+        state = State(comm, config.parent.config, config.parent.conditions)
+        comm.Set_attr(_key(), state)
+        return state
+    try:
         state = _agreed(comm, config)
-    comm.Set_attr(_key(), state)
-    if inherited is None and not comm.Get_rank():
-        warn_of_unknown(os.environ)  # may raise, and then only here: all ranks have a State
+        comm.Set_attr(_key(), state)
+    finally:
+        if not comm.Get_rank():
+            warn_of_unknown(os.environ)  # if it raises, the ranks are in step all the same
     return state
 
 
@@ -281,8 +285,15 @@ def _agreed(comm: MPI.Intracomm, config: Any) -> State:
         raise
 
 
-def _same(state: State, config: Any) -> bool:
+def _expect_same(state: State, config: Any) -> None:
+    """Raise ConfigError if a communicator's han.Comm has another configuration than `config`."""
+    if config is None or isinstance(config, Inherited):
+        return
     loaded, problem = try_to_load(config)
-    if problem:
-        raise ConfigError(f"the configuration cannot be used: {problem}")
-    return bool(loaded.fingerprint() == state.config.fingerprint())
+    if problem is not None:
+        raise problem
+    if loaded.fingerprint() != state.config.fingerprint():
+        raise ConfigError(
+            "this communicator already has a han.Comm with another configuration; "
+            "duplicate it first: han.Comm(comm.Dup(), config=...)"
+        )

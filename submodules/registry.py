@@ -72,7 +72,10 @@ def _import(name: str) -> Submodule:
 
 @cache
 def _installed() -> dict[str, EntryPoint]:
-    """Return the entry points of installed packages by name; the look takes milliseconds."""
+    """Return the entry points of installed packages by name; the look takes milliseconds.
+
+    Of several entry points of one name the first counts.
+    """
     from importlib.metadata import entry_points
 
-    return {entry.name: entry for entry in entry_points(group=GROUP)}
+    return {entry.name: entry for entry in reversed(list(entry_points(group=GROUP)))}

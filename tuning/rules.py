@@ -66,7 +66,7 @@ class RuleTable:
         return other if fits else None
 
     def leave(self, signature: Signature, because: NoRuleError) -> Decision:
-        """Return the decision to leave a call by blocks to the MPI library."""
+        """Return the decision to leave a call to the MPI library."""
         default = choose(signature, self.topology, self.traits)
         nothing = replace(default, composition=LEFT, rule=f"none: {LEFT}")
         return Decision(nothing, because.passed)

@@ -30,4 +30,4 @@ def unknown_variables(environ: Mapping[str, str]) -> list[str]:
 def warn_of_unknown(environ: Mapping[str, str]) -> None:
     """Warn about each unknown variable; Python shows a warning once a process."""
     for text in unknown_variables(environ):
-        warnings.warn(text, UserWarning, stacklevel=5)  # the caller of han.Comm
+        warnings.warn(text, UserWarning, stacklevel=4)  # the caller of han.Comm

@@ -6,6 +6,7 @@ algorithm (submodules) and three methods of ``han.Comm``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, overload
 
@@ -146,19 +147,45 @@ def add(row: Collective) -> None:
     """Add a collective in this process.
 
     All ranks of a program must add the same, in the same order, before they make a ``han.Comm``.
-    Raises ValueError if a name or the letter is taken, or programs could have too many streams.
+    Raises ValueError if the row contradicts itself or another one.
     """
-    taken = {row.name, *row.carries} & {*calls()}
-    if taken:
-        raise ValueError(f"collective {row.name!r}: {min(taken)!r} is already in the table")
-    same = [other.name for other in ROWS.values() if row.letter and other.letter == row.letter]
-    if same:
-        raise ValueError(f"collective {row.name!r}: {same[0]!r} has the letter {row.letter!r}")
+    problem = problem_of(row) or _taken(row)
+    if problem is not None:
+        raise ValueError(f"collective {row.name!r}: {problem}")
     ROWS[row.name] = row
     streams = MAX_LEVELS * len(TREE) + len(FLAT)
     if streams > MAX_STREAMS:
         del ROWS[row.name]
         raise ValueError(f"collective {row.name!r}: {streams} streams, at most {MAX_STREAMS}")
+
+
+def problem_of(row: Collective) -> str | None:
+    """Return why a row contradicts itself, or None."""
+    if not re.fullmatch("[a-z_]+", row.name):
+        return "the name has other characters than a-z and _"
+    if row.kinds not in ((), UP, DOWN, BOTH):
+        return f"kinds are {row.kinds}: expected none, {UP}, {DOWN} or {BOTH}"
+    if row.by_blocks and row.kinds:
+        return "it moves blocks, so it has no kinds"
+    if not row.kinds and not row.letter:
+        return "without kinds it needs a letter"
+    if row.at_root not in ("", "send", "recv")[: 3 if row.rooted else 1]:
+        return f"at_root is {row.at_root!r}"
+    return "replaces needs send='each'" if row.replaces and row.send != "each" else None
+
+
+def _taken(row: Collective) -> str | None:
+    """Return which name or letter of a row another one has, or None."""
+    taken = {row.name, *row.carries} & {*calls()}
+    if taken:
+        return f"{min(taken)!r} is already in the table"
+    same = [other.name for other in ROWS.values() if row.letter and other.letter == row.letter]
+    return f"{same[0]!r} has the letter {row.letter!r}" if same else None
+
+
+def only_own() -> bool:
+    """Return whether all collectives are han's own."""
+    return len(ROWS) == len(_ROWS)
 
 
 def carried_as() -> dict[str, str]:

@@ -91,12 +91,16 @@ def _whose(ranks: Sequence[int], size: int) -> str:
 
 
 def check_agreement(
-    meeting: Meeting, fingerprint: str, problem: str | None, folder: str = ""
+    meeting: Meeting,
+    fingerprint: str,
+    problem: str | None,
+    folder: str = "",
+    because: BaseException | None = None,
 ) -> None:
     """Compare the ranks' configurations and the folders of their traces; collective.
 
-    `problem` is what is wrong with this rank's configuration. Raises ConfigError on all ranks if
-    the ranks differ, or if any rank has a problem.
+    `problem` is what is wrong with this rank's configuration, `because` the exception that said so.
+    Raises ConfigError on all ranks if the ranks differ, or if any rank has a problem.
     """
     rows = meeting.allgather((fingerprint, problem, folder), STEP)
     problems: dict[str, list[int]] = {}
@@ -105,7 +109,8 @@ def check_agreement(
             problems.setdefault(p, []).append(r)
     if problems:
         messages = [f"{_whose(ranks, len(rows))}{text}" for text, ranks in problems.items()]
-        raise ConfigError("the configuration cannot be used: " + "; ".join(messages))
+        said = "the configuration cannot be used: " + "; ".join(messages)
+        raise ConfigError(said) from (None if because is None else because.__cause__)
     _same("the configuration", [f for f, _, _ in rows], "file and HAN_* variables")
     _same("HAN_TRACE", [f for _, _, f in rows], "folder, or none")
 
@@ -123,8 +128,8 @@ def _same(what: str, values: Sequence[str], remedy: str) -> None:
         )
 
 
-def try_to_load(config: Any) -> tuple[Any, str | None]:
-    """Return the configuration and None, or None and what is wrong with it.
+def try_to_load(config: Any) -> tuple[Any, ConfigError | None]:
+    """Return the configuration and None, or None and the error that says what is wrong with it.
 
     The names of submodules are checked only if the configuration has rules, as only rules name
     them.
@@ -135,7 +140,10 @@ def try_to_load(config: Any) -> tuple[Any, str | None]:
     try:
         loaded = load_config(config)
         return validate_names(loaded, catalogue()) if loaded.rules else loaded, None
-    except (ConfigError, OSError) as error:
-        return None, str(error)
-    except Exception as error:  # another package's submodule, for example; peers are waiting
-        return None, f"{type(error).__name__}: {error}"
+    except ConfigError as error:
+        return None, error
+    except Exception as error:  # such as that of another package's submodule; peers are waiting
+        known = isinstance(error, OSError)
+        problem = ConfigError(str(error) if known else f"{type(error).__name__}: {error}")
+        problem.__cause__ = None if known else error
+        return None, problem

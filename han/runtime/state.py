@@ -77,7 +77,8 @@ class State:
         meeting = Meeting(self.comm, patient)
         try:
             fingerprint = loaded.fingerprint() if loaded else ""
-            check_agreement(meeting, fingerprint, problem or trouble or damage, traces)
+            told = trouble or damage if problem is None else str(problem)
+            check_agreement(meeting, fingerprint, told, traces, problem)
             self.config = loaded
             self._meet(meeting, parent)
             meeting.share(lambda: self._make(stored), "the making of a han.Comm")
@@ -260,8 +261,13 @@ class State:
         if self.closed:
             return
         self.closed = True
-        with contextlib.suppress(HanError, MPI.Exception):
-            self.engines.drain()
+        try:
+            with contextlib.suppress(HanError, MPI.Exception):
+                self.engines.drain()
+        finally:  # also after an interrupt
+            self._release(free)
+
+    def _release(self, free: bool) -> None:
         self.tracing.close()
         self.health.failed = self.health.failed or "it has been freed"
         self.engines.stop()

@@ -25,6 +25,7 @@ from typing import Any
 
 from han import _native
 from han.config.rc import rc
+from han.model.collectives import only_own
 from han.model.program import Program
 from han.tasks.signature import Signature
 from han.tuning.planner import Planner
@@ -108,14 +109,15 @@ def key_of(planner: Planner) -> dict[str, Any]:
 
 
 def complete(config: Any) -> bool:
-    """Return whether the hash of han's own files covers all submodules that calls may use.
+    """Return whether the hash of han's own files covers all that decides about programs.
 
-    These are the submodules that rules name, and han's own, which built-in choices name.
+    These are the table of collectives, the submodules that rules name, and han's own, which
+    built-in choices name.
     """
     from han.submodules.registry import ROWS, is_own
 
     named = {use.submodule for rule in config.rules for use in rule.use.levels.values()}
-    return all(map(is_own, {*named, *ROWS}))
+    return only_own() and all(map(is_own, {*named, *ROWS}))
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from machines import PARTS, collectives_of, topology_of
 from mpi4py import MPI
 
 from han.explain import make_signature
-from han.model.collectives import BY_BLOCKS, REDUCING, ROOTED, UNEVEN
+from han.model.collectives import BY_BLOCKS, REDUCING, REPLACING, ROOTED, UNEVEN
 from han.submodules.registry import registered
 from han.tasks.choice import LevelChoice
 from han.tasks.contract import Question
@@ -101,6 +101,8 @@ def carried_out(comm, calls):
     for call in calls:
         op = getattr(MPI, call.op.upper())
         signature = make_signature(call.collective, call.nbytes, op, call.dtype, call.root)
+        replaced = call.in_place and call.collective in REPLACING
+        signature = replace(signature, in_place=replaced)
         decision = comm._han.planner.decide(signature, blocking=True)
         if not decision.choice.rule.startswith("rules[0]"):
             refused.setdefault((call.collective, decision.passed[0][1]), call)

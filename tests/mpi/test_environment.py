@@ -22,6 +22,7 @@ def test_one_rank_warns_of_an_unknown_variable(mpi_ranks):
     said = [str(one.message) for one in caught]
     assert len(said) == (comm.rank == 0)
     assert all("HAN_TIMOUT; did you mean 'HAN_TIMEOUT'?" in text for text in said)
+    assert all(one.filename == __file__ for one in caught)
     total = np.empty(1)
     comm.Allreduce(np.ones(1), total)
     assert total == 2

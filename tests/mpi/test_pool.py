@@ -20,7 +20,7 @@ pool.job.GRACE = 2.0
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config):
     config.addinivalue_line("markers", "own_job(reason): apart")
-    config.addinivalue_line("markers", "leaves(reason): on purpose")
+    config.addinivalue_line("markers", "leaves(text): on purpose")
     pool.plugin.register(config)
 """
 PRELUDE = """
@@ -108,7 +108,7 @@ def test_leaves_descriptors(mpi_ranks):
         os.dup(1)
 
 @on_two
-@pytest.mark.leaves("as it wants")
+@pytest.mark.leaves("changed: HAN_TIMEOUT")
 def test_leaves_another_variable(mpi_ranks):
     os.environ["HAN_TIMEOUT"] = "7"
 

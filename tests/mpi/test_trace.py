@@ -238,7 +238,7 @@ def test_bad_folders_are_refused_by_all_ranks(mpi_ranks, folder, monkeypatch):
 
 
 @pytest.mark.mpi(ranks=3, timeout=120, unit="s")
-@pytest.mark.leaves("the message that the late rank does not receive")
+@pytest.mark.leaves("a message of rank")
 def test_a_rank_that_does_not_come_is_not_waited_for_for_ever(mpi_ranks):
     comm = han.Comm(MPI.COMM_WORLD.Dup(), config={"wait": {"timeout": 1}})
     trace = trace_of(comm)

@@ -19,6 +19,8 @@ from han.model.collectives import (
     calls,
     carried,
     carried_as,
+    only_own,
+    problem_of,
 )
 from han.model.program import MAX_STREAMS, Coll
 from han.model.topology import MAX_LEVELS
@@ -48,9 +50,7 @@ def test_a_submodule_serves_it(row):
 
 @pytest.mark.parametrize("row", ROWS.values(), ids=list(ROWS))
 def test_what_a_row_says_fits_together(row):
-    assert row.at_root in ("", "send", "recv")[: 3 if row.rooted else 1]
-    assert not row.by_blocks or not row.kinds
-    assert not row.replaces or row.send == "each"
+    assert problem_of(row) is None
     assert not row.by_blocks or row.letter
 
 
@@ -76,7 +76,17 @@ def test_an_added_collective_is_in_every_table(monkeypatch):
     for taken in (row, row._replace(name="other"), row._replace(name="other", letter="o")):
         with pytest.raises(ValueError, match=r"'other'|'everything'"):
             add(taken)
-    large = row._replace(name="large", letter="l", carries=(), kinds=("reduce",))
+    assert not only_own()
+    good = row._replace(name="other", letter="o", carries=())
+    for change in (
+        {"name": "Other2"}, {"kinds": ("scan",)}, {"kinds": ("reduce",)}, {"letter": ""},
+        {"at_root": "recv"}, {"replaces": True, "send": "once"},
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=r"'[Oo]ther2?': "):
+            add(good._replace(**change))
+    large = good._replace(
+        name="large", send="once", recv="once", letter="l", carries=(), kinds=("reduce",)
+    )
     streams = MAX_LEVELS * (len(TREE) + 1) + len(FLAT)
     with pytest.raises(ValueError, match=f"{streams} streams, at most {MAX_STREAMS}"):
         add(large)

@@ -107,9 +107,10 @@ static PyMethodDef module_methods[] = {
     {"poke", module_poke, METH_VARARGS,
      "poke($module, pid, address, value, /)\n--\n\n"
      "Store an 8-byte word at an address of another process; raises OSError."},
-    {"check_program", (PyCFunction)(void (*)(void))han_py_check_program, METH_VARARGS | METH_KEYWORDS,
-     "check_program($module, *, code, streams, channels, comms, ranks, tasks, requests, count, element, "
-     "native, operand, lengths)\n--\n\n"
+    {"check_program", (PyCFunction)(void (*)(void))han_py_check_program,
+     METH_VARARGS | METH_KEYWORDS,
+     "check_program($module, *, code, streams, channels, comms, ranks, tasks, requests, count, "
+     "element, native, operand, lengths)\n--\n\n"
      "Raise ValueError unless a program accesses only its own memory."},
     {"has_kernel", module_has_kernel, METH_VARARGS,
      "has_kernel($module, op, dtype, /)\n--\n\n"

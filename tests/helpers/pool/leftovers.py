@@ -17,7 +17,10 @@ from mpi4py import MPI
 
 import han
 from han import comm as front
+from han.model.collectives import ROWS
 from han.runtime.state import State
+from han.submodules import registry
+from pool import RENEW
 
 MOST_KEPT = 200
 LOOKS = 10  # probes for messages, as the first one may not find them
@@ -90,6 +93,7 @@ class Seen(NamedTuple):
 
     environment: dict[str, str]
     settings: dict[str, Any]
+    tables: tuple[str, ...]  # collectives, and submodules that are not han's
     folder: str
     interrupt: Any
     threads: int
@@ -103,6 +107,7 @@ class Seen(NamedTuple):
         return cls(
             {name: value for name, value in os.environ.items() if name != OF_PYTEST},
             {name: getattr(han.rc, name) for name in type(han.rc).__slots__},
+            (*ROWS, *(name for name in registry._imported if not registry.is_own(name))),
             os.getcwd(),
             signal.getsignal(signal.SIGINT),
             threading.active_count(),
@@ -122,7 +127,7 @@ def left_since(before: Seen, made: Made) -> list[str]:
     if made.spoilt:
         found.append("a communicator that failed, on COMM_WORLD or COMM_SELF")
     if made.kept > MOST_KEPT:
-        found.append(f"{made.kept} communicators of tests in which one had failed")
+        found.append(f"{RENEW}{made.kept} communicators of tests in which one had failed")
     return found
 
 
@@ -130,7 +135,7 @@ def _found(before: Seen, after: Seen) -> Iterator[str]:
     changed = before.environment.items() ^ after.environment.items()
     if changed:
         yield f"environment variables changed: {', '.join(sorted({name for name, _ in changed}))}"
-    for name in ("settings", "folder", "interrupt"):
+    for name in ("settings", "tables", "folder", "interrupt"):
         old, new = getattr(before, name), getattr(after, name)
         if old != new:
             yield f"{name} changed: {old} -> {new}"

@@ -8,7 +8,7 @@ from typing import Literal
 
 import pytest
 
-from pool import Problem, Request
+from pool import RENEW, Problem, Request
 from pool.job import Answers, Job, JobError
 from pool.merge import has_failed, merged
 
@@ -84,7 +84,7 @@ class Pools:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Stop the job; a job that ended with an error fails the session."""
         self._stop()
-        if self.crashed:
+        if self.crashed and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
@@ -117,11 +117,13 @@ class Pools:
         problem, left = self._tidied(job)
         if not problem and not left:
             return []
-        text = f"left by {item.nodeid}: {problem or '; '.join(sorted(left))}"
+        text, output = f"left by {item.nodeid}: {problem or '; '.join(sorted(left))}", job.output()
         self._end(text)
-        if item.get_closest_marker("leaves") and not problem:
+        marker = item.get_closest_marker("leaves")
+        meant = (RENEW, *(marker.args if marker else ()))
+        if not problem and all(any(part in found for part in meant) for found in left):
             return []
-        return [_failure(item, text, when="teardown")]
+        return [_failure(item, text, output, when="teardown")]
 
     def _tidied(self, job: Job) -> tuple[str, set[str]]:
         """Let the ranks free or keep communicators; return a problem, and what else is left."""
@@ -167,10 +169,12 @@ class Pools:
     def _stop(self) -> None:
         """Stop the job by letting its ranks finalize MPI."""
         if self.job is not None:
-            status = self.job.stop()
+            job, said = self.job, self.job.output()
+            status = job.stop()
             if status != 0:
                 self.crashed = True
-                self.notes.append(f"FAILED: {self.job.ranks} ranks ended with status {status}")
+                how = "did not end in time" if status is None else f"ended with status {status}"
+                self.notes.append(f"FAILED: {job.ranks} ranks {how}\n{said}")
         self.job = None
 
 
