@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -43,6 +43,14 @@ class Peer(NamedTuple):
     slot: int
 
 
+@lru_cache
+def _tag(kind: str, level: int, rows: int) -> int:
+    """Return the tag of a stream; `rows` is the number of collectives, which programs may add."""
+    if kind in TREE:
+        return level * len(TREE) + TREE.index(kind)
+    return MAX_LEVELS * len(TREE) + FLAT.index(kind)  # on one level only
+
+
 @dataclass
 class Stream:
     """The operations of one (task kind, level) on this rank, as they are emitted."""
@@ -61,9 +69,7 @@ class Stream:
     @cached_property
     def tag(self) -> int:
         """The stream's part of a message tag, the same on all ranks."""
-        if self.kind in TREE:
-            return self.level * len(TREE) + TREE.index(self.kind)
-        return MAX_LEVELS * len(TREE) + FLAT.index(self.kind)  # on one level only
+        return _tag(self.kind, self.level, len(ROWS))
 
     def _emit(
         self, code: Code, refs: Sequence[Ref] = (), n: int = 0, peer: int = 0, slot: int = 0
