@@ -14,16 +14,9 @@ from mpi4py import MPI
 
 from han.common.errors import ArgumentError
 from han.message.buffers import Buffer, parse
-from han.message.message import (
-    Hook,
-    Message,
-    _no_in_place,
-    _packer,
-    _reduction,
-    _root,
-    _unpacker,
-    _writable,
-)
+from han.message.message import Message, _no_in_place, _reduction, _root, _writable, in_place
+from han.message.overlap import overlap
+from han.message.packing import Hook, packer, unpacker
 from han.tasks.signature import Signature
 
 
@@ -49,9 +42,9 @@ def _collecting(
     """Make the message of a rank that receives all blocks."""
     size, rank = comm.Get_size(), comm.Get_rank()
     buffer = _writable(parse(_no_in_place(recvbuf, "recvbuf"), "recvbuf", size))
-    nbytes, in_place = _block(buffer, size), sendbuf is MPI.IN_PLACE
-    recv = _Bytes.of(buffer, packs=in_place, unpacks=True)
-    if in_place:
+    nbytes, there = _block(buffer, size), in_place(sendbuf)
+    recv = _Bytes.of(buffer, packs=there, unpacks=True)
+    if there:
         return _message(collective, nbytes, root, recv.block(rank, nbytes), recv)
     send = parse(sendbuf, "sendbuf")
     _expect(buffer, send.count * send.size, send, size)
@@ -69,7 +62,7 @@ def scatter(comm: MPI.Comm, sendbuf: object, recvbuf: object, root: object) -> M
     size = comm.Get_size()
     buffer = parse(_no_in_place(sendbuf, "sendbuf"), "sendbuf", size)
     nbytes, send = _block(buffer, size), _Bytes.of(buffer, packs=True)
-    if recvbuf is MPI.IN_PLACE:
+    if in_place(recvbuf):
         return _message("scatter", nbytes, root, send, send.block(root, nbytes))
     into = _writable(parse(recvbuf, "recvbuf"))
     _expect(buffer, into.count * into.size, into, size)
@@ -78,11 +71,11 @@ def scatter(comm: MPI.Comm, sendbuf: object, recvbuf: object, root: object) -> M
 
 def alltoall(comm: MPI.Comm, sendbuf: object, recvbuf: object) -> Message:
     """Make the message of an alltoall."""
-    size, in_place = comm.Get_size(), sendbuf is MPI.IN_PLACE
+    size, there = comm.Get_size(), in_place(sendbuf)
     buffer = _writable(parse(_no_in_place(recvbuf, "recvbuf"), "recvbuf", size))
     nbytes = _block(buffer, size)
-    recv = _Bytes.of(buffer, packs=in_place, unpacks=True)
-    if in_place:
+    recv = _Bytes.of(buffer, packs=there, unpacks=True)
+    if there:
         message = _message("alltoall", nbytes, 0, recv, recv)
         return replace(message, signature=replace(message.signature, in_place=True))
     send = parse(sendbuf, "sendbuf", size)
@@ -95,10 +88,10 @@ def reduce_scatter_block(comm: MPI.Comm, sendbuf: object, recvbuf: object, op: o
 
     With MPI.IN_PLACE, `recvbuf` holds the operands of all blocks before the call.
     """
-    size, in_place = comm.Get_size(), sendbuf is MPI.IN_PLACE
-    blocks = size if in_place else 1
+    size, there = comm.Get_size(), in_place(sendbuf)
+    blocks = size if there else 1
     recv = _writable(parse(_no_in_place(recvbuf, "recvbuf"), "recvbuf", blocks))
-    send = recv if in_place else parse(sendbuf, "sendbuf", size)
+    send = recv if there else parse(sendbuf, "sendbuf", size)
     _block(send, size)
     return scattered(send, recv, op, size)
 
@@ -108,12 +101,12 @@ def scattered(send: Buffer, recv: Buffer, op: object, size: int) -> Message:
 
     `send` is `recv` for MPI.IN_PLACE.
     """
-    in_place = send is recv
-    if not in_place:
+    there = send is recv
+    if not there:
         _check_apart(send, recv)
     operand = replace(send, count=send.count // size)
-    message = _reduction("reduce_scatter", operand, operand if in_place else recv, op, 0)
-    return replace(message, signature=replace(message.signature, in_place=in_place))
+    message = _reduction("reduce_scatter", operand, operand if there else recv, op, 0, send)
+    return replace(message, signature=replace(message.signature, in_place=there))
 
 
 # ---- buffers as bytes ---------------------------------------------------------------------------
@@ -142,8 +135,8 @@ class _Bytes:
             buffer,
             packed.ctypes.data,
             (buffer.owner, packed),
-            _packer(buffer, packed) if packs else None,
-            _unpacker(buffer, packed) if unpacks else None,
+            packer(buffer, packed) if packs else None,
+            unpacker(buffer, packed) if unpacks else None,
         )
 
     @property
@@ -166,7 +159,7 @@ def _message(
     begin = next((side.begin for side in sides if side.begin), None)
     end = next((side.end for side in sides if side.end), None)
     return Message(
-        Signature(collective, nbytes, root=root),
+        Signature(collective, nbytes, root=root, device=any(s.buffer.device for s in sides)),
         0 if send is None else send.address,
         0 if recv is None else recv.address,
         tuple(kept for side in sides for kept in side.keep),
@@ -197,9 +190,7 @@ def _expect(whole: Buffer, nbytes: int, one: Buffer, size: int) -> None:
 
 
 def _check_apart(send: Buffer, recv: Buffer) -> None:
-    empty = not send.span or not recv.span
-    overlap = send.address < recv.address + recv.span and recv.address < send.address + send.span
-    if overlap and not empty:
+    if overlap(send, recv):
         raise ArgumentError(
             "sendbuf and recvbuf overlap; pass MPI.IN_PLACE if the data is in its place already"
         )

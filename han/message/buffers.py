@@ -2,40 +2,56 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from mpi4py import MPI
 
 from han.common.errors import ArgumentError, ArgumentTypeError
-from han.message.dtypes import mpi_type, type_name
-from han.model.element_types import numpy_name
-
-CPU = 1  # DLPack's device type
+from han.message.dtypes import type_name
+from han.message.memory import Memory, memory_of
 
 
 @dataclass(frozen=True)
-class Memory:
-    """The memory of an object. It stays valid as long as `owner` lives."""
+class Layout:
+    """Where the elements of a type are: `extent` bytes apart, each with `size` bytes of data.
 
-    owner: object
-    address: int
-    nbytes: int
-    dtype: np.dtype[Any]
-    readonly: bool
-    plain: bool  # a NumPy array of numbers
+    The data of an element is between the bytes `first` and `behind` after its address.
+    """
+
+    size: int
+    extent: int
+    first: int
+    behind: int
+
+    @classmethod
+    def plain(cls, size: int) -> Layout:
+        """Return the layout of elements without gaps."""
+        return cls(size, size, 0, size)
+
+    @classmethod
+    def of(cls, datatype: MPI.Datatype) -> Layout:
+        """Return the layout of an MPI type, from its true extent."""
+        first, true = datatype.Get_true_extent()
+        return cls(datatype.Get_size(), datatype.Get_extent()[1], first, first + true)
+
+    def bounds(self, address: int, count: int) -> tuple[int, int]:
+        """Return the address of the first byte of data, and the one behind the last byte."""
+        if not count or not self.size:
+            return address, address
+        last = (count - 1) * self.extent
+        return address + self.first + min(0, last), address + self.behind + max(0, last)
 
 
 @dataclass(frozen=True)
 class Buffer:
-    """One buffer argument.
+    """One buffer argument: `count` elements of `datatype` from `address` on.
 
-    It has `count` elements of `datatype`, `extent` bytes apart. The first one begins `lower` bytes
-    after `address`. An element has `size` bytes of data. `what` names the argument in messages.
-    `name` is the NumPy name of the element type, or ``""`` for user-defined types. `dtype_number`
-    is NumPy's type number for a plain array, else None.
+    `what` names the argument in messages. `name` is the NumPy name of the element type, or ``""``
+    for user-defined types. `dtype_number` is NumPy's type number for a plain array, else None.
+    `device`: the address is not one of this process's memory.
     """
 
     what: str
@@ -44,11 +60,20 @@ class Buffer:
     count: int
     datatype: MPI.Datatype
     name: str
-    size: int
-    extent: int
-    readonly: bool
-    dtype_number: int | None
-    lower: int = 0
+    layout: Layout
+    readonly: bool = False
+    dtype_number: int | None = None
+    device: bool = False
+
+    @property
+    def size(self) -> int:
+        """Bytes of data of an element."""
+        return self.layout.size
+
+    @property
+    def extent(self) -> int:
+        """Bytes from an element to the next one."""
+        return self.layout.extent
 
     @property
     def predefined(self) -> bool:
@@ -62,8 +87,13 @@ class Buffer:
 
     @property
     def span(self) -> int:
-        """Bytes from the first element to the end of the last."""
+        """Bytes from the first element to where an element behind the last would begin."""
         return self.count * self.extent
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The address of the first byte of data, and the one behind the last byte."""
+        return self.layout.bounds(self.address, self.count)
 
     def describe(self) -> str:
         """Return a text such as ``16 x float64``."""
@@ -71,7 +101,7 @@ class Buffer:
         return f"{self.count} x {name}"
 
 
-def parse(spec: object, what: str, blocks: int = 1) -> Buffer:
+def parse(spec: object, what: str, blocks: int = 1, before: int = 0) -> Buffer:
     """Return the Buffer of an argument; `what` names it in messages.
 
     `spec` is an array, another object with a buffer, ``[data, type]``, ``[data, count]``,
@@ -80,6 +110,7 @@ def parse(spec: object, what: str, blocks: int = 1) -> Buffer:
     be None if there is a type and no elements.
 
     `blocks`: the buffer holds so many blocks, and a count is that of one block, as in MPI.
+    `before`: so many elements before the first one are used too.
 
     Raises ArgumentError.
     """
@@ -90,20 +121,24 @@ def parse(spec: object, what: str, blocks: int = 1) -> Buffer:
         return _absolute(count, displacement, datatype, what)
     if data is None and datatype is not None:
         return _empty(count, displacement, datatype, what)
-    memory = _memory_of(data, what)
-    number = memory.dtype.num if memory.plain and data is spec else None
+    memory = memory_of(data, what, datatype is not None)
     if datatype is None:
-        datatype, name = mpi_type(memory.dtype), numpy_name(memory.dtype)
-        lower, size = 0, memory.dtype.itemsize
-        extent = size
+        datatype, name, layout = memory.datatype, memory.name, Layout.plain(memory.itemsize)
     else:
-        name, size, lower, extent = _type_facts(datatype)
-    count = _count(memory, count, displacement, lower, extent, what)
-    address = memory.address + displacement * extent
+        name, layout = _name(datatype), Layout.of(datatype)
+    count = _count(memory, count, displacement, layout, what, before)
     return Buffer(
-        what, memory.owner, address, count, datatype, name, size, extent, memory.readonly, number,
-        lower,
-    )  # fmt: skip
+        what,
+        memory.owner,
+        memory.address + displacement * layout.extent,
+        count,
+        datatype,
+        name,
+        layout,
+        memory.readonly,
+        memory.number if data is spec else None,
+        memory.device,
+    )
 
 
 def _unpack(spec: Any, what: str) -> tuple[Any, int | None, int, MPI.Datatype | None]:
@@ -131,26 +166,27 @@ def _unpack(spec: Any, what: str) -> tuple[Any, int | None, int, MPI.Datatype | 
             )
     if isinstance(count, Sequence) and not isinstance(count, str):
         count, displacement = _pair(count, what)
-    return data, _whole(count, what), displacement or 0, _datatype(datatype, what)
+    count, start = _whole(count, f"{what}: count"), _whole(displacement, f"{what}: displacement")
+    return data, count, start or 0, _datatype(datatype, what)
 
 
-def _pair(counts: Sequence[Any], what: str) -> tuple[Any, int]:
+def _pair(counts: Sequence[Any], what: str) -> tuple[Any, Any]:
     if len(counts) != 2:
         raise ArgumentTypeError(
             f"{what}: one count, or (count, displacement), expected, not {len(counts)} values"
         )
-    return counts[0], counts[1] or 0
+    return counts[0], counts[1]
 
 
-def _whole(count: Any, what: str) -> int | None:
-    if count is None:
+def _whole(given: Any, what: str) -> int | None:
+    if given is None:
         return None
     try:
-        number = int(count.__index__())
-    except AttributeError:
-        raise ArgumentTypeError(f"{what}: count {count!r} is not a whole number") from None
+        number = operator.index(given)
+    except TypeError:
+        raise ArgumentTypeError(f"{what} {given!r} is not a whole number") from None
     if number < 0:
-        raise ArgumentError(f"{what}: count {number} is negative")
+        raise ArgumentError(f"{what} {number} is negative")
     return number
 
 
@@ -167,22 +203,19 @@ def _datatype(datatype: Any, what: str) -> MPI.Datatype | None:
         ) from None
 
 
-def _type_facts(datatype: MPI.Datatype) -> tuple[str, int, int, int]:
-    """Return the name, the size of the data, the lower bound and the extent of a type."""
-    lower, extent = datatype.Get_extent()
-    name = type_name(datatype) if datatype.is_predefined else ""
-    return name, datatype.Get_size(), lower, extent
+def _name(datatype: MPI.Datatype) -> str:
+    return type_name(datatype) if datatype.is_predefined else ""
 
 
 def _absolute(
     count: int | None, displacement: int, datatype: MPI.Datatype | None, what: str
 ) -> Buffer:
-    if datatype is None or count is None:
-        raise ArgumentError(f"{what}: MPI.BOTTOM needs a count and a datatype")
-    name, size, lower, extent = _type_facts(datatype)
-    return Buffer(
-        what, None, displacement * extent, count, datatype, name, size, extent, False, None, lower
-    )
+    """Return the buffer of a type with addresses. Without a count it has no elements."""
+    if datatype is None:
+        raise ArgumentError(f"{what}: MPI.BOTTOM needs a datatype, and a count")
+    layout = Layout.of(datatype)
+    at = displacement * layout.extent
+    return Buffer(what, None, at, count or 0, datatype, _name(datatype), layout)
 
 
 def _empty(count: int | None, displacement: int, datatype: MPI.Datatype, what: str) -> Buffer:
@@ -194,99 +227,44 @@ def _empty(count: int | None, displacement: int, datatype: MPI.Datatype, what: s
     return _absolute(0, 0, datatype, what)
 
 
-def _memory_of(data: Any, what: str) -> Memory:
-    _refuse(data, what)
-    if isinstance(data, np.ndarray):
-        return _array_memory(data, what)
-    try:
-        view = memoryview(data)
-    except TypeError:
-        return _array_memory(_by_dlpack(data, what), what)
-    if not view.contiguous:
-        raise ArgumentError(f"{what}: the memory is not contiguous (strides {view.strides})")
-    try:
-        dtype = np.dtype(view.format)
-    except TypeError:
-        raise ArgumentTypeError(
-            f"{what}: elements of format {view.format!r} have no MPI type"
-        ) from None
-    raw = MPI.memory.frombuffer(data, readonly=view.readonly)
-    return Memory(view, raw.address, view.nbytes, dtype, view.readonly, False)
-
-
-def _refuse(data: Any, what: str) -> None:
-    """Raise ArgumentTypeError for common objects that cannot be buffers."""
-    if data is None:
-        raise ArgumentTypeError(f"{what} is None: expected a buffer, or MPI.IN_PLACE")
-    if isinstance(data, str):
-        raise ArgumentTypeError(
-            f"{what}: a str has no buffer; encode it, or use the lower-case method"
-        )
-    if hasattr(data, "__cuda_array_interface__"):
-        raise ArgumentTypeError(
-            f"{what}: {type(data).__name__} is in device memory; copy it to the host first"
-        )
-    device = getattr(data, "__dlpack_device__", None)
-    if device is not None and device()[0] != CPU:
-        raise ArgumentTypeError(
-            f"{what}: {type(data).__name__} is on a device (DLPack type {device()[0]}); "
-            "copy it to the host first"
-        )
-
-
-def _by_dlpack(data: Any, what: str) -> np.ndarray[Any, np.dtype[Any]]:
-    try:
-        array: np.ndarray[Any, np.dtype[Any]] = np.from_dlpack(data)
-    except (AttributeError, TypeError, BufferError):
-        raise ArgumentTypeError(
-            f"{what}: {type(data).__name__} has no buffer; pass a NumPy array or anything with "
-            "the buffer protocol, or use the lower-case method for Python objects"
-        ) from None
-    return array
-
-
-def _array_memory(array: np.ndarray[Any, np.dtype[Any]], what: str) -> Memory:
-    dtype = array.dtype
-    if dtype.hasobject:
-        raise ArgumentTypeError(
-            f"{what}: the array holds Python objects; use the lower-case method for those"
-        )
-    if dtype.kind in "US":
-        raise ArgumentTypeError(f"{what}: strings ({dtype}) are not numbers; view them as bytes")
-    if not dtype.isnative:
-        raise ArgumentError(
-            f"{what}: {dtype} is not in this machine's byte order; "
-            "convert it with astype(dtype.newbyteorder('='))"
-        )
-    if not (array.flags.c_contiguous or array.flags.f_contiguous):
-        raise ArgumentError(
-            f"{what}: the array of shape {array.shape} is not contiguous (strides "
-            f"{array.strides} bytes); pass numpy.ascontiguousarray(...), or describe the layout "
-            "with an MPI datatype"
-        )
-    address = int(array.__array_interface__["data"][0])
-    plain = type(array) is np.ndarray and dtype.kind in "biufc"
-    return Memory(array, address, array.nbytes, dtype, not array.flags.writeable, plain)
-
-
 def _count(
-    memory: Memory, count: int | None, displacement: int, lower: int, extent: int, what: str
+    memory: Memory, count: int | None, displacement: int, layout: Layout, what: str, before: int
 ) -> int:
-    start = displacement * extent + lower
+    """Return the number of elements. The caller's is trusted if the memory holds all their data."""
+    start, extent = displacement * layout.extent, layout.extent
     room = memory.nbytes - start
-    if displacement < 0 or start < 0 or room < 0:
+    if start < 0 or room < 0:
         raise ArgumentError(
             f"{what}: displacement {displacement} begins at byte {start} of {memory.nbytes}"
         )
     if count is None:
-        if extent and room % extent:
-            raise ArgumentError(
-                f"{what}: {room} bytes are not a whole number of elements of {extent} bytes; "
-                "pass a count"
-            )
-        return room // extent if extent else 0
-    if count * extent > room:
+        count = _fitting(room, extent, what)
+    first, behind = layout.bounds(memory.address + start - before * extent, before + count)
+    if memory.address <= first and behind <= memory.address + memory.nbytes:
+        return count
+    low, high = memory.bounds
+    if low <= first and behind <= high:
+        return count
+    if first >= memory.address and layout.first == 0:
         raise ArgumentError(
-            f"{what} holds {room} bytes, {count * extent} expected ({count} x {extent} bytes)"
+            f"{what} holds {room} bytes, {behind - first} expected "
+            f"({count} x {extent} bytes{'' if layout.behind == extent else ', less the last gap'})"
         )
-    return count
+    raise ArgumentError(
+        f"{what}: {count} elements of the datatype have data in bytes {first - memory.address} to "
+        f"{behind - memory.address} of a buffer of {memory.nbytes} bytes"
+    )
+
+
+def _fitting(room: int, extent: int, what: str) -> int:
+    """Return how many elements fill the memory."""
+    if not room:
+        return 0
+    if extent <= 0:
+        raise ArgumentError(f"{what}: elements with an extent of {extent} bytes need a count")
+    if room % extent:
+        raise ArgumentError(
+            f"{what}: {room} bytes are not a whole number of elements of {extent} bytes; "
+            "pass a count"
+        )
+    return room // extent

@@ -9,6 +9,8 @@ from mpi4py import MPI
 
 from han.model.element_types import OPS, PAIRS, numpy_name
 
+ADDED = 256  # NumPy's first number of types that other packages add
+
 
 @cache
 def _predefined_ops() -> dict[int, str]:
@@ -45,8 +47,14 @@ def type_name(datatype: MPI.Datatype) -> str:
 
 
 def mpi_type(dtype: np.dtype[np.generic]) -> MPI.Datatype:
-    """Return the MPI type of a NumPy type; DATATYPE_NULL if it has none."""
+    """Return the MPI type of a NumPy type; DATATYPE_NULL if it has none.
+
+    Of strings those of one character have one. The letters of types that other packages have
+    added to NumPy mean nothing.
+    """
+    if dtype.num >= ADDED:
+        return MPI.DATATYPE_NULL
     try:
-        return MPI.Datatype.fromcode(dtype.char)
+        return MPI.Datatype.fromcode(dtype.str[1:] if dtype.char in "SU" else dtype.char)
     except ValueError:
         return MPI.DATATYPE_NULL

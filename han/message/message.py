@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import operator
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -14,11 +11,11 @@ from mpi4py import MPI
 from han.common.errors import ArgumentError, ArgumentTypeError
 from han.message.buffers import Buffer, parse
 from han.message.dtypes import is_pair, op_name
+from han.message.overlap import overlap
+from han.message.packing import Hook, packer, unpacker
 from han.message.unlocked import is_commutative
 from han.model.element_types import PAIRS, WIDE, kernel, ops_of
 from han.tasks.signature import Signature
-
-Hook = Callable[[], None]
 
 
 @dataclass(frozen=True)
@@ -56,7 +53,7 @@ def bcast(comm: MPI.Comm, buf: object, root: object) -> Message:
     if not at_root:
         _writable(buffer)
     nbytes = buffer.count * buffer.size
-    signature = Signature("bcast", nbytes, root=root)
+    signature = Signature("bcast", nbytes, root=root, device=buffer.device)
     plain = None if buffer.dtype_number is None or buffer.readonly else (nbytes, 0)
     message = Message(signature, buffer.address, buffer.address, (buffer.owner,), plain=plain)
     if buffer.dense:
@@ -68,8 +65,8 @@ def bcast(comm: MPI.Comm, buf: object, root: object) -> Message:
         send=at,
         recv=at,
         keep=(buffer.owner, packed),
-        begin=_packer(buffer, packed) if at_root else None,
-        end=None if at_root else _unpacker(buffer, packed),
+        begin=packer(buffer, packed) if at_root else None,
+        end=None if at_root else unpacker(buffer, packed),
         plain=None,
     )
 
@@ -77,7 +74,7 @@ def bcast(comm: MPI.Comm, buf: object, root: object) -> Message:
 def allreduce(comm: MPI.Comm, sendbuf: object, recvbuf: object, op: object) -> Message:
     """Make the message of an allreduce."""
     recv = _writable(parse(_no_in_place(recvbuf, "recvbuf"), "recvbuf"))
-    send = recv if sendbuf is MPI.IN_PLACE else parse(sendbuf, "sendbuf")
+    send = recv if in_place(sendbuf) else parse(sendbuf, "sendbuf")
     return _reduction("allreduce", send, recv, op, 0)
 
 
@@ -89,22 +86,23 @@ def reduce(comm: MPI.Comm, sendbuf: object, recvbuf: object, op: object, root: o
             raise ArgumentError(f"sendbuf: MPI.IN_PLACE is for the root ({root}) only")
         return _reduction("reduce", parse(sendbuf, "sendbuf"), None, op, root)
     recv = _writable(parse(_no_in_place(recvbuf, "recvbuf"), "recvbuf"))
-    send = recv if sendbuf is MPI.IN_PLACE else parse(sendbuf, "sendbuf")
+    send = recv if in_place(sendbuf) else parse(sendbuf, "sendbuf")
     return _reduction("reduce", send, recv, op, root)
 
 
 def _reduction(
-    collective: str, send: Buffer, recv: Buffer | None, op: object, root: int
+    collective: str,
+    send: Buffer,
+    recv: Buffer | None,
+    op: object,
+    root: int,
+    whole: Buffer | None = None,
 ) -> Message:
+    """Make the message of a reduction; `send` is one block of `whole` where there are several."""
     operation = _op(op)
-    for buffer in (send, recv):
-        if buffer is not None and buffer.lower:
-            raise ArgumentError(
-                f"{buffer.what}: elements that do not begin at their address (lower bound "
-                f"{buffer.lower}) cannot be reduced; resize the type with Create_resized"
-            )
     if recv is not None and recv is not send:
         _match(send, recv)
+        _dense_enough(recv)
     name = op_name(operation)
     _dense_enough(send)
     numbers = _combinable(send, operation, name)
@@ -117,6 +115,7 @@ def _reduction(
         commutative=bool(name) or is_commutative(operation),
         native=numbers is not None,
         root=root,
+        device=send.device or (recv is not None and recv.device),
     )
     plain = None
     if send.dtype_number is not None and (recv is None or recv.dtype_number is not None):
@@ -131,6 +130,8 @@ def _reduction(
         numbers=numbers,
         plain=plain,
     )
+    if not send.predefined and send.size < send.extent:
+        message = _gathered(message, whole or send)
     return message if recv is None or recv.size == recv.extent else _staged(message, recv)
 
 
@@ -138,12 +139,27 @@ def _derived_name(buffer: Buffer) -> str:
     return f"{buffer.size} of {buffer.extent} bytes"
 
 
+def _gathered(message: Message, send: Buffer) -> Message:
+    """Send a copy of elements with gaps: the gap of the last one may be outside of the memory."""
+    stage = np.empty(max(send.span, 1), np.uint8)
+    packed = np.empty(send.count * send.size, np.uint8)
+    copy = replace(send, address=stage.ctypes.data, owner=stage)
+    pack, unpack = packer(send, packed), unpacker(copy, packed)
+
+    def begin() -> None:
+        pack()
+        unpack()
+
+    keep = (*message.keep, stage, packed)
+    return replace(message, send=stage.ctypes.data, keep=keep, begin=begin, plain=None)
+
+
 def _staged(message: Message, recv: Buffer) -> Message:
     """Receive elements with gaps into a temporary buffer; copy only their data to the user's."""
     stage = np.empty(max(recv.span, 1), np.uint8)
     packed = np.empty(recv.count * recv.size, np.uint8)
     staged = replace(recv, address=stage.ctypes.data, owner=stage)
-    pack, unpack = _packer(staged, packed), _unpacker(recv, packed)
+    pack, unpack = packer(staged, packed), unpacker(recv, packed)
 
     def end() -> None:
         pack()
@@ -151,47 +167,6 @@ def _staged(message: Message, recv: Buffer) -> Message:
 
     keep = (*message.keep, stage, packed)
     return replace(message, recv=stage.ctypes.data, keep=keep, end=end, plain=None)
-
-
-def _packer(buffer: Buffer, packed: np.ndarray[Any, Any]) -> Hook:
-    def pack() -> None:
-        with _described(buffer) as (memory, datatype):
-            datatype.Pack(memory, packed, 0, MPI.COMM_SELF)
-
-    return pack if buffer.count and buffer.size else _nothing
-
-
-def _unpacker(buffer: Buffer, packed: np.ndarray[Any, Any]) -> Hook:
-    def unpack() -> None:
-        with _described(buffer) as (memory, datatype):
-            datatype.Unpack(packed, 0, memory, MPI.COMM_SELF)
-
-    return unpack if buffer.count and buffer.size else _nothing
-
-
-@contextlib.contextmanager
-def _described(buffer: Buffer) -> Iterator[tuple[MPI.buffer, MPI.Datatype]]:
-    """Yield the memory of a buffer, and a type for its elements relative to that memory.
-
-    mpi4py accepts no MPI.BOTTOM as memory. So a type with a lower bound is replaced by one that
-    begins at 0.
-    """
-    at = buffer.address + buffer.lower
-    memory = MPI.memory.fromaddress(at, buffer.span)
-    if not buffer.lower:
-        yield memory, buffer.datatype
-        return
-    moved = buffer.datatype.Create_hindexed([buffer.count], [-buffer.lower])
-    sized = moved.Create_resized(0, buffer.span).Commit()
-    try:
-        yield memory, sized
-    finally:
-        sized.Free()
-        moved.Free()
-
-
-def _nothing() -> None:
-    """Do nothing."""
 
 
 def _root(comm: MPI.Comm, root: object) -> int:
@@ -202,6 +177,11 @@ def _root(comm: MPI.Comm, root: object) -> int:
     if not 0 <= number < comm.Get_size():
         raise ArgumentError(f"root {number} is not in 0..{comm.Get_size() - 1}")
     return number
+
+
+def in_place(buf: object) -> bool:
+    """Return whether an argument says that data is in place; mpi4py takes None for it."""
+    return buf is None or buf is MPI.IN_PLACE
 
 
 def _no_in_place(buf: object, what: str) -> object:
@@ -241,7 +221,7 @@ def _match(send: Buffer, recv: Buffer) -> None:
             f"recvbuf holds {recv.span} bytes ({recv.describe()}), {send.span} expected "
             f"({send.describe()})"
         )
-    if send.address < recv.address + recv.span and recv.address < send.address + send.span:
+    if overlap(send, recv):
         raise ArgumentError(
             "sendbuf and recvbuf overlap; pass MPI.IN_PLACE as sendbuf to reduce in place"
         )
@@ -249,13 +229,12 @@ def _match(send: Buffer, recv: Buffer) -> None:
 
 def _dense_enough(buffer: Buffer) -> None:
     """Raise ArgumentError for types with data outside of their extent: elements move by extent."""
-    if buffer.predefined:
-        return
-    lower, extent = buffer.datatype.Get_true_extent()
-    if lower < 0 or lower + extent > buffer.extent:
+    layout = buffer.layout
+    if layout.first < 0 or layout.behind > layout.extent:
         raise ArgumentError(
-            f"{buffer.what}: the datatype's data spans bytes {lower} to {lower + extent}, beyond "
-            f"its extent of {buffer.extent}; such types cannot be reduced"
+            f"{buffer.what}: the datatype's data spans bytes {layout.first} to {layout.behind}, "
+            f"beyond its extent of {layout.extent}; such types cannot be reduced; resize the type "
+            "with Create_resized"
         )
 
 

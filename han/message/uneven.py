@@ -19,26 +19,19 @@ from mpi4py import MPI
 from han.common.errors import ArgumentError, ArgumentTypeError
 from han.message.blocks import _Bytes, _check_apart, _message, allgather, scattered
 from han.message.buffers import Buffer, parse
-from han.message.message import (
-    Hook,
-    Message,
-    _no_in_place,
-    _packer,
-    _reduction,
-    _unpacker,
-    _writable,
-)
+from han.message.message import Message, _no_in_place, _reduction, _writable, in_place
+from han.message.packing import Hook, nothing, packer, unpacker
 from han.tasks.signature import Signature
 
 
 def allgatherv(comm: MPI.Comm, sendbuf: object, recvbuf: object) -> Message:
     """Make the message of an allgather of blocks of different sizes."""
-    rank, in_place = comm.Get_rank(), sendbuf is MPI.IN_PLACE
+    rank, there = comm.Get_rank(), in_place(sendbuf)
     into = Vector.of(_no_in_place(recvbuf, "recvbuf"), "recvbuf", comm.Get_size())
     _writable(into.buffer)
     lengths = [n * into.buffer.size for n in into.counts]
-    recv = into.as_bytes(rank if in_place else None)
-    if in_place:
+    recv = into.as_bytes(rank if there else None)
+    if there:
         start = sum(lengths[:rank])
         send = replace(recv, address=recv.address + start, keep=(), begin=None, end=None)
     else:
@@ -60,19 +53,19 @@ def reduce_scatter(
     `counts` holds the number of elements of each block. With MPI.IN_PLACE, `recvbuf` holds the
     operands of all blocks before the call.
     """
-    size, rank, in_place = comm.Get_size(), comm.Get_rank(), sendbuf is MPI.IN_PLACE
+    size, rank, there = comm.Get_size(), comm.Get_rank(), in_place(sendbuf)
     numbers = _numbers(counts, "recvcounts", size)
     recv = _writable(parse(_no_in_place(recvbuf, "recvbuf"), "recvbuf"))
-    send = recv if in_place else parse(sendbuf, "sendbuf")
+    send = recv if there else parse(sendbuf, "sendbuf")
     _expect_elements(send, sum(numbers), f"the sum of recvcounts {_few(numbers)}")
-    if not in_place:
+    if not there:
         _expect_elements(recv, numbers[rank], f"recvcounts[{rank}]")
         _check_apart(send, recv)
-    if len(set(numbers)) == 1 and not in_place:  # other ranks may not be in place
+    if len(set(numbers)) == 1 and not there:  # other ranks may not be in place
         return scattered(send, recv, op, size)
     operand = replace(send, count=numbers[rank])
-    message = _reduction("reduce_scatter", operand, operand if in_place else recv, op, 0)
-    if in_place and message.end is None:
+    message = _reduction("reduce_scatter", operand, operand if there else recv, op, 0, send)
+    if there and message.end is None:
         message = _beside(message, operand)
     return replace(message, signature=_uneven(message.signature, numbers), plain=None)
 
@@ -97,7 +90,7 @@ def _beside(message: Message, recv: Buffer) -> Message:
     def end() -> None:
         _memory(recv)[:] = stage[: recv.span]
 
-    end = end if recv.span else _nothing
+    end = end if recv.span else nothing
     return replace(message, recv=stage.ctypes.data, keep=(*message.keep, stage), end=end)
 
 
@@ -130,9 +123,10 @@ class Vector:
         else:
             numbers = _numbers(counts, f"{what}: counts", size)
         places = _places(starts, numbers, what)
-        reach = max((s + n for s, n in zip(places, numbers, strict=True) if n), default=0)
+        reach = max((0, *(s + n for s, n in zip(places, numbers, strict=True) if n)))
         given = [data, reach] if datatype is None else [data, reach, datatype]
-        return cls(parse(given, what), numbers, places)
+        before = max((-s for s, n in zip(places, numbers, strict=True) if n), default=0)
+        return cls(parse(given, what, before=max(before, 0)), numbers, places)
 
     @property
     def joined(self) -> bool:
@@ -174,9 +168,9 @@ def _mover(buffer: Buffer, packed: np.ndarray[Any, Any], packs: bool) -> Hook:
     Dense bytes are copied by NumPy: MPI may have no type for them.
     """
     if not buffer.dense:
-        return _packer(buffer, packed) if packs else _unpacker(buffer, packed)
+        return packer(buffer, packed) if packs else unpacker(buffer, packed)
     if not packed.size:
-        return _nothing
+        return nothing
 
     def move() -> None:
         if packs:
@@ -193,17 +187,13 @@ def _memory(buffer: Buffer) -> np.ndarray[Any, Any]:
 
 
 def _all(hooks: Iterable[Hook]) -> Hook:
-    todo = [hook for hook in hooks if hook is not _nothing]
+    todo = [hook for hook in hooks if hook is not nothing]
 
     def run() -> None:
         for hook in todo:
             hook()
 
     return run
-
-
-def _nothing() -> None:
-    """Do nothing."""
 
 
 def _parts(spec: object, what: str) -> tuple[Any, Any, Any, Any]:
@@ -240,14 +230,14 @@ def _parts(spec: object, what: str) -> tuple[Any, Any, Any, Any]:
     return data, counts, starts, datatype
 
 
-def _numbers(numbers: Any, what: str, size: int) -> tuple[int, ...]:
+def _numbers(numbers: Any, what: str, size: int, signed: bool = False) -> tuple[int, ...]:
     """Return one whole number for each rank; a single number stands for all ranks."""
     if hasattr(numbers, "__index__") and np.ndim(numbers) == 0:
         numbers = [numbers] * size
     found = _whole(numbers, what)
     if len(found) != size:
         raise ArgumentError(f"{what}: {len(found)} numbers, {size} expected, one for each rank")
-    if found and min(found) < 0:
+    if found and not signed and min(found) < 0:
         raise ArgumentError(f"{what}: {min(found)} is negative")
     return found
 
@@ -267,7 +257,7 @@ def _places(starts: Any, counts: Sequence[int], what: str) -> tuple[int, ...]:
         return tuple(accumulate(counts, initial=0))[:-1]
     if hasattr(starts, "__index__") and np.ndim(starts) == 0:
         starts = [r * int(starts) for r in range(len(counts))]
-    places = _numbers(starts, f"{what}: displacements", len(counts))
+    places = _numbers(starts, f"{what}: displacements", len(counts), signed=True)
     taken = sorted((s, s + n, r) for r, (s, n) in enumerate(zip(places, counts, strict=True)) if n)
     for (_, stop, first), (start, _, second) in pairwise(taken):
         if start < stop:

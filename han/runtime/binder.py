@@ -53,20 +53,24 @@ class Binder:
         is_rival: bool = False,
         mapping: Mapping | None = None,
         own_scratch: bool = False,
+        known_as: Signature | None = None,
     ) -> Prepared:
         """Make the native plan of a program.
 
         `planned` holds the plans that the call may run instead; `is_rival`: this one is a rival.
         `mapping` is where this rank finds mapped buffers of its peers; None: the arenas. With
-        `own_scratch` the plan shares its scratch memory with no other one.
+        `own_scratch` the plan shares its scratch memory with no other one. `known_as` is the call
+        that peers compare and messages name, if it is not that of the message.
         """
-        signature = message.signature
+        signature = known_as or message.signature
         comms = tuple(self._comm(engine, *key, signature) for key in program.comms)
         scratch = self._memory(program.scratch, own_scratch)
         number = next(self._numbers)
         mapped = (mapping or self._shared.mapping) if signature.mapped else None
         ways = self._ways(planned, is_rival)
-        native = native_plan(engine, program, message, comms, scratch, number, mapped, ways)
+        native = native_plan(
+            engine, program, message, comms, scratch, number, mapped, ways, known_as
+        )
         prepared = Prepared(native, program, signature, number, planned, is_rival)
         reporter(engine).know(prepared)
         self.living[number] = prepared

@@ -9,14 +9,16 @@ from struct import calcsize
 import numpy as np
 
 from han import _native
-from han.memory.channel import ERRED, FIELDS, NAPS
+from han.memory.channel import DEPARTURES, ERRED, FIELDS, GONE, NAPS
 from han.model.channel_layout import (
+    CALLS,
     CONTROL,
     EPOCH_SHIFT,
     FLAG,
     FLAGS,
     LINE,
     MAX_CHANNELS,
+    REASON,
     SMALL,
     SMALL_BANKS,
     TIMES,
@@ -61,10 +63,12 @@ def own_numbers() -> Numbers:
         },
         "limits": {"CHANNELS": MAX_CHANNELS, "STREAMS": MAX_STREAMS, "EPOCH_TAGS": EPOCH_TAGS},
         "layout": {
-            "LINE": LINE, "TIMES": TIMES, "FLAG": FLAG, "FLAGS": FLAGS, "SMALL": SMALL,
-            "SMALL_BANKS": SMALL_BANKS, "EPOCH_SHIFT": EPOCH_SHIFT,
+            "LINE": LINE, "TIMES": TIMES, "FLAG": FLAG, "CALLS": CALLS, "FLAGS": FLAGS,
+            "SMALL": SMALL, "SMALL_BANKS": SMALL_BANKS, "EPOCH_SHIFT": EPOCH_SHIFT,
+            "REASON": REASON,
         },
-        "control": {**_packed(FIELDS), "erred": ERRED, "naps": NAPS, "size": CONTROL},
+        "control": {**_packed(FIELDS), "erred": ERRED, "naps": NAPS, "gone": GONE,
+            "departures": DEPARTURES, "size": CONTROL},
         "trace": _offsets(HEAD),
         "event": {**_offsets(EVENT), "ANCHOR": ANCHOR},
         "statuses": _named(Status),

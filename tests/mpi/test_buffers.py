@@ -379,6 +379,28 @@ def add_with_gaps(a, b, datatype):
         y[part].view(np.int32)[:] += x[part].view(np.int32)
 
 
+def check_scatters_with_gaps(comm, n, gap, op):
+    """Each block of the operands differs, and so does its result."""
+    size, rank = comm.Get_size(), comm.Get_rank()
+    send = np.full((size, n, 6), -3, np.int32)
+    send[:, :, :2] = 10 * np.arange(size)[:, None, None] + rank
+    expected = 10 * size * rank + size * (size - 1) // 2
+    for scatter in (
+        lambda recv: comm.Reduce_scatter_block([send, size * n, gap], [recv, n, gap], op),
+        lambda recv: comm.Reduce_scatter([send, size * n, gap], [recv, n, gap], [n] * size, op),
+    ):
+        recv = np.full((n, 6), -7, np.int32)
+        scatter(recv)
+        assert np.all(recv[:, :2] == expected)
+        assert np.all(recv[:, 2:] == -7), "written into a gap"
+    counts = [n + r for r in range(size)]
+    send = np.full((sum(counts), 6), rank, np.int32)
+    recv = np.full((counts[rank], 6), -7, np.int32)
+    comm.Reduce_scatter([send, sum(counts), gap], [recv, counts[rank], gap], counts, op)
+    assert np.all(recv[:, :2] == size * (size - 1) // 2)
+    assert np.all(recv[:, 2:] == -7)
+
+
 @on_six
 def test_reductions_of_elements_with_gaps(mpi_ranks):
     op = MPI.Op.Create(add_with_gaps, commute=True)
@@ -400,5 +422,6 @@ def test_reductions_of_elements_with_gaps(mpi_ranks):
                 comm.Reduce(source, [recv, n, gap] if at_root else None, op, root)
                 assert not at_root or np.all(recv[:, :2] == size * (size - 1) // 2)
                 assert np.all(recv[:, 2:] == -7)
+            check_scatters_with_gaps(comm, n, gap, op)
     op.Free()
     gap.Free()

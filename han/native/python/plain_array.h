@@ -51,4 +51,9 @@ static inline bool block_of(int32_t size, PyObject *o, const array *a, uint64_t 
     return parts && a->nbytes % parts == 0;
 }
 
+/* Whether an argument says MPI.IN_PLACE; mpi4py takes None for it. */
+static inline bool says(const PyObject *in_place, const PyObject *o) {
+    return o == in_place || o == Py_None;
+}
+
 #endif

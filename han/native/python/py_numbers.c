@@ -54,15 +54,16 @@ static const number limits[] = {
     {NULL, 0},
 };
 static const number layout[] = {
-    {"LINE", HAN_LINE}, {"TIMES", HAN_TIMED * sizeof(han_time)}, {"FLAG", sizeof(_Atomic uint64_t)},
+    {"LINE", HAN_LINE}, {"TIMES", HAN_TIMED * sizeof(han_time)}, {"FLAG", sizeof(han_flag)},
+    {"CALLS", HAN_CALLS_KEPT * sizeof(uint64_t)},
     {"FLAGS", HAN_RANK_FLAGS}, {"SMALL", HAN_SMALL_SLOT}, {"SMALL_BANKS", HAN_SMALL_BANKS},
-    {"EPOCH_SHIFT", HAN_EPOCH_SHIFT}, {NULL, 0},
+    {"EPOCH_SHIFT", HAN_EPOCH_SHIFT}, {"REASON", HAN_REASON}, {NULL, 0},
 };
 static const number control[] = {
     AT(han_control, done), AT(han_control, entered), AT(han_control, signature),
     AT(han_control, calls), AT(han_control, pid), AT(han_control, pid_start),
     AT(han_control, pid_namespace), AT(han_control, rank), AT(han_control, erred),
-    AT(han_control, naps), {"size", sizeof(han_control)}, {NULL, 0},
+    AT(han_control, naps), AT(han_control, departures), AT(han_control, gone), {"size", sizeof(han_control)}, {NULL, 0},
 };
 static const number trace[] = {
     AT(han_trace, n), AT(han_trace, max), AT(han_trace, dropped), AT(han_trace, tsc),
@@ -77,7 +78,7 @@ static const number event[] = {
 };
 static const number statuses[] = {
     STATUS(MPI), STATUS(TIMEOUT), STATUS(DEAD), STATUS(NOTICE), STATUS(INTERRUPT), STATUS(FAILED),
-    STATUS(ATTACH), STATUS(MISMATCH), {NULL, 0},
+    STATUS(ATTACH), STATUS(MISMATCH), STATUS(GONE), STATUS(SHORT), STATUS(LONG), {NULL, 0},
 };
 static const number dtypes[] = {
     {"bool", HAN_BOOL}, {"int8", HAN_I8}, {"int16", HAN_I16}, {"int32", HAN_I32},

@@ -1,0 +1,233 @@
+"""Where the memory of an object is: arrays, buffers of Python, tensors, memory of a device."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from han.common.errors import ArgumentError, ArgumentTypeError
+from han.message.dlpack import HOSTS, device_of, tensor_of, type_of
+from han.message.dtypes import mpi_type, type_name
+from han.model.element_types import numpy_name
+
+NATIVE = "@<" if sys.byteorder == "little" else "@>"  # of formats in this byte order
+Bounds = tuple[int, int]  # the first address, and the one behind the last byte
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The memory of an object. It stays valid as long as `owner` lives.
+
+    `datatype` and `name` are those of the elements, `itemsize` their size. The type is
+    DATATYPE_NULL if MPI has none; `name` is "" if NumPy has none. `device` says that it is not
+    memory of the host.
+    """
+
+    owner: object
+    address: int
+    nbytes: int
+    datatype: MPI.Datatype
+    name: str
+    itemsize: int
+    readonly: bool
+    number: int | None = None  # NumPy's type number, of a NumPy array of numbers
+    device: bool = False
+
+    @property
+    def bounds(self) -> Bounds:
+        """The addresses of the memory that is known to belong to the owner.
+
+        A view of an array may be used with elements of the whole array, as in MPI.
+        """
+        found = _bounds(self.owner)
+        inside = self.address, self.address + self.nbytes
+        return (min(found[0], inside[0]), max(found[1], inside[1])) if found else inside
+
+
+def memory_of(data: Any, what: str, typed: bool) -> Memory:
+    """Return the memory of an object, as mpi4py finds it; `what` names it in messages.
+
+    `typed`: the caller gives the type of the elements, so the object's own may be any.
+
+    Raises ArgumentError, also for what the producer of a tensor raises.
+    """
+    _refuse(data, what)
+    if isinstance(data, np.ndarray):
+        return _of_array(data, what, typed)
+    try:
+        view = memoryview(data)
+    except (TypeError, ValueError, BufferError) as error:
+        return _of_tensor(data, what, error)
+    return _of_view(data, view, what, typed)
+
+
+def _refuse(data: Any, what: str) -> None:
+    """Raise ArgumentTypeError for common objects that cannot be buffers."""
+    if data is None:
+        raise ArgumentTypeError(f"{what} is None: expected a buffer, or MPI.IN_PLACE")
+    if isinstance(data, str):
+        raise ArgumentTypeError(
+            f"{what}: a str has no buffer; encode it, or use the lower-case method"
+        )
+
+
+# ---- arrays -------------------------------------------------------------------------------------
+
+
+def _of_array(array: np.ndarray[Any, Any], what: str, typed: bool) -> Memory:
+    dtype = array.dtype
+    if dtype.hasobject:
+        raise ArgumentTypeError(
+            f"{what}: the array holds Python objects; use the lower-case method for those"
+        )
+    if not typed:
+        _check_type(dtype, what)
+    if not (array.flags.c_contiguous or array.flags.f_contiguous):
+        raise ArgumentError(
+            f"{what}: the array of shape {array.shape} is not contiguous (strides "
+            f"{array.strides} bytes); pass numpy.ascontiguousarray(...), or describe the layout "
+            "with an MPI datatype"
+        )
+    plain = type(array) is np.ndarray and dtype.kind in "biufc"
+    return Memory(
+        array,
+        int(array.__array_interface__["data"][0]),
+        array.nbytes,
+        mpi_type(dtype),
+        "" if dtype.kind in "US" else numpy_name(dtype),
+        dtype.itemsize,
+        not array.flags.writeable,
+        dtype.num if plain else None,
+    )
+
+
+def _check_type(dtype: np.dtype[Any], what: str) -> None:
+    if dtype.kind in "US" and mpi_type(dtype) == MPI.DATATYPE_NULL:
+        raise ArgumentTypeError(f"{what}: strings ({dtype}) are not numbers; view them as bytes")
+    if not dtype.isnative:
+        raise ArgumentError(
+            f"{what}: {dtype} is not in this machine's byte order; "
+            "convert it with astype(dtype.newbyteorder('='))"
+        )
+
+
+# ---- buffers of Python --------------------------------------------------------------------------
+
+
+def _of_view(data: Any, view: memoryview, what: str, typed: bool) -> Memory:
+    if not view.contiguous:
+        raise ArgumentError(f"{what}: the memory is not contiguous (strides {view.strides})")
+    datatype, name = MPI.BYTE, ""
+    if not typed:
+        datatype, name = _format(view, what)
+    address = MPI.Get_address(view)
+    return Memory(
+        view, address, view.nbytes, datatype, name, view.itemsize, view.readonly,
+        device=isinstance(data, MPI.buffer) and _on_device(data),
+    )  # fmt: skip
+
+
+def _format(view: memoryview, what: str) -> tuple[MPI.Datatype, str]:
+    """Return the type of a view's elements and its NumPy name."""
+    code = view.format
+    try:
+        datatype = MPI.Datatype.fromcode(code[1:] if code[0] in NATIVE else code)
+        return datatype, type_name(datatype)
+    except ValueError:
+        pass
+    try:  # NumPy also knows records
+        dtype = np.asarray(view).dtype
+    except (TypeError, ValueError, RuntimeError):
+        raise ArgumentTypeError(f"{what}: elements of format {code!r} have no MPI type") from None
+    if not dtype.isnative:
+        raise ArgumentError(f"{what}: format {code!r} is not in this machine's byte order")
+    return mpi_type(dtype), numpy_name(dtype)
+
+
+def _on_device(memory: MPI.buffer) -> bool:
+    """Return whether a buffer object of mpi4py stands for memory of a device."""
+    try:
+        memory[:0]
+    except BufferError:
+        return True
+    return False
+
+
+# ---- tensors ------------------------------------------------------------------------------------
+
+
+def _of_tensor(data: Any, what: str, refusal: Exception) -> Memory:
+    """Return the memory of an object that has no buffer of Python, which raised `refusal`."""
+    kind = type(data).__name__
+    try:
+        device = device_of(data)
+        if device is not None:
+            return _of_dlpack(data, what, device in HOSTS)
+        if hasattr(data, "__cuda_array_interface__"):
+            return _of_cuda(data)
+    except ArgumentError:
+        raise
+    except Exception as error:  # the producer's own words are kept
+        raise ArgumentError(f"{what}: {kind} does not show its memory: {error}") from error
+    if not isinstance(refusal, TypeError):
+        raise ArgumentError(f"{what}: {kind} does not show its memory: {refusal}") from refusal
+    raise ArgumentTypeError(
+        f"{what}: {kind} has no buffer; pass a NumPy array or anything with "
+        "the buffer protocol, or use the lower-case method for Python objects"
+    ) from None
+
+
+def _of_dlpack(data: Any, what: str, on_host: bool) -> Memory:
+    found = tensor_of(data, on_host)
+    if not found.contiguous:
+        raise ArgumentError(f"{what}: the {type(data).__name__} is not contiguous")
+    return Memory(
+        found.owner, found.address, found.nbytes, type_of(found.name), found.name or "byte",
+        found.itemsize, found.readonly, device=not on_host,
+    )  # fmt: skip
+
+
+def _of_cuda(data: Any) -> Memory:
+    """Return the memory of an object with ``__cuda_array_interface__``; mpi4py reads it."""
+    memory = MPI.buffer.frombuffer(data, readonly=True)
+    facts = data.__cuda_array_interface__
+    dtype = np.dtype(facts["typestr"])
+    return Memory(
+        (data, memory), memory.address, memory.nbytes, mpi_type(dtype), numpy_name(dtype),
+        dtype.itemsize, bool(facts["data"][1]), device=True,
+    )  # fmt: skip
+
+
+# ---- the memory around a view -------------------------------------------------------------------
+
+
+def _bounds(owner: Any) -> Bounds | None:
+    """Return the bounds of the memory that a view was made of; None if nothing is known."""
+    while True:
+        if isinstance(owner, np.ndarray) and isinstance(owner.base, np.ndarray | memoryview):
+            owner = owner.base
+        elif isinstance(owner, memoryview | MPI.buffer) and owner.obj is not None:
+            owner = owner.obj
+        else:
+            break
+    if isinstance(owner, np.ndarray):
+        return _span(owner)
+    try:
+        whole = memoryview(owner)
+    except (TypeError, ValueError, BufferError):
+        return None
+    start = MPI.Get_address(whole) if whole.contiguous else 0
+    return (start, start + whole.nbytes) if start else None
+
+
+def _span(array: np.ndarray[Any, Any]) -> Bounds:
+    """Return the first address of an array's elements, and the one behind the last byte."""
+    low = high = int(array.__array_interface__["data"][0])
+    for length, stride in zip(array.shape, array.strides, strict=True):
+        low += min(0, (length - 1) * stride)
+        high += max(0, (length - 1) * stride)
+    return low, high + (array.itemsize if array.size else 0)

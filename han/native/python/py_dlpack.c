@@ -1,0 +1,100 @@
+/* The structures are those of dlpack.h, version 1. A capsule is read, not consumed: the caller
+ * keeps it, and with it the tensor, as long as it uses the memory. */
+#include "python/py_dlpack.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { READ_ONLY = 1 };
+
+typedef struct {
+    void *data;
+    int32_t device_type, device;
+    int32_t ndim;
+    uint8_t code, bits;
+    uint16_t lanes;
+    int64_t *shape, *strides; /* in elements; strides may be NULL: C order */
+    uint64_t byte_offset;
+} tensor;
+
+typedef struct {
+    tensor tensor;
+    void *context;
+    void (*deleter)(void *);
+} legacy;
+
+typedef struct {
+    uint32_t major, minor;
+    void *context;
+    void (*deleter)(void *);
+    uint64_t flags;
+    tensor tensor;
+} versioned;
+
+/* The tensor of a capsule, or NULL with an exception. */
+static const tensor *tensor_of(PyObject *capsule, bool *readonly) {
+    if (PyCapsule_IsValid(capsule, "dltensor")) {
+        const legacy *found = PyCapsule_GetPointer(capsule, "dltensor");
+        *readonly = false; /* a legacy capsule cannot say so */
+        return &found->tensor;
+    }
+    if (!PyCapsule_IsValid(capsule, "dltensor_versioned")) {
+        PyErr_SetString(PyExc_BufferError, "no DLPack capsule, or one that was used before");
+        return NULL;
+    }
+    const versioned *found = PyCapsule_GetPointer(capsule, "dltensor_versioned");
+    if (found->major != 1) {
+        PyErr_Format(PyExc_BufferError, "a capsule of DLPack %u, 1 expected", found->major);
+        return NULL;
+    }
+    *readonly = found->flags & READ_ONLY;
+    return &found->tensor;
+}
+
+/* Whether the elements follow each other in one of the two orders of dimensions. */
+static bool ordered(const tensor *t, bool fortran) {
+    int64_t step = 1;
+    for (int32_t k = 0; k < t->ndim; k++) {
+        int32_t d = fortran ? k : t->ndim - 1 - k;
+        if (t->shape[d] > 1 && t->strides[d] != step) return false;
+        step *= t->shape[d];
+    }
+    return true;
+}
+
+/* The number of elements; -1 with an exception if the shape makes no sense. */
+static int64_t elements(const tensor *t) {
+    int64_t count = 1;
+    bool sound = t->ndim >= 0 && (!t->ndim || t->shape);
+    for (int32_t k = 0; sound && k < t->ndim; k++)
+        sound = t->shape[k] >= 0 && !__builtin_mul_overflow(count, t->shape[k], &count);
+    if (sound) return count;
+    PyErr_SetString(PyExc_BufferError, "the shape of the tensor is damaged");
+    return -1;
+}
+
+static PyObject *read_dlpack(PyObject *self, PyObject *capsule) {
+    (void)self;
+    bool readonly = false;
+    const tensor *t = tensor_of(capsule, &readonly);
+    if (!t) return NULL;
+    int64_t count = elements(t), nbytes;
+    if (count < 0) return NULL;
+    int64_t element = ((int64_t)t->bits * t->lanes + 7) / 8;
+    if (__builtin_mul_overflow(count, element, &nbytes))
+        return PyErr_Format(PyExc_BufferError, "the tensor has too many elements");
+    bool contiguous = !count || !t->strides || ordered(t, false) || ordered(t, true);
+    unsigned long long address = (uintptr_t)t->data + t->byte_offset;
+    return Py_BuildValue("(KLiiiNN)", address, (long long)nbytes, (int)t->code, (int)t->bits,
+                         (int)t->lanes, PyBool_FromLong(readonly), PyBool_FromLong(contiguous));
+}
+
+static PyMethodDef methods[] = {
+    {"read_dlpack", read_dlpack, METH_O,
+     "read_dlpack($module, capsule, /)\n--\n\n"
+     "Return address, bytes, type code, bits, lanes, read-only and contiguous of a DLPack capsule;\n"
+     "raises BufferError. The capsule is not consumed."},
+    {NULL, NULL, 0, NULL},
+};
+
+int han_py_add_dlpack(PyObject *module) { return PyModule_AddFunctions(module, methods); }
