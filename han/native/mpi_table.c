@@ -2,13 +2,17 @@
 #include "mpi_table.h"
 
 #include <dlfcn.h>
+#include <string.h>
 
 #include "program.h"
 
 static const char *const NAMES[HAN_F_COUNT] = {
-    "MPI_Isend",      "MPI_Irecv",    "MPI_Test",  "MPI_Iprobe",     "MPI_Cancel",
+    "MPI_Isend",      "MPI_Irecv",    "MPI_Test",  "MPI_Get_count",  "MPI_Iprobe",     "MPI_Cancel",
     "MPI_Finalized",  "MPI_Ibcast",   "MPI_Ireduce", "MPI_Iallreduce", "MPI_Ibarrier",
     "MPI_Bcast",      "MPI_Reduce",   "MPI_Allreduce", "MPI_Barrier",  "MPI_Reduce_local",
+    "MPI_Error_class", "MPI_Wait",    "MPI_Grequest_start", "MPI_Grequest_complete",
+    "MPI_Status_set_elements", "MPI_Status_set_cancelled",
+    "MPIX_Grequest_start", "opal_progress_register",
 };
 
 const char *han_mpi_load(han_mpi *mpi, const char *library) {
@@ -18,7 +22,7 @@ const char *han_mpi_load(han_mpi *mpi, const char *library) {
     for (int f = 0; f < HAN_F_COUNT; f++) {
         void *p = dlsym(RTLD_DEFAULT, NAMES[f]);
         if (!p && handle) p = dlsym(handle, NAMES[f]);
-        if (!p && !missing) missing = NAMES[f];
+        if (!p && !missing && f < HAN_F_NEEDED) missing = NAMES[f];
         *(void **)&mpi->fn[f] = p;
     }
     if (handle) dlclose(handle); /* the module itself keeps the library loaded */
@@ -29,6 +33,12 @@ const char *han_mpi_load(han_mpi *mpi, const char *library) {
 typedef struct {
     _Alignas(16) char bytes[128];
 } any_status;
+
+typedef int (*query_fn)(void *, void *);
+typedef int (*free_fn)(void *);
+typedef int (*cancel_fn)(void *, int);
+typedef int (*poll_fn)(void *, void *);
+typedef int (*wait_fn)(int, void **, double, void *);
 
 /* Define one set of calls for a type of handle; CALL chooses a set by mpi->wide. */
 #define DEFINE_CALLS(H, S)                                                                      \
@@ -46,6 +56,13 @@ typedef struct {
         any_status status;                                                                      \
         return ((int (*)(H *, int *, void *))m->fn[HAN_F_TEST])((H *)req, flag, &status);       \
     }                                                                                           \
+    static int test_receive_##S(const han_mpi *m, uint64_t *req, int *flag, int *n) {           \
+        any_status status;                                                                      \
+        int rc = ((int (*)(H *, int *, void *))m->fn[HAN_F_TEST])((H *)req, flag, &status);     \
+        if (rc || !*flag) return rc;                                                            \
+        return ((int (*)(const void *, H, int *))m->fn[HAN_F_GET_COUNT])(&status, (H)m->byte,   \
+                                                                         n);                    \
+    }                                                                                           \
     static int cancel_##S(const han_mpi *m, uint64_t *req) {                                    \
         return ((int (*)(H *))m->fn[HAN_F_CANCEL])((H *)req);                                   \
     }                                                                                           \
@@ -58,6 +75,26 @@ typedef struct {
                                 han_handle dtype, han_handle op) {                              \
         return ((int (*)(const void *, void *, int, H, H))m->fn[HAN_F_REDUCE_LOCAL])(           \
             in, inout, n, (H)dtype, (H)op);                                                     \
+    }                                                                                           \
+    static int wait_##S(const han_mpi *m, uint64_t *req) {                                      \
+        any_status status;                                                                      \
+        return ((int (*)(H *, void *))m->fn[HAN_F_WAIT])((H *)req, &status);                    \
+    }                                                                                           \
+    static int greq_start_##S(const han_mpi *m, const han_grequest_fns *f, void *state,         \
+                              uint64_t *req) {                                                  \
+        if (m->fn[HAN_F_GREQUEST_POLLED])                                                       \
+            return ((int (*)(query_fn, free_fn, cancel_fn, poll_fn, wait_fn, void *,            \
+                             H *))m->fn[HAN_F_GREQUEST_POLLED])(                                \
+                f->query, f->free, f->cancel, f->poll, f->wait, state, (H *)req);               \
+        return ((int (*)(query_fn, free_fn, cancel_fn, void *, H *))m->fn[HAN_F_GREQUEST_START])( \
+            f->query, f->free, f->cancel, state, (H *)req);                                     \
+    }                                                                                           \
+    static int greq_complete_##S(const han_mpi *m, uint64_t req) {                              \
+        return ((int (*)(H))m->fn[HAN_F_GREQUEST_COMPLETE])((H)req);                            \
+    }                                                                                           \
+    static void status_empty_##S(const han_mpi *m, void *status) {                              \
+        (void)((int (*)(void *, H, int))m->fn[HAN_F_STATUS_SET_ELEMENTS])(status, (H)m->byte, 0); \
+        (void)((int (*)(void *, int))m->fn[HAN_F_STATUS_SET_CANCELLED])(status, 0);             \
     }                                                                                           \
     static int coll_##S(const han_mpi *m, unsigned kind, const han_coll_args *a,                \
                         uint64_t *req) {                                                        \
@@ -103,7 +140,15 @@ int han_irecv(const han_mpi *m, void *b, int n, int peer, int tag, han_handle co
     return CALL(irecv, m, b, n, peer, tag, comm, req);
 }
 int han_test(const han_mpi *m, uint64_t *req, int *flag) { return CALL(test, m, req, flag); }
+int han_test_receive(const han_mpi *m, uint64_t *req, int *flag, int *n) {
+    return CALL(test_receive, m, req, flag, n);
+}
 int han_cancel(const han_mpi *m, uint64_t *req) { return CALL(cancel, m, req); }
+bool han_truncated(const han_mpi *m, int rc) {
+    int class = 0;
+    return !((int (*)(int, int *))m->fn[HAN_F_ERROR_CLASS])(rc, &class) &&
+           class == m->err_truncate;
+}
 bool han_mpi_finalized(const han_mpi *m) {
     int flag = 0;
     return ((int (*)(int *))m->fn[HAN_F_FINALIZED])(&flag) || flag;
@@ -117,4 +162,22 @@ int han_collective(const han_mpi *m, unsigned kind, const han_coll_args *a, uint
 int han_reduce_local(const han_mpi *m, const void *in, void *inout, int n, han_handle dtype,
                      han_handle op) {
     return CALL(reduce_local, m, in, inout, n, dtype, op);
+}
+int han_wait(const han_mpi *m, uint64_t *req) { return CALL(wait, m, req); }
+int han_grequest_start(const han_mpi *m, const han_grequest_fns *f, void *state, uint64_t *req) {
+    return CALL(greq_start, m, f, state, req);
+}
+int han_grequest_complete(const han_mpi *m, uint64_t req) { return CALL(greq_complete, m, req); }
+static void put(void *status, int at, int value) {
+    memcpy((char *)status + at, &value, sizeof value);
+}
+void han_status_empty(const han_mpi *m, const han_status_fields *f, void *status) {
+    put(status, f->source, f->any_source);
+    put(status, f->tag, f->any_tag);
+    put(status, f->error, 0);
+    CALL(status_empty, m, status);
+}
+bool han_progress_register(const han_mpi *m, int (*callback)(void)) {
+    han_anyfn f = m->fn[HAN_F_PROGRESS_REGISTER];
+    return f && !((int (*)(int (*)(void)))f)(callback);
 }

@@ -14,6 +14,7 @@ enum han_mpi_fn {
     HAN_F_ISEND,
     HAN_F_IRECV,
     HAN_F_TEST,
+    HAN_F_GET_COUNT,
     HAN_F_IPROBE,
     HAN_F_CANCEL,
     HAN_F_FINALIZED,
@@ -26,6 +27,16 @@ enum han_mpi_fn {
     HAN_F_ALLREDUCE,
     HAN_F_BARRIER,
     HAN_F_REDUCE_LOCAL,
+    HAN_F_ERROR_CLASS,
+    HAN_F_WAIT,
+    HAN_F_GREQUEST_START,
+    HAN_F_GREQUEST_COMPLETE,
+    HAN_F_STATUS_SET_ELEMENTS,
+    HAN_F_STATUS_SET_CANCELLED,
+    HAN_F_NEEDED,
+    /* not in every library: */
+    HAN_F_GREQUEST_POLLED = HAN_F_NEEDED, /* MPICH: the library calls back while it waits */
+    HAN_F_PROGRESS_REGISTER,              /* Open MPI: the same for any waiting */
     HAN_F_COUNT
 };
 
@@ -34,6 +45,7 @@ typedef void (*han_anyfn)(void);
 typedef struct {
     int wide; /* 1: handles are pointers (Open MPI, MPI 5 ABI); 0: ints (MPICH, Intel MPI) */
     int any_source, notice_tag;
+    int err_truncate; /* the class of the error of a message that is longer than its receive */
     void *in_place;
     han_handle byte;
     han_anyfn fn[HAN_F_COUNT];
@@ -46,8 +58,23 @@ typedef struct {
     han_handle dtype, op, comm;
 } han_coll_args;
 
+/* The callbacks of a generalized request. `poll` and `wait` are for HAN_F_GREQUEST_POLLED. */
+typedef struct {
+    int (*query)(void *state, void *status);
+    int (*free)(void *state);
+    int (*cancel)(void *state, int complete);
+    int (*poll)(void *state, void *status);
+    int (*wait)(int n, void **states, double timeout, void *status);
+} han_grequest_fns;
+
+/* Where the fields of a status are, in bytes, and the values for "any". */
+typedef struct {
+    int source, tag, error;
+    int any_source, any_tag;
+} han_status_fields;
+
 /* Look up every function: first among global symbols, which include preloaded profilers, then in
- * `library`. Returns NULL, or the name of a function that was not found. */
+ * `library`. Returns NULL, or the name of a needed function that was not found. */
 const char *han_mpi_load(han_mpi *mpi, const char *library);
 
 /* Each returns MPI's error code. A request takes 8 bytes whatever the size of a handle. */
@@ -55,11 +82,22 @@ int han_isend(const han_mpi *, const void *, int n, int peer, int tag, han_handl
               uint64_t *req);
 int han_irecv(const han_mpi *, void *, int n, int peer, int tag, han_handle comm, uint64_t *req);
 int han_test(const han_mpi *, uint64_t *req, int *flag);
+/* The same for a receive; `n`: the bytes that the message had, set once it is complete. */
+int han_test_receive(const han_mpi *, uint64_t *req, int *flag, int *n);
+bool han_truncated(const han_mpi *, int rc); /* whether that is what an error code means */
 int han_cancel(const han_mpi *, uint64_t *req); /* the caller must still test the request */
 bool han_mpi_finalized(const han_mpi *);
 int han_iprobe(const han_mpi *, int source, int tag, han_handle comm, int *flag);
 int han_collective(const han_mpi *, unsigned kind, const han_coll_args *, uint64_t *req);
 int han_reduce_local(const han_mpi *, const void *in, void *inout, int n, han_handle dtype,
                      han_handle op);
+int han_wait(const han_mpi *, uint64_t *req);
+/* Make a generalized request, one that the library polls if it can. */
+int han_grequest_start(const han_mpi *, const han_grequest_fns *, void *state, uint64_t *req);
+int han_grequest_complete(const han_mpi *, uint64_t req);
+/* Make a status empty in the sense of the MPI standard. */
+void han_status_empty(const han_mpi *, const han_status_fields *, void *status);
+/* Let the library call `callback` whenever it progresses. False if it cannot. */
+bool han_progress_register(const han_mpi *, int (*callback)(void));
 
 #endif

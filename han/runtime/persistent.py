@@ -16,7 +16,7 @@ from han.ranks.health import Health
 from han.runtime.binder import Binder
 from han.runtime.engines import Engines
 from han.runtime.programs import Programs
-from han.runtime.request import Request
+from han.runtime.request import Prequest, Request
 from han.runtime.stored_plans import Call
 from han.trace.recorder import Recorder
 
@@ -53,7 +53,7 @@ class Persistent:
             program = self.programs.get(call, lambda: planned.plan)
             prepared = self.binder.bind(program, message, engine, mapping=mapping, own_scratch=True)
             checks = message.begin or (mapping and mapping.windows)
-            request = Request(
+            request = Prequest(
                 engine, prepared.native, message.send, message.recv, (*message.keep, mapping),
                 self._begin(message, mapping) if checks else None, message.end, True,
             )  # fmt: skip

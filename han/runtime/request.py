@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from mpi4py import MPI
 
 from han import _native
 from han.common.errors import HanError
 from han.ranks.meeting import Patience
+from han.runtime.base_request import BaseRequest
 from han.runtime.left import LeftRequest
 
 Statuses = list[MPI.Status] | None
 
 
-class Request(_native.Request):
-    """A collective under way, or a persistent one.
+class Request(BaseRequest):
+    """A collective under way.
 
-    ``Start``, ``Wait`` and ``Test`` of any request make progress on all of the process's requests.
-    :meth:`Waitall`, :meth:`Testany` and so on accept lists of han's and MPI's requests. The
-    functions of MPI.Request do not accept a han.Request.
+    It is an ``MPI.Request`` too: ``MPI.Request.Waitall`` and its kin accept lists of han's and
+    MPI's requests, as the methods of this class do. ``Start``, ``Wait`` and ``Test`` of any request
+    make progress on all of the process's requests.
     """
 
     closing: Callable[[], None] | None = None
@@ -42,12 +43,25 @@ class Request(_native.Request):
         """Raise HanError: MPI does not allow cancelling collectives."""
         raise HanError("Cancel: a collective cannot be cancelled; call Wait")
 
+    def cancel(self) -> None:
+        """Raise HanError: MPI does not allow cancelling collectives."""
+        self.Cancel()
+
     def Get_status(self, status: MPI.Status | None = None) -> bool:
         """Make progress; return whether it is complete. The request stays active."""
         done = self._peek()
         if done and status is not None:
             self._empty(status)
         return done
+
+    def free(self) -> None:
+        """Free the request, unless it was freed or completed before."""
+        if self:
+            self.Free()
+
+    def get_status(self, status: MPI.Status | None = None) -> bool:
+        """Make progress; return whether it is complete. The request stays active."""
+        return self.Get_status(status)
 
     def __enter__(self) -> Request:
         return self
@@ -64,6 +78,14 @@ class Request(_native.Request):
         status.Set_elements(MPI.BYTE, 0)
         status.Set_cancelled(False)
 
+    @staticmethod
+    def _error_code(error: BaseException) -> int:
+        """Return a code by which MPI's functions report an error; its text is the error's."""
+        code = MPI.Add_error_code(MPI.ERR_OTHER)
+        text = f"{type(error).__name__}: {error}".encode()[: MPI.MAX_ERROR_STRING - 1]
+        MPI.Add_error_string(code, text.decode(errors="ignore"))
+        return code
+
     # ---- lists ------------------------------------------------------------------------------
 
     @classmethod
@@ -73,10 +95,11 @@ class Request(_native.Request):
             request.Start()
 
     @classmethod
-    def Waitall(cls, requests: Sequence[Any], statuses: Statuses = None) -> bool:
+    def Waitall(cls, requests: Sequence[Any], statuses: Statuses = None) -> Literal[True]:
         """Wait for all requests; they may finish in any order."""
         _wait_for_all(requests)
-        return cls.Testall(requests, statuses)
+        cls.Testall(requests, statuses)
+        return True
 
     @classmethod
     def Testall(cls, requests: Sequence[Any], statuses: Statuses = None) -> bool:
@@ -186,6 +209,27 @@ class Request(_native.Request):
     ) -> tuple[list[int] | None, list[Any] | None]:
         """Make progress; return indices and messages of complete requests."""
         return _test_some(requests, statuses, MPI.Request.testsome)
+
+
+class Prequest(Request, MPI.Prequest):
+    """A persistent collective: an ``MPI.Prequest`` too, which ``Start`` starts again and again.
+
+    ``MPI.Prequest.Startall`` raises for it, as MPI cannot start it; :meth:`Startall` starts it.
+    """
+
+    def __bool__(self) -> bool:
+        self._synchronise()
+        return super().__bool__()
+
+    def __eq__(self, other: object) -> bool:
+        self._synchronise()
+        return super().__eq__(other)
+
+    def __ne__(self, other: object) -> bool:
+        self._synchronise()
+        return super().__ne__(other)
+
+    __hash__ = None  # type: ignore[assignment]  # as mpi4py's requests
 
 
 def _rounds(requests: Sequence[Any]) -> Iterator[None]:

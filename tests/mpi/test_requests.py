@@ -15,12 +15,15 @@ import han
 TAG = 5
 
 
-def used_status():
-    """Return a status with the values of an earlier operation."""
+def used_status(kind=han.Request):
+    """Return a status with the values of an earlier operation.
+
+    MPI's functions for one request do not set its error.
+    """
     status = MPI.Status()
     status.Set_source(3)
     status.Set_tag(77)
-    status.Set_error(MPI.ERR_OTHER)
+    status.Set_error(MPI.ERR_OTHER if kind is han.Request else MPI.SUCCESS)
     status.Set_elements(MPI.BYTE, 12)
     return status
 
@@ -38,6 +41,34 @@ def is_empty(status):
 
 def statuses_of(requests):
     return [used_status() for _ in requests]
+
+
+def copy_of(request):
+    return MPI.Request.f2py(request.py2f())
+
+
+def until_tested(request):
+    while not MPI.Request.Test(request):
+        pass
+
+
+def until_told(request):
+    while not MPI.Request.Get_status(request):
+        pass
+    request.Wait()
+
+
+both_kinds = pytest.mark.parametrize("kind", [han.Request, MPI.Request])
+BY_MPI = (
+    MPI.Request.Wait,
+    until_tested,
+    until_told,
+    lambda request: MPI.Request.Waitall([request]),
+    lambda request: MPI.Request.waitall([request]),
+    lambda request: MPI.Request.Waitany([MPI.REQUEST_NULL, request]),
+    lambda request: copy_of(request).Wait(),
+    lambda request: until_tested(copy_of(request)),
+)
 
 
 class Mixed:
@@ -170,79 +201,131 @@ def test_a_collective_cannot_be_cancelled(mpi_ranks):
 
 
 @on_two
-def test_mpis_own_functions_refuse_hans_requests(mpi_ranks):
+def test_a_request_is_one_of_mpis(mpi_ranks):
+    """MPI's functions take a single request, also by copies of its handle."""
     for comm in comms():
-        request = comm.Ibarrier()
-        for function in (
-            MPI.Request.Waitall,
-            MPI.Request.Testall,
-            MPI.Request.Waitany,
-            MPI.Request.Waitsome,
-            MPI.Request.waitall,
-        ):
-            with pytest.raises(TypeError):
-                function([request])
-        request.Wait()
+        for n, complete in itertools.product((1, 50_000), BY_MPI):
+            total = np.zeros(n)
+            request = comm.Iallreduce(np.ones(n), total)
+            assert isinstance(request, MPI.Request)
+            assert request
+            complete(request)
+            assert (total == comm.size).all()
+            assert not request.active
+            request.Wait()
+            assert request == MPI.REQUEST_NULL
+
+
+@on_two
+def test_persistent_requests_are_mpis(mpi_ranks):
+    for comm in comms():
+        for n in (1, 50_000):
+            total = np.empty(n)
+            request = comm.Allreduce_init(np.ones(n), total)
+            for complete in (MPI.Request.Wait, *BY_MPI, han.Request.Wait):
+                assert isinstance(request, MPI.Prequest)
+                assert request != MPI.REQUEST_NULL
+                assert MPI.Request.Waitall([request]) is True  # it is not active
+                total[:] = 0
+                request.Start()
+                complete(request)
+                assert request
+                assert not request.active
+                assert (total == comm.size).all()
+            with pytest.raises(MPI.Exception):
+                MPI.Prequest.Startall([request])
+            assert not request.active
+            request.Free()
+            assert request == MPI.REQUEST_NULL
+
+
+@on_two
+def test_mpi_unpacks_what_it_completes(mpi_ranks):
+    column = MPI.DOUBLE.Create_vector(100, 1, 3).Commit()
+    for comm in comms():
+        for complete in BY_MPI:
+            data = np.full((100, 3), 1.0 if comm.rank == 0 else 0.0)
+            complete(comm.Ibcast([data, 1, column]))
+            assert (data[:, 0] == 1).all()
+            assert (data[:, 1:] == (comm.rank == 0)).all()
+    column.Free()
+
+
+@on_two
+def test_many_requests_at_once(mpi_ranks):
+    """More than the pool of handles keeps; completed by MPI, by han, or dropped."""
+    for comm in comms():
+        for _ in range(3):
+            totals = np.zeros((300, 4))
+            requests = [comm.Iallreduce(np.ones(4), row) for row in totals]
+            MPI.Request.Waitall(requests[:100])
+            han.Request.Waitall(requests[100:200])
+            del requests
+            comm.Barrier()
+            assert (totals == comm.size).all()
 
 
 # ---- lists ----------------------------------------------------------------------------------
 
 
+@both_kinds
 @on_four
-def test_waitall_and_testall_of_mixed_requests(mpi_ranks):
+def test_waitall_and_testall_of_mixed_requests(mpi_ranks, kind):
     for comm in comms():
         for n in (1, 50_000):
             mixed = Mixed(comm, n)
             statuses = statuses_of(mixed.requests)
-            assert han.Request.Waitall(mixed.requests, statuses) is True
+            assert kind.Waitall(mixed.requests, statuses) is True
             mixed.check()
             for index, status in enumerate(statuses):
                 mixed.check_status(index, status)
 
             mixed = Mixed(comm, n)
             statuses = statuses_of(mixed.requests)
-            while not han.Request.Testall(mixed.requests, statuses):
+            while not kind.Testall(mixed.requests, statuses):
                 pass
             mixed.check()
             for index, status in enumerate(statuses):
                 mixed.check_status(index, status)
-            assert han.Request.Testall(mixed.requests) is True
-            assert han.Request.Waitall(mixed.requests) is True
-        assert han.Request.Waitall([]) is True
-        assert han.Request.Testall([]) is True
+            assert kind.Testall(mixed.requests) is True
+            assert kind.Waitall(mixed.requests) is True
+        assert kind.Waitall([]) is True
+        assert kind.Testall([]) is True
 
 
+@both_kinds
 @on_four
-def test_waitany_and_testany_give_each_request_once(mpi_ranks):
+def test_waitany_and_testany_give_each_request_once(mpi_ranks, kind):
     def testany(requests, status):
         flag = False
         while not flag:
-            index, flag = han.Request.Testany(requests, status)
+            index, flag = kind.Testany(requests, status)
         return index
 
     for comm in comms():
-        for n, any_of in itertools.product((1, 50_000), (han.Request.Waitany, testany)):
+        for n, any_of in itertools.product((1, 50_000), (kind.Waitany, testany)):
             mixed = Mixed(comm, n)
             requests = [*mixed.requests, MPI.REQUEST_NULL]
             seen = []
             for _ in mixed.requests:
-                status = used_status()
+                status = used_status(kind)
                 seen.append(any_of(requests, status))
                 mixed.check_status(seen[-1], status)
             assert sorted(seen) == [0, 1, 2, 3, 4]
             mixed.check()
             for _ in range(2):
-                status = used_status()
+                status = used_status(kind)
                 assert any_of(requests, status) == MPI.UNDEFINED
                 assert is_empty(status)
-        assert han.Request.Waitany([]) == MPI.UNDEFINED
-        assert han.Request.Testany([]) == (MPI.UNDEFINED, True)
+        assert kind.Waitany([]) == MPI.UNDEFINED
+        assert kind.Testany([]) == (MPI.UNDEFINED, True)
 
 
+@both_kinds
 @on_four
-def test_waitsome_and_testsome_give_each_request_once(mpi_ranks):
+def test_waitsome_and_testsome_give_each_request_once(mpi_ranks, kind):
     for comm in comms():
-        functions = (han.Request.Waitsome, han.Request.Testsome)
+        functions = (kind.Waitsome, kind.Testsome)
         for n, some_of in itertools.product((1, 50_000), functions):
             mixed = Mixed(comm, n)
             requests = [MPI.REQUEST_NULL, *mixed.requests]
@@ -250,19 +333,20 @@ def test_waitsome_and_testsome_give_each_request_once(mpi_ranks):
             while len(seen) < len(mixed.requests):
                 statuses = statuses_of(requests)
                 some = some_of(requests, statuses)
-                assert some or some_of == han.Request.Testsome
+                assert some or some_of == kind.Testsome
                 for index, status in zip(some, statuses, strict=False):
                     mixed.check_status(index - 1, status)
                 seen += some
             assert sorted(seen) == [1, 2, 3, 4, 5]
             mixed.check()
             assert some_of(requests) is None
-        assert han.Request.Waitsome([]) is None
-        assert han.Request.Testsome([]) is None
+        assert kind.Waitsome([]) is None
+        assert kind.Testsome([]) is None
 
 
+@both_kinds
 @on_two
-def test_tests_of_lists_come_back_when_nothing_is_complete(mpi_ranks):
+def test_tests_of_lists_come_back_when_nothing_is_complete(mpi_ranks, kind):
     """The last rank enters only after the others' tests have returned."""
     for comm in comms():
         total, got = np.empty(9), np.empty(1)
@@ -275,23 +359,24 @@ def test_tests_of_lists_come_back_when_nothing_is_complete(mpi_ranks):
             requests.append(WORLD.Irecv(got, last, TAG))
             statuses = statuses_of(requests)
             for _ in range(5):
-                assert han.Request.Testall(requests, statuses) is False
-                assert han.Request.Testany(requests) == (MPI.UNDEFINED, False)
-                assert han.Request.Testsome(requests, statuses) == []
-                assert han.Request.testall(requests) == (False, None)
-                assert han.Request.testany(requests) == (MPI.UNDEFINED, False, None)
-                assert han.Request.testsome(requests) == ([], [])
+                assert kind.Testall(requests, statuses) is False
+                assert kind.Testany(requests) == (MPI.UNDEFINED, False)
+                assert kind.Testsome(requests, statuses) == []
+                assert kind.testall(requests) == (False, None)
+                assert kind.testany(requests) == (MPI.UNDEFINED, False, None)
+                assert kind.testsome(requests) == ([], [])
                 assert requests[0].test() == (False, None)
             WORLD.send(None, dest=last, tag=1)
         else:
             for r in range(last):
                 WORLD.Send(np.ones(1), dest=r, tag=TAG)
-        han.Request.Waitall(requests)
+        kind.Waitall(requests)
         assert (total == comm.size).all()
 
 
+@both_kinds
 @on_two
-def test_testall_completes_none_unless_all_are(mpi_ranks):
+def test_testall_completes_none_unless_all_are(mpi_ranks, kind):
     for comm in comms():
         got, last = np.zeros(1), comm.size - 1
         request = comm.Ibarrier()
@@ -299,10 +384,10 @@ def test_testall_completes_none_unless_all_are(mpi_ranks):
             pass
         if comm.rank != last:
             receive = WORLD.Irecv(got, last, TAG)
-            assert han.Request.Testall([request, receive]) is False
+            assert kind.Testall([request, receive]) is False
             assert request.active
             WORLD.send(None, dest=last, tag=1)
-            assert han.Request.Waitall([request, receive]) is True
+            assert kind.Waitall([request, receive]) is True
             assert got[0] == 1
         else:
             request.Wait()
@@ -322,34 +407,35 @@ def exchange(comm):
     ]
 
 
+@both_kinds
 @on_two
-def test_lower_case_forms_return_messages(mpi_ranks):
+def test_lower_case_forms_return_messages(mpi_ranks, kind):
     for comm in comms():
         rank, size = comm.rank, comm.size
         said = {"from": (rank - 1) % size}
         wanted = {0: None, 1: said, 2: None, 3: None}
 
         statuses = statuses_of(range(4))
-        assert han.Request.waitall(exchange(comm), statuses) == [None, said, None, None]
+        assert kind.waitall(exchange(comm), statuses) == [None, said, None, None]
         assert is_empty(statuses[0])
         assert statuses[1].Get_source() == (rank - 1) % size
         done, requests = False, exchange(comm)
         while not done:
-            done, messages = han.Request.testall(requests)
+            done, messages = kind.testall(requests)
         assert messages == [None, said, None, None]
 
         requests, status = exchange(comm), used_status()
-        found = dict(han.Request.waitany(requests, status) for _ in requests)
+        found = dict(kind.waitany(requests, status) for _ in requests)
         assert found == wanted
-        assert han.Request.waitany(requests) == (MPI.UNDEFINED, None)
+        assert kind.waitany(requests) == (MPI.UNDEFINED, None)
         requests, found = exchange(comm), {}
         while len(found) < 4:
-            index, done, message = han.Request.testany(requests)
+            index, done, message = kind.testany(requests)
             found.update({index: message} if done else {})
         assert found == wanted
-        assert han.Request.testany(requests) == (MPI.UNDEFINED, True, None)
+        assert kind.testany(requests) == (MPI.UNDEFINED, True, None)
 
-        for some_of in (han.Request.waitsome, han.Request.testsome):
+        for some_of in (kind.waitsome, kind.testsome):
             requests, found = exchange(comm), {}
             while len(found) < 4:
                 indices, messages = some_of(requests)
@@ -358,17 +444,18 @@ def test_lower_case_forms_return_messages(mpi_ranks):
             assert some_of(requests) == (None, None)
 
 
+@both_kinds
 @on_two
-def test_persistent_requests_in_lists_are_started_again(mpi_ranks):
+def test_persistent_requests_in_lists_are_started_again(mpi_ranks, kind):
     def waitany(requests):
-        assert sorted(han.Request.Waitany(requests) for _ in requests) == [0, 1, 2, 3]
-        assert han.Request.Waitany(requests) == MPI.UNDEFINED
+        assert sorted(kind.Waitany(requests) for _ in requests) == [0, 1, 2, 3]
+        assert kind.Waitany(requests) == MPI.UNDEFINED
 
     def waitsome(requests):
         left = {0, 1, 2, 3}
         while left:
-            left -= set(han.Request.Waitsome(requests))
-        assert han.Request.Waitsome(requests) is None
+            left -= set(kind.Waitsome(requests))
+        assert kind.Waitsome(requests) is None
 
     for comm in comms():
         rank, size = comm.rank, comm.size
@@ -380,14 +467,14 @@ def test_persistent_requests_in_lists_are_started_again(mpi_ranks):
             comm.Bcast_init(data, root=0),
             WORLD.Recv_init(got, (rank - 1) % size, TAG),
         ]
-        for k, complete in enumerate(4 * [han.Request.Waitall, waitany, waitsome]):
+        for k, complete in enumerate(4 * [kind.Waitall, waitany, waitsome]):
             mine[:], data[:] = rank + k, k if rank == 0 else -1
             han.Request.Startall(requests)
             complete(requests)
             assert (total == size * (size - 1) // 2 + size * k).all()
             assert (data == k).all()
             assert (got == (rank - 1) % size + k).all()
-            assert han.Request.Testall(requests) is True  # inactive requests are complete
+            assert kind.Testall(requests) is True  # inactive requests are complete
         for request in requests:
             request.Free()
         with pytest.raises(ValueError, match="freed"):

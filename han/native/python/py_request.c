@@ -1,22 +1,11 @@
 #include "python/py_request.h"
 
-#include "engine/queue.h"
-#include "engine/wait.h"
+#include <string.h>
+
 #include "python/py_engine.h"
 #include "python/py_plan.h"
-#include "python/py_run.h"
-
-typedef struct {
-    PyObject_HEAD
-    han_run run;
-    EngineObject *engine;
-    PlanObject *plan;
-    PyObject *keep;  /* the user's buffers */
-    PyObject *begin; /* called before a start (packing), or NULL */
-    PyObject *end;   /* called after completion (unpacking), or NULL */
-    bool active, started;
-    bool persistent; /* may be started again; other requests release their buffers when complete */
-} RequestObject;
+#include "python/py_request_methods.h"
+#include "python/py_request_object.h"
 
 static PyObject *none_or(PyObject *o) {
     if (o == Py_None) return NULL;
@@ -24,301 +13,136 @@ static PyObject *none_or(PyObject *o) {
     return o;
 }
 
-static int request_init(RequestObject *self, PyObject *args, PyObject *kwargs) {
+static PyObject *request_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    (void)args, (void)kwargs;
+    PyObject *o = han_request_class.base->tp_new(type, han_request_class.no_arguments, NULL);
+    if (o) memset(han_request_fields(o), 0, sizeof(request));
+    return o;
+}
+
+static void fill(PyObject *o, EngineObject *engine, PlanObject *plan, const void *send, void *recv) {
+    request *self = han_request_fields(o);
+    Py_INCREF(engine);
+    Py_INCREF(plan);
+    self->engine = engine;
+    self->plan = plan;
+    self->run = (han_run){.plan = &plan->plan, .send = send, .recv = recv};
+}
+
+static int request_init(PyObject *o, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"engine", "plan", "send", "recv", "keep", "begin", "end",
                             "persistent", NULL};
     PyObject *engine, *plan, *keep = Py_None, *begin = Py_None, *end = Py_None;
     unsigned long long send, recv; /* addresses */
     int persistent = false;
-    if (self->active) {
-        PyErr_SetString(PyExc_RuntimeError, "the request is active");
+    request *self = han_request_fields(o);
+    if (self->plan) {
+        PyErr_SetString(PyExc_RuntimeError, "the request exists already");
         return -1;
     }
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!KK|OOOp", names, &EngineType, &engine,
                                      &PlanType, &plan, &send, &recv, &keep, &begin, &end,
                                      &persistent))
         return -1;
+    fill(o, (EngineObject *)engine, (PlanObject *)plan, (const void *)(uintptr_t)send,
+         (void *)(uintptr_t)recv);
     self->persistent = persistent;
-    Py_INCREF(engine);
-    Py_INCREF(plan);
-    self->engine = (EngineObject *)engine;
-    self->plan = (PlanObject *)plan;
     self->keep = none_or(keep);
     self->begin = none_or(begin);
     self->end = none_or(end);
-    self->run = (han_run){.plan = &self->plan->plan, .send = (const void *)(uintptr_t)send,
-                          .recv = (void *)(uintptr_t)recv};
+    if (persistent) han_request_show(o);
     return 0;
 }
 
-static int request_traverse(RequestObject *self, visitproc visit, void *arg) {
+PyObject *han_py_request(PyTypeObject *type, EngineObject *engine, PlanObject *plan,
+                         const void *send, void *recv, PyObject *kept) {
+    PyObject *o = request_new(type, NULL, NULL);
+    if (o) {
+        fill(o, engine, plan, send, recv);
+        han_request_fields(o)->keep = kept;
+    } else {
+        Py_DECREF(kept);
+    }
+    return o;
+}
+
+static int request_traverse(PyObject *o, visitproc visit, void *arg) {
+    request *self = han_request_fields(o);
+    Py_VISIT(Py_TYPE(o));
     Py_VISIT(self->engine);
     Py_VISIT(self->keep);
     Py_VISIT(self->begin);
     Py_VISIT(self->end);
-    return 0;
+    return han_request_class.base->tp_traverse ? han_request_class.base->tp_traverse(o, visit, arg) : 0;
 }
 
-static int request_clear(RequestObject *self) {
-    if (self->run.left) { /* MPI or a peer may still access the memory: never free it */
-        self->keep = NULL;
-        self->plan = NULL;
-        self->run.left = false;
-    }
-    Py_CLEAR(self->keep);
-    Py_CLEAR(self->begin);
-    Py_CLEAR(self->end);
-    Py_CLEAR(self->plan);
-    Py_CLEAR(self->engine);
-    return 0;
+static int request_clear(PyObject *o) {
+    han_request_release(o);
+    return han_request_class.base->tp_clear ? han_request_class.base->tp_clear(o) : 0;
 }
 
-static void request_dealloc(RequestObject *self) {
-    if (PyObject_CallFinalizerFromDealloc((PyObject *)self) < 0) return; /* still referenced */
-    PyObject_GC_UnTrack(self);
-    (void)request_clear(self);
-    Py_TYPE(self)->tp_free((PyObject *)self);
-}
-
-static bool under_way(const RequestObject *self) {
-    return atomic_load_explicit(&self->run.status, memory_order_acquire) == HAN_BLOCKED;
-}
-
-/* Requests that the program started and dropped. Peers wait for them, so engines still step
- * them. Until their runs are over, nothing that they need may be freed. */
-static PyObject *orphans;
-
-/* Take finished requests out of the list before they are freed, as freeing may run any code. */
-static int forget_orphans(void) {
-    Py_ssize_t n = orphans ? PyList_GET_SIZE(orphans) : 0, left = 0;
-    if (!n) return 0;
-    PyObject *finished = PyList_New(0);
-    if (!finished) return -1;
-    for (Py_ssize_t k = 0; k < n; k++) {
-        PyObject *o = PyList_GET_ITEM(orphans, k);
-        if (under_way((RequestObject *)o) || PyList_Append(finished, o)) {
-            PyList_SET_ITEM(orphans, k, PyList_GET_ITEM(orphans, left));
-            PyList_SET_ITEM(orphans, left++, o);
-        }
-    }
-    int rc = PyErr_Occurred() || PyList_SetSlice(orphans, left, n, NULL) ? -1 : 0;
-    Py_DECREF(finished);
-    return rc;
-}
-
-PyObject *han_py_orphans(void) {
-    if (forget_orphans()) return NULL;
-    return orphans ? PyList_GetSlice(orphans, 0, PyList_GET_SIZE(orphans)) : PyList_New(0);
+static void request_dealloc(PyObject *o) {
+    PyTypeObject *type = Py_TYPE(o);
+    if (PyObject_CallFinalizerFromDealloc(o) < 0) return; /* still referenced */
+    PyObject_GC_UnTrack(o);
+    han_request_release(o);
+    han_request_class.base->tp_dealloc(o);
+    if (!(han_request_class.base->tp_flags & Py_TPFLAGS_HEAPTYPE)) Py_DECREF(type);
 }
 
 static void request_finalize(PyObject *o) {
-    RequestObject *self = (RequestObject *)o;
-    if (!self->engine || !under_way(self)) return;
+    request *self = han_request_fields(o);
+    if (!self->engine || !han_under_way(self)) return;
     PyObject *type, *value, *tb;
     PyErr_Fetch(&type, &value, &tb);
-    if (!orphans) orphans = PyList_New(0);
-    if (!orphans || PyList_Append(orphans, o)) {
+    if (han_request_adopt(o)) {
         Py_INCREF(o); /* no memory for the list: never free it */
         PyErr_Clear();
     }
     PyErr_Restore(type, value, tb);
 }
 
-/* 0, or -1 with an exception if the request cannot be used. */
-static int unusable(const RequestObject *self) {
-    if (han_py_refuse_inside_op()) return -1;
-    if (self->plan) return 0;
-    PyErr_SetString(PyExc_ValueError, "the request has been freed");
-    return -1;
-}
+static PyType_Slot slots[] = {
+    {Py_tp_dealloc, request_dealloc},
+    {Py_tp_traverse, request_traverse},
+    {Py_tp_clear, request_clear},
+    {Py_tp_finalize, request_finalize},
+    {Py_tp_methods, han_request_methods},
+    {Py_tp_getset, han_request_getset},
+    {Py_tp_init, request_init},
+    {Py_tp_new, request_new},
+    {Py_tp_doc, "Request(engine, plan, send, recv, keep=None, begin=None, end=None, "
+                "persistent=False)\n--\n\n"
+                "A plan bound to buffers; it is started, waited for and tested like an MPI request."},
+    {0, NULL},
+};
 
-static PyObject *request_start(RequestObject *self, PyObject *unused) {
+PyObject *han_py_request_class(PyObject *unused, PyObject *args) {
     (void)unused;
-    if (unusable(self) || forget_orphans()) return NULL;
-    if (self->active) {
-        PyErr_SetString(PyExc_RuntimeError,
-                        "Start: the request is active; call Wait (or Test until True) first");
+    PyObject *base, *library;
+    unsigned long long null;
+    han_status_fields status;
+    if (han_request_class.type) return Py_NewRef((PyObject *)han_request_class.type);
+    if (!PyArg_ParseTuple(args, "O!nKO!(iiiii)", &PyType_Type, &base, &han_request_class.handle, &null,
+                          &PyTuple_Type, &library, &status.source, &status.tag, &status.error,
+                          &status.any_source, &status.any_tag))
         return NULL;
-    }
-    han_engine *e = &self->engine->engine;
-    if (self->started && !self->persistent) {
-        PyErr_SetString(PyExc_RuntimeError,
-                        "Start: the request is complete; only persistent ones start again");
-        return NULL;
-    }
-    if (e->failed && han_py_report(self->engine, HAN_E_FAILED)) return NULL;
-    if (self->begin) {
-        PyObject *answer = PyObject_CallNoArgs(self->begin);
-        if (!answer) return NULL;
-        Py_DECREF(answer);
-    }
-    if (han_py_enqueue(self->engine, &self->run)) return NULL;
-    self->active = self->started = true;
-    /* Wait or Test raise errors of the run, as in MPI. */
-    if (self->plan->plan.brief) {
-        (void)han_try(e, &self->run, 1);
-        if (self->run.status == HAN_OK || e->active) Py_RETURN_NONE;
-    }
-    Py_BEGIN_ALLOW_THREADS
-    (void)han_progress(e, &self->run, false);
-    Py_END_ALLOW_THREADS
-    Py_RETURN_NONE;
+    if (han_py_load_mpi(&han_request_class.mpi, library)) return NULL;
+    han_request_class.base = (PyTypeObject *)base;
+    han_request_class.fields = han_request_class.base->tp_basicsize;
+    han_request_class.handle_size = han_request_class.mpi.wide ? sizeof(void *) : sizeof(int);
+    han_request_class.null = null;
+    han_request_class.no_arguments = PyTuple_New(0);
+    PyType_Spec spec = {
+        .name = "han._native.Request",
+        .basicsize = (int)(han_request_class.fields + (Py_ssize_t)sizeof(request)),
+        .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE,
+        .slots = slots,
+    };
+    PyObject *bases = PyTuple_Pack(1, base);
+    if (!bases || !han_request_class.no_arguments) return NULL;
+    han_request_class.type = (PyTypeObject *)PyType_FromSpecWithBases(&spec, bases);
+    Py_DECREF(bases);
+    if (han_request_class.type) han_tokens_open(&han_request_class.mpi, status, han_request_ended);
+    return (PyObject *)Py_XNewRef((PyObject *)han_request_class.type);
 }
-
-PyObject *han_py_start(PyObject *request) {
-    return request_start((RequestObject *)request, NULL);
-}
-
-/* End a run; `status`, if given, becomes an empty status in the sense of MPI. True, or NULL. */
-static PyObject *complete(RequestObject *self, PyObject *status) {
-    bool ran = self->active;
-    self->active = false;
-    PyObject *answer = NULL;
-    if (ran && self->end) {
-        answer = PyObject_CallNoArgs(self->end);
-        if (!answer) return NULL;
-        Py_DECREF(answer);
-    }
-    if (!self->persistent) {
-        Py_CLEAR(self->keep);
-        Py_CLEAR(self->begin);
-        Py_CLEAR(self->end);
-    }
-    if (status) {
-        answer = PyObject_CallMethod((PyObject *)self, "_empty", "O", status);
-        if (!answer) return NULL;
-        Py_DECREF(answer);
-    }
-    Py_RETURN_TRUE;
-}
-
-static PyObject *failed(RequestObject *self) {
-    self->active = under_way(self);
-    return NULL;
-}
-
-/* The only argument of Wait and Test: NULL if missing or None. 0, or -1 with an exception. */
-static int optional_status(PyObject *const *args, Py_ssize_t n, PyObject *names, PyObject **out) {
-    Py_ssize_t named = names ? PyTuple_GET_SIZE(names) : 0;
-    bool right =
-        n + named <= 1 &&
-        (!named || !PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "status"));
-    *out = n + named == 1 && args[0] != Py_None ? args[0] : NULL;
-    if (right) return 0;
-    PyErr_SetString(PyExc_TypeError, "expected no argument, or status");
-    return -1;
-}
-
-static PyObject *request_wait(RequestObject *self, PyObject *const *args, Py_ssize_t n,
-                              PyObject *names) {
-    PyObject *status;
-    if (unusable(self) || optional_status(args, n, names, &status)) return NULL;
-    if (self->active && self->run.status != HAN_OK &&
-        han_py_try(self->engine, &self->run) != HAN_OK && han_py_wait(self->engine, &self->run))
-        return failed(self);
-    return complete(self, status); /* as MPI: an inactive request is complete */
-}
-
-/* Make progress: 1 when the run is over, 0 when not, -1 with an exception. */
-static int progress(RequestObject *self) {
-    enum han_status status = HAN_OK;
-    if (!self->active || self->run.status == HAN_OK) return 1;
-    Py_BEGIN_ALLOW_THREADS
-    status = han_progress(&self->engine->engine, &self->run, false);
-    Py_END_ALLOW_THREADS
-    if (status <= HAN_BLOCKED) return status == HAN_OK;
-    if (!han_py_report(self->engine, status)) return 0; /* a notice for others */
-    (void)failed(self);
-    return -1;
-}
-
-static PyObject *request_test(RequestObject *self, PyObject *const *args, Py_ssize_t n,
-                              PyObject *names) {
-    PyObject *status;
-    if (unusable(self) || optional_status(args, n, names, &status)) return NULL;
-    int done = progress(self);
-    if (done <= 0) return done ? NULL : PyBool_FromLong(0);
-    return complete(self, status);
-}
-
-static PyObject *request_peek(RequestObject *self, PyObject *unused) {
-    (void)unused;
-    if (unusable(self)) return NULL;
-    int done = progress(self);
-    return done < 0 ? NULL : PyBool_FromLong(done);
-}
-
-static PyObject *request_free(RequestObject *self, PyObject *unused) {
-    (void)unused;
-    if (han_py_refuse_inside_op()) return NULL;
-    if (self->active) {
-        PyObject *done = request_wait(self, NULL, 0, NULL);
-        if (!done) return NULL;
-        Py_DECREF(done);
-    }
-    (void)request_clear(self);
-    Py_RETURN_NONE;
-}
-
-static PyObject *request_get_active(RequestObject *self, void *unused) {
-    (void)unused;
-    return PyBool_FromLong(self->active);
-}
-
-static PyObject *request_get_persistent(RequestObject *self, void *unused) {
-    (void)unused;
-    return PyBool_FromLong(self->persistent);
-}
-
-static PyObject *request_get_engine(RequestObject *self, void *unused) {
-    (void)unused;
-    PyObject *e = self->engine ? (PyObject *)self->engine : Py_None;
-    Py_INCREF(e);
-    return e;
-}
-
-#define WITH_STATUS(f) (PyCFunction)(void (*)(void))(f), METH_FASTCALL | METH_KEYWORDS
-static PyMethodDef request_methods[] = {
-    {"Start", (PyCFunction)request_start, METH_NOARGS,
-     "Start($self, /)\n--\n\n"
-     "Start the run; it progresses inside Wait and Test."},
-    {"Wait", WITH_STATUS(request_wait),
-     "Wait($self, status=None)\n--\n\n"
-     "Wait until complete."},
-    {"Test", WITH_STATUS(request_test),
-     "Test($self, status=None)\n--\n\n"
-     "Make progress; return whether it is complete. A complete request is inactive."},
-    {"_peek", (PyCFunction)request_peek, METH_NOARGS,
-     "_peek($self, /)\n--\n\n"
-     "Make progress; return whether it is complete. The request stays active."},
-    {"_free", (PyCFunction)request_free, METH_NOARGS,
-     "_free($self, /)\n--\n\n"
-     "Complete the run if it is active, and release everything."},
-    {NULL, NULL, 0, NULL},
-};
-
-static PyGetSetDef request_getset[] = {
-    {"active", (getter)request_get_active, NULL,
-     "Whether it was started and not yet completed by Wait or Test.", NULL},
-    {"persistent", (getter)request_get_persistent, NULL, "Whether it can be started again.", NULL},
-    {"_engine", (getter)request_get_engine, NULL,
-     "The engine that runs it; None once the request has been freed.", NULL},
-    {NULL, NULL, NULL, NULL, NULL},
-};
-
-PyTypeObject RequestType = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "han._native.Request",
-    .tp_basicsize = sizeof(RequestObject),
-    .tp_dealloc = (destructor)request_dealloc,
-    .tp_traverse = (traverseproc)request_traverse,
-    .tp_clear = (inquiry)request_clear,
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE,
-    .tp_doc = "Request(engine, plan, send, recv, keep=None, begin=None, end=None, "
-              "persistent=False)\n--\n\n"
-              "A plan bound to buffers; it is started, waited for and tested like an MPI request.",
-    .tp_methods = request_methods,
-    .tp_getset = request_getset,
-    .tp_finalize = request_finalize,
-    .tp_init = (initproc)request_init,
-    .tp_new = PyType_GenericNew,
-};

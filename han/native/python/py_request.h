@@ -1,15 +1,14 @@
-/* han._native.Request: what nonblocking and persistent calls return. */
+/* The class of requests, which nonblocking and persistent calls return. It extends mpi4py's. */
 #ifndef HAN_PY_REQUEST_H
 #define HAN_PY_REQUEST_H
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "python/objects.h"
 
-extern PyTypeObject RequestType;
+/* The function han._native.request_class. */
+PyObject *han_py_request_class(PyObject *module, PyObject *args);
 
-/* Start a request: None, or NULL with an exception. */
-PyObject *han_py_start(PyObject *request);
-/* The requests that were dropped while they run, as a list. */
-PyObject *han_py_orphans(void);
+/* Make a request of a nonblocking call; takes over the reference `kept`. */
+PyObject *han_py_request(PyTypeObject *, EngineObject *, PlanObject *, const void *send, void *recv,
+                         PyObject *kept);
 
 #endif

@@ -1,0 +1,203 @@
+#include "python/py_request_methods.h"
+
+#include "engine/helper.h"
+#include "engine/queue.h"
+#include "engine/wait.h"
+#include "python/py_request_object.h"
+#include "python/py_run.h"
+
+/* 0, or -1 with an exception if the request cannot be used. */
+static int unusable(PyObject *o) {
+    if (han_py_refuse_inside_op()) return -1;
+    han_request_synchronise(o);
+    if (han_request_fields(o)->plan) return 0;
+    PyErr_SetString(PyExc_ValueError, "the request has been freed");
+    return -1;
+}
+
+/* 0, or -1 with an exception if the request cannot be started. */
+static int unready(const request *self) {
+    if (self->active)
+        PyErr_SetString(PyExc_RuntimeError,
+                        "Start: the request is active; call Wait (or Test until True) first");
+    else if (self->started && !self->persistent)
+        PyErr_SetString(PyExc_RuntimeError,
+                        "Start: the request is complete; only persistent ones start again");
+    else
+        return self->engine->engine.failed ? han_py_report(self->engine, HAN_E_FAILED) : 0;
+    return -1;
+}
+
+/* Step the run once; what is not over then may be left alone. */
+static void first_step(request *self) {
+    han_engine *e = &self->engine->engine;
+    /* Wait or Test raise errors of the run, as in MPI. */
+    if (self->plan->plan.brief) (void)han_try(e, &self->run, 1);
+    if (self->run.status == HAN_OK) return;
+    if (!self->plan->plan.brief || !e->active) {
+        Py_BEGIN_ALLOW_THREADS
+        (void)han_progress(e, &self->run, false);
+        Py_END_ALLOW_THREADS
+    }
+    if (self->run.status == HAN_BLOCKED) han_helper_wake();
+}
+
+static PyObject *request_start(PyObject *o, PyObject *unused) {
+    (void)unused;
+    request *self = han_request_fields(o);
+    if (unusable(o) || han_forget_orphans() || unready(self)) return NULL;
+    if (self->begin) {
+        PyObject *answer = PyObject_CallNoArgs(self->begin);
+        if (!answer) return NULL;
+        Py_DECREF(answer);
+    }
+    if (han_py_enqueue(self->engine, &self->run)) return NULL;
+    self->active = self->started = true;
+    self->ended = false;
+    han_request_arm(o);
+    first_step(self);
+    Py_RETURN_NONE;
+}
+
+PyObject *han_py_start(PyObject *o) { return request_start(o, NULL); }
+
+/* End a run; `status`, if given, becomes an empty status in the sense of MPI. True, or NULL. */
+static PyObject *complete(PyObject *o, PyObject *status) {
+    request *self = han_request_fields(o);
+    int rc = self->active ? han_request_unpack(self) : 0;
+    if (self->active) han_request_settle(o);
+    if (rc) return NULL;
+    if (status) {
+        PyObject *answer = PyObject_CallMethod(o, "_empty", "O", status);
+        if (!answer) return NULL;
+        Py_DECREF(answer);
+    }
+    Py_RETURN_TRUE;
+}
+
+/* After an error: the run is over, or goes on. */
+static PyObject *failed(PyObject *o) {
+    if (!han_under_way(han_request_fields(o))) han_request_settle(o);
+    return NULL;
+}
+
+/* The only argument of Wait and Test: NULL if missing or None. 0, or -1 with an exception. */
+static int optional_status(PyObject *const *args, Py_ssize_t n, PyObject *names, PyObject **out) {
+    Py_ssize_t named = names ? PyTuple_GET_SIZE(names) : 0;
+    bool right =
+        n + named <= 1 &&
+        (!named || !PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "status"));
+    *out = n + named == 1 && args[0] != Py_None ? args[0] : NULL;
+    if (right) return 0;
+    PyErr_SetString(PyExc_TypeError, "expected no argument, or status");
+    return -1;
+}
+
+static PyObject *request_wait(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names) {
+    PyObject *status;
+    request *self = han_request_fields(o);
+    if (unusable(o) || optional_status(args, n, names, &status)) return NULL;
+    if (self->active && self->run.status != HAN_OK &&
+        han_py_try(self->engine, &self->run) != HAN_OK && han_py_wait(self->engine, &self->run))
+        return failed(o);
+    return complete(o, status); /* as MPI: an inactive request is complete */
+}
+
+/* Make progress: 1 when the run is over, 0 when not, -1 with an exception. */
+static int progress(PyObject *o) {
+    request *self = han_request_fields(o);
+    enum han_status status = HAN_OK;
+    if (!self->active || self->run.status == HAN_OK) return 1;
+    Py_BEGIN_ALLOW_THREADS
+    status = han_progress(&self->engine->engine, &self->run, false);
+    Py_END_ALLOW_THREADS
+    if (status <= HAN_BLOCKED) return status == HAN_OK;
+    if (!han_py_report(self->engine, status)) return 0; /* a notice for others */
+    (void)failed(o);
+    return -1;
+}
+
+static PyObject *request_test(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names) {
+    PyObject *status;
+    if (unusable(o) || optional_status(args, n, names, &status)) return NULL;
+    int done = progress(o);
+    if (done <= 0) return done ? NULL : PyBool_FromLong(0);
+    return complete(o, status);
+}
+
+static PyObject *request_peek(PyObject *o, PyObject *unused) {
+    (void)unused;
+    if (unusable(o)) return NULL;
+    int done = progress(o);
+    return done < 0 ? NULL : PyBool_FromLong(done);
+}
+
+static PyObject *request_free(PyObject *o, PyObject *unused) {
+    (void)unused;
+    if (han_py_refuse_inside_op()) return NULL;
+    han_request_synchronise(o);
+    if (han_request_fields(o)->active) {
+        PyObject *done = request_wait(o, NULL, 0, NULL);
+        if (!done) return NULL;
+        Py_DECREF(done);
+    }
+    han_request_release(o);
+    Py_RETURN_NONE;
+}
+
+static PyObject *request_synchronise(PyObject *o, PyObject *unused) {
+    (void)unused;
+    han_request_synchronise(o);
+    Py_RETURN_NONE;
+}
+
+static PyObject *request_get_active(PyObject *o, void *unused) {
+    (void)unused;
+    han_request_synchronise(o);
+    return PyBool_FromLong(han_request_fields(o)->active);
+}
+
+static PyObject *request_get_persistent(PyObject *o, void *unused) {
+    (void)unused;
+    return PyBool_FromLong(han_request_fields(o)->persistent);
+}
+
+static PyObject *request_get_engine(PyObject *o, void *unused) {
+    (void)unused;
+    EngineObject *engine = han_request_fields(o)->engine;
+    PyObject *e = engine ? (PyObject *)engine : Py_None;
+    Py_INCREF(e);
+    return e;
+}
+
+#define WITH_STATUS(f) (PyCFunction)(void (*)(void))(f), METH_FASTCALL | METH_KEYWORDS
+PyMethodDef han_request_methods[] = {
+    {"Start", (PyCFunction)request_start, METH_NOARGS,
+     "Start($self, /)\n--\n\n"
+     "Start the run; it progresses inside Wait and Test."},
+    {"Wait", WITH_STATUS(request_wait),
+     "Wait($self, status=None)\n--\n\n"
+     "Wait until complete."},
+    {"Test", WITH_STATUS(request_test),
+     "Test($self, status=None)\n--\n\n"
+     "Make progress; return whether it is complete. A complete request is inactive."},
+    {"_peek", (PyCFunction)request_peek, METH_NOARGS,
+     "_peek($self, /)\n--\n\n"
+     "Make progress; return whether it is complete. The request stays active."},
+    {"_free", (PyCFunction)request_free, METH_NOARGS,
+     "_free($self, /)\n--\n\n"
+     "Complete the run if it is active, and release everything."},
+    {"_synchronise", request_synchronise, METH_NOARGS,
+     "_synchronise($self, /)\n--\n\n"
+     "Take notice if MPI's own functions have completed the request."},
+    {NULL, NULL, 0, NULL},
+};
+
+PyGetSetDef han_request_getset[] = {
+    {"active", (getter)request_get_active, NULL,
+     "Whether it was started and not yet completed by Wait or Test.", NULL},
+    {"persistent", (getter)request_get_persistent, NULL, "Whether it can be started again.", NULL},
+    {"_engine", (getter)request_get_engine, NULL,
+     "The engine that runs it; None once the request has been freed.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};

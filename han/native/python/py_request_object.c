@@ -1,0 +1,156 @@
+#include "python/py_request_object.h"
+
+#include <string.h>
+
+#include "python/py_run.h"
+
+han_request_class_facts han_request_class;
+
+request *han_request_fields(PyObject *o) { return (request *)(void *)((char *)o + han_request_class.fields); }
+
+static void set_handle(PyObject *o, uint64_t handle) {
+    memcpy((char *)o + han_request_class.handle, &handle, han_request_class.handle_size);
+}
+
+/* ---- MPI's view --------------------------------------------------------------------------- */
+
+/* Give the object a handle of MPI's. Without one, only han's own methods know the request. */
+void han_request_show(PyObject *o) {
+    request *self = han_request_fields(o);
+    if (!self->token) self->token = han_token_take(o, self->engine, &self->run);
+    set_handle(o, self->token ? han_token_handle(self->token) : han_request_class.null);
+}
+
+static void hide(PyObject *o) {
+    request *self = han_request_fields(o);
+    han_token *token = self->token;
+    self->token = NULL;
+    set_handle(o, han_request_class.null);
+    if (token) han_token_give(token);
+}
+
+void han_request_arm(PyObject *o) {
+    request *self = han_request_fields(o);
+    han_request_show(o);
+    while (self->token && !han_token_arm(self->token)) { /* MPI has completed it meanwhile */
+        hide(o);
+        han_request_show(o);
+    }
+}
+
+static void release_buffers(request *self) {
+    if (self->persistent) return;
+    Py_CLEAR(self->keep);
+    Py_CLEAR(self->begin);
+    Py_CLEAR(self->end);
+}
+
+void han_request_synchronise(PyObject *o) {
+    request *self = han_request_fields(o);
+    if (!self->token || !han_token_gone(self->token)) return;
+    self->active = false;
+    hide(o);
+    if (self->persistent)
+        han_request_show(o);
+    else
+        release_buffers(self);
+}
+
+void han_request_settle(PyObject *o) {
+    request *self = han_request_fields(o);
+    self->active = false;
+    if (self->persistent && self->token)
+        han_token_disarm(self->token);
+    else
+        hide(o);
+    release_buffers(self);
+}
+
+int han_request_unpack(request *self) {
+    if (self->ended || !self->end) return 0;
+    self->ended = true;
+    PyObject *answer = PyObject_CallNoArgs(self->end);
+    Py_XDECREF(answer);
+    return answer ? 0 : -1;
+}
+
+/* MPI's error code for the current exception. */
+static int error_code(PyObject *o) {
+    PyObject *type, *value, *tb;
+    PyErr_Fetch(&type, &value, &tb);
+    PyErr_NormalizeException(&type, &value, &tb);
+    PyObject *answer = PyObject_CallMethod(o, "_error_code", "O", value);
+    long code = answer ? PyLong_AsLong(answer) : 1;
+    Py_XDECREF(answer);
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(tb);
+    PyErr_Clear();
+    return (int)code;
+}
+
+/* MPI completes the request. */
+int han_request_ended(PyObject *o) {
+    request *self = han_request_fields(o);
+    if (!self->active) return 0;
+    int rc = self->run.status == HAN_OK ? han_request_unpack(self) : han_py_report(self->engine, HAN_E_FAILED);
+    return rc ? error_code(o) : 0;
+}
+
+/* Part with the token. If the program has not completed the request, a copy of the handle may. */
+static void part_with_token(PyObject *o) {
+    request *self = han_request_fields(o);
+    if (!self->token || !self->active) {
+        hide(o);
+        return;
+    }
+    han_token_drop(self->token);
+    self->token = NULL;
+}
+
+void han_request_release(PyObject *o) {
+    request *self = han_request_fields(o);
+    part_with_token(o);
+    if (self->run.left) { /* MPI or a peer may still access the memory: never free it */
+        self->keep = NULL;
+        self->plan = NULL;
+        self->run.left = false;
+    }
+    Py_CLEAR(self->keep);
+    Py_CLEAR(self->begin);
+    Py_CLEAR(self->end);
+    Py_CLEAR(self->plan);
+    Py_CLEAR(self->engine);
+}
+
+/* Requests that the program started and dropped. Peers wait for them, so engines still step
+ * them. Until their runs are over, nothing that they need may be freed. */
+static PyObject *orphans;
+
+/* Take finished requests out of the list before they are freed, as freeing may run any code. */
+int han_forget_orphans(void) {
+    Py_ssize_t n = orphans ? PyList_GET_SIZE(orphans) : 0, left = 0;
+    if (!n) return 0;
+    PyObject *finished = PyList_New(0);
+    if (!finished) return -1;
+    for (Py_ssize_t k = 0; k < n; k++) {
+        PyObject *o = PyList_GET_ITEM(orphans, k);
+        if (han_under_way(han_request_fields(o)) || PyList_Append(finished, o)) {
+            PyList_SET_ITEM(orphans, k, PyList_GET_ITEM(orphans, left));
+            PyList_SET_ITEM(orphans, left++, o);
+        }
+    }
+    int rc = PyErr_Occurred() || PyList_SetSlice(orphans, left, n, NULL) ? -1 : 0;
+    Py_DECREF(finished);
+    return rc;
+}
+
+PyObject *han_py_orphans(void) {
+    if (han_forget_orphans()) return NULL;
+    return orphans ? PyList_GetSlice(orphans, 0, PyList_GET_SIZE(orphans)) : PyList_New(0);
+}
+
+int han_request_adopt(PyObject *o) {
+    if (!orphans) orphans = PyList_New(0);
+    return orphans ? PyList_Append(orphans, o) : -1;
+}

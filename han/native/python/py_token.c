@@ -1,0 +1,387 @@
+#include "python/py_token.h"
+
+#include <stdlib.h>
+
+#include "clock.h"
+#include "data/processor.h"
+#include "engine/helper.h"
+#include "engine/lock.h"
+#include "engine/queue.h"
+#include "engine/wait.h"
+#include "python/py_run.h"
+
+enum state {
+    RESTING,  /* no run is under way */
+    ARMED,    /* a run is under way, or has finished and nobody has asked yet */
+    COMPLETE, /* MPI knows that it is complete */
+    GONE,     /* MPI has freed the request */
+};
+
+struct han_token {
+    uint64_t handle;
+    PyObject *owner; /* borrowed; NULL: in the pool, or dropped */
+    EngineObject *engine;
+    han_run *run;
+    _Atomic int state;
+    bool ours;            /* han itself completes the request: the owner knows */
+    _Atomic int pins;     /* threads that advance it without being asked by MPI */
+    uint32_t fruitless;   /* polls by MPI in a row */
+    uint64_t since, slow; /* for checks while MPI waits: the first one, the next one */
+    han_token *next, *previous; /* among those with an owner; `next` also in the pool */
+};
+
+enum {
+    MOST_POOLED = 1024,
+    BATCH = 16,
+    PATIENCE_NS = 5000000, /* between two checks of a token */
+    FORGET_NS = 100000000, /* MPI has not asked for so long: it did not wait */
+    PATIENCE_ROUNDS = 1000,
+    CLOCK_ROUNDS = 64, /* of Open MPI's waiting, between two readings of the clock */
+};
+
+static struct {
+    const han_mpi *mpi;
+    han_status_fields status;
+    han_ended ended;
+    han_token *pool;
+    int pooled;
+    atomic_flag lock; /* for the list, and for changes of states */
+    han_token list;   /* its ends */
+    _Atomic int shown;   /* in the list */
+    _Atomic int telling; /* completions that MPI is being told of */
+    _Atomic bool closed; /* MPI must not be called any more */
+    _Atomic uint64_t slow;
+    _Atomic uint32_t rounds; /* of waiting, since `slow` was set */
+} tokens = {.lock = ATOMIC_FLAG_INIT, .list = {.next = &tokens.list, .previous = &tokens.list}};
+
+/* ---- states ------------------------------------------------------------------------------- */
+
+static bool armed(const han_token *t) {
+    return atomic_load_explicit(&t->state, memory_order_acquire) == ARMED;
+}
+
+static void set_state(han_token *t, enum state state) {
+    int before = atomic_exchange_explicit(&t->state, state, memory_order_acq_rel);
+    if ((before == ARMED) != (state == ARMED)) han_helper_count(state == ARMED ? 1 : -1);
+}
+
+/* Mark a token as complete, under the lock; returns whether the caller must call `tell`. */
+static bool mark_complete(han_token *t) {
+    int before = t->state;
+    bool must = (before == ARMED || before == RESTING) && !tokens.closed &&
+                atomic_compare_exchange_strong(&t->state, &before, COMPLETE);
+    if (must && before == ARMED) han_helper_count(-1);
+    if (must) atomic_fetch_add(&tokens.telling, 1);
+    return must;
+}
+
+/* MPI may free the request, and its token, meanwhile: only the handle is used. */
+static void tell(uint64_t handle) {
+    (void)han_grequest_complete(tokens.mpi, handle);
+    atomic_fetch_sub(&tokens.telling, 1);
+}
+
+/* Wait until MPI knows of all completions. It may have woken up a thread before. */
+static void wait_until_told(void) {
+    while (atomic_load(&tokens.telling)) sched_yield();
+}
+
+static void complete(han_token *t) {
+    han_lock(&tokens.lock);
+    bool must = mark_complete(t);
+    uint64_t handle = t->handle;
+    han_unlock(&tokens.lock);
+    if (must) tell(handle);
+}
+
+static void put_first(han_token *t) {
+    t->next = tokens.list.next;
+    t->previous = &tokens.list;
+    t->next->previous = t->previous->next = t;
+}
+
+static void show(han_token *t) {
+    han_lock(&tokens.lock);
+    put_first(t);
+    han_unlock(&tokens.lock);
+    atomic_fetch_add_explicit(&tokens.shown, 1, memory_order_relaxed);
+}
+
+static void hide(han_token *t) {
+    han_lock(&tokens.lock);
+    t->next->previous = t->previous;
+    t->previous->next = t->next;
+    han_unlock(&tokens.lock);
+    atomic_fetch_sub_explicit(&tokens.shown, 1, memory_order_relaxed);
+    while (atomic_load(&t->pins)) {
+        Py_BEGIN_ALLOW_THREADS /* who has pinned it may need Python */
+        sched_yield();
+        Py_END_ALLOW_THREADS
+    }
+}
+
+/* ---- progress while MPI waits ------------------------------------------------------------- */
+
+/* Report an error or a notice. Returns whether the run is over. */
+static bool reported(han_token *t, enum han_status status) {
+    PyGILState_STATE gil = PyGILState_Ensure();
+    bool over = t->owner && han_py_report(t->engine, status);
+    if (over) PyErr_Clear(); /* the engine has failed: the end of the run reports it again */
+    PyGILState_Release(gil);
+    return over;
+}
+
+/* At intervals, check for what no flag tells. The time limit counts from the last progress, and only
+ * while MPI waits for this request. */
+static enum han_status look(han_token *t, bool waits) {
+    uint64_t now = han_now_ns();
+    if (!t->since || now > t->slow + FORGET_NS) {
+        t->since = now;
+        t->slow = now + PATIENCE_NS;
+    }
+    if (now < t->slow) return HAN_BLOCKED;
+    t->slow = now + PATIENCE_NS;
+    return han_look(&t->engine->engine, waits ? (double)(now - t->since) * 1e-9 : 0);
+}
+
+static bool over(const han_token *t) {
+    return t->run->status != HAN_BLOCKED || t->engine->engine.failed;
+}
+
+/* Step the run of an armed token; returns whether it is over. `waits`: MPI waits for it. */
+static bool advance(han_token *t, bool waits) {
+    if (over(t)) return true;
+    if (han_inside_op() || tokens.closed) return false;
+    uint64_t before = t->engine->engine.moves;
+    enum han_status status = han_progress(&t->engine->engine, t->run, false);
+    if (t->engine->engine.moves != before) t->since = 0;
+    if (status == HAN_BLOCKED) status = look(t, waits);
+    return status == HAN_OK || (status > HAN_BLOCKED && reported(t, status));
+}
+
+void han_tokens_collect(void) {
+    uint64_t handles[BATCH];
+    int n = 0;
+    if (!atomic_load_explicit(&tokens.shown, memory_order_relaxed)) return;
+    han_lock(&tokens.lock);
+    for (han_token *t = tokens.list.next; t != &tokens.list && n < BATCH; t = t->next)
+        if (armed(t) && over(t) && mark_complete(t)) handles[n++] = t->handle;
+    han_unlock(&tokens.lock);
+    for (int k = 0; k < n; k++) tell(handles[k]);
+}
+
+/* ---- MPI's callbacks ---------------------------------------------------------------------- */
+
+static int queried(void *state, void *status) {
+    han_token *t = state;
+    han_status_empty(tokens.mpi, &tokens.status, status);
+    if (t->ours || !t->owner) return 0;
+    PyGILState_STATE gil = PyGILState_Ensure();
+    int code = t->owner ? tokens.ended(t->owner) : 0;
+    PyGILState_Release(gil);
+    return code;
+}
+
+static int freed(void *state) {
+    han_token *t = state;
+    han_lock(&tokens.lock);
+    set_state(t, GONE);
+    bool dropped = !t->owner && !t->ours;
+    han_unlock(&tokens.lock);
+    if (dropped) free(t);
+    return 0;
+}
+
+static int cancelled(void *state, int is_complete) {
+    (void)state, (void)is_complete; /* MPI does not allow it: nothing happens */
+    return 0;
+}
+
+static int polled(void *state, void *status) {
+    (void)status;
+    han_token *t = state;
+    if (!armed(t) || advance(t, true))
+        complete(t);
+    else if (++t->fruitless > t->engine->engine.spins)
+        sched_yield();
+    return 0;
+}
+
+static int waited(int n, void **states, double timeout, void *status) {
+    (void)timeout, (void)status;
+    for (int k = 0; k < n; k++) {
+        han_token *t = states[k];
+        for (uint32_t round = 0; armed(t) && !advance(t, true); round++)
+            if (round < t->engine->engine.spins)
+                han_cpu_relax();
+            else
+                sched_yield();
+        complete(t);
+    }
+    wait_until_told();
+    return 0;
+}
+
+/* Take the armed token that was checked longest ago, with a pin; NULL if there is none. */
+static han_token *next_armed(void) {
+    han_token *one = NULL;
+    han_lock(&tokens.lock);
+    for (han_token *t = tokens.list.previous; t != &tokens.list && !one; t = t->previous)
+        if (armed(t)) one = t;
+    if (one) {
+        one->pins++;
+        one->next->previous = one->previous;
+        one->previous->next = one->next;
+        put_first(one);
+    }
+    han_unlock(&tokens.lock);
+    return one;
+}
+
+/* Complete what rests: MPI may be waiting for it. Check one armed token. */
+static void look_around(void) {
+    bool all;
+    do {
+        uint64_t handles[BATCH];
+        int n = 0;
+        han_lock(&tokens.lock);
+        for (han_token *t = tokens.list.next; t != &tokens.list && n < BATCH; t = t->next)
+            if (t->state == RESTING && mark_complete(t)) handles[n++] = t->handle;
+        han_unlock(&tokens.lock);
+        all = n < BATCH;
+        for (int k = 0; k < n; k++) tell(handles[k]);
+    } while (!all);
+    han_token *one = next_armed();
+    if (!one) return;
+    (void)advance(one, false);
+    one->pins--;
+}
+
+/* Open MPI calls this in each round of any waiting. */
+static int progressed(void) {
+    if (!atomic_load_explicit(&tokens.shown, memory_order_relaxed)) return 0;
+    if (han_inside_op() || tokens.closed) return 0;
+    if (han_helper_load()) {
+        han_progress_others(NULL);
+        han_tokens_collect();
+    }
+    uint32_t round = atomic_load_explicit(&tokens.rounds, memory_order_relaxed) + 1;
+    atomic_store_explicit(&tokens.rounds, round, memory_order_relaxed);
+    if (round % CLOCK_ROUNDS) return 0;
+    uint64_t now = han_now_ns();
+    if (now < tokens.slow) return 0;
+    bool waits = tokens.rounds > PATIENCE_ROUNDS;
+    tokens.slow = now + PATIENCE_NS;
+    tokens.rounds = 0;
+    if (waits) look_around();
+    return 0;
+}
+
+static const han_grequest_fns callbacks = {queried, freed, cancelled, polled, waited};
+
+/* ---- the pool ----------------------------------------------------------------------------- */
+
+void han_tokens_open(const han_mpi *mpi, han_status_fields status, han_ended ended) {
+    if (tokens.mpi) return;
+    tokens.mpi = mpi;
+    tokens.status = status;
+    tokens.ended = ended;
+    (void)han_progress_register(mpi, progressed);
+}
+
+static han_token *new_token(void) {
+    han_token *t = calloc(1, sizeof *t);
+    int rc = 1;
+    if (t && !tokens.closed) {
+        Py_BEGIN_ALLOW_THREADS /* MPI may hold a lock while it calls Python */
+        rc = han_grequest_start(tokens.mpi, &callbacks, t, &t->handle);
+        Py_END_ALLOW_THREADS
+    }
+    if (!rc) return t;
+    free(t);
+    return NULL;
+}
+
+han_token *han_token_take(PyObject *owner, EngineObject *engine, han_run *run) {
+    han_token *t = tokens.pool;
+    if (t) {
+        tokens.pool = t->next;
+        tokens.pooled--;
+    } else {
+        t = new_token();
+    }
+    if (!t) return NULL;
+    t->owner = owner;
+    t->engine = engine;
+    t->run = run;
+    show(t);
+    return t;
+}
+
+uint64_t han_token_handle(const han_token *t) { return t->handle; }
+
+/* Without the lock: nobody else changes the state of a token at rest but to complete it. */
+bool han_token_arm(han_token *t) {
+    int rests = RESTING;
+    t->since = t->fruitless = 0;
+    bool done = atomic_compare_exchange_strong(&t->state, &rests, ARMED);
+    if (done) han_helper_count(1);
+    return done;
+}
+
+void han_token_disarm(han_token *t) {
+    han_lock(&tokens.lock);
+    if (t->state == ARMED) set_state(t, RESTING);
+    han_unlock(&tokens.lock);
+}
+
+bool han_token_gone(const han_token *t) {
+    if (t->state == COMPLETE) wait_until_told();
+    return atomic_load_explicit(&t->state, memory_order_acquire) == GONE;
+}
+
+/* Let MPI free the request. */
+static void finish(han_token *t) {
+    t->ours = true;
+    complete(t);
+    if (tokens.closed) return;
+    if (!han_token_gone(t)) {
+        uint64_t handle = t->handle;
+        Py_BEGIN_ALLOW_THREADS
+        (void)han_wait(tokens.mpi, &handle);
+        Py_END_ALLOW_THREADS
+    }
+    if (han_token_gone(t)) free(t); /* else MPI has failed, and may still use it */
+}
+
+void han_token_give(han_token *t) {
+    han_token_disarm(t);
+    hide(t);
+    t->owner = NULL;
+    if (t->state != RESTING || tokens.pooled == MOST_POOLED) {
+        finish(t);
+        return;
+    }
+    t->next = tokens.pool;
+    tokens.pool = t;
+    tokens.pooled++;
+}
+
+void han_token_drop(han_token *t) {
+    hide(t);
+    han_lock(&tokens.lock);
+    t->owner = NULL;
+    bool gone = t->state == GONE, must = mark_complete(t);
+    uint64_t handle = t->handle;
+    han_unlock(&tokens.lock);
+    if (gone) free(t);
+    if (!must) return;
+    Py_BEGIN_ALLOW_THREADS
+    tell(handle);
+    Py_END_ALLOW_THREADS
+}
+
+void han_tokens_close(void) {
+    tokens.closed = true;
+    wait_until_told();
+}
