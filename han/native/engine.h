@@ -13,7 +13,6 @@
 #include "plan.h"
 
 #define HAN_EPOCH_TAGS 8 /* runs in a row whose messages have different tags */
-#define HAN_CALLS_KEPT 64 /* recent calls that a rank compares with its peers'; a power of two */
 
 enum han_status {
     HAN_OK,      /* the run has finished */
@@ -27,6 +26,9 @@ enum han_status {
     HAN_E_FAILED,   /* an earlier run of this engine failed */
     HAN_E_ATTACH,   /* the memory of rank `dead_rank` cannot be read or written */
     HAN_E_MISMATCH, /* rank `dead_rank` made a different call */
+    HAN_E_GONE,     /* rank `dead_rank` left before it finished the run */
+    HAN_E_SHORT,    /* a message of rank `dead_rank` has fewer bytes than this rank expects */
+    HAN_E_LONG,     /* it has more */
 };
 
 /* How an engine waits: han/runtime/waiting.py. */
@@ -75,6 +77,7 @@ typedef struct han_engine {
     /* of the run at the head of the queue: */
     han_run *head, *tail;
     bool started;
+    uint64_t digest; /* of all calls up to this one */
     han_plan *plan; /* the head's plan, its alternative or its rival; NULL until decided */
     bool tried;     /* the leader chooses between plan and rival */
     /* One bit for each run, that of the last run lowest. `offers`: this rank offered the
@@ -88,6 +91,10 @@ typedef struct han_engine {
     _Atomic int failed; /* an enum han_status */
     int mpi_error, dead_rank;
     atomic_flag busy; /* a thread is stepping this engine */
+    /* What the helper (engine/helper.h) needs: steps of other threads, their number when it last
+     * looked, and threads that wait for a run and therefore step it. */
+    uint64_t steps, seen, moves; /* moves: steps that did something */
+    _Atomic int awaited;
     bool left;        /* stopped while messages were under way: the channels must stay mapped */
     struct han_engine *next_active;
     bool active;

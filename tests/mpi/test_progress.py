@@ -119,6 +119,8 @@ MAKE = {
     "Clone": lambda comm: comm.Clone(),
     "Create": lambda comm: comm.Create(comm.group.Excl([0])),
     "Create_group": all_but_last,
+    "Create_cart": lambda comm: comm.Create_cart([comm.size]),
+    "Create_dist_graph": lambda comm: comm.Create_dist_graph([comm.rank], [1], [0]),
 }
 
 

@@ -20,7 +20,7 @@ typedef struct request {
     struct request *next;
     member *owner;
     bool is_send, done, eager;
-    int peer, tag, size, error;
+    int peer, tag, size, got, error; /* got: bytes that a receive was sent */
     void *memory;
 } request;
 
@@ -74,6 +74,7 @@ static void transfer(request *send, request *receive)
     receive->error = send->size > receive->size ? TRUNCATED : SUCCESS;
     if (!receive->error && send->size)
         memcpy(receive->memory, send->memory, (size_t)send->size);
+    receive->got = send->size;
     receive->done = true;
     if (send->eager)
         drop(send);
@@ -175,9 +176,23 @@ static int mailbox_test(void **handle, int *flag, void *status)
     if (!*flag)
         return SUCCESS;
     int error = r->error;
+    memcpy(status, &r->got, sizeof r->got);
     free(r);
     *handle = NULL;
     return error;
+}
+
+static int mailbox_get_count(const void *status, void *type, int *n)
+{
+    (void)type;
+    memcpy(n, status, sizeof *n);
+    return SUCCESS;
+}
+
+static int mailbox_error_class(int code, int *class)
+{
+    *class = code;
+    return SUCCESS;
 }
 
 static int mailbox_cancel(void **handle)
@@ -235,10 +250,13 @@ size_t mailbox_pending(mailbox *box)
 
 void mailbox_table(han_mpi *mpi)
 {
-    *mpi = (han_mpi){.wide = 1, .any_source = -1, .notice_tag = NOTICE_TAG};
+    *mpi = (han_mpi){.wide = 1, .any_source = -1, .notice_tag = NOTICE_TAG,
+                     .err_truncate = TRUNCATED};
     mpi->fn[HAN_F_ISEND] = (han_anyfn)mailbox_isend;
     mpi->fn[HAN_F_IRECV] = (han_anyfn)mailbox_irecv;
     mpi->fn[HAN_F_TEST] = (han_anyfn)mailbox_test;
+    mpi->fn[HAN_F_GET_COUNT] = (han_anyfn)mailbox_get_count;
+    mpi->fn[HAN_F_ERROR_CLASS] = (han_anyfn)mailbox_error_class;
     mpi->fn[HAN_F_IPROBE] = (han_anyfn)mailbox_iprobe;
     mpi->fn[HAN_F_CANCEL] = (han_anyfn)mailbox_cancel;
     mpi->fn[HAN_F_FINALIZED] = (han_anyfn)mailbox_finalized;

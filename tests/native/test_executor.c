@@ -1,5 +1,5 @@
 /* Threads act as ranks and run programs of the planner back to back, in random order, with random
- * delays, some of them nonblocking. Every result is checked.
+ * delays, some of them nonblocking, some of them left to the helper. Every result is checked.
  *
  * test_executor FILE [ROUNDS] */
 #define _GNU_SOURCE
@@ -10,6 +10,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "engine/helper.h"
 #include "engine/queue.h"
 #include "engine/wait.h"
 #include "group.h"
@@ -32,6 +33,7 @@ typedef struct {
     const world *world;
     group *group;
     uint64_t rank, rounds, seed, luck;
+    bool helped; /* there is a helper */
     uint64_t agreed; /* calls whose alternative all ranks offered */
     uint64_t followed; /* other calls that ran the rival */
 } runner;
@@ -237,10 +239,25 @@ static void check(runner *r, slot *s)
         plan_close(&s->alternative);
 }
 
+/* Leave a run to the helper. */
+static void sit_by(han_engine *e, slot *s)
+{
+    struct timespec t = {0, 100000};
+    if (han_progress(e, &s->run, false) == HAN_OK)
+        return;
+    han_helper_count(1);
+    han_helper_wake();
+    while (atomic_load_explicit(&s->run.status, memory_order_acquire) == HAN_BLOCKED)
+        nanosleep(&t, NULL);
+    han_helper_count(-1);
+}
+
 static void finish(runner *r, slot *s)
 {
     han_engine *e = &r->group->engines[r->rank];
     enum han_status status = HAN_BLOCKED;
+    if (r->helped && chance(r) % 16 == 0)
+        sit_by(e, s);
     for (uint64_t k = chance(r) % 4; k; k--) {
         status = chance(r) % 2 ? han_progress(e, &s->run, false) : han_try(e, &s->run, 50);
         dawdle(r);
@@ -287,7 +304,7 @@ static void *run_rank(void *argument)
     return NULL;
 }
 
-static void run_world(const world *w, uint64_t rounds, han_wait_policy wait)
+static void run_world(const world *w, uint64_t rounds, han_wait_policy wait, bool helped)
 {
     bool messages = strstr(w->name, "nodes") != NULL;
     group *g = group_open(w, messages, wait);
@@ -299,7 +316,7 @@ static void run_world(const world *w, uint64_t rounds, han_wait_policy wait)
     }
     for (uint64_t r = 0; r < w->ranks; r++) {
         runners[r] = (runner){.world = w, .group = g, .rank = r, .rounds = rounds,
-                              .seed = 4711 + wait.spins, .luck = r};
+                              .seed = 4711 + wait.spins, .luck = r, .helped = helped};
         if (pthread_create(&threads[r], NULL, run_rank, &runners[r]))
             abort();
     }
@@ -319,7 +336,7 @@ static void run_world(const world *w, uint64_t rounds, han_wait_policy wait)
     printf("%s: %llu calls of %llu kinds, %llu alternatives, %llu rivals, %s\n", w->name,
            (unsigned long long)rounds, (unsigned long long)w->n_cases,
            (unsigned long long)runners[0].agreed, (unsigned long long)runners[0].followed,
-           wait.futex ? "sleeping" : wait.spins ? "spinning" : "yielding");
+           helped ? "helped" : wait.futex ? "sleeping" : wait.spins ? "spinning" : "yielding");
     group_close(g);
 }
 
@@ -329,10 +346,16 @@ int main(int argc, char **argv)
     if (argc < 2)
         return 2;
     world *worlds = programs_read(argv[1], &n);
+    const han_wait_policy yields = {.timeout = 30}, sleeps = {.spins = 1, .timeout = 30, .futex = true};
     for (uint64_t w = 0; w < n; w++) {
-        run_world(&worlds[w], rounds, (han_wait_policy){.spins = 0, .timeout = 30});
-        run_world(&worlds[w], rounds, (han_wait_policy){.spins = 200, .timeout = 30});
-        run_world(&worlds[w], rounds, (han_wait_policy){.spins = 1, .timeout = 30, .futex = true});
+        run_world(&worlds[w], rounds, yields, false);
+        run_world(&worlds[w], rounds, (han_wait_policy){.spins = 200, .timeout = 30}, false);
+        run_world(&worlds[w], rounds, sleeps, false);
+        for (uint32_t look = 0; look <= 20000; look += 20000) {
+            han_helper_set((han_helper_way){.look_ns = look, .mpi = true});
+            run_world(&worlds[w], rounds / 8, look ? sleeps : yields, true);
+            han_helper_stop(false);
+        }
     }
     programs_free(worlds, n);
     return 0;

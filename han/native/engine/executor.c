@@ -11,10 +11,25 @@
  * wait. */
 enum { TURN = 4 };
 
-static inline _Atomic uint64_t *flag_at(uint8_t *p) { return (_Atomic uint64_t *)(void *)p; }
+static inline han_flag *flag_at(uint8_t *p) { return (han_flag *)(void *)p; }
 
 static inline uint64_t flag_value(const han_engine *e, uint64_t k) {
     return (e->epoch << HAN_EPOCH_SHIFT) + k;
+}
+
+static void post(const han_engine *e, const han_instr *i) {
+    han_flag *flag = flag_at(han_at(e, i, 0));
+    atomic_store_explicit(&flag->calls, e->digest, memory_order_relaxed);
+    atomic_store_explicit(&flag->value, flag_value(e, i->n), memory_order_release);
+}
+
+/* Wait for a flag of a rank that makes the same calls. */
+static enum han_status await_flag(han_engine *e, const han_instr *i) {
+    const han_flag *flag = flag_at(han_at(e, i, 0));
+    if (atomic_load_explicit(&flag->value, memory_order_acquire) < flag_value(e, i->n))
+        return HAN_BLOCKED;
+    if (atomic_load_explicit(&flag->calls, memory_order_relaxed) == e->digest) return HAN_OK;
+    return han_strays(e, i) ? HAN_E_MISMATCH : HAN_OK;
 }
 
 /* Ring the bell of the channel of a flag, if a rank may sleep there. */
@@ -43,6 +58,25 @@ static int tag_of(const han_engine *e, const han_instr *i) {
     return (int)(e->tag_base + turn + i->stream);
 }
 
+static enum han_status message_error(han_engine *e, const han_instr *i, int rc) {
+    e->mpi_error = rc;
+    e->dead_rank = i->peer;
+    return han_truncated(e->mpi, rc) ? HAN_E_LONG : HAN_E_MPI;
+}
+
+/* Test a request. A message of a rank that makes the same call has the size that this rank
+ * expects. */
+static enum han_status test(han_engine *e, han_plan *p, const han_instr *i) {
+    int flag = 0, got = (int)i->n;
+    uint64_t *request = &p->requests[i->slot];
+    int rc = i->n ? han_test_receive(e->mpi, request, &flag, &got) : han_test(e->mpi, request, &flag);
+    if (rc) return message_error(e, i, rc);
+    if (!flag) return HAN_BLOCKED;
+    if (got == (int)i->n) return HAN_OK;
+    e->dead_rank = i->peer;
+    return HAN_E_SHORT;
+}
+
 /* Execute one instruction. Returns HAN_OK if it was done, HAN_BLOCKED if it cannot be done yet. */
 static enum han_status execute(han_engine *e, han_plan *p, const han_instr *i) {
     int rc = 0, flag = 1;
@@ -51,14 +85,10 @@ static enum han_status execute(han_engine *e, han_plan *p, const han_instr *i) {
     case HAN_REDUCE:
     case HAN_REDUCE2: rc = han_reduce(e, p, i); break;
     case HAN_POST:
-        atomic_store_explicit(flag_at(han_at(e, i, 0)), flag_value(e, i->n), memory_order_release);
+        post(e, i);
         if (e->bells) ring(e, i);
         return HAN_OK;
-    case HAN_WAIT:
-        return atomic_load_explicit(flag_at(han_at(e, i, 0)), memory_order_acquire) >=
-                       flag_value(e, i->n)
-                   ? HAN_OK
-                   : HAN_BLOCKED;
+    case HAN_WAIT: return await_flag(e, i);
     case HAN_ISEND:
         rc = han_isend(e->mpi, han_at(e, i, 1), (int)i->n, i->peer, tag_of(e, i), e->comm,
                        &p->requests[i->slot]);
@@ -69,17 +99,14 @@ static enum han_status execute(han_engine *e, han_plan *p, const han_instr *i) {
                        &p->requests[i->slot]);
         han_add(&p->counts.received, i->n);
         break;
-    case HAN_TEST: rc = han_test(e->mpi, &p->requests[i->slot], &flag); break;
+    case HAN_TEST: return test(e, p, i);
     case HAN_AWAIT: flag = e->pc[i->peer] >= i->n; break;
     case HAN_COLL: rc = collective(e, p, i); break;
     case HAN_PULL: return han_attach(e, p, i, 1);
     case HAN_PUSH: return han_attach(e, p, i, 0);
     default: break;
     }
-    if (rc) {
-        e->mpi_error = rc;
-        return HAN_E_MPI;
-    }
+    if (rc) return message_error(e, i, rc);
     return flag ? HAN_OK : HAN_BLOCKED;
 }
 

@@ -14,6 +14,15 @@ static struct {
     han_engine *first;
 } active = {.lock = ATOMIC_FLAG_INIT};
 
+static _Atomic bool forked;
+
+bool han_forked(void) { return forked; }
+
+void han_after_fork(void) {
+    forked = true;
+    han_unlock(&active.lock);
+}
+
 void han_activate(han_engine *e) {
     if (e->active) return;
     han_lock(&active.lock);
@@ -60,7 +69,7 @@ static void append(han_engine *e, han_run *run) {
     else
         e->head = run;
     e->tail = run;
-    e->issued++;
+    __atomic_store_n(&e->issued, e->issued + 1, __ATOMIC_RELAXED); /* read without the lock too */
 }
 
 bool han_try_enqueue(han_engine *e, han_run *run) {
@@ -99,12 +108,14 @@ static enum han_status step_locked(han_engine *e) {
     bool before = han_enter(true);
     enum han_status status = han_step(e);
     (void)han_enter(before);
+    e->moves += status == HAN_MOVED;
     return status > HAN_BLOCKED && status != HAN_E_NOTICE ? han_fail(e, status) : status;
 }
 
 enum han_status han_engine_step(han_engine *e) {
     if (!han_try_lock(&e->busy)) return HAN_BLOCKED;
     enum han_status status = step_locked(e);
+    e->steps++;
     han_unlock(&e->busy);
     return status;
 }
@@ -115,6 +126,7 @@ enum han_status han_try(han_engine *e, const han_run *run, int rounds) {
         enum han_status status = HAN_BLOCKED;
         bool turn = e->head == run;
         if (turn) status = step_locked(e);
+        e->steps++;
         han_unlock(&e->busy);
         if (!turn) break;
         if (status > HAN_BLOCKED) return status;
@@ -123,19 +135,53 @@ enum han_status han_try(han_engine *e, const han_run *run, int rounds) {
     return run->status;
 }
 
-void han_progress_others(const han_engine *self) {
-    if (!han_others_active(self)) return;
-    if (!han_try_lock(&active.lock)) return;
+/* Call `step` for every active engine but `self` that no thread steps, with the lock of the engine
+ * held. Returns the largest answer. */
+static enum han_status step_active(const han_engine *self,
+                                   enum han_status (*step)(han_engine *, unsigned), unsigned how) {
+    enum han_status most = HAN_OK;
+    if (!han_try_lock(&active.lock)) return most;
     for (han_engine *e = active.first; e; e = e->next_active) {
         if (e == self) continue;
         e->pins++;
         han_unlock(&active.lock);
         if (han_try_lock(&e->busy)) {
-            if (e->head && !e->head->plan->blocks) (void)step_locked(e);
+            enum han_status status = step(e, how);
+            most = most == HAN_MOVED || status == HAN_OK ? most : status;
             han_unlock(&e->busy);
         }
         han_lock(&active.lock);
         e->pins--;
     }
     han_unlock(&active.lock);
+    return most;
+}
+
+static enum han_status step_other(han_engine *e, unsigned unused) {
+    (void)unused;
+    if (e->head && !e->head->plan->blocks) (void)step_locked(e);
+    e->steps++;
+    return HAN_OK;
+}
+
+void han_progress_others(const han_engine *self) {
+    if (han_others_active(self)) (void)step_active(self, step_other, 0);
+}
+
+/* Whether nobody else steps an engine. A thread that waits for a run will. */
+static bool left_alone(han_engine *e, unsigned how) {
+    bool still = e->seen == e->steps || how & HAN_OVER_AT_ONCE;
+    e->seen = e->steps;
+    return still && !atomic_load_explicit(&e->awaited, memory_order_relaxed);
+}
+
+static enum han_status step_left_alone(han_engine *e, unsigned how) {
+    if (!e->head || e->failed || !left_alone(e, how)) return HAN_OK;
+    const han_plan *p = e->plan ? e->plan : e->head->plan;
+    if (p->blocks || (p->calls_mpi && !(how & HAN_OVER_WITH_MPI))) return HAN_OK;
+    return step_locked(e) == HAN_MOVED ? HAN_MOVED : HAN_BLOCKED;
+}
+
+enum han_status han_take_over(unsigned how) {
+    return han_others_active(NULL) ? step_active(NULL, step_left_alone, how) : HAN_OK;
 }

@@ -25,6 +25,17 @@ bool han_others_active(const han_engine *);
 /* Step every active engine but this one (or NULL) once. */
 void han_progress_others(const han_engine *);
 
+/* Step every active engine once that no other thread has stepped since the last call. HAN_OK: there
+ * was none; HAN_MOVED: an operation was done; HAN_BLOCKED: none could be done. `how`: HAN_OVER_WITH_MPI allows steps that call MPI,
+ * HAN_OVER_AT_ONCE takes engines over that were stepped meanwhile. */
+enum { HAN_OVER_WITH_MPI = 1, HAN_OVER_AT_ONCE = 2 };
+enum han_status han_take_over(unsigned how);
+
+/* In the child of a fork: another thread may have held locks, and will not give them back. The
+ * child's engines are never stopped. */
+void han_after_fork(void);
+bool han_forked(void);
+
 /* Mark the engine as failed; returns the status. */
 enum han_status han_fail(han_engine *, enum han_status);
 

@@ -111,6 +111,7 @@ static inline void han_begin(han_engine *e, const han_run *run) {
         base[HAN_B_CELLS] = ch->memory + ch->cells + han_take_cells(ch, e->epoch, p->footprint[c]);
         base[HAN_B_FLAGS] = ch->memory + ch->flags;
         han_control *mine = han_own_record(ch);
+        atomic_store_explicit(han_calls_of(ch, ch->me, e->epoch + 1), calls, memory_order_release);
         atomic_store_explicit(&mine->signature, p->signature, memory_order_relaxed);
         atomic_store_explicit(&mine->entered, entered, memory_order_release);
         atomic_store_explicit(&mine->calls, calls, memory_order_release);
@@ -148,7 +149,7 @@ static inline void han_finish(han_engine *e) {
         atomic_store_explicit(&han_own_record(ch)->done, e->epoch + 1, memory_order_release);
         if (e->plan->sync && ch->known < e->epoch) ch->known = e->epoch;
     }
-    e->epoch++;
+    __atomic_store_n(&e->epoch, e->epoch + 1, __ATOMIC_RELAXED); /* read without the lock too */
     e->started = false;
     e->plan = NULL;
     e->head = run->next;

@@ -7,6 +7,7 @@
 #include "clock.h"
 #include "data/processor.h"
 #include "engine/dead_peers.h"
+#include "engine/departed.h"
 #include "engine/inspect.h"
 #include "engine/queue.h"
 #include "engine/sleep.h"
@@ -29,7 +30,7 @@ static const uint32_t SLEEPY_SLEEP_NS = 100000;
 static const uint32_t NAP_NS = 50000; /* where no bell rings for what the run waits for */
 
 /* Progress MPI and other engines: peers may wait for messages or runs of this process. Returns
- * HAN_E_NOTICE if a peer has sent a notice. */
+ * HAN_E_NOTICE if a peer has sent a notice, HAN_E_GONE if one has left. */
 static enum han_status poke(han_engine *e) {
     int flag = 0;
     if (e->mpi) {
@@ -42,7 +43,7 @@ static enum han_status poke(han_engine *e) {
         }
     }
     han_progress_others(e);
-    return flag || (e->held && e->issued >= e->held) ? HAN_E_NOTICE : HAN_BLOCKED;
+    return flag || (e->held && __atomic_load_n(&e->issued, __ATOMIC_RELAXED) >= e->held) ? HAN_E_NOTICE : han_departed(e);
 }
 
 /* At intervals, check for events that no flag tells: signals, the time limit, mismatches, dead
@@ -134,17 +135,26 @@ static enum han_status await(han_engine *e, han_run *run, bool block) {
     return other == HAN_BLOCKED ? status : other;
 }
 
-enum han_status han_progress(han_engine *e, han_run *run, bool block) {
+static enum han_status progress(han_engine *e, han_run *run, bool block) {
     while (run->status != HAN_OK) {
         enum han_status status = await(e, run, block);
         if (status == HAN_BLOCKED && !block) break;
         if (status <= HAN_BLOCKED) continue;
         /* The caller decides whether a notice concerns this engine. */
         if (status != HAN_E_FAILED && status != HAN_E_NOTICE) han_fail(e, status);
+        if (status == HAN_E_NOTICE) han_activate(e); /* the run goes on */
         return status;
     }
     if (run->status != HAN_OK) han_activate(e);
     return run->status;
+}
+
+enum han_status han_progress(han_engine *e, han_run *run, bool block) {
+    if (!block) return progress(e, run, false);
+    atomic_fetch_add_explicit(&e->awaited, 1, memory_order_relaxed);
+    enum han_status status = progress(e, run, true);
+    atomic_fetch_sub_explicit(&e->awaited, 1, memory_order_relaxed);
+    return status;
 }
 
 enum han_status han_look(han_engine *e, double waited) {
