@@ -1,14 +1,60 @@
-"""Uncaught errors that all ranks raise: only one rank prints them."""
+"""Errors that the program does not catch."""
 
 from __future__ import annotations
 
 import sys
+import threading
 from pathlib import Path
 from types import TracebackType
+from typing import Any, NoReturn
 
 from han.common.errors import ConfigError
 
 PACKAGE = str(Path(__file__).parents[1])
+
+
+_ended_by: list[BaseException] = []
+
+
+def ended_by(error: BaseException) -> None:
+    """Note which error ends the program, for one that runs the program's code itself."""
+    _ended_by[:] = [error]
+
+
+def uncaught() -> BaseException | None:
+    """Return the error that ends the program, or None; used when the program ends.
+
+    Python has printed it and passed it to nobody. An error that only a callback printed, or an
+    error at a prompt, does not end the program. `sys.exit` counts after `watch_exit` only.
+    """
+    if _ended_by or hasattr(sys, "ps1"):
+        return _ended_by[0] if _ended_by else None
+    error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+    trace = error.__traceback__ if error is not None else None
+    caught = trace is not None and trace.tb_frame.f_back is not None
+    return None if caught else error
+
+
+class _Exit(SystemExit):
+    """Raised by `sys.exit`: tells whether the program caught it.
+
+    Python frees an error that nobody caught while no frame runs, and then ends the program.
+    """
+
+    def __del__(self) -> None:
+        main = threading.current_thread() is threading.main_thread()
+        if main and sys._getframe().f_back is None and self.code not in (None, 0):
+            ended_by(SystemExit(self.code))
+
+
+def watch_exit() -> None:
+    """Let `sys.exit` count as an error that ends the program, unless its status is 0."""
+
+    def leave(status: Any = None, /) -> NoReturn:
+        raise _Exit(status)
+
+    leave.__doc__ = sys.exit.__doc__
+    sys.exit = leave
 
 
 def print_once(error: ConfigError, rank: int) -> None:

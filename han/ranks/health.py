@@ -8,13 +8,14 @@ communicator is revoked: no rank can use it any more.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 from mpi4py import MPI
 
 from han import _native
 from han.common.errors import ConfigError, RevokedError, SetupError, SharedMemoryError
+from han.ranks.departures import Departure, lost_call, lost_run, lost_step
 from han.ranks.meeting import Meeting
 from han.ranks.notices import Notices, first_cause, peer_error
 
@@ -30,6 +31,12 @@ class FailingEngines(Protocol):
 
     def mark_error(self, call: int) -> None:
         """Store in the control records that `call` raised on this rank."""
+
+    def departures(self) -> list[Departure]:
+        """Return which ranks that share memory with this one have left."""
+
+    def hold(self, gone: Iterable[Departure]) -> None:
+        """Let runs that a rank has left out report a notice, whenever they are started."""
 
     def skip(self) -> None:
         """Start an empty plan in place of a call that raised."""
@@ -48,6 +55,7 @@ class Health:
         self.rank, self.size = meeting.rank, meeting.size
         self.failed: str | None = None  # why the communicator is revoked; None: it is not
         self.step = ""  # the collective set-up step under way, or ""
+        self._near: dict[int, Departure] = {}  # by rank: those that share memory and have left
         self._preparing = 0  # 1 while a call is prepared: its notices concern this rank already
 
     def live(self) -> None:
@@ -124,9 +132,43 @@ class Health:
         """Raise for notices about the first `calls` calls; `story` says what the rank waits for."""
         heard = self.notices.receive(calls)
         self.engines.own.held = self.notices.held
+        if self.notices.gone:
+            self.engines.hold(self.notices.gone)
         if heard:
-            error = peer_error(heard, self.rank, story)
-            raise self.give_up(error, first_cause(heard).rank)
+            cause = first_cause(heard)
+            if cause.rank != cause.sender:  # the sender may have given up because `rank` left
+                self.lose(cause.rank, story)
+            raise self.give_up(peer_error(heard, self.rank, story), cause.rank)
+
+    # ---- ranks that left --------------------------------------------------------------------
+
+    def gone(self) -> list[Departure]:
+        """Return the departures of all ranks that this rank knows to have left."""
+        for one in self.engines.departures():
+            if one.rank not in self._near:
+                self._near[one.rank] = one
+        return [*self._near.values(), *self.notices.gone]
+
+    def expect_run(self, engine: int, finished: int, story: str) -> None:
+        """Raise if a rank on another node left without the run after `finished` ones."""
+        self._without(lost_run(self.notices.gone, engine, finished), story)
+
+    def expect_call(self, call: int, story: str) -> None:
+        """Raise if a rank left without making a call that is left to the MPI library."""
+        self._without(lost_call(self.gone(), call), story)
+
+    def expect_step(self, step: str) -> None:
+        """Raise if a rank left that the present set-up step needs."""
+        meeting = self.meeting
+        self._without(lost_step(self.gone(), meeting.steps, meeting.among), step)
+
+    def lose(self, rank: int, story: str) -> None:
+        """Raise if `rank` has left, so that a call or a step that waits cannot complete."""
+        self._without(next((one for one in self.gone() if one.rank == rank), None), story)
+
+    def _without(self, departure: Departure | None, story: str) -> None:
+        if departure is not None:
+            raise self.give_up(departure.error(self.rank, story), departure.rank)
 
     def give_up(self, error: BaseException, cause: int | None = None) -> BaseException:
         """Revoke the communicator, tell the other ranks, and return `error`.

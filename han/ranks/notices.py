@@ -6,14 +6,16 @@ import contextlib
 import json
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from mpi4py import MPI
 
-from han.common.errors import HanError, PeerError, RevokedError
+from han.common.errors import HanError, MismatchError, PeerError, RevokedError
+from han.ranks.departures import Departure
 from han.ranks.meeting import Meeting, abandon
+from han.ranks.mismatch import mismatch
 
 
 def tag_limit(comm: MPI.Comm) -> int:
@@ -27,6 +29,7 @@ def tag_limit(comm: MPI.Comm) -> int:
 
 LEFT = 1 << 61  # calls that are left to the MPI library are counted from here on
 LATEST = 1 << 62  # the call number of a notice that concerns all calls
+DEPARTURE = -1  # stands in place of the call number if the sender leaves
 LONGEST = 2000  # characters of a text at most
 
 
@@ -36,13 +39,16 @@ class Notice:
 
     All ranks number calls alike, as the engine's ``issued`` does. Calls that are left to the MPI
     library use no engine. They have numbers of their own, from LEFT on. `rank` and `sender` differ
-    if `sender` gave up because of an error of `rank`.
+    if `sender` gave up because of an error of `rank`. Of a MismatchError the notice also has
+    `between` and `story`; else they are empty.
     """
 
     call: int
     rank: int
     sender: int
     text: str
+    between: tuple[int, int] | None = None
+    story: str = ""
 
 
 class Notices:
@@ -63,6 +69,7 @@ class Notices:
         self.left = LEFT  # the number of the next call that is left to the MPI library
         self._mine: dict[int, int] = {}  # by call that raised here: peers yet to tell of it
         self._early: list[Notice] = []
+        self.gone: list[Departure] = []  # ranks that have sent that they leave
         self._lock = threading.RLock()  # several threads may wait in calls of this communicator
         self._sent: list[tuple[MPI.Request, bytes]] = []
 
@@ -77,16 +84,32 @@ class Notices:
     def revoke(self, error: BaseException, cause: int | None = None) -> None:
         """Tell all ranks that this rank gives the communicator up, for an error of rank `cause`."""
         rank = self.rank if cause is None else cause
-        self._send(Notice(LATEST, rank, self.rank, f"{type(error).__name__}: {error}"))
+        text = f"{type(error).__name__}: {error}"
+        between = error.between if isinstance(error, MismatchError) else None
+        story = error.story if isinstance(error, MismatchError) else ""
+        self._send(Notice(LATEST, rank, self.rank, text, between, story))
+
+    def depart(self, why: Departure, peers: Iterable[int]) -> None:
+        """Tell `peers` that this rank leaves."""
+        with self._lock:
+            self._fetch()  # peers that have left too need not be told
+        fields = DEPARTURE, why.rank, why.text[:LONGEST], why.steps, why.calls, why.runs
+        self._post(fields, peers)
 
     def _send(self, notice: Notice) -> None:
-        fields = [self.token, notice.call, notice.rank, notice.sender, notice.text[:LONGEST]]
-        data = json.dumps(fields).encode()
+        fields = (
+            notice.call, notice.rank, notice.sender, notice.text[:LONGEST],
+            notice.between, notice.story[:LONGEST],
+        )  # fmt: skip
+        self._post(fields, range(self.comm.Get_size()))
+
+    def _post(self, fields: tuple[object, ...], peers: Iterable[int]) -> None:
+        """Send fields to `peers` that have not left, without waiting."""
+        data = json.dumps([self.token, *fields]).encode()
         self._sent = [s for s in self._sent if not s[0].Test()]
-        for peer in range(self.comm.Get_size()):
-            if peer != self.rank:
-                request = self.comm.Isend([data, MPI.BYTE], peer, self.tag)
-                self._sent.append((request, data))
+        for peer in {*peers} - {self.rank, *(one.rank for one in self.gone)}:
+            request = self.comm.Isend([data, MPI.BYTE], peer, self.tag)
+            self._sent.append((request, data))
 
     def receive(self, issued: int) -> list[Notice]:
         """Return the notices about the first `issued` calls, without those that raised here too."""
@@ -125,9 +148,15 @@ class Notices:
         while message := self.comm.Improbe(MPI.ANY_SOURCE, self.tag, status):
             data = bytearray(status.Get_count(MPI.BYTE))
             message.Recv([data, MPI.BYTE])
-            token, *fields = json.loads(data)
-            if token == self.token:
-                self._early.append(Notice(*fields))
+            token, call, *fields = json.loads(data)
+            if token == self.token and call == DEPARTURE:
+                rank, text, steps, calls, runs = fields
+                counts = tuple((number, finished) for number, finished in runs)
+                self.gone.append(Departure(rank, text, steps, calls, counts))
+            elif token == self.token:
+                rank, sender, text, between, story = fields
+                pair = tuple(between) if between else None
+                self._early.append(Notice(call, rank, sender, text, pair, story))
         self._early = [n for n in self._early if not self._failed_here_too(n)]
 
     def _failed_here_too(self, notice: Notice) -> bool:
@@ -150,7 +179,11 @@ def peer_error(notices: list[Notice], rank: int, story: str) -> HanError:
 
     `story` names what `rank` was waiting for.
     """
-    if first_cause(notices).rank == rank:  # the others gave up because of an error of this rank
+    cause = first_cause(notices)
+    if cause.between is not None:
+        stories = {n.sender: n.story for n in notices if n.story}
+        return mismatch(cause.between, rank, {**stories, rank: story})
+    if cause.rank == rank:  # the others gave up because of an error of this rank
         text = "; ".join(f"rank {n.sender} raised {n.text}" for n in notices)
         return RevokedError(
             f"the other ranks gave this communicator up after an error of this rank: {text}"

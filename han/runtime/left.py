@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from mpi4py import MPI
 
@@ -22,23 +22,45 @@ def left_request(request: MPI.Request, health: Health, step: str) -> LeftRequest
     return LeftRequest(request, health, step)
 
 
+def watch(health: Health, call: int, step: str) -> None:
+    """Raise if a rank raised, gave up or left, so that `call` never completes.
+
+    `call` is the number of a call that is left to the MPI library.
+    """
+    health.listen(0, step)
+    health.expect_call(call, step)
+
+
+class Before(Protocol):
+    """A request that a request of the MPI library comes after."""
+
+    def Wait(self) -> object:
+        """Wait until complete."""
+
+    def Test(self) -> bool:
+        """Return whether it is complete."""
+
+
 class LeftRequest(MPI.Request):
     """A request of the MPI library whose ``Wait`` raises when another rank fails.
 
-    While it waits, han's own requests progress, and this rank receives notices. If a rank raised
-    or gave the communicator up, the call would never complete. For lists of requests see
-    :class:`han.Request`.
+    It is complete after the request `after`, if there is one. While it waits, han's own requests
+    progress, and this rank receives notices. If a rank raised or gave the communicator up, the call
+    would never complete. For lists of requests see :class:`han.Request`.
     """
 
     _health: Health
     _step: str
+    _call: int  # the number of the latest call
     _own: MPI.Prequest  # if it is persistent
     persistent = False
+    after: Before | None = None
 
     def __new__(cls, request: MPI.Request, health: Health, step: str) -> Self:
         """Take over the handle of `request`."""
-        self = super().__new__(cls, request)
+        self = MPI.Request.__new__(cls, request)
         self._health, self._step = health, step
+        self._call = health.notices.left - 1
         return self
 
     def __repr__(self) -> str:
@@ -48,7 +70,7 @@ class LeftRequest(MPI.Request):
         """Raise the error of a notice, or RevokedError if the communicator is revoked."""
         try:
             self._health.live()
-            self._health.listen(0, self._step)
+            watch(self._health, self._call, self._step)
         except BaseException:
             abandon(self)  # keeps its buffers alive
             raise
@@ -57,6 +79,7 @@ class LeftRequest(MPI.Request):
         """Wait until complete; raises PeerError if another rank raised in its call."""
         patience = Patience()
         try:
+            self._wait_before()
             while not self.Get_status():
                 _native.progress()
                 if patience.pause():
@@ -66,9 +89,18 @@ class LeftRequest(MPI.Request):
             raise
         return super().Wait(status)
 
+    def _wait_before(self) -> None:
+        """Wait for the request `after`; if it raises, this one may never complete."""
+        try:
+            if self.after is not None:
+                self.after.Wait()
+        except BaseException:
+            abandon(self)  # keeps its buffers alive
+            raise
+
     def Test(self, status: MPI.Status | None = None) -> bool:
         """Make progress, also of han's requests; return whether this one is complete."""
-        if super().Test(status):
+        if (self.after is None or self.after.Test()) and super().Test(status):
             return True
         _native.progress()
         self.look()
@@ -93,7 +125,7 @@ class LeftRequest(MPI.Request):
         self.Free()
 
 
-class LeftPrequest(LeftRequest):
+class LeftPrequest(LeftRequest, MPI.Prequest):
     """A persistent LeftRequest."""
 
     persistent = True
@@ -109,4 +141,6 @@ class LeftPrequest(LeftRequest):
         if self == MPI.REQUEST_NULL:
             raise HanError("Start: the request has been freed")
         self.look()
-        self._own.Start()
+        with self._health.notices.leaving():
+            self._own.Start()
+        self._call = self._health.notices.left - 1

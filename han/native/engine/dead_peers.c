@@ -38,6 +38,7 @@ int han_dead_peer(const han_engine *e) {
             const han_control *p = &all[r];
             if (r == ch->me || p->pid_namespace != all[ch->me].pid_namespace) continue;
             if (atomic_load_explicit(&p->done, memory_order_relaxed) > e->epoch) continue;
+            if (atomic_load_explicit(&p->gone, memory_order_relaxed)) continue; /* it said so */
             if (process_gone(p->pid, p->pid_start)) return (int)p->rank;
         }
     }

@@ -45,6 +45,7 @@ static bool given(const han_plan *p) {
 }
 
 void han_engine_stop(han_engine *e) {
+    if (han_forked()) return;
     han_deactivate(e);
     han_lock(&e->busy);
     if (e->started && e->plan) {

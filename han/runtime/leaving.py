@@ -1,0 +1,134 @@
+"""The end of a process: the other ranks of its communicators hear that it leaves, and why.
+
+Python calls `leave` at the end of the program, after an uncaught error too; MPI is finalized later.
+If the program finalizes MPI itself, MPI deletes the attribute of MPI.COMM_SELF first, which calls
+`leave` as well.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import time
+import warnings
+import weakref
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+from mpi4py import MPI
+
+from han import _native
+from han.common.uncaught import uncaught, watch_exit
+from han.config.environment import aborts
+from han.ranks.departures import Departure
+from han.ranks.health import Health
+from han.runtime.engines import Engines
+from han.runtime.reports import reporter
+
+SETTLE = 0.05  # seconds in which requests that are under way at a normal end may complete
+MOST_TOLD = 128  # ranks of a communicator that all hear of a normal end
+ENDED = "its program ended (at its last line, by sys.exit or by MPI.Finalize)"
+
+
+class State(Protocol):
+    """The state of a communicator, as far as the end of the process concerns it."""
+
+    rank: int
+    size: int
+    closed: bool
+    health: Health
+    engines: Engines
+
+
+if aborts(os.environ):
+    watch_exit()
+_process = os.getpid()  # a child made by fork ends without a word
+_states: weakref.WeakSet[State] = weakref.WeakSet()
+_attribute: list[int] = []  # MPI's key of the attribute of MPI.COMM_SELF
+
+
+def at_end(state: State) -> None:
+    """Let the ranks of `state` hear when this process ends, unless the state is closed before."""
+    _states.add(state)
+    if not _attribute:
+        _attribute.append(MPI.Comm.Create_keyval(delete_fn=_finalizing))
+        MPI.COMM_SELF.Set_attr(_attribute[0], True)
+
+
+def _finalizing(comm: MPI.Comm, key: int, value: Any) -> None:
+    leave()
+
+
+@atexit.register
+def leave() -> None:
+    """Tell the other ranks that this one leaves; with HAN_ABORT, end them after an error."""
+    if os.getpid() != _process:
+        return
+    _native.stop_helper()  # before MPI and Python are finalised
+    if MPI.Is_finalized():
+        return
+    error = uncaught()
+    if error is not None and aborts(os.environ):
+        from mpi4py.run import set_abort_status
+
+        set_abort_status(error)  # mpi4py aborts in place of finalizing
+        return
+    states = [s for s in _states if not s.closed and s.health.failed is None and s.size > 1]
+    _states.clear()
+    late = _settle(states, SETTLE if error is None else 0.0)
+    text = ENDED if error is None else f"it raised {_text(error)}"
+    for state in states:
+        with contextlib.suppress(MPI.Exception):
+            _leave(state, text, error is not None)
+    warned = [_warning(state, engines) for state, engines in late.items() if error is None]
+    for engine in (one for engines in late.values() for one in engines):
+        engine.fail()  # cancels receives: their buffers may be freed before MPI is finalized
+    _native.close_requests()
+    for text in warned:
+        warnings.warn(text, RuntimeWarning, stacklevel=1)
+
+
+def _text(error: BaseException) -> str:
+    name = type(error).__name__
+    try:
+        return f"{name}: {error}".removesuffix(": ")
+    except Exception:  # its own __str__ raises
+        return name
+
+
+def _settle(states: Iterable[State], seconds: float) -> dict[State, list[_native.Engine]]:
+    """Let requests complete for a moment; return the engines whose requests do not."""
+    until = time.monotonic() + seconds
+    while late := {s: engines for s in states if (engines := s.engines.outstanding())}:
+        if time.monotonic() > until:
+            break
+        _native.progress()
+        time.sleep(1e-4)
+    return late
+
+
+def _leave(state: State, text: str, failed: bool) -> None:
+    """Tell all ranks of a communicator that this one leaves.
+
+    The ranks of this node read it in shared memory, the others get a message each. At a normal end
+    of a large job only the ranks before and after this one get a message: programs without a
+    mistake should send few.
+    """
+    engines, health, size = state.engines, state.health, state.size
+    notices = health.notices
+    why = Departure(state.rank, text, health.meeting.steps, notices.left, engines.finished())
+    engines.leave(why)
+    every = failed or size <= MOST_TOLD
+    told = range(size) if every else [(state.rank + k) % size for k in (1, -1)]
+    notices.depart(why, {*told} - engines.near())
+
+
+def _warning(state: State, engines: list[_native.Engine]) -> str:
+    """Return a warning of requests that were not complete when the program ended."""
+    number = sum(engine.issued - engine.epoch for engine in engines)
+    first = reporter(engines[0]).doing()
+    return (
+        f"rank {state.rank} of {state.size} ended with {number} request(s) under way, the first "
+        f"in {first}; the other ranks cannot complete them; call Wait before the program ends"
+    )
