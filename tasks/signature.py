@@ -8,6 +8,7 @@ from itertools import accumulate
 
 from han.model.collectives import ROWS
 
+ON_DEVICE = "in memory of a device"
 LISTED = 8  # sizes of blocks in a description, at most
 
 
@@ -23,6 +24,8 @@ class Signature:
     Where blocks differ in size, `counts` are the elements of each and `count` those of the largest.
     `in_place` says that the receive buffer is the send buffer too. Only calls in REPLACING
     (han/model/collectives.py) have it; MPI requires it on all ranks or on none.
+
+    `device`: a buffer is in memory of a device, so the call is the MPI library's own.
     """
 
     collective: str
@@ -36,6 +39,7 @@ class Signature:
     mapped: bool = False
     counts: tuple[int, ...] = ()
     in_place: bool = False
+    device: bool = False
 
     @property
     def nbytes(self) -> int:
@@ -84,6 +88,8 @@ class Signature:
             details.append("in place")
         if self.mapped:
             details.append("shared arrays")
+        if self.device:
+            details.append(ON_DEVICE)
         size = f" of {format_size(self.nbytes)}" if ROWS[self.collective].recv else ""
         if self.counts:
             size = f" of {_listed([self.length(r) for r in range(len(self.counts))])}"

@@ -64,6 +64,7 @@ class Stream:
     task: int = 0
     done: dict[Task, int] = field(default_factory=dict)
     awaited: dict[int, int] = field(default_factory=dict)
+    received: dict[int, tuple[int, int]] = field(default_factory=dict)  # bytes, rank: by request
     sequence: int = 0  # pieces so far: flags keep counting over the tasks of a stream
 
     @cached_property
@@ -122,20 +123,24 @@ class Stream:
     def isend(self, src: Ref, nbytes: int, rank: int, request: int) -> None:
         """Start sending to `rank`."""
         self._emit(Code.ISEND, (NOWHERE, src), nbytes, rank, request)
+        self.received.pop(request, None)
 
     def irecv(self, dst: Ref, nbytes: int, rank: int, request: int) -> None:
         """Start receiving from `rank`."""
         self._emit(Code.IRECV, (dst,), nbytes, rank, request)
+        self.received[request] = nbytes, rank
 
     def test(self, request: int) -> None:
-        """Wait until a request is complete."""
-        self._emit(Code.TEST, slot=request)
+        """Wait until a request is complete; the message of a receive must have its size."""
+        nbytes, rank = self.received.get(request, (0, 0))
+        self._emit(Code.TEST, n=nbytes, peer=rank, slot=request)
 
     def coll(
         self, kind: int, dst: Ref, src: Ref, n: int, root: int, comm: int, request: int
     ) -> None:
         """Start a collective of the MPI library on communicator number `comm`."""
         self._emit(Code.COLL, (dst, src, Ref(0, kind), Ref(0, comm)), n, root, request)
+        self.received.pop(request, None)
 
     def label(self, task: Task) -> None:
         """Attribute the operations that follow to `task`, in traces and reports."""

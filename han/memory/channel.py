@@ -18,8 +18,9 @@ from typing import NamedTuple
 
 from han.common.errors import SetupError, SharedMemoryError
 from han.common.units import format_size
-from han.model.channel_layout import CONTROL, EPOCH_SHIFT, Geometry
+from han.model.channel_layout import CONTROL, EPOCH_SHIFT, REASON, Geometry
 from han.model.topology import Topology
+from han.ranks.departures import Departure
 from han.ranks.meeting import Meeting
 from han.ranks.quota import room
 
@@ -31,7 +32,8 @@ FIELDS = {
     "pid_namespace": "Q", "rank": "Q",
 }  # fmt: skip
 RECORD = struct.Struct("".join(FIELDS.values()))
-ERRED, NAPS = 64, 104  # offsets of `erred` and `naps`, on the record's second line
+ERRED, NAPS, GONE, DEPARTURES = 64, 104, 112, 116  # offsets on the record's second line
+LEFT = struct.Struct("QQQ")  # steps, calls, bytes of the text that follows: why a rank left
 
 
 class Peer(NamedTuple):
@@ -74,6 +76,30 @@ class Channel:
     def mark_error(self, call: int) -> None:
         """Store in this rank's control record that `call` raised here before data moved."""
         struct.pack_into("Q", self.memory, self.me * CONTROL + ERRED, call + 1)
+
+    def tell_departure(self, why: Departure) -> None:
+        """Store why this rank leaves; the engine tells afterwards that it has left."""
+        text, at = why.text.encode()[: REASON - LEFT.size], self.geometry.reason_at(self.me)
+        LEFT.pack_into(self.memory, at, why.steps, why.calls, len(text))
+        at += LEFT.size
+        self.memory[at : at + len(text)] = text
+
+    def departures(self) -> list[Departure]:
+        """Read which other ranks have left, and why."""
+        if not struct.unpack_from("I", self.memory, DEPARTURES)[0]:
+            return []
+        return [
+            self._departure(k, rank)
+            for k, rank in enumerate(self.ranks)
+            if k != self.me and struct.unpack_from("I", self.memory, k * CONTROL + GONE)[0]
+        ]
+
+    def _departure(self, slot: int, rank: int) -> Departure:
+        at = self.geometry.reason_at(slot)
+        steps, calls, length = LEFT.unpack_from(self.memory, at)
+        at += LEFT.size
+        text = self.memory[at : at + length]
+        return Departure(rank, text.decode(errors="ignore"), steps, calls)
 
     def peers(self) -> list[Peer]:
         """Read the control records of all ranks."""

@@ -9,8 +9,10 @@ PAGE = 4096
 MAX_CHANNELS = 8  # of a communicator
 CONTROL = 128  # bytes of a rank's control record (native/channel.h: han_control)
 TIMES = 4096  # bytes of the end times of a rank's recent runs (native/channel.h: han_time)
+CALLS = 512  # bytes of the digests of a rank's recent calls (native/channel.h: han_calls_of)
+REASON = 512  # bytes of the reason why a rank left
 EPOCH_SHIFT = 24  # a flag holds (run << EPOCH_SHIFT) + k
-FLAG = 8  # bytes of a flag
+FLAG = 16  # bytes of a flag, with the digest of its writer's calls (native/channel.h: han_flag)
 FLAGS = 8  # flags of a rank, one cache line each
 SMALL = PAGE + LINE  # bytes of a small slot: the line of its flag, and a page of data
 INLINE = LINE - FLAG  # bytes of data that fit in the flag's own line
@@ -27,18 +29,22 @@ def _pages(nbytes: int) -> int:
 class Geometry:
     """Layout of a channel of `ranks` ranks within about `memory` bytes.
 
-    The areas, in order: control records, end times, flags, small slots (in banks), and a ring of
-    cells for each rank. Each run takes the next part of the rings, so it seldom waits for readers
-    of an earlier run.
+    The areas, in order: control records, end times, digests of calls, reasons why ranks left,
+    flags, small slots (in banks), and a ring of cells for each rank. Each run takes the next part
+    of the rings, so it seldom waits for readers of an earlier run.
     """
 
     ranks: int
     memory: int
 
+    def reason_at(self, slot: int) -> int:
+        """Offset of the reason why a rank left."""
+        return self.ranks * (CONTROL + TIMES + CALLS) + slot * REASON
+
     @property
     def flags(self) -> int:
         """Offset of the flags."""
-        return _pages(self.ranks * (CONTROL + TIMES))
+        return _pages(self.reason_at(self.ranks))
 
     @property
     def small(self) -> int:

@@ -1,7 +1,8 @@
 /* The layout of a channel: memory that the ranks of one group on a node share.
  *
  * A channel holds, in this order: a control record for each rank, the end times of each rank's
- * recent runs, flags, small slots (in banks) and a ring of cells for each rank.
+ * recent runs, the digests of each rank's recent calls, the reason why each rank left, flags, small
+ * slots (in banks) and a ring of cells for each rank. Only Python reads and writes the reasons.
  * han/model/channel_layout.py computes the same layout. */
 #ifndef HAN_CHANNEL_H
 #define HAN_CHANNEL_H
@@ -17,6 +18,8 @@
 #define HAN_EPOCH_SHIFT 24 /* a run may post 2^24 - 1 values to one flag */
 #define HAN_TAKEN 64       /* runs whose part of a ring is remembered; a power of two */
 #define HAN_TIMED 256      /* runs of which a rank keeps the end time */
+#define HAN_REASON 512     /* bytes of the reason why a rank left */
+#define HAN_CALLS_KEPT 64  /* recent calls that ranks compare: agreement.h; a power of two */
 
 /* Bits of `entered` below HAN_EPOCH_SHIFT: one bit for each of the last HAN_HISTORY runs, once for
  * the leader's choice between two ways (engine/trials.h), once for offers (engine/choice.h). */
@@ -29,8 +32,15 @@ typedef struct {
     _Atomic uint64_t finished;
 } han_time;
 
+/* The beginning of a flag's cache line. The rank that posts the flag also stores the digest of its
+ * calls there, so that a rank that waits for the flag compares calls without reading more lines. */
+typedef struct {
+    _Atomic uint64_t value; /* run << HAN_EPOCH_SHIFT, + k */
+    _Atomic uint64_t calls; /* engine/agreement.h; of the run that posted `value`, or a later one */
+} han_flag;
+
 /* What a rank tells its peers. Each rank has one record of two cache lines, which it alone writes,
- * except for `sleepers` and `bell`. */
+ * except for `sleepers`, `bell` and `departures`. */
 typedef struct {
     _Atomic uint64_t done;      /* runs finished */
     _Atomic uint64_t entered;   /* runs begun << HAN_EPOCH_SHIFT | choices of the last runs */
@@ -45,11 +55,14 @@ typedef struct {
     /* Used in the channel's first record only: ranks that sleep, and the word they sleep on. */
     _Atomic uint32_t sleepers, bell;
     uint64_t naps; /* 1 if this rank may sleep in the kernel, so that peers must ring the bell */
-    uint64_t pad[2];
+    _Atomic uint32_t gone; /* 1: this rank begins no more runs: engine/departed.h */
+    _Atomic uint32_t departures; /* in the channel's first record only: ranks that are gone */
+    uint64_t pad[1];
 } han_control;
 
 _Static_assert(sizeof(han_control) == 2 * HAN_LINE, "as in han/model/channel_layout.py");
 _Static_assert(HAN_TIMED * sizeof(han_time) == 64 * HAN_LINE, "as in han/model/channel_layout.py");
+_Static_assert(HAN_CALLS_KEPT == 8 * HAN_LINE / 8, "as in han/model/channel_layout.py");
 
 /* One rank's view of a channel. */
 typedef struct {
@@ -72,6 +85,14 @@ typedef struct {
 /* The control records of a channel, one for each rank. */
 static inline han_control *han_records(const han_channel *ch) {
     return (han_control *)(void *)(ch->memory + ch->control);
+}
+
+/* Where a rank stores the digest of all its calls up to a run, counted from 1. The digests follow
+ * the end times. */
+static inline _Atomic uint64_t *han_calls_of(const han_channel *ch, uint32_t r, uint64_t run) {
+    uint8_t *all = (uint8_t *)han_records(ch) +
+                   ch->size * (sizeof(han_control) + HAN_TIMED * sizeof(han_time));
+    return (_Atomic uint64_t *)(void *)all + r * HAN_CALLS_KEPT + run % HAN_CALLS_KEPT;
 }
 
 /* The number of runs that every peer of a channel has finished. */

@@ -58,6 +58,7 @@ typedef struct han_plan {
     uint8_t writes[HAN_MAX_CHANNELS];     /* HAN_W_SMALL and so on */
     bool sync;      /* a rank that finishes knows that every rank has entered the run */
     bool blocks;    /* calls blocking collectives of the MPI library */
+    bool calls_mpi; /* also without blocking */
     bool shows;     /* peers may read the buffers of this rank */
     han_ways shown; /* how results that peers read in this rank's buffers are stored */
     bool streaming; /* copies to the receive buffer bypass the caches */

@@ -13,7 +13,7 @@ enum han_code {
     HAN_WAIT,    /* wait until flag at ref0 >= epoch + n, acquire; peer: the rank that posts */
     HAN_ISEND,   /* send n bytes of ref1 to peer, with request `slot` */
     HAN_IRECV,   /* receive n bytes into ref0 from peer, with request `slot` */
-    HAN_TEST,    /* wait until request `slot` is complete */
+    HAN_TEST,    /* wait until request `slot` is complete; of a receive: n bytes from rank `peer` */
     HAN_AWAIT,   /* wait until stream `peer` has passed its instruction n */
     HAN_COLL,    /* start or run the MPI library's collective `kind` on communicator `comm` */
     HAN_PULL,    /* ref0 <- ref1 in the memory of rank `peer`, n bytes, by cross-memory attach */

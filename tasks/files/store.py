@@ -74,6 +74,7 @@ class _Signature(_Model):
     mapped: bool
     counts: tuple[Natural, ...] = ()
     in_place: bool = False
+    device: bool = False
 
 
 class _Level(_Model):

@@ -110,6 +110,8 @@ def _signature(signature: Signature, size: int) -> Iterator[str]:
         yield f"signature.root: {signature.root} is not in 0..{size - 1}"
     if signature.in_place and signature.collective not in REPLACING:
         yield f"signature.in_place: {signature.collective} cannot be in place"
+    if signature.device:
+        yield "signature.device: a call with memory of a device has no plan"
     if not signature.reduces:
         return
     known = (*OPS, *PAIRS, USERS)

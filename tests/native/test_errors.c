@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "engine/departed.h"
 #include "engine/queue.h"
 #include "engine/stop.h"
 #include "engine/wait.h"
@@ -157,6 +158,37 @@ static void a_peer_that_finished_may_exit(void)
     group_close(g);
 }
 
+static void a_peer_that_left(void)
+{
+    for (int awake = 0; awake < 2; awake++) {
+        group *g = pair(false, (han_wait_policy){.spins = 5, .timeout = 20, .futex = !awake});
+        group_control(g, 1)->rank = 17;
+        group_control(g, 1)->pid = a_child_that_has_ended(true);
+        han_leave(&g->engines[1]);
+        han_leave(&g->engines[1]);
+        require(group_control(g, 0)->departures == 1, "a rank leaves once", awake);
+        require(han_departed(&g->engines[0]) == HAN_BLOCKED, "nothing is under way", awake);
+        call c;
+        waiting_call(&c);
+        int status = run(&g->engines[0], &c);
+        require(status == HAN_E_GONE, "a peer left before the call", status);
+        require(g->engines[0].dead_rank == 17, "it is named", g->engines[0].dead_rank);
+        group_close(g);
+    }
+}
+
+static void a_peer_that_finished_may_leave(void)
+{
+    group *g = pair(false, QUICK);
+    atomic_store(&group_control(g, 1)->done, 1);
+    han_leave(&g->engines[1]);
+    call c;
+    waiting_call(&c);
+    int status = run(&g->engines[0], &c);
+    require(status == HAN_E_TIMEOUT, "who has finished this call may have left", status);
+    group_close(g);
+}
+
 /* ---- interrupts, notices and errors of MPI ---- */
 
 static bool yes(void *engine)
@@ -214,7 +246,7 @@ static void a_message_that_is_too_long(void)
     call_open(&recv, 2, NULL, into);
     require(run(&g->engines[1], &send) == HAN_OK, "a small send is done at once", 0);
     int status = run(&g->engines[0], &recv);
-    require(status == HAN_E_MPI, "truncation is an error", status);
+    require(status == HAN_E_LONG, "truncation is an error of its own", status);
     group_close(g);
 }
 
@@ -268,6 +300,8 @@ int main(void)
     progress_resets_the_timeout();
     a_peer_that_died();
     a_peer_that_finished_may_exit();
+    a_peer_that_left();
+    a_peer_that_finished_may_leave();
     an_interrupt();
     a_notice_for_another_engine();
     an_error_of_the_message_layer();

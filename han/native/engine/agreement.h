@@ -1,9 +1,10 @@
 /* Whether the ranks of a channel make the same calls.
  *
- * Each rank keeps a digest of the signatures of all its calls so far, whose low bits count them,
- * and stores it in its control record: ranks that made the same calls have the same digest after
- * the same number of calls. Each rank also remembers the digests of its last HAN_CALLS_KEPT calls,
- * to compare them with those of peers that are behind. */
+ * Each rank keeps a digest of the signatures of all its calls so far, whose low bits count them:
+ * ranks that made the same calls have the same digest after the same number of calls. A rank stores
+ * its digest in its control record, in the channel's list of the digests of its last HAN_CALLS_KEPT
+ * calls, and beside each flag that it posts. A rank that waits for a flag compares that digest with
+ * its own before it reads the data that the flag announces. */
 #ifndef HAN_AGREEMENT_H
 #define HAN_AGREEMENT_H
 
@@ -16,8 +17,7 @@ static inline uint64_t han_called(han_engine *e, uint64_t signature) {
     uint64_t digest = (e->calls[e->epoch % HAN_CALLS_KEPT] & ~HAN_CALLS_COUNT) ^ signature;
     digest = (digest ^ digest >> 32) * UINT64_C(0x9e3779b97f4a7c15);
     uint64_t calls = (digest & ~HAN_CALLS_COUNT) | ((e->epoch + 1) & HAN_CALLS_COUNT);
-    e->calls[(e->epoch + 1) % HAN_CALLS_KEPT] = calls;
-    return calls;
+    return e->digest = e->calls[(e->epoch + 1) % HAN_CALLS_KEPT] = calls;
 }
 
 /* Whether a peer raised in an earlier call in which this rank did not. The peer's rings are then
@@ -39,5 +39,9 @@ static inline bool han_out_of_step(const han_engine *e) {
 /* True if a peer made a different call and neither side raised. Sets `dead_rank`. The caller must
  * hold the engine's lock. */
 bool han_mismatch(han_engine *);
+
+/* The same for one peer and the current call: the peer that has posted the flag of a HAN_WAIT, with
+ * a digest that differs from this rank's. It may have gone on to later calls. */
+bool han_strays(han_engine *, const han_instr *wait);
 
 #endif

@@ -124,7 +124,7 @@ static const char *frame(const han_bounds *g, const han_instr *i) {
     if (i->stream >= HAN_MAX_STREAMS) return "no such tag";
     if (i->task >= (g->tasks ? g->tasks : 1)) return "no such task";
     bool talks = i->code == HAN_WAIT || i->code == HAN_ISEND || i->code == HAN_IRECV ||
-                 i->code == HAN_COLL || i->code >= HAN_PULL;
+                 i->code == HAN_TEST || i->code == HAN_COLL || i->code >= HAN_PULL;
     if (talks && (i->peer < 0 || (uint64_t)i->peer >= g->ranks)) return "no such rank";
     return NULL;
 }
