@@ -14,10 +14,11 @@ import numpy as np
 from mpi4py import MPI
 
 from han.message import parsers
+from han.message.message import in_place
 from han.message.parsers import Parser
 from han.runtime.left import LeftRequest, left_request
 from han.runtime.request import Request
-from han.runtime.state import State
+from han.runtime.state import Served, State
 
 Started = Request | LeftRequest  # the requests of nonblocking and persistent calls
 
@@ -25,8 +26,10 @@ Started = Request | LeftRequest  # the requests of nonblocking and persistent ca
 class Collectives(MPI.Intracomm):
     """Collectives of an intra-communicator. Arguments are spelled as in mpi4py.
 
-    A buffer is an array, another object with a buffer in host memory, or a list such as
-    ``[data, count, type]``. ``MPI.IN_PLACE`` is allowed where MPI allows it. All ranks make the
+    A buffer is an array, another object with a buffer or a tensor, or a list such as
+    ``[data, count, type]``. ``MPI.IN_PLACE`` is allowed where MPI allows it, and None stands for
+    it. Calls on memory of a device are the MPI library's own; all ranks pass such memory, or none
+    does. All ranks make the
     same calls in the same order, with the same root, operation and size. Operands of an operation
     that does not commute are combined in the order of ranks.
 
@@ -52,14 +55,21 @@ class Collectives(MPI.Intracomm):
     def _run(self, parser: Parser, *arguments: object) -> None:
         """Run a blocking call that the look-up did not serve."""
         state = self._han
-        if not state.run(parser, *arguments):
+        served = state.run(parser, *arguments)
+        if served is Served.BY_MPI:
             state.wait_for(self._mpis(f"I{parser.name.lower()}", *arguments), parser.name)
+        elif served is Served.ON_DEVICE:  # MPI libraries lack some nonblocking calls there
+            self._mpis(parser.name, *arguments)
 
     def _start(self, parser: Parser, *arguments: object) -> Started:
         """Start a nonblocking call that the look-up did not serve."""
         state, name = self._han, f"I{parser.name.lower()}"
-        started = state.start(parser, *arguments)
-        return started or left_request(self._mpis(name, *arguments), state.health, name)
+        served, request = state.start(parser, *arguments)
+        if served is Served.BY_HAN and request is not None:
+            return request
+        left = left_request(self._mpis(name, *arguments), state.health, name)
+        left.after = request
+        return left
 
     def _init(self, parser: Parser, info: MPI.Info, *arguments: object) -> Started:
         """Make a persistent request."""
@@ -181,66 +191,66 @@ class Collectives(MPI.Intracomm):
     def _counts(self, sendbuf: Any, recvbuf: Any, recvcounts: Any) -> Any:
         """Return the counts of all ranks; gather them if the caller did not pass any."""
         state = self._han
-        if recvcounts is not None or sendbuf is MPI.IN_PLACE or not state.moves_blocks():
+        if recvcounts is not None or in_place(sendbuf) or not state.moves_blocks():
             return recvcounts
         counts = np.empty(state.size, np.int64)
         served = state.run(parsers.RECVCOUNTS, recvbuf, counts)
-        return counts if served else None
+        return counts if served is Served.BY_HAN else None
 
     # ---- nonblocking ------------------------------------------------------------------------
 
-    def Ibarrier(self) -> Started:  # type: ignore[override]
+    def Ibarrier(self) -> Started:
         """Start :meth:`Barrier`; return its request."""
         state = self._han
         return state.calls.ibarrier() or self._start(parsers.BARRIER)
 
-    def Ibcast(self, buf: Any, root: int = 0) -> Started:  # type: ignore[override]
+    def Ibcast(self, buf: Any, root: int = 0) -> Started:
         """Start :meth:`Bcast`; return its request."""
         state = self._han
         return state.calls.ibcast(buf, root) or self._start(parsers.BCAST, buf, root)
 
-    def Ireduce(self, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM, root: int = 0) -> Started:  # type: ignore[override]
+    def Ireduce(self, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM, root: int = 0) -> Started:
         """Start :meth:`Reduce`; return its request."""
         state, at_root = self._han, self._han.rank == root
         started = state.calls.ireduce(sendbuf, recvbuf, op, root, at_root)
         return started or self._start(parsers.REDUCE, sendbuf, recvbuf, op, root)
 
-    def Iallreduce(self, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM) -> Started:  # type: ignore[override]
+    def Iallreduce(self, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM) -> Started:
         """Start :meth:`Allreduce`; return its request."""
         state = self._han
         started = state.calls.iallreduce(sendbuf, recvbuf, op)
         return started or self._start(parsers.ALLREDUCE, sendbuf, recvbuf, op)
 
-    def Igather(self, sendbuf: Any, recvbuf: Any, root: int = 0) -> Started:  # type: ignore[override]
+    def Igather(self, sendbuf: Any, recvbuf: Any, root: int = 0) -> Started:
         """Start :meth:`Gather`; return its request."""
         started = self._han.calls.igather(sendbuf, recvbuf, root)
         return started or self._start(parsers.GATHER, sendbuf, recvbuf, root)
 
-    def Iscatter(self, sendbuf: Any, recvbuf: Any, root: int = 0) -> Started:  # type: ignore[override]
+    def Iscatter(self, sendbuf: Any, recvbuf: Any, root: int = 0) -> Started:
         """Start :meth:`Scatter`; return its request."""
         started = self._han.calls.iscatter(sendbuf, recvbuf, root)
         return started or self._start(parsers.SCATTER, sendbuf, recvbuf, root)
 
-    def Iallgather(self, sendbuf: Any, recvbuf: Any) -> Started:  # type: ignore[override]
+    def Iallgather(self, sendbuf: Any, recvbuf: Any) -> Started:
         """Start :meth:`Allgather`; return its request."""
         started = self._han.calls.iallgather(sendbuf, recvbuf)
         return started or self._start(parsers.ALLGATHER, sendbuf, recvbuf)
 
-    def Ialltoall(self, sendbuf: Any, recvbuf: Any) -> Started:  # type: ignore[override]
+    def Ialltoall(self, sendbuf: Any, recvbuf: Any) -> Started:
         """Start :meth:`Alltoall`; return its request."""
         started = self._han.calls.ialltoall(sendbuf, recvbuf)
         return started or self._start(parsers.ALLTOALL, sendbuf, recvbuf)
 
-    def Ireduce_scatter_block(self, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM) -> Started:  # type: ignore[override]
+    def Ireduce_scatter_block(self, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM) -> Started:
         """Start :meth:`Reduce_scatter_block`; return its request."""
         started = self._han.calls.ireduce_scatter_block(sendbuf, recvbuf, op)
         return started or self._start(parsers.REDUCE_SCATTER_BLOCK, sendbuf, recvbuf, op)
 
-    def Iallgatherv(self, sendbuf: Any, recvbuf: Any) -> Started:  # type: ignore[override]
+    def Iallgatherv(self, sendbuf: Any, recvbuf: Any) -> Started:
         """Start :meth:`Allgatherv`; return its request."""
         return self._start(parsers.ALLGATHERV, sendbuf, recvbuf)
 
-    def Ireduce_scatter(  # type: ignore[override]
+    def Ireduce_scatter(
         self, sendbuf: Any, recvbuf: Any, recvcounts: Any = None, op: MPI.Op = MPI.SUM
     ) -> Started:
         """Start :meth:`Reduce_scatter`; return its request.

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from mpi4py import MPI
 
+from han import arguments
 from han.common.errors import ArgumentTypeError, ConfigError, RevokedError
 from han.common.uncaught import print_once
-from han.communicators import Communicators, Inherited
+from han.communicators import Inherited
 from han.config.environment import warn_of_unknown
+from han.handles import KINDS, Handles
+from han.intercomm import Intercomm
 from han.memory.arena import as_shared, sharing
 from han.ranks.discover import try_to_load
 from han.runtime.state import State
@@ -57,7 +61,7 @@ def shared_arrays(comm: Comm | None = None) -> Iterator[None]:
         yield
 
 
-class Comm(Communicators):
+class Comm(Handles):
     """An intra-communicator with hierarchical, pipelined collectives.
 
     Making one is collective over `comm`. It stands for `comm` and is no duplicate. A second
@@ -75,13 +79,19 @@ class Comm(Communicators):
     def __new__(cls, comm: MPI.Comm | None = None, config: Any = None) -> Comm:
         """Return a han.Comm of `comm`, or a null communicator for None.
 
+        A communicator with a topology becomes a han.Cartcomm, han.Graphcomm or han.Distgraphcomm.
+
         Raises ArgumentTypeError if `comm` is no intra-communicator, ConfigError if it has a
         han.Comm with another configuration.
         """
-        if comm is not None and not isinstance(comm, MPI.Intracomm):
+        if comm is not None and (not isinstance(comm, MPI.Comm) or (comm and comm.Is_inter())):
             raise ArgumentTypeError(f"han.Comm takes an MPI.Intracomm, not {type(comm).__name__}")
-        self = super().__new__(cls, comm)
-        self._state = _attach(MPI.Intracomm(comm), config) if comm else None
+        if cls is Comm and comm:
+            self = cls._bare(comm, KINDS.get(comm.Get_topology()))
+        else:
+            self = cls._plain.__new__(cls, comm)
+        self._state = self._attached(config) if comm else None
+        self._constant = any(comm is each for each in PERMANENT)
         return self
 
     # ---- state --------------------------------------------------------------------------------
@@ -99,8 +109,27 @@ class Comm(Communicators):
         if self._state is None and self == MPI.COMM_NULL:
             raise RevokedError("this han.Comm is MPI.COMM_NULL: it was freed or never made")
         if self._state is None:  # made by Idup or another method of mpi4py
-            self._state = _attach(MPI.Intracomm(self), self._origin[1])
+            self._state = self._attached(self._config)
         return self._state
+
+    def _attached(self, config: Any) -> State:
+        """Return the State of this communicator; make it if there is none (collective)."""
+        return _attach(MPI.Intracomm(self), config)
+
+    @staticmethod
+    def _bare(comm: MPI.Comm, other: type[Comm] | None = None) -> Comm:
+        """Return a communicator of mpi4py as the same kind of han.Comm; not collective.
+
+        Its first call makes its State if there is none. `other` is the class for one that mpi4py
+        regards as a communicator without topology.
+        """
+        kinds = (kind for kind in KINDS.values() if isinstance(comm, kind._plain))
+        kind = next(kinds, other or Comm)
+        self: Comm = kind._plain.__new__(kind)
+        # Topologies are not tested: Open MPI reports that of a graph's parent for some graphs.
+        ctypes.memmove(MPI._addressof(self), MPI._addressof(comm), MPI._sizeof(comm))
+        self._state = comm.Get_attr(_key()) if comm else None  # type: ignore[assignment]
+        return self
 
     # ---- shared arrays ----------------------------------------------------------------------
 
@@ -167,17 +196,25 @@ class Comm(Communicators):
         Of a han.Comm of ``MPI.COMM_WORLD`` or ``MPI.COMM_SELF``, which MPI does not free, only
         han's part is freed.
         """
-        state, permanent = self._state, self in PERMANENT
-        if permanent and state is not None and state.closed:
-            return
+        permanent = self in PERMANENT
+        if not (permanent and self._state is not None and self._state.closed):
+            self._end(None if permanent else super().Free)
+
+    def Disconnect(self) -> None:
+        """Wait for all collectives and for MPI's communication; then free the communicator."""
+        self._end(super().Disconnect)
+
+    def _end(self, end: Callable[[], None] | None) -> None:
+        """Release all that han holds; `end` frees the communicator itself."""
+        state = self._state
         try:
             if state is not None:
                 state.engines.drain()
                 state.tracing.end()
         finally:
-            self._release(state, permanent)
+            self._release(state, end)
 
-    def _release(self, state: State | None, permanent: bool) -> None:
+    def _release(self, state: State | None, end: Callable[[], None] | None) -> None:
         try:
             if state is not None:
                 state.close()
@@ -185,9 +222,9 @@ class Comm(Communicators):
             if state is not None:
                 # MPI keeps a freed communicator, with its attributes, while requests refer to it.
                 self.Delete_attr(_key())
-            if not permanent:
+            if end is not None:
                 self._state = None
-                super().Free()
+                end()
 
     # ---- inspection ---------------------------------------------------------------------------
 
@@ -199,6 +236,7 @@ class Comm(Communicators):
         dtype: Any = "f8",
         root: int = 0,
         shared: bool = False,
+        device: bool = False,
     ) -> Explanation:
         """Return what a call of `nbytes` bytes would run, and why; not collective.
 
@@ -209,14 +247,15 @@ class Comm(Communicators):
 
         With `shared` the buffers of all ranks are taken to be shared arrays or, for a persistent
         call, arrays in attached windows. If a call that is not persistent can read shared arrays
-        in place, the last line of the answer always says so.
+        in place, the last line of the answer always says so. With `device` the buffers are in
+        memory of a device.
 
         Returns an object that prints as text and holds the choice, the rule and the TaskGraph.
         Raises ArgumentError for a call that cannot be made.
         """
         from han.explain import explain
 
-        return explain(self._han, collective, nbytes, op, dtype, root, shared)
+        return explain(self._han, collective, nbytes, op, dtype, root, shared, device)
 
     def cache_info(self) -> CacheInfo:
         """Return statistics of this rank's calls and plans; not collective.
@@ -257,6 +296,43 @@ class Comm(Communicators):
         return self.explain(collective, nbytes, op, dtype, root).graph
 
 
+class Topocomm(MPI.Topocomm, Comm):
+    """A han.Comm with a topology; its neighbourhood collectives are those of the MPI library."""
+
+    _plain = MPI.Topocomm
+    __new__ = Comm.__new__  # type: ignore[assignment]  # MPI.Topocomm's would come first
+
+
+class Cartcomm(MPI.Cartcomm, Topocomm):
+    """A han.Comm with a Cartesian topology."""
+
+    _plain = MPI.Cartcomm
+    __new__ = Comm.__new__  # type: ignore[assignment]
+
+    def Sub(self, remain_dims: Any) -> Cartcomm:
+        """Return a han.Cartcomm of the ranks in one grid of fewer dimensions; collective."""
+        self._agree("Sub", lambda: arguments.remaining(remain_dims, self.Get_dim()))
+        return self._child(super().Sub(remain_dims))  # type: ignore[no-any-return]
+
+
+class Graphcomm(MPI.Graphcomm, Topocomm):
+    """A han.Comm with a graph topology."""
+
+    _plain = MPI.Graphcomm
+    __new__ = Comm.__new__  # type: ignore[assignment]
+
+
+class Distgraphcomm(MPI.Distgraphcomm, Topocomm):
+    """A han.Comm with a distributed graph topology."""
+
+    _plain = MPI.Distgraphcomm
+    __new__ = Comm.__new__  # type: ignore[assignment]
+
+
+KINDS.update({MPI.CART: Cartcomm, MPI.GRAPH: Graphcomm, MPI.DIST_GRAPH: Distgraphcomm})
+Intercomm.merged = Comm
+
+
 def _attach(comm: MPI.Intracomm, config: Any) -> State:
     """Return the communicator's State; make it if there is none (collective)."""
     found: State | None = comm.Get_attr(_key())  # type: ignore[assignment]
@@ -264,15 +340,22 @@ def _attach(comm: MPI.Intracomm, config: Any) -> State:
         _expect_same(found, config)
         return found
     if isinstance(config, Inherited):
-        state = State(comm, config.parent.config, config.parent.conditions)
-        comm.Set_attr(_key(), state)
-        return state
+        return _keep(comm, State(comm, config.config, config.conditions))
     try:
-        state = _agreed(comm, config)
-        comm.Set_attr(_key(), state)
+        state = _keep(comm, _agreed(comm, config))
     finally:
         if not comm.Get_rank():
             warn_of_unknown(os.environ)  # if it raises, the ranks are in step all the same
+    return state
+
+
+def _keep(comm: MPI.Intracomm, state: State) -> State:
+    """Attach a State to its communicator, and count its calls if statistics are wanted."""
+    comm.Set_attr(_key(), state)
+    if state.statistics:
+        from han.statistics import count_calls
+
+        count_calls(comm, state.statistics)
     return state
 
 

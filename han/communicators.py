@@ -1,4 +1,4 @@
-"""The methods of ``han.Comm`` that make communicators. Each one returns a han.Comm."""
+"""The methods of ``han.Comm`` that make communicators. Each one returns a communicator of han."""
 
 from __future__ import annotations
 
@@ -8,71 +8,102 @@ from typing import TYPE_CHECKING, Any
 
 from mpi4py import MPI
 
+from han import arguments
 from han.collectives import Collectives
-from han.common.errors import ArgumentError
-from han.message.unlocked import ranks_of
+from han.config.config import Config
+from han.intercomm import Intercomm
+from han.ranks.agreement import agree
+from han.ranks.discover import Conditions
 from han.ranks.health import AGREED
-from han.runtime.state import State
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from han.runtime.state import State
+
 
 @dataclass(frozen=True)
 class Inherited:
-    """The state of a parent communicator, whose configuration a child takes over unchanged."""
+    """What a child takes over from its parent unchanged."""
 
-    parent: State
+    config: Config
+    conditions: Conditions
 
 
 class Communicators(Collectives):
     """Split, Dup, Create and so on. A new communicator has its parent's configuration.
 
+    The ranks first agree on the arguments. If they are wrong on a rank, it raises the error and
+    the others PeerError; arguments that must be the same on all ranks and are not raise
+    MismatchError. Then no communicator is made.
+
     Except for Idup, the methods raise SharedMemoryError, on all ranks alike, if the memory of the
     new communicator cannot be made. Then the new communicator is freed.
     """
 
-    _origin: tuple[object, Any] = (None, None)  # what Idup's request needs; the parent
+    _config: Any = None  # of a communicator without a State: what its State is made with
 
-    def _children(self, step: str, make: Callable[[], MPI.Comm]) -> Self:
-        """Make a communicator together with all ranks, and return its han.Comm."""
-        self._han.health.gather(step)
-        return self._child(make())
+    @property
+    def _heritage(self) -> Inherited:
+        return Inherited(self._han.config, self._han.conditions)
 
-    def _child(self, comm: MPI.Comm) -> Self:
-        """Return the han.Comm of a new communicator, with this one's configuration."""
-        if comm == MPI.COMM_NULL:
-            return type(self)()
-        plain = MPI.Intracomm(comm)
-        try:
-            return type(self)(plain, Inherited(self._han))  # type: ignore[call-arg]
-        except AGREED:
-            plain.Free()
-            raise
+    def _attached(self, config: Any) -> State:
+        raise NotImplementedError("han.Comm has the state")
 
-    def Split(self, color: int = 0, key: int = 0) -> Self:
+    def _agree(self, step: str, read: Callable[[], object]) -> None:
+        """Read the arguments of `step` together with all ranks."""
+        agree(self._han.health, step, read)
+
+    @staticmethod
+    def _bare(comm: MPI.Comm, other: Any = None) -> Any:
+        raise NotImplementedError("han.Comm knows the classes")
+
+    def _child(self, comm: MPI.Comm) -> Any:
+        """Return a new communicator of mpi4py as one of han's."""
+        return self._settled(self._bare(comm))
+
+    def _settled(self, child: Any) -> Any:
+        """Make the State of a new communicator; free the communicator if that fails."""
+        if child:
+            try:
+                child._state = child._attached(self._heritage)
+            except AGREED:
+                MPI.Intracomm(child).Free()
+                raise
+        return child
+
+    def _inter(self, comm: MPI.Intercomm) -> Intercomm:
+        return Intercomm(comm, self._heritage)
+
+    # ---- parts and duplicates -----------------------------------------------------------------
+
+    def Split(self, color: int = 0, key: int = 0) -> Any:
         """Return a han.Comm of the ranks with the same `color`, in the order of `key`; collective.
 
         With MPI.UNDEFINED as `color` a rank gets a null communicator.
         """
-        return self._children("Split", lambda: MPI.Intracomm(self).Split(color, key))
+        self._agree("Split", lambda: arguments.split(color, key))
+        return self._child(super().Split(color, key))
 
-    def Split_type(self, split_type: int, key: int = 0, info: MPI.Info = MPI.INFO_NULL) -> Self:
+    def Split_type(self, split_type: int, key: int = 0, info: MPI.Info = MPI.INFO_NULL) -> Any:
         """Return a han.Comm of the ranks in one place, such as a node; collective."""
-        plain = MPI.Intracomm(self)
-        return self._children("Split_type", lambda: plain.Split_type(split_type, key, info))
+        self._agree("Split_type", lambda: arguments.split_type(split_type, key, info))
+        return self._child(super().Split_type(split_type, key, info))
 
     def Dup(self, info: MPI.Info | None = None) -> Self:
         """Return a duplicate; collective."""
-        return self._children("Dup", lambda: MPI.Intracomm(self).Dup(info))
+        self._agree("Dup", lambda: arguments.info(info))
+        return self._settled(super().Dup(info))  # type: ignore[no-any-return]
 
     def Dup_with_info(self, info: MPI.Info) -> Self:
         """Return a duplicate with hints; collective."""
-        return self._children("Dup_with_info", lambda: MPI.Intracomm(self).Dup_with_info(info))
+        self._agree("Dup_with_info", lambda: arguments.info(info))
+        return self._settled(super().Dup_with_info(info))  # type: ignore[no-any-return]
 
     def Clone(self) -> Self:
-        """Return a duplicate without copies of attributes; collective."""
-        return self._children("Clone", lambda: MPI.Intracomm(self).Clone())
+        """Return a duplicate; collective."""
+        self._agree("Clone", lambda: None)
+        return self._settled(super().Clone())  # type: ignore[no-any-return]
 
     def Idup(self, info: MPI.Info | None = None) -> tuple[Self, MPI.Request]:
         """Start a duplicate; return it and MPI's request.
@@ -80,30 +111,113 @@ class Communicators(Collectives):
         The first call on the duplicate makes what han needs, and is collective therefore.
         """
         self._han.health.live()
-        return self._later(*MPI.Intracomm(self).Idup(info))
+        return self._later(*super().Idup(info))
 
     def Idup_with_info(self, info: MPI.Info) -> tuple[Self, MPI.Request]:
         """Start a duplicate with hints; see :meth:`Idup`."""
         self._han.health.live()
-        return self._later(*MPI.Intracomm(self).Idup_with_info(info))
+        return self._later(*super().Idup_with_info(info))
 
-    def _later(self, comm: MPI.Intracomm, request: MPI.Request) -> tuple[Self, MPI.Request]:
-        """Return a han.Comm of a communicator under construction, which it keeps alive."""
-        child = super().__new__(type(self), comm)
-        child._state, child._origin = None, (comm, Inherited(self._han))
+    def _later(self, child: Any, request: MPI.Request) -> tuple[Any, MPI.Request]:
+        """Let the first call on `child`, which may be under construction, make its State."""
+        child._config = self._heritage
         return child, request
 
-    def Create(self, group: MPI.Group) -> Self:
-        """Return a han.Comm of a group; collective over this communicator."""
-        return self._children("Create", lambda: MPI.Intracomm(self).Create(group))
+    def Create(self, group: MPI.Group) -> Any:
+        """Return a han.Comm of a group; collective over this communicator.
 
-    def Create_group(self, group: MPI.Group, tag: int = 0) -> Self:
+        Raises ArgumentError if the group has members outside of this communicator.
+        """
+        self._agree("Create", lambda: arguments.group("Create", group, self) and None)
+        return self._child(super().Create(group))
+
+    def Create_group(self, group: MPI.Group, tag: int = 0) -> Any:
         """Return a han.Comm of a group; collective over the group only.
 
         Raises ArgumentError if the group has members outside of this communicator.
         """
-        ranks = ranks_of(group, self)
-        if MPI.UNDEFINED in ranks:
-            raise ArgumentError("Create_group: the group has members outside of this communicator")
+        arguments.integer(tag)
+        ranks = arguments.group("Create_group", group, self)
         self._han.health.gather("Create_group", ranks)
-        return self._child(MPI.Intracomm(self).Create_group(group, tag))
+        return self._child(super().Create_group(group, tag))
+
+    def Shrink(self) -> Any:
+        """Return a han.Comm of the ranks that have not failed; collective over these ranks."""
+        return self._child(super().Shrink())
+
+    # ---- topologies ---------------------------------------------------------------------------
+
+    def Create_cart(self, dims: Any, periods: Any = None, reorder: bool = False) -> Any:
+        """Return a han.Cartcomm, a grid of ranks; collective.
+
+        A rank outside of the grid gets a null communicator.
+        """
+        self._agree("Create_cart", lambda: arguments.cart(dims, periods, reorder))
+        return self._child(super().Create_cart(dims, periods, reorder))
+
+    def Create_graph(self, index: Any, edges: Any, reorder: bool = False) -> Any:
+        """Return a han.Graphcomm; collective. A rank outside gets a null communicator."""
+        self._agree("Create_graph", lambda: arguments.graph(index, edges, reorder))
+        return self._child(super().Create_graph(index, edges, reorder))
+
+    def Create_dist_graph_adjacent(
+        self,
+        sources: Any,
+        destinations: Any,
+        sourceweights: Any = None,
+        destweights: Any = None,
+        info: MPI.Info = MPI.INFO_NULL,
+        reorder: bool = False,
+    ) -> Any:
+        """Return a han.Distgraphcomm; each rank passes its own neighbours; collective."""
+        weights = sourceweights, destweights
+        step, size = "Create_dist_graph_adjacent", self.Get_size()
+        self._agree(step, lambda: arguments.adjacent(sources, destinations, weights, info, size))
+        made = super().Create_dist_graph_adjacent(
+            sources, destinations, sourceweights, destweights, info, reorder
+        )
+        return self._child(made)
+
+    def Create_dist_graph(
+        self,
+        sources: Any,
+        degrees: Any,
+        destinations: Any,
+        weights: Any = None,
+        info: MPI.Info = MPI.INFO_NULL,
+        reorder: bool = False,
+    ) -> Any:
+        """Return a han.Distgraphcomm; each rank passes a part of the graph; collective."""
+        graph, size = (sources, degrees, destinations, weights), self.Get_size()
+        self._agree("Create_dist_graph", lambda: arguments.dist_graph(*graph, info, size))
+        return self._child(super().Create_dist_graph(*graph, info, reorder))
+
+    # ---- intercommunicators -------------------------------------------------------------------
+
+    def Create_intercomm(
+        self, local_leader: int, peer_comm: MPI.Intracomm, remote_leader: int, tag: int = 0
+    ) -> Intercomm:
+        """Return a han.Intercomm; collective over this communicator and the remote one."""
+        given, size = (local_leader, peer_comm, remote_leader, tag), self.Get_size()
+        self._agree("Create_intercomm", lambda: arguments.intercomm(*given, size))
+        return self._inter(super().Create_intercomm(*given))
+
+    def Spawn(self, *arguments: Any, **more: Any) -> Intercomm:
+        """Start processes; return a han.Intercomm; collective. Arguments are those of mpi4py."""
+        self._agree("Spawn", lambda: None)
+        return self._inter(super().Spawn(*arguments, **more))
+
+    def Spawn_multiple(self, *arguments: Any, **more: Any) -> Intercomm:
+        """Start processes of several programs; see :meth:`Spawn`."""
+        self._agree("Spawn_multiple", lambda: None)
+        return self._inter(super().Spawn_multiple(*arguments, **more))
+
+    def Accept(self, *arguments: Any, **more: Any) -> Intercomm:
+        """Accept a connection; return a han.Intercomm; collective. Arguments are mpi4py's."""
+        self._agree("Accept", lambda: None)
+        return self._inter(super().Accept(*arguments, **more))
+
+    def Connect(self, *arguments: Any, **more: Any) -> Intercomm:
+        """Connect to a port; return a han.Intercomm; collective. Arguments are mpi4py's."""
+        self._agree("Connect", lambda: None)
+        return self._inter(super().Connect(*arguments, **more))

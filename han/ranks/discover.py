@@ -96,23 +96,26 @@ def check_agreement(
     problem: str | None,
     folder: str = "",
     because: BaseException | None = None,
+    counts: bool = False,
 ) -> None:
-    """Compare the ranks' configurations and the folders of their traces; collective.
+    """Compare the ranks' configurations, folders of traces, and `counts`; collective.
 
     `problem` is what is wrong with this rank's configuration, `because` the exception that said so.
+    `counts`: this rank counts its calls.
     Raises ConfigError on all ranks if the ranks differ, or if any rank has a problem.
     """
-    rows = meeting.allgather((fingerprint, problem, folder), STEP)
+    rows = meeting.allgather((fingerprint, problem, folder, counts), STEP)
     problems: dict[str, list[int]] = {}
-    for r, (_, p, _) in enumerate(rows):
+    for r, (_, p, _, _) in enumerate(rows):
         if p:
             problems.setdefault(p, []).append(r)
     if problems:
         messages = [f"{_whose(ranks, len(rows))}{text}" for text, ranks in problems.items()]
         said = "the configuration cannot be used: " + "; ".join(messages)
         raise ConfigError(said) from (None if because is None else because.__cause__)
-    _same("the configuration", [f for f, _, _ in rows], "file and HAN_* variables")
-    _same("HAN_TRACE", [f for _, _, f in rows], "folder, or none")
+    _same("the configuration", [f for f, _, _, _ in rows], "file and HAN_* variables")
+    _same("HAN_TRACE", [f for _, _, f, _ in rows], "folder, or none")
+    _same("HAN_STATS", [str(c) for _, _, _, c in rows], "value")
 
 
 def _same(what: str, values: Sequence[str], remedy: str) -> None:

@@ -71,6 +71,9 @@ class Meeting:
         self.comm, self.limit = comm, limit
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
         self.look: Callable[[str], None] | None = None
+        self.expect: Callable[[str], None] | None = None  # raises if a rank has left
+        self.steps = 0  # steps of all ranks that are finished
+        self.among: Sequence[int] | None = None  # the ranks of the present step; None: all
 
     def wait(self, request: MPI.Request, step: str, keep: object = None) -> None:
         """Wait for an MPI request of the step `step`; `keep` owns its buffers."""
@@ -87,6 +90,8 @@ class Meeting:
     def _look(self, step: str, waited: float) -> None:
         if self.look is not None:
             self.look(step)
+        if self.expect is not None:
+            self.expect(step)
         if self.limit and waited > self.limit:
             raise CollectiveTimeoutError(
                 f"rank {self.rank} waited for {self.limit:g} s in {step} for the other ranks "
@@ -96,9 +101,17 @@ class Meeting:
     def barrier(self, step: str) -> None:
         """Wait until every rank has called this."""
         self.wait(self.comm.Ibarrier(), step)
+        self.steps += 1
 
     def gather(self, ranks: Sequence[int], step: str) -> None:
         """Wait until each rank of `ranks` has called this; the caller is one of them."""
+        self.among = ranks
+        try:
+            self._gather(ranks, step)
+        finally:
+            self.among = None
+
+    def _gather(self, ranks: Sequence[int], step: str) -> None:
         first, *others = ranks
         nothing = bytearray(1)
         if self.rank == first:
@@ -118,6 +131,7 @@ class Meeting:
         everything = np.empty(int(counts.sum()), np.uint8)
         target = [everything, counts.tolist(), MPI.BYTE]
         self.wait(self.comm.Iallgatherv([data, MPI.BYTE], target), step, (data, everything))
+        self.steps += 1
         return _unpickle(everything, counts)
 
     def collect(self, value: T, step: str) -> list[T]:
@@ -127,6 +141,7 @@ class Meeting:
         everything = np.empty(0 if self.rank else sum(counts), np.uint8)
         target = None if self.rank else [everything, counts, MPI.BYTE]
         self.wait(self.comm.Igatherv([data, MPI.BYTE], target), step, (data, everything))
+        self.steps += 1
         return [] if self.rank else _unpickle(everything, counts)
 
     def share(self, make: Callable[[], T], step: str) -> list[T]:

@@ -216,7 +216,7 @@ def test_a_failure_in_packing_reaches_all_ranks(mpi_ranks):
         pack = mock.Mock(side_effect=error)
         fails_on_one_rank(
             error,
-            mock.patch("han.message.message._packer", return_value=pack),
+            mock.patch("han.message.message.packer", return_value=pack),
             partial(call, comm, [matrix, 1, column]),
         )
     column.Free()
@@ -229,7 +229,7 @@ def test_a_persistent_start_that_fails_after_others_went_well_reaches_all_ranks(
     for make in ERRORS.values():
         comm, error = new_comm(), make()
         pack = mock.Mock()
-        with mock.patch("han.message.message._packer", return_value=pack):
+        with mock.patch("han.message.message.packer", return_value=pack):
             request = comm.Bcast_init([matrix, 1, column], root=ODD)
         for _ in range(3):
             persistent(request)
@@ -383,6 +383,9 @@ MAKE = {
     "Split_type": lambda comm: comm.Split_type(MPI.COMM_TYPE_SHARED),
     "Create": lambda comm: comm.Create(comm.group),
     "Create_group": lambda comm: comm.Create_group(comm.group),
+    "Create_cart": lambda comm: comm.Create_cart([comm.size]),
+    "Create_graph": lambda comm: comm.Create_graph(range(1, 1 + comm.size), range(comm.size)),
+    "Create_dist_graph_adjacent": lambda comm: comm.Create_dist_graph_adjacent([0], [0]),
 }
 
 

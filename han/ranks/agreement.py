@@ -1,0 +1,62 @@
+"""Agreement on the arguments of a set-up step, before any rank takes it.
+
+The MPI library does not compare them. A rank that raises before the step, or that passes other
+arguments, would leave its peers waiting in it.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+
+import numpy as np
+
+from han.common.errors import MismatchError, PeerError
+from han.ranks.health import Health
+
+RAISED = -1  # the word of a rank whose arguments are wrong
+
+
+def agree(health: Health, step: str, read: Callable[[], object]) -> None:
+    """Read the arguments of `step` on all ranks; return when all have done so (collective).
+
+    `read` returns what all ranks must pass alike, or raises. If it raises on a rank, that rank
+    raises the error, and the others PeerError. If the values differ, all raise MismatchError. The
+    communicator stays usable.
+    """
+    health.live()
+    word, value, problem = RAISED, None, None
+    with health.together(step):
+        try:
+            value = read()
+            word = zlib.crc32(repr(value).encode())
+        except Exception as error:
+            problem = error
+        words = _words(health, word, step)
+        alike = bool((words == words[0]).all())
+        told = repr(value) if problem is None else f"{type(problem).__name__}: {problem}"
+        texts = [] if alike else health.meeting.allgather(told, step)
+    if problem is not None:
+        raise problem
+    if not alike:
+        raise _difference(step, words.tolist(), texts)
+
+
+def _words(health: Health, word: int, step: str) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Return the words that all ranks pass, by rank."""
+    meeting = health.meeting
+    mine, words = np.array([word], np.int64), np.empty(meeting.size, np.int64)
+    meeting.wait(meeting.comm.Iallgather(mine, words), step, (mine, words))
+    return words
+
+
+def _difference(step: str, words: list[int], texts: list[str]) -> PeerError | MismatchError:
+    """Return the error of a rank whose own arguments are right."""
+    wrong = [f"rank {r} raised {texts[r]}" for r, word in enumerate(words) if word == RAISED]
+    if wrong:
+        return PeerError(f"{step}: {'; '.join(wrong)}")
+    seen: dict[str, int] = {}
+    for rank, text in enumerate(texts):
+        seen.setdefault(text, rank)
+    calls = "; ".join(f"rank {rank} passes {text}" for text, rank in seen.items())
+    return MismatchError(f"{step}: the ranks do not agree: {calls}; pass the same on all ranks")
