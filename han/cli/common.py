@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from han.cli.world import rank
 from han.common.errors import ArgumentError
 from han.common.suggest import expect_known
+from han.common.tables import shown_table as shown_table
 from han.common.units import parse_size
 from han.model.collectives import calls, carried
 from han.model.element_types import OPS
@@ -62,25 +62,6 @@ def say(text: str) -> None:
     """Print on rank 0."""
     if not rank():
         print(text, flush=True)
-
-
-def shown_table(
-    title: str, heads: Sequence[str], rows: Iterable[Sequence[str]], left: Iterable[str] = ()
-) -> str:
-    """Lay out a table of texts. The first column and those of `left` heads are left-aligned."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    for k, head in enumerate(heads):
-        justify: Literal["left", "right"] = "left" if not k or head in left else "right"
-        table.add_column(head, justify=justify, no_wrap=True)
-    for row in rows:
-        table.add_row(*row)
-    console = Console(width=max(160, Console().width))
-    with console.capture() as shown:
-        console.print(table)
-    return "\n".join(line.rstrip() for line in shown.get().rstrip().splitlines())
 
 
 def size_of(text: str) -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import typer
@@ -13,17 +14,21 @@ from typer.main import get_command
 
 @dataclass(frozen=True)
 class Command:
-    """One row of the table of commands: its function is `name` in `module`, with underscores."""
+    """One row of the table of commands: its function is `name` in `module`, with underscores.
+
+    `settings` are the context settings of click.
+    """
 
     name: str
     module: str
     summary: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     def load(self) -> Any:
         """Import the module, and return the command."""
         function = getattr(importlib.import_module(self.module), self.name.replace("-", "_"))
         alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-        alone.command(self.name)(function)
+        alone.command(self.name, context_settings=dict(self.settings))(function)
         return get_command(alone)
 
 

@@ -16,6 +16,8 @@ from han.common.library import require_mpi
 from han.common.version import __version__
 from han.config.environment import ENVIRONMENT, unknown_variables
 
+# What follows the first word that is no option of the command belongs to the program.
+OF_A_PROGRAM = {"allow_interspersed_args": False, "ignore_unknown_options": True}
 COMMANDS = (
     Command(
         "info",
@@ -49,6 +51,7 @@ COMMANDS = (
     Command("limits", "han.cli.limits", "Compare collectives with plain copies and additions."),
     Command("trace", "han.cli.trace", "Show when the tasks of a traced program ran."),
     Command("wisdom", "han.cli.wisdom", "List or remove the plans that HAN_WISDOM has stored."),
+    Command("run", "han.cli.run", "Run a program unchanged, with han's collectives.", OF_A_PROGRAM),
 )
 VARIABLES = "\n".join(f"  {name:<12} {about}" for name, about in ENVIRONMENT.items())
 # UsageError of click, or of the copy of click that newer versions of typer hold.
@@ -109,19 +112,21 @@ def main() -> None:
     else:  # help and versions are the same on all ranks
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     warnings.filterwarnings("ignore", "unknown environment variable")  # printed above
-    mistake, status = "", 0
+    mistake, outcome = "", 0
     try:
-        status = app(standalone_mode=False) or 0
+        outcome = app(standalone_mode=False) or 0
     except UsageError as error:  # all ranks have the same arguments
         if endings.is_first():
             error.show()
-        status = 2
+        outcome = 2
     except typer.Abort:
-        status = 130
+        outcome = 130
     except HanError as error:
         if not endings.is_mistake(error):
             endings.abort(str(error))
         mistake = str(error)
     except Exception:
         endings.abort()
-    endings.leave(mistake, status)
+    if isinstance(outcome, int):
+        endings.leave(mistake, outcome)
+    outcome.run()  # of han run: the program's errors and status are its own

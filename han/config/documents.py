@@ -226,6 +226,11 @@ class Wait(Model):
         allow_inf_nan=False,
         description="Seconds until a collective that does not finish raises. 0 means never.",
     )
+    progress: parts.Progress = Field(
+        default="auto",
+        description="Who steps nonblocking collectives while the rank does something else: a "
+        "thread after a moment (auto), a thread from the start (thread), nobody (off).",
+    )
 
 
 class Config(Model):

@@ -7,18 +7,28 @@ from collections.abc import Mapping
 
 from han.common.suggest import unknown
 from han.config.rc import SETTINGS, VARIABLES
+from han.config.settings import TRUTHS, as_truth
 
 PREFIX, OF_TESTS, OF_BUILD = "HAN_", "HAN_TEST_", "HAN_CFLAGS"
 ENVIRONMENT = {
     **{VARIABLES[name]: about.partition(" (HAN_")[0] for name, about in SETTINGS.items()},
+    "HAN_ABORT": "1: an error that a rank does not catch ends all ranks, as python -m mpi4py does",
     "HAN_ARENA": "most memory of a process's shared arrays, as 8GiB; default: half of the memory",
     "HAN_SHM_DIR": "a folder in a memory file system, for shared memory; default: /dev/shm",
 }
 
 
+def aborts(environ: Mapping[str, str]) -> bool:
+    """Return whether ``HAN_ABORT`` asks for the end of all ranks after an uncaught error."""
+    return as_truth(environ.get("HAN_ABORT", "0")) is True
+
+
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:
-    """Return a text for each unknown variable that begins with ``HAN_``."""
-    return [
+    """Return a text for each unknown variable that begins with ``HAN_``, or a wrong value."""
+    abort = environ.get("HAN_ABORT", "")
+    wrong = abort and not isinstance(as_truth(abort), bool)
+    text = f"environment variable HAN_ABORT: {abort!r} is not one of {TRUTHS}; taken as 0"
+    return [text] * bool(wrong) + [
         unknown(f"environment variable {name}", name, ENVIRONMENT)
         for name in sorted(environ)
         if name.startswith(PREFIX)
@@ -30,4 +40,4 @@ def unknown_variables(environ: Mapping[str, str]) -> list[str]:
 def warn_of_unknown(environ: Mapping[str, str]) -> None:
     """Warn about each unknown variable; Python shows a warning once a process."""
     for text in unknown_variables(environ):
-        warnings.warn(text, UserWarning, stacklevel=4)  # the caller of han.Comm
+        warnings.warn(text, UserWarning, stacklevel=5)  # the caller of han.Comm

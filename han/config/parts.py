@@ -14,6 +14,7 @@ from han.common.units import format_size
 
 NamedScope = Literal["l3", "numa", "socket", "shared_memory", "all"]
 Policy = Literal["auto", "spin", "yield", "sleep", "futex"]
+Progress = Literal["auto", "thread", "off"]
 NAMED_SCOPES: tuple[str, ...] = get_args(NamedScope)
 POLICIES: tuple[str, ...] = get_args(Policy)
 
@@ -61,11 +62,16 @@ class Level:
 
 @dataclass(frozen=True)
 class Wait:
-    """How a rank waits. Ranks may wait in different ways."""
+    """How a rank waits. Ranks may wait in different ways.
+
+    `progress` says who steps nonblocking collectives while the rank does something else: a thread
+    after a moment (``auto``), a thread from the start (``thread``), nobody (``off``).
+    """
 
     policy: Policy = "auto"
     spin: int = 1000
     timeout: float = 600.0
+    progress: Progress = "auto"
 
     def under(self, policy: str) -> Wait:
         """Return the same with another policy, one of ``POLICIES``."""

@@ -17,11 +17,13 @@ SETTINGS = {
     "check": "whether the ranks compare their arguments in every call (HAN_CHECK)",
     "trials": "whether calls try two ways and keep the quicker one (HAN_TRIALS)",
     "wait": "how a rank waits: auto, spin, yield, sleep or futex (HAN_WAIT)",
+    "progress": "whether a thread steps nonblocking calls: auto, thread or off (HAN_PROGRESS)",
     "spin": "polls before a waiting rank yields (HAN_SPIN)",
     "memory": "shared memory of one channel, such as 16MiB (HAN_MEMORY)",
     "plans": "plans kept for calls of different shapes; default: 512 (HAN_PLANS)",
     "wisdom": "a folder of your own, where plans are kept for later runs (HAN_WISDOM)",
     "trace": "an existing folder, where every rank writes the times of its tasks (HAN_TRACE)",
+    "stats": "1: print times of collectives at exit; FILE.json: write them there (HAN_STATS)",
 }
 VARIABLES = {name: f"HAN_{name.upper()}" for name in SETTINGS}
 
@@ -40,11 +42,13 @@ class Settings:
     check: bool | str | None
     trials: bool | str | None
     wait: str | None
+    progress: str | None
     spin: int | str | None
     memory: int | str | None
     plans: int | str | None
     wisdom: Any
     trace: Any
+    stats: Any
 
     def __init__(self) -> None:
         for name in SETTINGS:

@@ -23,7 +23,8 @@ def _number(text: str) -> int | float | str:
     return int(number) if number.is_integer() else number
 
 
-def _truth(text: str) -> bool | str:
+def as_truth(text: str) -> bool | str:
+    """Return the truth that a text says; the text itself if it says none."""
     return _TRUTHS.get(text.strip().lower(), text)
 
 
@@ -37,9 +38,10 @@ class Setting(NamedTuple):
 
 _SETTINGS = {
     "timeout": Setting(("wait", "timeout"), _number, "seconds; 0 = never"),
-    "check": Setting(("check",), _truth, TRUTHS),
-    "trials": Setting(("trials",), _truth, TRUTHS),
+    "check": Setting(("check",), as_truth, TRUTHS),
+    "trials": Setting(("trials",), as_truth, TRUTHS),
     "wait": Setting(("wait", "policy"), str.strip, "auto, spin, yield, sleep, futex"),
+    "progress": Setting(("wait", "progress"), str.strip, "auto, thread, off"),
     "spin": Setting(("wait", "spin"), _number, "polls, 0 or more"),
     "memory": Setting(("memory",), str.strip, "a size such as 16MiB"),
     "plans": Setting(("plans",), _number, "a number of plans, 1 or more"),

@@ -524,6 +524,7 @@ VALUES = {
     "check": (("check",), "yes", True, False, True),
     "trials": (("trials",), "no", False, True, False),
     "wait": (("wait", "policy"), "yield", "yield", "sleep", "spin"),
+    "progress": (("wait", "progress"), "off", "off", "thread", "auto"),
     "spin": (("wait", "spin"), "5", 5, 6, 7),
     "memory": (("memory",), "5MiB", 5 * 2**20, 6 * 2**20, 7 * 2**20),
     "plans": (("plans",), "5", 5, 6, 7),

@@ -6,13 +6,13 @@ import sys
 
 import pytest
 
-from han.config.environment import ENVIRONMENT, unknown_variables, warn_of_unknown
+from han.config.environment import ENVIRONMENT, aborts, unknown_variables, warn_of_unknown
 from han.config.rc import SETTINGS, VARIABLES
 
 
 def test_every_setting_has_a_variable_with_a_description():
     assert set(VARIABLES) == set(SETTINGS)
-    assert set(ENVIRONMENT) == {*VARIABLES.values(), "HAN_ARENA", "HAN_SHM_DIR"}
+    assert set(ENVIRONMENT) == {*VARIABLES.values(), "HAN_ABORT", "HAN_ARENA", "HAN_SHM_DIR"}
     assert all(about and "(HAN_" not in about for about in ENVIRONMENT.values())
 
 
@@ -22,7 +22,7 @@ def test_known_and_other_variables_pass(name):
 
 
 def test_an_unknown_variable_is_answered_with_the_known_ones():
-    with pytest.warns(UserWarning, match="HAN_TIMOUT; did you mean 'HAN_TIMEOUT'. Known: HAN_AR"):
+    with pytest.warns(UserWarning, match="HAN_TIMOUT; did you mean 'HAN_TIMEOUT'. Known: HAN_AB"):
         warn_of_unknown({"HAN_TIMOUT": "3", "HAN_WAIT": "spin"})
 
 
@@ -35,3 +35,14 @@ def test_the_command_says_it_in_one_line():
     assert line.startswith(
         "Warning: unknown environment variable HAN_CONFG; did you mean 'HAN_CONFIG'?"
     )
+
+
+def test_whether_an_uncaught_error_aborts():
+    answers = {"1": True, "yes": True, "0": False, "": False, "maybe": False}
+    assert {text: aborts({"HAN_ABORT": text}) for text in answers} == answers
+    assert not aborts({})
+    assert [
+        text for value in ("1", "0", "") for text in unknown_variables({"HAN_ABORT": value})
+    ] == []
+    (said,) = unknown_variables({"HAN_ABORT": "maybe"})
+    assert "HAN_ABORT: 'maybe' is not one of 1, true" in said

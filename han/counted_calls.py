@@ -1,0 +1,142 @@
+"""Which methods of ``han.Comm`` are collectives, the bytes of a call, and who carries it out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from mpi4py import MPI
+
+from han.model.collectives import BY_BLOCKS, calls, carried
+
+OBJECTS = "objects, which mpi4py pickles and sends"
+NEVER = "collectives that han does not have"
+APART = "calls by blocks of ranks that share memory at no level"
+UNFIT = "calls that no rule and no submodule can serve"
+
+
+class Layout(NamedTuple):
+    """The buffers whose bytes are the size of a call; the first one that is there counts.
+
+    `parted` are those that hold a block for each rank, as the size is that of one block.
+    """
+
+    buffers: tuple[str, ...] = ()
+    parted: tuple[str, ...] = ()
+
+
+_SEND, _RECV = "sendbuf", "recvbuf"
+_WHOLE = Layout((_SEND, _RECV))
+_LAYOUTS = {
+    "Barrier": Layout(),
+    "Bcast": Layout(("buf",)),
+    "Reduce": _WHOLE,
+    "Allreduce": _WHOLE,
+    "Scan": _WHOLE,
+    "Exscan": _WHOLE,
+    "Gather": Layout((_SEND, _RECV), (_RECV,)),
+    "Gatherv": Layout((_SEND, _RECV), (_RECV,)),
+    "Allgather": Layout((_SEND, _RECV), (_RECV,)),
+    "Allgatherv": Layout((_SEND, _RECV), (_RECV,)),
+    "Scatter": Layout((_RECV, _SEND), (_SEND,)),
+    "Scatterv": Layout((_RECV, _SEND), (_SEND,)),
+    "Alltoall": Layout((_SEND, _RECV), (_SEND, _RECV)),
+    "Alltoallv": Layout((_SEND, _RECV), (_SEND, _RECV)),
+    "Alltoallw": Layout((_SEND, _RECV), (_SEND, _RECV)),
+    "Reduce_scatter": Layout((_SEND, _RECV), (_SEND, _RECV)),
+    "Reduce_scatter_block": Layout((_SEND, _RECV), (_SEND, _RECV)),
+    "Neighbor_allgather": Layout((_SEND,)),
+    "Neighbor_allgatherv": Layout((_SEND,)),
+    "Neighbor_alltoall": Layout((_SEND,)),
+    "Neighbor_alltoallv": Layout((_SEND,)),
+    "Neighbor_alltoallw": Layout((_SEND,)),
+}
+_OF_OBJECTS = (
+    "barrier", "bcast", "gather", "scatter", "allgather", "alltoall", "reduce", "allreduce",
+    "scan", "exscan", "neighbor_allgather", "neighbor_alltoall",
+)  # fmt: skip
+
+
+class Method(NamedTuple):
+    """A collective method: its name, the blocking call of its kind, and whether it starts one."""
+
+    name: str
+    kind: str
+    persistent: bool = False
+
+    @property
+    def why(self) -> str:
+        """Why all its calls are the MPI library's own; "" if han may serve them."""
+        if self.kind not in _LAYOUTS:
+            return OBJECTS
+        return "" if self.kind.lower() in calls() else NEVER
+
+    def nbytes(self, comm: MPI.Comm, args: Sequence[Any], more: Mapping[str, Any]) -> int | None:
+        """Return the size of a call; None if it is not known."""
+        if self.kind == "Barrier":
+            return 0
+        if self.kind not in _LAYOUTS:
+            return None
+        names = ("buf",) if self.kind == "Bcast" else (_SEND, _RECV)
+        given = {**dict(zip(names, args, strict=False)), **more}
+        try:
+            return _first(comm, given, _LAYOUTS[self.kind])
+        except Exception:  # a count must never make a call fail
+            return None
+
+
+def methods() -> Iterator[Method]:
+    """Yield all collective methods of mpi4py's communicators."""
+    for kind in _LAYOUTS:
+        yield Method(kind, kind)
+        yield Method(f"I{kind.lower()}", kind)
+        yield Method(f"{kind}_init", kind, persistent=True)
+    for name in _OF_OBJECTS:
+        yield Method(name, name)
+
+
+def why_left(name: str, together: bool) -> str:
+    """Return why the MPI library's method `name` carries out a call that han may serve.
+
+    `together`: all ranks share memory.
+    """
+    kind = name.removesuffix("_init").lower()
+    kind = kind if kind in calls() else kind.removeprefix("i")
+    by_blocks = kind in calls() and carried(kind) in BY_BLOCKS
+    return APART if by_blocks and not together else UNFIT
+
+
+def _first(comm: MPI.Comm, given: Mapping[str, Any], layout: Layout) -> int | None:
+    for name in layout.buffers:
+        spec = given.get(name)
+        if spec is None or spec is MPI.IN_PLACE:
+            continue
+        parts = comm.Get_size() if name in layout.parted else 1
+        return _nbytes(spec) // parts
+    return None
+
+
+def _nbytes(spec: Any) -> int:
+    """Return the bytes of a buffer argument."""
+    if not isinstance(spec, list | tuple):
+        return _of_memory(spec)
+    data, *rest = spec
+    kind = rest.pop() if rest and isinstance(rest[-1], MPI.Datatype | str) else None
+    if not rest or rest[0] is None:
+        return _of_memory(data)
+    counts = rest[0]
+    if isinstance(counts, tuple):  # (counts, displacements)
+        counts = counts[0]
+    return int(np.sum(counts)) * _itemsize(data, kind)
+
+
+def _of_memory(data: Any) -> int:
+    nbytes = getattr(data, "nbytes", None)
+    return nbytes if isinstance(nbytes, int) else memoryview(data).nbytes
+
+
+def _itemsize(data: Any, kind: MPI.Datatype | str | None) -> int:
+    if isinstance(kind, MPI.Datatype):
+        return kind.Get_size()
+    return np.dtype(kind or data.dtype).itemsize

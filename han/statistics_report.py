@@ -1,0 +1,131 @@
+"""The report of statistics: gathered, printed or written once, before MPI is finalized."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import sys
+from pathlib import Path
+
+from mpi4py import MPI
+
+from han.common.tables import shown_table
+from han.common.units import UNITS, plural, spans
+from han.config.statistics import PRINTED, VARIABLE
+from han.model.statistics import UNKNOWN, Record, Row, Statistics
+from han.ranks.last_words import last_words
+from han.runtime.leaving import leave
+
+HEADS = ("call", "size", "by", "calls", "bytes", "least s", "median s", "most s")
+
+
+class Report:
+    """Reports the calls of the ranks of a communicator when the process ends or finalizes MPI."""
+
+    def __init__(self, record: Record, output: str) -> None:
+        self._record, self._output = record, output
+        self._comm: MPI.Intracomm | None = None  # of the report alone
+        self._whole = False  # all ranks of the job report together
+        self._process = os.getpid()
+        atexit.register(self.end)
+        self._key = MPI.Comm.Create_keyval(delete_fn=lambda *_: self.end())
+        MPI.Intracomm(MPI.COMM_SELF).Set_attr(self._key, self)
+
+    def join(self, comm: MPI.Intracomm) -> None:
+        """Let the ranks of `comm` report together, unless all ranks already do; collective.
+
+        Ranks that already report with others keep doing so, but make the communicator too.
+        """
+        if self._whole:
+            return
+        whole = comm.Get_size() == MPI.COMM_WORLD.Get_size()
+        if whole or comm.allreduce(self._comm is None, MPI.LOR):
+            made = MPI.Intracomm(comm.Dup())
+            self._comm = made if whole else self._comm or made
+            self._whole = whole
+
+    def cancel(self) -> None:
+        """Report nothing."""
+        atexit.unregister(self.end)
+        comm, self._comm = self._comm, None
+        if comm is not None and not MPI.Is_finalized():
+            MPI.Intracomm(MPI.COMM_SELF).Delete_attr(self._key)
+            comm.Free()
+
+    def end(self) -> None:
+        """Gather the calls of all ranks, and report them on rank 0; the second call does nothing.
+
+        The others hear first that this rank leaves. After an error this rank does not wait for
+        them.
+        """
+        atexit.unregister(self.end)
+        comm, self._comm = self._comm, None
+        if comm is None or self._process != os.getpid() or MPI.Is_finalized():
+            return
+        leave()
+        found = {}
+        with contextlib.suppress(MPI.Exception):
+            found = last_words(comm, dict(self._record), not hasattr(sys, "last_value"))
+        if found:
+            self._tell(Statistics.merged(found, comm.Get_size()))
+
+    def _tell(self, statistics: Statistics) -> None:
+        if self._output == PRINTED:
+            print(as_text(statistics), file=sys.stderr, flush=True)
+            return
+        text = json.dumps(statistics.document(), indent=1) + "\n"
+        try:
+            Path(self._output).write_text(text, encoding="utf-8")
+        except OSError as error:
+            message = f"han: {VARIABLE}: {self._output} cannot be written: {error.strerror}"
+            print(message, file=sys.stderr, flush=True)
+
+
+def as_text(statistics: Statistics) -> str:
+    """Return the table, and below it what han served and why it did not serve the rest."""
+    ranks = plural(statistics.ranks, "rank")
+    if not statistics.rows:
+        return f"# han: no collectives on {ranks}"
+    title = (
+        f"# han: collectives of {ranks}. Calls and bytes are those of the rank with the most "
+        "calls.\n# Sizes are those of messages; of calls by blocks, those of one block."
+    )
+    table = shown_table("", HEADS, map(_cells, statistics.rows), left=("size", "by"), plain=True)
+    return "\n".join([title, table.lstrip("\n"), *_summary(statistics)])
+
+
+def _cells(row: Row) -> list[str]:
+    nbytes = "?" if row.key.most_bytes == UNKNOWN else _short(row.nbytes)
+    times = (row.least, row.median, row.most)
+    by = "MPI" if row.key.why else "han"
+    return [row.key.call, row.key.size, by, str(row.calls), nbytes, *(f"{t:.6f}" for t in times)]
+
+
+def _summary(statistics: Statistics) -> list[str]:
+    served, whole = statistics.of_han(), statistics.seconds
+    lines = [
+        f"# han served {served.calls} of {statistics.calls} calls ({_share(served.seconds, whole)})"
+    ]
+    lines += [
+        f"# the MPI library's own: {plural(part.calls, 'call')} "
+        f"({_share(part.seconds, whole)}): {why}"
+        for why, part in statistics.reasons().items()
+    ]
+    if statistics.missing:
+        lines.append(f"# without rank(s) {spans(statistics.missing)}, which did not end in time")
+    return lines
+
+
+def _share(seconds: float, whole: float) -> str:
+    return f"{100 * seconds / whole if whole else 0:.1f} % of the seconds"
+
+
+def _short(nbytes: int) -> str:
+    """Return bytes with about three digits: ``1.25MiB``."""
+    for unit in ("GiB", "MiB", "KiB"):
+        if nbytes >= UNITS[unit]:
+            size = nbytes / UNITS[unit]
+            return f"{size:.0f}{unit}" if size >= 100 else f"{size:.3g}{unit}"
+    return f"{nbytes}B"

@@ -1,0 +1,133 @@
+"""``han run`` on one process: what runs, with which arguments, and what is refused."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+PRINT = "import sys; print(__name__, sys.argv, sys.path[0])"
+
+
+def run(folder, *arguments, python=(), text=None):
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    return subprocess.run(
+        [sys.executable, *python, "-m", "han", "run", *map(str, arguments)],
+        capture_output=True, text=True, check=False, cwd=folder, env=environ, input=text,
+    )  # fmt: skip
+
+
+def printed(folder, *arguments, **more):
+    done = run(folder, *arguments, **more)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def program(tmp_path):
+    """Return a program that prints how it was started, in a folder of its own."""
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    path = folder / "program.py"
+    path.write_text(PRINT)
+    return path
+
+
+def test_words_after_the_program_are_the_programs(tmp_path, program):
+    words = ["--stats", "-h", "--config", "-m", "--", "x"]
+    name = "programs/program.py"
+    assert printed(tmp_path, name, *words) == f"__main__ {[name, *words]} {program.parent}"
+
+
+def test_modules_code_and_standard_input_run_as_python_runs_them(tmp_path, program):
+    at_home = f"{program.parent}"
+    said = printed(program.parent, "-m", "program", "--stats", "-c")
+    assert said == f"__main__ {[str(program), '--stats', '-c']} {at_home}"
+    assert printed(tmp_path, "-c", PRINT, "--stats") == "__main__ ['-c', '--stats']"
+    assert printed(tmp_path, "-", "--stats", text=PRINT) == "__main__ ['-', '--stats']"
+    (program.parent / "__main__.py").write_text(PRINT)
+    assert printed(tmp_path, "programs", "1") == "__main__ ['programs', '1'] programs"
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="python -P is new in Python 3.11")
+def test_a_safe_path_stays(tmp_path, program):
+    first = printed(tmp_path, program, python=["-P"]).split()[-1]
+    assert first not in (str(program.parent), str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [("raise SystemExit", 0), ("raise SystemExit(3)", 3), ("raise SystemExit('bye')", 1),
+     ("1 / 0", 1), ("import os; os._exit(9)", 9), ("import han; raise han.ConfigError('mine')", 1),
+     ("import typer; raise typer.Abort", 1)],
+)  # fmt: skip
+def test_the_exit_status_is_the_programs(tmp_path, code, status):
+    done = run(tmp_path, "-c", code)
+    assert done.returncode == status
+    told = {"1 / 0": "ZeroDivisionError: ", "mine": "ConfigError: mine", "typer": "Abort"}
+    wanted = next((text for part, text in told.items() if part in code), "")
+    assert (wanted or "bye") in done.stderr or status not in (1,)
+    assert bool(wanted) == ("Traceback" in done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        ([], 2, "Error: Missing argument 'PROGRAM"),
+        (["nosuch.py"], 1, "Error: nosuch.py: no such file; to run a module write -m nosuch.py"),
+        (["--stat", "p.py"], 2, "no such option: --stat"),
+        (["-m"], 2, "-m needs a module"),
+        (["-c"], 2, "-c needs code"),
+        (["--config", "none", "-c", "1"], 1, "Error: config = 'none': no such file"),
+        (["--json", "none/s.json", "-c", "1"], 1, "Error: none/s.json: cannot be written"),
+        (["--json", "s.txt", "-c", "1"], 1, "Error: --json s.txt: expected the name of a .json"),
+    ],
+)
+def test_mistakes_are_told_in_a_line_before_the_program_runs(tmp_path, arguments, status, said):
+    done = run(tmp_path, *arguments)
+    assert done.returncode == status
+    assert said in done.stderr
+    assert done.stderr.count("Error") == 1
+    assert not done.stdout
+
+
+def test_a_program_without_mpi_is_not_touched(tmp_path):
+    code = "import sys; print('mpi4py.MPI' in sys.modules)"
+    assert printed(tmp_path, "--stats", "-c", code) == "False"
+
+
+def test_a_missing_mpi_library_is_told_where_the_program_imports_it(tmp_path):
+    fake = tmp_path / "mpi4py"
+    fake.mkdir()
+    (fake / "__init__.py").touch()
+    (fake / "MPI.py").write_text("raise RuntimeError('cannot load MPI library')")
+    done = run(tmp_path, "-c", "from mpi4py import MPI")
+    assert done.returncode == 1
+    assert "MissingLibraryError: han needs an MPI library" in done.stderr.splitlines()[-1]
+    code = """
+try:
+    from mpi4py import MPI
+except RuntimeError as error:
+    print(error)
+"""
+    assert printed(tmp_path, "-c", code) == "cannot load MPI library"
+
+
+def test_mpi_that_is_initialized_later_is_served_later(tmp_path):
+    code = """
+import mpi4py
+mpi4py.rc.initialize = False
+from mpi4py.MPI import COMM_WORLD
+from mpi4py import MPI
+import han, numpy as np
+assert COMM_WORLD is MPI.COMM_WORLD and type(COMM_WORLD) is type(MPI.COMM_SELF) is han.Comm
+assert "not used" in repr(COMM_WORLD)
+MPI.Init_thread(MPI.THREAD_FUNNELED)
+assert "1 rank" in repr(COMM_WORLD) or COMM_WORLD.Allreduce(np.ones(3), np.ones(3)) is None
+assert "1 rank" in repr(COMM_WORLD)
+print(MPI.Query_thread() == MPI.THREAD_FUNNELED)
+MPI.Finalize()
+"""
+    done = run(tmp_path, "--stats", "-c", code)
+    assert (done.stdout, done.returncode) == ("True\n", 0), done.stderr
+    assert done.stderr.count("# han served 1 of 1 calls (100.0 % of the seconds)") == 1

@@ -1,0 +1,139 @@
+"""Statistics of collectives: classes of sizes, bytes of calls, rows of all ranks, the report."""
+
+import json
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+from han import statistics_report as report
+from han.config.rc import rc
+from han.config.statistics import PRINTED, statistics_output
+from han.counted_calls import APART, NEVER, OBJECTS, UNFIT, methods, why_left
+from han.model.statistics import UNKNOWN, Counts, Key, Statistics, size_class
+
+TEN = np.zeros(10)
+
+
+class Four:
+    """Stands for a communicator of four ranks."""
+
+    def Get_size(self):
+        return 4
+
+
+def method(name):
+    (found,) = (m for m in methods() if m.name == name)
+    return found
+
+
+def size_of(name, *args, **more):
+    return method(name).nbytes(Four(), args, more)
+
+
+def test_classes_of_sizes_are_powers_of_four():
+    sizes = {None: UNKNOWN, 0: 0, 1: 64, 64: 64, 65: 256, 256: 256, 4096: 4096, 4097: 16384}
+    assert {n: size_class(n) for n in sizes} == sizes
+    assert [Key("Bcast", n).size for n in (UNKNOWN, 0, 64, 4096)] == [
+        "?",
+        "0B",
+        "<= 64B",
+        "<= 4KiB",
+    ]
+
+
+def test_the_size_of_a_call_is_that_of_its_message_or_of_one_block():
+    in_place, none = MPI.IN_PLACE, None
+    forty = np.zeros(40)
+    cases = [
+        (80, "Bcast", (TEN,), {}),
+        (80, "Bcast", (), {"buf": TEN, "root": 1}),
+        (24, "Bcast", ([TEN, 3],), {}),
+        (12, "Bcast", ([TEN, 3, MPI.INT],), {}),
+        (80, "Bcast", ([TEN, MPI.DOUBLE],), {}),
+        (24, "Bcast", ([TEN, 3, "d"],), {}),
+        (7, "Bcast", (bytearray(7),), {}),
+        (0, "Barrier", (), {}),
+        (80, "Iallreduce", (TEN, TEN), {}),
+        (80, "Allreduce", (in_place, TEN), {}),
+        (80, "Reduce", (TEN, none), {}),
+        (80, "Gather", (TEN, none), {}),
+        (80, "Gather", (in_place, forty), {}),
+        (80, "Scatter", (none, TEN), {}),
+        (80, "Scatter_init", (forty, in_place), {}),
+        (80, "Alltoall", (forty, forty), {}),
+        (80, "Reduce_scatter_block", (in_place, forty), {}),
+        (80, "Allgatherv", (TEN, [forty, (10, 10, 10, 10)]), {}),
+        (80, "Alltoallv", ([forty, ([10, 10, 10, 10], [0, 10, 20, 30])], forty), {}),
+        (80, "Exscan", (TEN, TEN), {}),
+        (80, "Neighbor_allgather", (TEN, forty), {}),
+        (None, "allreduce", ({"a": 1},), {}),
+        (None, "Bcast", (object(),), {}),
+        (None, "Bcast", (), {}),
+    ]
+    for nbytes, name, args, more in cases:
+        assert size_of(name, *args, **more) == nbytes, (name, args, more)
+
+
+def test_reasons():
+    assert method("Ialltoallv").why == method("Scan").why == NEVER
+    assert method("allreduce").why == OBJECTS
+    assert method("Reduce_scatter_init").why == method("Ibcast").why == ""
+    assert why_left("Igather", together=False) == why_left("Allgatherv_init", False) == APART
+    assert why_left("Igather", together=True) == why_left("Ibcast", False) == UNFIT
+
+
+RECORDS = {
+    0: {Key("Bcast", 64): Counts(5, 40, 2.0), Key("bcast", UNKNOWN, OBJECTS): Counts(1, 0, 1.0)},
+    2: {Key("Bcast", 64): Counts(3, 90, 4.0), Key("Scan", 1024, NEVER): Counts(2, 2000, 1.0)},
+}
+
+
+def test_rows_of_all_ranks():
+    found = Statistics.merged(RECORDS, 4)
+    first = found.rows[0]
+    assert (first.key.call, first.ranks, first.calls, first.nbytes) == ("Bcast", 2, 5, 40)
+    assert (first.all_calls, first.seconds) == (8, 6.0)
+    assert (first.least, first.median, first.most) == (2.0, 3.0, 4.0)
+    assert found.missing == (1, 3)
+    assert (found.calls, found.of_han().calls, found.seconds) == (11, 8, 8.0)
+    assert {why: part.calls for why, part in found.reasons().items()} == {OBJECTS: 1, NEVER: 2}
+
+
+def test_the_document_names_its_format_and_has_plain_rows():
+    record = json.loads(json.dumps(Statistics.merged(RECORDS, 4).document()))
+    assert (record["format"], record["version"], record["ranks"]) == ("han-stats", 1, 4)
+    assert (record["calls"], record["calls_of_han"], record["missing"]) == (11, 8, [1, 3])
+    first, *_, last = sorted(record["rows"], key=lambda row: row["call"])
+    assert first == {
+        "call": "Bcast", "most_bytes": 64, "by": "han", "why": "", "ranks": 2, "calls": 5,
+        "nbytes": 40, "all_calls": 8, "seconds": 6.0, "least": 2.0, "median": 3.0, "most": 4.0,
+    }  # fmt: skip
+    assert (last["by"], last["why"]) == ("mpi", OBJECTS)
+    assert last["most_bytes"] is last["nbytes"] is None
+
+
+def test_the_text_has_a_table_and_says_who_served():
+    lines = report.as_text(Statistics.merged(RECORDS, 4)).splitlines()
+    (row,) = (line.split() for line in lines if line.startswith("Bcast"))
+    assert row == ["Bcast", "<=", "64B", "han", "5", "40B", "2.000000", "3.000000", "4.000000"]
+    assert "# han served 8 of 11 calls (75.0 % of the seconds)" in lines
+    assert f"# the MPI library's own: 2 calls (12.5 % of the seconds): {NEVER}" in lines
+    assert lines[-1] == "# without rank(s) 1,3, which did not end in time"
+    assert "\x1b" not in "".join(lines)
+    assert report.as_text(Statistics.merged({0: {}}, 1)) == "# han: no collectives on 1 rank"
+
+
+@pytest.mark.parametrize(("value", "place"), [("1", PRINTED), ("on", PRINTED), ("0", ""), ("", "")])
+def test_the_variable_is_a_truth(value, place):
+    assert statistics_output({"HAN_STATS": value}) == (place, None)
+
+
+def test_the_variable_may_be_a_file_and_the_program_comes_first(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert statistics_output({"HAN_STATS": "s.json"}) == (str(tmp_path / "s.json"), None)
+    assert "HAN_STATS = 'maybe': expected 1" in statistics_output({"HAN_STATS": "maybe"})[1]
+    monkeypatch.setattr(rc, "stats", False)
+    assert statistics_output({"HAN_STATS": "1"}) == ("", None)
+    monkeypatch.setattr(rc, "stats", "maybe")
+    assert "han.rc.stats = 'maybe'" in statistics_output({})[1]
