@@ -28,28 +28,50 @@ from han.common.version import __version__ as __version__
 from han.config.rc import rc
 
 if TYPE_CHECKING:
-    from han.comm import Comm, shared_arrays
-    from han.runtime.request import Request
+    from han.comm import Cartcomm, Comm, Distgraphcomm, Graphcomm, Topocomm, shared_arrays
+    from han.installed import install, uninstall
+    from han.intercomm import Intercomm
+    from han.runtime.request import Prequest, Request
 
 __all__ = [
     "ArgumentError",
     "ArgumentTypeError",
+    "Cartcomm",
     "CollectiveTimeoutError",
     "Comm",
     "ConfigError",
+    "Distgraphcomm",
+    "Graphcomm",
     "HanError",
+    "Intercomm",
     "MismatchError",
     "MissingLibraryError",
     "PeerError",
+    "Prequest",
     "Request",
     "RevokedError",
     "SharedMemoryError",
+    "Topocomm",
+    "install",
     "rc",
     "shared_arrays",
+    "uninstall",
 ]
 
 # Imported at first use: plans can be made and proved without an MPI library.
-_NEEDS_MPI = {"Comm": "han.comm", "Request": "han.runtime.request", "shared_arrays": "han.comm"}
+_NEEDS_MPI = {
+    "Cartcomm": "han.comm",
+    "Comm": "han.comm",
+    "Distgraphcomm": "han.comm",
+    "Graphcomm": "han.comm",
+    "Intercomm": "han.comm",
+    "Prequest": "han.runtime.request",
+    "Request": "han.runtime.request",
+    "Topocomm": "han.comm",
+    "install": "han.installed",
+    "shared_arrays": "han.comm",
+    "uninstall": "han.installed",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -15,18 +15,45 @@ _Readable: TypeAlias = ReadableBuffer | _Array
 _Writable: TypeAlias = WriteableBuffer | _Array
 _Pair: TypeAlias = tuple[int, int]
 _Triple: TypeAlias = tuple[int, int, int]
+_Five: TypeAlias = tuple[int, int, int, int, int]
 _Seven: TypeAlias = tuple[int, int, int, int, int, int, int]
-_Library: TypeAlias = tuple[str, int, int, int, int, int]
+_Library: TypeAlias = tuple[str, int, int, int, int, int, int]
 _Channel: TypeAlias = tuple[WriteableBuffer, int, int, int, int, int, int, int, int]
-_Started = TypeVar("_Started", bound=Request)
+_Started = TypeVar("_Started", bound=MPI.Request)
 
 NUMBERS: dict[str, dict[str, int]]
 
 def progress() -> None:
     """Step every active engine of this process once."""
 
-def orphans() -> list[Request]:
+def orphans() -> list[Any]:
     """Return the requests that were dropped while their collectives run."""
+
+def request_class(
+    base: type[MPI.Request], handle: int, null: int, library: _Library, status: _Five, /
+) -> type[Any]:
+    """Return the class of requests, which extends mpi4py's.
+
+    `handle` is the offset of MPI's handle in an object, `null` is MPI_REQUEST_NULL. `status` holds
+    the offsets of source, tag and error in a status, MPI_ANY_SOURCE and MPI_ANY_TAG.
+
+    """
+
+def helper(off: bool, multiple: bool, look: float, /) -> None:
+    """Say how the helper thread works.
+
+    `multiple` lets it call MPI. `look` are the seconds between two looks at what is under way; 0
+    lets it work from the start.
+    """
+
+def stop_helper() -> None:
+    """End the helper thread, for ever."""
+
+def close_requests() -> None:
+    """Let requests call MPI no more: it is about to be finalized."""
+
+def helper_runs() -> bool:
+    """Return whether the helper thread exists."""
 
 def inside_op() -> bool:
     """Return whether this thread runs a user's reduction operation inside a collective."""
@@ -76,6 +103,12 @@ def plain_copy(dst: _Writable, src: _Readable, streaming: bool = False, /) -> No
 def plain_combine(dst: _Writable, a: _Readable, b: _Readable, kernel: _Pair, /) -> None:
     """Store ``a op b`` in `dst`, for whole elements; `kernel` is the pair (op, dtype)."""
 
+def read_dlpack(capsule: object, /) -> tuple[int, int, int, int, int, bool, bool]:
+    """Return address, bytes, type code, bits, lanes, read-only and contiguous of a DLPack capsule.
+
+    The capsule is not consumed. Raises BufferError.
+    """
+
 def room(folder: bytes, /) -> int:
     """Return the bytes that are left below the memory limit of a control group."""
 
@@ -107,6 +140,9 @@ def map_again(address: int, nbytes: int, /) -> tuple[object, int]:
 class Plan:
     """A native plan: a program with its resources. Made by :meth:`Engine.plan`."""
 
+    @property
+    def calls_mpi(self) -> bool:
+        """Whether its runs call MPI."""
     @property
     def counts(self) -> _Seven:
         """Runs finished; bytes copied, combined, attached, mapped, sent and received.
@@ -204,6 +240,8 @@ class Engine:
         """Cancel the runs under way, and unmap the channels."""
     def look(self, waited: float, /) -> None:
         """Raise if `waited` seconds exceed the time limit, or if a peer has died."""
+    def leave(self) -> None:
+        """Tell peers that share memory that this rank begins no more runs."""
     def blocked(self) -> tuple[int, list[_Triple]]:
         """Return the signature of the current run, and (code, peer, task) of blocked streams."""
     def trace(self, memory: _Writable | None, tsc: bool = False, /) -> None:
@@ -211,43 +249,6 @@ class Engine:
 
         With `tsc` times are ticks of the processor's counter.
         """
-
-class Request:
-    """A plan bound to buffers; it is started, waited for and tested like an MPI request.
-
-    A subclass has a method ``_empty``, which fills in a status.
-    """
-
-    def __init__(
-        self,
-        engine: Engine,
-        plan: Plan,
-        send: int,
-        recv: int,
-        keep: object = None,
-        begin: Callable[[], object] | None = None,
-        end: Callable[[], object] | None = None,
-        persistent: bool = False,
-    ) -> None: ...
-    @property
-    def active(self) -> bool:
-        """Whether it was started and not yet completed by Wait or Test."""
-    @property
-    def persistent(self) -> bool:
-        """Whether it can be started again."""
-    @property
-    def _engine(self) -> Engine | None:
-        """The engine that runs it; None once the request has been freed."""
-    def Start(self) -> None:
-        """Start the run; it progresses inside Wait and Test."""
-    def Wait(self, status: MPI.Status | None = None) -> Literal[True]:
-        """Wait until complete."""
-    def Test(self, status: MPI.Status | None = None) -> bool:
-        """Make progress; return whether it is complete. A complete request is inactive."""
-    def _peek(self) -> bool:
-        """Make progress; return whether it is complete. The request stays active."""
-    def _free(self) -> None:
-        """Complete the run if it is active, and release everything."""
 
 @final
 class Calls(Generic[_Started]):

@@ -28,10 +28,12 @@ def explain(
     dtype: Any,
     root: int,
     shared: bool = False,
+    device: bool = False,
 ) -> Explanation:
     """Return the Explanation of a call; raises ArgumentError for a call that cannot be made."""
     signature = make_signature(collective, nbytes, op, dtype, root)
     mappable = _mappable(state)
+    signature = replace(signature, device=device)
     if shared and signature.nbytes and mappable:
         signature = replace(signature, mapped=True)
     if signature.rooted and not 0 <= root < state.size:

@@ -15,7 +15,7 @@ from han.model.topology import Topology
 from han.tasks.choice import LEFT
 from han.tasks.lower import lower
 from han.tasks.plan import Plan
-from han.tasks.signature import Signature
+from han.tasks.signature import ON_DEVICE, Signature
 from han.tuning.heuristics import MAPPED_BYTES, NodeTraits
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import Decision, RuleTable
@@ -107,13 +107,18 @@ class Planner:
         }
 
     def decide(self, signature: Signature, blocking: bool) -> Decision:
-        """Decide for a call; leave a call of one task that no rule serves to the MPI library."""
+        """Decide for a call.
+
+        Leave a call on memory of a device, or of one task that no rule serves, to the MPI library.
+        """
+        if signature.device:
+            return self.rules.leave(signature, ((LEFT, f"a buffer is {ON_DEVICE}"),))
         try:
             return self.rules.decide(signature, blocking=blocking)
         except NoRuleError as error:
             if ROWS[signature.collective].kinds:
                 raise
-            return self.rules.leave(signature, error)
+            return self.rules.leave(signature, error.passed)
 
     def _alternative(self, signature: Signature, blocking: bool) -> Plan | None:
         """Plan a call on shared arrays; None if its ranks would not read them where they are."""

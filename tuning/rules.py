@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -65,11 +65,11 @@ class RuleTable:
         fits = other is not None and self.objection(signature, other, blocking=blocking) is None
         return other if fits else None
 
-    def leave(self, signature: Signature, because: NoRuleError) -> Decision:
-        """Return the decision to leave a call to the MPI library."""
+    def leave(self, signature: Signature, passed: Sequence[tuple[str, str]]) -> Decision:
+        """Return the decision to leave a call to the MPI library; `passed` says why."""
         default = choose(signature, self.topology, self.traits)
         nothing = replace(default, composition=LEFT, rule=f"none: {LEFT}")
-        return Decision(nothing, because.passed)
+        return Decision(nothing, tuple(passed))
 
     def _candidates(self, signature: Signature) -> Iterator[Choice]:
         default = choose(signature, self.topology, self.traits)

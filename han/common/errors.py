@@ -65,7 +65,13 @@ class MismatchError(HanError, ValueError):
     """The ranks of one collective call do not agree.
 
     With ``HAN_CHECK=1`` it is raised before data moves, and the communicator stays usable.
+
+    Otherwise `between` holds the peer whose calls differ and the rank that found it, and `story` is
+    what this rank was in. A rank tells its peers both.
     """
+
+    between: tuple[int, int] | None = None
+    story: str = ""
 
 
 class WrongResultError(HanError, AssertionError):

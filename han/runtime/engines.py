@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from mpi4py import MPI
 
 from han import _native
 from han.memory.channel import Channel
 from han.model.program import EPOCH_TAGS, MAX_STREAMS
+from han.ranks.departures import Departure
 from han.ranks.health import Health
 from han.ranks.notices import tag_limit
+from han.runtime.base_request import library
 from han.runtime.native_plans import empty_plan
 from han.runtime.reports import Reporter, reporter
 from han.runtime.request import Request
@@ -34,7 +36,7 @@ class Engines:
     def __init__(
         self, comm: MPI.Intracomm, health: Health, waiting: Waiting, recorder: Recorder
     ) -> None:
-        self._comm, self._health = comm, health
+        self._comm, self.health = comm, health
         self._waiting, self._recorder = waiting, recorder
         self._live: weakref.WeakSet[_native.Engine] = weakref.WeakSet()
         self._made = health.notices.token  # so that tags differ from those of freed communicators
@@ -44,23 +46,19 @@ class Engines:
         """Make the communicator's own engine; not collective."""
         self._channels = channels
         self.own = self.make(channels)
-        health = self._health
+        health = self.health
         self.calls = _native.Calls(self.own, MPI.IN_PLACE, Request, health.rank, health.size)
 
     def make(self, channels: list[Channel]) -> _native.Engine:
         """Make an engine over some channels."""
         tags = tag_limit(self._comm) // ENGINE_TAGS - 1
         base = (self._made % tags + 1) * ENGINE_TAGS
-        notices = self._health.notices
+        notices = self.health.notices
         number = self._made - notices.token
         self._made += 1
-        library = (
-            MPI.__file__, int(MPI._sizeof(MPI.COMM_WORLD) > 4), MPI.ANY_SOURCE, notices.tag,
-            int(MPI.IN_PLACE), MPI._handleof(MPI.BYTE),
-        )  # fmt: skip
-        report = Reporter(weakref.ref(self._health), channels, number, self._waiting.timeout)
+        report = Reporter(weakref.ref(self.health), channels, number, self._waiting.timeout)
         engine = _native.Engine(
-            mpi=library,
+            mpi=library(notices.tag),
             comm=MPI._handleof(self._comm),
             channels=tuple(channel.spec() for channel in channels),
             tag_base=base,
@@ -79,12 +77,44 @@ class Engines:
         request of a running collective must stay alive.
         """
         dropped = {r._engine for r in _native.orphans() if r._engine is not None}
-        mine = {e for e in dropped if reporter(e).health() is self._health}
+        mine = {e for e in dropped if reporter(e).health() is self.health}
         return iter({*self._live, *mine})
 
     def numbered(self) -> list[tuple[_native.Engine, int]]:
         """List the engines with their numbers, the same on all ranks; the own engine has 0."""
         return [(engine, reporter(engine).number) for engine in self]
+
+    # ---- ranks that leave -------------------------------------------------------------------
+
+    def departures(self) -> list[Departure]:
+        """Return which ranks that share memory with this one have left."""
+        return [one for channel in self._channels for one in channel.departures()]
+
+    def leave(self, why: Departure) -> None:
+        """Tell the ranks that share memory with this one that it leaves."""
+        for channel in self._channels:
+            channel.tell_departure(why)
+        for engine in self:
+            engine.leave()
+
+    def near(self) -> set[int]:
+        """Return the ranks that share memory with this one."""
+        return {rank for channel in self._channels for rank in channel.ranks}
+
+    def finished(self) -> tuple[tuple[int, int], ...]:
+        """Return (number, finished runs) of each engine that has finished any."""
+        return tuple((number, engine.epoch) for engine, number in self.numbered() if engine.epoch)
+
+    def outstanding(self) -> list[_native.Engine]:
+        """Return the engines with runs that are not finished."""
+        return [engine for engine in self if engine.issued > engine.epoch]
+
+    def hold(self, gone: Iterable[Departure]) -> None:
+        """Let runs that a rank has left out report a notice, whenever they are started."""
+        for engine, number in self.numbered():
+            left = [one.finished(number) for one in gone]
+            first = [runs + 1 for runs in left if runs is not None]
+            engine.held = min([*first, *([engine.held] if engine.held else [])], default=0)
 
     # ---- what errors do to them -------------------------------------------------------------
 
@@ -95,7 +125,7 @@ class Engines:
 
     def skip(self) -> None:
         """Start an empty plan in place of a call that raised."""
-        Request(self.own, empty_plan(self.own, self._health.rank), 0, 0).Start()
+        Request(self.own, empty_plan(self.own, self.health.rank), 0, 0).Start()
 
     def fail(self) -> None:
         """Mark every engine as failed: later runs raise."""
@@ -108,8 +138,8 @@ class Engines:
     def drain(self) -> None:
         """Wait until all runs that were started have finished."""
         for engine in self:
-            if self._health.failed is None and engine.issued > engine.epoch:
-                engine.run(empty_plan(engine, self._health.rank), 0, 0, None)
+            if self.health.failed is None and engine.issued > engine.epoch:
+                engine.run(empty_plan(engine, self.health.rank), 0, 0, None)
 
     def stop(self) -> None:
         """Stop every engine and unmap its channels."""

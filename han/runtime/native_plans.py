@@ -54,10 +54,12 @@ def native_plan(
     number: int = 0,
     mapping: Mapping | None = None,
     ways: Ways = ONE_WAY,
+    known_as: Signature | None = None,
 ) -> _native.Plan:
     """Make the native plan of a program; `number` identifies it in traces.
 
-    `mapping` is where this rank finds mapped buffers of its peers.
+    `mapping` is where this rank finds mapped buffers of its peers. `known_as` is the call that
+    peers compare, if it is not that of the message.
     """
     signature = message.signature
     callback = signature.reduces and message.numbers is None
@@ -70,7 +72,7 @@ def native_plan(
         sync=program.sync,
         brief=not (program.talks_mpi or callback or ways.leader is not None)
         and _moved(program, signature) <= BRIEF,
-        signature=identity(signature, ways.is_rival),
+        signature=identity(known_as or signature, ways.is_rival),
         kernel=message.numbers or (-1, -1),
         element=signature.element,
         op=0 if message.op is None else MPI._handleof(message.op),

@@ -12,6 +12,7 @@ from han.message.message import Message
 from han.runtime.binder import Binder
 from han.runtime.cache_info import CacheInfo
 from han.runtime.engines import Engines
+from han.runtime.on_device import agreement
 from han.runtime.prepared import Prepared
 from han.runtime.programs import Programs
 from han.runtime.stored_plans import Call
@@ -66,6 +67,8 @@ class Plans:
         return prepared
 
     def _make(self, message: Message, blocking: bool) -> Prepared | None:
+        if message.signature.device:
+            return self._agreement(message, blocking)
         planned = self.planner.planned(message.signature, blocking)
         if planned.left:
             return None
@@ -76,6 +79,19 @@ class Plans:
             program = replace(program, footprint=footprint)
         kept = planned if planned.others else None
         return self.binder.bind(program, message, self._engines.own, kept)
+
+    def _agreement(self, message: Message, blocking: bool) -> Prepared | None:
+        """Make the plan of the agreement before a call on memory of a device.
+
+        Where han serves no such call in memory of the host either, there is none.
+        """
+        signature = message.signature
+        if self.planner.planned(replace(signature, device=False), blocking).left:
+            return None
+        first = agreement(signature, self._engines.health)
+        plan = self.planner.planned(first.signature).plan
+        program = self.programs.get(Call(plan.signature, self.config.memory, True), lambda: plan)
+        return self.binder.bind(program, first, self._engines.own, known_as=signature)
 
     def _add_alternative(self, prepared: Prepared, message: Message) -> None:
         """Make the alternative when this rank first has buffers for it; peers may have none."""

@@ -22,9 +22,11 @@ from han.common.errors import (
 from han.memory.channel import Channel
 from han.model.program import Code
 from han.ranks.health import Health
+from han.ranks.mismatch import DEVICES, mismatch
 from han.ranks.notices import LATEST
 from han.runtime.native_plans import identity
 from han.runtime.prepared import Prepared
+from han.tasks.signature import ON_DEVICE
 
 
 class Status(IntEnum):
@@ -38,14 +40,19 @@ class Status(IntEnum):
     FAILED = 8
     ATTACH = 9
     MISMATCH = 10
+    GONE = 11
+    SHORT = 12
+    LONG = 13
 
 
 ANSWER = 1.0  # seconds that a rank waits for a peer's notice
 OFFER, LEAD = len(Code), len(Code) + 1  # values of han_where.code: native/engine/choice.h
 KNOWN = 512  # plans remembered; the oldest is dropped first
-DIFFERENT = "rank {} does not make the same calls as this rank"
-REMEDY = "HAN_CHECK=1 compares calls before they are made"
-FORMS = "this call or an earlier one; blocking and nonblocking calls do not match"
+DIFFERENT = {  # how a rank sees that a peer makes another call
+    Status.MISMATCH: "",
+    Status.SHORT: "its message has fewer bytes than expected",
+    Status.LONG: "its message has more bytes than expected",
+}
 VERBS = {
     Code.WAIT: "the shared flag of",
     Code.ISEND: "to send to",
@@ -80,6 +87,11 @@ class Reporter:
         if len(self._known) > KNOWN:
             self._known.popitem(last=False)
 
+    def doing(self) -> str:
+        """Return the call at the head of the engine's queue, and what it waits for."""
+        health = self.health()
+        return "a collective" if health is None else self._story(health)
+
     def close(self) -> None:
         """Unmap the engine's channels."""
         for channel in self.channels:
@@ -93,11 +105,14 @@ class Reporter:
         if health.failed is not None and status != Status.INTERRUPT:
             raise RevokedError(f"this communicator cannot be used any more: {health.failed}")
         try:
-            if status == Status.MISMATCH:
-                raise self._mismatch(detail, health)
+            if status in DIFFERENT:
+                raise self._mismatch(detail, health, DIFFERENT[Status(status)])
+            if status == Status.GONE:
+                health.lose(detail, self._story(health))
             if status != Status.NOTICE:
                 raise self._error(Status(status), detail, health)
             health.listen(health.engines.own.issued, self._story(health))
+            health.expect_run(self.number, self._finished(), self._story(health))
         except BaseException as error:  # also KeyboardInterrupt: the engine has stopped
             health.give_up(error)
             raise
@@ -105,7 +120,10 @@ class Reporter:
 
     def _error(self, status: Status, detail: int, health: Health) -> Exception:
         if status == Status.MPI:
-            return MPI.Exception(detail)
+            story, error = self._story(health), MPI.Exception(detail)
+            if ON_DEVICE not in story:
+                return error
+            return MismatchError(f"rank {health.rank} was in {story}: {error}; {DEVICES}")
         if status == Status.DEAD:
             return PeerError(
                 f"rank {detail} died (its process is gone) while rank {health.rank} waited in "
@@ -126,23 +144,27 @@ class Reporter:
             return HanError(f"rank {health.rank} was interrupted in {self._story(health)}")
         return RevokedError("an earlier collective on this communicator failed")
 
-    def _mismatch(self, peer: int, health: Health) -> HanError:
+    def _finished(self) -> int:
+        """Return the number of runs that this rank has finished."""
+        engine = self.engine() if self.engine is not None else None
+        return 0 if engine is None else engine.epoch
+
+    def _mismatch(self, peer: int, health: Health, shown: str) -> HanError:
         """Return an error that names this rank's call and, if the peer answers, the peer's call.
 
         Notices are checked first: a peer that raised has run an empty plan in place of its call.
         """
-        story = self._story(health)
+        story, between = self._story(health), (peer, health.rank)
         health.listen(health.engines.own.issued, story)
-        mine = f"rank {health.rank} was in {story}"
-        health.give_up(MismatchError(f"{DIFFERENT.format(peer)}: {mine}"))
-        until, theirs = time.monotonic() + ANSWER, ""
-        while not theirs and time.monotonic() < until:
+        stories = {health.rank: story}
+        health.give_up(mismatch(between, health.rank, stories, shown))
+        until = time.monotonic() + ANSWER
+        while peer not in stories and time.monotonic() < until:
             time.sleep(1e-3)
             heard = health.notices.receive(LATEST)
-            theirs = next((n.text for n in heard if n.sender == peer), "")
-        answer = f"; rank {peer} raised {theirs}" if theirs else ""
-        remedy = FORMS if story.partition(":")[0] in theirs else REMEDY
-        return MismatchError(f"{DIFFERENT.format(peer)}: {mine}{answer} ({remedy})")
+            answers = {n.sender: n.story or f"a call that raised {n.text}" for n in heard}
+            stories = {**answers, **stories}
+        return mismatch(between, health.rank, stories, shown)
 
     def _story(self, health: Health) -> str:
         """Return a text such as ``allreduce of 8 B: sr(0) for the shared flag of rank 3``."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from enum import Enum
 from typing import Any
 
 from mpi4py import MPI
@@ -11,6 +12,7 @@ from mpi4py import MPI
 from han import _native
 from han.common.errors import ArgumentError, HanError
 from han.config.config import Config
+from han.config.statistics import statistics_output
 from han.memory.shared import SharedMemory
 from han.memory.windows import Spots, agreed_spots
 from han.message.message import Message
@@ -24,11 +26,15 @@ from han.ranks.meeting import Meeting, Patience, abandon, duplicate
 from han.ranks.notices import Notices
 from han.runtime.binder import Binder
 from han.runtime.engines import Engines
+from han.runtime.leaving import at_end
+from han.runtime.left import watch
 from han.runtime.numbers import check_compiled
+from han.runtime.on_device import agreement
 from han.runtime.persistent import Persistent
 from han.runtime.plans import Plans
 from han.runtime.prepared import Prepared
 from han.runtime.programs import Programs
+from han.runtime.progress import set_helper, tell_limit
 from han.runtime.request import Request
 from han.runtime.stored_plans import wisdom_folder
 from han.runtime.waiting import Waiting, naps
@@ -42,6 +48,14 @@ check_compiled()
 NOTHING_KNOWN = Conditions()
 SETUP_LIMIT = 600.0  # seconds; the limit until the configuration is known
 SETUP_LEAST = 30.0  # the least limit of set-up: ranks still import modules
+
+
+class Served(Enum):
+    """Who carries out a call; the same on all ranks."""
+
+    BY_HAN = "han"
+    BY_MPI = "the MPI library"
+    ON_DEVICE = "the MPI library, as a buffer is in memory of a device"
 
 
 class State:
@@ -63,6 +77,7 @@ class State:
     binder: Binder
     plans: Plans
     persistent: Persistent
+    statistics: str  # where statistics of collectives go, or ""
     closed = False
 
     def __init__(
@@ -71,14 +86,16 @@ class State:
         loaded, problem = try_to_load(config)
         traces, trouble = trace_folder()
         stored, damage = wisdom_folder()
+        self.statistics, mistake = statistics_output()
         limit = SETUP_LIMIT if loaded is None else loaded.wait.timeout
         patient = limit and max(limit, SETUP_LEAST)
         self.comm = duplicate(comm, patient)
         meeting = Meeting(self.comm, patient)
         try:
             fingerprint = loaded.fingerprint() if loaded else ""
-            told = trouble or damage if problem is None else str(problem)
-            check_agreement(meeting, fingerprint, told, traces, problem)
+            told = trouble or damage or mistake if problem is None else str(problem)
+            counts = bool(self.statistics)
+            check_agreement(meeting, fingerprint, told, traces, problem, counts)
             self.config = loaded
             self._meet(meeting, parent)
             meeting.share(lambda: self._make(stored), "the making of a han.Comm")
@@ -88,6 +105,8 @@ class State:
             self.comm.Free()
             raise
         meeting.look, meeting.limit = self.health.look, limit
+        meeting.expect = self.health.expect_step
+        at_end(self)
 
     def _meet(self, meeting: Meeting, parent: Conditions) -> None:
         """Discover the topology and make the shared memory; collective."""
@@ -107,6 +126,7 @@ class State:
         self.tracing = Tracing(health, self.topology.memory)
         recorder = self.tracing.recorder
         waiting = Waiting.of(self.config.wait, self.conditions)
+        set_helper(self.config.wait, self.conditions)
         self.engines = Engines(self.comm, health, waiting, recorder)
         self.engines.open(shared.channels)
         health.engines = self.engines
@@ -134,44 +154,59 @@ class State:
             self._checked(parser, arguments)
         return serves
 
-    def run(self, parser: Parser, *arguments: object) -> bool:
+    def run(self, parser: Parser, *arguments: object) -> Served:
         """Run a blocking call that the look-up in C did not serve.
 
-        Returns False, on all ranks, if the call is left to the MPI library.
+        For a call on memory of a device this waits until all ranks have made such a call.
         """
         if not self._serves(parser, arguments):
-            return False
+            return Served.BY_MPI
         agreed = self._checked(parser, arguments)
         with self.health.preparing():
             message = agreed or parser.parse(self.comm, *arguments)
             prepared = self.plans.find(message, blocking=True)
             if prepared is None:
-                return False
+                return Served.BY_MPI
+            on_device = message.signature.device
+            if on_device:
+                message = agreement(message.signature, self.health)
             if message.begin is not None:
                 message.begin()
             self.engines.own.run(prepared.native, message.send, message.recv, message.keep)
         if message.end is not None:
             message.end()
+        if on_device:
+            return Served.ON_DEVICE
         self._remember(message, prepared)
-        return True
+        return Served.BY_HAN
 
-    def start(self, parser: Parser, *arguments: object) -> Request | None:
-        """Start a nonblocking call; None, on all ranks, if it is left to the MPI library."""
+    def start(self, parser: Parser, *arguments: object) -> tuple[Served, Request | None]:
+        """Start a nonblocking call.
+
+        The request of a call on memory of a device is complete when all ranks have made such a
+        call. There is no request if the call is left to the MPI library.
+        """
         if not self._serves(parser, arguments):
-            return None
+            return Served.BY_MPI, None
         agreed = self._checked(parser, arguments)
         with self.health.preparing():
             message = agreed or parser.parse(self.comm, *arguments)
             prepared = self.plans.find(message, blocking=False)
             if prepared is None:
-                return None
+                return Served.BY_MPI, None
+            on_device = message.signature.device
+            if on_device:
+                message = agreement(message.signature, self.health)
             request = Request(
                 self.engines.own, prepared.native, message.send, message.recv, message.keep,
                 message.begin, message.end,
             )  # fmt: skip
             request.Start()
+        tell_limit(prepared.native, self.config.wait)
+        if on_device:
+            return Served.ON_DEVICE, request
         self._remember(message, prepared)
-        return request
+        return Served.BY_HAN, request
 
     def init(self, parser: Parser, *arguments: object) -> Request | None:
         """Make a persistent request; None, on all ranks, if the call is left to the MPI library."""
@@ -193,12 +228,12 @@ class State:
 
     def wait_for(self, request: MPI.Request, step: str) -> None:
         """Wait for a call of the MPI library; raises if another rank raised or gave up."""
-        patience = Patience()
+        patience, call = Patience(), self.health.notices.left - 1
         try:
             while not request.Test():
                 _native.progress()
                 if patience.pause():
-                    self.health.listen(0, step)
+                    watch(self.health, call, step)
         except BaseException:
             abandon(request)  # keeps its buffers alive
             raise

@@ -8,6 +8,7 @@
 #include "python/py_engine.h"
 #include "python/py_plan.h"
 #include "python/py_request.h"
+#include "python/py_request_methods.h"
 #include "python/py_run.h"
 
 enum { SLOTS = 512, MOST = SLOTS / 2 };
@@ -57,9 +58,8 @@ static PyObject *nonblocking(CallsObject *self, PlanObject *plan, const void *se
                              PyObject *const *keep, Py_ssize_t n) {
     PyObject *kept = n ? PyTuple_Pack(n, keep[0], keep[n - 1]) : PyTuple_New(0);
     if (!kept) return NULL;
-    PyObject *request = PyObject_CallFunction(
-        self->request, "OOKKN", self->engine, plan, (unsigned long long)(uintptr_t)send,
-        (unsigned long long)(uintptr_t)recv, kept);
+    PyObject *request = han_py_request((PyTypeObject *)self->request, self->engine, plan, send,
+                                       recv, kept);
     if (!request) return NULL;
     PyObject *started = han_py_start(request);
     Py_XDECREF(started);
@@ -116,7 +116,7 @@ static PyObject *allreduce(CallsObject *self, PyObject *const *args, Py_ssize_t 
     entry key = {.collective = HAN_C_ALLREDUCE};
     if (few(n, 3)) return NULL;
     if (!plain_writable(args[1], &recv)) Py_RETURN_FALSE;
-    if (args[0] == self->in_place)
+    if (says(self->in_place, args[0]))
         send = recv;
     else if (!plain(args[0], &send) || !alike(&send, &recv))
         Py_RETURN_FALSE;
@@ -133,7 +133,7 @@ static PyObject *reduce(CallsObject *self, PyObject *const *args, Py_ssize_t n, 
     if (!root_of(args[3], &key)) Py_RETURN_FALSE;
     if (args[4] == Py_True) {
         if (!plain_writable(args[1], &recv)) Py_RETURN_FALSE;
-        if (args[0] == self->in_place)
+        if (says(self->in_place, args[0]))
             send = recv;
         else if (!plain(args[0], &send) || !alike(&send, &recv))
             Py_RETURN_FALSE;
@@ -159,7 +159,7 @@ static bool collecting(const CallsObject *self, PyObject *const *args, array *se
                        uint64_t *nbytes) {
     if (!plain_writable(args[1], recv) || !block_of(self->size, args[1], recv, nbytes))
         return false;
-    if (args[0] == self->in_place) {
+    if (says(self->in_place, args[0])) {
         send->data = recv->data + *nbytes * (uint64_t)self->rank;
         return true;
     }
@@ -192,7 +192,7 @@ static PyObject *scatter(CallsObject *self, PyObject *const *args, Py_ssize_t n,
     }
     if (!plain(args[0], &send) || !block_of(self->size, args[0], &send, &key.nbytes))
         Py_RETURN_FALSE;
-    if (args[1] == self->in_place)
+    if (says(self->in_place, args[1]))
         recv.data = send.data + key.nbytes * (uint64_t)self->rank;
     else if (!plain_writable(args[1], &recv) || recv.nbytes != key.nbytes || !apart(&send, &recv))
         Py_RETURN_FALSE;
@@ -214,7 +214,7 @@ static PyObject *alltoall(CallsObject *self, PyObject *const *args, Py_ssize_t n
     if (few(n, 2)) return NULL;
     if (!plain_writable(args[1], &recv) || !block_of(self->size, args[1], &recv, &key.nbytes))
         Py_RETURN_FALSE;
-    key.root = args[0] == self->in_place; /* no root here: tells in-place calls from others */
+    key.root = says(self->in_place, args[0]); /* no root here: tells in-place calls from others */
     if (key.root)
         send = recv;
     else if (!plain(args[0], &send) || !block_of(self->size, args[0], &send, &sent) ||
@@ -229,7 +229,7 @@ static PyObject *reduce_scatter_block(CallsObject *self, PyObject *const *args, 
     entry key = {.collective = HAN_C_REDUCE_SCATTER};
     if (few(n, 3)) return NULL;
     if (!plain_writable(args[1], &recv)) Py_RETURN_FALSE;
-    if (args[0] == self->in_place) {
+    if (says(self->in_place, args[0])) {
         if (!block_of(self->size, args[1], &recv, &key.nbytes)) Py_RETURN_FALSE;
         send = recv;
         key.root = 1; /* as in alltoall */
@@ -306,8 +306,8 @@ static PyObject *calls_add(CallsObject *self, PyObject *args) {
 static int calls_init(CallsObject *self, PyObject *args, PyObject *kwargs) {
     PyObject *engine, *in_place, *request;
     static char *names[] = {"engine", "in_place", "request", "rank", "size", NULL};
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OOii", names, &EngineType, &engine, &in_place,
-                                     &request, &self->rank, &self->size))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OO!ii", names, &EngineType, &engine, &in_place,
+                                     &PyType_Type, &request, &self->rank, &self->size))
         return -1;
     Py_INCREF(engine);
     Py_INCREF(in_place);

@@ -1,5 +1,6 @@
 #include "python/py_engine.h"
 
+#include "engine/departed.h"
 #include "engine/inspect.h"
 #include "engine/wait.h"
 #include "python/py_plan.h"
@@ -30,23 +31,19 @@ static int add_channel(EngineObject *self, PyObject *spec) {
     return 0;
 }
 
-static int load_mpi(EngineObject *self, PyObject *spec) {
-    han_mpi *m = &self->mpi;
+int han_py_load_mpi(han_mpi *m, PyObject *spec) {
     const char *library;
     unsigned long long in_place, byte;
-    if (!PyArg_ParseTuple(spec, "spiiKK", &library, &m->wide, &m->any_source, &m->notice_tag,
-                          &in_place, &byte))
+    if (!PyArg_ParseTuple(spec, "spiiiKK", &library, &m->wide, &m->any_source, &m->notice_tag,
+                          &m->err_truncate, &in_place, &byte))
         return -1;
     m->in_place = (void *)(uintptr_t)in_place;
     m->byte = (han_handle)byte;
     const char *missing = han_mpi_load(m, library);
-    if (missing) {
-        PyErr_Format(PyExc_ImportError, "han: the MPI library that mpi4py uses has no %s (%s)",
-                     missing, library);
-        return -1;
-    }
-    self->engine.mpi = m;
-    return 0;
+    if (!missing) return 0;
+    PyErr_Format(PyExc_ImportError, "han: the MPI library that mpi4py uses has no %s (%s)",
+                 missing, library);
+    return -1;
 }
 
 static int engine_init(EngineObject *self, PyObject *args, PyObject *kwargs) {
@@ -63,7 +60,10 @@ static int engine_init(EngineObject *self, PyObject *args, PyObject *kwargs) {
     e->wait.futex = futex;
     e->spins = e->wait.spins;
     Py_INCREF(self->on_error);
-    if (mpi != Py_None && load_mpi(self, mpi)) return -1;
+    if (mpi != Py_None) {
+        if (han_py_load_mpi(&self->mpi, mpi)) return -1;
+        e->mpi = &self->mpi;
+    }
     e->comm = (han_handle)comm;
     e->interrupted = interrupted;
     e->dead_rank = -1;
@@ -169,6 +169,12 @@ static PyObject *engine_look(EngineObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
+static PyObject *engine_leave(EngineObject *self, PyObject *unused) {
+    (void)unused;
+    han_leave(&self->engine);
+    Py_RETURN_NONE;
+}
+
 static PyObject *engine_blocked(EngineObject *self, PyObject *unused) {
     (void)unused;
     han_where rows[HAN_MAX_STREAMS];
@@ -253,6 +259,9 @@ static PyMethodDef engine_methods[] = {
     {"look", (PyCFunction)engine_look, METH_VARARGS,
      "look($self, waited, /)\n--\n\n"
      "Raise if `waited` seconds exceed the time limit, or if a peer has died."},
+    {"leave", (PyCFunction)engine_leave, METH_NOARGS,
+     "leave($self, /)\n--\n\n"
+     "Tell peers that share memory that this rank begins no more runs."},
     {"blocked", (PyCFunction)engine_blocked, METH_NOARGS,
      "blocked($self, /)\n--\n\n"
      "Return the signature of the current run, and (code, peer, task) of blocked streams."},

@@ -9,9 +9,11 @@
 #include "data/cross_memory.h"
 #include "data/kernels.h"
 #include "data/processor.h"
+#include "engine/helper.h"
 #include "engine/queue.h"
 #include "python/py_arena.h"
 #include "python/py_calls.h"
+#include "python/py_dlpack.h"
 #include "python/py_engine.h"
 #include "python/py_kernels.h"
 #include "python/py_mapping.h"
@@ -19,6 +21,8 @@
 #include "python/py_plan.h"
 #include "python/py_program_check.h"
 #include "python/py_request.h"
+#include "python/py_request_object.h"
+#include "python/py_token.h"
 
 static PyObject *module_let_attach(PyObject *self, PyObject *unused) {
     (void)self;
@@ -77,6 +81,36 @@ static PyObject *module_orphans(PyObject *self, PyObject *unused) {
     return han_py_orphans();
 }
 
+/* helper(way, multiple, look): how the helper works. */
+static PyObject *module_helper(PyObject *self, PyObject *args) {
+    (void)self;
+    int off, multiple;
+    double look;
+    if (!PyArg_ParseTuple(args, "ppd", &off, &multiple, &look)) return NULL;
+    han_helper_set((han_helper_way){.look_ns = (uint32_t)(look * 1e9), .off = off, .mpi = multiple,
+                                    .collect = han_tokens_collect});
+    Py_RETURN_NONE;
+}
+
+static PyObject *module_stop_helper(PyObject *self, PyObject *unused) {
+    (void)self, (void)unused;
+    Py_BEGIN_ALLOW_THREADS /* it may be inside a user's reduction */
+    han_helper_stop(true);
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
+static PyObject *module_close_requests(PyObject *self, PyObject *unused) {
+    (void)self, (void)unused;
+    han_tokens_close();
+    Py_RETURN_NONE;
+}
+
+static PyObject *module_helper_runs(PyObject *self, PyObject *unused) {
+    (void)self, (void)unused;
+    return PyBool_FromLong(han_helper_runs());
+}
+
 static PyObject *module_inside_op(PyObject *self, PyObject *unused) {
     (void)self, (void)unused;
     return PyBool_FromLong(han_inside_op());
@@ -89,6 +123,21 @@ static PyMethodDef module_methods[] = {
     {"orphans", module_orphans, METH_NOARGS,
      "orphans($module, /)\n--\n\n"
      "Return the requests that were dropped while their collectives run."},
+    {"request_class", han_py_request_class, METH_VARARGS,
+     "request_class($module, base, handle, null, library, status, /)\n--\n\n"
+     "Return the class of requests, which extends mpi4py's."},
+    {"helper", module_helper, METH_VARARGS,
+     "helper($module, off, multiple, look, /)\n--\n\n"
+     "Say how the helper thread works."},
+    {"stop_helper", module_stop_helper, METH_NOARGS,
+     "stop_helper($module, /)\n--\n\n"
+     "End the helper thread, for ever."},
+    {"close_requests", module_close_requests, METH_NOARGS,
+     "close_requests($module, /)\n--\n\n"
+     "Let requests call MPI no more: it is about to be finalized."},
+    {"helper_runs", module_helper_runs, METH_NOARGS,
+     "helper_runs($module, /)\n--\n\n"
+     "Return whether the helper thread exists."},
     {"inside_op", module_inside_op, METH_NOARGS,
      "inside_op($module, /)\n--\n\n"
      "Return whether this thread runs a user's reduction operation inside a collective."},
@@ -130,9 +179,8 @@ static int add_type(PyObject *m, const char *name, PyTypeObject *type) {
 PyMODINIT_FUNC PyInit__native(void) {
     PyObject *m = PyModule_Create(&module);
     if (!m || add_type(m, "Engine", &EngineType) || add_type(m, "Plan", &PlanType) ||
-        add_type(m, "Request", &RequestType) || han_py_add_calls(m) ||
-        han_py_add_numbers(m) || han_py_add_arena(m) || han_py_add_kernels(m) ||
-        han_py_add_mapping(m))
+        han_py_add_calls(m) || han_py_add_numbers(m) || han_py_add_arena(m) ||
+        han_py_add_kernels(m) || han_py_add_mapping(m) || han_py_add_dlpack(m))
         return NULL;
     return m;
 }

@@ -64,6 +64,7 @@ static PyObject *get_alternative(PlanObject *self, void *unused) {
 static int set_alternative(PlanObject *self, PyObject *o, void *unused) {
     (void)unused;
     if (take(&self->alternative, o, self->plan.arena_size != 0, "alternative")) return -1;
+    self->plan.calls_mpi |= self->alternative->plan.calls_mpi;
     self->plan.alternative = &self->alternative->plan;
     return 0;
 }
@@ -76,11 +77,18 @@ static PyObject *get_rival(PlanObject *self, void *unused) {
 static int set_rival(PlanObject *self, PyObject *o, void *unused) {
     (void)unused;
     if (take(&self->rival, o, self->plan.tried, "rival")) return -1;
+    self->plan.calls_mpi |= self->rival->plan.calls_mpi;
     self->plan.rival = &self->rival->plan;
     return 0;
 }
 
+static PyObject *get_calls_mpi(PlanObject *self, void *unused) {
+    (void)unused;
+    return PyBool_FromLong(self->plan.calls_mpi);
+}
+
 static PyGetSetDef plan_getset[] = {
+    {"calls_mpi", (getter)get_calls_mpi, NULL, "Whether its runs call MPI.", NULL},
     {"counts", (getter)plan_get_counts, NULL,
      "Runs finished; bytes copied, combined, attached, mapped, sent and received.",
      NULL},
@@ -162,6 +170,15 @@ static bool streams_out(const han_plan *p, size_t instructions, unsigned ranks) 
            !(p->shows && levels & (levels - 1));
 }
 
+/* Note whether an instruction calls MPI; `kernel`: reductions have one of han's own. */
+static void note_mpi(han_plan *p, const han_instr *i, bool kernel) {
+    bool reduces = i->code == HAN_REDUCE || i->code == HAN_REDUCE2;
+    bool collective = i->code == HAN_COLL;
+    p->blocks |= collective && HAN_COLL_KIND(i) & HAN_C_BLOCKING;
+    p->calls_mpi |= collective || i->code == HAN_ISEND || i->code == HAN_IRECV;
+    p->calls_mpi |= reduces && !kernel;
+}
+
 static int fill_plan(PlanObject *self, PyObject *args, PyObject *kwargs, unsigned ranks) {
     static char *names[] = {"code",   "streams", "requests",    "footprint", "writes", "sync",
                             "brief",  "signature", "kernel",  "element", "op",
@@ -201,8 +218,7 @@ static int fill_plan(PlanObject *self, PyObject *args, PyObject *kwargs, unsigne
         return -1;
     }
     for (size_t k = 0; k < (size_t)code_len / sizeof(han_instr); k++)
-        p->blocks |=
-            self->code[k].code == HAN_COLL && HAN_COLL_KIND(&self->code[k]) & HAN_C_BLOCKING;
+        note_mpi(p, &self->code[k], op >= 0);
     for (int c = 0; c < HAN_MAX_CHANNELS; c++)
         p->shows |= (p->writes[c] & HAN_W_SHOWN) != 0;
     p->streaming = streams_out(p, (size_t)code_len / sizeof(han_instr), ranks);
