@@ -30,6 +30,7 @@ def tag_limit(comm: MPI.Comm) -> int:
 LEFT = 1 << 61  # calls that are left to the MPI library are counted from here on
 LATEST = 1 << 62  # the call number of a notice that concerns all calls
 DEPARTURE = -1  # stands in place of the call number if the sender leaves
+WITHDRAWAL = -2  # and this, if it then stops to wait for the departure of the receiver
 LONGEST = 2000  # characters of a text at most
 
 
@@ -70,6 +71,7 @@ class Notices:
         self._mine: dict[int, int] = {}  # by call that raised here: peers yet to tell of it
         self._early: list[Notice] = []
         self.gone: list[Departure] = []  # ranks that have sent that they leave
+        self.withdrawn: set[int] = set()  # ranks that left and have stopped listening
         self._lock = threading.RLock()  # several threads may wait in calls of this communicator
         self._sent: list[tuple[MPI.Request, bytes]] = []
 
@@ -90,24 +92,36 @@ class Notices:
         self._send(Notice(LATEST, rank, self.rank, text, between, story))
 
     def depart(self, why: Departure, peers: Iterable[int]) -> None:
-        """Tell `peers` that this rank leaves."""
-        with self._lock:
-            self._fetch()  # peers that have left too need not be told
+        """Tell `peers` that this rank leaves, except those that no longer listen."""
         fields = DEPARTURE, why.rank, why.text[:LONGEST], why.steps, why.calls, why.runs
-        self._post(fields, peers)
+        self._post(fields, {*peers} - self._deaf())
+
+    def unheard(self, peers: set[int]) -> set[int]:
+        """Return those of `peers` whose last message has not arrived."""
+        return peers - self._deaf() - {one.rank for one in self.gone}
+
+    def withdraw(self, peers: Iterable[int]) -> None:
+        """Tell `peers` to send no last message: this rank does not wait for it any longer."""
+        self._post((WITHDRAWAL, self.rank), peers)
+
+    def _deaf(self) -> set[int]:
+        """Return the ranks that have given up or have withdrawn: they receive no more messages."""
+        with self._lock:
+            self._fetch()
+            return self.withdrawn | {n.sender for n in self._early if n.call == LATEST}
 
     def _send(self, notice: Notice) -> None:
         fields = (
             notice.call, notice.rank, notice.sender, notice.text[:LONGEST],
             notice.between, notice.story[:LONGEST],
         )  # fmt: skip
-        self._post(fields, range(self.comm.Get_size()))
+        self._post(fields, set(range(self.comm.Get_size())) - self.withdrawn)
 
     def _post(self, fields: tuple[object, ...], peers: Iterable[int]) -> None:
-        """Send fields to `peers` that have not left, without waiting."""
+        """Send fields to `peers`, without waiting."""
         data = json.dumps([self.token, *fields]).encode()
         self._sent = [s for s in self._sent if not s[0].Test()]
-        for peer in {*peers} - {self.rank, *(one.rank for one in self.gone)}:
+        for peer in {*peers} - {self.rank}:
             request = self.comm.Isend([data, MPI.BYTE], peer, self.tag)
             self._sent.append((request, data))
 
@@ -153,6 +167,8 @@ class Notices:
                 rank, text, steps, calls, runs = fields
                 counts = tuple((number, finished) for number, finished in runs)
                 self.gone.append(Departure(rank, text, steps, calls, counts))
+            elif token == self.token and call == WITHDRAWAL:
+                self.withdrawn.update(fields)
             elif token == self.token:
                 rank, sender, text, between, story = fields
                 pair = tuple(between) if between else None

@@ -27,6 +27,7 @@ from han.runtime.engines import Engines
 from han.runtime.reports import reporter
 
 SETTLE = 0.05  # seconds in which requests that are under way at a normal end may complete
+PATIENCE = 3.0  # seconds in which the last messages of other ranks arrive
 MOST_TOLD = 128  # ranks of a communicator that all hear of a normal end
 ENDED = "its program ended (at its last line, by sys.exit or by MPI.Finalize)"
 
@@ -78,12 +79,15 @@ def leave() -> None:
     _states.clear()
     late = _settle(states, SETTLE if error is None else 0.0)
     text = ENDED if error is None else f"it raised {_text(error)}"
+    awaited = {}
     for state in states:
         with contextlib.suppress(MPI.Exception):
-            _leave(state, text, error is not None)
+            awaited[state] = _leave(state, text, error is not None)
     warned = [_warning(state, engines) for state, engines in late.items() if error is None]
     for engine in (one for engines in late.values() for one in engines):
         engine.fail()  # cancels receives: their buffers may be freed before MPI is finalized
+    with contextlib.suppress(MPI.Exception):
+        _hear(awaited)
     _native.close_requests()
     for text in warned:
         warnings.warn(text, RuntimeWarning, stacklevel=1)
@@ -108,8 +112,8 @@ def _settle(states: Iterable[State], seconds: float) -> dict[State, list[_native
     return late
 
 
-def _leave(state: State, text: str, failed: bool) -> None:
-    """Tell all ranks of a communicator that this one leaves.
+def _leave(state: State, text: str, failed: bool) -> set[int]:
+    """Tell all ranks of a communicator that this one leaves; return whose last message to await.
 
     The ranks of this node read it in shared memory, the others get a message each. At a normal end
     of a large job only the ranks before and after this one get a message: programs without a
@@ -119,9 +123,30 @@ def _leave(state: State, text: str, failed: bool) -> None:
     notices = health.notices
     why = Departure(state.rank, text, health.meeting.steps, notices.left, engines.finished())
     engines.leave(why)
-    every = failed or size <= MOST_TOLD
-    told = range(size) if every else [(state.rank + k) % size for k in (1, -1)]
-    notices.depart(why, {*told} - engines.near())
+    every = range(size)
+    few = every if size <= MOST_TOLD else [(state.rank + k) % size for k in (1, -1)]
+    near = engines.near() | {state.rank}
+    told = {*(every if failed else few)} - near
+    notices.depart(why, told)
+    if not failed:
+        return told
+    notices.withdraw(told)
+    return set()
+
+
+def _hear(awaited: dict[State, set[int]]) -> None:
+    """Receive the last messages of other ranks: MPI libraries complain of what nobody received.
+
+    All ranks come here, as they all come to MPI.Finalize, which waits for them too. A rank that
+    comes after PATIENCE finds that this one waits no longer, and sends nothing.
+    """
+    until = time.monotonic() + PATIENCE
+    while late := {s: ranks for s, r in awaited.items() if (ranks := s.health.notices.unheard(r))}:
+        if time.monotonic() > until:
+            for state, ranks in late.items():
+                state.health.notices.withdraw(ranks)
+            return
+        time.sleep(1e-4)
 
 
 def _warning(state: State, engines: list[_native.Engine]) -> str:

@@ -386,7 +386,7 @@ def check_scatters_with_gaps(comm, n, gap, op):
     send[:, :, :2] = 10 * np.arange(size)[:, None, None] + rank
     expected = 10 * size * rank + size * (size - 1) // 2
     for scatter in (
-        lambda recv: comm.Reduce_scatter_block([send, size * n, gap], [recv, n, gap], op),
+        lambda recv: comm.Reduce_scatter_block([send, n, gap], [recv, n, gap], op),
         lambda recv: comm.Reduce_scatter([send, size * n, gap], [recv, n, gap], [n] * size, op),
     ):
         recv = np.full((n, 6), -7, np.int32)
