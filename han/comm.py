@@ -224,7 +224,13 @@ class Comm(Handles):
                 self.Delete_attr(_key())
             if end is not None:
                 self._state = None
+                if state is not None and state.health.busy:
+                    end = self._forget
                 end()
+
+    def _forget(self) -> None:
+        """Become null; MPI keeps the communicator, for a call on it never completes."""
+        ctypes.memmove(MPI._addressof(self), MPI._addressof(MPI.COMM_NULL), MPI._sizeof(self))
 
     # ---- inspection ---------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from mpi4py import MPI
 from han import _native
 from han.common.errors import ConfigError, RevokedError, SetupError, SharedMemoryError
 from han.ranks.departures import Departure, lost_call, lost_run, lost_step
-from han.ranks.meeting import Meeting
+from han.ranks.meeting import Meeting, abandon
 from han.ranks.notices import Notices, first_cause, peer_error
 
 AGREED = (ConfigError, SharedMemoryError, SetupError)  # raised on all ranks at the same step
@@ -56,7 +56,13 @@ class Health:
         self.failed: str | None = None  # why the communicator is revoked; None: it is not
         self.step = ""  # the collective set-up step under way, or ""
         self._near: dict[int, Departure] = {}  # by rank: those that share memory and have left
+        self.busy = False  # a call of the MPI library was given up: it never completes
         self._preparing = 0  # 1 while a call is prepared: its notices concern this rank already
+
+    def left_behind(self, request: MPI.Request) -> None:
+        """Give up a call of the MPI library on the program's communicator."""
+        self.busy = True
+        abandon(request)  # keeps its buffers alive
 
     def live(self) -> None:
         """Raise RevokedError if the communicator is revoked.

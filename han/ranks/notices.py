@@ -10,11 +10,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from mpi4py import MPI
 
 from han.common.errors import HanError, MismatchError, PeerError, RevokedError
 from han.ranks.departures import Departure
-from han.ranks.meeting import Meeting, abandon
+from han.ranks.meeting import Meeting, Patience, abandon
 from han.ranks.mismatch import mismatch
 
 
@@ -31,6 +32,7 @@ LEFT = 1 << 61  # calls that are left to the MPI library are counted from here o
 LATEST = 1 << 62  # the call number of a notice that concerns all calls
 DEPARTURE = -1  # stands in place of the call number if the sender leaves
 WITHDRAWAL = -2  # and this, if it then stops to wait for the departure of the receiver
+FLUSH = 1.0  # seconds in which all ranks come to free a communicator that had errors
 LONGEST = 2000  # characters of a text at most
 
 
@@ -74,6 +76,7 @@ class Notices:
         self.withdrawn: set[int] = set()  # ranks that left and have stopped listening
         self._lock = threading.RLock()  # several threads may wait in calls of this communicator
         self._sent: list[tuple[MPI.Request, bytes]] = []
+        self._sends, self._receives = np.zeros((2, meeting.size), np.int32)  # messages by rank
 
     def tell(self, call: int, error: BaseException) -> None:
         """Tell all ranks that call number `call` raised here before data moved."""
@@ -124,6 +127,7 @@ class Notices:
         for peer in {*peers} - {self.rank}:
             request = self.comm.Isend([data, MPI.BYTE], peer, self.tag)
             self._sent.append((request, data))
+            self._sends[peer] += 1
 
     def receive(self, issued: int) -> list[Notice]:
         """Return the notices about the first `issued` calls, without those that raised here too."""
@@ -152,6 +156,27 @@ class Notices:
         """The first call, counted from 1, with a notice that arrived early; 0: none."""
         return min((n.call + 1 for n in self._early if n.call < LEFT), default=0)
 
+    def flush(self) -> bool:
+        """Receive the notices that are under way; return False if other ranks do not do the same.
+
+        Collective, if there were notices. The communicator must be flushed before it is freed: in
+        Open MPI a message that comes later takes the place of the first one of the communicator
+        that has the same number then.
+        """
+        if not (self._sends.any() or self._receives.any()):
+            return True
+        expected = np.zeros_like(self._sends)
+        request = self.comm.Ialltoall(self._sends, expected)
+        patience = Patience()
+        while not (request.Test() and np.array_equal(self._receives, expected)):
+            with self._lock:
+                self._fetch()
+            patience.pause()
+            if patience.waited > FLUSH:
+                abandon((request, self._sends, expected))
+                return False
+        return True
+
     def close(self) -> None:
         """Leave unfinished sends to the MPI library."""
         abandon([s for s in self._sent if not s[0].Test()])
@@ -163,6 +188,7 @@ class Notices:
             data = bytearray(status.Get_count(MPI.BYTE))
             message.Recv([data, MPI.BYTE])
             token, call, *fields = json.loads(data)
+            self._receives[status.Get_source()] += token == self.token
             if token == self.token and call == DEPARTURE:
                 rank, text, steps, calls, runs = fields
                 counts = tuple((number, finished) for number, finished in runs)

@@ -9,7 +9,7 @@ from mpi4py import MPI
 from han import _native
 from han.common.errors import HanError
 from han.ranks.health import Health
-from han.ranks.meeting import Patience, abandon
+from han.ranks.meeting import Patience
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -72,7 +72,7 @@ class LeftRequest(MPI.Request):
             self._health.live()
             watch(self._health, self._call, self._step)
         except BaseException:
-            abandon(self)  # keeps its buffers alive
+            self._health.left_behind(self)
             raise
 
     def Wait(self, status: MPI.Status | None = None) -> Literal[True]:
@@ -85,7 +85,7 @@ class LeftRequest(MPI.Request):
                 if patience.pause():
                     self.look()
         except KeyboardInterrupt:
-            abandon(self)
+            self._health.left_behind(self)
             raise
         return super().Wait(status)
 
@@ -95,7 +95,7 @@ class LeftRequest(MPI.Request):
             if self.after is not None:
                 self.after.Wait()
         except BaseException:
-            abandon(self)  # keeps its buffers alive
+            self._health.left_behind(self)
             raise
 
     def Test(self, status: MPI.Status | None = None) -> bool:

@@ -22,7 +22,7 @@ from han.model.topology import Topology
 from han.ranks.checks import compare
 from han.ranks.discover import Conditions, check_agreement, discover, try_to_load
 from han.ranks.health import AGREED, Health
-from han.ranks.meeting import Meeting, Patience, abandon, duplicate
+from han.ranks.meeting import Meeting, Patience, duplicate
 from han.ranks.notices import Notices
 from han.runtime.binder import Binder
 from han.runtime.engines import Engines
@@ -235,7 +235,7 @@ class State:
                 if patience.pause():
                     watch(self.health, call, step)
         except BaseException:
-            abandon(request)  # keeps its buffers alive
+            self.health.left_behind(request)
             raise
 
     # ---- checked mode -----------------------------------------------------------------------
@@ -300,7 +300,13 @@ class State:
             with contextlib.suppress(HanError, MPI.Exception):
                 self.engines.drain()
         finally:  # also after an interrupt
-            self._release(free)
+            self._release(free and self._quiet())
+
+    def _quiet(self) -> bool:
+        """Return whether no message is under way, as MPI demands before it frees a communicator."""
+        with contextlib.suppress(MPI.Exception):
+            return self.health.failed is None and self.health.notices.flush()
+        return False
 
     def _release(self, free: bool) -> None:
         self.tracing.close()

@@ -663,17 +663,3 @@ def test_a_request_of_mpis_that_is_never_freed_keeps_no_shared_memory(mpi_ranks)
     request.Wait()
     comm.Free()
     assert channels() == before
-
-
-@pytest.mark.mpi(ranks=2, timeout=60, unit="s")
-def test_a_call_that_is_mpis_ends_when_another_rank_gives_up():
-    comm = new_comm([{"name": "node", "symbol": "s", "scope": {"size": 1}}, TWO_BY_TWO[-1]])
-    assert not comm._han.moves_blocks()
-    if comm.rank:
-        comm._han.health.give_up(RuntimeError("enough"))
-    expected = han.RevokedError if comm.rank else han.PeerError
-    begun = time.monotonic()
-    with pytest.raises(expected, match="enough"):
-        comm.Allgather(np.ones(1), np.zeros(2))
-    assert time.monotonic() - begun < SECONDS
-    comm.Free()
