@@ -6,6 +6,7 @@ Source: HAN, section III (Libnbc).
 from __future__ import annotations
 
 from han.model.collectives import ROWS
+from han.model.element_types import NOT_MPIS
 from han.model.program import Coll
 from han.tasks.context import Context
 from han.tasks.contract import Algorithm, Parameter, Question, Submodule
@@ -17,8 +18,8 @@ MOST = (1 << 31) - 1
 def native_reason(question: Question) -> str | None:
     """Return the reason why the MPI library's own collectives cannot serve a call, or None."""
     signature = question.signature
-    if signature.reduces and signature.dtype == "float16":
-        return "float16 is not a type of the MPI standard"
+    if signature.reduces and signature.dtype in NOT_MPIS:
+        return f"{signature.dtype} is not a type of the MPI standard"
     if signature.count > MOST:
         return f"{signature.count} elements exceed the MPI library's limit of {MOST} for one call"
     return None

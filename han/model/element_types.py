@@ -12,11 +12,12 @@ from han.common.errors import ArgumentError
 # in the order of enum han_dtype and enum han_op (native/reductions.h)
 DTYPES = (
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
-    "float16", "float32", "float64", "complex64", "complex128",
+    "float16", "float32", "float64", "complex64", "complex128", "bfloat16",
 )  # fmt: skip
 OPS = ("sum", "prod", "max", "min", "land", "lor", "lxor", "band", "bor", "bxor")
 BITWISE = ("band", "bor", "bxor")
 WIDE = {"longdouble": ("sum", "prod", "max", "min"), "clongdouble": ("sum", "prod")}
+NOT_MPIS = ("float16", "bfloat16")  # types that the MPI standard does not have
 PAIRS = ("minloc", "maxloc")
 
 

@@ -11,6 +11,7 @@ enum han_dtype {
     HAN_U8, HAN_U16, HAN_U32, HAN_U64,
     HAN_F16, HAN_F32, HAN_F64,
     HAN_C64, HAN_C128,
+    HAN_BF16,
     HAN_DTYPES
 };
 

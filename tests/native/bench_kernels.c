@@ -15,7 +15,8 @@
 #include "data/kernels.h"
 
 static const char *const DTYPES[HAN_DTYPES] = {"bool", "i8",  "i16", "i32", "i64", "u8",  "u16",
-                                               "u32",  "u64", "f16", "f32", "f64", "c64", "c128"};
+                                               "u32",  "u64", "f16", "f32", "f64", "c64", "c128",
+                                               "bf16"};
 static const char *const OPS[HAN_OPS] = {"sum", "prod", "max",  "min", "land",
                                          "lor", "lxor", "band", "bor", "bxor"};
 static const char *const ISAS[] = {"avx512", "avx2", "neon", "baseline"};

@@ -10,7 +10,8 @@
 #include "data/kernels.h"
 
 static const char *const DTYPES[HAN_DTYPES] = {"bool", "i8",  "i16", "i32", "i64", "u8",  "u16",
-                                               "u32",  "u64", "f16", "f32", "f64", "c64", "c128"};
+                                               "u32",  "u64", "f16", "f32", "f64", "c64", "c128",
+                                               "bf16"};
 static const char *const OPS[HAN_OPS] = {"sum", "prod", "max",  "min", "land",
                                          "lor", "lxor", "band", "bor", "bxor"};
 static const char *const ISAS[] = {"avx512", "avx2", "neon", "baseline"};
@@ -63,7 +64,10 @@ static uint16_t half_nearest(double value)
 
 static bool is_integer(enum han_dtype d) { return d >= HAN_I8 && d <= HAN_U64; }
 static bool is_signed(enum han_dtype d) { return d >= HAN_I8 && d <= HAN_I64; }
-static bool is_float(enum han_dtype d) { return d >= HAN_F16 && d <= HAN_F64; }
+static bool is_float(enum han_dtype d)
+{
+    return (d >= HAN_F16 && d <= HAN_F64) || d == HAN_BF16;
+}
 static bool is_complex(enum han_dtype d) { return d == HAN_C64 || d == HAN_C128; }
 
 static bool is_defined(enum han_op op, enum han_dtype d)
@@ -123,6 +127,39 @@ static void reference_half(enum han_op op, void *dst, const void *a, const void 
     memcpy(dst, &r, 2);
 }
 
+static float bfloat_value(uint16_t b)
+{
+    const uint32_t bits = (uint32_t)b << 16;
+    float value;
+    memcpy(&value, &bits, 4);
+    return value;
+}
+
+/* The bfloat16 nearest to a float: one of the two around it, and the even one of a tie. */
+static uint16_t bfloat_nearest(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, 4);
+    const uint16_t below = (uint16_t)(bits >> 16), above = (uint16_t)(below + 1);
+    if (isnan(value) || isinf(value) || !(bits & 0xffffu))
+        return isnan(value) ? 0x7fc0 : below;
+    const double step = ldexp(1.0, (bits >> 23 & 0xff ? (int)(bits >> 23 & 0xff) - 127 : -126) - 7);
+    const double over = fabs((double)value) - fabs((double)bfloat_value(below));
+    if (over == step / 2)
+        return below & 1 ? above : below;
+    return over > step / 2 ? above : below;
+}
+
+static void reference_bfloat(enum han_op op, void *dst, const void *a, const void *b)
+{
+    uint16_t p, q;
+    memcpy(&p, a, 2);
+    memcpy(&q, b, 2);
+    const double exact = reference_double(op, bfloat_value(p), bfloat_value(q));
+    const uint16_t r = bfloat_nearest((float)exact); /* rounded to float first, as documented */
+    memcpy(dst, &r, 2);
+}
+
 static void reference_f32(enum han_op op, void *dst, const void *a, const void *b)
 {
     float p, q;
@@ -170,6 +207,7 @@ static void reference(enum han_op op, enum han_dtype d, void *dst, const void *a
     const size_t size = han_dtype_size(d);
     switch (d) {
     case HAN_F16: reference_half(op, dst, a, b); return;
+    case HAN_BF16: reference_bfloat(op, dst, a, b); return;
     case HAN_F32: reference_f32(op, dst, a, b); return;
     case HAN_F64: reference_f64(op, dst, a, b); return;
     case HAN_C64: reference_c64(op, dst, a, b); return;
@@ -216,6 +254,12 @@ static bool same_real(enum han_dtype d, const void *x, const void *y)
         memcpy(h, x, 2);
         memcpy(h + 1, y, 2);
         return h[0] == h[1] || (isnan(half_value(h[0])) && isnan(half_value(h[1])));
+    }
+    if (d == HAN_BF16) {
+        uint16_t h[2];
+        memcpy(h, x, 2);
+        memcpy(h + 1, y, 2);
+        return h[0] == h[1] || (isnan(bfloat_value(h[0])) && isnan(bfloat_value(h[1])));
     }
     if (d == HAN_F32) {
         float f[2];
@@ -318,9 +362,9 @@ static void check_pairs(struct buffers *m)
            calls, HAN_OPS * HAN_DTYPES - (int)pairs);
 }
 
-/* Every float16 with operands that round, overflow, underflow, tie and cancel, in calls of
- * `span` elements: 1 runs only the scalar tails, 64 only the vector loops. */
-static void check_halves(size_t span)
+/* Every float16 or bfloat16 with operands that round, overflow, underflow, tie and cancel, in
+ * calls of `span` elements: 1 runs only the scalar tails, 64 only the vector loops. */
+static void check_halves(enum han_dtype dtype, size_t span)
 {
     static const uint16_t partners[] = {0x0000, 0x8000, 0x0001, 0x03ff, 0x0400, 0x3800, 0x3c00,
                                         0xbc00, 0x3c01, 0x1400, 0x0c00, 0x6400, 0x7bff, 0xfbff,
@@ -333,7 +377,7 @@ static void check_halves(size_t span)
         p[i] = (uint16_t)i;
     for (size_t k = 0; k <= sizeof partners / sizeof partners[0]; k++)
         for (int op = HAN_SUM; op <= HAN_MIN; op++) {
-            const han_reduce_fn reduce = han_reduce_kernel((enum han_op)op, HAN_F16);
+            const han_reduce_fn reduce = han_reduce_kernel((enum han_op)op, dtype);
             for (int i = 0; i < ALL; i++)
                 q[i] = k < sizeof partners / sizeof partners[0] ? partners[k]
                                                                 : (uint16_t)random_bits();
@@ -341,13 +385,14 @@ static void check_halves(size_t span)
                 reduce(r + i, p + i, q + i, ALL - i < span ? ALL - i : span);
             for (int i = 0; i < ALL; i++) {
                 uint16_t expected;
-                reference((enum han_op)op, HAN_F16, &expected, p + i, q + i);
-                if (!same(HAN_F16, (unsigned char *)(r + i), (unsigned char *)&expected))
-                    fail("wrong float16", (enum han_op)op, HAN_F16, span, (size_t)i);
+                reference((enum han_op)op, dtype, &expected, p + i, q + i);
+                if (!same(dtype, (unsigned char *)(r + i), (unsigned char *)&expected))
+                    fail("wrong rounding", (enum han_op)op, dtype, span, (size_t)i);
             }
         }
     free(p);
-    printf("%s: all 65536 float16 values convert and round, %zu a call\n", han_kernels_isa(), span);
+    printf("%s: all 65536 values of %s convert and round, %zu a call\n", han_kernels_isa(),
+           DTYPES[dtype], span);
 }
 
 static void check_half_reference(void)
@@ -403,8 +448,10 @@ int main(void)
         han_kernels_limit(ISAS[i]);
         if (strcmp(han_kernels_isa(), ISAS[i]) != 0)
             continue; /* not on this machine */
-        check_halves(1);
-        check_halves(64);
+        check_halves(HAN_F16, 1);
+        check_halves(HAN_F16, 64);
+        check_halves(HAN_BF16, 1);
+        check_halves(HAN_BF16, 64);
         check_pairs(m);
     }
     free(m);

@@ -92,7 +92,7 @@ size_t han_dtype_size(enum han_dtype dtype)
         [HAN_I8] = 1, [HAN_I16] = 2, [HAN_I32] = 4, [HAN_I64] = 8,
         [HAN_U8] = 1, [HAN_U16] = 2, [HAN_U32] = 4, [HAN_U64] = 8,
         [HAN_F16] = 2, [HAN_F32] = 4, [HAN_F64] = 8,
-        [HAN_C64] = 8, [HAN_C128] = 16,
+        [HAN_C64] = 8, [HAN_C128] = 16, [HAN_BF16] = 2,
     };
     return (unsigned)dtype < HAN_DTYPES ? sizes[dtype] : 0;
 }

@@ -7,7 +7,8 @@
 /* The kernel for the best instruction set of this machine; NULL where MPI does not define the pair.
  *
  * Integers wrap on overflow. Logical operations give 0 or 1. MAX is a > b ? a : b (so b where
- * either is NaN), MIN likewise. float16 is computed in float32 and rounded to nearest even.
+ * either is NaN), MIN likewise. float16 and bfloat16 are computed in float32 and
+ * rounded to nearest even.
  * Every instruction set gives the same bits, except for the sign and payload of a NaN. */
 han_reduce_fn han_reduce_kernel(enum han_op op, enum han_dtype dtype);
 han_reduce2_fn han_reduce2_kernel(enum han_op op, enum han_dtype dtype);

@@ -3,6 +3,7 @@
  * Expects HAN_ISA (its name), HAN_TABLE (the table to define), HAN_TARGET (a function attribute)
  * and HAN_HALF_LOOPS(OP, DTYPE) (the loops of float16). Functions are named one_<op>_<dtype> and
  * two_<op>_<dtype> after the number of destinations. */
+#include "data/kernels_bfloat.h"
 #include "data/kernels_table.h"
 
 /* An array element at any address, of whatever type the user's buffer has. */
@@ -45,6 +46,11 @@
     }
 
 #define HAN_NUMBER_LOOPS(OP, DTYPE, T, W) HAN_LOOPS(OP, DTYPE, T, HAN_OP_##OP(T, W, p, q))
+
+#define HAN_BFLOAT_LOOPS(OP, DTYPE)                                                               \
+    HAN_LOOPS(OP, DTYPE, uint16_t,                                                                \
+              han_bfloat_of_float(                                                                \
+                  HAN_OP_##OP(float, float, han_bfloat_to_float(p), han_bfloat_to_float(q))))
 
 /* A sum of complex numbers is a sum of twice as many parts. */
 #define HAN_COMPLEX_LOOPS_SUM(DTYPE, T, PART)                                                     \
@@ -98,6 +104,7 @@
 
 HAN_NUMBER_PAIRS(HAN_NUMBER_LOOPS)
 HAN_HALF_PAIRS(HAN_HALF_LOOPS)
+HAN_BFLOAT_PAIRS(HAN_BFLOAT_LOOPS)
 HAN_COMPLEX_PAIRS(HAN_COMPLEX_LOOPS)
 
 #define HAN_ONE(OP, DTYPE, ...) [HAN_##OP][HAN_##DTYPE] = one_##OP##_##DTYPE,
@@ -105,6 +112,8 @@ HAN_COMPLEX_PAIRS(HAN_COMPLEX_LOOPS)
 
 const struct han_kernels HAN_TABLE = {
     .isa = HAN_ISA,
-    .reduce = {HAN_NUMBER_PAIRS(HAN_ONE) HAN_HALF_PAIRS(HAN_ONE) HAN_COMPLEX_PAIRS(HAN_ONE)},
-    .reduce2 = {HAN_NUMBER_PAIRS(HAN_TWO) HAN_HALF_PAIRS(HAN_TWO) HAN_COMPLEX_PAIRS(HAN_TWO)},
+    .reduce = {HAN_NUMBER_PAIRS(HAN_ONE) HAN_HALF_PAIRS(HAN_ONE) HAN_BFLOAT_PAIRS(HAN_ONE)
+               HAN_COMPLEX_PAIRS(HAN_ONE)},
+    .reduce2 = {HAN_NUMBER_PAIRS(HAN_TWO) HAN_HALF_PAIRS(HAN_TWO) HAN_BFLOAT_PAIRS(HAN_TWO)
+                HAN_COMPLEX_PAIRS(HAN_TWO)},
 };

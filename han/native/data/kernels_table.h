@@ -56,6 +56,7 @@ extern const struct han_kernels han_kernels_avx512;
 
 /* X(op, dtype) */
 #define HAN_HALF_PAIRS(X) X(SUM, F16) X(PROD, F16) X(MAX, F16) X(MIN, F16)
+#define HAN_BFLOAT_PAIRS(X) X(SUM, BF16) X(PROD, BF16) X(MAX, BF16) X(MIN, BF16)
 
 /* X(op, dtype, type of a part, dtype of a part) */
 #define HAN_COMPLEX_PAIRS(X)     \

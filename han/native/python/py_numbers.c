@@ -84,7 +84,7 @@ static const number dtypes[] = {
     {"bool", HAN_BOOL}, {"int8", HAN_I8}, {"int16", HAN_I16}, {"int32", HAN_I32},
     {"int64", HAN_I64}, {"uint8", HAN_U8}, {"uint16", HAN_U16}, {"uint32", HAN_U32},
     {"uint64", HAN_U64}, {"float16", HAN_F16}, {"float32", HAN_F32}, {"float64", HAN_F64},
-    {"complex64", HAN_C64}, {"complex128", HAN_C128}, {NULL, 0},
+    {"complex64", HAN_C64}, {"complex128", HAN_C128}, {"bfloat16", HAN_BF16}, {NULL, 0},
 };
 static const number ops[] = {
     {"sum", HAN_SUM}, {"prod", HAN_PROD}, {"max", HAN_MAX}, {"min", HAN_MIN}, {"land", HAN_LAND},
