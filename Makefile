@@ -168,7 +168,7 @@ test-cluster: $(LIBRARIES:%=.venv-%/.installed) ## Tests on emulated nodes (root
 	for library in $(LIBRARIES); do $(call step,cluster tests under $$library,\
 		$(call with,$$library,pytest tests/cluster)); done; fi
 
-# All of them take half an hour: `make test-others SHARE=1`. Each library and number of ranks takes
+# All of them take more than an hour: `make test-others SHARE=1`. Each library and number of ranks takes
 # another part.
 SHARE ?= 12
 # pylops-mpi's tests run under MPICH only, so that its packages are not in the other environments.
