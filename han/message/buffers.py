@@ -125,7 +125,7 @@ def parse(spec: object, what: str, blocks: int = 1, before: int = 0) -> Buffer:
     if datatype is None:
         datatype, name, layout = memory.datatype, memory.name, Layout.plain(memory.itemsize)
     else:
-        name, layout = _name(datatype), Layout.of(datatype)
+        name, layout = _facts(datatype)
     count = _count(memory, count, displacement, layout, what, before)
     return Buffer(
         what,
@@ -203,8 +203,17 @@ def _datatype(datatype: Any, what: str) -> MPI.Datatype | None:
         ) from None
 
 
-def _name(datatype: MPI.Datatype) -> str:
-    return type_name(datatype) if datatype.is_predefined else ""
+_predefined: dict[int, tuple[str, Layout]] = {}  # by handle; no other type ever has the same
+
+
+def _facts(datatype: MPI.Datatype) -> tuple[str, Layout]:
+    """Return the NumPy name of a type, ``""`` if it is user-defined, and its layout."""
+    handle = MPI._handleof(datatype)
+    if handle in _predefined:
+        return _predefined[handle]
+    if not datatype.is_predefined:
+        return "", Layout.of(datatype)
+    return _predefined.setdefault(handle, (type_name(datatype), Layout.of(datatype)))
 
 
 def _absolute(
@@ -213,9 +222,9 @@ def _absolute(
     """Return the buffer of a type with addresses. Without a count it has no elements."""
     if datatype is None:
         raise ArgumentError(f"{what}: MPI.BOTTOM needs a datatype, and a count")
-    layout = Layout.of(datatype)
+    name, layout = _facts(datatype)
     at = displacement * layout.extent
-    return Buffer(what, None, at, count or 0, datatype, _name(datatype), layout)
+    return Buffer(what, None, at, count or 0, datatype, name, layout)
 
 
 def _empty(count: int | None, displacement: int, datatype: MPI.Datatype, what: str) -> Buffer:

@@ -141,32 +141,33 @@ def _derived_name(buffer: Buffer) -> str:
 
 def _gathered(message: Message, send: Buffer) -> Message:
     """Send a copy of elements with gaps: the gap of the last one may be outside of the memory."""
-    stage = np.empty(max(send.span, 1), np.uint8)
-    packed = np.empty(send.count * send.size, np.uint8)
-    copy = replace(send, address=stage.ctypes.data, owner=stage)
-    pack, unpack = packer(send, packed), unpacker(copy, packed)
-
-    def begin() -> None:
-        pack()
-        unpack()
-
-    keep = (*message.keep, stage, packed)
-    return replace(message, send=stage.ctypes.data, keep=keep, begin=begin, plain=None)
+    address, begin, keep = _stage(send, from_user=True)
+    return replace(message, send=address, keep=(*message.keep, *keep), begin=begin, plain=None)
 
 
 def _staged(message: Message, recv: Buffer) -> Message:
     """Receive elements with gaps into a temporary buffer; copy only their data to the user's."""
-    stage = np.empty(max(recv.span, 1), np.uint8)
-    packed = np.empty(recv.count * recv.size, np.uint8)
-    staged = replace(recv, address=stage.ctypes.data, owner=stage)
-    pack, unpack = packer(staged, packed), unpacker(recv, packed)
+    address, end, keep = _stage(recv, from_user=False)
+    return replace(message, recv=address, keep=(*message.keep, *keep), end=end, plain=None)
 
-    def end() -> None:
+
+def _stage(buffer: Buffer, from_user: bool) -> tuple[int, Hook, tuple[object, ...]]:
+    """Make a temporary buffer for elements with gaps.
+
+    Return its address, a function that copies the data from the user's buffer or to it, and the
+    owners of the memory.
+    """
+    stage = np.empty(max(buffer.span, 1), np.uint8)
+    packed = np.empty(buffer.count * buffer.size, np.uint8)
+    copy = replace(buffer, address=stage.ctypes.data, owner=stage)
+    source, target = (buffer, copy) if from_user else (copy, buffer)
+    pack, unpack = packer(source, packed), unpacker(target, packed)
+
+    def move() -> None:
         pack()
         unpack()
 
-    keep = (*message.keep, stage, packed)
-    return replace(message, recv=stage.ctypes.data, keep=keep, end=end, plain=None)
+    return stage.ctypes.data, move, (stage, packed)
 
 
 def _root(comm: MPI.Comm, root: object) -> int:

@@ -163,6 +163,8 @@ class Notices:
         Open MPI a message that comes later takes the place of the first one of the communicator
         that has the same number then.
         """
+        with self._lock:
+            self._fetch()  # this rank may have finished the call that raised on another one
         if not (self._sends.any() or self._receives.any()):
             return True
         expected = np.zeros_like(self._sends)
