@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import hashlib
+import shutil
 import subprocess
 import tempfile
 import time
@@ -239,6 +241,25 @@ class Reference:
         recv = np.empty_like(send)
         self.comm.Allreduce(send, recv, mpi_op(op))
         return recv
+
+
+@contextlib.contextmanager
+def own_memory(monkeypatch):
+    """Let han create shared memory in a folder of this test."""
+    place = WORLD.bcast(tempfile.mkdtemp(dir="/dev/shm") if WORLD.rank == 0 else None)
+    monkeypatch.setenv("HAN_SHM_DIR", place)
+    try:
+        yield Path(place)
+        WORLD.Barrier()
+    finally:
+        if WORLD.rank == 0:
+            shutil.rmtree(place, ignore_errors=True)
+
+
+def mapped(place):
+    """Return the number of mappings of files in a folder."""
+    gc.collect()
+    return sum(str(place) in line for line in Path("/proc/self/maps").read_text().splitlines())
 
 
 def guarded(like: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

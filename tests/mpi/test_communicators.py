@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import itertools
 import pickle
-import shutil
-import tempfile
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
-from _support import FLAT, SECONDS, TWO_BY_TWO, check_works, new_comm, opened, outcome
+from _support import (
+    FLAT,
+    SECONDS,
+    TWO_BY_TWO,
+    check_works,
+    mapped,
+    new_comm,
+    opened,
+    outcome,
+    own_memory,
+)
 from mpi4py import MPI
 
 import han
@@ -453,25 +458,6 @@ def test_a_freed_communicator_makes_none(mpi_ranks):
 
 
 # ---- what is left over --------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def own_memory(monkeypatch):
-    """Let han create shared memory in a folder of this test."""
-    place = WORLD.bcast(tempfile.mkdtemp(dir="/dev/shm") if WORLD.rank == 0 else None)
-    monkeypatch.setenv("HAN_SHM_DIR", place)
-    try:
-        yield Path(place)
-        WORLD.Barrier()
-    finally:
-        if WORLD.rank == 0:
-            shutil.rmtree(place, ignore_errors=True)
-
-
-def mapped(place):
-    """Return the number of mappings of files in a folder."""
-    gc.collect()
-    return sum(str(place) in line for line in Path("/proc/self/maps").read_text().splitlines())
 
 
 @on_some

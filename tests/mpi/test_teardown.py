@@ -6,12 +6,9 @@ import contextlib
 import errno
 import gc
 import itertools
-import shutil
-import tempfile
 import threading
 import time
 from functools import partial
-from pathlib import Path
 from unittest import mock
 
 import numpy as np
@@ -24,12 +21,14 @@ from _support import (
     WORLD,
     check_works,
     comms,
+    mapped,
     new_comm,
     on_both,
     on_four,
     on_two,
     opened,
     outcome,
+    own_memory,
     run_in_threads,
 )
 from mpi4py import MPI
@@ -271,25 +270,6 @@ def test_after_a_timeout_of_one_request_the_rest_is_told_at_once(mpi_ranks):
 
 
 # ---- creating and freeing communicators -------------------------------------------------------
-
-
-@contextlib.contextmanager
-def own_memory(monkeypatch):
-    """Let han create shared memory in a folder of this test."""
-    place = WORLD.bcast(tempfile.mkdtemp(dir="/dev/shm") if WORLD.rank == 0 else None)
-    monkeypatch.setenv("HAN_SHM_DIR", place)
-    try:
-        yield Path(place)
-        WORLD.Barrier()
-    finally:
-        if WORLD.rank == 0:
-            shutil.rmtree(place, ignore_errors=True)
-
-
-def mapped(place):
-    """Return the number of mappings of files in a folder."""
-    gc.collect()
-    return sum(str(place) in line for line in Path("/proc/self/maps").read_text().splitlines())
 
 
 def waited(made):
