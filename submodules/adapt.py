@@ -85,7 +85,7 @@ def _tree(context: Context) -> Place:
 
 
 def _pieces(context: Context) -> list[Piece]:
-    return cut(context.tasks, context.choice.get("segment", SEGMENT), context.element)
+    return cut(context.tasks, context.choice.get("segment", SEGMENT), context.grain)
 
 
 @dataclass
@@ -132,7 +132,7 @@ def _bcast(context: Context) -> None:
     def post(piece: Piece) -> None:
         if piece.first:
             stream.begin(piece.task)  # other streams may still read this part of the buffer
-        at = context.result + piece.start
+        at = context.result.to(piece.start)
         request = posted[piece.index % len(posted)]
         stream.irecv(at, piece.nbytes, group.ranks[_sure(tree.parent)], request)
 
@@ -146,7 +146,7 @@ def _bcast(context: Context) -> None:
         elif piece.first:
             stream.begin(piece.task)
         for child in tree.children:
-            at = context.source + piece.start
+            at = context.source.to(piece.start)
             sends.send(at, piece.nbytes, group.ranks[child])
         if piece.last:
             stream.end(piece.task)
@@ -194,10 +194,10 @@ def _place_of_result(context: Context, tree: Place, piece: Piece, inbox: _Inbox)
 
     A rank with a parent and children combines in the accumulator, as its send buffer is the user's.
     """
-    own = context.source + piece.start
+    own = context.source.to(piece.start)
     if tree.parent is None or not tree.children:
-        return context.result + piece.start, own
-    return inbox.accumulator + piece.start, own
+        return context.result.to(piece.start), own
+    return inbox.accumulator.to(piece.start), own
 
 
 @dataclass(frozen=True)
@@ -225,15 +225,21 @@ class _Inbox:
         """Post a receive of the piece from every child."""
         ranks = self.context.group.ranks
         turn = piece.index % self.window
-        for child, room in self.room.items():
+        for child in self.room:
             request = self.requests[child][turn]
-            self.context.stream.irecv(room + turn * self.size, piece.nbytes, ranks[child], request)
+            self.context.stream.irecv(
+                self._cell(piece, child), piece.nbytes, ranks[child], request
+            )
 
     def take(self, piece: Piece, child: int) -> Ref:
         """Wait for a child's piece; return where it is."""
         turn = piece.index % self.window
         self.context.stream.test(self.requests[child][turn])
-        return self.room[child] + turn * self.size
+        return self._cell(piece, child)
+
+    def _cell(self, piece: Piece, child: int) -> Ref:
+        turn = piece.index % self.window
+        return (self.room[child] + turn * self.size).holding(piece.start)
 
 
 def _ordered_linear(context: Context) -> None:
@@ -254,12 +260,12 @@ def _ordered_linear(context: Context) -> None:
             stream.begin(piece.task)
         inbox.post(piece)
         arrived = [inbox.take(piece, m) for m in others]
-        arrived.insert(group.me, context.source + piece.start)
-        dst = context.result + piece.start
+        arrived.insert(group.me, context.source.to(piece.start))
+        dst = context.result.to(piece.start)
         total = arrived[0]
         for m, operand in enumerate(arrived[1:], start=1):
             # In place, dst holds this rank's own operand until it has been combined.
-            target = dst if m >= group.me else left
+            target = dst if m >= group.me else left.holding(piece.start)
             stream.reduce(target, total, operand, piece.nbytes)
             total = target
         if piece.last:

@@ -62,9 +62,9 @@ def start(context: Context, index: int, request: int, blocking: bool) -> None:
     kind = ROWS[task.kind].code
     if not builder.signature.nbytes and task.kind != "bcast":
         kind = Coll.BARRIER
-    count = task.nbytes if kind == Coll.BCAST else task.nbytes // context.element
-    source = NOWHERE if kind == Coll.BCAST else context.source + task.start
-    result = context.result + task.start
+    count = task.nbytes if kind == Coll.BCAST else task.nbytes // builder.signature.element
+    source = NOWHERE if kind == Coll.BCAST else context.source.to(task.start)
+    result = context.result.to(task.start)
     if kind == Coll.REDUCE and not group.leads:
         result = NOWHERE
     builder.operand = max(builder.operand, task.nbytes)

@@ -28,6 +28,6 @@ class Context:
         return self.stream.builder
 
     @property
-    def element(self) -> int:
-        """Bytes of an element; pieces hold whole elements."""
-        return self.stream.builder.signature.element
+    def grain(self) -> int:
+        """Bytes of the least part of the message; pieces hold whole grains."""
+        return self.stream.builder.signature.grain

@@ -26,6 +26,9 @@ class Signature:
     (han/model/collectives.py) have it; MPI requires it on all ranks or on none.
 
     `device`: a buffer is in memory of a device, so the call is the MPI library's own.
+
+    With `grains`, the signature stands for many sizes (han/tasks/size_classes.py). `count` is that
+    of the largest one, and algorithms cut the message at multiples of a grain.
     """
 
     collective: str
@@ -40,6 +43,12 @@ class Signature:
     counts: tuple[int, ...] = ()
     in_place: bool = False
     device: bool = False
+    grains: int = 0
+
+    @property
+    def grain(self) -> int:
+        """Bytes of the least part into which algorithms cut the message."""
+        return self.nbytes // self.grains if self.grains else self.element
 
     @property
     def nbytes(self) -> int:

@@ -19,9 +19,11 @@ from han.model.program import (
     INSTRUCTION,
     PEER,
     SHOWN,
+    TERMS,
     Area,
     Base,
     Code,
+    Coll,
     Program,
     Ref,
     StreamInfo,
@@ -33,6 +35,8 @@ from han.tasks.outline import Outline
 
 NOWHERE = Ref(Base.NONE)
 _Row = tuple[int, int, int, tuple[int, ...], tuple[int, ...], int, int, int]
+_Term = tuple[tuple[int, ...], int, int, tuple[int, ...], tuple[int, ...], int]
+NO_TERM: _Term = (0, 0, 0, 0), 0, 0, (0, 0, 0, 0), (0, 0, 0, 0), 0
 
 
 class Peer(NamedTuple):
@@ -61,10 +65,11 @@ class Stream:
     name: str
     builder: Builder
     rows: list[_Row] = field(default_factory=list)
+    terms: list[_Term] = field(default_factory=list)  # of a program for many sizes
     task: int = 0
     done: dict[Task, int] = field(default_factory=dict)
     awaited: dict[int, int] = field(default_factory=dict)
-    received: dict[int, tuple[int, int]] = field(default_factory=dict)  # bytes, rank: by request
+    received: dict[int, tuple[int, int, int]] = field(default_factory=dict)  # by request
     sequence: int = 0  # pieces so far: flags keep counting over the tasks of a stream
 
     @cached_property
@@ -73,18 +78,42 @@ class Stream:
         return _tag(self.kind, self.level, len(ROWS))
 
     def _emit(
-        self, code: Code, refs: Sequence[Ref] = (), n: int = 0, peer: int = 0, slot: int = 0
+        self,
+        code: Code,
+        refs: Sequence[Ref] = (),
+        n: int = 0,
+        peer: int = 0,
+        slot: int = 0,
+        each: int = 0,
+        at: int = 0,
     ) -> None:
-        bases, offsets = [0, 0, 0, 0], [0, 0, 0, 0]
+        """Append an operation; what it moves begins at the message's byte `at`.
+
+        `n` counts things of `each` bytes of the message; 0: `n` does not depend on its size.
+        """
+        bases, offsets, size = [0, 0, 0, 0], [0, 0, 0, 0], self.builder.signature.nbytes
         for k, ref in enumerate(refs):
-            bases[k], offsets[k] = ref.base, ref.offset
+            bases[k], offsets[k] = ref.base, ref.start(size)
         row = code, self.tag, peer, tuple(bases), tuple(offsets), n, slot, self.task
         self.rows.append(row)
+        if self.builder.signature.grains:
+            self.terms.append(self._term(refs, at, n * each, each))
+
+    def _term(self, refs: Sequence[Ref], at: int, nbytes: int, each: int) -> _Term:
+        grain = self.builder.signature.grain
+        start, offsets = at // grain, [0, 0, 0, 0]
+        origins, blocks = [start, start, start, start], [0, 0, 0, 0]
+        for k, ref in enumerate(refs):
+            offsets[k] = ref.offset
+            if each and ref.base != Base.NONE:
+                assert ref.at == at, "operands of one operation hold the same part of the message"
+                origins[k], blocks[k] = ref.origin // grain, ref.blocks
+        return tuple(offsets), start, (at + nbytes) // grain, tuple(origins), tuple(blocks), each
 
     def copy(self, dst: Ref, src: Ref, nbytes: int) -> None:
         """Copy, unless there are no bytes or both addresses are the same."""
         if nbytes and dst != src:
-            self._emit(Code.COPY, (dst, src), nbytes)
+            self._emit(Code.COPY, (dst, src), nbytes, each=1, at=dst.at)
             self.builder.wrote(dst)
 
     def reduce(self, dst: Ref, a: Ref, b: Ref, nbytes: int, also: Ref | None = None) -> None:
@@ -93,7 +122,8 @@ class Stream:
             return
         code = Code.REDUCE if also is None else Code.REDUCE2
         refs = (dst, a, b) if also is None else (dst, a, b, also)
-        self._emit(code, refs, nbytes // self.builder.signature.element)
+        element = self.builder.signature.element
+        self._emit(code, refs, nbytes // element, each=element, at=dst.at)
         for ref in (dst, *refs[3:]):
             self.builder.wrote(ref)
         self.builder.operand = max(self.builder.operand, nbytes)
@@ -102,14 +132,14 @@ class Stream:
         """Copy from `src` in the memory of a peer, which has shown its buffers."""
         if nbytes:
             refs = (dst, src, Ref(0, peer.channel), Ref(0, peer.slot))
-            self._emit(Code.PULL, refs, nbytes, peer.rank)
+            self._emit(Code.PULL, refs, nbytes, peer.rank, each=1, at=dst.at)
             self.builder.wrote(dst)
 
     def push(self, dst: Ref, src: Ref, nbytes: int, peer: Peer) -> None:
         """Copy to `dst` in the memory of a peer, which has allowed its peers to write."""
         if nbytes:
             refs = (dst, src, Ref(0, peer.channel), Ref(0, peer.slot))
-            self._emit(Code.PUSH, refs, nbytes, peer.rank)
+            self._emit(Code.PUSH, refs, nbytes, peer.rank, each=1, at=dst.at)
 
     def post(self, flag: Ref, k: int) -> None:
         """Store-release ``epoch + k`` to a flag of this rank."""
@@ -122,24 +152,30 @@ class Stream:
 
     def isend(self, src: Ref, nbytes: int, rank: int, request: int) -> None:
         """Start sending to `rank`."""
-        self._emit(Code.ISEND, (NOWHERE, src), nbytes, rank, request)
+        self._emit(Code.ISEND, (NOWHERE, src), nbytes, rank, request, each=1, at=src.at)
         self.received.pop(request, None)
 
     def irecv(self, dst: Ref, nbytes: int, rank: int, request: int) -> None:
         """Start receiving from `rank`."""
-        self._emit(Code.IRECV, (dst,), nbytes, rank, request)
-        self.received[request] = nbytes, rank
+        self._emit(Code.IRECV, (dst,), nbytes, rank, request, each=1, at=dst.at)
+        self.received[request] = nbytes, rank, dst.at
 
     def test(self, request: int) -> None:
         """Wait until a request is complete; the message of a receive must have its size."""
-        nbytes, rank = self.received.get(request, (0, 0))
-        self._emit(Code.TEST, n=nbytes, peer=rank, slot=request)
+        nbytes, rank, at = self.received.get(request, (0, 0, 0))
+        self._emit(Code.TEST, n=nbytes, peer=rank, slot=request, each=1, at=at)
 
     def coll(
         self, kind: int, dst: Ref, src: Ref, n: int, root: int, comm: int, request: int
     ) -> None:
-        """Start a collective of the MPI library on communicator number `comm`."""
-        self._emit(Code.COLL, (dst, src, Ref(0, kind), Ref(0, comm)), n, root, request)
+        """Start a collective of the MPI library, of `n` elements, on communicator number `comm`.
+
+        Elements of a broadcast are bytes.
+        """
+        each = 1 if kind & ~Coll.BLOCKING == Coll.BCAST else self.builder.signature.element
+        at = (dst if dst.base else src).at
+        refs = dst, src, Ref(0, kind), Ref(0, comm)
+        self._emit(Code.COLL, refs, n, root, request, each=each, at=at)
         self.received.pop(request, None)
 
     def label(self, task: Task) -> None:
@@ -300,12 +336,13 @@ class Builder:
 
     def program(self, footprint: tuple[int, ...]) -> Program:
         """Join the streams; `footprint` is the bytes that they take of each ring, by channel."""
-        infos, rows, start = [], [], 0
+        infos, rows, terms, start = [], [], [], 0
         starts = []
         for s in self.streams.values():
             starts.append(start)
             infos.append(StreamInfo(s.name, s.kind, s.level, start, start + len(s.rows)))
             rows.extend(s.rows)
+            terms.extend(s.terms)
             start += len(s.rows)
         code = np.array(rows, dtype=INSTRUCTION)
         awaits = code["code"] == Code.AWAIT  # positions in a stream become indices into the code
@@ -323,4 +360,7 @@ class Builder:
             writes=tuple(self._writes[: len(footprint)]),
             sync=ROWS[self.signature.collective].synchronises,
             comms=tuple(self._comms),
+            grains=self.signature.grains,
+            grain=self.signature.grain if self.signature.grains else 0,
+            terms=np.array(terms, dtype=TERMS) if self.signature.grains else None,
         )

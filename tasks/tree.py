@@ -14,9 +14,9 @@ from han.tasks.signature import Signature
 
 
 def segments(signature: Signature, segment: int | None) -> list[tuple[int, int]]:
-    """Cut the message into segments of whole elements; at least one, perhaps empty."""
-    nbytes = signature.nbytes
-    step = nbytes if segment is None else max(1, segment // signature.element) * signature.element
+    """Cut the message into segments of whole grains; at least one, perhaps empty."""
+    nbytes, grain = signature.nbytes, signature.grain
+    step = nbytes if segment is None else max(1, segment // grain) * grain
     if not nbytes:
         return [(0, 0)]
     return [(a, min(a + step, nbytes)) for a in range(0, nbytes, step)]

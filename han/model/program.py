@@ -6,7 +6,7 @@ runs it unchanged, and other code examines it without MPI.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -47,6 +47,8 @@ class Base(IntEnum):
 # Bits of Program.writes: the rank shows the addresses of its buffers; peers may write to them.
 SHOWN, GIVEN = 8, 16
 
+RATE_BITS = 32  # of the fraction of grains in a message per grain of the largest one
+
 
 class Area(IntEnum):
     """The bases of one channel."""
@@ -80,15 +82,54 @@ INSTRUCTION = np.dtype(
 )
 
 
+# For each instruction of a program for many sizes: the grains of the message that it moves, [start,
+# stop); for each operand a constant offset, how many blocks of the message's size lie before it, and
+# which grain lies there; and the bytes of what `n` counts (`each`; 0: `n` is constant).
+TERMS = np.dtype(
+    [
+        ("offset", "u8", 4),
+        ("start", "u4"),
+        ("stop", "u4"),
+        ("origin", "u4", 4),
+        ("blocks", "u2", 4),
+        ("each", "u8"),
+    ]
+)
+
+
 @dataclass(frozen=True)
 class Ref:
-    """An address: a base and a byte offset."""
+    """An address: `offset` bytes from a base, behind `blocks` whole messages.
+
+    Memory that holds a part of the message has its byte `origin` at that offset. The address is
+    that of the message's byte `at`. In user buffers, the origin is 0.
+    """
 
     base: int
     offset: int = 0
+    at: int = 0
+    origin: int = 0
+    blocks: int = 0
 
     def __add__(self, nbytes: int) -> Ref:
-        return Ref(self.base, self.offset + nbytes)
+        """Return the address of memory behind this one."""
+        return Ref(self.base, self.offset + nbytes, self.at, self.origin, self.blocks)
+
+    def to(self, at: int) -> Ref:
+        """Return the address of the message's byte `at` in the same memory."""
+        return Ref(self.base, self.offset, at, self.origin, self.blocks)
+
+    def holding(self, at: int) -> Ref:
+        """Return the same address, where a part of the message begins with its byte `at`."""
+        return Ref(self.base, self.offset, at, at, self.blocks)
+
+    def behind(self, blocks: int) -> Ref:
+        """Return the address behind so many blocks of the message's size."""
+        return Ref(self.base, self.offset, self.at, self.origin, self.blocks + blocks)
+
+    def start(self, nbytes: int) -> int:
+        """Return the offset from the base for a message of `nbytes` bytes."""
+        return self.offset + self.blocks * nbytes + self.at - self.origin
 
 
 def channel_ref(channel: int, area: Area, offset: int = 0) -> Ref:
@@ -113,10 +154,11 @@ class PeerBase(NamedTuple):
         channel = base >> PEER_CHANNEL_SHIFT
         return cls(buffer % PEER_BUFFERS, channel % PEER_CHANNELS, base % PEER_SLOTS)
 
-    def ref(self, offset: int = 0) -> Ref:
-        """Address `offset` in the buffer."""
+    @property
+    def number(self) -> int:
+        """The base with these fields."""
         buffer, channel = self.buffer << PEER_BUFFER_SHIFT, self.channel << PEER_CHANNEL_SHIFT
-        return Ref(PEER | buffer | channel | self.slot, offset)
+        return PEER | buffer | channel | self.slot
 
 
 @dataclass(frozen=True)
@@ -142,6 +184,9 @@ class Program:
     `sync` is true if a rank that finishes knows that every rank has entered. `comms` lists the tags
     and members of the communicators that ``COLL`` operations use. Each stream has its own, because
     all ranks must start the collectives of a communicator in the same order.
+
+    A program for many sizes has `terms` (TERMS), in `grains` grains of `grain` bytes. Its code is
+    that of the largest message, and all other numbers serve every size.
     """
 
     rank: int
@@ -155,6 +200,32 @@ class Program:
     writes: tuple[int, ...]
     sync: bool
     comms: tuple[tuple[int, tuple[int, ...]], ...]
+    grains: int = 0
+    grain: int = 0
+    terms: npt.NDArray[np.void] | None = None
+
+    def at(self, nbytes: int) -> Program:
+        """Return the program of a message of `nbytes` bytes, as the executor computes it."""
+        if self.terms is None:
+            return self
+        terms, code = self.terms, self.code.copy()
+        start, stop, origin = (self._positions(terms[k], nbytes) for k in ("start", "stop", "origin"))
+        code["off"] = terms["offset"] + terms["blocks"] * np.uint64(nbytes)
+        code["off"] += start[:, None] - origin
+        sized = terms["each"] != 0
+        code["n"][sized] = (stop - start)[sized] // terms["each"][sized]
+        return replace(self, code=code, grains=0, grain=0, terms=None)
+
+    def _positions(self, grains: npt.NDArray[np.uint32], nbytes: int) -> npt.NDArray[np.uint64]:
+        """Return where grains begin in a message of `nbytes` bytes.
+
+        The message is cut in proportion, at multiples of `grain` bytes. So memory for some grains
+        of the largest message holds these grains of any message.
+        """
+        rate = (-(-nbytes // self.grain) << RATE_BITS) // self.grains
+        up = np.uint64((1 << RATE_BITS) - 1)
+        units = grains.astype("u8") * np.uint64(rate) + up >> np.uint64(RATE_BITS)
+        return np.minimum(units * np.uint64(self.grain), np.uint64(nbytes))
 
     @property
     def talks_mpi(self) -> bool:

@@ -29,6 +29,7 @@ from han.tasks.context import Context
 from han.tasks.contract import TRIED_SIZES, Algorithm, Parameter, Question, Submodule, order_kept
 from han.tasks.graph import Task
 from han.tasks.outline import Outline
+from han.tasks.stream import NOWHERE
 
 MOST = 1 << 30
 SEGMENT = 32 * 1024
@@ -131,9 +132,8 @@ class _Exchange:
         self, context: Context, task: Task, room: Ref, requests: list[tuple[int, int]]
     ) -> None:
         self.context, self.stream, self.requests = context, context.stream, requests
-        self.nbytes, self.room = task.nbytes, room
-        self.mine = context.source + task.start
-        self.result = context.result + task.start
+        self.nbytes, self.room = task.nbytes, room.holding(task.start)
+        self.mine, self.result = (ref.to(task.start) for ref in (context.source, context.result))
         size = context.group.size
         self.power = 1 << (size.bit_length() - 1)
         self.extra = size - self.power  # the first 2 * extra members form pairs
@@ -151,7 +151,7 @@ class _Exchange:
             self._transfer(me - 1, recv=(self.result, self.nbytes))
             return
         if paired:
-            self._transfer(me + 1, recv=(self.room, self.nbytes), into=(0, self.mine))
+            self._transfer(me + 1, recv=(self.room, self.nbytes), into=self.mine)
         exchange(me // 2 if paired else me - self.extra)
         if paired:
             self._transfer(me + 1, send=(self.mine, self.nbytes))
@@ -162,7 +162,7 @@ class _Exchange:
         while distance < self.power:
             peer, everything = self._member(me ^ distance), (self.mine, self.nbytes)
             arriving = (self.room, self.nbytes)
-            self._transfer(peer, send=everything, recv=arriving, into=(0, self.mine), whole=True)
+            self._transfer(peer, send=everything, recv=arriving, into=self.mine, whole=True)
             distance *= 2
 
     def halve(self, me: int) -> None:
@@ -179,9 +179,9 @@ class _Exchange:
             gives, given = self._bytes(give)
             self._transfer(
                 peer,
-                send=(self.mine + gives, given),
-                recv=(self.room, nbytes),
-                into=(start, self.mine),
+                send=(self.mine.to(gives), given),
+                recv=(self.room.holding(start), nbytes),
+                into=self.mine,
             )
             steps.append((peer, keep, give))
             low, high = keep
@@ -189,7 +189,7 @@ class _Exchange:
             start, nbytes = self._bytes(keep)
             takes, taken = self._bytes(give)
             self._transfer(
-                peer, send=(self.result + start, nbytes), recv=(self.result + takes, taken)
+                peer, send=(self.result.to(start), nbytes), recv=(self.result.to(takes), taken)
             )
 
     def _member(self, virtual: int) -> int:
@@ -198,9 +198,9 @@ class _Exchange:
 
     def _bytes(self, blocks: tuple[int, int]) -> tuple[int, int]:
         """Return where blocks [first, stop) of the message begin, and their size."""
-        count = self.nbytes // self.context.element
-        start, stop = (count * b // self.power * self.context.element for b in blocks)
-        return start, stop - start
+        grain = self.context.grain
+        start, stop = (self.nbytes // grain * b // self.power * grain for b in blocks)
+        return self.mine.at + start, stop - start
 
     def _request_pairs(self, number: int) -> list[tuple[int, int]]:
         """Return `number` pairs of requests: one for sending, one for receiving."""
@@ -210,50 +210,47 @@ class _Exchange:
         return self.requests[:number]
 
     def _cut(self, buffer: tuple[Ref, int] | None, whole: bool) -> list[tuple[int, int]]:
-        """Return offsets and sizes of the messages that carry a part of the data."""
+        """Return where the messages that carry a part of the data begin, and their sizes."""
         if buffer is None:
             return []
         most = MOST if whole else self.context.choice.get("segment", SEGMENT)
-        step = max(1, most // self.context.element) * self.context.element
-        nbytes = buffer[1]
-        return [(a, min(step, nbytes - a)) for a in range(0, nbytes, step)] or [(0, 0)]
+        step = max(1, most // self.context.grain) * self.context.grain
+        start, stop = buffer[0].at, buffer[0].at + buffer[1]
+        return [(a, min(step, stop - a)) for a in range(start, stop, step)] or [(start, 0)]
 
     def _transfer(
         self,
         peer: int,
         send: tuple[Ref, int] | None = None,
         recv: tuple[Ref, int] | None = None,
-        into: tuple[int, Ref] | None = None,
+        into: Ref | None = None,
         whole: bool = False,
     ) -> None:
         """Send and receive parts of the data in messages.
 
-        `into` holds an offset and this rank's operand: received data is combined with the operand
-        into the result at that offset. `whole`: each part is one message, and the send completes
-        before the result overwrites the data.
+        Received data is combined with this rank's operand `into` into the result. `whole`: each
+        part is one message, and the send completes before the result overwrites the data.
         """
         stream, rank = self.stream, self.context.group.ranks[peer]
         going, coming = self._cut(send, whole), self._cut(recv, whole)
         requests = self._request_pairs(max(len(going), len(coming)))
         for (at, nbytes), (_, request) in zip(coming, requests, strict=False):
-            stream.irecv(recv[0] + at if recv else Ref(0), nbytes, rank, request)
+            stream.irecv(recv[0].to(at) if recv else NOWHERE, nbytes, rank, request)
         for (at, nbytes), (request, _) in zip(going, requests, strict=False):
-            stream.isend(send[0] + at if send else Ref(0), nbytes, rank, request)
+            stream.isend(send[0].to(at) if send else NOWHERE, nbytes, rank, request)
         if whole and send is not None:  # the result may overwrite the data being sent
             stream.test(requests[0][0])
         for (at, nbytes), (_, request) in zip(coming, requests, strict=False):
             stream.test(request)
             if into is not None and recv is not None:
-                self._combine(peer, into[0] + at, into[1], recv[0] + at, nbytes)
+                self._combine(peer, into.to(at), recv[0].to(at), nbytes)
         if not whole:
             for _, (request, _) in zip(going, requests, strict=False):
                 stream.test(request)
         if into is not None:
             self.mine = self.result
 
-    def _combine(self, peer: int, at: int, mine: Ref, arrived: Ref, nbytes: int) -> None:
+    def _combine(self, peer: int, mine: Ref, arrived: Ref, nbytes: int) -> None:
         """Combine bytes of two members; the one at the lower position is the left operand."""
-        a, b = mine + at, arrived
-        if peer < self.context.group.me:
-            a, b = b, a
-        self.stream.reduce(self.result + at, a, b, nbytes)
+        a, b = (arrived, mine) if peer < self.context.group.me else (mine, arrived)
+        self.stream.reduce(self.result.to(mine.at), a, b, nbytes)

@@ -9,11 +9,12 @@ Source: Jocksch et al., sections 2.1.1 (partitions) and 5.1 (a message of one li
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 from math import prod
+from typing import NamedTuple
 
 from han.model.channel_layout import INLINE, LINE, PAGE, RING_MIN
 from han.submodules.exchange.factors import Factors, cyclic_factors, misfit, recursive_factors
@@ -64,7 +65,7 @@ class Partition:
 
     algorithm: str
     blocks: int
-    element: int
+    grain: int
     size: int = 0
 
     def bounds(self, nbytes: int) -> list[tuple[int, int]]:
@@ -72,14 +73,21 @@ class Partition:
         if self.algorithm == "tree":
             return [(0, nbytes)] + [(nbytes, nbytes)] * (self.blocks - 1)
         if not self.size:
-            return [share(nbytes, self.element, b, self.blocks) for b in range(self.blocks)]
+            return [share(nbytes, self.grain, b, self.blocks) for b in range(self.blocks)]
         step = self._step(nbytes)
         return [(min(nbytes, b * step), min(nbytes, b * step + step)) for b in range(self.blocks)]
 
     def _step(self, nbytes: int) -> int:
         """Return the bytes of a block: `size`, or a multiple of it if the message is longer."""
-        unit = max(1, self.size // self.element) * self.element
+        unit = max(1, self.size // self.grain) * self.grain
         return max(1, -(-nbytes // (unit * self.blocks))) * unit
+
+
+class Spot(NamedTuple):
+    """A place in a region: the piece's byte `origin`, and all that follow it there, at `offset`."""
+
+    offset: int
+    origin: int
 
 
 @dataclass(frozen=True)
@@ -97,40 +105,40 @@ class Layout:
         """Lay out the tasks of a level's stream; a single one goes to small slots if it fits."""
         choice, geometry = plan.choice.levels[level], plan.geometries[level]
         assert geometry is not None
-        members, element = plan.topology.widest(level), plan.signature.element
+        members, grain = plan.topology.widest(level), plan.signature.grain
         largest = max(t.nbytes for t in tasks)
         if len(tasks) == 1:
             for whole in (True, False):
-                tried = cls.in_slots(choice, members, element, largest, whole)
+                tried = cls.in_slots(choice, members, grain, largest, whole)
                 if tried is not None:
                     return tried
         pattern = pattern_of(choice, members, whole=False)
-        partition = _partition(choice, pattern, element)
+        partition = _partition(choice, pattern, grain)
         chunk = min(choice.get("chunk", CHUNK), _lines(largest))
-        one = cls(pattern, partition, element, 1, False)
+        one = cls(pattern, partition, grain, 1, False)
         chunk = max(chunk, plan.signature.nbytes * one.values >> COUNTS)
         chunk = one.fitting(chunk, geometry.area)
-        step = max(1, chunk // element) * element
+        step = max(1, chunk // grain) * grain
         pieces = sum(max(1, -(-t.nbytes // step)) for t in tasks)  # as pieces.cut does
         return cls(pattern, partition, chunk, pieces, False)
 
     @classmethod
     def in_slots(
-        cls, choice: LevelChoice, members: int, element: int, nbytes: int, whole: bool
+        cls, choice: LevelChoice, members: int, grain: int, nbytes: int, whole: bool
     ) -> Layout | None:
         """Return the layout of a message in small slots, `whole` or in blocks; None: too large."""
         if whole and (choice.algorithm != "recursive" or nbytes > choice.get("whole", PAGE)):
             return None
         pattern = pattern_of(choice, members, whole)
-        one = cls(pattern, _partition(choice, pattern, element), nbytes, 1, True)
+        one = cls(pattern, _partition(choice, pattern, grain), nbytes, 1, True)
         return one if one.inline(nbytes) or one.bank(nbytes) <= PAGE else None
 
     def fitting(self, chunk: int, area: int) -> int:
         """Return the bytes of a piece, at most `chunk`, whose two banks fit into an area."""
         while chunk > self.chunk and BANKS * self.bank(chunk) > area:
             chunk //= 2
-        element = self.partition.element
-        return max(element, chunk // LINE * LINE // element * element)
+        grain = self.partition.grain
+        return max(grain, chunk // LINE * LINE // grain * grain)
 
     # ---- regions --------------------------------------------------------------------------
 
@@ -177,22 +185,29 @@ class Layout:
 
     def offsets(
         self, member: int, stage: int, bounds: Sequence[tuple[int, int]]
-    ) -> Mapping[int, int]:
-        """Return the offsets of blocks in a member's region of a stage, or of finished blocks."""
+    ) -> Mapping[int, Spot]:
+        """Return the places of blocks in a member's region of a stage, or of finished blocks."""
         pattern = self.pattern
         if stage < pattern.stages:
             return _packed(pattern.held(member, stage), bounds)
         return _packed(pattern.finished(member, max(0, pattern.gathers - 1)), bounds)
 
 
-def _packed(blocks: Blocks, bounds: Sequence[tuple[int, int]]) -> dict[int, int]:
-    """Return the offsets of blocks that lie one behind the other."""
-    sizes: Iterable[int] = (bounds[b][1] - bounds[b][0] for b in blocks)
-    return dict(zip(blocks, accumulate(sizes, initial=0), strict=False))
+def _packed(blocks: Blocks, bounds: Sequence[tuple[int, int]]) -> dict[int, Spot]:
+    """Return the places of blocks that lie one behind the other."""
+    places: dict[int, Spot] = {}
+    spot, offset, end = Spot(0, 0), 0, None
+    for block in blocks:
+        start, stop = bounds[block]
+        if start != end:
+            spot = Spot(offset, start)
+        places[block] = spot
+        offset, end = offset + stop - start, stop
+    return places
 
 
-def _partition(choice: LevelChoice, pattern: Pattern, element: int) -> Partition:
-    return Partition(choice.algorithm, pattern.blocks, element, choice.get("partition", 0))
+def _partition(choice: LevelChoice, pattern: Pattern, grain: int) -> Partition:
+    return Partition(choice.algorithm, pattern.blocks, grain, choice.get("partition", 0))
 
 
 def least(choice: LevelChoice, members: int, element: int) -> int:

@@ -27,7 +27,14 @@ from typing import NamedTuple
 from han.model.channel_layout import FLAG, LINE
 from han.model.program import Ref
 from han.submodules.exchange.factors import misfit
-from han.submodules.exchange.layout import BANKS, LEAST_AREA, Layout, asked_factors, least
+from han.submodules.exchange.layout import (
+    BANKS,
+    LEAST_AREA,
+    Layout,
+    Spot,
+    asked_factors,
+    least,
+)
 from han.submodules.exchange.steps import OWN, Blocks, Pattern, Source
 from han.submodules.parts.cells import COMBINED, COPIED, tasks_at
 from han.submodules.parts.pieces import Piece, cut
@@ -35,6 +42,7 @@ from han.tasks.context import Context
 from han.tasks.contract import Question
 from han.tasks.outline import Outline
 
+ITSELF = Spot(0, 0)
 BLOCK = 16 * 1024  # bytes combined at a time: partial results stay in the nearest cache
 
 
@@ -65,37 +73,30 @@ def footprint(plan: Outline, level: int) -> int:
 
 
 class Run(NamedTuple):
-    """Consecutive bytes of a piece, which begin at `offsets` and are consecutive elsewhere too."""
+    """Consecutive bytes [start, stop) of a piece, which are consecutive in other places too."""
 
     start: int
-    nbytes: int
-    offsets: tuple[int, ...]
+    stop: int
+    places: tuple[Spot, ...]
 
 
 def runs(
-    blocks: Blocks, bounds: Sequence[tuple[int, int]], places: Sequence[Mapping[int, int] | None]
+    blocks: Blocks, bounds: Sequence[tuple[int, int]], places: Sequence[Mapping[int, Spot] | None]
 ) -> list[Run]:
     """Join blocks that are consecutive in the piece and in all `places`.
 
-    A place maps blocks to their offsets; None stands for the piece itself.
+    A place maps blocks to their spots; None stands for the piece itself.
     """
     found: list[Run] = []
     for block in blocks:
         start, stop = bounds[block]
-        offsets = tuple(start if place is None else place[block] for place in places)
+        spots = tuple(ITSELF if place is None else place[block] for place in places)
         if start == stop:
             continue
-        if found and _follows(found[-1], start, offsets):
-            last = found.pop()
-            start, offsets = last.start, last.offsets
-        found.append(Run(start, stop - start, offsets))
+        if found and found[-1].stop == start and found[-1].places == spots:
+            start = found.pop().start
+        found.append(Run(start, stop, spots))
     return found
-
-
-def _follows(run: Run, start: int, offsets: tuple[int, ...]) -> bool:
-    """Return whether a block begins where a run ends, in the piece and in all places."""
-    ends = (run.start, *run.offsets)
-    return all(e + run.nbytes == s for e, s in zip(ends, (start, *offsets), strict=True))
 
 
 class Script(NamedTuple):
@@ -145,7 +146,7 @@ def _takes(
 def lower(context: Context) -> None:
     """Emit this rank's operations; it shows each piece before it combines the previous one."""
     stream, exchange = context.stream, _Exchange(context)
-    pieces = cut(context.tasks, exchange.layout.chunk, context.element, stream.sequence)
+    pieces = cut(context.tasks, exchange.layout.chunk, context.grain, stream.sequence)
     stream.sequence += len(pieces)
     for piece, following in zip(pieces, [*pieces[1:], None], strict=True):
         if piece.first:
@@ -174,7 +175,7 @@ class _Exchange:
         self.scripts: dict[int, Script] = {}
         self.awaited: set[Source] = set()
         self.unheard = () if self.layout.small else self.pattern.unheard(context.group.me)
-        self.step = max(1, BLOCK // context.element) * context.element
+        self.step = max(1, BLOCK // context.grain) * context.grain
         self.partial = self._room_for_partials()
 
     def _room_for_partials(self) -> Ref:
@@ -192,8 +193,8 @@ class _Exchange:
         if piece.index >= BANKS:
             self._await_readers(piece)
         for run in script.shows:
-            cell = self._region(self.group.me, piece, 0) + run.offsets[0]
-            self.stream.copy(cell, self._own(piece, run), run.nbytes)
+            cell = self._cell(self.group.me, piece, 0, run, 0)
+            self.stream.copy(cell, self._own(piece, run), run.stop - run.start)
         if script.shows or not piece.nbytes:
             self._post(piece, 0)
 
@@ -227,8 +228,8 @@ class _Exchange:
         for sources, parts in self._script(piece).folds[stage - 1]:
             for run in parts:
                 worked = True
-                cell = self._region(self.group.me, piece, stage) + run.offsets[-1]
-                result = self.context.result + piece.start + run.start
+                cell = self._cell(self.group.me, piece, stage, run, -1)
+                result = self.context.result
                 if not final:
                     self._fold(piece, sources, run, cell, None)
                 else:
@@ -241,23 +242,24 @@ class _Exchange:
     ) -> None:
         """Combine operands from left to right, block by block; write `dst` and `also` last."""
         operands = [
-            self._own(piece, run) if stage == OWN else self._region(m, piece, stage) + offset
-            for (m, stage), offset in zip(sources, run.offsets, strict=False)
+            self._own(piece, run) if stage == OWN else self._cell(m, piece, stage, run, k)
+            for k, (m, stage) in enumerate(sources)
         ]
-        for at in range(0, run.nbytes, self.step):
-            nbytes = min(self.step, run.nbytes - at)
-            before = operands[0] + at
+        stop = piece.start + run.stop
+        for at in range(piece.start + run.start, stop, self.step):
+            nbytes = min(self.step, stop - at)
+            before, partial = operands[0].to(at), self.partial.holding(at)
             self._await(piece, sources[0])
             for source, operand in zip(sources[1:-1], operands[1:-1], strict=True):
                 self._await(piece, source)
-                self.stream.reduce(self.partial, before, operand + at, nbytes)
-                before = self.partial
+                self.stream.reduce(partial, before, operand.to(at), nbytes)
+                before = partial
             if len(operands) == 1:
-                self.stream.copy(dst + at, before, nbytes)
+                self.stream.copy(dst.to(at), before, nbytes)
                 continue
             self._await(piece, sources[-1])
-            copy = None if also is None else also + at
-            self.stream.reduce(dst + at, before, operands[-1] + at, nbytes, also=copy)
+            copy = None if also is None else also.to(at)
+            self.stream.reduce(dst.to(at), before, operands[-1].to(at), nbytes, also=copy)
 
     def _take(self, piece: Piece, step: int) -> None:
         """Copy finished blocks of peers into the result, and before the last step into cells."""
@@ -266,12 +268,12 @@ class _Exchange:
         for member, parts in self._script(piece).takes[step - 1]:
             for run in parts:
                 self._await(piece, (member, finished + step - 1))
-                result = self.context.result + piece.start + run.start
-                cell = self._region(member, piece, finished) + run.offsets[0]
-                self.stream.copy(result, cell, run.nbytes)
+                result = self.context.result.to(piece.start + run.start)
+                cell, nbytes = self._cell(member, piece, finished, run, 0), run.stop - run.start
+                self.stream.copy(result, cell, nbytes)
                 if not last:
-                    mine = self._region(self.group.me, piece, finished) + run.offsets[1]
-                    self.stream.copy(mine, result, run.nbytes)
+                    mine = self._cell(self.group.me, piece, finished, run, 1)
+                    self.stream.copy(mine, result, nbytes)
         if not last:
             self._post(piece, finished + step)
 
@@ -292,7 +294,13 @@ class _Exchange:
         return found
 
     def _own(self, piece: Piece, run: Run) -> Ref:
-        return self.context.source + piece.start + run.start
+        return self.context.source.to(piece.start + run.start)
+
+    def _cell(self, member: int, piece: Piece, stage: int, run: Run, place: int) -> Ref:
+        """Return where a member's region of a stage holds a run, in one of the run's places."""
+        spot = run.places[place]
+        held = (self._region(member, piece, stage) + spot.offset).holding(piece.start + spot.origin)
+        return held.to(piece.start + run.start)
 
     def _region(self, member: int, piece: Piece, stage: int) -> Ref:
         """Return where a member shows its data after a stage; the last region: finished blocks."""

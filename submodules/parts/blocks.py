@@ -41,20 +41,20 @@ class Layout:
         """Fit the configured number and size of cells into the part of the ring that a run has."""
         geometry, choice = plan.geometries[level], plan.choice.levels[level]
         assert geometry is not None
-        nbytes, element = plan.signature.nbytes, plan.signature.element
+        nbytes, grain = plan.signature.nbytes, plan.signature.grain
         parts = _parts(plan.signature, plan.topology.size)
         if len(tasks) == 1 and parts * nbytes <= PAGE and choice.get("inline", 1):
-            return cls(True, parts, max(nbytes, element), nbytes, 1, 1)
+            return cls(True, parts, max(nbytes, grain), nbytes, 1, 1)
         cells = max(FEWEST, choice.get("cells", CELLS))
         room = geometry.area // cells // parts // LINE * LINE
-        packed = room < _lines(element)  # no room for whole lines: fewest cells, no padding
+        packed = room < _lines(grain)  # no room for whole lines: fewest cells, no padding
         if packed:
             cells, room = FEWEST, geometry.area // FEWEST // parts
         most = max(_lines(t.nbytes) for t in tasks)
         wanted = min(choice.get("chunk", CHUNK), most, room)
-        chunk = max(element, wanted // element * element)
+        chunk = max(grain, wanted // grain * grain)
         stride = chunk if packed else _lines(chunk)
-        return cls(False, parts, chunk, stride, cells, len(cut(tasks, chunk, element)))
+        return cls(False, parts, chunk, stride, cells, len(cut(tasks, chunk, grain)))
 
     @property
     def nbytes(self) -> int:
@@ -97,6 +97,13 @@ def _parts(signature: Signature, ranks: int) -> int:
     return ranks if signature.collective in SPREADING else 1
 
 
+def block_of(buffer: Ref, number: int, signature: Signature) -> Ref:
+    """Return where block `number` is in a buffer that holds one for each rank."""
+    if signature.counts:
+        return buffer + signature.start(number)
+    return buffer.behind(number)
+
+
 @dataclass(frozen=True)
 class Blocks:
     """The blocks of one call, as one rank addresses them in its buffers and in all ranks' cells."""
@@ -116,7 +123,7 @@ class Blocks:
     def pieces(self) -> list[Piece]:
         """Cut the context's tasks into pieces, numbered on from the stream's earlier ones."""
         context = self.context
-        pieces = cut(context.tasks, self.layout.chunk, context.element, context.stream.sequence)
+        pieces = cut(context.tasks, self.layout.chunk, context.grain, context.stream.sequence)
         context.stream.sequence += len(pieces)
         return pieces
 
@@ -135,11 +142,14 @@ class Blocks:
 
     def source(self, piece: Piece, block: int = 0) -> Ref:
         """Return where a piece of a block is in this rank's send buffer."""
-        return self.context.source + (self.signature.start(block) + piece.start)
+        return self._block(self.context.source, block).to(piece.start)
 
     def result(self, piece: Piece, block: int = 0) -> Ref:
         """Return where a piece of a block goes in this rank's receive buffer."""
-        return self.context.result + (self.signature.start(block) + piece.start)
+        return self._block(self.context.result, block).to(piece.start)
+
+    def _block(self, buffer: Ref, number: int) -> Ref:
+        return block_of(buffer, number, self.signature)
 
     def nbytes(self, piece: Piece, member: int) -> int:
         """Return the bytes of a piece of a member's block."""
@@ -151,11 +161,10 @@ class Blocks:
         slot = group.slots[member]
         if layout.small:
             beside = layout.parts * layout.stride <= INLINE
-            return builder.small(group.level, slot) + (
-                (FLAG if beside else LINE) + part * layout.stride
-            )
+            line = builder.small(group.level, slot) + (FLAG if beside else LINE)
+            return (line + part * layout.stride).holding(piece.start)
         place = piece.index % layout.cells * layout.parts + part
-        return builder.cells(group.level, slot) + place * layout.stride
+        return (builder.cells(group.level, slot) + place * layout.stride).holding(piece.start)
 
     # ---- flags ------------------------------------------------------------------------------
 

@@ -35,11 +35,11 @@ def is_small(plan: Outline, level: int) -> bool:
 def _fit(chunk: int, most: int, plan: Outline, tasks: tuple[Task, ...]) -> int:
     """Return the bytes of a cell: at most `chunk`, `most` and the largest task.
 
-    They are whole elements, and end at a cache line where elements allow it.
+    They are whole grains, and end at a cache line where grains allow it.
     """
-    element = plan.signature.element
+    grain = plan.signature.grain
     chunk = min(chunk, most, max(_lines(t.nbytes) for t in tasks))
-    return max(element, chunk // LINE * LINE // element * element)
+    return max(grain, chunk // LINE * LINE // grain * grain)
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Ring:
         if choice.algorithm == "each":
             cells = max(2, cells)  # readers post no flag: see allreduce.each
         chunk = _fit(choice.get("chunk", CHUNK), geometry.area // cells, plan, tasks)
-        pieces = len(cut(tasks, chunk, plan.signature.element))
+        pieces = len(cut(tasks, chunk, plan.signature.grain))
         return cls(cells, chunk, pieces)
 
     @property
@@ -98,10 +98,10 @@ class Shares:
         """
         geometry, choice = plan.geometries[level], plan.choice.levels[level]
         assert geometry is not None
-        unit = max(LINE, plan.signature.element)
+        unit = max(LINE, plan.signature.grain)
         most = (geometry.area - 2 * unit - 8 * LINE) // 3
         chunk = _fit(choice.get("chunk", CHUNK), most, plan, tasks)
-        pieces = len(cut(tasks, chunk, plan.signature.element))
+        pieces = len(cut(tasks, chunk, plan.signature.grain))
         return cls(chunk, _lines(chunk // 2 + unit), pieces)
 
     @property

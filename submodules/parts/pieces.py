@@ -32,12 +32,12 @@ class Piece:
         return max(0, min(self.stop, length) - self.start)
 
 
-def cut(tasks: tuple[Task, ...], size: int, element: int, index: int = 0) -> list[Piece]:
-    """Cut tasks into pieces of at most `size` bytes (whole elements), numbered from `index`.
+def cut(tasks: tuple[Task, ...], size: int, grain: int, index: int = 0) -> list[Piece]:
+    """Cut tasks into pieces of at most `size` bytes (whole grains), numbered from `index`.
 
     An empty task becomes one empty piece, because it still synchronises.
     """
-    step = max(element, size // element * element)
+    step = max(grain, size // grain * grain)
     pieces: list[Piece] = []
     for task in tasks:
         starts = range(task.start, task.stop, step) or [task.start]
@@ -48,12 +48,12 @@ def cut(tasks: tuple[Task, ...], size: int, element: int, index: int = 0) -> lis
     return pieces
 
 
-def share(nbytes: int, element: int, member: int, members: int) -> tuple[int, int]:
+def share(nbytes: int, grain: int, member: int, members: int) -> tuple[int, int]:
     """Return where a member's share of a piece of `nbytes` bytes starts and stops.
 
-    Shares are whole cache lines if these hold whole elements, else whole elements.
+    Shares are whole cache lines if these hold whole grains, else whole grains.
     """
-    unit = element if LINE % element else LINE
+    unit = grain if LINE % grain else LINE
     units = -(-nbytes // unit)
     start, stop = (min(nbytes, units * k // members * unit) for k in (member, member + 1))
     return start, stop

@@ -26,7 +26,7 @@ def direct(context: Context) -> None:
     (task,) = context.tasks
     slots = [builder.small(group.level, s) for s in group.slots]
     nbytes = task.nbytes
-    data = [s + (FLAG if nbytes <= INLINE else LINE) for s in slots]
+    data = [(s + (FLAG if nbytes <= INLINE else LINE)).holding(task.start) for s in slots]
     stream.begin(task)
     stream.copy(data[group.me], context.source, nbytes)
     stream.post(slots[group.me], 1)
@@ -48,7 +48,7 @@ def split(context: Context) -> None:
     """
     stream, group = context.stream, context.group
     shares = _Shares.of(context)
-    pieces = cut(context.tasks, shares.layout.chunk, context.element, stream.sequence)
+    pieces = cut(context.tasks, shares.layout.chunk, context.grain, stream.sequence)
     stream.sequence += len(pieces)
     for piece, following in zip(pieces, [*pieces[1:], None], strict=True):
         if piece.first:
@@ -78,7 +78,7 @@ def each(context: Context) -> None:
     them had combined piece x - 2 ahead - 2 before, so the cell of that piece is free.
     """
     stream, cells = context.stream, _Shown.of(context)
-    pieces = cut(context.tasks, cells.ring.chunk, context.element, stream.sequence)
+    pieces = cut(context.tasks, cells.ring.chunk, context.grain, stream.sequence)
     stream.sequence += len(pieces)
     shown = 0
     for k, piece in enumerate(pieces):
@@ -112,7 +112,8 @@ class _Shown:
 
     def _cell(self, member: int, piece: Piece) -> Ref:
         group, builder = self.context.group, self.context.builder
-        return builder.cells(group.level, group.slots[member]) + self.ring.cell(piece.index)
+        cell = builder.cells(group.level, group.slots[member]) + self.ring.cell(piece.index)
+        return cell.holding(piece.start)
 
     def _flag(self, member: int) -> Ref:
         group, builder = self.context.group, self.context.builder
@@ -124,7 +125,7 @@ class _Shown:
         if piece.first:
             stream.begin(piece.task)
         stream.label(piece.task)
-        stream.copy(self._cell(me, piece), context.source + piece.start, piece.nbytes)
+        stream.copy(self._cell(me, piece), context.source.to(piece.start), piece.nbytes)
         stream.post(self._flag(me), piece.index + 1)
 
     def combine(self, piece: Piece) -> None:
@@ -140,17 +141,17 @@ class _Shown:
         builder = context.builder
         operands = [self._cell(m, piece) for m in range(group.size)]
         if group.size == 2 and builder.signature.native:
-            operands[group.me] = context.source + piece.start
+            operands[group.me] = context.source
         for m in _others(group.me, group.size):
             stream.wait(self._flag(m), piece.index + 1, group.ranks[m])
-        step = max(context.element, BLOCK // context.element * context.element)
+        step = max(context.grain, BLOCK // context.grain * context.grain)
         if group.size == 2:  # there are no partial results
             step = max(1, piece.nbytes)
-        for at in range(0, piece.nbytes, step):
-            nbytes, dst = min(step, piece.nbytes - at), context.result + (piece.start + at)
-            total = operands[0] + at
+        for at in range(piece.start, piece.stop, step):
+            nbytes, dst = min(step, piece.stop - at), context.result.to(at)
+            total = operands[0].to(at)
             for operand in operands[1:]:
-                stream.reduce(dst, total, operand + at, nbytes)
+                stream.reduce(dst, total, operand.to(at), nbytes)
                 total = dst
 
 
@@ -172,26 +173,28 @@ class _Shares:
         """Return the cells of the context's stream, and memory for partial results."""
         builder, group = context.builder, context.group
         layout = Shares.of(builder.plan, group.level, builder.tasks_of(context.stream))
-        block = max(BLOCK, context.element) if group.size > 2 else 0
+        block = max(BLOCK, context.grain) if group.size > 2 else 0
         return cls(context, layout, builder.scratch(block))
 
     def bounds(self, piece: Piece, member: int) -> tuple[int, int]:
-        """Return where the share of a piece that `member` combines starts and stops."""
-        return share(piece.nbytes, self.context.element, member, self.context.group.size)
+        """Return where in the message the share of a piece that `member` combines lies."""
+        start, stop = share(piece.nbytes, self.context.grain, member, self.context.group.size)
+        return piece.start + start, piece.start + stop
 
     def _cell(self, member: int, piece: Piece, out: bool) -> Ref:
         group, builder = self.context.group, self.context.builder
         cells = builder.cells(group.level, group.slots[member])
-        return cells + self.layout.cell(piece.index, out)
+        held = self.bounds(piece, member)[0] if out else piece.start
+        return (cells + self.layout.cell(piece.index, out)).holding(held)
 
     def copy_in(self, piece: Piece) -> None:
         """Copy the piece, without this member's own share, into its cell."""
         group, stream = self.context.group, self.context.stream
         cell = self._cell(group.me, piece, out=False)
         start, stop = self.bounds(piece, group.me)
-        source = self.context.source + piece.start
-        stream.copy(cell, source, start)
-        stream.copy(cell + stop, source + stop, piece.nbytes - stop)
+        source = self.context.source
+        stream.copy(cell, source.to(piece.start), start - piece.start)
+        stream.copy(cell.to(stop), source.to(stop), piece.stop - stop)
         flag = self.context.builder.flag(group.level, group.slots[group.me], COPIED)
         stream.post(flag, piece.index + 1)
 
@@ -199,7 +202,7 @@ class _Shares:
         """Combine this member's share, block by block, into the result and a cell at once."""
         context, group = self.context, self.context.group
         start, stop = self.bounds(piece, group.me)
-        step = max(context.element, BLOCK // context.element * context.element)
+        step = max(context.grain, BLOCK // context.grain * context.grain)
         if group.size == 2:  # there are no partial results
             step = max(1, stop - start)
         for at in range(start, stop, step) or [start]:
@@ -208,20 +211,21 @@ class _Shares:
         context.stream.post(flag, piece.index + 1)
 
     def _combine_block(self, piece: Piece, start: int, at: int, nbytes: int) -> None:
-        """Combine `nbytes` at offset `at` of a piece in rank order; the share begins at `start`."""
+        """Combine `nbytes` from byte `at` on in rank order; the share begins at `start`."""
         context, group, stream = self.context, self.context.group, self.context.stream
-        shown = [self._cell(m, piece, out=False) + at for m in range(group.size)]
-        shown[group.me] = context.source + piece.start + at
+        shown = [self._cell(m, piece, out=False).to(at) for m in range(group.size)]
+        shown[group.me] = context.source.to(at)
+        partial = self.partial.holding(at)
         for m in range(group.size):
             if m != group.me and at == start:
                 flag = context.builder.flag(group.level, group.slots[m], COPIED)
                 stream.wait(flag, piece.index + 1, group.ranks[m])
-            a = self.partial if m > 1 else shown[0]
+            a = partial if m > 1 else shown[0]
             if m == group.size - 1:  # in place, the result overlays the operand: write it last
-                cell = self._cell(group.me, piece, out=True) + (at - start)
-                stream.reduce(context.result + piece.start + at, a, shown[m], nbytes, also=cell)
+                cell = self._cell(group.me, piece, out=True).to(at)
+                stream.reduce(context.result.to(at), a, shown[m], nbytes, also=cell)
             elif m:
-                stream.reduce(self.partial, a, shown[m], nbytes)
+                stream.reduce(partial, a, shown[m], nbytes)
 
     def copy_out(self, piece: Piece, member: int) -> None:
         """Copy another member's share of the result out of its cell."""
@@ -229,5 +233,5 @@ class _Shares:
         start, stop = self.bounds(piece, member)
         flag = context.builder.flag(group.level, group.slots[member], COMBINED)
         stream.wait(flag, piece.index + 1, group.ranks[member])
-        target = context.result + piece.start + start
+        target = context.result.to(start)
         stream.copy(target, self._cell(member, piece, out=True), stop - start)

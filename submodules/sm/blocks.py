@@ -106,12 +106,12 @@ def _combine_parts(mine: Blocks, piece: Piece) -> None:
     operands = [mine.shown(m, piece, mine.me) for m in range(group.size)]
     operands[mine.me] = mine.source(piece, mine.me)
     dst, length = mine.result(piece), mine.nbytes(piece, mine.me)
-    step = max(context.element, BLOCK // context.element * context.element)
-    for at in range(0, length, step):
-        nbytes, total = min(step, length - at), operands[0] + at
+    step = max(context.grain, BLOCK // context.grain * context.grain)
+    for at in range(piece.start, piece.start + length, step):
+        nbytes, total = min(step, piece.start + length - at), operands[0].to(at)
         for operand in operands[1:]:
-            context.stream.reduce(dst + at, total, operand + at, nbytes)
-            total = dst + at
+            context.stream.reduce(dst.to(at), total, operand.to(at), nbytes)
+            total = dst.to(at)
 
 
 ALL_TO_ALL: dict[str, tuple[Move, Move]] = {

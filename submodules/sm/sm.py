@@ -60,7 +60,7 @@ class Cells:
         """Cut the context's tasks into pieces, numbered on from the stream's earlier ones."""
         context = self.context
         chunk = PAGE if self.small else self.ring.chunk
-        pieces = cut(context.tasks, chunk, context.element, context.stream.sequence)
+        pieces = cut(context.tasks, chunk, context.grain, context.stream.sequence)
         context.stream.sequence += len(pieces)
         return pieces
 
@@ -99,8 +99,10 @@ class Cells:
         group, builder = self.context.group, self.context.builder
         if self.small:
             line = builder.small(group.level, group.slots[member])
-            return line + (FLAG if piece.nbytes <= INLINE else LINE)
-        return builder.cells(group.level, group.slots[member]) + self.ring.cell(piece.index)
+            cell = line + (FLAG if piece.nbytes <= INLINE else LINE)
+        else:
+            cell = builder.cells(group.level, group.slots[member]) + self.ring.cell(piece.index)
+        return cell.holding(piece.start)
 
     @property
     def to_children(self) -> bool:
@@ -218,7 +220,7 @@ def _gather(context: Context) -> None:
     for piece in pieces:
         if piece.first:
             stream.begin(piece.task)
-        own = context.source + piece.start
+        own = context.source.to(piece.start)
         if tree.parent is None:
             _combine_at_root(context, cells, piece, tree.children, room)
         else:
@@ -274,8 +276,8 @@ def _combine_at_root(
     If the operation does not commute, the children before the root in rank order come first.
     """
     stream, group, builder = context.stream, context.group, context.builder
-    result, own = context.result + piece.start, context.source + piece.start
-    dst = room or result
+    result, own = context.result.to(piece.start), context.source.to(piece.start)
+    dst = result if room is None else room.holding(piece.start)
     before = [c for c in children if c < group.me]
     if builder.signature.commutative or not before:
         _combine(context, cells, piece, dst, own, children)
@@ -299,7 +301,7 @@ def _combine_before(context: Context, cells: Cells, piece: Piece, members: list[
         stream.wait(cells.flag(c, GATHERED), cells.value(piece, GATHERED), group.ranks[c])
     if len(members) == 1:
         return left
-    spare = builder.scratch(piece.nbytes)
+    spare = builder.scratch(piece.nbytes).holding(piece.start)
     for k, c in enumerate(members[1:]):
         stream.reduce(spare, spare if k else left, cells.cell(c, piece), piece.nbytes)
     return spare
@@ -316,7 +318,7 @@ def _release(context: Context) -> None:
             stream.begin(piece.task)
         if tree.parent is None:
             _await(context, cells, READ, others, cells.read_before_reuse(piece))
-            _put(context, cells, piece, tree, context.source + piece.start)
+            _put(context, cells, piece, tree, context.source.to(piece.start))
             _await(context, cells, READ, others, cells.read_before_end(piece, piece is pieces[-1]))
         else:
             _take(context, cells, piece, tree)
@@ -360,4 +362,4 @@ def _take(context: Context, cells: Cells, piece: Piece, tree: Place) -> None:
         if cells.small and not cells.to_children:  # the children read this rank's small slot
             stream.copy(cells.cell(group.me, piece), source, piece.nbytes)
         _release_children(context, cells, piece, tree, source)
-    stream.copy(context.result + piece.start, source, piece.nbytes)
+    stream.copy(context.result.to(piece.start), source, piece.nbytes)

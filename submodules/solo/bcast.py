@@ -55,7 +55,7 @@ def pull(solo: Reads) -> None:
         solo.begin(piece)
         if tree.parent is not None:
             solo.await_(tree.parent, RELEASED, piece.index + 1)
-            _read(solo, piece, (0, piece.nbytes), tree.parent)
+            _read(solo, (piece.start, piece.stop), tree.parent)
         if tree.children:
             solo.post(RELEASED, piece.index + 1)
         solo.end(piece)
@@ -96,22 +96,23 @@ def _gather_shares(solo: Reads, piece: Piece, readers: list[int]) -> None:
     """Read this member's share of a piece from the root, then the shares of the other readers."""
     group = solo.context.group
     solo.await_(group.root, RELEASED, piece.index + 1)
-    _read(solo, piece, _share(solo, piece, group.me), group.root)
+    _read(solo, _share(solo, piece, group.me), group.root)
     solo.post(COPIED, piece.index + 1)
     for m in readers:
         solo.await_(m, COPIED, piece.index + 1)
-        _read(solo, piece, _share(solo, piece, m), m)
+        _read(solo, _share(solo, piece, m), m)
 
 
 def _share(solo: Reads, piece: Piece, member: int) -> tuple[int, int]:
-    """Return where the share of a piece that a member reads from the root starts and stops."""
+    """Return where in the message the share of a piece that a member reads from the root lies."""
     group = solo.context.group
     turn = (member - group.root) % group.size - 1
-    return share(piece.nbytes, solo.context.element, turn, group.size - 1)
+    start, stop = share(piece.nbytes, solo.context.grain, turn, group.size - 1)
+    return piece.start + start, piece.start + stop
 
 
-def _read(solo: Reads, piece: Piece, part: tuple[int, int], member: int) -> None:
-    """Read the bytes `part` of a piece from the buffer of a member that has them."""
+def _read(solo: Reads, part: tuple[int, int], member: int) -> None:
+    """Read a part of the message from the buffer of a member that has it."""
     start, stop = part
-    there = solo.context.source + (piece.start + start)
-    solo.pull(solo.context.result + (piece.start + start), there, stop - start, member)
+    here, there = solo.context.result.to(start), solo.context.source.to(start)
+    solo.pull(here, there, stop - start, member)

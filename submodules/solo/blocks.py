@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from han.model.program import Base, Ref
+from han.submodules.parts.blocks import block_of
 from han.submodules.parts.cells import GATHERED, READ, RELEASED, TAKEN
 from han.submodules.parts.pieces import Piece
 from han.submodules.solo.combine import Combiner
@@ -17,7 +18,7 @@ from han.submodules.solo.reads import Reads
 
 def _block(solo: Reads, base: Base, piece: Piece, number: int = 0) -> Ref:
     """Return where a piece of block `number` is in a send or receive buffer."""
-    return Ref(base, solo.context.builder.signature.start(number) + piece.start)
+    return block_of(Ref(base), number, solo.context.builder.signature).to(piece.start)
 
 
 def _fetch(solo: Reads, piece: Piece, to: int, member: int, number: int = 0) -> None:
@@ -69,7 +70,7 @@ def _reduce_scatter(solo: Reads) -> None:
     for piece in solo.pieces:
         _post_and_wait(solo, piece, True, GATHERED, solo.others)
         nbytes = piece.within(signature.length(me))
-        combiner.combine(signature.start(me) + piece.start, nbytes, _block(solo, Base.RECV, piece))
+        combiner.combine(piece.start, nbytes, _block(solo, Base.RECV, piece), me)
         solo.end(piece)
     _leave_together(solo)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from han.model.channel_layout import LINE
 from han.model.program import Base, Ref
+from han.submodules.parts.blocks import block_of
 from han.submodules.solo.reads import Reads
 
 KiB = 1024
@@ -27,10 +28,10 @@ class Combiner:
     def of(cls, solo: Reads, most: int) -> Combiner:
         """Reserve the scratch memory to combine at most `most` bytes at once."""
         context = solo.context
-        element, builder = context.element, context.builder
+        grain, builder = context.grain, context.builder
         usual = BLOCK if solo.mapped else READ_BLOCK
-        block = max(element, context.choice.get("block", usual) // element * element)
-        size = min(block, most + LINE + element)
+        block = max(grain, context.choice.get("block", usual) // grain * grain)
+        size = min(block, most + LINE + grain)
         partial = len(solo.members) > 2
         if solo.mapped:
             rooms = [builder.scratch(size)] if partial else [Ref(Base.NONE)]
@@ -40,31 +41,34 @@ class Combiner:
         operands = [solo.operand(m) for m in solo.members]
         return cls(solo, operands, (rooms[0], rooms[1]), rooms[2], min(block, size))
 
-    def combine(self, start: int, nbytes: int, dst: Ref) -> None:
-        """Combine `nbytes` bytes of all operands, from offset `start` on, into `dst`."""
-        element = self.solo.context.element
-        step = max(element, self.block // element * element)
-        for at in range(0, nbytes, step):
-            self._block(start + at, min(step, nbytes - at), dst + at)
+    def combine(self, start: int, nbytes: int, dst: Ref, number: int = 0) -> None:
+        """Combine `nbytes` bytes, from byte `start` on, of block `number` of all operands."""
+        grain = self.solo.context.grain
+        step = max(grain, self.block // grain * grain)
+        for at in range(start, start + nbytes, step):
+            self._block(at, min(step, start + nbytes - at), dst.to(at), number)
 
-    def _block(self, at: int, nbytes: int, dst: Ref) -> None:
+    def _block(self, at: int, nbytes: int, dst: Ref, number: int) -> None:
         """Combine `nbytes` bytes; write `dst` last, as it overlays this rank's operand in place."""
         context = self.solo.context
+        signature = context.builder.signature
         total = None
         for m in self.solo.members:
-            here = context.source + at
-            if m != context.group.me:
-                here = self._fetch(m, at, nbytes)
+            if m == context.group.me:
+                here = block_of(context.source, number, signature).to(at)
+            else:
+                here = self._fetch(m, block_of(self.operands[m], number, signature).to(at), nbytes)
             if total is not None:
                 last = m == self.solo.members[-1]
-                target = dst if last else self.partial
+                target = dst if last else self.partial.holding(at)
                 context.stream.reduce(target, total, here, nbytes)
                 here = target
             total = here
 
-    def _fetch(self, member: int, at: int, nbytes: int) -> Ref:
+    def _fetch(self, member: int, operand: Ref, nbytes: int) -> Ref:
         """Return where bytes of a member's operand are; read them first if they are not mapped."""
         if self.solo.mapped:
-            return self.solo.there(self.operands[member] + at, member)
-        self.solo.pull(self.room[member % 2], self.operands[member] + at, nbytes, member)
-        return self.room[member % 2]
+            return self.solo.there(operand, member)
+        room = self.room[member % 2].holding(operand.at)
+        self.solo.pull(room, operand, nbytes, member)
+        return room

@@ -42,7 +42,8 @@ def _read(solo: Reads, piece: Piece, rooms: Rooms) -> None:
     solo.post(COPIED, piece.index + 1)
     for m in solo.others:
         solo.await_(m, COPIED, piece.index + 1)
-        solo.pull(rooms[m][piece.index % 2], solo.operand(m) + piece.start, piece.nbytes, m)
+        room = rooms[m][piece.index % 2].holding(piece.start)
+        solo.pull(room, solo.operand(m).to(piece.start), piece.nbytes, m)
     solo.post(TAKEN, piece.index + 1)
 
 
@@ -51,13 +52,14 @@ def _combine(solo: Reads, piece: Piece, rooms: Rooms) -> None:
     context, nbytes = solo.context, piece.nbytes
     for m in solo.others:
         solo.await_(m, TAKEN, piece.index + 1)
-    mine = context.source + piece.start
+    mine = context.source.to(piece.start)
     total, *others, last = (
-        mine if m == context.group.me else rooms[m][piece.index % 2] for m in solo.members
+        mine if m == context.group.me else rooms[m][piece.index % 2].holding(piece.start)
+        for m in solo.members
     )
     for operand in others:
         target = operand if total == mine else total
         context.stream.reduce(target, total, operand, nbytes)
         total = target
-    context.stream.reduce(context.result + piece.start, total, last, nbytes)
+    context.stream.reduce(context.result.to(piece.start), total, last, nbytes)
     solo.end(piece)

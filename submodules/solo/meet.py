@@ -14,9 +14,9 @@ from han.submodules.solo.reads import Reads
 
 
 def _cut(solo: Reads, piece: Piece) -> int:
-    """Return the offset in a piece from which on the root writes: the last of equal shares."""
+    """Return the byte of the message from which on the root writes: the last of equal shares."""
     size = len(solo.members)
-    return share(piece.nbytes, solo.context.element, size - 1, size)[0]
+    return piece.start + share(piece.nbytes, solo.context.grain, size - 1, size)[0]
 
 
 def meet(solo: Reads) -> None:
@@ -39,8 +39,8 @@ def _lead(solo: Reads) -> None:
         solo.post(RELEASED, released)
         for nth, m in enumerate(solo.others, 1):
             solo.await_(m, COPIED, solo.last)
-            at = piece.start + _cut(solo, piece)
-            solo.push(context.result + at, context.source + at, piece.stop - at, m)
+            at = _cut(solo, piece)
+            solo.push(context.result.to(at), context.source.to(at), piece.stop - at, m)
             solo.post(RELEASED, released + nth)
         solo.end(piece)
     solo.await_all(READ)
@@ -55,8 +55,8 @@ def _follow(solo: Reads) -> None:
         if piece is solo.pieces[0]:
             solo.post(COPIED, solo.last)
         solo.await_(group.root, RELEASED, piece.index * size + 1)
-        at = context.source + piece.start
-        solo.pull(context.result + piece.start, at, _cut(solo, piece), group.root)
+        here, there = (ref.to(piece.start) for ref in (context.result, context.source))
+        solo.pull(here, there, _cut(solo, piece) - piece.start, group.root)
         solo.await_(group.root, RELEASED, piece.index * size + 1 + nth)
         solo.end(piece)
     solo.post(READ, solo.last)

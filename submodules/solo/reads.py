@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from han.model.channel_layout import LINE
 from han.model.program import PEER_SLOTS, PeerBase, Ref
@@ -34,17 +34,17 @@ def chunk_of(plan: Outline, level: int) -> int:
 
     Two shares of it, those of a reduce, must fit into the part of the ring that a run has.
     """
-    element = plan.signature.element
+    grain = plan.signature.grain
     chunk = plan.choice.levels[level].get("chunk", CHUNK)
     geometry = plan.geometries[level]
     if geometry is not None:
-        chunk = min(chunk, geometry.area - 4 * (LINE + element))
-    return max(element, chunk // element * element)
+        chunk = min(chunk, geometry.area - 4 * (LINE + grain))
+    return max(grain, chunk // grain * grain)
 
 
 def share_room(plan: Outline, level: int) -> int:
     """Return the bytes of the largest share of a piece: that of a group of two."""
-    unit = max(LINE, plan.signature.element)
+    unit = max(LINE, plan.signature.grain)
     return -(-(chunk_of(plan, level) // 2 + unit) // LINE) * LINE
 
 
@@ -61,7 +61,7 @@ class Reads:
     def of(cls, context: Context) -> Reads:
         """Cut the context's tasks into pieces."""
         plan, level = context.builder.plan, context.group.level
-        pieces = cut(context.tasks, chunk_of(plan, level), context.element, context.stream.sequence)
+        pieces = cut(context.tasks, chunk_of(plan, level), context.grain, context.stream.sequence)
         context.stream.sequence += len(pieces)
         mapped = reads_mapped(plan.topology, plan.signature, level)
         return cls(context, pieces, range(context.group.size), mapped)
@@ -105,7 +105,7 @@ class Reads:
         """Return the address, in this rank's mapping, of a place in a member's buffer."""
         group = self.context.group
         channel = self.context.builder.channel(group.level)
-        return PeerBase(src.base, channel, group.slots[member]).ref(src.offset)
+        return replace(src, base=PeerBase(src.base, channel, group.slots[member]).number)
 
     def operand(self, member: int) -> Ref:
         """Return where a member's operand is in its own memory."""
@@ -116,11 +116,13 @@ class Reads:
         """Return where a member puts its share of a piece of a reduce."""
         group, builder = self.context.group, self.context.builder
         room = share_room(builder.plan, group.level)
-        return builder.cells(group.level, group.slots[member]) + piece.index % 2 * room
+        cell = builder.cells(group.level, group.slots[member]) + piece.index % 2 * room
+        return cell.holding(self.bounds(piece, member)[0])
 
     def bounds(self, piece: Piece, member: int) -> tuple[int, int]:
-        """Return where the share of a piece that a member combines starts and stops."""
-        return share(piece.nbytes, self.context.element, member, len(self.members))
+        """Return where in the message the share of a piece that a member combines lies."""
+        start, stop = share(piece.nbytes, self.context.grain, member, len(self.members))
+        return piece.start + start, piece.start + stop
 
     def begin(self, piece: Piece) -> None:
         """Begin a task with its first piece."""

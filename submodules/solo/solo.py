@@ -109,7 +109,7 @@ def _combine_share(combiner: Combiner, piece: Piece, dst: Ref, ready: int) -> No
     start, stop = solo.bounds(piece, solo.context.group.me)
     for m in solo.others:
         solo.await_(m, ready, piece.index + 1)
-    combiner.combine(piece.start + start, stop - start, dst)
+    combiner.combine(start, stop - start, dst)
 
 
 def _reduce(solo: Reads) -> None:
@@ -121,7 +121,7 @@ def _reduce(solo: Reads) -> None:
         solo.post(GATHERED, piece.index + 1)
         start, _ = solo.bounds(piece, group.me)
         if group.leads:
-            dst = context.result + (piece.start + start)
+            dst = context.result.to(start)
         else:
             dst = solo.cell(group.me, piece)
             if piece.index >= 2:
@@ -132,8 +132,7 @@ def _reduce(solo: Reads) -> None:
             for m in solo.others:
                 start, stop = solo.bounds(piece, m)
                 solo.await_(m, COMBINED, piece.index + 1)
-                at = context.result + (piece.start + start)
-                stream.copy(at, solo.cell(m, piece), stop - start)
+                stream.copy(context.result.to(start), solo.cell(m, piece), stop - start)
             solo.post(TAKEN, piece.index + 1)
         solo.end(piece)
     solo.await_all(COMBINED)
@@ -147,12 +146,12 @@ def _allreduce(solo: Reads) -> None:
         solo.begin(piece)
         solo.post(COPIED, piece.index + 1)
         start, _ = solo.bounds(piece, group.me)
-        _combine_share(combiner, piece, context.result + (piece.start + start), COPIED)
+        _combine_share(combiner, piece, context.result.to(start), COPIED)
         solo.post(COMBINED, piece.index + 1)
         for m in solo.others:
             start, stop = solo.bounds(piece, m)
             solo.await_(m, COMBINED, piece.index + 1)
-            at = context.result + (piece.start + start)
+            at = context.result.to(start)
             solo.pull(at, at, stop - start, m)
         solo.end(piece)
     solo.post(TAKEN, solo.last)
