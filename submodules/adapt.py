@@ -227,9 +227,7 @@ class _Inbox:
         turn = piece.index % self.window
         for child in self.room:
             request = self.requests[child][turn]
-            self.context.stream.irecv(
-                self._cell(piece, child), piece.nbytes, ranks[child], request
-            )
+            self.context.stream.irecv(self._cell(piece, child), piece.nbytes, ranks[child], request)
 
     def take(self, piece: Piece, child: int) -> Ref:
         """Wait for a child's piece; return where it is."""

@@ -18,6 +18,8 @@ from han.tasks.stream import Builder
 
 def lower(plan: Plan, rank: int) -> Program:
     """Lower the plan for one rank."""
+    if plan.largest is not None:
+        return lower(plan.largest, rank).at(plan.signature.nbytes)
     builder = Builder(plan, rank)
     groups = _groups(plan, rank)
     where = _operands(plan, builder, groups)

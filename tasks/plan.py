@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from han.common.pictures import picture
@@ -14,6 +14,7 @@ from han.tasks.contract import Submodule
 from han.tasks.graph import summarise
 from han.tasks.outline import Outline, as_called, geometries, levels_of
 from han.tasks.signature import Signature
+from han.tasks.size_classes import cut_in_proportion, exact
 
 
 @dataclass(frozen=True, repr=False)
@@ -21,6 +22,7 @@ class Plan(Outline):
     """An Outline, and the submodules that carry it out, by level."""
 
     parts: tuple[Submodule, ...]
+    largest: Plan | None = None  # that of the largest message, if this is the same for another one
 
     def __repr__(self) -> str:
         stages = summarise(self.tasks.stage_names()) or "no tasks"
@@ -32,7 +34,15 @@ class Plan(Outline):
 
     def footprint(self) -> tuple[int, ...]:
         """Return the bytes that a run takes of every rank's ring, by channel."""
-        return self._footprint
+        return self._footprint if self.largest is None else self.largest.footprint()
+
+    def of_size(self, nbytes: int) -> Plan:
+        """Return the plan of a message of `nbytes` bytes from one for many sizes."""
+        if not self.signature.grains:
+            return self
+        signature = exact(self.signature, nbytes)
+        tasks = cut_in_proportion(self.tasks, self.signature, nbytes)
+        return replace(self, signature=signature, tasks=tasks, largest=self)
 
     @cached_property
     def _footprint(self) -> tuple[int, ...]:

@@ -82,9 +82,9 @@ INSTRUCTION = np.dtype(
 )
 
 
-# For each instruction of a program for many sizes: the grains of the message that it moves, [start,
-# stop); for each operand a constant offset, how many blocks of the message's size lie before it, and
-# which grain lies there; and the bytes of what `n` counts (`each`; 0: `n` is constant).
+# For each instruction of a program for many sizes: the grains of the message that it moves, from
+# `start` to `stop`; for each operand a constant offset, how many blocks of the message's size lie
+# before it, and which grain is there; the bytes of what `n` counts (`each`; 0: `n` is constant).
 TERMS = np.dtype(
     [
         ("offset", "u8", 4),
@@ -161,6 +161,20 @@ class PeerBase(NamedTuple):
         return PEER | buffer | channel | self.slot
 
 
+def positions(
+    numbers: npt.NDArray[np.uint64], grains: int, grain: int, nbytes: int
+) -> npt.NDArray[np.uint64]:
+    """Return where grains of a message begin, by their numbers.
+
+    A message of `nbytes` bytes, at most `grains` times `grain`, is cut in proportion, at multiples
+    of `grain` bytes. So memory for some grains of the largest message holds these of any message.
+    """
+    rate = (-(-nbytes // grain) << RATE_BITS) // grains
+    up = np.uint64((1 << RATE_BITS) - 1)
+    units: npt.NDArray[np.uint64] = numbers * np.uint64(rate) + up >> np.uint64(RATE_BITS)
+    return np.minimum(units * np.uint64(grain), np.uint64(nbytes), dtype=np.uint64)
+
+
 @dataclass(frozen=True)
 class StreamInfo:
     """A stream: kind and level of its tasks, and the range of its operations in the code."""
@@ -209,23 +223,15 @@ class Program:
         if self.terms is None:
             return self
         terms, code = self.terms, self.code.copy()
-        start, stop, origin = (self._positions(terms[k], nbytes) for k in ("start", "stop", "origin"))
+        start, stop, origin = (
+            positions(terms[name].astype("u8"), self.grains, self.grain, nbytes)
+            for name in ("start", "stop", "origin")
+        )
         code["off"] = terms["offset"] + terms["blocks"] * np.uint64(nbytes)
         code["off"] += start[:, None] - origin
         sized = terms["each"] != 0
         code["n"][sized] = (stop - start)[sized] // terms["each"][sized]
         return replace(self, code=code, grains=0, grain=0, terms=None)
-
-    def _positions(self, grains: npt.NDArray[np.uint32], nbytes: int) -> npt.NDArray[np.uint64]:
-        """Return where grains begin in a message of `nbytes` bytes.
-
-        The message is cut in proportion, at multiples of `grain` bytes. So memory for some grains
-        of the largest message holds these grains of any message.
-        """
-        rate = (-(-nbytes // self.grain) << RATE_BITS) // self.grains
-        up = np.uint64((1 << RATE_BITS) - 1)
-        units = grains.astype("u8") * np.uint64(rate) + up >> np.uint64(RATE_BITS)
-        return np.minimum(units * np.uint64(self.grain), np.uint64(nbytes))
 
     @property
     def talks_mpi(self) -> bool:

@@ -1,0 +1,84 @@
+"""Size classes: one plan serves all messages of a range of sizes.
+
+The bounds of classes grow by a third and by a half in turn. A call is decided and planned at the
+upper bound of its class. For a smaller message, the executor cuts the message in proportion: the
+same operations move shorter parts of it (``han/native/engine/sizes.h``). So a piece has at least
+two thirds of the size that it has at the bound.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from han.model.channel_layout import LINE
+from han.model.collectives import ROWS
+from han.model.program import positions
+from han.tasks.graph import Link, Task, Tasks
+from han.tasks.signature import Signature
+
+LEAST, MOST = 8, 1 << 40  # the first and the last bound, in bytes; larger messages have no class
+
+
+def bounds_of(thresholds: Iterable[int] = ()) -> tuple[int, ...]:
+    """Return the upper bounds of all classes, in bytes.
+
+    `thresholds` are sizes that begin a class of their own: those of users' rules.
+    """
+    doubling = [LEAST << k for k in range((MOST // LEAST).bit_length())]
+    between = [n + n // 2 for n in doubling[:-1]]
+    asked = [n - 1 for n in thresholds if 1 < n <= MOST]
+    return tuple(sorted({*doubling, *between, *asked}))
+
+
+def bound_of(signature: Signature, bounds: tuple[int, ...]) -> int:
+    """Return the upper bound of a call's class, in bytes; 0 if it has none.
+
+    A call without data has none, nor one with blocks of different sizes or in memory of a device.
+    """
+    nbytes = signature.nbytes
+    alike = not (signature.counts or signature.device)
+    if not nbytes or nbytes > bounds[-1] or not alike or not ROWS[signature.collective].recv:
+        return 0
+    return bounds[bisect_left(bounds, nbytes)]
+
+
+def largest(signature: Signature, bound: int) -> Signature:
+    """Return the largest call of a class."""
+    return replace(signature, count=bound // signature.element)
+
+
+def class_of(signature: Signature, bound: int) -> Signature:
+    """Return the signature that stands for all calls of a class.
+
+    Messages are cut at cache lines if these hold whole elements, else at elements. A message that
+    is shorter than a line is not cut.
+    """
+    element, count = signature.element, bound // signature.element
+    if LINE % element:
+        return replace(signature, count=count, grains=count)
+    if bound < LINE:
+        return replace(signature, count=count, grains=1)
+    lines = -(-bound // LINE)
+    return replace(signature, count=lines * LINE // element, grains=lines)
+
+
+def exact(signature: Signature, nbytes: int) -> Signature:
+    """Return the signature of one call of a class."""
+    return replace(signature, count=nbytes // signature.element, grains=0)
+
+
+def cut_in_proportion(tasks: Tasks, signature: Signature, nbytes: int) -> Tasks:
+    """Return the tasks of a class with their offsets in a message of `nbytes` bytes."""
+    grain = signature.grain
+    edges = np.array([(t.start // grain, t.stop // grain) for t in tasks], "u8").reshape(-1, 2)
+    cuts = positions(edges, signature.grains, grain, nbytes).tolist()
+    cut: dict[Task, Task] = {
+        task: replace(task, start=start, stop=stop)
+        for task, (start, stop) in zip(tasks, cuts, strict=True)
+    }
+    links = tuple(Link(cut[first], cut[second], why) for first, second, why in tasks.links)
+    return Tasks(tuple(cut.values()), links)
