@@ -225,15 +225,21 @@ class Engine:
         arena: _Pair = (0, 0),
         whole: int = 0,
         leader: int = -1,
+        terms: bytes | None = None,
+        grains: int = 0,
+        grain: int = 0,
     ) -> Plan:
-        """Make a Plan from the records of a program.
+        """Make a Plan from the records of a program, which serves many sizes if it has `terms`.
 
         `kernel` is (op, dtype), or (-1, -1) to call MPI_Reduce_local with the handles `op` and
         `dtype`. The plan may get an alternative if `arena` (address, bytes) is not empty. It may
         get a rival if `leader` is a rank of the channel `whole`. The plan keeps `keep` alive.
         """
-    def run(self, plan: Plan, send: int, recv: int, keep: object, /) -> None:
-        """Run a plan on two addresses, and wait until it has finished."""
+    def run(self, plan: Plan, send: int, recv: int, keep: object, nbytes: int = 0, /) -> None:
+        """Run a plan on two addresses, and wait until it has finished.
+
+        `nbytes` is the size of the message or of a block, if the plan serves many sizes.
+        """
     def fail(self) -> None:
         """Cancel the runs under way; later runs raise."""
     def stop(self) -> None:
@@ -242,8 +248,8 @@ class Engine:
         """Raise if `waited` seconds exceed the time limit, or if a peer has died."""
     def leave(self) -> None:
         """Tell peers that share memory that this rank begins no more runs."""
-    def blocked(self) -> tuple[int, list[_Triple]]:
-        """Return the signature of the current run, and (code, peer, task) of blocked streams."""
+    def blocked(self) -> tuple[int, int, list[_Triple]]:
+        """Return signature and size of a run, and (code, peer, task) of blocked streams."""
     def trace(self, memory: _Writable | None, tsc: bool = False, /) -> None:
         """Record tasks in `memory` from now on; None stops recording.
 
@@ -259,13 +265,19 @@ class Calls(Generic[_Started]):
     """
 
     def __init__(
-        self, engine: Engine, in_place: object, request: type[_Started], rank: int, size: int
+        self,
+        engine: Engine,
+        in_place: object,
+        request: type[_Started],
+        rank: int,
+        size: int,
+        bounds: tuple[int, ...],
     ) -> None: ...
     @property
     def hits(self) -> int:
         """The number of calls that found their plan here."""
     def add(
-        self, plan: Plan, collective: int, nbytes: int, dtype: int, op: object, root: int, /
+        self, plan: Plan, collective: int, bound: int, dtype: int, op: object, root: int, /
     ) -> None:
         """Enter a plan; `dtype` is NumPy's type number, `op` may be None."""
     def clear(self) -> None:

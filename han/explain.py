@@ -39,10 +39,10 @@ def explain(
     if signature.rooted and not 0 <= root < state.size:
         raise ArgumentError(f"root {root} is not in 0..{state.size - 1}")
     planned = state.planner.planned(signature)
+    plan, decision = planned.plan.of_size(signature.nbytes), planned.decision
     if planned.left:
-        return Explanation(planned.plan, planned.decision)
-    plan, decision = planned.plan, planned.decision
-    counted = sum(map(Counted.of, state.plans.counts(signature)), Counted())
+        return Explanation(plan, decision)
+    counted = sum(map(Counted.of, state.plans.counts(planned.signature)), Counted())
     single_copy = any(plan.parts[k].reads_peers for k in plan.levels)
     reads = f"{mappable} where they are" if signature.mapped else "by cross-memory attach"
     return Explanation(
@@ -52,7 +52,7 @@ def explain(
         counted,
         planned.alternative,
         planned.rival,
-        state.plans.tried(signature),
+        state.plans.tried(planned.signature),
     )
 
 

@@ -20,7 +20,8 @@ from han.model.program import positions
 from han.tasks.graph import Link, Task, Tasks
 from han.tasks.signature import Signature
 
-LEAST, MOST = 8, 1 << 40  # the first and the last bound, in bytes; larger messages have no class
+LEAST, MOST = 8, 1 << 36  # the first and the last bound, in bytes; larger messages have no class
+GRAINS = 1 << 31  # at most
 
 
 def bounds_of(thresholds: Iterable[int] = ()) -> tuple[int, ...]:
@@ -43,7 +44,8 @@ def bound_of(signature: Signature, bounds: tuple[int, ...]) -> int:
     alike = not (signature.counts or signature.device)
     if not nbytes or nbytes > bounds[-1] or not alike or not ROWS[signature.collective].recv:
         return 0
-    return bounds[bisect_left(bounds, nbytes)]
+    bound = bounds[bisect_left(bounds, nbytes)]
+    return bound if class_of(signature, bound).grains < GRAINS else 0
 
 
 def largest(signature: Signature, bound: int) -> Signature:
@@ -67,7 +69,9 @@ def class_of(signature: Signature, bound: int) -> Signature:
 
 
 def exact(signature: Signature, nbytes: int) -> Signature:
-    """Return the signature of one call of a class."""
+    """Return the signature of one call of a class; that of another call is returned unchanged."""
+    if not signature.grains:
+        return signature
     return replace(signature, count=nbytes // signature.element, grains=0)
 
 

@@ -16,6 +16,7 @@ from han.tasks.choice import LEFT
 from han.tasks.lower import lower
 from han.tasks.plan import Plan
 from han.tasks.signature import ON_DEVICE, Signature
+from han.tasks.size_classes import bound_of, bounds_of, class_of, largest
 from han.tuning.heuristics import MAPPED_BYTES, NodeTraits
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import Decision, RuleTable
@@ -66,19 +67,32 @@ class Planner:
         self.topology, self.config, self.traits = topology, config, traits
         self.rank, self.maps_arrays = rank, maps_arrays
         self.rules = RuleTable(config, topology, traits)
+        self.bounds = bounds_of(config.thresholds)
 
     def planned(self, signature: Signature, blocking: bool = True) -> Planned:
-        """Decide what a call runs, and which plans it may run instead; raises NoRuleError."""
+        """Decide what a call runs, and which plans it may run instead; raises NoRuleError.
+
+        The plans are those of the call's class of sizes, if it has one.
+        """
         decision = self.decide(signature, blocking)
-        one = Planned(self.topology, signature, decision, self.config.memory)
+        one = Planned(self.topology, self.sized(signature), decision, self.config.memory)
         if one.left or signature.mapped:
             return one
-        rival = self.rules.rival(signature, decision, blocking=blocking)
+        rival = self.rules.rival(self._largest(signature), decision, blocking=blocking)
         return replace(
             one,
             alternative=self._alternative(signature, blocking),
             rival=None if rival is None else replace(one, decision=Decision(rival)).plan,
         )
+
+    def sized(self, signature: Signature) -> Signature:
+        """Return the signature of a call's class of sizes; its own if it has none."""
+        bound = bound_of(signature, self.bounds)
+        return class_of(signature, bound) if bound else signature
+
+    def _largest(self, signature: Signature) -> Signature:
+        bound = bound_of(signature, self.bounds)
+        return largest(signature, bound) if bound else signature
 
     def persistent(self, signature: Signature, memory: int) -> Planned:
         """Decide what a persistent request runs, in channels of about `memory` bytes."""
@@ -107,12 +121,13 @@ class Planner:
         }
 
     def decide(self, signature: Signature, blocking: bool) -> Decision:
-        """Decide for a call.
+        """Decide for a call, as for the largest one of its class of sizes.
 
         Leave a call on memory of a device, or of one task that no rule serves, to the MPI library.
         """
         if signature.device:
             return self.rules.leave(signature, ((LEFT, f"a buffer is {ON_DEVICE}"),))
+        signature = self._largest(signature)
         try:
             return self.rules.decide(signature, blocking=blocking)
         except NoRuleError as error:
@@ -126,7 +141,7 @@ class Planner:
             return None
         mapped = replace(signature, mapped=True)
         decision = self.decide(mapped, blocking)
-        plan = Planned(self.topology, mapped, decision, self.config.memory).plan
+        plan = Planned(self.topology, self.sized(mapped), decision, self.config.memory).plan
         return plan if _reads_mapped(plan) else None
 
 

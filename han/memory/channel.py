@@ -32,7 +32,8 @@ FIELDS = {
     "pid_namespace": "Q", "rank": "Q",
 }  # fmt: skip
 RECORD = struct.Struct("".join(FIELDS.values()))
-ERRED, NAPS, GONE, DEPARTURES = 64, 104, 112, 116  # offsets on the record's second line
+# Offsets on the record's second line.
+ERRED, NAPS, GONE, DEPARTURES, NBYTES = 64, 104, 112, 116, 120
 LEFT = struct.Struct("QQQ")  # steps, calls, bytes of the text that follows: why a rank left
 
 
@@ -42,7 +43,7 @@ class Peer(NamedTuple):
     rank: int
     done: int
     entered: int
-    signature: int
+    call: tuple[int, int]  # the number of its plan, and the size of the message
     pid: int
 
 
@@ -106,7 +107,8 @@ class Channel:
         peers = []
         for k, rank in enumerate(self.ranks):
             done, entered, signature, _, pid, *_ = RECORD.unpack_from(self.memory, k * CONTROL)
-            peers.append(Peer(rank, done, entered >> EPOCH_SHIFT, signature, pid))
+            nbytes = struct.unpack_from("Q", self.memory, k * CONTROL + NBYTES)[0]
+            peers.append(Peer(rank, done, entered >> EPOCH_SHIFT, (signature, nbytes), pid))
         return peers
 
     def close(self) -> None:

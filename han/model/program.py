@@ -171,8 +171,9 @@ def positions(
     """
     rate = (-(-nbytes // grain) << RATE_BITS) // grains
     up = np.uint64((1 << RATE_BITS) - 1)
-    units: npt.NDArray[np.uint64] = numbers * np.uint64(rate) + up >> np.uint64(RATE_BITS)
-    return np.minimum(units * np.uint64(grain), np.uint64(nbytes), dtype=np.uint64)
+    units = numbers * np.uint64(rate) + up >> np.uint64(RATE_BITS)
+    found: npt.NDArray[np.uint64] = np.minimum(units * np.uint64(grain), np.uint64(nbytes))
+    return found
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ typedef struct {
     uint64_t naps; /* 1 if this rank may sleep in the kernel, so that peers must ring the bell */
     _Atomic uint32_t gone; /* 1: this rank begins no more runs: engine/departed.h */
     _Atomic uint32_t departures; /* in the channel's first record only: ranks that are gone */
-    uint64_t pad[1];
+    _Atomic uint64_t nbytes; /* of the current run, if `signature` is that of many sizes */
 } han_control;
 
 _Static_assert(sizeof(han_control) == 2 * HAN_LINE, "as in han/model/channel_layout.py");

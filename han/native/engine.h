@@ -52,6 +52,7 @@ typedef struct han_run {
     han_plan *plan;
     const void *send;
     void *recv;
+    uint64_t nbytes; /* of the message or of a block, if the plan is for many sizes */
     bool blocking; /* the caller waits for it, so it may wait for a leader's choice too */
     bool left; /* it failed; MPI or a peer may still access the memory of plan, send and recv */
     han_idler idle;

@@ -47,7 +47,12 @@ typedef struct {
 } han_trial;
 
 typedef struct han_plan {
-    const han_instr *code;
+    han_instr *code;
+    /* Of a plan for many sizes: engine/sizes.h. The largest message has `grains` times `grain`
+     * bytes; at present the code is that of a message of `nbytes`. */
+    const han_term *terms; /* NULL: the plan is for one size */
+    uint64_t grains, grain, nbytes;
+    uint32_t n_code;
     uint32_t n_streams, n_requests, n_comms;
     han_stream streams[HAN_MAX_STREAMS];
     uint64_t *requests;

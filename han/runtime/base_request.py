@@ -61,6 +61,7 @@ if TYPE_CHECKING:
             begin: Callable[[], object] | None = None,
             end: Callable[[], object] | None = None,
             persistent: bool = False,
+            nbytes: int = 0,
         ) -> None: ...
 
         @property

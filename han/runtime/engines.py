@@ -42,12 +42,17 @@ class Engines:
         self._made = health.notices.token  # so that tags differ from those of freed communicators
         self._channels: list[Channel] = []
 
-    def open(self, channels: list[Channel]) -> None:
-        """Make the communicator's own engine; not collective."""
+    def open(self, channels: list[Channel], bounds: tuple[int, ...]) -> None:
+        """Make the communicator's own engine; `bounds` are those of classes of sizes.
+
+        Not collective.
+        """
         self._channels = channels
         self.own = self.make(channels)
         health = self.health
-        self.calls = _native.Calls(self.own, MPI.IN_PLACE, Request, health.rank, health.size)
+        self.calls = _native.Calls(
+            self.own, MPI.IN_PLACE, Request, health.rank, health.size, bounds
+        )
 
     def make(self, channels: list[Channel]) -> _native.Engine:
         """Make an engine over some channels."""

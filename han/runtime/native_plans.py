@@ -87,6 +87,9 @@ def native_plan(
         arena=ways.arena or (0, 0),
         whole=ways.whole,
         leader=-1 if ways.leader is None else ways.leader,
+        terms=None if program.terms is None else program.terms.tobytes(),
+        grains=program.grains,
+        grain=program.grain,
     )
 
 

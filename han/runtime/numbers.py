@@ -9,7 +9,7 @@ from struct import calcsize
 import numpy as np
 
 from han import _native
-from han.memory.channel import DEPARTURES, ERRED, FIELDS, GONE, NAPS
+from han.memory.channel import DEPARTURES, ERRED, FIELDS, GONE, NAPS, NBYTES
 from han.model.channel_layout import (
     CALLS,
     CONTROL,
@@ -38,6 +38,7 @@ from han.model.program import (
     PEER_CHANNELS,
     PEER_SLOTS,
     SHOWN,
+    TERMS,
     Area,
     Base,
     Code,
@@ -56,6 +57,7 @@ def own_numbers() -> Numbers:
         "areas": {**_named(Area), "PER_CHANNEL": AREAS},
         "writes": {"SHOWN": SHOWN, "GIVEN": GIVEN},
         "instruction": _offsets(INSTRUCTION),
+        "term": _offsets(TERMS),
         "peer_base": {
             "BUFFER_SHIFT": PEER_BUFFER_SHIFT, "CHANNEL_SHIFT": PEER_CHANNEL_SHIFT,
             "BUFFER_MOST": PEER_BUFFERS - 1, "CHANNEL_MOST": PEER_CHANNELS - 1,
@@ -68,7 +70,7 @@ def own_numbers() -> Numbers:
             "REASON": REASON,
         },
         "control": {**_packed(FIELDS), "erred": ERRED, "naps": NAPS, "gone": GONE,
-            "departures": DEPARTURES, "size": CONTROL},
+            "departures": DEPARTURES, "nbytes": NBYTES, "size": CONTROL},
         "trace": _offsets(HEAD),
         "event": {**_offsets(EVENT), "ANCHOR": ANCHOR},
         "statuses": _named(Status),

@@ -40,14 +40,16 @@ class Plans:
 
     def find(self, message: Message, blocking: bool) -> Prepared | None:
         """Return the plan of a call; None if the call is left to the MPI library."""
-        prepared = self._found(message, blocking)
+        called = message
+        message = replace(called, signature=self.planner.sized(called.signature))
+        prepared = self._found(message, called.signature, blocking)
         if prepared is not None and prepared.planned is not None:
             self._add_alternative(prepared, message)
             if blocking:
                 self._add_rival(prepared, message)
         return prepared
 
-    def _found(self, message: Message, blocking: bool) -> Prepared | None:
+    def _found(self, message: Message, called: Signature, blocking: bool) -> Prepared | None:
         handles = None if message.numbers else _handles(message)
         key = message.signature, handles, blocking or not self.apart
         prepared = self._kept.get(key)
@@ -55,7 +57,7 @@ class Plans:
             self._kept.move_to_end(key)
             self._counts["hits"] += 1
             return prepared
-        prepared = self._make(message, blocking)
+        prepared = self._make(message, called, blocking)
         if prepared is None:
             return None
         self._counts["misses"] += 1
@@ -66,10 +68,10 @@ class Plans:
             self._engines.calls.clear()
         return prepared
 
-    def _make(self, message: Message, blocking: bool) -> Prepared | None:
+    def _make(self, message: Message, called: Signature, blocking: bool) -> Prepared | None:
         if message.signature.device:
             return self._agreement(message, blocking)
-        planned = self.planner.planned(message.signature, blocking)
+        planned = self.planner.planned(called, blocking)
         if planned.left:
             return None
         call = Call(message.signature, self.config.memory, blocking)

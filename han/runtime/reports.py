@@ -27,6 +27,7 @@ from han.ranks.notices import LATEST
 from han.runtime.native_plans import identity
 from han.runtime.prepared import Prepared
 from han.tasks.signature import ON_DEVICE
+from han.tasks.size_classes import exact
 
 
 class Status(IntEnum):
@@ -171,7 +172,7 @@ class Reporter:
         engine = self.engine() if self.engine is not None else None
         if engine is None or health.step:
             return health.step or "a collective"
-        number, rows = engine.blocked()
+        number, nbytes, rows = engine.blocked()
         prepared = self._known.get(number)
         if prepared is None:
             return "a collective"
@@ -184,7 +185,7 @@ class Reporter:
             if code in VERBS
         ]
         where = ", ".join(waits) or "begin, for the readers of an earlier collective"
-        return f"{prepared.signature.describe()}: {where}"
+        return f"{self._describe((number, nbytes))}: {where}"
 
     def _without(self, health: Health) -> str:
         """Return the setting that avoids attach: a trial's rival can be switched off by itself."""
@@ -198,14 +199,14 @@ class Reporter:
         engine = self.engine() if self.engine is not None else None
         if engine is None:
             return ""
-        epoch, (number, _) = engine.epoch, engine.blocked()
-        mine = {number, self._call(number)}
+        epoch, (number, nbytes, _) = engine.epoch, engine.blocked()
+        mine = {(number, nbytes), (self._call(number), nbytes)}
         seen = {p.rank: p for c in self.channels for p in c.peers() if p.rank != health.rank}
         late = [str(r) for r, p in sorted(seen.items()) if p.entered <= epoch]
         other = [
-            f"rank {r} is in {self._describe(p.signature)}"
+            f"rank {r} is in {self._describe(p.call)}"
             for r, p in sorted(seen.items())
-            if p.entered == epoch + 1 and p.signature not in mine
+            if p.entered == epoch + 1 and p.call not in mine
         ]
         parts = [f"rank(s) {', '.join(late)} have not entered this call"] if late else []
         return "".join(f"; {part}" for part in parts + other)
@@ -215,9 +216,13 @@ class Reporter:
         prepared = self._known.get(number)
         return number if prepared is None else identity(replace(prepared.signature, mapped=False))
 
-    def _describe(self, number: int) -> str:
+    def _describe(self, call: tuple[int, int]) -> str:
+        """Describe a call by the number of its plan and the size of its message."""
+        number, nbytes = call
         prepared = self._known.get(number)
-        return "another call" if prepared is None else prepared.signature.describe()
+        if prepared is None:
+            return "another call"
+        return exact(prepared.signature, nbytes).describe()
 
 
 def reporter(engine: Engine) -> Reporter:

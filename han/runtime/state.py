@@ -38,6 +38,7 @@ from han.runtime.progress import set_helper, tell_limit
 from han.runtime.request import Request
 from han.runtime.stored_plans import wisdom_folder
 from han.runtime.waiting import Waiting, naps
+from han.tasks.size_classes import bound_of
 from han.trace.trace_files import trace_folder
 from han.trace.tracing import Tracing
 from han.tuning.heuristics import NodeTraits
@@ -128,12 +129,12 @@ class State:
         waiting = Waiting.of(self.config.wait, self.conditions)
         set_helper(self.config.wait, self.conditions)
         self.engines = Engines(self.comm, health, waiting, recorder)
-        self.engines.open(shared.channels)
-        health.engines = self.engines
-        self.calls = self.engines.calls
         traits = NodeTraits(self.conditions.oversubscribed, self.conditions.mesh)
         maps = shared.arena is not None
         self.planner = Planner(self.topology, self.config, traits, self.rank, maps)
+        self.engines.open(shared.channels, self.planner.bounds)
+        health.engines = self.engines
+        self.calls = self.engines.calls
         self.binder = Binder(self.comm, health, shared, recorder)
         programs = Programs(self.planner, stored)
         self.plans = Plans(programs, self.binder, shared, self.engines)
@@ -172,7 +173,9 @@ class State:
                 message = agreement(message.signature, self.health)
             if message.begin is not None:
                 message.begin()
-            self.engines.own.run(prepared.native, message.send, message.recv, message.keep)
+            self.engines.own.run(
+                prepared.native, message.send, message.recv, message.keep, message.signature.nbytes
+            )
         if message.end is not None:
             message.end()
         if on_device:
@@ -199,7 +202,7 @@ class State:
                 message = agreement(message.signature, self.health)
             request = Request(
                 self.engines.own, prepared.native, message.send, message.recv, message.keep,
-                message.begin, message.end,
+                message.begin, message.end, nbytes=message.signature.nbytes,
             )  # fmt: skip
             request.Start()
         tell_limit(prepared.native, self.config.wait)
@@ -224,7 +227,8 @@ class State:
         op = message.op if signature.reduces else None
         nbytes, number = message.plain
         way = signature.root or int(signature.in_place)  # no call has both
-        self.calls.add(prepared.native, kind, nbytes, number, op, way)
+        bound = bound_of(signature, self.planner.bounds) or nbytes
+        self.calls.add(prepared.native, kind, bound, number, op, way)
 
     def wait_for(self, request: MPI.Request, step: str) -> None:
         """Wait for a call of the MPI library; raises if another rank raised or gave up."""

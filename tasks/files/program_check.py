@@ -7,15 +7,19 @@ Program is *right* depends on the Programs of all ranks, which ``tasks/verify`` 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from han import _native
 from han.model.channel_layout import Geometry
 from han.model.collectives import KINDS, ROWS
+from han.model.opcodes import SIZED
 from han.model.program import Program
 from han.model.topology import Topology
 from han.tasks.outline import geometries
 from han.tasks.signature import Signature
+from han.tasks.size_classes import exact
 
 SPARE = 1 << 20  # bytes of scratch beyond a few messages for each rank
 
@@ -42,9 +46,16 @@ def ground(topology: Topology, signature: Signature, rank: int, memory: int) -> 
 
 def check(program: Program, where: Ground) -> None:
     """Raise ValueError unless a Program keeps to its memory, requests, peers and streams."""
-    problem = _problem(program, where)
+    problem = _problem(program, where) or _misfit(program, where.signature)
     if problem is not None:
         raise ValueError(problem)
+    _check_operations(program, where)
+    if program.terms is not None:  # the executor computes the operations of other sizes
+        least = exact(where.signature, where.signature.element)
+        _check_operations(program.at(least.nbytes), replace(where, signature=least))
+
+
+def _check_operations(program: Program, where: Ground) -> None:
     signature, comms = where.signature, program.comms
     blocks = where.topology.size if signature.by_blocks else 1
     taken = zip(where.channels, program.footprint, strict=True)
@@ -62,6 +73,28 @@ def check(program: Program, where: Ground) -> None:
         operand=program.operand,
         lengths=_lengths(program, where),
     )
+
+
+def _misfit(program: Program, signature: Signature) -> str | None:
+    """Return what is wrong with the terms of a Program for many sizes, or None.
+
+    Terms that pass keep every operation within the memory that it has for the largest message.
+    """
+    terms, grains = program.terms, signature.grains
+    grain = signature.grain if grains else 0
+    if (program.grains, program.grain) != (grains, grain):
+        return f"its message has {program.grains} grains of {program.grain} bytes"
+    if terms is None:
+        return None
+    sized = terms["each"] != 0
+    if not np.array_equal(sized, np.isin(program.code["code"], SIZED)):
+        return "an operation on data is the same for all sizes"
+    start, stop = terms["start"][:, None], terms["stop"][:, None]
+    before = (terms["origin"] > start) & (terms["blocks"] == 0)
+    if before.any() or (start > stop).any() or max(stop.max(), terms["origin"].max()) > grains:
+        return "an operation leaves the message"
+    same = program.at(signature.nbytes).code
+    return None if np.array_equal(same, program.code) else "its operations are of another size"
 
 
 def _problem(program: Program, where: Ground) -> str | None:

@@ -128,13 +128,16 @@ class _File(_Model):
 
 
 def to_json(plan: Plan, memory: int) -> str:
-    """Return a plan, its graph and all ranks' programs as JSON; `memory` as in make_plan."""
+    """Return a plan for one size, its graph and all ranks' programs as JSON.
+
+    `memory` is that of make_plan.
+    """
     record = {
         "format": FORMAT,
         "version": VERSION,
         "memory": memory,
         "topology": asdict(plan.topology),
-        "signature": asdict(plan.signature),
+        "signature": {k: v for k, v in asdict(plan.signature).items() if k != "grains"},
         "choice": asdict(plan.choice),
         **_graph(plan),
         "programs": [_program(lower(plan, r)) for r in range(plan.topology.size)],
@@ -155,7 +158,7 @@ def _program(program: Program) -> dict[str, Any]:
     columns = [program.code[name].tolist() for name in INSTRUCTION.names or ()]
     rows = [(Code(code).name, *rest) for code, *rest in zip(*columns, strict=True)]
     return {
-        **{k: v for k, v in vars(program).items() if k not in ("code", "streams")},
+        **{k: getattr(program, k) for k in _Program.model_fields if k not in ("code", "streams")},
         "code": rows,
         "streams": [asdict(s) for s in program.streams],
     }

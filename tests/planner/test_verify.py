@@ -636,7 +636,7 @@ def test_mapped_memory_somewhere_else(ref, base, said):
     programs = programs_of(plans)
     code = programs[1][1].code.copy()
     copies = code["code"] == Code.COPY
-    code["base"][copies, ref] = base.ref().base
+    code["base"][copies, ref] = base.number
     code["off"][copies, ref] += 1 << 20
     programs[1][1] = replace(programs[1][1], code=code)
     with pytest.raises(Refuted, match=said):

@@ -189,6 +189,7 @@ int han_reduce(const han_engine *e, han_plan *p, const han_instr *i) {
 }
 
 enum han_status han_attach(han_engine *e, han_plan *p, const han_instr *i, int there) {
+    if (!i->n) return HAN_OK;
     const han_control *peer = han_shown_by(e, HAN_ATTACH_CHANNEL(i), HAN_ATTACH_SLOT(i));
     uint64_t far = i->off[there] + atomic_load_explicit(&peer->shown[i->base[there] - HAN_B_SEND],
                                                         memory_order_relaxed);

@@ -21,7 +21,8 @@ static han_where where(const han_plan *p, uint32_t s, uint32_t pc) {
     return row;
 }
 
-uint32_t han_engine_blocked(han_engine *e, han_where *rows, uint64_t *signature) {
+uint32_t han_engine_blocked(han_engine *e, han_where *rows, uint64_t *signature,
+                            uint64_t *nbytes) {
     uint32_t n = 0;
     for (int k = 0; !han_try_lock(&e->busy); k++) {
         if (k == LOOKS) return 0;
@@ -30,6 +31,7 @@ uint32_t han_engine_blocked(han_engine *e, han_where *rows, uint64_t *signature)
     if (e->started && e->head) {
         const han_plan *p = e->plan ? e->plan : e->head->plan;
         *signature = p->signature;
+        *nbytes = e->head->nbytes;
         if (!e->plan) n = han_undecided(e, rows);
         for (uint32_t s = 0; e->plan && s < p->n_streams; s++)
             if (e->pc[s] < p->streams[s].stop) rows[n++] = where(p, s, e->pc[s]);

@@ -6,6 +6,7 @@
 #include "engine/agreement.h"
 #include "engine/bell.h"
 #include "engine/choice.h"
+#include "engine/sizes.h"
 #include "engine/trials.h"
 
 /* ---- shared memory ------------------------------------------------------------------------ */
@@ -60,6 +61,7 @@ static uint8_t han_nowhere[3][HAN_LINE];
 
 /* Set up the chosen plan: its scratch, the addresses that peers read, the start of its streams. */
 static inline void han_take_up(han_engine *e, han_plan *p) {
+    if (p->terms && p->nbytes != e->head->nbytes) han_fit(p, e->head->nbytes);
     e->bases[HAN_B_SCRATCH] = p->scratch ? p->scratch : han_nowhere[2];
     for (uint32_t c = 0; c < e->n_channels; c++) {
         han_control *mine = han_own_record(&e->channels[c]);
@@ -103,7 +105,7 @@ static inline void han_begin(han_engine *e, const han_run *run) {
     e->bases[HAN_B_SEND] = run->send ? (uint8_t *)(uintptr_t)run->send : han_nowhere[0];
     e->bases[HAN_B_RECV] = run->recv ? run->recv : han_nowhere[1];
     /* A call that waits for a leader differs from one that does not. */
-    uint64_t calls = han_called(e, p->signature ^ e->tried);
+    uint64_t calls = han_called(e, han_call_of(p, run->nbytes) ^ e->tried);
     for (uint32_t c = 0; c < e->n_channels; c++) {
         han_channel *ch = &e->channels[c];
         uint8_t **base = &e->bases[HAN_B_CHANNEL + HAN_B_PER_CHANNEL * c];
@@ -113,6 +115,7 @@ static inline void han_begin(han_engine *e, const han_run *run) {
         han_control *mine = han_own_record(ch);
         atomic_store_explicit(han_calls_of(ch, ch->me, e->epoch + 1), calls, memory_order_release);
         atomic_store_explicit(&mine->signature, p->signature, memory_order_relaxed);
+        atomic_store_explicit(&mine->nbytes, run->nbytes, memory_order_relaxed);
         atomic_store_explicit(&mine->entered, entered, memory_order_release);
         atomic_store_explicit(&mine->calls, calls, memory_order_release);
     }

@@ -21,6 +21,7 @@ typedef struct PlanObject {
     han_plan plan;
     struct PlanObject *alternative, *rival; /* owned; or NULL */
     han_instr *code;
+    han_term *terms;
     han_handle *comms;
     PyObject *keep; /* scratch, operation and other objects that the plan needs */
     Py_buffer scratch, shifts;

@@ -11,10 +11,10 @@
 #include "python/py_request_methods.h"
 #include "python/py_run.h"
 
-enum { SLOTS = 512, MOST = SLOTS / 2 };
+enum { SLOTS = 512, MOST = SLOTS / 2, OCTAVES = 65 };
 
 typedef struct {
-    uint64_t nbytes;
+    uint64_t nbytes; /* of a call; of an entry: the bound of its class */
     PyObject *op; /* compared by identity; owned */
     int32_t collective, root, dtype;
     PlanObject *plan; /* NULL: an empty slot */
@@ -28,8 +28,18 @@ typedef struct {
     int32_t rank, size;
     uint32_t used;
     unsigned long long hits; /* calls that found their plan here */
+    uint64_t *bounds; /* of classes of sizes, ascending; 0 behind the last one */
+    uint16_t octaves[OCTAVES]; /* by the bits of a size: where a search for its bound begins */
     entry slots[SLOTS];
 } CallsObject;
+
+/* The bound of the class of a size; the size itself if it has no class. */
+static uint64_t bound_of(const CallsObject *self, uint64_t nbytes) {
+    if (!nbytes) return 0;
+    const uint64_t *bound = &self->bounds[self->octaves[64 - __builtin_clzll(nbytes)]];
+    while (*bound && *bound < nbytes) bound++;
+    return *bound ? *bound : nbytes;
+}
 
 static entry *find(CallsObject *self, const entry *key) {
     uint64_t h = key->nbytes * 0x9e3779b97f4a7c15u ^ (uint64_t)(uintptr_t)key->op;
@@ -46,20 +56,20 @@ static entry *find(CallsObject *self, const entry *key) {
 
 /* Run a plan: to its end, or as a request that owns the objects in `keep`. */
 typedef PyObject *(*mode)(CallsObject *, PlanObject *, const void *send, void *recv,
-                          PyObject *const *keep, Py_ssize_t n);
+                          uint64_t nbytes, PyObject *const *keep, Py_ssize_t n);
 
 static PyObject *blocking(CallsObject *self, PlanObject *plan, const void *send, void *recv,
-                          PyObject *const *keep, Py_ssize_t n) {
-    if (han_py_run(self->engine, plan, send, recv, keep, n)) return NULL;
+                          uint64_t nbytes, PyObject *const *keep, Py_ssize_t n) {
+    if (han_py_run(self->engine, plan, send, recv, nbytes, keep, n)) return NULL;
     Py_RETURN_TRUE;
 }
 
 static PyObject *nonblocking(CallsObject *self, PlanObject *plan, const void *send, void *recv,
-                             PyObject *const *keep, Py_ssize_t n) {
+                             uint64_t nbytes, PyObject *const *keep, Py_ssize_t n) {
     PyObject *kept = n ? PyTuple_Pack(n, keep[0], keep[n - 1]) : PyTuple_New(0);
     if (!kept) return NULL;
     PyObject *request = han_py_request((PyTypeObject *)self->request, self->engine, plan, send,
-                                       recv, kept);
+                                       recv, nbytes, kept);
     if (!request) return NULL;
     PyObject *started = han_py_start(request);
     Py_XDECREF(started);
@@ -80,11 +90,13 @@ static bool lacks_rival(const han_plan *p, mode go) {
 /* The result of `go`, False if the plan must be made first, or NULL with an exception. */
 static PyObject *run(CallsObject *self, const entry *key, const void *send, void *recv, mode go,
                      PyObject *const *keep, Py_ssize_t n) {
-    entry *hit = find(self, key);
+    entry class = *key;
+    class.nbytes = bound_of(self, key->nbytes);
+    const entry *hit = find(self, &class);
     if (!hit->plan || lacks_alternative(&hit->plan->plan, send, recv)) Py_RETURN_FALSE;
     if (lacks_rival(&hit->plan->plan, go)) Py_RETURN_FALSE;
     self->hits++;
-    return go(self, hit->plan, send, recv, keep, n);
+    return go(self, hit->plan, send, recv, key->nbytes, keep, n);
 }
 
 static int few(Py_ssize_t n, Py_ssize_t expected) {
@@ -282,7 +294,7 @@ static PyObject *calls_clear(CallsObject *self, PyObject *unused) {
     Py_RETURN_NONE;
 }
 
-/* add(plan, collective, nbytes, dtype number, op or None, root) */
+/* add(plan, collective, bound of its class, dtype number, op or None, root) */
 static PyObject *calls_add(CallsObject *self, PyObject *args) {
     entry key = {0};
     PyObject *plan, *op;
@@ -303,11 +315,26 @@ static PyObject *calls_add(CallsObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
+static int fill_bounds(CallsObject *self, PyObject *bounds) {
+    Py_ssize_t n = PyTuple_GET_SIZE(bounds);
+    self->bounds = PyMem_Calloc((size_t)n + 1, sizeof *self->bounds);
+    if (!self->bounds) return -1;
+    for (Py_ssize_t k = 0; k < n; k++)
+        self->bounds[k] = PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(bounds, k));
+    for (int bits = 1, k = 0; bits < OCTAVES; bits++) {
+        while (self->bounds[k] && self->bounds[k] < UINT64_C(1) << (bits - 1)) k++;
+        self->octaves[bits] = (uint16_t)k;
+    }
+    return PyErr_Occurred() ? -1 : 0;
+}
+
 static int calls_init(CallsObject *self, PyObject *args, PyObject *kwargs) {
-    PyObject *engine, *in_place, *request;
-    static char *names[] = {"engine", "in_place", "request", "rank", "size", NULL};
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OO!ii", names, &EngineType, &engine, &in_place,
-                                     &PyType_Type, &request, &self->rank, &self->size))
+    PyObject *engine, *in_place, *request, *bounds;
+    static char *names[] = {"engine", "in_place", "request", "rank", "size", "bounds", NULL};
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OO!iiO!", names, &EngineType, &engine,
+                                     &in_place, &PyType_Type, &request, &self->rank, &self->size,
+                                     &PyTuple_Type, &bounds) ||
+        fill_bounds(self, bounds))
         return -1;
     Py_INCREF(engine);
     Py_INCREF(in_place);
@@ -335,6 +362,7 @@ static void calls_dealloc(CallsObject *self) {
     (void)calls_tp_clear(self);
     Py_XDECREF(self->in_place);
     Py_XDECREF(self->request);
+    PyMem_Free(self->bounds);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
@@ -360,7 +388,7 @@ static PyMethodDef calls_methods[] = {
     {"ibarrier", (PyCFunction)calls_ibarrier, METH_NOARGS,
      "ibarrier($self, /)\n--\n\nReturn the started request, or False."},
     {"add", (PyCFunction)calls_add, METH_VARARGS,
-     "add($self, plan, collective, nbytes, dtype, op, root, /)\n--\n\n"
+     "add($self, plan, collective, bound, dtype, op, root, /)\n--\n\n"
      "Enter a plan; `dtype` is NumPy's type number, `op` may be None."},
     {"clear", (PyCFunction)calls_clear, METH_NOARGS,
      "clear($self, /)\n--\n\nRemove all plans."},
@@ -384,8 +412,9 @@ static PyTypeObject CallsType = {
     .tp_traverse = (traverseproc)calls_traverse,
     .tp_clear = (inquiry)calls_tp_clear,
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
-    .tp_doc = "Calls(engine, in_place, request, rank, size)\n--\n\n"
-              "The look-up of plans by the arguments of calls; `request` is the class of requests.",
+    .tp_doc = "Calls(engine, in_place, request, rank, size, bounds)\n--\n\n"
+              "The look-up of plans by the arguments of calls; `request` is the class of requests,\n"
+              "`bounds` are those of classes of sizes.",
     .tp_methods = calls_methods,
     .tp_getset = calls_getset,
     .tp_init = (initproc)calls_init,

@@ -156,8 +156,10 @@ static PyObject *engine_run(EngineObject *self, PyObject *args) {
     PlanObject *plan;
     Py_ssize_t send, recv;
     PyObject *keep;
-    if (!PyArg_ParseTuple(args, "O!nnO", &PlanType, &plan, &send, &recv, &keep)) return NULL;
-    if (han_py_run(self, plan, (const void *)send, (void *)recv, &keep, 1)) return NULL;
+    unsigned long long nbytes = 0;
+    if (!PyArg_ParseTuple(args, "O!nnO|K", &PlanType, &plan, &send, &recv, &keep, &nbytes))
+        return NULL;
+    if (han_py_run(self, plan, (const void *)send, (void *)recv, nbytes, &keep, 1)) return NULL;
     Py_RETURN_NONE;
 }
 
@@ -178,8 +180,8 @@ static PyObject *engine_leave(EngineObject *self, PyObject *unused) {
 static PyObject *engine_blocked(EngineObject *self, PyObject *unused) {
     (void)unused;
     han_where rows[HAN_MAX_STREAMS];
-    uint64_t signature = 0;
-    uint32_t n = han_engine_blocked(&self->engine, rows, &signature);
+    uint64_t signature = 0, nbytes = 0;
+    uint32_t n = han_engine_blocked(&self->engine, rows, &signature, &nbytes);
     PyObject *list = PyList_New((Py_ssize_t)n);
     for (uint32_t k = 0; list && k < n; k++) {
         PyObject *row = Py_BuildValue("(iiI)", rows[k].code, rows[k].peer, rows[k].task);
@@ -188,7 +190,9 @@ static PyObject *engine_blocked(EngineObject *self, PyObject *unused) {
         else
             Py_CLEAR(list);
     }
-    return list ? Py_BuildValue("(KN)", (unsigned long long)signature, list) : NULL;
+    return list ? Py_BuildValue("(KKN)", (unsigned long long)signature, (unsigned long long)nbytes,
+                                list)
+                : NULL;
 }
 
 static PyObject *engine_trace(EngineObject *self, PyObject *args) {

@@ -42,6 +42,10 @@ static const number instruction[] = {
     AT(han_instr, off), AT(han_instr, n), AT(han_instr, slot), AT(han_instr, task),
     {"size", sizeof(han_instr)}, {NULL, 0},
 };
+static const number term[] = {
+    AT(han_term, offset), AT(han_term, start), AT(han_term, stop), AT(han_term, origin),
+    AT(han_term, blocks), AT(han_term, each), {"size", sizeof(han_term)}, {NULL, 0},
+};
 /* The fields of a base with the bit PEER: where they begin, and their largest values. */
 static const number peer_base[] = {
     {"BUFFER_SHIFT", HAN_PEER_BUFFER_SHIFT}, {"CHANNEL_SHIFT", HAN_PEER_CHANNEL_SHIFT},
@@ -63,7 +67,8 @@ static const number control[] = {
     AT(han_control, done), AT(han_control, entered), AT(han_control, signature),
     AT(han_control, calls), AT(han_control, pid), AT(han_control, pid_start),
     AT(han_control, pid_namespace), AT(han_control, rank), AT(han_control, erred),
-    AT(han_control, naps), AT(han_control, departures), AT(han_control, gone), {"size", sizeof(han_control)}, {NULL, 0},
+    AT(han_control, naps), AT(han_control, departures), AT(han_control, gone),
+    AT(han_control, nbytes), {"size", sizeof(han_control)}, {NULL, 0},
 };
 static const number trace[] = {
     AT(han_trace, n), AT(han_trace, max), AT(han_trace, dropped), AT(han_trace, tsc),
@@ -97,7 +102,7 @@ static const struct {
     const number *rows;
 } tables[] = {
     {"codes", codes}, {"collectives", collectives}, {"bases", bases}, {"areas", areas},
-    {"writes", writes}, {"instruction", instruction}, {"peer_base", peer_base},
+    {"writes", writes}, {"instruction", instruction}, {"term", term}, {"peer_base", peer_base},
     {"limits", limits}, {"layout", layout}, {"control", control}, {"trace", trace},
     {"event", event}, {"statuses", statuses}, {"dtypes", dtypes}, {"ops", ops},
 };

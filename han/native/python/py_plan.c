@@ -8,6 +8,7 @@
 
 static void plan_dealloc(PlanObject *self) {
     free(self->code);
+    free(self->terms);
     free(self->comms);
     free(self->plan.requests);
     free(self->plan.operand);
@@ -179,25 +180,42 @@ static void note_mpi(han_plan *p, const han_instr *i, bool kernel) {
     p->calls_mpi |= reduces && !kernel;
 }
 
+/* Take over the terms of a plan for many sizes, and release their buffer; 0 or -1. */
+static int fill_terms(PlanObject *self, Py_buffer *terms, uint64_t grains, uint64_t grain) {
+    han_plan *p = &self->plan;
+    if (!terms->buf) return 0;
+    bool fits = (size_t)terms->len == p->n_code * sizeof(han_term) && grains && grain;
+    self->terms = fits ? copy_of(terms->buf, (size_t)terms->len) : NULL;
+    PyBuffer_Release(terms);
+    p->terms = self->terms;
+    p->grains = grains;
+    p->grain = grain;
+    p->nbytes = grains * grain;
+    if (fits && !self->terms) PyErr_NoMemory();
+    if (!fits) PyErr_SetString(PyExc_ValueError, "the terms are not those of the operations");
+    return self->terms ? 0 : -1;
+}
+
 static int fill_plan(PlanObject *self, PyObject *args, PyObject *kwargs, unsigned ranks) {
     static char *names[] = {"code",   "streams", "requests",    "footprint", "writes", "sync",
                             "brief",  "signature", "kernel",  "element", "op",
                             "dtype",  "commutative", "operand", "comms",   "scratch",
-                            "keep",   "number",  "shifts", "arena",  "whole", "leader", NULL};
+                            "keep",   "number",  "shifts", "arena",  "whole", "leader",
+                            "terms",  "grains",  "grain", NULL};
     han_plan *p = &self->plan;
-    Py_buffer code, writes;
+    Py_buffer code, writes, terms = {0};
     PyObject *streams, *footprint, *comms, *scratch, *keep, *shifts = Py_None;
     unsigned long long signature, mpi_op, mpi_dtype; /* handles: no overflow check */
-    unsigned long long number = 0, arena = 0, arena_size = 0;
+    unsigned long long number = 0, arena = 0, arena_size = 0, grains = 0, grain = 0;
     int sync, brief, commutative, op, dtype, leader = -1;
     Py_ssize_t requests, element, operand;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*O!nO!y*ppK(ii)nKKpnO!OO|KO(KK)Ii", names,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*O!nO!y*ppK(ii)nKKpnO!OO|KO(KK)Iiz*KK", names,
                                      &code, &PyTuple_Type, &streams, &requests, &PyTuple_Type,
                                      &footprint, &writes, &sync, &brief,
                                      &signature, &op, &dtype, &element, &mpi_op, &mpi_dtype,
                                      &commutative, &operand, &PyTuple_Type, &comms, &scratch,
                                      &keep, &number, &shifts, &arena, &arena_size, &p->whole,
-                                     &leader))
+                                     &leader, &terms, &grains, &grain))
         return -1;
     self->code = copy_of(code.buf, (size_t)code.len);
     memcpy(p->writes, writes.buf,
@@ -205,9 +223,11 @@ static int fill_plan(PlanObject *self, PyObject *args, PyObject *kwargs, unsigne
     for (Py_ssize_t c = 0; c < PyTuple_GET_SIZE(footprint) && c < HAN_MAX_CHANNELS; c++)
         p->footprint[c] = PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(footprint, c));
     Py_ssize_t code_len = code.len;
+    p->n_code = (uint32_t)((size_t)code_len / sizeof(han_instr));
+    int bad = fill_terms(self, &terms, grains, grain);
     PyBuffer_Release(&code);
     PyBuffer_Release(&writes);
-    if (PyErr_Occurred()) return -1;
+    if (bad || PyErr_Occurred()) return -1;
     p->code = self->code;
     p->n_requests = (uint32_t)requests;
     p->requests = calloc((size_t)requests + 1, sizeof *p->requests);

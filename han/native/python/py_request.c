@@ -20,32 +20,34 @@ static PyObject *request_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     return o;
 }
 
-static void fill(PyObject *o, EngineObject *engine, PlanObject *plan, const void *send, void *recv) {
+static void fill(PyObject *o, EngineObject *engine, PlanObject *plan, const void *send, void *recv,
+                 uint64_t nbytes) {
     request *self = han_request_fields(o);
     Py_INCREF(engine);
     Py_INCREF(plan);
     self->engine = engine;
     self->plan = plan;
-    self->run = (han_run){.plan = &plan->plan, .send = send, .recv = recv};
+    self->run = (han_run){.plan = &plan->plan, .send = send, .recv = recv, .nbytes = nbytes};
 }
 
 static int request_init(PyObject *o, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"engine", "plan", "send", "recv", "keep", "begin", "end",
-                            "persistent", NULL};
+                            "persistent", "nbytes", NULL};
     PyObject *engine, *plan, *keep = Py_None, *begin = Py_None, *end = Py_None;
     unsigned long long send, recv; /* addresses */
+    unsigned long long nbytes = 0;
     int persistent = false;
     request *self = han_request_fields(o);
     if (self->plan) {
         PyErr_SetString(PyExc_RuntimeError, "the request exists already");
         return -1;
     }
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!KK|OOOp", names, &EngineType, &engine,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!KK|OOOpK", names, &EngineType, &engine,
                                      &PlanType, &plan, &send, &recv, &keep, &begin, &end,
-                                     &persistent))
+                                     &persistent, &nbytes))
         return -1;
     fill(o, (EngineObject *)engine, (PlanObject *)plan, (const void *)(uintptr_t)send,
-         (void *)(uintptr_t)recv);
+         (void *)(uintptr_t)recv, nbytes);
     self->persistent = persistent;
     self->keep = none_or(keep);
     self->begin = none_or(begin);
@@ -55,10 +57,10 @@ static int request_init(PyObject *o, PyObject *args, PyObject *kwargs) {
 }
 
 PyObject *han_py_request(PyTypeObject *type, EngineObject *engine, PlanObject *plan,
-                         const void *send, void *recv, PyObject *kept) {
+                         const void *send, void *recv, uint64_t nbytes, PyObject *kept) {
     PyObject *o = request_new(type, NULL, NULL);
     if (o) {
-        fill(o, engine, plan, send, recv);
+        fill(o, engine, plan, send, recv, nbytes);
         han_request_fields(o)->keep = kept;
     } else {
         Py_DECREF(kept);
@@ -112,7 +114,7 @@ static PyType_Slot slots[] = {
     {Py_tp_init, request_init},
     {Py_tp_new, request_new},
     {Py_tp_doc, "Request(engine, plan, send, recv, keep=None, begin=None, end=None, "
-                "persistent=False)\n--\n\n"
+                "persistent=False, nbytes=0)\n--\n\n"
                 "A plan bound to buffers; it is started, waited for and tested like an MPI request."},
     {0, NULL},
 };

@@ -9,6 +9,6 @@ PyObject *han_py_request_class(PyObject *module, PyObject *args);
 
 /* Make a request of a nonblocking call; takes over the reference `kept`. */
 PyObject *han_py_request(PyTypeObject *, EngineObject *, PlanObject *, const void *send, void *recv,
-                         PyObject *kept);
+                         uint64_t nbytes, PyObject *kept);
 
 #endif

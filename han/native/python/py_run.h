@@ -16,8 +16,8 @@ enum han_status han_py_try(EngineObject *, const han_run *);
 /* Wait for a queued run without the lock; raises what engine.on_error raises. 0 or -1. */
 int han_py_wait(EngineObject *, han_run *);
 /* A whole blocking call. The objects `kept` own its buffers. 0 or -1. */
-int han_py_run(EngineObject *, PlanObject *, const void *send, void *recv, PyObject *const *kept,
-               Py_ssize_t n);
+int han_py_run(EngineObject *, PlanObject *, const void *send, void *recv, uint64_t nbytes,
+               PyObject *const *kept, Py_ssize_t n);
 
 /* Fail the engine and cancel its runs, without the lock. */
 void han_py_stop(EngineObject *);
