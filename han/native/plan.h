@@ -47,10 +47,11 @@ typedef struct {
 } han_trial;
 
 typedef struct han_plan {
-    han_instr *code;
+    const han_instr *code;
     /* Of a plan for many sizes: engine/sizes.h. The largest message has `grains` times `grain`
      * bytes; at present the code is that of a message of `nbytes`. */
     const han_term *terms; /* NULL: the plan is for one size */
+    han_instr *fitted;     /* the code, to be written */
     uint64_t grains, grain, nbytes;
     uint32_t n_code;
     uint32_t n_streams, n_requests, n_comms;

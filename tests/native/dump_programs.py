@@ -29,6 +29,7 @@ from han.tasks.choice import Choice, LevelChoice, level_choice  # noqa: E402
 from han.tasks.lower import lower  # noqa: E402
 from han.tasks.outline import geometries  # noqa: E402
 from han.tasks.signature import Signature  # noqa: E402
+from han.tasks.size_classes import bound_of, bounds_of, class_of  # noqa: E402
 from han.tuning.parts import plan_of_choice  # noqa: E402
 
 MAGIC = 0x31474F5250
@@ -41,15 +42,25 @@ SMALL, MEDIUM, LARGE = 1, 450, 20011  # elements of 8 bytes, for a line, a page,
 
 @dataclass(frozen=True)
 class Case:
-    """A call and its choice; the executor's test may run reductions in place."""
+    """A call and its choice; the executor's test may run reductions in place.
+
+    With `sized`, the program is that of the call's class of sizes.
+    """
 
     signature: Signature
     choice: Choice
+    sized: bool = False
 
     @property
     def name(self) -> str:
         levels = " + ".join(level.describe() for level in self.choice.levels)
-        return f"{self.signature.describe()}: {levels}"
+        return f"{'class of ' if self.sized else ''}{self.signature.describe()}: {levels}"
+
+    @property
+    def planned(self) -> Signature:
+        """The signature of which the program is made."""
+        bound = bound_of(self.signature, bounds_of()) if self.sized else 0
+        return class_of(self.signature, bound) if bound else self.signature
 
 
 @dataclass(frozen=True)
@@ -176,6 +187,16 @@ def message_cases(ranks: int) -> Iterator[Case]:
         yield Case(call("allreduce", count, op=op), Choice((inner, doubling), segment))
 
 
+def every_size(cases: tuple[Case, ...]) -> tuple[Case, ...]:
+    """Return the calls as parts of their classes; some of them are near the lower bound."""
+    smaller = {MEDIUM: 390, LARGE: 16_411}
+    counts = {case: smaller.get(case.signature.count, case.signature.count) for case in cases}
+    return tuple(
+        replace(case, signature=replace(case.signature, count=count), sized=True)
+        for case, count in counts.items()
+    )
+
+
 # ---- machines ---------------------------------------------------------------------------------
 
 
@@ -187,7 +208,9 @@ def nodes(*domains: int) -> Topology:
 def worlds() -> Iterator[World]:
     """Yield all machines with their calls."""
     for n in (2, 3, 5):
-        yield World(f"{n} ranks on one node", virtual(n), tuple(shared_cases(n)))
+        cases = tuple(shared_cases(n))
+        yield World(f"{n} ranks on one node", virtual(n), cases)
+        yield World(f"{n} ranks, classes of sizes", virtual(n), every_size(cases))
     cases = tuple(shared_cases(4, levels=2))
     yield World("2 sockets of 2 ranks", virtual(4, 2), cases)
     for domains in ((0, 0, 1, 1), (0, 1, 0, 2, 1), (0, 1, 2)):
@@ -218,6 +241,9 @@ def put_program(file: BinaryIO, program: Program) -> None:
         put(file, stream.start, stream.stop)
     put(file, len(program.code))
     file.write(program.code.tobytes())
+    put(file, program.grains, program.grain)
+    if program.terms is not None:
+        file.write(program.terms.tobytes())
 
 
 def put_case(file: BinaryIO, topology: Topology, case: Case) -> None:
@@ -226,7 +252,7 @@ def put_case(file: BinaryIO, topology: Topology, case: Case) -> None:
     put_name(file, case.name)
     put(file, COLLECTIVES[signature.collective], OPS[signature.op], DTYPES[signature.dtype])
     put(file, signature.nbytes, signature.root)
-    plan = plan_of_choice(topology, signature, case.choice, MEMORY)
+    plan = plan_of_choice(topology, case.planned, case.choice, MEMORY)
     for rank in range(topology.size):
         put_program(file, lower(plan, rank))
 

@@ -115,6 +115,18 @@ han_control *group_control(group *g, uint64_t rank)
 /* Ranks are threads here: a peer's buffer has the same address. */
 static const uint64_t no_shifts[HAN_SHIFTS * MAX_RANKS];
 
+static void take_terms(han_plan *p, const program *from)
+{
+    p->fitted = aligned(from->n_code * sizeof *p->fitted);
+    memcpy(p->fitted, from->code, from->n_code * sizeof *p->fitted);
+    p->code = p->fitted;
+    p->n_code = (uint32_t)from->n_code;
+    p->terms = from->terms;
+    p->grains = from->grains;
+    p->grain = from->grain;
+    p->nbytes = p->grains * p->grain;
+}
+
 void plan_open(han_plan *p, const test_case *c, uint64_t rank)
 {
     const program *from = &c->programs[rank];
@@ -124,6 +136,8 @@ void plan_open(han_plan *p, const test_case *c, uint64_t rank)
                     .element = 8, .commutative = true, .shifts = no_shifts,
                     /* vary how bytes are copied */
                     .much = rank % 2, .streaming = rank % 3 == 2};
+    if (from->terms)
+        take_terms(p, from);
     memcpy(p->streams, from->streams, sizeof p->streams);
     for (int b = 0; b < HAN_MAX_CHANNELS; b++)
         p->writes[b] = (uint8_t)from->writes[b], p->shows |= (p->writes[b] & HAN_W_SHOWN) != 0;
@@ -138,4 +152,5 @@ void plan_close(han_plan *p)
 {
     free(p->requests);
     free(p->scratch);
+    free(p->fitted);
 }

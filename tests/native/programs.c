@@ -54,6 +54,13 @@ static void read_program(FILE *f, program *p)
     han_instr *code = room(p->n_code, sizeof *code);
     read_bytes(f, code, p->n_code * sizeof *code);
     p->code = code;
+    p->grains = number(f);
+    p->grain = number(f);
+    if (!p->grains)
+        return;
+    han_term *terms = room(p->n_code, sizeof *terms);
+    read_bytes(f, terms, p->n_code * sizeof *terms);
+    p->terms = terms;
 }
 
 static void read_case(FILE *f, const world *w, test_case *c)
@@ -96,12 +103,18 @@ world *programs_read(const char *path, uint64_t *n_worlds)
     return worlds;
 }
 
+static void free_program(program *p)
+{
+    free((void *)(uintptr_t)p->code);
+    free((void *)(uintptr_t)p->terms);
+}
+
 void programs_free(world *worlds, uint64_t n_worlds)
 {
     for (uint64_t w = 0; w < n_worlds; w++) {
         for (uint64_t c = 0; c < worlds[w].n_cases; c++)
             for (uint64_t r = 0; r < worlds[w].ranks; r++)
-                free((void *)(uintptr_t)worlds[w].cases[c].programs[r].code);
+                free_program(&worlds[w].cases[c].programs[r]);
         free(worlds[w].cases);
     }
     free(worlds);

@@ -13,6 +13,8 @@ typedef struct {
     uint64_t n_streams, n_code;
     han_stream streams[HAN_MAX_STREAMS];
     const han_instr *code;
+    uint64_t grains, grain; /* of a program for many sizes */
+    const han_term *terms;  /* or NULL */
 } program;
 
 typedef struct {

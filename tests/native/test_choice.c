@@ -51,15 +51,15 @@ static void a_rank_that_offers_waits_for_the_other(void)
     han_engine *a = &g->engines[0], *b = &g->engines[1];
     call mine, its;
     han_where rows[HAN_MAX_STREAMS];
-    uint64_t signature;
+    uint64_t signature, nbytes;
     bool brief;
     require(start(a, &mine, 0, arena) == HAN_BLOCKED, "an offer waits", a->epoch);
-    uint32_t n = han_engine_blocked(a, rows, &signature);
+    uint32_t n = han_engine_blocked(a, rows, &signature, &nbytes);
     require(n == 1 && rows[0].code == HAN_CODES && rows[0].peer == 1, "for the other rank", n);
     require(signature == 1, "in the call's own plan", signature);
     require(han_engine_awaits(a, &brief) == 0, "where posted flags ring the bell", 0);
     (void)start(b, &its, 1, arena);
-    n = han_engine_blocked(b, rows, &signature);
+    n = han_engine_blocked(b, rows, &signature, &nbytes);
     require(n == 1 && rows[0].code == HAN_WAIT && signature == 2, "the alternative runs", signature);
     require(han_engine_step(a) == HAN_MOVED && han_engine_step(b) == HAN_MOVED, "to its end", 0);
     require(a->alternatives == 1 && b->alternatives == 1 && a->epoch == 1, "on both", a->epoch);

@@ -203,7 +203,8 @@ static void prepare(runner *r, slot *s)
     plan_open(&s->plan, c, r->rank);
     bool none = c->collective == HAN_C_BARRIER || (c->nbytes && !gets(r, c));
     void *recv = none ? NULL : s->recv + GUARD;
-    s->run = (han_run){.plan = &s->plan, .send = operand + GUARD, .recv = recv};
+    s->run = (han_run){.plan = &s->plan, .send = operand + GUARD, .recv = recv,
+                       .nbytes = c->nbytes};
     s->run.blocking = common(r, s->step, 8) % 4;
     s->other = NULL;
     if (!strstr(r->world->name, "nodes")) /* all ranks share the outermost channel */

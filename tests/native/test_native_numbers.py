@@ -53,6 +53,6 @@ def test_every_level_may_have_a_channel_that_a_base_can_name():
 
 def test_the_fields_of_a_peers_base_do_not_overlap():
     for fields in product((0, PEER_BUFFERS - 1), (0, PEER_CHANNELS - 1), (0, PEER_SLOTS - 1)):
-        base = PeerBase(*fields).ref().base
+        base = PeerBase(*fields).number
         assert PEER <= base < 2 * PEER
         assert PeerBase.of(base) == fields

@@ -92,10 +92,10 @@ static void a_follower_waits_for_the_leader(void)
     group *g = pair(calls, false);
     han_engine *b = &g->engines[1];
     han_where rows[HAN_MAX_STREAMS];
-    uint64_t signature;
+    uint64_t signature, nbytes;
     bool brief;
     require(start(b, &calls[1]) == HAN_BLOCKED, "rank 1 waits", b->epoch);
-    uint32_t n = han_engine_blocked(b, rows, &signature);
+    uint32_t n = han_engine_blocked(b, rows, &signature, &nbytes);
     require(n == 1 && rows[0].code == HAN_CODES + 1 && rows[0].peer == 0, "for the leader", n);
     require(signature == 1 && han_engine_awaits(b, &brief) == 0, "where words ring the bell", 0);
     require(start(&g->engines[0], &calls[0]) == HAN_MOVED, "who waits for nobody", 0);

@@ -19,7 +19,7 @@ void han_fit(han_plan *p, uint64_t nbytes) {
     for (uint32_t k = 0; k < p->n_code; k++) {
         const han_term *t = &p->terms[k];
         if (!t->each) continue;
-        han_instr *i = &p->code[k];
+        han_instr *i = &p->fitted[k];
         uint64_t start = position(&s, t->start), length = position(&s, t->stop) - start;
         for (int ref = 0; ref < 4; ref++)
             i->off[ref] = t->offset[ref] + t->blocks[ref] * nbytes + start -

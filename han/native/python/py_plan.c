@@ -188,6 +188,7 @@ static int fill_terms(PlanObject *self, Py_buffer *terms, uint64_t grains, uint6
     self->terms = fits ? copy_of(terms->buf, (size_t)terms->len) : NULL;
     PyBuffer_Release(terms);
     p->terms = self->terms;
+    p->fitted = self->code;
     p->grains = grains;
     p->grain = grain;
     p->nbytes = grains * grain;
