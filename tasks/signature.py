@@ -87,7 +87,7 @@ class Signature:
         return ROWS[self.collective].rooted
 
     def describe(self) -> str:
-        """Return one line such as ``allreduce of 4 MiB (float64, sum)``."""
+        """Return one line such as ``allreduce of 4MiB (float64, sum)``."""
         from han.common.units import format_size
 
         details = [d for d in (self.dtype, self.op) if d]
@@ -99,7 +99,8 @@ class Signature:
             details.append("shared arrays")
         if self.device:
             details.append(ON_DEVICE)
-        size = f" of {format_size(self.nbytes)}" if ROWS[self.collective].recv else ""
+        most = "up to " if self.grains else ""
+        size = f" of {most}{format_size(self.nbytes)}" if ROWS[self.collective].recv else ""
         if self.counts:
             size = f" of {_listed([self.length(r) for r in range(len(self.counts))])}"
         return f"{self.collective}{size}" + (f" ({', '.join(details)})" if details else "")

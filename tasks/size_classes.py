@@ -45,7 +45,12 @@ def bound_of(signature: Signature, bounds: tuple[int, ...]) -> int:
     if not nbytes or nbytes > bounds[-1] or not alike or not ROWS[signature.collective].recv:
         return 0
     bound = bounds[bisect_left(bounds, nbytes)]
-    return bound if class_of(signature, bound).grains < GRAINS else 0
+    return bound if _grains(signature.element, bound) < GRAINS else 0
+
+
+def _grains(element: int, bound: int) -> int:
+    """Return the number of cache lines if these hold whole elements, else that of elements."""
+    return bound // element if LINE % element else -(-bound // LINE)
 
 
 def largest(signature: Signature, bound: int) -> Signature:
@@ -59,13 +64,10 @@ def class_of(signature: Signature, bound: int) -> Signature:
     Messages are cut at cache lines if these hold whole elements, else at elements. A message that
     is shorter than a line is not cut.
     """
-    element, count = signature.element, bound // signature.element
-    if LINE % element:
-        return replace(signature, count=count, grains=count)
-    if bound < LINE:
-        return replace(signature, count=count, grains=1)
-    lines = -(-bound // LINE)
-    return replace(signature, count=lines * LINE // element, grains=lines)
+    element, grains = signature.element, _grains(signature.element, bound)
+    if LINE % element or bound < LINE:
+        return replace(signature, count=bound // element, grains=grains)
+    return replace(signature, count=grains * LINE // element, grains=grains)
 
 
 def exact(signature: Signature, nbytes: int) -> Signature:

@@ -97,7 +97,7 @@ class Planner:
     def persistent(self, signature: Signature, memory: int) -> Planned:
         """Decide what a persistent request runs, in channels of about `memory` bytes."""
         decision = self.decide(signature, blocking=False)
-        return Planned(self.topology, signature, decision, memory)
+        return Planned(self.topology, self.sized(signature), decision, memory)
 
     def leaves(self, signature: Signature) -> bool:
         """Whether nonblocking and persistent calls of a signature are left to the MPI library.

@@ -1,9 +1,14 @@
-"""Persistent requests. Each has its own engine and channels, so several may be active at once."""
+"""Persistent requests. Each has its own engine and channels, so several may be active at once.
+
+Engine and channels make up a slot. A request that is freed leaves its slot to later ones.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from han import _native
 from han.memory.channel import Channel
@@ -21,11 +26,21 @@ from han.runtime.stored_plans import Call
 from han.trace.recorder import Recorder
 
 RING = 2 << 20  # bytes of a rank's ring at most; the same as in a communicator's channels
+LEFT = 16  # slots without a request that a rank keeps
+
+
+class Slot(NamedTuple):
+    """An engine and its channels, which hold about `memory` bytes; `number` is the engine's."""
+
+    number: int
+    memory: int
+    engine: _native.Engine
+    channels: list[Channel]
 
 
 @dataclass(frozen=True)
 class Persistent:
-    """Makes the persistent requests of a communicator."""
+    """Makes the persistent requests of a communicator. `left` are the slots without a request."""
 
     health: Health
     engines: Engines
@@ -33,32 +48,55 @@ class Persistent:
     binder: Binder
     programs: Programs
     recorder: Recorder
+    left: OrderedDict[int, Slot] = field(default_factory=OrderedDict)  # by number, oldest first
 
-    def request(self, message: Message, spots: Sequence[Spots]) -> Request | None:
+    def request(
+        self, message: Message, spots: Sequence[Spots], slots: Iterable[int]
+    ) -> Request | None:
         """Make a request for a call on which all ranks agree; collective.
 
-        `spots` are the locations of all ranks' buffers. Returns None if the call is left to the
-        MPI library.
+        `spots` are the locations of all ranks' buffers, `slots` the numbers of those that all ranks
+        have left. Returns None if the call is left to the MPI library.
         """
         planner = self.programs.planner
         with self.health.together("the making of a persistent request"):
             if planner.leaves(message.signature):
                 return None
             message, mapping = self._mapped(message, spots)
-            memory = self._memory(message.signature.shown(self.health.size))
-            planned = planner.persistent(message.signature, memory)
-            channels = self.shared.more_channels(memory)
-            engine = self.engines.make(channels)
-            call = Call(message.signature, memory, blocking=False)
-            program = self.programs.get(call, lambda: planned.plan)
+            nbytes, sized = message.signature.nbytes, planner.sized(message.signature)
+            slot = self._slot(self._memory(sized.shown(self.health.size)), slots)
+            engine, call = slot.engine, Call(sized, slot.memory, blocking=False)
+            signature = message.signature
+            program = self.programs.kept(
+                call, lambda: planner.persistent(signature, slot.memory).plan
+            )
+            message = replace(message, signature=sized)
             prepared = self.binder.bind(program, message, engine, mapping=mapping, own_scratch=True)
             checks = message.begin or (mapping and mapping.windows)
             request = Prequest(
                 engine, prepared.native, message.send, message.recv, (*message.keep, mapping),
-                self._begin(message, mapping) if checks else None, message.end, True,
+                self._begin(message, mapping) if checks else None, message.end, True, nbytes,
             )  # fmt: skip
-            request.closing = self._close(engine, channels)
+            request.closing = lambda: self._leave(slot)
             return request
+
+    def _slot(self, memory: int, left: Iterable[int]) -> Slot:
+        """Take the smallest slot that all ranks have left, or make one; collective."""
+        fit = [self.left[k] for k in left if self.left[k].memory >= memory]
+        if fit:
+            return self.left.pop(min(fit, key=lambda slot: (slot.memory, slot.number)).number)
+        channels = self.shared.more_channels(memory)
+        engine = self.engines.make(channels)
+        return Slot(self.engines.number(engine), memory, engine, channels)
+
+    def _leave(self, slot: Slot) -> None:
+        """Keep the slot of a request that was freed; close the oldest one if there are too many."""
+        if self.health.failed is not None:
+            self._close(slot)
+            return
+        self.left[slot.number] = slot
+        if len(self.left) > LEFT:
+            self._close(self.left.popitem(last=False)[1])
 
     def _mapped(self, message: Message, spots: Sequence[Spots]) -> tuple[Message, Mapping | None]:
         """Mark a message as mapped if peers can map the buffers of all ranks.
@@ -99,12 +137,9 @@ class Persistent:
 
         return begin
 
-    def _close(self, engine: _native.Engine, channels: list[Channel]) -> Callable[[], None]:
-        def close() -> None:
-            self.recorder.settle(engine)
-            engine.stop()
-            self.binder.forget(engine)
-            for channel in channels:
-                channel.close()
-
-        return close
+    def _close(self, slot: Slot) -> None:
+        self.recorder.settle(slot.engine)
+        slot.engine.stop()
+        self.binder.forget(slot.engine)
+        for channel in slot.channels:
+            channel.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from time import perf_counter
 
@@ -9,6 +10,8 @@ from han.model.program import Program
 from han.runtime.stored_plans import Call, PlanStore, complete, key_of
 from han.tasks.plan import Plan
 from han.tuning.planner import Planner
+
+MOST_KEPT = 128  # programs of persistent calls
 
 
 class Programs:
@@ -18,6 +21,7 @@ class Programs:
         self.planner = planner
         self.made = self.stored = 0
         self.seconds = 0.0
+        self._kept: OrderedDict[Call, Program] = OrderedDict()
         # A submodule of another package may change without notice, so its plans are not stored.
         keeps = bool(folder) and complete(planner.config)
         self.store = PlanStore(folder, key_of(planner)) if keeps else None
@@ -31,6 +35,15 @@ class Programs:
             self._write(call, program)
         self.seconds += perf_counter() - begun
         self.made += 1
+        return program
+
+    def kept(self, call: Call, plan: Callable[[], Plan]) -> Program:
+        """Return the program of a persistent call as `get` does, or the one that it had before."""
+        program = self._kept.get(call)
+        if program is None:
+            program = self._kept[call] = self.get(call, plan)
+            if len(self._kept) > MOST_KEPT:
+                self._kept.popitem(last=False)
         return program
 
     def _keeps(self, call: Call) -> bool:

@@ -216,7 +216,8 @@ class State:
         self.health.live()
         if not self._serves(parser, arguments):
             return None
-        return self.persistent.request(*self._compared(parser, arguments))
+        message, spots, slots = self._compared(parser, arguments)
+        return self.persistent.request(message, spots, slots)
 
     def _remember(self, message: Message, prepared: Prepared) -> None:
         """Enter the plan into the look-up in C, for calls with plain arrays of this signature."""
@@ -251,10 +252,11 @@ class State:
 
     def _compared(
         self, parser: Parser, arguments: tuple[object, ...]
-    ) -> tuple[Message, tuple[Spots, ...]]:
-        """Compare a call across ranks; return its message and the locations of all ranks' buffers.
+    ) -> tuple[Message, tuple[Spots, ...], set[int]]:
+        """Compare a call across ranks.
 
-        Raises on all ranks if they do not agree.
+        Returns its message, the locations of all ranks' buffers, and which slots of persistent
+        requests all ranks have left. Raises on all ranks if they do not agree.
         """
         message, problem, health = None, None, self.health
         with health.together(f"the comparison of {parser.name}"):
@@ -267,10 +269,12 @@ class State:
             if message is not None:
                 signature = message.signature
                 spots = self.shared.windows.spots(message.send, message.recv, signature)
-            everyone = health.meeting.allgather((call, spots), health.step)
-        compare([call for call, _ in everyone], problem)
+            told = call, spots, tuple(self.persistent.left)
+            everyone = health.meeting.allgather(told, health.step)
+        compare([call for call, _, _ in everyone], problem)
         assert message is not None
-        return message, agreed_spots([spots for _, spots in everyone])
+        slots = set.intersection(*(set(left) for _, _, left in everyone))
+        return message, agreed_spots([spots for _, spots, _ in everyone]), slots
 
     # ---- windows ----------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ from han.submodules import registry
 from han.tasks.files import compact, program_check
 from han.tasks.lower import lower
 from han.tasks.signature import Signature
+from han.tasks.size_classes import bound_of, bounds_of, class_of
 from han.tuning.heuristics import NodeTraits
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
@@ -440,7 +441,8 @@ def test_the_command_lists_and_clears(folder):
     (folder / damaged).write_bytes(b"x")
     (folder / "budget.plan").write_text("not han's")
     text = call("wisdom")
-    assert f"{SIGNATURE.describe()}, rank 0 of 1, node < network, " in text
+    asked = class_of(SIGNATURE, bound_of(SIGNATURE, bounds_of()))
+    assert f"{asked.describe()}, rank 0 of 1, node < network, " in text
     assert f"{damaged}: not usable: it is damaged" in text
     assert "budget" not in text
     record = json.loads(call("wisdom", "--json"))

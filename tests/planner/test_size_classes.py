@@ -1,0 +1,181 @@
+"""Size classes: the bounds, and programs that serve every size of a class."""
+
+import os
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from random_plans import TARGETS, example
+
+from han.model.channel_layout import LINE
+from han.model.program import positions
+from han.model.topology import virtual
+from han.tasks.choice import Choice, level_choice
+from han.tasks.lower import lower
+from han.tasks.plan import Plan
+from han.tasks.signature import Signature
+from han.tasks.size_classes import GRAINS, bound_of, bounds_of, class_of, exact, largest
+from han.tasks.verify import Refuted, verify
+from han.tuning.heuristics import NodeTraits
+from han.tuning.parts import plan_of_choice
+from han.tuning.rules import RuleTable
+
+BOUNDS = bounds_of()
+MEMORY = 1 << 18
+PARTS, TIMES = 2, 3  # parts of the sweep, one for each process; proofs of each algorithm in each
+LONGER = float(os.environ.get("HAN_TEST_EXAMPLES", "1"))
+sizes = st.one_of(st.integers(1, 5000), st.integers(1, BOUNDS[-1]), st.sampled_from(BOUNDS))
+elements = st.sampled_from([1, 2, 3, 4, 8, 12, 16, 24, 32, 48, 64, 80, 128, 4096])
+
+
+def allreduce(nbytes: int, element: int = 1) -> Signature:
+    return Signature("allreduce", nbytes // element, element, "sum", "f8")
+
+
+# ---- bounds -------------------------------------------------------------------------------------
+
+
+def test_bounds_grow_by_a_third_and_by_a_half():
+    assert BOUNDS[:8] == (8, 12, 16, 24, 32, 48, 64, 96)
+    ratios = np.array(BOUNDS[1:]) / np.array(BOUNDS[:-1])
+    assert set(ratios.round(3)) == {1.333, 1.5}
+    assert len(BOUNDS) < 70
+
+
+def test_thresholds_of_rules_begin_classes():
+    bounds = bounds_of([10_000, 1, 0, 4097, 1 << 60])
+    assert set(bounds) - set(BOUNDS) == {9999}
+    assert bound_of(allreduce(9999), bounds) == 9999
+    assert bound_of(allreduce(10_000), bounds) == 12288
+
+
+@given(sizes, elements)
+def test_a_class_holds_its_calls(nbytes, element):
+    signature = allreduce(nbytes, element)
+    bound = bound_of(signature, BOUNDS)
+    if not bound:
+        assert not signature.count or signature.count > GRAINS // 2
+        return
+    one = class_of(signature, bound)
+    assert signature.count <= largest(signature, bound).count <= one.count
+    assert one.nbytes == one.grains * one.grain
+    assert one.grain % element == 0
+    assert one.nbytes < bound + LINE
+    assert exact(one, signature.nbytes) == signature
+    assert class_of(replace(signature, count=bound // element), bound) == one
+
+
+@pytest.mark.parametrize(
+    "signature",
+    [
+        Signature("barrier"),
+        Signature("bcast"),
+        Signature("bcast", 8, device=True),
+        Signature("allgather", 8, counts=(8, 3)),
+        Signature("bcast", BOUNDS[-1] + 1),
+    ],
+)
+def test_calls_without_a_class(signature):
+    assert bound_of(signature, BOUNDS) == 0
+
+
+# ---- positions ----------------------------------------------------------------------------------
+
+
+@given(st.integers(1, 1 << 20), st.sampled_from([1, 8, 24, LINE, 4096]), st.data())
+def test_memory_for_grains_of_the_largest_message_holds_those_of_any(grains, grain, data):
+    nbytes = data.draw(st.integers(1, grains * grain))
+    cuts = sorted(data.draw(st.lists(st.integers(0, grains), max_size=6)))
+    numbers = np.array([0, *cuts, grains], "u8")
+    found = positions(numbers, grains, grain, nbytes)
+    assert found[0] == 0
+    assert found[-1] == nbytes
+    inner = found[found < nbytes]
+    assert (inner % grain == 0).all()
+    assert (np.diff(found.astype("i8")) >= 0).all()
+    for first in range(len(numbers)):
+        parts = found[first:] - found[first]
+        assert (parts <= (numbers[first:] - numbers[first]) * grain).all()
+    assert (positions(numbers, grains, grain, grains * grain) == numbers * grain).all()
+
+
+# ---- programs -----------------------------------------------------------------------------------
+
+
+def of_class(plan: Plan, memory: int) -> Plan | None:
+    """Return the plan of a call's class; None if its choice cannot serve the class."""
+    bound = bound_of(plan.signature, BOUNDS)
+    signature = class_of(plan.signature, bound) if bound else None
+    table = RuleTable(None, plan.topology, NodeTraits())
+    if signature is None or table.objection(signature, plan.choice) is not None:
+        return None
+    return plan_of_choice(plan.topology, signature, plan.choice, memory)
+
+
+def edges(plan: Plan) -> list[int]:
+    """List sizes: the least, the largest, that of the bound, one element less, one in between."""
+    signature = plan.signature
+    bound = bound_of(exact(signature, signature.nbytes - signature.grain + 1), BOUNDS)
+    bound = bound or signature.nbytes
+    below = max((b for b in BOUNDS if b < bound), default=0)
+    element, most = signature.element, bound // signature.element
+    counts = {below // element + 1, (below + bound) // 2 // element, most - 1, most}
+    return [n * element for n in sorted({*counts, signature.count}) if n > 0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(PARTS))
+def test_every_algorithm_is_proved_at_the_edges_of_classes(part):
+    number, proofs = round(TIMES * len(TARGETS) * LONGER), 0
+    for k in range(part * number, (part + 1) * number):
+        one = example(k)
+        plan = of_class(one.plans[0], MEMORY)
+        for nbytes in edges(plan) if plan is not None else ():
+            call = plan.of_size(nbytes)
+            try:
+                verify([call, call], in_place=one.in_place)
+            except Refuted as refuted:
+                pytest.fail(f"example {k}, {nbytes} bytes: {refuted}\n{one}")
+            proofs += 1
+    assert proofs > number, "most examples have a class"
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 4000))
+def test_the_largest_message_is_planned_exactly(number):
+    plan = of_class(example(number).plans[0], MEMORY)
+    if plan is None:
+        return
+    for rank in range(plan.topology.size):
+        program = lower(plan, rank)
+        same = program.at(plan.signature.nbytes)
+        assert (same.code == program.code).all()
+        assert same.terms is None
+
+
+def test_different_sizes_of_a_class_run_one_behind_the_other():
+    choice = Choice((level_choice("sm", "split", chunk=4096),), None)
+    plan = plan_of_choice(virtual(3), class_of(allreduce(24_000, 8), 24_576), choice, MEMORY)
+    report = verify([plan.of_size(n) for n in (24_576, 16_392, 20_000, 24_568)])
+    assert report.ranks == 3
+    assert "20000B" in str(report)
+
+
+def test_shares_are_in_proportion():
+    """Members get equal shares of any size, up to a cache line."""
+    choice = Choice((level_choice("sm", "split"),), None)
+    plan = plan_of_choice(virtual(4), class_of(allreduce(100_000, 8), 131_072), choice, 1 << 20)
+    tasks = plan.of_size(100_000).tasks
+    assert [(t.start, t.stop) for t in tasks] == [(0, 100_000)] * len(tasks)
+    combined = []
+    for rank in range(4):
+        code = lower(plan.of_size(100_000), rank).code
+        combined.append(8 * int(code["n"][np.isin(code["code"], (1, 2))].sum()) // 3)
+    assert sum(combined) == 100_000
+    assert max(combined) - min(combined) <= 4 * LINE, "a line for each piece"
+
+
+def test_a_description_names_the_class():
+    assert class_of(allreduce(20_000, 8), 24_576).describe().startswith("allreduce of up to 24KiB")
