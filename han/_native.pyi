@@ -251,6 +251,34 @@ class Engine:
         """
 
 @final
+class Reader:
+    """Reads buffer arguments; facts of an element type are (size, handle of MPI's type, kind)."""
+
+    def __init__(
+        self,
+        datatype: type[MPI.Datatype],
+        handle: int,
+        wide: bool,
+        device: type[MPI.buffer],
+        in_place: object,
+    ) -> None: ...
+    def learn_array(self, number: int, facts: _Triple, /) -> None:
+        """Learn the elements of arrays with a type number of NumPy."""
+    def learn_type(self, facts: _Triple, /) -> None:
+        """Learn a predefined MPI type without gaps."""
+    def learn_code(self, code: str, handle: int, /) -> None:
+        """Learn which MPI type a type code names."""
+    def learn_format(self, format: str, facts: _Triple, /) -> None:
+        """Learn the elements of buffers of a format; other sizes of elements are other formats."""
+    def learn_tensor(self, fields: _Triple, facts: _Triple, /) -> None:
+        """Learn the elements of tensors; `fields` are DLPack's code, bits and lanes."""
+    def read(self, spec: object, blocks: int = 1, /) -> tuple[int, int, int, int, int, bool] | None:
+        """Return address, bytes, size, handle and kind of elements, and read-only.
+
+        None if the argument is refused. A count in `spec` is that of one of `blocks` blocks.
+        """
+
+@final
 class Calls(Generic[_Started]):
     """The look-up of plans by the arguments of calls; `request` is the class of requests.
 
@@ -259,22 +287,18 @@ class Calls(Generic[_Started]):
     """
 
     def __init__(
-        self, engine: Engine, in_place: object, request: type[_Started], rank: int, size: int
+        self, engine: Engine, reader: Reader, request: type[_Started], rank: int, size: int
     ) -> None: ...
     @property
     def hits(self) -> int:
         """The number of calls that found their plan here."""
-    def add(
-        self, plan: Plan, collective: int, nbytes: int, dtype: int, op: object, root: int, /
-    ) -> None:
-        """Enter a plan; `dtype` is NumPy's type number, `op` may be None."""
+    def add(self, plan: Plan, collective: int, root: int, op: object, facts: _Triple, /) -> None:
+        """Enter a plan; `op` may be None, `facts` are (bytes, kind, handle)."""
     def clear(self) -> None:
         """Remove all plans."""
     def barrier(self) -> bool: ...
     def bcast(self, buf: object, root: object, /) -> bool: ...
-    def reduce(
-        self, send: object, recv: object, op: object, root: object, at_root: bool, /
-    ) -> bool: ...
+    def reduce(self, send: object, recv: object, op: object, root: object, /) -> bool: ...
     def allreduce(self, send: object, recv: object, op: object, /) -> bool: ...
     def gather(self, send: object, recv: object, root: object, /) -> bool: ...
     def scatter(self, send: object, recv: object, root: object, /) -> bool: ...
@@ -284,7 +308,7 @@ class Calls(Generic[_Started]):
     def ibarrier(self) -> _Started | Literal[False]: ...
     def ibcast(self, buf: object, root: object, /) -> _Started | Literal[False]: ...
     def ireduce(
-        self, send: object, recv: object, op: object, root: object, at_root: bool, /
+        self, send: object, recv: object, op: object, root: object, /
     ) -> _Started | Literal[False]: ...
     def iallreduce(
         self, send: object, recv: object, op: object, /

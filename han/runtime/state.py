@@ -216,15 +216,14 @@ class State:
         return self.persistent.request(*self._compared(parser, arguments))
 
     def _remember(self, message: Message, prepared: Prepared) -> None:
-        """Enter the plan into the look-up in C, for calls with plain arrays of this signature."""
+        """Enter the plan into the look-up in C, for calls of this signature."""
         signature = message.signature
-        if message.plain is None or self.config.check or self.plans.apart:
+        if message.facts is None or self.config.check or self.plans.apart:
             return
         kind = ROWS[signature.collective].code
         op = message.op if signature.reduces else None
-        nbytes, number = message.plain
         way = signature.root or int(signature.in_place)  # no call has both
-        self.calls.add(prepared.native, kind, nbytes, number, op, way)
+        self.calls.add(prepared.native, kind, way, op, message.facts)
 
     def wait_for(self, request: MPI.Request, step: str) -> None:
         """Wait for a call of the MPI library; raises if another rank raised or gave up."""

@@ -1,65 +1,49 @@
-/* The look-up of calls on plain arrays. A method of han.Comm finds the plan with one look-up and
- * without an allocation, if the arguments are plain arrays of a size, type and operation that
- * were used before. For all other arguments, wrong ones too, the method returns False. The
- * caller then parses the arguments (han/message) and plans the call. */
+/* The look-up of calls. A method of han.Comm finds the plan with one look-up, if the reader knows the
+ * spelling of the arguments and a call of this size, type and operation was made before. For all
+ * other arguments, wrong ones too, the method returns False. The caller then parses the arguments
+ * (han/message) and plans the call. */
 #include "python/py_calls.h"
 
-#include "python/plain_array.h"
+#include "python/look_up.h"
 #include "python/py_engine.h"
 #include "python/py_plan.h"
+#include "python/py_reader.h"
 #include "python/py_request.h"
 #include "python/py_request_methods.h"
 #include "python/py_run.h"
 
-enum { SLOTS = 512, MOST = SLOTS / 2 };
-
-typedef struct {
-    uint64_t nbytes;
-    PyObject *op; /* compared by identity; owned */
-    int32_t collective, root, dtype;
-    PlanObject *plan; /* NULL: an empty slot */
-} entry;
-
 typedef struct {
     PyObject_HEAD
     EngineObject *engine;
-    PyObject *in_place;
+    ReaderObject *reader;
     PyObject *request; /* the class of requests that nonblocking calls return */
     int32_t rank, size;
-    uint32_t used;
     unsigned long long hits; /* calls that found their plan here */
-    entry slots[SLOTS];
+    han_look_up plans;
 } CallsObject;
 
-static entry *find(CallsObject *self, const entry *key) {
-    uint64_t h = key->nbytes * 0x9e3779b97f4a7c15u ^ (uint64_t)(uintptr_t)key->op;
-    h ^= (uint64_t)(uint32_t)key->collective << 40 ^ (uint64_t)(uint32_t)key->root << 20 ^
-         (uint64_t)(uint32_t)key->dtype;
-    h *= 0xff51afd7ed558ccdu;
-    for (uint32_t k = (uint32_t)(h >> 40) % SLOTS;; k = (k + 1) % SLOTS) {
-        entry *s = &self->slots[k];
-        if (!s->plan || (s->nbytes == key->nbytes && s->op == key->op && s->root == key->root &&
-                         s->collective == key->collective && s->dtype == key->dtype))
-            return s;
-    }
-}
+/* What is read of the arguments of a call. */
+typedef struct {
+    han_buffer send, recv;
+    han_entry key;
+} call;
 
-/* Run a plan: to its end, or as a request that owns the objects in `keep`. */
-typedef PyObject *(*mode)(CallsObject *, PlanObject *, const void *send, void *recv,
-                          PyObject *const *keep, Py_ssize_t n);
+/* Run a plan: to its end, or as a request that owns the memory of the buffers. */
+typedef PyObject *(*mode)(CallsObject *, PlanObject *, const call *);
 
-static PyObject *blocking(CallsObject *self, PlanObject *plan, const void *send, void *recv,
-                          PyObject *const *keep, Py_ssize_t n) {
-    if (han_py_run(self->engine, plan, send, recv, keep, n)) return NULL;
+static PyObject *blocking(CallsObject *self, PlanObject *plan, const call *c) {
+    PyObject *const kept[] = {c->send.owner, c->recv.owner};
+    if (han_py_run(self->engine, plan, c->send.data, c->recv.data, kept, 2)) return NULL;
     Py_RETURN_TRUE;
 }
 
-static PyObject *nonblocking(CallsObject *self, PlanObject *plan, const void *send, void *recv,
-                             PyObject *const *keep, Py_ssize_t n) {
-    PyObject *kept = n ? PyTuple_Pack(n, keep[0], keep[n - 1]) : PyTuple_New(0);
+static PyObject *or_none(PyObject *o) { return o ? o : Py_None; }
+
+static PyObject *nonblocking(CallsObject *self, PlanObject *plan, const call *c) {
+    PyObject *kept = PyTuple_Pack(2, or_none(c->send.owner), or_none(c->recv.owner));
     if (!kept) return NULL;
-    PyObject *request = han_py_request((PyTypeObject *)self->request, self->engine, plan, send,
-                                       recv, kept);
+    PyObject *request = han_py_request((PyTypeObject *)self->request, self->engine, plan,
+                                       c->send.data, c->recv.data, kept);
     if (!request) return NULL;
     PyObject *started = han_py_start(request);
     Py_XDECREF(started);
@@ -68,8 +52,9 @@ static PyObject *nonblocking(CallsObject *self, PlanObject *plan, const void *se
 }
 
 /* Whether this rank could offer an alternative that is not made yet. */
-static bool lacks_alternative(const han_plan *p, const void *send, const void *recv) {
-    return p->arena_size && !p->alternative && han_in_arena(p, send) && han_in_arena(p, recv);
+static bool lacks_alternative(const han_plan *p, const call *c) {
+    return p->arena_size && !p->alternative && han_in_arena(p, c->send.data) &&
+           han_in_arena(p, c->recv.data);
 }
 
 /* Whether the rival is not made yet: the second blocking call makes it. */
@@ -78,14 +63,194 @@ static bool lacks_rival(const han_plan *p, mode go) {
 }
 
 /* The result of `go`, False if the plan must be made first, or NULL with an exception. */
-static PyObject *run(CallsObject *self, const entry *key, const void *send, void *recv, mode go,
-                     PyObject *const *keep, Py_ssize_t n) {
-    entry *hit = find(self, key);
-    if (!hit->plan || lacks_alternative(&hit->plan->plan, send, recv)) Py_RETURN_FALSE;
-    if (lacks_rival(&hit->plan->plan, go)) Py_RETURN_FALSE;
+static PyObject *run(CallsObject *self, const call *c, mode go) {
+    PlanObject *found = han_look_up_find(&self->plans, &c->key)->plan;
+    if (!found || lacks_alternative(&found->plan, c) || lacks_rival(&found->plan, go))
+        Py_RETURN_FALSE;
     self->hits++;
-    return go(self, hit->plan, send, recv, keep, n);
+    return go(self, found, c);
 }
+
+/* Reads the arguments of one collective; false if they are refused. */
+typedef bool (*reading)(const CallsObject *, PyObject *const *args, call *);
+
+static inline PyObject *serve(CallsObject *self, PyObject *const *args, reading read, mode go) {
+    call c = {0};
+    PyObject *answer = read(self, args, &c) ? run(self, &c, go) : Py_NewRef(Py_False);
+    Py_XDECREF(c.send.owner);
+    Py_XDECREF(c.recv.owner);
+    return answer;
+}
+
+/* ---- arguments ---------------------------------------------------------------------------- */
+
+static bool root_of(PyObject *o, han_entry *key) {
+    uint64_t root;
+    if (!han_py_whole(o, &root)) return false;
+    key->root = (int32_t)root;
+    return root < INT32_MAX;
+}
+
+static bool says_in_place(const CallsObject *self, const PyObject *o) {
+    return han_says_in_place(self->reader, o);
+}
+
+/* Use the memory of one buffer for the other too. */
+static void share(han_buffer *with, const han_buffer *b) {
+    *with = *b;
+    with->owner = NULL;
+}
+
+static bool reads(const CallsObject *self, PyObject *o, han_buffer *b) {
+    return han_py_read(self->reader, o, 1, b);
+}
+
+static bool writes(const CallsObject *self, PyObject *o, han_buffer *b) {
+    return reads(self, o, b) && !b->readonly;
+}
+
+/* Read a buffer that holds a block of `nbytes` for each rank. */
+static bool divides(const CallsObject *self, PyObject *o, han_buffer *b, uint64_t *nbytes) {
+    uint64_t size = (uint64_t)self->size;
+    if (!han_py_read(self->reader, o, size, b)) return false;
+    *nbytes = b->nbytes / size;
+    return b->nbytes % (size * b->element->size) == 0;
+}
+
+static bool apart(const call *c) {
+    const han_buffer *a = &c->send, *b = &c->recv;
+    return !a->nbytes || !b->nbytes || a->data + a->nbytes <= b->data ||
+           b->data + b->nbytes <= a->data;
+}
+
+/* The facts of a reduction of `nbytes` of these elements; false if they are no numbers. */
+static bool reduces(call *c, uint64_t nbytes, const han_element *element, PyObject *op) {
+    c->key.nbytes = nbytes;
+    c->key.kind = element->kind;
+    c->key.handle = element->handle;
+    c->key.op = op;
+    return element->kind >= 0;
+}
+
+/* Read an operand, and the memory for the result, which may hold the operand. */
+static bool combines(const CallsObject *self, PyObject *const *args, call *c) {
+    if (!writes(self, args[1], &c->recv)) return false;
+    if (says_in_place(self, args[0])) {
+        share(&c->send, &c->recv);
+        return true;
+    }
+    return reads(self, args[0], &c->send) && c->send.nbytes == c->recv.nbytes &&
+           c->send.element->kind == c->recv.element->kind && apart(c);
+}
+
+/* Read the arguments of a rank that receives all blocks. Its own block is in `send`, or in place in
+ * `recv`. */
+static bool collects(const CallsObject *self, PyObject *const *args, call *c) {
+    uint64_t *nbytes = &c->key.nbytes;
+    if (!divides(self, args[1], &c->recv, nbytes) || c->recv.readonly) return false;
+    if (says_in_place(self, args[0])) {
+        c->send.data = c->recv.data + *nbytes * (uint64_t)self->rank;
+        return true;
+    }
+    return reads(self, args[0], &c->send) && c->send.nbytes == *nbytes && apart(c);
+}
+
+/* ---- collectives -------------------------------------------------------------------------- */
+
+static bool barrier(const CallsObject *self, PyObject *const *args, call *c) {
+    (void)self, (void)args;
+    c->key.collective = HAN_C_BARRIER;
+    return true;
+}
+
+/* buf, root */
+static bool bcast(const CallsObject *self, PyObject *const *args, call *c) {
+    c->key.collective = HAN_C_BCAST;
+    if (!root_of(args[1], &c->key) || !reads(self, args[0], &c->recv)) return false;
+    if (c->recv.readonly && c->key.root != self->rank) return false;
+    share(&c->send, &c->recv);
+    c->key.nbytes = c->recv.nbytes;
+    return true;
+}
+
+/* send, recv, op */
+static bool allreduce(const CallsObject *self, PyObject *const *args, call *c) {
+    c->key.collective = HAN_C_ALLREDUCE;
+    return combines(self, args, c) && reduces(c, c->recv.nbytes, c->recv.element, args[2]);
+}
+
+/* send, recv, op, root */
+static bool reduce(const CallsObject *self, PyObject *const *args, call *c) {
+    c->key.collective = HAN_C_REDUCE;
+    if (!root_of(args[3], &c->key)) return false;
+    bool read = c->key.root == self->rank ? combines(self, args, c) : reads(self, args[0], &c->send);
+    return read && reduces(c, c->send.nbytes, c->send.element, args[2]);
+}
+
+/* send, recv, root */
+static bool gather(const CallsObject *self, PyObject *const *args, call *c) {
+    c->key.collective = HAN_C_GATHER;
+    if (!root_of(args[2], &c->key)) return false;
+    if (c->key.root == self->rank) return collects(self, args, c);
+    if (!reads(self, args[0], &c->send)) return false;
+    c->key.nbytes = c->send.nbytes;
+    return true;
+}
+
+/* send, recv, root */
+static bool scatter(const CallsObject *self, PyObject *const *args, call *c) {
+    uint64_t *nbytes = &c->key.nbytes;
+    c->key.collective = HAN_C_SCATTER;
+    if (!root_of(args[2], &c->key)) return false;
+    if (c->key.root != self->rank) {
+        if (!writes(self, args[1], &c->recv)) return false;
+        *nbytes = c->recv.nbytes;
+        return true;
+    }
+    if (!divides(self, args[0], &c->send, nbytes)) return false;
+    if (says_in_place(self, args[1])) {
+        c->recv.data = c->send.data + *nbytes * (uint64_t)self->rank;
+        return true;
+    }
+    return writes(self, args[1], &c->recv) && c->recv.nbytes == *nbytes && apart(c);
+}
+
+/* send, recv */
+static bool allgather(const CallsObject *self, PyObject *const *args, call *c) {
+    c->key.collective = HAN_C_ALLGATHER;
+    return collects(self, args, c);
+}
+
+/* send, recv */
+static bool alltoall(const CallsObject *self, PyObject *const *args, call *c) {
+    uint64_t sent;
+    c->key.collective = HAN_C_ALLTOALL;
+    if (!divides(self, args[1], &c->recv, &c->key.nbytes) || c->recv.readonly) return false;
+    if (says_in_place(self, args[0])) {
+        c->key.root = 1; /* no root here: tells in-place calls from others */
+        share(&c->send, &c->recv);
+        return true;
+    }
+    return divides(self, args[0], &c->send, &sent) && sent == c->key.nbytes && apart(c);
+}
+
+/* send, recv, op */
+static bool reduce_scatter_block(const CallsObject *self, PyObject *const *args, call *c) {
+    uint64_t nbytes;
+    c->key.collective = HAN_C_REDUCE_SCATTER;
+    if (says_in_place(self, args[0])) {
+        c->key.root = 1; /* as in alltoall */
+        if (!divides(self, args[1], &c->recv, &nbytes) || c->recv.readonly) return false;
+        share(&c->send, &c->recv);
+    } else if (!writes(self, args[1], &c->recv) || !divides(self, args[0], &c->send, &nbytes) ||
+               nbytes != c->recv.nbytes || c->send.element->kind != c->recv.element->kind ||
+               !apart(c)) {
+        return false;
+    }
+    return reduces(c, nbytes, c->recv.element, args[2]);
+}
+
+/* ---- han._native.Calls -------------------------------------------------------------------- */
 
 static int few(Py_ssize_t n, Py_ssize_t expected) {
     if (n == expected) return 0;
@@ -93,239 +258,67 @@ static int few(Py_ssize_t n, Py_ssize_t expected) {
     return -1;
 }
 
-static bool root_of(PyObject *o, entry *key) {
-    if (!PyLong_CheckExact(o)) return false;
-    long root = PyLong_AsLong(o);
-    if (root == -1 && PyErr_Occurred()) PyErr_Clear();
-    key->root = (int32_t)root;
-    return root >= 0 && root < INT32_MAX;
-}
-
-static PyObject *bcast(CallsObject *self, PyObject *const *args, Py_ssize_t n, mode go) {
-    array buf;
-    entry key = {.collective = HAN_C_BCAST};
-    if (few(n, 2)) return NULL;
-    /* The parser accepts a read-only array at the root. */
-    if (!plain_writable(args[0], &buf) || !root_of(args[1], &key)) Py_RETURN_FALSE;
-    key.nbytes = buf.nbytes;
-    return run(self, &key, buf.data, buf.data, go, args, 1);
-}
-
-static PyObject *allreduce(CallsObject *self, PyObject *const *args, Py_ssize_t n, mode go) {
-    array send, recv;
-    entry key = {.collective = HAN_C_ALLREDUCE};
-    if (few(n, 3)) return NULL;
-    if (!plain_writable(args[1], &recv)) Py_RETURN_FALSE;
-    if (says(self->in_place, args[0]))
-        send = recv;
-    else if (!plain(args[0], &send) || !alike(&send, &recv))
-        Py_RETURN_FALSE;
-    key.nbytes = recv.nbytes;
-    key.dtype = recv.dtype;
-    key.op = args[2];
-    return run(self, &key, send.data, recv.data, go, args, 2);
-}
-
-static PyObject *reduce(CallsObject *self, PyObject *const *args, Py_ssize_t n, mode go) {
-    array send, recv = {0};
-    entry key = {.collective = HAN_C_REDUCE};
-    if (few(n, 5)) return NULL; /* send, recv, op, root, whether this rank is the root */
-    if (!root_of(args[3], &key)) Py_RETURN_FALSE;
-    if (args[4] == Py_True) {
-        if (!plain_writable(args[1], &recv)) Py_RETURN_FALSE;
-        if (says(self->in_place, args[0]))
-            send = recv;
-        else if (!plain(args[0], &send) || !alike(&send, &recv))
-            Py_RETURN_FALSE;
-    } else if (!plain(args[0], &send)) {
-        Py_RETURN_FALSE;
-    }
-    key.nbytes = send.nbytes;
-    key.dtype = send.dtype;
-    key.op = args[2];
-    return run(self, &key, send.data, recv.data, go, args, 2);
-}
-
-static PyObject *barrier(CallsObject *self, mode go) {
-    entry key = {.collective = HAN_C_BARRIER};
-    return run(self, &key, NULL, NULL, go, NULL, 0);
-}
-
-/* ---- buffers that hold a block for each rank ----------------------------------------------- */
-
-/* The arguments of a rank that receives all blocks. Its own block is in `send`, or in place in
- * `recv`. */
-static bool collecting(const CallsObject *self, PyObject *const *args, array *send, array *recv,
-                       uint64_t *nbytes) {
-    if (!plain_writable(args[1], recv) || !block_of(self->size, args[1], recv, nbytes))
-        return false;
-    if (says(self->in_place, args[0])) {
-        send->data = recv->data + *nbytes * (uint64_t)self->rank;
-        return true;
-    }
-    return plain(args[0], send) && send->nbytes == *nbytes && apart(send, recv);
-}
-
-static PyObject *gather(CallsObject *self, PyObject *const *args, Py_ssize_t n, mode go) {
-    array send = {0}, recv = {0};
-    entry key = {.collective = HAN_C_GATHER};
-    if (few(n, 3)) return NULL;
-    if (!root_of(args[2], &key)) Py_RETURN_FALSE;
-    if (key.root == self->rank) {
-        if (!collecting(self, args, &send, &recv, &key.nbytes)) Py_RETURN_FALSE;
-    } else {
-        if (!plain(args[0], &send)) Py_RETURN_FALSE;
-        key.nbytes = send.nbytes;
-    }
-    return run(self, &key, send.data, recv.data, go, args, 2);
-}
-
-static PyObject *scatter(CallsObject *self, PyObject *const *args, Py_ssize_t n, mode go) {
-    array send = {0}, recv = {0};
-    entry key = {.collective = HAN_C_SCATTER};
-    if (few(n, 3)) return NULL;
-    if (!root_of(args[2], &key)) Py_RETURN_FALSE;
-    if (key.root != self->rank) {
-        if (!plain_writable(args[1], &recv)) Py_RETURN_FALSE;
-        key.nbytes = recv.nbytes;
-        return run(self, &key, NULL, recv.data, go, args, 2);
-    }
-    if (!plain(args[0], &send) || !block_of(self->size, args[0], &send, &key.nbytes))
-        Py_RETURN_FALSE;
-    if (says(self->in_place, args[1]))
-        recv.data = send.data + key.nbytes * (uint64_t)self->rank;
-    else if (!plain_writable(args[1], &recv) || recv.nbytes != key.nbytes || !apart(&send, &recv))
-        Py_RETURN_FALSE;
-    return run(self, &key, send.data, recv.data, go, args, 2);
-}
-
-static PyObject *allgather(CallsObject *self, PyObject *const *args, Py_ssize_t n, mode go) {
-    array send, recv;
-    entry key = {.collective = HAN_C_ALLGATHER};
-    if (few(n, 2)) return NULL;
-    if (!collecting(self, args, &send, &recv, &key.nbytes)) Py_RETURN_FALSE;
-    return run(self, &key, send.data, recv.data, go, args, 2);
-}
-
-static PyObject *alltoall(CallsObject *self, PyObject *const *args, Py_ssize_t n, mode go) {
-    array send, recv;
-    uint64_t sent;
-    entry key = {.collective = HAN_C_ALLTOALL};
-    if (few(n, 2)) return NULL;
-    if (!plain_writable(args[1], &recv) || !block_of(self->size, args[1], &recv, &key.nbytes))
-        Py_RETURN_FALSE;
-    key.root = says(self->in_place, args[0]); /* no root here: tells in-place calls from others */
-    if (key.root)
-        send = recv;
-    else if (!plain(args[0], &send) || !block_of(self->size, args[0], &send, &sent) ||
-             sent != key.nbytes || !apart(&send, &recv))
-        Py_RETURN_FALSE;
-    return run(self, &key, send.data, recv.data, go, args, 2);
-}
-
-static PyObject *reduce_scatter_block(CallsObject *self, PyObject *const *args, Py_ssize_t n,
-                                      mode go) {
-    array send, recv;
-    entry key = {.collective = HAN_C_REDUCE_SCATTER};
-    if (few(n, 3)) return NULL;
-    if (!plain_writable(args[1], &recv)) Py_RETURN_FALSE;
-    if (says(self->in_place, args[0])) {
-        if (!block_of(self->size, args[1], &recv, &key.nbytes)) Py_RETURN_FALSE;
-        send = recv;
-        key.root = 1; /* as in alltoall */
-    } else {
-        if (!plain(args[0], &send) || !block_of(self->size, args[0], &send, &key.nbytes) ||
-            key.nbytes != recv.nbytes || send.dtype != recv.dtype || !apart(&send, &recv))
-            Py_RETURN_FALSE;
-    }
-    key.dtype = recv.dtype;
-    key.op = args[2];
-    return run(self, &key, send.data, recv.data, go, args, 2);
-}
-
-#define DEFINE_METHODS(NAME)                                                                  \
+#define DEFINE_METHODS(NAME, ARGUMENTS)                                                       \
     static PyObject *calls_##NAME(CallsObject *self, PyObject *const *args, Py_ssize_t n) {   \
-        return NAME(self, args, n, blocking);                                                 \
+        return few(n, ARGUMENTS) ? NULL : serve(self, args, NAME, blocking);                  \
     }                                                                                         \
     static PyObject *calls_i##NAME(CallsObject *self, PyObject *const *args, Py_ssize_t n) {  \
-        return NAME(self, args, n, nonblocking);                                              \
+        return few(n, ARGUMENTS) ? NULL : serve(self, args, NAME, nonblocking);               \
     }
 
-DEFINE_METHODS(bcast)
-DEFINE_METHODS(reduce)
-DEFINE_METHODS(allreduce)
-DEFINE_METHODS(gather)
-DEFINE_METHODS(scatter)
-DEFINE_METHODS(allgather)
-DEFINE_METHODS(alltoall)
-DEFINE_METHODS(reduce_scatter_block)
-
-static PyObject *calls_barrier(CallsObject *self, PyObject *unused) {
-    (void)unused;
-    return barrier(self, blocking);
-}
-
-static PyObject *calls_ibarrier(CallsObject *self, PyObject *unused) {
-    (void)unused;
-    return barrier(self, nonblocking);
-}
+DEFINE_METHODS(barrier, 0)
+DEFINE_METHODS(bcast, 2)
+DEFINE_METHODS(reduce, 4)
+DEFINE_METHODS(allreduce, 3)
+DEFINE_METHODS(gather, 3)
+DEFINE_METHODS(scatter, 3)
+DEFINE_METHODS(allgather, 2)
+DEFINE_METHODS(alltoall, 2)
+DEFINE_METHODS(reduce_scatter_block, 3)
 
 static PyObject *calls_clear(CallsObject *self, PyObject *unused) {
     (void)unused;
-    for (int k = 0; k < SLOTS; k++) {
-        entry old = self->slots[k];
-        self->slots[k] = (entry){0};
-        Py_XDECREF(old.op);
-        Py_XDECREF(old.plan);
-    }
-    self->used = 0;
+    han_look_up_clear(&self->plans);
     Py_RETURN_NONE;
 }
 
-/* add(plan, collective, nbytes, dtype number, op or None, root) */
+/* add(plan, collective, root, op or None, (nbytes, kind, handle)) */
 static PyObject *calls_add(CallsObject *self, PyObject *args) {
-    entry key = {0};
+    han_entry entry = {0};
     PyObject *plan, *op;
-    unsigned long long nbytes;
-    if (!PyArg_ParseTuple(args, "O!iKiOi", &PlanType, &plan, &key.collective, &nbytes, &key.dtype,
-                          &op, &key.root))
+    unsigned long long nbytes, handle;
+    if (!PyArg_ParseTuple(args, "O!iiO(KiK)", &PlanType, &plan, &entry.collective, &entry.root,
+                          &op, &nbytes, &entry.kind, &handle))
         return NULL;
-    key.nbytes = nbytes;
-    key.op = op == Py_None ? NULL : op;
-    if (self->used == MOST) Py_XDECREF(calls_clear(self, NULL));
-    entry *slot = find(self, &key);
-    if (slot->plan) Py_RETURN_NONE;
-    Py_XINCREF(key.op);
-    Py_INCREF(plan);
-    key.plan = (PlanObject *)plan;
-    *slot = key;
-    self->used++;
+    entry.nbytes = nbytes;
+    entry.handle = handle;
+    entry.op = op == Py_None ? NULL : op;
+    entry.plan = (PlanObject *)plan;
+    han_look_up_add(&self->plans, &entry);
     Py_RETURN_NONE;
 }
 
 static int calls_init(CallsObject *self, PyObject *args, PyObject *kwargs) {
-    PyObject *engine, *in_place, *request;
-    static char *names[] = {"engine", "in_place", "request", "rank", "size", NULL};
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OO!ii", names, &EngineType, &engine, &in_place,
-                                     &PyType_Type, &request, &self->rank, &self->size))
+    PyObject *engine, *reader, *request;
+    static char *names[] = {"engine", "reader", "request", "rank", "size", NULL};
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O!ii", names, &EngineType, &engine,
+                                     &ReaderType, &reader, &PyType_Type, &request, &self->rank,
+                                     &self->size))
         return -1;
-    Py_INCREF(engine);
-    Py_INCREF(in_place);
-    Py_INCREF(request);
-    self->request = request;
-    self->engine = (EngineObject *)engine;
-    self->in_place = in_place;
+    self->engine = (EngineObject *)Py_NewRef(engine);
+    self->reader = (ReaderObject *)Py_NewRef(reader);
+    self->request = Py_NewRef(request);
     return 0;
 }
 
 static int calls_traverse(CallsObject *self, visitproc visit, void *arg) {
     Py_VISIT(self->engine);
-    for (int k = 0; k < SLOTS; k++) Py_VISIT(self->slots[k].op);
+    for (int k = 0; k < HAN_LOOK_UP_SLOTS; k++) Py_VISIT(self->plans.slots[k].op);
     return 0;
 }
 
 static int calls_tp_clear(CallsObject *self) {
-    Py_XDECREF(calls_clear(self, NULL));
+    han_look_up_clear(&self->plans);
     Py_CLEAR(self->engine);
     return 0;
 }
@@ -333,7 +326,7 @@ static int calls_tp_clear(CallsObject *self) {
 static void calls_dealloc(CallsObject *self) {
     PyObject_GC_UnTrack(self);
     (void)calls_tp_clear(self);
-    Py_XDECREF(self->in_place);
+    Py_XDECREF(self->reader);
     Py_XDECREF(self->request);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
@@ -341,27 +334,24 @@ static void calls_dealloc(CallsObject *self) {
 #define QUICK(f) (PyCFunction)(void (*)(void))(f), METH_FASTCALL
 #define BOTH(NAME, PARAMETERS)                                                        \
     {#NAME, QUICK(calls_##NAME),                                                      \
-     #NAME "($self, " PARAMETERS ", /)\n--\n\n"                                       \
+     #NAME "($self" PARAMETERS ", /)\n--\n\n"                                       \
      "Run the call; False if the caller must parse and plan it."},                    \
     {"i" #NAME, QUICK(calls_i##NAME),                                                 \
-     "i" #NAME "($self, " PARAMETERS ", /)\n--\n\nReturn the started request, or False."}
+     "i" #NAME "($self" PARAMETERS ", /)\n--\n\nReturn the started request, or False."}
 
 static PyMethodDef calls_methods[] = {
-    BOTH(bcast, "buf, root"),
-    BOTH(reduce, "send, recv, op, root, at_root"),
-    BOTH(allreduce, "send, recv, op"),
-    BOTH(gather, "send, recv, root"),
-    BOTH(scatter, "send, recv, root"),
-    BOTH(allgather, "send, recv"),
-    BOTH(alltoall, "send, recv"),
-    BOTH(reduce_scatter_block, "send, recv, op"),
-    {"barrier", (PyCFunction)calls_barrier, METH_NOARGS,
-     "barrier($self, /)\n--\n\nRun the call; False if the caller must parse and plan it."},
-    {"ibarrier", (PyCFunction)calls_ibarrier, METH_NOARGS,
-     "ibarrier($self, /)\n--\n\nReturn the started request, or False."},
+    BOTH(barrier, ""),
+    BOTH(bcast, ", buf, root"),
+    BOTH(reduce, ", send, recv, op, root"),
+    BOTH(allreduce, ", send, recv, op"),
+    BOTH(gather, ", send, recv, root"),
+    BOTH(scatter, ", send, recv, root"),
+    BOTH(allgather, ", send, recv"),
+    BOTH(alltoall, ", send, recv"),
+    BOTH(reduce_scatter_block, ", send, recv, op"),
     {"add", (PyCFunction)calls_add, METH_VARARGS,
-     "add($self, plan, collective, nbytes, dtype, op, root, /)\n--\n\n"
-     "Enter a plan; `dtype` is NumPy's type number, `op` may be None."},
+     "add($self, plan, collective, root, op, facts, /)\n--\n\n"
+     "Enter a plan; `op` may be None, `facts` are (bytes, kind, handle)."},
     {"clear", (PyCFunction)calls_clear, METH_NOARGS,
      "clear($self, /)\n--\n\nRemove all plans."},
     {NULL, NULL, 0, NULL},
@@ -384,7 +374,7 @@ static PyTypeObject CallsType = {
     .tp_traverse = (traverseproc)calls_traverse,
     .tp_clear = (inquiry)calls_tp_clear,
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
-    .tp_doc = "Calls(engine, in_place, request, rank, size)\n--\n\n"
+    .tp_doc = "Calls(engine, reader, request, rank, size)\n--\n\n"
               "The look-up of plans by the arguments of calls; `request` is the class of requests.",
     .tp_methods = calls_methods,
     .tp_getset = calls_getset,
@@ -393,7 +383,6 @@ static PyTypeObject CallsType = {
 };
 
 int han_py_add_calls(PyObject *module) {
-    import_array1(-1);
     if (PyType_Ready(&CallsType)) return -1;
     return PyModule_AddObjectRef(module, "Calls", (PyObject *)&CallsType);
 }

@@ -1,0 +1,45 @@
+/* Reads buffer arguments in every spelling, as han/message/buffers.py does. What it does not know,
+ * and what is wrong, it refuses: Python parses the arguments, and raises. */
+#ifndef HAN_PY_READER_H
+#define HAN_PY_READER_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "python/elements.h"
+
+typedef struct {
+    PyObject_HEAD
+    PyTypeObject *datatype, *device; /* MPI.Datatype; objects that may be memory of a device */
+    PyObject *in_place;
+    PyObject *codes;   /* type codes such as "d", with the handles of their types */
+    Py_ssize_t handle; /* where MPI's handle is in a Datatype */
+    int wide;          /* handles are pointers */
+    han_elements known;
+} ReaderObject;
+
+/* A buffer argument: elements without gaps. */
+typedef struct {
+    uint8_t *data;
+    uint64_t nbytes;
+    const han_element *element;
+    PyObject *owner; /* keeps the memory; a new reference, or NULL */
+    bool readonly;
+} han_buffer;
+
+extern PyTypeObject ReaderType;
+
+/* Read an argument into a buffer that is all zero. A count is that of one of `blocks` blocks. False,
+ * without an exception, if the argument is refused; the caller releases `owner` then too. */
+bool han_py_read(const ReaderObject *, PyObject *, uint64_t blocks, han_buffer *);
+/* Read a whole number that is not negative: an int, or one of NumPy. */
+bool han_py_whole(PyObject *, uint64_t *);
+
+int han_py_add_reader(PyObject *module);
+
+/* Whether an argument says MPI.IN_PLACE; mpi4py takes None for it. */
+static inline bool han_says_in_place(const ReaderObject *r, const PyObject *o) {
+    return o == r->in_place || o == Py_None;
+}
+
+#endif
