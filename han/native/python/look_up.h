@@ -20,7 +20,20 @@ typedef struct {
 } han_look_up;
 
 /* The entry of a call, or the empty slot where it belongs. */
-han_entry *han_look_up_find(han_look_up *, const han_entry *key);
+static inline han_entry *han_look_up_find(han_look_up *self, const han_entry *key) {
+    uint64_t h = key->nbytes * 0x9e3779b97f4a7c15u ^ (uint64_t)(uintptr_t)key->op;
+    h ^= (uint64_t)(uint32_t)key->collective << 40 ^ (uint64_t)(uint32_t)key->root << 20 ^
+         (uint64_t)(uint32_t)key->kind;
+    h *= 0xff51afd7ed558ccdu;
+    for (uint32_t k = (uint32_t)(h >> 40) % HAN_LOOK_UP_SLOTS;; k = (k + 1) % HAN_LOOK_UP_SLOTS) {
+        han_entry *s = &self->slots[k];
+        if (!s->plan || (s->nbytes == key->nbytes && s->op == key->op && s->root == key->root &&
+                         s->collective == key->collective && s->kind == key->kind &&
+                         (!s->handle || s->handle == key->handle)))
+            return s;
+    }
+}
+
 /* Enter a plan, unless there is one; a full table is emptied first. */
 void han_look_up_add(han_look_up *, const han_entry *);
 void han_look_up_clear(han_look_up *);

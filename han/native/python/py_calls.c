@@ -75,7 +75,9 @@ static PyObject *run(CallsObject *self, const call *c, mode go) {
 typedef bool (*reading)(const CallsObject *, PyObject *const *args, call *);
 
 static inline PyObject *serve(CallsObject *self, PyObject *const *args, reading read, mode go) {
-    call c = {0};
+    call c; /* small parts are cleared faster than the whole */
+    c.send = c.recv = (han_buffer){0};
+    c.key = (han_entry){0};
     PyObject *answer = read(self, args, &c) ? run(self, &c, go) : Py_NewRef(Py_False);
     Py_XDECREF(c.send.owner);
     Py_XDECREF(c.recv.owner);
@@ -86,9 +88,9 @@ static inline PyObject *serve(CallsObject *self, PyObject *const *args, reading 
 
 static bool root_of(PyObject *o, han_entry *key) {
     uint64_t root;
-    if (!han_py_whole(o, &root)) return false;
+    if (!han_py_whole(o, &root) || root > INT32_MAX) return false;
     key->root = (int32_t)root;
-    return root < INT32_MAX;
+    return true;
 }
 
 static bool says_in_place(const CallsObject *self, const PyObject *o) {
@@ -383,6 +385,7 @@ static PyTypeObject CallsType = {
 };
 
 int han_py_add_calls(PyObject *module) {
+    import_array1(-1);
     if (PyType_Ready(&CallsType)) return -1;
     return PyModule_AddObjectRef(module, "Calls", (PyObject *)&CallsType);
 }

@@ -4,12 +4,10 @@
 
 #include "python/py_memory.h"
 
-#define NPY_NO_DEPRECATED_API NPY_1_7_API_VERSION
-#include <numpy/arrayobject.h>
-
 bool han_py_whole(PyObject *o, uint64_t *n) {
     if (!PyLong_Check(o) && !PyArray_IsScalar(o, Integer)) return false;
-    Py_ssize_t number = PyNumber_AsSsize_t(o, PyExc_OverflowError);
+    Py_ssize_t number =
+        PyLong_Check(o) ? PyLong_AsSsize_t(o) : PyNumber_AsSsize_t(o, PyExc_OverflowError);
     if (number == -1 && PyErr_Occurred()) PyErr_Clear();
     *n = (uint64_t)number;
     return number >= 0;
@@ -121,7 +119,7 @@ static bool of_list(const ReaderObject *r, PyObject *o, uint64_t blocks, han_buf
     return found && out->element && restrict_to(&e, out);
 }
 
-bool han_py_read(const ReaderObject *r, PyObject *o, uint64_t blocks, han_buffer *out) {
+bool han_py_read_other(const ReaderObject *r, PyObject *o, uint64_t blocks, han_buffer *out) {
     if (!is_list(o)) return of_object(r, o, out) && out->element;
     return of_list(r, o, blocks, out);
 }
