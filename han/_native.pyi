@@ -259,7 +259,7 @@ class Reader:
         datatype: type[MPI.Datatype],
         handle: int,
         wide: bool,
-        device: type[MPI.buffer],
+        refused: tuple[type, ...],
         in_place: object,
     ) -> None: ...
     def learn_array(self, number: int, facts: _Triple, /) -> None:

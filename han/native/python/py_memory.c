@@ -127,13 +127,18 @@ static bool of_tensor(const han_elements *known, PyObject *o, han_memory *m) {
     return found;
 }
 
-bool han_py_memory(const han_elements *known, PyTypeObject *device, PyObject *o, han_memory *m) {
+static bool is_one_of(PyObject *o, PyObject *classes) {
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(classes); k++)
+        if (PyObject_TypeCheck(o, (PyTypeObject *)PyTuple_GET_ITEM(classes, k))) return true;
+    return false;
+}
+
+bool han_py_memory(const han_elements *known, PyObject *refused, PyObject *o, han_memory *m) {
     if (PyArray_CheckExact(o)) return of_array(known, (PyArrayObject *)o, m);
     if (o == Py_None) return false;
     if (of_scalar(known, o, m)) return true;
     if (PyArray_Check(o)) return of_array(known, (PyArrayObject *)o, m);
-    if (PyObject_CheckBuffer(o))
-        return !PyObject_TypeCheck(o, device) && of_view(known, o, m);
+    if (PyObject_CheckBuffer(o)) return !is_one_of(o, refused) && of_view(known, o, m);
     return of_tensor(known, o, m);
 }
 

@@ -16,9 +16,9 @@ typedef struct {
     bool readonly;
 } han_memory;
 
-/* False, without an exception, if the object is not one of these or its memory has gaps. `device`
- * is the class of objects that may stand for memory of a device: they are refused. */
-bool han_py_memory(const han_elements *, PyTypeObject *device, PyObject *, han_memory *);
+/* False, without an exception, if the object is not one of these or its memory has gaps. `refused`
+ * is a tuple of classes whose buffers are no memory of this process. */
+bool han_py_memory(const han_elements *, PyObject *refused, PyObject *, han_memory *);
 
 int han_py_open_memory(void);
 

@@ -41,7 +41,7 @@ static bool items_of(const ReaderObject *r, PyObject *list, items *out) {
     if (n > 3) out->displacement = given(item[2]);
     if (!out->count || !is_list(out->count)) return true;
     item = PySequence_Fast_ITEMS(out->count);
-    if (out->displacement || PySequence_Fast_GET_SIZE(out->count) != 2) return false;
+    if (PySequence_Fast_GET_SIZE(out->count) != 2) return false;
     out->displacement = given(item[1]);
     out->count = given(item[0]);
     return true;
@@ -99,7 +99,7 @@ static bool restrict_to(const extent *e, han_buffer *b) {
 
 static bool of_object(const ReaderObject *r, PyObject *o, han_buffer *out) {
     han_memory m;
-    if (!han_py_memory(&r->known, r->device, o, &m)) return false;
+    if (!han_py_memory(&r->known, r->refused, o, &m)) return false;
     *out = (han_buffer){m.data, m.nbytes, m.element, m.owner, m.readonly};
     return true;
 }
@@ -202,14 +202,14 @@ static PyObject *reader_read(ReaderObject *self, PyObject *args) {
 }
 
 static int reader_init(ReaderObject *self, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"datatype", "handle", "wide", "device", "in_place", NULL};
-    PyObject *datatype, *device, *in_place;
+    static char *names[] = {"datatype", "handle", "wide", "refused", "in_place", NULL};
+    PyObject *datatype, *refused, *in_place;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!npO!O", names, &PyType_Type, &datatype,
-                                     &self->handle, &self->wide, &PyType_Type, &device, &in_place))
+                                     &self->handle, &self->wide, &PyTuple_Type, &refused, &in_place))
         return -1;
     self->codes = PyDict_New();
     self->datatype = (PyTypeObject *)Py_NewRef(datatype);
-    self->device = (PyTypeObject *)Py_NewRef(device);
+    self->refused = Py_NewRef(refused);
     self->in_place = Py_NewRef(in_place);
     return self->codes ? 0 : -1;
 }
@@ -217,7 +217,7 @@ static int reader_init(ReaderObject *self, PyObject *args, PyObject *kwargs) {
 static void reader_dealloc(ReaderObject *self) {
     Py_XDECREF(self->codes);
     Py_XDECREF(self->datatype);
-    Py_XDECREF(self->device);
+    Py_XDECREF(self->refused);
     Py_XDECREF(self->in_place);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
@@ -249,7 +249,7 @@ PyTypeObject ReaderType = {
     .tp_basicsize = sizeof(ReaderObject),
     .tp_dealloc = (destructor)reader_dealloc,
     .tp_flags = Py_TPFLAGS_DEFAULT,
-    .tp_doc = "Reader(datatype, handle, wide, device, in_place)\n--\n\n"
+    .tp_doc = "Reader(datatype, handle, wide, refused, in_place)\n--\n\n"
               "Reads buffer arguments. Facts of an element type are (size, handle, kind).",
     .tp_methods = reader_methods,
     .tp_init = (initproc)reader_init,

@@ -14,8 +14,9 @@
 
 typedef struct {
     PyObject_HEAD
-    PyTypeObject *datatype, *device; /* MPI.Datatype; objects that may be memory of a device */
+    PyTypeObject *datatype; /* MPI.Datatype */
     PyObject *in_place;
+    PyObject *refused; /* classes whose buffers are no memory of this process */
     PyObject *codes;   /* type codes such as "d", with the handles of their types */
     Py_ssize_t handle; /* where MPI's handle is in a Datatype */
     int wide;          /* handles are pointers */
