@@ -256,11 +256,14 @@ class Reader:
 
     def __init__(
         self,
+        library: str,
+        wide: bool,
+        comm_self: int,
         datatype: type[MPI.Datatype],
         handle: int,
-        wide: bool,
         refused: tuple[type, ...],
         in_place: object,
+        error: type[Exception],
     ) -> None: ...
     def learn_array(self, number: int, facts: _Triple, /) -> None:
         """Learn the elements of arrays with a type number of NumPy."""

@@ -21,11 +21,14 @@ NO_KIND = -1  # the look-up in C serves no reductions of such elements
 REFUSED = (MPI.buffer, *{type(mark) for mark in (MPI.BOTTOM, MPI.IN_PLACE)})
 
 READER = _native.Reader(
+    MPI.__file__,
+    MPI._sizeof(MPI.BYTE) > 4,
+    MPI._handleof(MPI.COMM_SELF),
     MPI.Datatype,
     MPI._addressof(MPI.BYTE) - id(MPI.BYTE),  # where MPI's handle is in an object
-    MPI._sizeof(MPI.BYTE) > 4,
     REFUSED,
     MPI.IN_PLACE,
+    MPI.Exception,
 )
 
 

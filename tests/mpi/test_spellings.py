@@ -147,6 +147,84 @@ def test_spellings_of_one_side_only(mpi_ranks):
         assert small.tolist() == [2.0, 3.0, 4.0]
 
 
+def vectors() -> dict[str, MPI.Datatype]:
+    """Return derived types of two doubles, with gaps and without."""
+    return {
+        "vector": D.Create_vector(2, 1, 2).Commit(),
+        "pair": D.Create_contiguous(2).Commit(),
+        "wide": D.Create_contiguous(2).Create_resized(0, 40).Commit(),
+        "swapped": D.Create_indexed([1, 1], [1, 0]).Commit(),
+        "late": D.Create_hindexed([2], [8]).Commit(),
+    }
+
+
+@on_ranks
+def test_derived_types_take_the_quick_way(mpi_ranks):
+    size, root = WORLD.size, WORLD.size - 1
+    with opened(new_comm()) as comm:
+        for how, datatype in vectors().items():
+            one, many = np.zeros(16), np.zeros(16 * size)
+
+            def args(name, one=one, many=many, datatype=datatype):
+                part, whole = [one, 2, datatype], [many, (2, 1), datatype]
+                return {
+                    "Bcast": (part, root),
+                    "Gather": (part, whole if WORLD.rank == root else None, root),
+                    "Scatter": (whole if WORLD.rank == root else None, part, root),
+                    "Allgather": ([np.arange(4.0) + WORLD.rank, D], whole),
+                    "Alltoall": (whole, np.zeros(4 * size)),
+                }[name]
+
+            for name in ("Bcast", "Gather", "Scatter", "Allgather", "Alltoall"):
+                results = []
+                before = comm._han.calls.hits
+                for made in (WORLD, comm, comm, comm):
+                    one[:] = np.arange(16) + 100 * WORLD.rank
+                    many[:] = np.arange(16 * size) + 1000 * WORLD.rank
+                    given = args(name)
+                    getattr(made, name)(*given)
+                    received = given[1] if name == "Alltoall" else 0
+                    results.append((one.tolist(), many.tolist(), np.sum(received)))
+                assert all(result == results[0] for result in results), (how, name)
+                assert comm._han.calls.hits >= before + 2, (how, name)
+            datatype.Free()
+
+
+@on_ranks
+def test_a_handle_that_another_type_has_after_free(mpi_ranks):
+    with opened(new_comm()) as comm:
+        a = np.zeros(16)
+        for stride in (2, 3, 4, 5, 2):  # the libraries use handles of freed types again
+            for _ in range(3):
+                datatype = D.Create_vector(3, 1, stride).Commit()
+                a[:] = 1.0 if comm.rank == 0 else 0.0
+                comm.Bcast([a, 1, datatype])
+                datatype.Free()
+                wanted = np.ones(16) if comm.rank == 0 else np.zeros(16)
+                wanted[[0, stride, 2 * stride]] = 1.0
+                assert a.tolist() == wanted.tolist(), stride
+
+
+@on_ranks
+def test_derived_types_that_cannot_be_used_raise_each_time(mpi_ranks):
+    with opened(new_comm()) as comm:
+        a = np.zeros(16)
+        vector = D.Create_vector(3, 1, 2).Commit()
+        comm.Bcast([a, 2, vector])
+        comm.Bcast([a, 2, vector])
+        for spec, error in (
+            ([a, 4, vector], ValueError),
+            ([a, (1, 4), vector], ValueError),
+            ([a[:7], vector], ValueError),
+        ):
+            for _ in range(2):
+                with pytest.raises(error):
+                    comm.Bcast(spec)
+        vector.Free()
+        with pytest.raises((ValueError, MPI.Exception)):
+            comm.Bcast([a, 2, vector])
+
+
 @on_ranks
 def test_wrong_arguments_are_refused_after_right_ones(mpi_ranks):
     with opened(new_comm()) as comm:

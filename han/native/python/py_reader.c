@@ -1,5 +1,6 @@
 #include "python/py_reader.h"
 
+#include <limits.h>
 #include <string.h>
 
 #include "python/py_memory.h"
@@ -47,22 +48,22 @@ static bool items_of(const ReaderObject *r, PyObject *list, items *out) {
     return true;
 }
 
-static uint64_t handle_of(const ReaderObject *r, PyObject *datatype) {
+han_handle han_py_handle(const ReaderObject *r, PyObject *datatype) {
     const char *at = (const char *)datatype + r->handle;
     int narrow;
-    uint64_t wide;
-    if (r->wide) {
+    han_handle wide;
+    if (r->mpi.wide) {
         memcpy(&wide, at, sizeof wide);
         return wide;
     }
     memcpy(&narrow, at, sizeof narrow);
-    return (uint64_t)(int64_t)narrow; /* as mpi4py tells it */
+    return narrow;
 }
 
 /* The element type that a Datatype or a type code names, or NULL. */
 static const han_element *named(const ReaderObject *r, PyObject *type) {
     if (PyObject_TypeCheck(type, r->datatype))
-        return han_element_find(&r->known, HAN_BY_HANDLE, handle_of(r, type));
+        return han_element_find(&r->known, HAN_BY_HANDLE, (uint64_t)han_py_handle(r, type));
     PyObject *handle = PyUnicode_CheckExact(type) ? PyDict_GetItemWithError(r->codes, type) : NULL;
     if (!handle) return NULL;
     return han_element_find(&r->known, HAN_BY_HANDLE, PyLong_AsUnsignedLongLong(handle));
@@ -73,7 +74,22 @@ typedef struct {
     uint64_t count, start; /* in elements */
     bool counted;
     const han_element *element; /* NULL: that of the memory */
+    PyObject *derived;          /* a type of the user's, or NULL; borrowed */
+    han_type_facts facts;       /* of that type */
 } extent;
+
+static const han_element no_numbers = {.size = 1, .kind = -1};
+
+/* Whether a type is derived and its elements begin at their addresses. MPI is asked each time: it
+ * gives the handle of a freed type to a new one. */
+static bool derives(const ReaderObject *r, PyObject *type, extent *e) {
+    han_type_facts *f = &e->facts;
+    if (!PyObject_TypeCheck(type, r->datatype)) return false;
+    if (han_type_facts_of(&r->mpi, han_py_handle(r, type), f) || !f->derived) return false;
+    e->element = &no_numbers;
+    e->derived = type;
+    return f->size > 0 && f->extent > 0 && f->first >= 0;
+}
 
 static bool extent_of(const ReaderObject *r, const items *list, uint64_t blocks, extent *out) {
     *out = (extent){.counted = list->count};
@@ -81,17 +97,38 @@ static bool extent_of(const ReaderObject *r, const items *list, uint64_t blocks,
                         __builtin_mul_overflow(out->count, blocks, &out->count)))
         return false;
     if (list->displacement && !han_py_whole(list->displacement, &out->start)) return false;
-    out->element = list->type ? named(r, list->type) : NULL;
-    return out->element || !list->type;
+    if (!list->type) return true;
+    out->element = named(r, list->type);
+    return out->element || derives(r, list->type, out);
+}
+
+static bool room_for(const extent *e, uint64_t size, han_buffer *b) {
+    uint64_t start;
+    if (__builtin_mul_overflow(e->start, size, &start) || start > b->nbytes) return false;
+    b->data += start;
+    b->nbytes -= start;
+    return e->counted || b->nbytes % size == 0;
+}
+
+/* The same for elements of a derived type. */
+static bool restrict_derived(const extent *e, han_buffer *b) {
+    uint64_t size = (uint64_t)e->facts.extent;
+    if (!room_for(e, size, b)) return false;
+    b->count = e->counted ? e->count : b->nbytes / size;
+    if (b->count > INT_MAX || b->count * (uint64_t)e->facts.size > INT_MAX) return false;
+    b->span = b->count ? (b->count - 1) * size + (uint64_t)e->facts.behind : 0;
+    if (b->span > b->nbytes) return false;
+    b->nbytes = b->count * (uint64_t)e->facts.size;
+    b->datatype = Py_NewRef(e->derived);
+    return true;
 }
 
 /* Restrict a buffer to some of its elements; false if it does not hold them. */
 static bool restrict_to(const extent *e, han_buffer *b) {
-    uint64_t start, nbytes, size = b->element->size;
-    if (__builtin_mul_overflow(e->start, size, &start) || start > b->nbytes) return false;
-    b->data += start;
-    b->nbytes -= start;
-    if (!e->counted) return b->nbytes % size == 0;
+    uint64_t nbytes, size = b->element->size;
+    if (e->derived) return restrict_derived(e, b);
+    if (!room_for(e, size, b)) return false;
+    if (!e->counted) return true;
     if (__builtin_mul_overflow(e->count, size, &nbytes) || nbytes > b->nbytes) return false;
     b->nbytes = nbytes;
     return true;
@@ -100,7 +137,8 @@ static bool restrict_to(const extent *e, han_buffer *b) {
 static bool of_object(const ReaderObject *r, PyObject *o, han_buffer *out) {
     han_memory m;
     if (!han_py_memory(&r->known, r->refused, o, &m)) return false;
-    *out = (han_buffer){m.data, m.nbytes, m.element, m.owner, m.readonly};
+    *out = (han_buffer){.data = m.data, .nbytes = m.nbytes, .element = m.element, .owner = m.owner,
+                        .readonly = m.readonly};
     return true;
 }
 
@@ -110,13 +148,16 @@ static bool of_list(const ReaderObject *r, PyObject *o, uint64_t blocks, han_buf
     if (!items_of(r, o, &list) || !extent_of(r, &list, blocks, &e)) return false;
     if (list.data == Py_None && e.element) { /* a buffer without elements */
         *out = (han_buffer){.element = e.element};
-        return !e.count && !e.start;
+        return !e.count && !e.start && !e.derived;
     }
     Py_INCREF(list.data); /* code of its class may change the list */
+    Py_XINCREF(e.derived);
     bool found = of_object(r, list.data, out);
-    Py_DECREF(list.data);
     if (found && e.element) out->element = e.element;
-    return found && out->element && restrict_to(&e, out);
+    found = found && out->element && restrict_to(&e, out);
+    Py_XDECREF(e.derived);
+    Py_DECREF(list.data);
+    return found;
 }
 
 bool han_py_read_other(const ReaderObject *r, PyObject *o, uint64_t blocks, han_buffer *out) {
@@ -190,23 +231,34 @@ static PyObject *reader_read(ReaderObject *self, PyObject *args) {
     unsigned long long blocks = 1;
     han_buffer b = {0};
     if (!PyArg_ParseTuple(args, "O|K", &spec, &blocks)) return NULL;
-    if (han_py_read(self, spec, blocks, &b))
+    if (han_py_read(self, spec, blocks, &b) && !b.datatype)
         facts = Py_BuildValue("(KKKKiN)", (unsigned long long)(uintptr_t)b.data,
                               (unsigned long long)b.nbytes, (unsigned long long)b.element->size,
                               (unsigned long long)b.element->handle, (int)b.element->kind,
                               PyBool_FromLong(b.readonly));
     else
         facts = Py_NewRef(Py_None);
-    Py_XDECREF(b.owner);
+    han_py_release(&b);
     return facts;
 }
 
 static int reader_init(ReaderObject *self, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"datatype", "handle", "wide", "refused", "in_place", NULL};
-    PyObject *datatype, *refused, *in_place;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!npO!O", names, &PyType_Type, &datatype,
-                                     &self->handle, &self->wide, &PyTuple_Type, &refused, &in_place))
+    static char *names[] = {"library", "wide", "comm_self", "datatype", "handle", "refused",
+                            "in_place", "error", NULL};
+    const char *library;
+    unsigned long long comm_self;
+    PyObject *datatype, *refused, *in_place, *error;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "spKO!nO!OO", names, &library, &self->mpi.wide,
+                                     &comm_self, &PyType_Type, &datatype, &self->handle,
+                                     &PyTuple_Type, &refused, &in_place, &error))
         return -1;
+    const char *missing = han_mpi_load(&self->mpi, library);
+    if (missing) {
+        PyErr_Format(PyExc_ImportError, "han: the MPI library has no %s (%s)", missing, library);
+        return -1;
+    }
+    self->self = (han_handle)comm_self;
+    self->error = Py_NewRef(error);
     self->codes = PyDict_New();
     self->datatype = (PyTypeObject *)Py_NewRef(datatype);
     self->refused = Py_NewRef(refused);
@@ -218,6 +270,7 @@ static void reader_dealloc(ReaderObject *self) {
     Py_XDECREF(self->codes);
     Py_XDECREF(self->datatype);
     Py_XDECREF(self->refused);
+    Py_XDECREF(self->error);
     Py_XDECREF(self->in_place);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
@@ -249,7 +302,7 @@ PyTypeObject ReaderType = {
     .tp_basicsize = sizeof(ReaderObject),
     .tp_dealloc = (destructor)reader_dealloc,
     .tp_flags = Py_TPFLAGS_DEFAULT,
-    .tp_doc = "Reader(datatype, handle, wide, refused, in_place)\n--\n\n"
+    .tp_doc = "Reader(library, wide, comm_self, datatype, handle, refused, in_place, error)\n--\n\n"
               "Reads buffer arguments. Facts of an element type are (size, handle, kind).",
     .tp_methods = reader_methods,
     .tp_init = (initproc)reader_init,

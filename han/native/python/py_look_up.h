@@ -1,6 +1,6 @@
 /* The table of native plans by the facts of a call. */
-#ifndef HAN_LOOK_UP_H
-#define HAN_LOOK_UP_H
+#ifndef HAN_PY_LOOK_UP_H
+#define HAN_PY_LOOK_UP_H
 
 #include "python/objects.h"
 
@@ -17,10 +17,10 @@ typedef struct {
 typedef struct {
     uint32_t used;
     han_entry slots[HAN_LOOK_UP_SLOTS];
-} han_look_up;
+} han_py_look_up;
 
 /* The entry of a call, or the empty slot where it belongs. */
-static inline han_entry *han_look_up_find(han_look_up *self, const han_entry *key) {
+static inline han_entry *han_py_look_up_find(han_py_look_up *self, const han_entry *key) {
     uint64_t h = key->nbytes * 0x9e3779b97f4a7c15u ^ (uint64_t)(uintptr_t)key->op;
     h ^= (uint64_t)(uint32_t)key->collective << 40 ^ (uint64_t)(uint32_t)key->root << 20 ^
          (uint64_t)(uint32_t)key->kind;
@@ -35,7 +35,7 @@ static inline han_entry *han_look_up_find(han_look_up *self, const han_entry *ke
 }
 
 /* Enter a plan, unless there is one; a full table is emptied first. */
-void han_look_up_add(han_look_up *, const han_entry *);
-void han_look_up_clear(han_look_up *);
+void han_py_look_up_add(han_py_look_up *, const han_entry *);
+void han_py_look_up_clear(han_py_look_up *);
 
 #endif
