@@ -285,7 +285,7 @@ class Reader:
 class Calls(Generic[_Started]):
     """The look-up of plans by the arguments of calls; `request` is the class of requests.
 
-    A method returns False if the arguments are not plain arrays or have no known plan. Otherwise a
+    A method returns False if the reader refuses the arguments or the plan is not known. Otherwise a
     blocking call runs and returns True, and a nonblocking one returns its request.
     """
 

@@ -13,8 +13,9 @@ static bool says_in_place(const han_caller *self, const PyObject *o) {
 
 /* Use the memory of one buffer for the other too. */
 static void share(han_buffer *with, const han_buffer *b) {
-    *with = *b;
-    with->owner = with->datatype = NULL;
+    with->data = b->data;
+    with->nbytes = b->nbytes;
+    with->element = b->element;
 }
 
 static bool reads(const han_caller *self, PyObject *o, han_buffer *b) {

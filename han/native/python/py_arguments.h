@@ -16,10 +16,17 @@ typedef struct {
 } han_call;
 
 /* Read arguments into a call that is all zero; false, without an exception, if they are refused. */
-typedef bool han_reading(const han_caller *, PyObject *const *args, han_call *);
+typedef bool (*han_reading)(const han_caller *, PyObject *const *args, han_call *);
 
-han_reading han_read_barrier, han_read_bcast, han_read_reduce, han_read_allreduce, han_read_gather,
-    han_read_scatter, han_read_allgather, han_read_alltoall, han_read_reduce_scatter_block;
+bool han_read_barrier(const han_caller *, PyObject *const *args, han_call *);
+bool han_read_bcast(const han_caller *, PyObject *const *args, han_call *);
+bool han_read_reduce(const han_caller *, PyObject *const *args, han_call *);
+bool han_read_allreduce(const han_caller *, PyObject *const *args, han_call *);
+bool han_read_gather(const han_caller *, PyObject *const *args, han_call *);
+bool han_read_scatter(const han_caller *, PyObject *const *args, han_call *);
+bool han_read_allgather(const han_caller *, PyObject *const *args, han_call *);
+bool han_read_alltoall(const han_caller *, PyObject *const *args, han_call *);
+bool han_read_reduce_scatter_block(const han_caller *, PyObject *const *args, han_call *);
 
 int han_py_open_arguments(void);
 

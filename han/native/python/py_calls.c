@@ -102,7 +102,7 @@ static PyObject *run(CallsObject *self, const han_call *c, mode go) {
     return go(self, found, c);
 }
 
-static inline PyObject *serve(CallsObject *self, PyObject *const *args, han_reading *read,
+static inline PyObject *serve(CallsObject *self, PyObject *const *args, han_reading read,
                               mode go) {
     han_call c; /* small parts are cleared faster than the whole */
     c.send = c.recv = (han_buffer){0};
