@@ -257,17 +257,48 @@ class Engine:
         """
 
 @final
+class Reader:
+    """Reads buffer arguments; facts of an element type are (size, handle of MPI's type, kind)."""
+
+    def __init__(
+        self,
+        library: str,
+        wide: bool,
+        comm_self: int,
+        datatype: type[MPI.Datatype],
+        handle: int,
+        refused: tuple[type, ...],
+        in_place: object,
+        error: type[Exception],
+    ) -> None: ...
+    def learn_array(self, number: int, facts: _Triple, /) -> None:
+        """Learn the elements of arrays with a type number of NumPy."""
+    def learn_type(self, facts: _Triple, /) -> None:
+        """Learn a predefined MPI type without gaps."""
+    def learn_code(self, code: str, handle: int, /) -> None:
+        """Learn which MPI type a type code names."""
+    def learn_format(self, format: str, facts: _Triple, /) -> None:
+        """Learn the elements of buffers of a format; other sizes of elements are other formats."""
+    def learn_tensor(self, fields: _Triple, facts: _Triple, /) -> None:
+        """Learn the elements of tensors; `fields` are DLPack's code, bits and lanes."""
+    def read(self, spec: object, blocks: int = 1, /) -> tuple[int, int, int, int, int, bool] | None:
+        """Return address, bytes, size, handle and kind of elements, and read-only.
+
+        None if the argument is refused. A count in `spec` is that of one of `blocks` blocks.
+        """
+
+@final
 class Calls(Generic[_Started]):
     """The look-up of plans by the arguments of calls; `request` is the class of requests.
 
-    A method returns False if the arguments are not plain arrays or have no known plan. Otherwise a
+    A method returns False if the reader refuses the arguments or the plan is not known. Otherwise a
     blocking call runs and returns True, and a nonblocking one returns its request.
     """
 
     def __init__(
         self,
         engine: Engine,
-        in_place: object,
+        reader: Reader,
         request: type[_Started],
         rank: int,
         size: int,
@@ -276,17 +307,13 @@ class Calls(Generic[_Started]):
     @property
     def hits(self) -> int:
         """The number of calls that found their plan here."""
-    def add(
-        self, plan: Plan, collective: int, bound: int, dtype: int, op: object, root: int, /
-    ) -> None:
-        """Enter a plan; `dtype` is NumPy's type number, `op` may be None."""
+    def add(self, plan: Plan, collective: int, root: int, op: object, facts: _Triple, /) -> None:
+        """Enter a plan; `op` may be None, `facts` are (bound of its class, kind, handle)."""
     def clear(self) -> None:
         """Remove all plans."""
     def barrier(self) -> bool: ...
     def bcast(self, buf: object, root: object, /) -> bool: ...
-    def reduce(
-        self, send: object, recv: object, op: object, root: object, at_root: bool, /
-    ) -> bool: ...
+    def reduce(self, send: object, recv: object, op: object, root: object, /) -> bool: ...
     def allreduce(self, send: object, recv: object, op: object, /) -> bool: ...
     def gather(self, send: object, recv: object, root: object, /) -> bool: ...
     def scatter(self, send: object, recv: object, root: object, /) -> bool: ...
@@ -296,7 +323,7 @@ class Calls(Generic[_Started]):
     def ibarrier(self) -> _Started | Literal[False]: ...
     def ibcast(self, buf: object, root: object, /) -> _Started | Literal[False]: ...
     def ireduce(
-        self, send: object, recv: object, op: object, root: object, at_root: bool, /
+        self, send: object, recv: object, op: object, root: object, /
     ) -> _Started | Literal[False]: ...
     def iallreduce(
         self, send: object, recv: object, op: object, /

@@ -1,7 +1,7 @@
 """The collectives of ``han.Comm``: blocking, nonblocking and persistent.
 
-Every method first asks the look-up in C, which serves calls on plain arrays with a known plan.
-Otherwise it parses the arguments and finds or makes the plan. A call that han does not serve is
+Every method first asks the look-up in C, which serves calls with a known plan. Otherwise it parses
+the arguments and finds or makes the plan. A call that han does not serve is
 left to the MPI library: han makes it with the nonblocking function of MPI, so that its own
 requests progress meanwhile.
 """
@@ -106,7 +106,7 @@ class Collectives(MPI.Intracomm):
         may pass ``MPI.IN_PLACE`` as `sendbuf`: its operand is then in `recvbuf`.
         """
         state = self._state or self._han
-        if not state.calls.reduce(sendbuf, recvbuf, op, root, state.rank == root):
+        if not state.calls.reduce(sendbuf, recvbuf, op, root):
             self._run(parsers.REDUCE, sendbuf, recvbuf, op, root)
 
     def Allreduce(self, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM) -> None:
@@ -211,8 +211,7 @@ class Collectives(MPI.Intracomm):
 
     def Ireduce(self, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM, root: int = 0) -> Started:
         """Start :meth:`Reduce`; return its request."""
-        state, at_root = self._han, self._han.rank == root
-        started = state.calls.ireduce(sendbuf, recvbuf, op, root, at_root)
+        started = self._han.calls.ireduce(sendbuf, recvbuf, op, root)
         return started or self._start(parsers.REDUCE, sendbuf, recvbuf, op, root)
 
     def Iallreduce(self, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM) -> Started:

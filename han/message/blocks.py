@@ -14,7 +14,15 @@ from mpi4py import MPI
 
 from han.common.errors import ArgumentError
 from han.message.buffers import Buffer, parse
-from han.message.message import Message, _no_in_place, _reduction, _root, _writable, in_place
+from han.message.message import (
+    Facts,
+    Message,
+    _no_in_place,
+    _reduction,
+    _root,
+    _writable,
+    in_place,
+)
 from han.message.overlap import overlap
 from han.message.packing import Hook, packer, unpacker
 from han.tasks.signature import Signature
@@ -155,17 +163,17 @@ def _message(
     sides = [side for side in (send, recv) if side is not None]
     if send is not None and recv is not None and send.buffer is not recv.buffer:
         _check_apart(send.buffer, recv.buffer)
-    plain = all(side.buffer.dtype_number is not None for side in sides)
+    device = any(side.buffer.device for side in sides)
     begin = next((side.begin for side in sides if side.begin), None)
     end = next((side.end for side in sides if side.end), None)
     return Message(
-        Signature(collective, nbytes, root=root, device=any(s.buffer.device for s in sides)),
+        Signature(collective, nbytes, root=root, device=device),
         0 if send is None else send.address,
         0 if recv is None else recv.address,
         tuple(kept for side in sides for kept in side.keep),
         begin,
         end,
-        plain=(nbytes, 0) if plain else None,
+        facts=None if device else Facts(nbytes),
     )
 
 

@@ -12,6 +12,7 @@ from mpi4py import MPI
 from han.common.errors import ArgumentError, ArgumentTypeError
 from han.message.dtypes import type_name
 from han.message.memory import Memory, memory_of
+from han.message.reader import READER, facts
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Buffer:
     """One buffer argument: `count` elements of `datatype` from `address` on.
 
     `what` names the argument in messages. `name` is the NumPy name of the element type, or ``""``
-    for user-defined types. `dtype_number` is NumPy's type number for a plain array, else None.
+    for user-defined types.
     `device`: the address is not one of this process's memory.
     """
 
@@ -62,7 +63,6 @@ class Buffer:
     name: str
     layout: Layout
     readonly: bool = False
-    dtype_number: int | None = None
     device: bool = False
 
     @property
@@ -136,7 +136,6 @@ def parse(spec: object, what: str, blocks: int = 1, before: int = 0) -> Buffer:
         name,
         layout,
         memory.readonly,
-        memory.number if data is spec else None,
         memory.device,
     )
 
@@ -196,11 +195,13 @@ def _datatype(datatype: Any, what: str) -> MPI.Datatype | None:
             raise ArgumentError(f"{what}: MPI.DATATYPE_NULL is not a data type")
         return datatype
     try:
-        return MPI.Datatype.fromcode(datatype)
+        found = MPI.Datatype.fromcode(datatype)
     except (TypeError, ValueError, KeyError):
         raise ArgumentTypeError(
             f"{what}: {datatype!r} is neither an MPI.Datatype nor a type code such as 'd' or 'f8'"
         ) from None
+    READER.learn_code(datatype, MPI._handleof(found))
+    return found
 
 
 _predefined: dict[int, tuple[str, Layout]] = {}  # by handle; no other type ever has the same
@@ -213,7 +214,10 @@ def _facts(datatype: MPI.Datatype) -> tuple[str, Layout]:
         return _predefined[handle]
     if not datatype.is_predefined:
         return "", Layout.of(datatype)
-    return _predefined.setdefault(handle, (type_name(datatype), Layout.of(datatype)))
+    name, layout = type_name(datatype), Layout.of(datatype)
+    if layout.size == layout.extent:
+        READER.learn_type(facts(layout.size, datatype, name))
+    return _predefined.setdefault(handle, (name, layout))
 
 
 def _absolute(

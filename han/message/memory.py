@@ -12,6 +12,7 @@ from mpi4py import MPI
 from han.common.errors import ArgumentError, ArgumentTypeError
 from han.message.dlpack import HOSTS, device_of, tensor_of, type_of
 from han.message.dtypes import mpi_type, type_name
+from han.message.reader import READER, facts
 from han.model.element_types import numpy_name
 
 NATIVE = "@<" if sys.byteorder == "little" else "@>"  # of formats in this byte order
@@ -34,7 +35,6 @@ class Memory:
     name: str
     itemsize: int
     readonly: bool
-    number: int | None = None  # NumPy's type number, of a NumPy array of numbers
     device: bool = False
 
     @property
@@ -92,7 +92,6 @@ def _of_array(array: np.ndarray[Any, Any], what: str, typed: bool) -> Memory:
             f"{array.strides} bytes); pass numpy.ascontiguousarray(...), or describe the layout "
             "with an MPI datatype"
         )
-    plain = type(array) is np.ndarray and dtype.kind in "biufc"
     return Memory(
         array,
         int(array.__array_interface__["data"][0]),
@@ -101,7 +100,6 @@ def _of_array(array: np.ndarray[Any, Any], what: str, typed: bool) -> Memory:
         "" if dtype.kind in "US" else numpy_name(dtype),
         dtype.itemsize,
         not array.flags.writeable,
-        dtype.num if plain else None,
     )
 
 
@@ -136,15 +134,23 @@ def _format(view: memoryview, what: str) -> tuple[MPI.Datatype, str]:
     code = view.format
     try:
         datatype = MPI.Datatype.fromcode(code[1:] if code[0] in NATIVE else code)
-        return datatype, type_name(datatype)
     except ValueError:
-        pass
-    try:  # NumPy also knows records
+        return _record(view, what)
+    name = type_name(datatype)
+    READER.learn_format(code, facts(view.itemsize, datatype, name))
+    return datatype, name
+
+
+def _record(view: memoryview, what: str) -> tuple[MPI.Datatype, str]:
+    """Return the type of elements that only NumPy knows, and its NumPy name."""
+    try:
         dtype = np.asarray(view).dtype
     except (TypeError, ValueError, RuntimeError):
-        raise ArgumentTypeError(f"{what}: elements of format {code!r} have no MPI type") from None
+        raise ArgumentTypeError(
+            f"{what}: elements of format {view.format!r} have no MPI type"
+        ) from None
     if not dtype.isnative:
-        raise ArgumentError(f"{what}: format {code!r} is not in this machine's byte order")
+        raise ArgumentError(f"{what}: format {view.format!r} is not in this machine's byte order")
     return mpi_type(dtype), numpy_name(dtype)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from mpi4py import MPI
@@ -13,9 +14,22 @@ from han.message.buffers import Buffer, parse
 from han.message.dtypes import is_pair, op_name
 from han.message.overlap import overlap
 from han.message.packing import Hook, packer, unpacker
+from han.message.reader import NO_KIND, kind_of
 from han.message.unlocked import is_commutative
 from han.model.element_types import PAIRS, WIDE, kernel, ops_of
 from han.tasks.signature import Signature
+
+
+class Facts(NamedTuple):
+    """What the look-up in C compares, beside collective, root and operation.
+
+    `kind` is the number of the element type (:mod:`han.message.reader`), 0 if any type will do.
+    `handle` is MPI's type if the MPI library or a user's function reduces, else 0.
+    """
+
+    nbytes: int
+    kind: int = 0
+    handle: int = 0
 
 
 @dataclass(frozen=True)
@@ -24,8 +38,8 @@ class Message:
 
     `send` and `recv` are addresses. `keep` owns their memory. `begin` packs before a run; `end`
     unpacks after it. `numbers` identify the native kernel of a reduction. Without them the MPI
-    library reduces, with `op` and `datatype`. `plain` is (bytes, NumPy's type number) if the
-    look-up of plain arrays can serve the call, else None.
+    library reduces, with `op` and `datatype`. `facts` are those
+    of the look-up in C, or None if it cannot serve the call.
     """
 
     signature: Signature
@@ -37,12 +51,12 @@ class Message:
     op: MPI.Op | None = None
     datatype: MPI.Datatype | None = None
     numbers: tuple[int, int] | None = None
-    plain: tuple[int, int] | None = None
+    facts: Facts | None = None
 
 
 def barrier(comm: MPI.Comm) -> Message:
     """Make the message of a barrier."""
-    return Message(Signature("barrier"), plain=(0, 0))
+    return Message(Signature("barrier"), facts=Facts(0))
 
 
 def bcast(comm: MPI.Comm, buf: object, root: object) -> Message:
@@ -54,8 +68,8 @@ def bcast(comm: MPI.Comm, buf: object, root: object) -> Message:
         _writable(buffer)
     nbytes = buffer.count * buffer.size
     signature = Signature("bcast", nbytes, root=root, device=buffer.device)
-    plain = None if buffer.dtype_number is None or buffer.readonly else (nbytes, 0)
-    message = Message(signature, buffer.address, buffer.address, (buffer.owner,), plain=plain)
+    facts = None if buffer.device else Facts(nbytes)
+    message = Message(signature, buffer.address, buffer.address, (buffer.owner,), facts=facts)
     if buffer.dense:
         return message
     packed = np.empty(nbytes, np.uint8)
@@ -67,7 +81,6 @@ def bcast(comm: MPI.Comm, buf: object, root: object) -> Message:
         keep=(buffer.owner, packed),
         begin=packer(buffer, packed) if at_root else None,
         end=None if at_root else unpacker(buffer, packed),
-        plain=None,
     )
 
 
@@ -117,9 +130,6 @@ def _reduction(
         root=root,
         device=send.device or (recv is not None and recv.device),
     )
-    plain = None
-    if send.dtype_number is not None and (recv is None or recv.dtype_number is not None):
-        plain = (send.span, send.dtype_number)
     message = Message(
         signature,
         send.address,
@@ -128,11 +138,18 @@ def _reduction(
         op=operation,
         datatype=send.datatype,
         numbers=numbers,
-        plain=plain,
+        facts=None if signature.device else _facts(send, numbers),
     )
     if not send.predefined and send.size < send.extent:
         message = _gathered(message, whole or send)
     return message if recv is None or recv.size == recv.extent else _staged(message, recv)
+
+
+def _facts(send: Buffer, numbers: tuple[int, int] | None) -> Facts | None:
+    kind = kind_of(send.name)
+    if kind == NO_KIND:
+        return None
+    return Facts(send.span, kind, 0 if numbers else MPI._handleof(send.datatype))
 
 
 def _derived_name(buffer: Buffer) -> str:
@@ -142,13 +159,13 @@ def _derived_name(buffer: Buffer) -> str:
 def _gathered(message: Message, send: Buffer) -> Message:
     """Send a copy of elements with gaps: the gap of the last one may be outside of the memory."""
     address, begin, keep = _stage(send, from_user=True)
-    return replace(message, send=address, keep=(*message.keep, *keep), begin=begin, plain=None)
+    return replace(message, send=address, keep=(*message.keep, *keep), begin=begin)
 
 
 def _staged(message: Message, recv: Buffer) -> Message:
     """Receive elements with gaps into a temporary buffer; copy only their data to the user's."""
     address, end, keep = _stage(recv, from_user=False)
-    return replace(message, recv=address, keep=(*message.keep, *keep), end=end, plain=None)
+    return replace(message, recv=address, keep=(*message.keep, *keep), end=end)
 
 
 def _stage(buffer: Buffer, from_user: bool) -> tuple[int, Hook, tuple[object, ...]]:

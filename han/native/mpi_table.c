@@ -11,8 +11,10 @@ static const char *const NAMES[HAN_F_COUNT] = {
     "MPI_Finalized",  "MPI_Ibcast",   "MPI_Ireduce", "MPI_Iallreduce", "MPI_Ibarrier",
     "MPI_Bcast",      "MPI_Reduce",   "MPI_Allreduce", "MPI_Barrier",  "MPI_Reduce_local",
     "MPI_Error_class", "MPI_Wait",    "MPI_Grequest_start", "MPI_Grequest_complete",
-    "MPI_Status_set_elements", "MPI_Status_set_cancelled",
-    "MPIX_Grequest_start", "opal_progress_register",
+    "MPI_Status_set_elements", "MPI_Status_set_cancelled", "MPI_Type_size",
+    "MPI_Type_get_extent", "MPI_Type_get_true_extent", "MPI_Type_get_envelope", "MPI_Pack",
+    "MPI_Unpack",
+    "MPIX_Grequest_start", "opal_progress_register", "MPI_Type_get_envelope_c",
 };
 
 const char *han_mpi_load(han_mpi *mpi, const char *library) {
@@ -96,6 +98,44 @@ typedef int (*wait_fn)(int, void **, double, void *);
         (void)((int (*)(void *, H, int))m->fn[HAN_F_STATUS_SET_ELEMENTS])(status, (H)m->byte, 0); \
         (void)((int (*)(void *, int))m->fn[HAN_F_STATUS_SET_CANCELLED])(status, 0);             \
     }                                                                                           \
+    /* A derived type is made of other types. */                                                \
+    static int is_derived_##S(const han_mpi *m, H t, bool *derived) {                           \
+        int n[3] = {0}, combiner;                                                               \
+        int64_t large[4] = {0};                                                                 \
+        han_anyfn any = m->fn[HAN_F_TYPE_ENVELOPE_LARGE], old = m->fn[HAN_F_TYPE_ENVELOPE];     \
+        int rc = any ? ((int (*)(H, int64_t *, int64_t *, int64_t *, int64_t *, int *))any)(    \
+                           t, &large[0], &large[1], &large[2], &large[3], &combiner)            \
+                     : ((int (*)(H, int *, int *, int *, int *))old)(t, &n[0], &n[1], &n[2],    \
+                                                                     &combiner);                \
+        *derived = n[2] || large[3];                                                            \
+        return rc;                                                                              \
+    }                                                                                           \
+    static int type_facts_##S(const han_mpi *m, han_handle h, han_type_facts *f) {              \
+        int size = 0;                                                                           \
+        intptr_t bound[2] = {0}, data[2] = {0}; /* the lower bound and the extent */            \
+        H t = (H)h;                                                                             \
+        int rc = ((int (*)(H, int *))m->fn[HAN_F_TYPE_SIZE])(t, &size);                         \
+        if (!rc)                                                                                \
+            rc = ((int (*)(H, intptr_t *, intptr_t *))m->fn[HAN_F_TYPE_EXTENT])(t, &bound[0],   \
+                                                                                &bound[1]);     \
+        if (!rc)                                                                                \
+            rc = ((int (*)(H, intptr_t *, intptr_t *))m->fn[HAN_F_TYPE_TRUE_EXTENT])(           \
+                t, &data[0], &data[1]);                                                         \
+        *f = (han_type_facts){size, bound[1], data[0], data[0] + data[1], false};               \
+        return rc ? rc : is_derived_##S(m, t, &f->derived);                                     \
+    }                                                                                           \
+    static int pack_##S(const han_mpi *m, const void *data, int count, han_handle t,            \
+                        void *packed, int n, han_handle comm) {                                 \
+        int position = 0;                                                                       \
+        return ((int (*)(const void *, int, H, void *, int, int *, H))m->fn[HAN_F_PACK])(       \
+            data, count, (H)t, packed, n, &position, (H)comm);                                  \
+    }                                                                                           \
+    static int unpack_##S(const han_mpi *m, const void *packed, int n, void *data, int count,   \
+                          han_handle t, han_handle comm) {                                      \
+        int position = 0;                                                                       \
+        return ((int (*)(const void *, int, int *, void *, int, H, H))m->fn[HAN_F_UNPACK])(     \
+            packed, n, &position, data, count, (H)t, (H)comm);                                  \
+    }                                                                                           \
     static int coll_##S(const han_mpi *m, unsigned kind, const han_coll_args *a,                \
                         uint64_t *req) {                                                        \
         H t = (H)a->dtype, o = (H)a->op, c = (H)a->comm;                                        \
@@ -168,6 +208,17 @@ int han_grequest_start(const han_mpi *m, const han_grequest_fns *f, void *state,
     return CALL(greq_start, m, f, state, req);
 }
 int han_grequest_complete(const han_mpi *m, uint64_t req) { return CALL(greq_complete, m, req); }
+int han_type_facts_of(const han_mpi *m, han_handle type, han_type_facts *facts) {
+    return CALL(type_facts, m, type, facts);
+}
+int han_pack(const han_mpi *m, const void *data, int count, han_handle type, void *packed, int n,
+             han_handle comm) {
+    return CALL(pack, m, data, count, type, packed, n, comm);
+}
+int han_unpack(const han_mpi *m, const void *packed, int n, void *data, int count, han_handle type,
+               han_handle comm) {
+    return CALL(unpack, m, packed, n, data, count, type, comm);
+}
 static void put(void *status, int at, int value) {
     memcpy((char *)status + at, &value, sizeof value);
 }

@@ -33,10 +33,17 @@ enum han_mpi_fn {
     HAN_F_GREQUEST_COMPLETE,
     HAN_F_STATUS_SET_ELEMENTS,
     HAN_F_STATUS_SET_CANCELLED,
+    HAN_F_TYPE_SIZE,
+    HAN_F_TYPE_EXTENT,
+    HAN_F_TYPE_TRUE_EXTENT,
+    HAN_F_TYPE_ENVELOPE,
+    HAN_F_PACK,
+    HAN_F_UNPACK,
     HAN_F_NEEDED,
     /* not in every library: */
     HAN_F_GREQUEST_POLLED = HAN_F_NEEDED, /* MPICH: the library calls back while it waits */
     HAN_F_PROGRESS_REGISTER,              /* Open MPI: the same for any waiting */
+    HAN_F_TYPE_ENVELOPE_LARGE,            /* MPI 4: also of types made with large counts */
     HAN_F_COUNT
 };
 
@@ -66,6 +73,13 @@ typedef struct {
     int (*poll)(void *state, void *status);
     int (*wait)(int n, void **states, double timeout, void *status);
 } han_grequest_fns;
+
+/* Where the elements of a type are, in bytes: `extent` apart, each with `size` bytes of data between
+ * `first` and `behind` after its address. */
+typedef struct {
+    int64_t size, extent, first, behind;
+    bool derived; /* from other types; else predefined */
+} han_type_facts;
 
 /* Where the fields of a status are, in bytes, and the values for "any". */
 typedef struct {
@@ -97,6 +111,12 @@ int han_grequest_start(const han_mpi *, const han_grequest_fns *, void *state, u
 int han_grequest_complete(const han_mpi *, uint64_t req);
 /* Make a status empty in the sense of the MPI standard. */
 void han_status_empty(const han_mpi *, const han_status_fields *, void *status);
+int han_type_facts_of(const han_mpi *, han_handle, han_type_facts *);
+/* Copy `count` elements of a type to dense bytes, or back. */
+int han_pack(const han_mpi *, const void *data, int count, han_handle, void *packed, int n,
+             han_handle comm);
+int han_unpack(const han_mpi *, const void *packed, int n, void *data, int count, han_handle,
+               han_handle comm);
 /* Let the library call `callback` whenever it progresses. False if it cannot. */
 bool han_progress_register(const han_mpi *, int (*callback)(void));
 

@@ -9,6 +9,7 @@ from mpi4py import MPI
 
 from han import _native
 from han.memory.channel import Channel
+from han.message.reader import READER
 from han.model.program import EPOCH_TAGS, MAX_STREAMS
 from han.ranks.departures import Departure
 from han.ranks.health import Health
@@ -27,7 +28,7 @@ class Engines:
     """Makes engines, and stops or fails all of them.
 
     `own` runs blocking and nonblocking calls. `calls` is the look-up in C that finds the plans of
-    calls on plain arrays.
+    calls.
     """
 
     own: _native.Engine
@@ -50,9 +51,7 @@ class Engines:
         self._channels = channels
         self.own = self.make(channels)
         health = self.health
-        self.calls = _native.Calls(
-            self.own, MPI.IN_PLACE, Request, health.rank, health.size, bounds
-        )
+        self.calls = _native.Calls(self.own, READER, Request, health.rank, health.size, bounds)
 
     def make(self, channels: list[Channel]) -> _native.Engine:
         """Make an engine over some channels."""

@@ -1,75 +1,44 @@
-/* The look-up of calls on plain arrays. A method of han.Comm finds the plan with one look-up and
- * without an allocation, if the arguments are plain arrays of a size, type and operation that
- * were used before. For all other arguments, wrong ones too, the method returns False. The
- * caller then parses the arguments (han/message) and plans the call. */
+/* The look-up of calls. A method of han.Comm finds the plan with one look-up, if the reader knows the
+ * spelling of the arguments and a call of this size, type and operation was made before. For all
+ * other arguments, wrong ones too, the method returns False. The caller then parses the arguments
+ * (han/message) and plans the call. */
 #include "python/py_calls.h"
 
-#include "python/plain_array.h"
+#include "python/py_arguments.h"
 #include "python/py_engine.h"
+#include "python/py_look_up.h"
+#include "python/py_packing.h"
 #include "python/py_plan.h"
 #include "python/py_request.h"
 #include "python/py_request_methods.h"
 #include "python/py_run.h"
 
-enum { SLOTS = 512, MOST = SLOTS / 2, OCTAVES = 65 };
-
-typedef struct {
-    uint64_t nbytes; /* of a call; of an entry: the bound of its class */
-    PyObject *op; /* compared by identity; owned */
-    int32_t collective, root, dtype;
-    PlanObject *plan; /* NULL: an empty slot */
-} entry;
-
 typedef struct {
     PyObject_HEAD
     EngineObject *engine;
-    PyObject *in_place;
     PyObject *request; /* the class of requests that nonblocking calls return */
-    int32_t rank, size;
-    uint32_t used;
+    han_caller caller;
     unsigned long long hits; /* calls that found their plan here */
-    uint64_t *bounds; /* of classes of sizes, ascending; 0 behind the last one */
-    uint16_t octaves[OCTAVES]; /* by the bits of a size: where a search for its bound begins */
-    entry slots[SLOTS];
+    han_py_look_up plans;
 } CallsObject;
 
-/* The bound of the class of a size; the size itself if it has no class. */
-static uint64_t bound_of(const CallsObject *self, uint64_t nbytes) {
-    if (!nbytes) return 0;
-    const uint64_t *bound = &self->bounds[self->octaves[64 - __builtin_clzll(nbytes)]];
-    while (*bound && *bound < nbytes) bound++;
-    return *bound ? *bound : nbytes;
-}
+/* Run a plan: to its end, or as a request that owns the memory of the buffers. */
+typedef PyObject *(*mode)(CallsObject *, PlanObject *, const han_call *);
 
-static entry *find(CallsObject *self, const entry *key) {
-    uint64_t h = key->nbytes * 0x9e3779b97f4a7c15u ^ (uint64_t)(uintptr_t)key->op;
-    h ^= (uint64_t)(uint32_t)key->collective << 40 ^ (uint64_t)(uint32_t)key->root << 20 ^
-         (uint64_t)(uint32_t)key->dtype;
-    h *= 0xff51afd7ed558ccdu;
-    for (uint32_t k = (uint32_t)(h >> 40) % SLOTS;; k = (k + 1) % SLOTS) {
-        entry *s = &self->slots[k];
-        if (!s->plan || (s->nbytes == key->nbytes && s->op == key->op && s->root == key->root &&
-                         s->collective == key->collective && s->dtype == key->dtype))
-            return s;
-    }
-}
-
-/* Run a plan: to its end, or as a request that owns the objects in `keep`. */
-typedef PyObject *(*mode)(CallsObject *, PlanObject *, const void *send, void *recv,
-                          uint64_t nbytes, PyObject *const *keep, Py_ssize_t n);
-
-static PyObject *blocking(CallsObject *self, PlanObject *plan, const void *send, void *recv,
-                          uint64_t nbytes, PyObject *const *keep, Py_ssize_t n) {
-    if (han_py_run(self->engine, plan, send, recv, nbytes, keep, n)) return NULL;
+static PyObject *blocking(CallsObject *self, PlanObject *plan, const han_call *c) {
+    PyObject *const kept[] = {c->send.owner, c->recv.owner};
+    if (han_py_run(self->engine, plan, c->send.data, c->recv.data, c->key.nbytes, kept, 2))
+        return NULL;
     Py_RETURN_TRUE;
 }
 
-static PyObject *nonblocking(CallsObject *self, PlanObject *plan, const void *send, void *recv,
-                             uint64_t nbytes, PyObject *const *keep, Py_ssize_t n) {
-    PyObject *kept = n ? PyTuple_Pack(n, keep[0], keep[n - 1]) : PyTuple_New(0);
+static PyObject *or_none(PyObject *o) { return o ? o : Py_None; }
+
+static PyObject *nonblocking(CallsObject *self, PlanObject *plan, const han_call *c) {
+    PyObject *kept = PyTuple_Pack(2, or_none(c->send.owner), or_none(c->recv.owner));
     if (!kept) return NULL;
-    PyObject *request = han_py_request((PyTypeObject *)self->request, self->engine, plan, send,
-                                       recv, nbytes, kept);
+    PyObject *request = han_py_request((PyTypeObject *)self->request, self->engine, plan,
+                                       c->send.data, c->recv.data, c->key.nbytes, kept);
     if (!request) return NULL;
     PyObject *started = han_py_start(request);
     Py_XDECREF(started);
@@ -78,8 +47,9 @@ static PyObject *nonblocking(CallsObject *self, PlanObject *plan, const void *se
 }
 
 /* Whether this rank could offer an alternative that is not made yet. */
-static bool lacks_alternative(const han_plan *p, const void *send, const void *recv) {
-    return p->arena_size && !p->alternative && han_in_arena(p, send) && han_in_arena(p, recv);
+static bool lacks_alternative(const han_plan *p, const han_call *c) {
+    return p->arena_size && !p->alternative && han_in_arena(p, c->send.data) &&
+           han_in_arena(p, c->recv.data);
 }
 
 /* Whether the rival is not made yet: the second blocking call makes it. */
@@ -87,17 +57,66 @@ static bool lacks_rival(const han_plan *p, mode go) {
     return go == blocking && p->tried && !p->rival;
 }
 
-/* The result of `go`, False if the plan must be made first, or NULL with an exception. */
-static PyObject *run(CallsObject *self, const entry *key, const void *send, void *recv, mode go,
-                     PyObject *const *keep, Py_ssize_t n) {
-    entry class = *key;
-    class.nbytes = bound_of(self, key->nbytes);
-    const entry *hit = find(self, &class);
-    if (!hit->plan || lacks_alternative(&hit->plan->plan, send, recv)) Py_RETURN_FALSE;
-    if (lacks_rival(&hit->plan->plan, go)) Py_RETURN_FALSE;
-    self->hits++;
-    return go(self, hit->plan, send, recv, key->nbytes, keep, n);
+/* Pack what this rank sends into the buffers of `with`: MPI's error code. A root of a broadcast
+ * sends the buffer in which other ranks receive. */
+static int pack(const CallsObject *self, const han_call *c, han_call *with) {
+    if (c->send.datatype) return han_py_pack(self->caller.reader, &c->send, with->send.data);
+    if (c->key.collective != HAN_C_BCAST) return 0;
+    with->send.data = with->recv.data;
+    return c->key.root == self->caller.rank ? han_py_pack(self->caller.reader, &c->recv, with->recv.data) : 0;
 }
+
+static int unpack(const CallsObject *self, const han_call *c, const han_call *with) {
+    if (!c->recv.datatype || (c->key.collective == HAN_C_BCAST && c->key.root == self->caller.rank))
+        return 0;
+    return han_py_unpack(self->caller.reader, &c->recv, with->recv.data);
+}
+
+/* Run a blocking call with buffers of derived types on packed copies of their data. */
+static PyObject *run_packed(CallsObject *self, PlanObject *plan, const han_call *c) {
+    han_call with = {.key = c->key};
+    PyObject *answer = NULL;
+    if (han_py_packed(&c->send, &with.send) && han_py_packed(&c->recv, &with.recv)) {
+        if (pack(self, c, &with)) {
+            answer = Py_NewRef(Py_False); /* the Python way raises MPI's error */
+        } else {
+            self->hits++;
+            answer = blocking(self, plan, &with);
+            int rc = answer ? unpack(self, c, &with) : 0;
+            if (rc) Py_CLEAR(answer);
+            if (rc) han_py_raise(self->caller.reader, rc);
+        }
+    }
+    han_py_release(&with.send);
+    han_py_release(&with.recv);
+    return answer;
+}
+
+/* The result of `go`, False if the plan must be made first, or NULL with an exception. */
+static PyObject *run(CallsObject *self, const han_call *c, mode go) {
+    han_entry key = c->key;
+    key.nbytes = han_py_look_up_bound(&self->plans, key.nbytes);
+    PlanObject *found = han_py_look_up_find(&self->plans, &key)->plan;
+    if (!found || lacks_rival(&found->plan, go)) Py_RETURN_FALSE;
+    if (c->send.datatype || c->recv.datatype)
+        return go == blocking ? run_packed(self, found, c) : Py_NewRef(Py_False);
+    if (lacks_alternative(&found->plan, c)) Py_RETURN_FALSE;
+    self->hits++;
+    return go(self, found, c);
+}
+
+static inline PyObject *serve(CallsObject *self, PyObject *const *args, han_reading read,
+                              mode go) {
+    han_call c; /* small parts are cleared faster than the whole */
+    c.send = c.recv = (han_buffer){0};
+    c.key = (han_entry){0};
+    PyObject *answer = read(&self->caller, args, &c) ? run(self, &c, go) : Py_NewRef(Py_False);
+    han_py_release(&c.send);
+    han_py_release(&c.recv);
+    return answer;
+}
+
+/* ---- han._native.Calls -------------------------------------------------------------------- */
 
 static int few(Py_ssize_t n, Py_ssize_t expected) {
     if (n == expected) return 0;
@@ -105,254 +124,69 @@ static int few(Py_ssize_t n, Py_ssize_t expected) {
     return -1;
 }
 
-static bool root_of(PyObject *o, entry *key) {
-    if (!PyLong_CheckExact(o)) return false;
-    long root = PyLong_AsLong(o);
-    if (root == -1 && PyErr_Occurred()) PyErr_Clear();
-    key->root = (int32_t)root;
-    return root >= 0 && root < INT32_MAX;
-}
-
-static PyObject *bcast(CallsObject *self, PyObject *const *args, Py_ssize_t n, mode go) {
-    array buf;
-    entry key = {.collective = HAN_C_BCAST};
-    if (few(n, 2)) return NULL;
-    /* The parser accepts a read-only array at the root. */
-    if (!plain_writable(args[0], &buf) || !root_of(args[1], &key)) Py_RETURN_FALSE;
-    key.nbytes = buf.nbytes;
-    return run(self, &key, buf.data, buf.data, go, args, 1);
-}
-
-static PyObject *allreduce(CallsObject *self, PyObject *const *args, Py_ssize_t n, mode go) {
-    array send, recv;
-    entry key = {.collective = HAN_C_ALLREDUCE};
-    if (few(n, 3)) return NULL;
-    if (!plain_writable(args[1], &recv)) Py_RETURN_FALSE;
-    if (says(self->in_place, args[0]))
-        send = recv;
-    else if (!plain(args[0], &send) || !alike(&send, &recv))
-        Py_RETURN_FALSE;
-    key.nbytes = recv.nbytes;
-    key.dtype = recv.dtype;
-    key.op = args[2];
-    return run(self, &key, send.data, recv.data, go, args, 2);
-}
-
-static PyObject *reduce(CallsObject *self, PyObject *const *args, Py_ssize_t n, mode go) {
-    array send, recv = {0};
-    entry key = {.collective = HAN_C_REDUCE};
-    if (few(n, 5)) return NULL; /* send, recv, op, root, whether this rank is the root */
-    if (!root_of(args[3], &key)) Py_RETURN_FALSE;
-    if (args[4] == Py_True) {
-        if (!plain_writable(args[1], &recv)) Py_RETURN_FALSE;
-        if (says(self->in_place, args[0]))
-            send = recv;
-        else if (!plain(args[0], &send) || !alike(&send, &recv))
-            Py_RETURN_FALSE;
-    } else if (!plain(args[0], &send)) {
-        Py_RETURN_FALSE;
-    }
-    key.nbytes = send.nbytes;
-    key.dtype = send.dtype;
-    key.op = args[2];
-    return run(self, &key, send.data, recv.data, go, args, 2);
-}
-
-static PyObject *barrier(CallsObject *self, mode go) {
-    entry key = {.collective = HAN_C_BARRIER};
-    return run(self, &key, NULL, NULL, go, NULL, 0);
-}
-
-/* ---- buffers that hold a block for each rank ----------------------------------------------- */
-
-/* The arguments of a rank that receives all blocks. Its own block is in `send`, or in place in
- * `recv`. */
-static bool collecting(const CallsObject *self, PyObject *const *args, array *send, array *recv,
-                       uint64_t *nbytes) {
-    if (!plain_writable(args[1], recv) || !block_of(self->size, args[1], recv, nbytes))
-        return false;
-    if (says(self->in_place, args[0])) {
-        send->data = recv->data + *nbytes * (uint64_t)self->rank;
-        return true;
-    }
-    return plain(args[0], send) && send->nbytes == *nbytes && apart(send, recv);
-}
-
-static PyObject *gather(CallsObject *self, PyObject *const *args, Py_ssize_t n, mode go) {
-    array send = {0}, recv = {0};
-    entry key = {.collective = HAN_C_GATHER};
-    if (few(n, 3)) return NULL;
-    if (!root_of(args[2], &key)) Py_RETURN_FALSE;
-    if (key.root == self->rank) {
-        if (!collecting(self, args, &send, &recv, &key.nbytes)) Py_RETURN_FALSE;
-    } else {
-        if (!plain(args[0], &send)) Py_RETURN_FALSE;
-        key.nbytes = send.nbytes;
-    }
-    return run(self, &key, send.data, recv.data, go, args, 2);
-}
-
-static PyObject *scatter(CallsObject *self, PyObject *const *args, Py_ssize_t n, mode go) {
-    array send = {0}, recv = {0};
-    entry key = {.collective = HAN_C_SCATTER};
-    if (few(n, 3)) return NULL;
-    if (!root_of(args[2], &key)) Py_RETURN_FALSE;
-    if (key.root != self->rank) {
-        if (!plain_writable(args[1], &recv)) Py_RETURN_FALSE;
-        key.nbytes = recv.nbytes;
-        return run(self, &key, NULL, recv.data, go, args, 2);
-    }
-    if (!plain(args[0], &send) || !block_of(self->size, args[0], &send, &key.nbytes))
-        Py_RETURN_FALSE;
-    if (says(self->in_place, args[1]))
-        recv.data = send.data + key.nbytes * (uint64_t)self->rank;
-    else if (!plain_writable(args[1], &recv) || recv.nbytes != key.nbytes || !apart(&send, &recv))
-        Py_RETURN_FALSE;
-    return run(self, &key, send.data, recv.data, go, args, 2);
-}
-
-static PyObject *allgather(CallsObject *self, PyObject *const *args, Py_ssize_t n, mode go) {
-    array send, recv;
-    entry key = {.collective = HAN_C_ALLGATHER};
-    if (few(n, 2)) return NULL;
-    if (!collecting(self, args, &send, &recv, &key.nbytes)) Py_RETURN_FALSE;
-    return run(self, &key, send.data, recv.data, go, args, 2);
-}
-
-static PyObject *alltoall(CallsObject *self, PyObject *const *args, Py_ssize_t n, mode go) {
-    array send, recv;
-    uint64_t sent;
-    entry key = {.collective = HAN_C_ALLTOALL};
-    if (few(n, 2)) return NULL;
-    if (!plain_writable(args[1], &recv) || !block_of(self->size, args[1], &recv, &key.nbytes))
-        Py_RETURN_FALSE;
-    key.root = says(self->in_place, args[0]); /* no root here: tells in-place calls from others */
-    if (key.root)
-        send = recv;
-    else if (!plain(args[0], &send) || !block_of(self->size, args[0], &send, &sent) ||
-             sent != key.nbytes || !apart(&send, &recv))
-        Py_RETURN_FALSE;
-    return run(self, &key, send.data, recv.data, go, args, 2);
-}
-
-static PyObject *reduce_scatter_block(CallsObject *self, PyObject *const *args, Py_ssize_t n,
-                                      mode go) {
-    array send, recv;
-    entry key = {.collective = HAN_C_REDUCE_SCATTER};
-    if (few(n, 3)) return NULL;
-    if (!plain_writable(args[1], &recv)) Py_RETURN_FALSE;
-    if (says(self->in_place, args[0])) {
-        if (!block_of(self->size, args[1], &recv, &key.nbytes)) Py_RETURN_FALSE;
-        send = recv;
-        key.root = 1; /* as in alltoall */
-    } else {
-        if (!plain(args[0], &send) || !block_of(self->size, args[0], &send, &key.nbytes) ||
-            key.nbytes != recv.nbytes || send.dtype != recv.dtype || !apart(&send, &recv))
-            Py_RETURN_FALSE;
-    }
-    key.dtype = recv.dtype;
-    key.op = args[2];
-    return run(self, &key, send.data, recv.data, go, args, 2);
-}
-
-#define DEFINE_METHODS(NAME)                                                                  \
+#define DEFINE_METHODS(NAME, ARGUMENTS)                                                       \
     static PyObject *calls_##NAME(CallsObject *self, PyObject *const *args, Py_ssize_t n) {   \
-        return NAME(self, args, n, blocking);                                                 \
+        return few(n, ARGUMENTS) ? NULL : serve(self, args, han_read_##NAME, blocking);                  \
     }                                                                                         \
     static PyObject *calls_i##NAME(CallsObject *self, PyObject *const *args, Py_ssize_t n) {  \
-        return NAME(self, args, n, nonblocking);                                              \
+        return few(n, ARGUMENTS) ? NULL : serve(self, args, han_read_##NAME, nonblocking);               \
     }
 
-DEFINE_METHODS(bcast)
-DEFINE_METHODS(reduce)
-DEFINE_METHODS(allreduce)
-DEFINE_METHODS(gather)
-DEFINE_METHODS(scatter)
-DEFINE_METHODS(allgather)
-DEFINE_METHODS(alltoall)
-DEFINE_METHODS(reduce_scatter_block)
-
-static PyObject *calls_barrier(CallsObject *self, PyObject *unused) {
-    (void)unused;
-    return barrier(self, blocking);
-}
-
-static PyObject *calls_ibarrier(CallsObject *self, PyObject *unused) {
-    (void)unused;
-    return barrier(self, nonblocking);
-}
+DEFINE_METHODS(barrier, 0)
+DEFINE_METHODS(bcast, 2)
+DEFINE_METHODS(reduce, 4)
+DEFINE_METHODS(allreduce, 3)
+DEFINE_METHODS(gather, 3)
+DEFINE_METHODS(scatter, 3)
+DEFINE_METHODS(allgather, 2)
+DEFINE_METHODS(alltoall, 2)
+DEFINE_METHODS(reduce_scatter_block, 3)
 
 static PyObject *calls_clear(CallsObject *self, PyObject *unused) {
     (void)unused;
-    for (int k = 0; k < SLOTS; k++) {
-        entry old = self->slots[k];
-        self->slots[k] = (entry){0};
-        Py_XDECREF(old.op);
-        Py_XDECREF(old.plan);
-    }
-    self->used = 0;
+    han_py_look_up_clear(&self->plans);
     Py_RETURN_NONE;
 }
 
-/* add(plan, collective, bound of its class, dtype number, op or None, root) */
+/* add(plan, collective, root, op or None, (bound of its class, kind, handle)) */
 static PyObject *calls_add(CallsObject *self, PyObject *args) {
-    entry key = {0};
+    han_entry entry = {0};
     PyObject *plan, *op;
-    unsigned long long nbytes;
-    if (!PyArg_ParseTuple(args, "O!iKiOi", &PlanType, &plan, &key.collective, &nbytes, &key.dtype,
-                          &op, &key.root))
+    unsigned long long nbytes, handle;
+    if (!PyArg_ParseTuple(args, "O!iiO(KiK)", &PlanType, &plan, &entry.collective, &entry.root,
+                          &op, &nbytes, &entry.kind, &handle))
         return NULL;
-    key.nbytes = nbytes;
-    key.op = op == Py_None ? NULL : op;
-    if (self->used == MOST) Py_XDECREF(calls_clear(self, NULL));
-    entry *slot = find(self, &key);
-    if (slot->plan) Py_RETURN_NONE;
-    Py_XINCREF(key.op);
-    Py_INCREF(plan);
-    key.plan = (PlanObject *)plan;
-    *slot = key;
-    self->used++;
+    entry.nbytes = nbytes;
+    entry.handle = handle;
+    entry.op = op == Py_None ? NULL : op;
+    entry.plan = (PlanObject *)plan;
+    han_py_look_up_add(&self->plans, &entry);
     Py_RETURN_NONE;
-}
-
-static int fill_bounds(CallsObject *self, PyObject *bounds) {
-    Py_ssize_t n = PyTuple_GET_SIZE(bounds);
-    self->bounds = PyMem_Calloc((size_t)n + 1, sizeof *self->bounds);
-    if (!self->bounds) return -1;
-    for (Py_ssize_t k = 0; k < n; k++)
-        self->bounds[k] = PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(bounds, k));
-    for (int bits = 1, k = 0; bits < OCTAVES; bits++) {
-        while (self->bounds[k] && self->bounds[k] < UINT64_C(1) << (bits - 1)) k++;
-        self->octaves[bits] = (uint16_t)k;
-    }
-    return PyErr_Occurred() ? -1 : 0;
 }
 
 static int calls_init(CallsObject *self, PyObject *args, PyObject *kwargs) {
-    PyObject *engine, *in_place, *request, *bounds;
-    static char *names[] = {"engine", "in_place", "request", "rank", "size", "bounds", NULL};
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OO!iiO!", names, &EngineType, &engine,
-                                     &in_place, &PyType_Type, &request, &self->rank, &self->size,
-                                     &PyTuple_Type, &bounds) ||
-        fill_bounds(self, bounds))
+    PyObject *engine, *reader, *request, *bounds;
+    static char *names[] = {"engine", "reader", "request", "rank", "size", "bounds", NULL};
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O!iiO!", names, &EngineType, &engine,
+                                     &ReaderType, &reader, &PyType_Type, &request,
+                                     &self->caller.rank, &self->caller.size, &PyTuple_Type,
+                                     &bounds) ||
+        han_py_look_up_open(&self->plans, bounds))
         return -1;
-    Py_INCREF(engine);
-    Py_INCREF(in_place);
-    Py_INCREF(request);
-    self->request = request;
-    self->engine = (EngineObject *)engine;
-    self->in_place = in_place;
+    self->engine = (EngineObject *)Py_NewRef(engine);
+    self->caller.reader = (ReaderObject *)Py_NewRef(reader);
+    self->request = Py_NewRef(request);
     return 0;
 }
 
 static int calls_traverse(CallsObject *self, visitproc visit, void *arg) {
     Py_VISIT(self->engine);
-    for (int k = 0; k < SLOTS; k++) Py_VISIT(self->slots[k].op);
+    for (int k = 0; k < HAN_LOOK_UP_SLOTS; k++) Py_VISIT(self->plans.slots[k].op);
     return 0;
 }
 
 static int calls_tp_clear(CallsObject *self) {
-    Py_XDECREF(calls_clear(self, NULL));
+    han_py_look_up_clear(&self->plans);
     Py_CLEAR(self->engine);
     return 0;
 }
@@ -360,36 +194,33 @@ static int calls_tp_clear(CallsObject *self) {
 static void calls_dealloc(CallsObject *self) {
     PyObject_GC_UnTrack(self);
     (void)calls_tp_clear(self);
-    Py_XDECREF(self->in_place);
+    Py_XDECREF(self->caller.reader);
     Py_XDECREF(self->request);
-    PyMem_Free(self->bounds);
+    PyMem_Free(self->plans.bounds);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
 #define QUICK(f) (PyCFunction)(void (*)(void))(f), METH_FASTCALL
 #define BOTH(NAME, PARAMETERS)                                                        \
     {#NAME, QUICK(calls_##NAME),                                                      \
-     #NAME "($self, " PARAMETERS ", /)\n--\n\n"                                       \
+     #NAME "($self" PARAMETERS ", /)\n--\n\n"                                       \
      "Run the call; False if the caller must parse and plan it."},                    \
     {"i" #NAME, QUICK(calls_i##NAME),                                                 \
-     "i" #NAME "($self, " PARAMETERS ", /)\n--\n\nReturn the started request, or False."}
+     "i" #NAME "($self" PARAMETERS ", /)\n--\n\nReturn the started request, or False."}
 
 static PyMethodDef calls_methods[] = {
-    BOTH(bcast, "buf, root"),
-    BOTH(reduce, "send, recv, op, root, at_root"),
-    BOTH(allreduce, "send, recv, op"),
-    BOTH(gather, "send, recv, root"),
-    BOTH(scatter, "send, recv, root"),
-    BOTH(allgather, "send, recv"),
-    BOTH(alltoall, "send, recv"),
-    BOTH(reduce_scatter_block, "send, recv, op"),
-    {"barrier", (PyCFunction)calls_barrier, METH_NOARGS,
-     "barrier($self, /)\n--\n\nRun the call; False if the caller must parse and plan it."},
-    {"ibarrier", (PyCFunction)calls_ibarrier, METH_NOARGS,
-     "ibarrier($self, /)\n--\n\nReturn the started request, or False."},
+    BOTH(barrier, ""),
+    BOTH(bcast, ", buf, root"),
+    BOTH(reduce, ", send, recv, op, root"),
+    BOTH(allreduce, ", send, recv, op"),
+    BOTH(gather, ", send, recv, root"),
+    BOTH(scatter, ", send, recv, root"),
+    BOTH(allgather, ", send, recv"),
+    BOTH(alltoall, ", send, recv"),
+    BOTH(reduce_scatter_block, ", send, recv, op"),
     {"add", (PyCFunction)calls_add, METH_VARARGS,
-     "add($self, plan, collective, bound, dtype, op, root, /)\n--\n\n"
-     "Enter a plan; `dtype` is NumPy's type number, `op` may be None."},
+     "add($self, plan, collective, root, op, facts, /)\n--\n\n"
+     "Enter a plan; `op` may be None, `facts` are (bound of its class, kind, handle)."},
     {"clear", (PyCFunction)calls_clear, METH_NOARGS,
      "clear($self, /)\n--\n\nRemove all plans."},
     {NULL, NULL, 0, NULL},
@@ -412,7 +243,7 @@ static PyTypeObject CallsType = {
     .tp_traverse = (traverseproc)calls_traverse,
     .tp_clear = (inquiry)calls_tp_clear,
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
-    .tp_doc = "Calls(engine, in_place, request, rank, size, bounds)\n--\n\n"
+    .tp_doc = "Calls(engine, reader, request, rank, size, bounds)\n--\n\n"
               "The look-up of plans by the arguments of calls; `request` is the class of requests,\n"
               "`bounds` are those of classes of sizes.",
     .tp_methods = calls_methods,
@@ -422,7 +253,6 @@ static PyTypeObject CallsType = {
 };
 
 int han_py_add_calls(PyObject *module) {
-    import_array1(-1);
-    if (PyType_Ready(&CallsType)) return -1;
+    if (han_py_open_arguments() || PyType_Ready(&CallsType)) return -1;
     return PyModule_AddObjectRef(module, "Calls", (PyObject *)&CallsType);
 }

@@ -1,4 +1,4 @@
-/* han._native.Calls: the look-up of plans for calls on plain arrays. */
+/* han._native.Calls: the look-up of plans for calls in every spelling. */
 #ifndef HAN_PY_CALLS_H
 #define HAN_PY_CALLS_H
 

@@ -73,20 +73,36 @@ static int64_t elements(const tensor *t) {
     return -1;
 }
 
-static PyObject *read_dlpack(PyObject *self, PyObject *capsule) {
-    (void)self;
+int han_py_read_tensor(PyObject *capsule, han_tensor *out) {
     bool readonly = false;
     const tensor *t = tensor_of(capsule, &readonly);
-    if (!t) return NULL;
+    if (!t) return -1;
     int64_t count = elements(t), nbytes;
-    if (count < 0) return NULL;
+    if (count < 0) return -1;
     int64_t element = ((int64_t)t->bits * t->lanes + 7) / 8;
-    if (__builtin_mul_overflow(count, element, &nbytes))
-        return PyErr_Format(PyExc_BufferError, "the tensor has too many elements");
-    bool contiguous = !count || !t->strides || ordered(t, false) || ordered(t, true);
-    unsigned long long address = (uintptr_t)t->data + t->byte_offset;
-    return Py_BuildValue("(KLiiiNN)", address, (long long)nbytes, (int)t->code, (int)t->bits,
-                         (int)t->lanes, PyBool_FromLong(readonly), PyBool_FromLong(contiguous));
+    if (__builtin_mul_overflow(count, element, &nbytes)) {
+        PyErr_SetString(PyExc_BufferError, "the tensor has too many elements");
+        return -1;
+    }
+    *out = (han_tensor){
+        .data = (uint8_t *)((uintptr_t)t->data + t->byte_offset),
+        .nbytes = (uint64_t)nbytes,
+        .code = t->code,
+        .bits = t->bits,
+        .lanes = t->lanes,
+        .readonly = readonly,
+        .contiguous = !count || !t->strides || ordered(t, false) || ordered(t, true),
+    };
+    return 0;
+}
+
+static PyObject *read_dlpack(PyObject *self, PyObject *capsule) {
+    (void)self;
+    han_tensor t;
+    if (han_py_read_tensor(capsule, &t)) return NULL;
+    return Py_BuildValue("(KKiiiNN)", (unsigned long long)(uintptr_t)t.data,
+                         (unsigned long long)t.nbytes, (int)t.code, (int)t.bits, (int)t.lanes,
+                         PyBool_FromLong(t.readonly), PyBool_FromLong(t.contiguous));
 }
 
 static PyMethodDef methods[] = {

@@ -20,6 +20,7 @@
 #include "python/py_numbers.h"
 #include "python/py_plan.h"
 #include "python/py_program_check.h"
+#include "python/py_reader.h"
 #include "python/py_request.h"
 #include "python/py_request_object.h"
 #include "python/py_token.h"
@@ -179,7 +180,7 @@ static int add_type(PyObject *m, const char *name, PyTypeObject *type) {
 PyMODINIT_FUNC PyInit__native(void) {
     PyObject *m = PyModule_Create(&module);
     if (!m || add_type(m, "Engine", &EngineType) || add_type(m, "Plan", &PlanType) ||
-        han_py_add_calls(m) || han_py_add_numbers(m) || han_py_add_arena(m) ||
+        han_py_add_reader(m) || han_py_add_calls(m) || han_py_add_numbers(m) || han_py_add_arena(m) ||
         han_py_add_kernels(m) || han_py_add_mapping(m) || han_py_add_dlpack(m))
         return NULL;
     return m;

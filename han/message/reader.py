@@ -1,0 +1,52 @@
+"""The reader of buffer arguments in C, and what it is told about the types of elements.
+
+It reads the same spellings as :func:`han.message.buffers.parse`, with the same result. It knows the
+types of NumPy's arrays from the start. It learns other types, type codes and formats when an
+argument with them is first parsed.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from mpi4py import MPI
+
+from han import _native
+from han.message.dtypes import mpi_type
+from han.model.element_types import DTYPES, WIDE, numpy_name
+
+NUMBERS = "?bBhHiIlLqQefdgFDG"  # the letters of NumPy's types of numbers
+KINDS = {name: k for k, name in enumerate((*DTYPES, "byte", *WIDE))}
+NO_KIND = -1  # the look-up in C serves no reductions of such elements
+# Classes with a buffer that may be memory of a device, or is none at all.
+REFUSED = (MPI.buffer, *{type(mark) for mark in (MPI.BOTTOM, MPI.IN_PLACE)})
+
+READER = _native.Reader(
+    MPI.__file__,
+    MPI._sizeof(MPI.BYTE) > 4,
+    MPI._handleof(MPI.COMM_SELF),
+    MPI.Datatype,
+    MPI._addressof(MPI.BYTE) - id(MPI.BYTE),  # where MPI's handle is in an object
+    REFUSED,
+    MPI.IN_PLACE,
+    MPI.Exception,
+)
+
+
+def kind_of(name: str) -> int:
+    """Return the number that stands for the NumPy name of an element type in C."""
+    return KINDS.get(name, NO_KIND)
+
+
+def facts(size: int, datatype: MPI.Datatype, name: str) -> tuple[int, int, int]:
+    """Return what the reader is told about a type: size in bytes, MPI's handle, kind."""
+    return size, MPI._handleof(datatype), kind_of(name)
+
+
+def _teach_arrays() -> None:
+    for letter in NUMBERS:
+        dtype = np.dtype(letter)
+        known = facts(dtype.itemsize, mpi_type(dtype), numpy_name(dtype))
+        READER.learn_array(dtype.num, known)
+
+
+_teach_arrays()

@@ -1,0 +1,176 @@
+#include "python/py_arguments.h"
+
+static bool root_of(PyObject *o, han_entry *key) {
+    uint64_t root;
+    if (!han_py_whole(o, &root) || root > INT32_MAX) return false;
+    key->root = (int32_t)root;
+    return true;
+}
+
+static bool says_in_place(const han_caller *self, const PyObject *o) {
+    return han_says_in_place(self->reader, o);
+}
+
+/* Use the memory of one buffer for the other too. */
+static void share(han_buffer *with, const han_buffer *b) {
+    with->data = b->data;
+    with->nbytes = b->nbytes;
+    with->element = b->element;
+}
+
+static bool reads(const han_caller *self, PyObject *o, han_buffer *b) {
+    return han_py_read(self->reader, o, 1, b);
+}
+
+static bool writes(const han_caller *self, PyObject *o, han_buffer *b) {
+    return reads(self, o, b) && !b->readonly;
+}
+
+/* Read a buffer that holds a block of `nbytes` for each rank. */
+static bool divides(const han_caller *self, PyObject *o, han_buffer *b, uint64_t *nbytes) {
+    uint64_t size = (uint64_t)self->size;
+    if (!han_py_read(self->reader, o, size, b)) return false;
+    *nbytes = b->nbytes / size;
+    return b->nbytes % (size * b->element->size) == 0 && b->count % size == 0;
+}
+
+static const uint8_t *end_of(const han_buffer *b) {
+    return b->data + (b->datatype ? b->span : b->nbytes);
+}
+
+static bool apart(const han_call *c) {
+    const han_buffer *a = &c->send, *b = &c->recv;
+    return !a->nbytes || !b->nbytes || end_of(a) <= b->data || end_of(b) <= a->data;
+}
+
+/* The facts of a reduction of `nbytes` of these elements; false if they are no numbers. */
+static bool reduces(han_call *c, uint64_t nbytes, const han_element *element, PyObject *op) {
+    c->key.nbytes = nbytes;
+    c->key.kind = element->kind;
+    c->key.handle = element->handle;
+    c->key.op = op;
+    return element->kind >= 0;
+}
+
+/* Read an operand, and the memory for the result, which may hold the operand. */
+static bool combines(const han_caller *self, PyObject *const *args, han_call *c) {
+    if (!writes(self, args[1], &c->recv)) return false;
+    if (says_in_place(self, args[0])) {
+        share(&c->send, &c->recv);
+        return true;
+    }
+    return reads(self, args[0], &c->send) && c->send.nbytes == c->recv.nbytes &&
+           c->send.element->kind == c->recv.element->kind && apart(c);
+}
+
+/* Read the arguments of a rank that receives all blocks. Its own block is in `send`, or in place in
+ * `recv`. */
+static bool collects(const han_caller *self, PyObject *const *args, han_call *c) {
+    uint64_t *nbytes = &c->key.nbytes;
+    if (!divides(self, args[1], &c->recv, nbytes) || c->recv.readonly) return false;
+    if (says_in_place(self, args[0])) {
+        c->send.data = c->recv.data + *nbytes * (uint64_t)self->rank;
+        return !c->recv.datatype;
+    }
+    return reads(self, args[0], &c->send) && c->send.nbytes == *nbytes && apart(c);
+}
+
+/* ---- collectives -------------------------------------------------------------------------- */
+
+bool han_read_barrier(const han_caller *self, PyObject *const *args, han_call *c) {
+    (void)self, (void)args;
+    c->key.collective = HAN_C_BARRIER;
+    return true;
+}
+
+/* buf, root */
+bool han_read_bcast(const han_caller *self, PyObject *const *args, han_call *c) {
+    c->key.collective = HAN_C_BCAST;
+    if (!root_of(args[1], &c->key) || !reads(self, args[0], &c->recv)) return false;
+    if (c->recv.readonly && c->key.root != self->rank) return false;
+    share(&c->send, &c->recv);
+    c->key.nbytes = c->recv.nbytes;
+    return true;
+}
+
+/* send, recv, op */
+bool han_read_allreduce(const han_caller *self, PyObject *const *args, han_call *c) {
+    c->key.collective = HAN_C_ALLREDUCE;
+    return combines(self, args, c) && reduces(c, c->recv.nbytes, c->recv.element, args[2]);
+}
+
+/* send, recv, op, root */
+bool han_read_reduce(const han_caller *self, PyObject *const *args, han_call *c) {
+    c->key.collective = HAN_C_REDUCE;
+    if (!root_of(args[3], &c->key)) return false;
+    bool read = c->key.root == self->rank ? combines(self, args, c) : reads(self, args[0], &c->send);
+    return read && reduces(c, c->send.nbytes, c->send.element, args[2]);
+}
+
+/* send, recv, root */
+bool han_read_gather(const han_caller *self, PyObject *const *args, han_call *c) {
+    c->key.collective = HAN_C_GATHER;
+    if (!root_of(args[2], &c->key)) return false;
+    if (c->key.root == self->rank) return collects(self, args, c);
+    if (!reads(self, args[0], &c->send)) return false;
+    c->key.nbytes = c->send.nbytes;
+    return true;
+}
+
+/* send, recv, root */
+bool han_read_scatter(const han_caller *self, PyObject *const *args, han_call *c) {
+    uint64_t *nbytes = &c->key.nbytes;
+    c->key.collective = HAN_C_SCATTER;
+    if (!root_of(args[2], &c->key)) return false;
+    if (c->key.root != self->rank) {
+        if (!writes(self, args[1], &c->recv)) return false;
+        *nbytes = c->recv.nbytes;
+        return true;
+    }
+    if (!divides(self, args[0], &c->send, nbytes)) return false;
+    if (says_in_place(self, args[1])) {
+        c->recv.data = c->send.data + *nbytes * (uint64_t)self->rank;
+        return !c->send.datatype;
+    }
+    return writes(self, args[1], &c->recv) && c->recv.nbytes == *nbytes && apart(c);
+}
+
+/* send, recv */
+bool han_read_allgather(const han_caller *self, PyObject *const *args, han_call *c) {
+    c->key.collective = HAN_C_ALLGATHER;
+    return collects(self, args, c);
+}
+
+/* send, recv */
+bool han_read_alltoall(const han_caller *self, PyObject *const *args, han_call *c) {
+    uint64_t sent;
+    c->key.collective = HAN_C_ALLTOALL;
+    if (!divides(self, args[1], &c->recv, &c->key.nbytes) || c->recv.readonly) return false;
+    if (says_in_place(self, args[0])) {
+        c->key.root = 1; /* no root here: tells in-place calls from others */
+        share(&c->send, &c->recv);
+        return !c->recv.datatype;
+    }
+    return divides(self, args[0], &c->send, &sent) && sent == c->key.nbytes && apart(c);
+}
+
+/* send, recv, op */
+bool han_read_reduce_scatter_block(const han_caller *self, PyObject *const *args, han_call *c) {
+    uint64_t nbytes;
+    c->key.collective = HAN_C_REDUCE_SCATTER;
+    if (says_in_place(self, args[0])) {
+        c->key.root = 1; /* as in alltoall */
+        if (!divides(self, args[1], &c->recv, &nbytes) || c->recv.readonly) return false;
+        share(&c->send, &c->recv);
+    } else if (!writes(self, args[1], &c->recv) || !divides(self, args[0], &c->send, &nbytes) ||
+               nbytes != c->recv.nbytes || c->send.element->kind != c->recv.element->kind ||
+               !apart(c)) {
+        return false;
+    }
+    return reduces(c, nbytes, c->recv.element, args[2]);
+}
+
+int han_py_open_arguments(void) {
+    import_array1(-1);
+    return 0;
+}

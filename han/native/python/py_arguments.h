@@ -1,0 +1,33 @@
+/* Reads the arguments of collectives: the buffers, and the facts by which the plan is found. */
+#ifndef HAN_PY_ARGUMENTS_H
+#define HAN_PY_ARGUMENTS_H
+
+#include "python/py_look_up.h"
+#include "python/py_reader.h"
+
+typedef struct {
+    ReaderObject *reader;
+    int32_t rank, size;
+} han_caller;
+
+typedef struct {
+    han_buffer send, recv; /* the caller releases their objects */
+    han_entry key;
+} han_call;
+
+/* Read arguments into a call that is all zero; false, without an exception, if they are refused. */
+typedef bool (*han_reading)(const han_caller *, PyObject *const *args, han_call *);
+
+bool han_read_barrier(const han_caller *, PyObject *const *args, han_call *);
+bool han_read_bcast(const han_caller *, PyObject *const *args, han_call *);
+bool han_read_reduce(const han_caller *, PyObject *const *args, han_call *);
+bool han_read_allreduce(const han_caller *, PyObject *const *args, han_call *);
+bool han_read_gather(const han_caller *, PyObject *const *args, han_call *);
+bool han_read_scatter(const han_caller *, PyObject *const *args, han_call *);
+bool han_read_allgather(const han_caller *, PyObject *const *args, han_call *);
+bool han_read_alltoall(const han_caller *, PyObject *const *args, han_call *);
+bool han_read_reduce_scatter_block(const han_caller *, PyObject *const *args, han_call *);
+
+int han_py_open_arguments(void);
+
+#endif

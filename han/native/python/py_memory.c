@@ -1,0 +1,152 @@
+#include "python/py_memory.h"
+
+#include <stddef.h>
+
+#include "python/py_dlpack.h"
+
+#define NPY_NO_DEPRECATED_API NPY_1_7_API_VERSION
+#include <numpy/arrayobject.h>
+#include <numpy/arrayscalars.h>
+
+/* ---- NumPy -------------------------------------------------------------------------------- */
+
+static bool of_array(const han_elements *known, PyArrayObject *a, han_memory *m) {
+    if (!PyArray_IS_C_CONTIGUOUS(a) && !PyArray_IS_F_CONTIGUOUS(a)) return false;
+    m->element = PyArray_ISNOTSWAPPED(a)
+                     ? han_element_find(known, HAN_BY_ARRAY, (uint64_t)PyArray_TYPE(a))
+                     : NULL;
+    if (!m->element && PyDataType_REFCHK(PyArray_DESCR(a))) return false;
+    m->data = PyArray_DATA(a);
+    m->nbytes = (uint64_t)PyArray_NBYTES(a);
+    m->readonly = !PyArray_ISWRITEABLE(a);
+    m->owner = Py_NewRef((PyObject *)a);
+    return true;
+}
+
+/* NumPy's classes of numbers, and where their objects hold the value. */
+#define SCALARS(ROW)                                                                           \
+    ROW(Double, DOUBLE) ROW(Float, FLOAT) ROW(Long, LONG) ROW(Int, INT) ROW(LongLong, LONGLONG) \
+    ROW(Bool, BOOL) ROW(Byte, BYTE) ROW(UByte, UBYTE) ROW(Short, SHORT) ROW(UShort, USHORT)    \
+    ROW(UInt, UINT) ROW(ULong, ULONG) ROW(ULongLong, ULONGLONG) ROW(Half, HALF)                \
+    ROW(LongDouble, LONGDOUBLE) ROW(CFloat, CFLOAT) ROW(CDouble, CDOUBLE)                      \
+    ROW(CLongDouble, CLONGDOUBLE)
+#define ROW(Name, NAME) \
+    {&Py##Name##ArrType_Type, NPY_##NAME, offsetof(Py##Name##ScalarObject, obval)},
+
+typedef struct {
+    PyTypeObject *class;
+    int number;
+    size_t value;
+} scalar;
+
+static bool of_scalar(const han_elements *known, PyObject *o, han_memory *m) {
+    if (!PyArray_IsScalar(o, Generic)) return false;
+    const scalar classes[] = {SCALARS(ROW)};
+    for (size_t k = 0; k < sizeof classes / sizeof *classes; k++) {
+        if (Py_TYPE(o) != classes[k].class) continue;
+        m->element = han_element_find(known, HAN_BY_ARRAY, (uint64_t)classes[k].number);
+        if (!m->element) return false;
+        m->data = (uint8_t *)o + classes[k].value;
+        m->nbytes = m->element->size;
+        m->readonly = true;
+        m->owner = Py_NewRef(o);
+        return true;
+    }
+    return false;
+}
+
+/* ---- buffers of Python -------------------------------------------------------------------- */
+
+static bool of_view(const han_elements *known, PyObject *o, han_memory *m) {
+    PyObject *view = PyMemoryView_FromObject(o);
+    if (!view) {
+        PyErr_Clear();
+        return false;
+    }
+    const Py_buffer *b = PyMemoryView_GET_BUFFER(view);
+    if (!PyBuffer_IsContiguous(b, 'A')) {
+        Py_DECREF(view);
+        return false;
+    }
+    uint64_t key = han_format_key(b->format ? b->format : "B", b->itemsize);
+    m->element = key ? han_element_find(known, HAN_BY_FORMAT, key) : NULL;
+    m->data = b->buf;
+    m->nbytes = (uint64_t)b->len;
+    m->readonly = b->readonly;
+    m->owner = view;
+    return true;
+}
+
+/* ---- tensors ------------------------------------------------------------------------------ */
+
+static struct {
+    PyObject *device, *capsule, *names; /* the methods; the names of two arguments of the second */
+    PyObject *latest;                   /* the version of DLPack up to which han reads capsules */
+} dlpack;
+
+enum { DLPACK_CPU = 1, DLPACK_CUDA_HOST = 3, DLPACK_ROCM_HOST = 11 };
+
+static bool on_host(PyObject *o) {
+    PyObject *where = PyObject_CallMethodNoArgs(o, dlpack.device);
+    long kind = 0;
+    if (where && PyTuple_Check(where) && PyTuple_GET_SIZE(where))
+        kind = PyLong_AsLong(PyTuple_GET_ITEM(where, 0));
+    Py_XDECREF(where);
+    return !PyErr_Occurred() &&
+           (kind == DLPACK_CPU || kind == DLPACK_CUDA_HOST || kind == DLPACK_ROCM_HOST);
+}
+
+static PyObject *capsule_of(PyObject *o) {
+    PyObject *arguments[] = {o, dlpack.latest, Py_False};
+    PyObject *capsule = PyObject_VectorcallMethod(dlpack.capsule, arguments, 1, dlpack.names);
+    if (capsule || !PyErr_ExceptionMatches(PyExc_TypeError)) return capsule;
+    PyErr_Clear(); /* a producer of DLPack before 1.0 */
+    return PyObject_CallMethodNoArgs(o, dlpack.capsule);
+}
+
+static bool of_capsule(const han_elements *known, PyObject *capsule, han_memory *m) {
+    han_tensor t;
+    if (han_py_read_tensor(capsule, &t) || !t.contiguous) return false;
+    m->element = han_element_find(known, HAN_BY_TENSOR, han_tensor_key(t.code, t.bits, t.lanes));
+    m->data = t.data;
+    m->nbytes = t.nbytes;
+    m->readonly = t.readonly;
+    m->owner = Py_NewRef(capsule);
+    return true;
+}
+
+static bool of_tensor(const han_elements *known, PyObject *o, han_memory *m) {
+    if (!PyObject_HasAttr(o, dlpack.capsule) || !on_host(o)) {
+        PyErr_Clear();
+        return false;
+    }
+    PyObject *capsule = capsule_of(o);
+    bool found = capsule && of_capsule(known, capsule, m);
+    Py_XDECREF(capsule);
+    PyErr_Clear();
+    return found;
+}
+
+static bool is_one_of(PyObject *o, PyObject *classes) {
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(classes); k++)
+        if (PyObject_TypeCheck(o, (PyTypeObject *)PyTuple_GET_ITEM(classes, k))) return true;
+    return false;
+}
+
+bool han_py_memory(const han_elements *known, PyObject *refused, PyObject *o, han_memory *m) {
+    if (PyArray_CheckExact(o)) return of_array(known, (PyArrayObject *)o, m);
+    if (o == Py_None) return false;
+    if (of_scalar(known, o, m)) return true;
+    if (PyArray_Check(o)) return of_array(known, (PyArrayObject *)o, m);
+    if (PyObject_CheckBuffer(o)) return !is_one_of(o, refused) && of_view(known, o, m);
+    return of_tensor(known, o, m);
+}
+
+int han_py_open_memory(void) {
+    import_array1(-1);
+    dlpack.device = PyUnicode_InternFromString("__dlpack_device__");
+    dlpack.capsule = PyUnicode_InternFromString("__dlpack__");
+    dlpack.names = Py_BuildValue("(ss)", "max_version", "copy");
+    dlpack.latest = Py_BuildValue("(ii)", 1, 0);
+    return dlpack.device && dlpack.capsule && dlpack.names && dlpack.latest ? 0 : -1;
+}

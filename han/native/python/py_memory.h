@@ -1,0 +1,25 @@
+/* The memory of an object: a NumPy array or scalar, an object with a buffer of Python, a tensor on
+ * the host. As han/message/memory.py finds it. */
+#ifndef HAN_PY_MEMORY_H
+#define HAN_PY_MEMORY_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "python/elements.h"
+
+typedef struct {
+    uint8_t *data;
+    uint64_t nbytes;
+    const han_element *element; /* NULL: not known */
+    PyObject *owner;            /* keeps the memory; a new reference */
+    bool readonly;
+} han_memory;
+
+/* False, without an exception, if the object is not one of these or its memory has gaps. `refused`
+ * is a tuple of classes whose buffers are no memory of this process. */
+bool han_py_memory(const han_elements *, PyObject *refused, PyObject *, han_memory *);
+
+int han_py_open_memory(void);
+
+#endif

@@ -1,0 +1,86 @@
+/* Reads buffer arguments in every spelling, as han/message/buffers.py does. What it does not know,
+ * and what is wrong, it refuses: Python parses the arguments, and raises. A file that reads must
+ * import NumPy's table of functions. */
+#ifndef HAN_PY_READER_H
+#define HAN_PY_READER_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#define NPY_NO_DEPRECATED_API NPY_1_7_API_VERSION
+#include <numpy/arrayobject.h>
+
+#include "mpi_table.h"
+#include "python/elements.h"
+
+typedef struct {
+    PyObject_HEAD
+    PyTypeObject *datatype; /* MPI.Datatype */
+    PyObject *in_place;
+    PyObject *refused; /* classes whose buffers are no memory of this process */
+    PyObject *codes;   /* type codes such as "d", with the handles of their types */
+    Py_ssize_t handle; /* where MPI's handle is in a Datatype */
+    PyObject *error;   /* MPI.Exception */
+    han_mpi mpi;
+    han_handle self; /* MPI_COMM_SELF */
+    han_elements known;
+} ReaderObject;
+
+/* A buffer argument: elements without gaps, or those of a derived type. */
+typedef struct {
+    uint8_t *data;
+    uint64_t nbytes;
+    const han_element *element;
+    PyObject *owner; /* keeps the memory; a new reference, or NULL */
+    bool readonly;
+    /* Of a derived type: its object, a new reference; the number of elements; bytes from the first
+     * one's address to the end of the data. `element` is then no type of numbers. */
+    PyObject *datatype;
+    uint64_t count, span;
+} han_buffer;
+
+extern PyTypeObject ReaderType;
+
+/* Read an argument that is no plain array, as han_py_read does. */
+bool han_py_read_other(const ReaderObject *, PyObject *, uint64_t blocks, han_buffer *);
+/* MPI's handle in a Datatype, as mpi4py tells it. */
+han_handle han_py_handle(const ReaderObject *, PyObject *datatype);
+/* Read a whole number that is not negative: an int, or one of NumPy. */
+bool han_py_whole(PyObject *, uint64_t *);
+
+int han_py_add_reader(PyObject *module);
+
+/* Read a contiguous array of numbers in native byte order; false for all other arguments. */
+static inline bool han_py_read_array(const ReaderObject *r, PyObject *o, han_buffer *b) {
+    if (!PyArray_CheckExact(o)) return false;
+    PyArrayObject *a = (PyArrayObject *)o;
+    unsigned type = (unsigned)PyArray_TYPE(a);
+    if (type >= HAN_ARRAY_TYPES || !r->known.arrays[type].size || !PyArray_ISNOTSWAPPED(a))
+        return false;
+    if (!PyArray_IS_C_CONTIGUOUS(a) && !PyArray_IS_F_CONTIGUOUS(a)) return false;
+    b->data = PyArray_DATA(a);
+    b->nbytes = (uint64_t)PyArray_SIZE(a) * r->known.arrays[type].size;
+    b->element = &r->known.arrays[type];
+    b->owner = Py_NewRef(o);
+    b->readonly = !PyArray_ISWRITEABLE(a);
+    return true;
+}
+
+/* Read an argument into a buffer that is all zero. A count is that of one of `blocks` blocks. False,
+ * without an exception, if the argument is refused; the caller releases its objects then too. */
+static inline bool han_py_read(const ReaderObject *r, PyObject *o, uint64_t blocks,
+                               han_buffer *b) {
+    return han_py_read_array(r, o, b) || han_py_read_other(r, o, blocks, b);
+}
+
+static inline void han_py_release(han_buffer *b) {
+    Py_XDECREF(b->owner);
+    Py_XDECREF(b->datatype);
+}
+
+/* Whether an argument says MPI.IN_PLACE; mpi4py takes None for it. */
+static inline bool han_says_in_place(const ReaderObject *r, const PyObject *o) {
+    return o == r->in_place || o == Py_None;
+}
+
+#endif

@@ -1,0 +1,219 @@
+"""The reader in C beside the parser in Python: the same address, bytes and type, or both refuse."""
+
+from __future__ import annotations
+
+import array
+import ctypes
+import gc
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from mpi4py import MPI
+from tensors import BFLOAT16, FLOAT8, GPU, PINNED, OnDevice, Tensor
+
+from han.message.buffers import Buffer, parse
+from han.message.reader import NUMBERS, READER, REFUSED, facts
+
+N = 6
+NAMES = (
+    "BYTE", "CHAR", "SHORT", "INT", "LONG", "LONG_LONG", "UNSIGNED_CHAR", "UNSIGNED", "FLOAT",
+    "DOUBLE", "LONG_DOUBLE", "C_BOOL", "C_FLOAT_COMPLEX", "C_DOUBLE_COMPLEX", "INT8_T", "INT64_T",
+    "UINT64_T", "AINT", "WCHAR", "PACKED", "DOUBLE_INT", "TWOINT", "LONG_DOUBLE_INT",
+)  # fmt: skip
+CODES = ("b", "i", "l", "d", "f8", "i4", "float64", "?", "D", "Zd", "nonsense", "")
+OUTSIDE = MPI.DOUBLE.Create_hvector(2, 1, 16).Commit()
+
+
+class Derived(np.ndarray):
+    """A subclass of NumPy's arrays."""
+
+
+# ---- what the reader need not know --------------------------------------------------------------
+
+
+def in_own_memory(buffer: Buffer, data: Any) -> bool:
+    """Return whether all elements are in the memory of the object itself, not around a view."""
+    try:
+        memory = np.asarray(getattr(data, "array", data))
+    except (TypeError, ValueError):
+        return False
+    start = memory.__array_interface__["data"][0]
+    return not buffer.span or start <= buffer.address <= start + memory.nbytes - buffer.span
+
+
+def is_usual(spec: Any, buffer: Buffer) -> bool:
+    """Return whether the reader must serve an argument that the parser accepts."""
+    listed = isinstance(spec, list | tuple)
+    data = spec[0] if listed else spec
+    if buffer.device or not buffer.dense or isinstance(data, REFUSED):
+        return False
+    typed = listed and isinstance(spec[-1], MPI.Datatype | str)
+    if not typed and isinstance(data, np.ndarray) and data.dtype.char not in NUMBERS:
+        return False
+    return data is None or in_own_memory(buffer, data)
+
+
+def parsed(spec: Any, blocks: int) -> Buffer | None:
+    try:
+        return parse(spec, "buf", blocks)
+    except (TypeError, ValueError):
+        return None
+
+
+def check(spec: Any, blocks: int = 1) -> Buffer | None:
+    """Compare the reader with the parser, which teaches it; return the parser's result."""
+    buffer = parsed(spec, blocks)
+    read = READER.read(spec, blocks)
+    if buffer is None:
+        assert read is None, spec
+        return None
+    if read is None:
+        assert not is_usual(spec, buffer), spec
+        return buffer
+    nbytes = buffer.count * buffer.size
+    kind = facts(buffer.size, buffer.datatype, buffer.name)
+    assert read == (buffer.address, nbytes, *kind, buffer.readonly), spec
+    return buffer
+
+
+# ---- spellings ----------------------------------------------------------------------------------
+
+
+def numbers(code: str) -> np.ndarray[Any, Any]:
+    return (np.arange(N) % 2).astype(code)
+
+
+def arrays() -> list[Any]:
+    plain = [numbers(code) for code in NUMBERS]
+    d = numbers("d")
+    fixed = numbers("i")
+    fixed.flags.writeable = False
+    views = [d[::2], d[1:4], d[::-1], d.reshape(2, 3), d.reshape(2, 3).T, d[:0], d.view(Derived)]
+    odd = [
+        np.array(3.0),
+        np.ma.array(numbers("f")),
+        numbers(">i4"),
+        numbers("S1"),
+        numbers("M8[s]"),
+    ]
+    record = np.zeros(N, [("x", "i4"), ("y", "f8")])
+    return [*plain, *views, *odd, fixed, record, np.array([None]), np.zeros((0, 5))]
+
+
+def buffers() -> list[Any]:
+    d = numbers("d")
+    views = [memoryview(numbers(code)) for code in NUMBERS]
+    casts = [memoryview(d)[::2], memoryview(d)[2:], memoryview(bytes(8)), memoryview(d).cast("B")]
+    kinds = (ctypes.c_double, ctypes.c_int, ctypes.c_char, ctypes.c_bool, ctypes.c_long)
+    arrays = [array.array(code, [0] * N) for code in "bBhHiIlLqQfd"]
+    gone = memoryview(bytearray(8))
+    gone.release()
+    return [
+        *views, *casts, *arrays, array.array("u", "abc"), bytearray(24), bytes(16), bytearray(),
+        *((kind * N)() for kind in kinds), gone, MPI.memory.frombuffer(d),
+        MPI.memory.fromaddress(d.ctypes.data, 0),
+    ]  # fmt: skip
+
+
+def tensors() -> list[Any]:
+    plain = [Tensor(numbers(code), version) for code in "?bBhHiIqQefdFD" for version in (0, 1)]
+    d = numbers("d")
+    others = [
+        Tensor(numbers("H"), kind=BFLOAT16), Tensor(numbers("B"), kind=FLOAT8),
+        Tensor(d, readonly=True), Tensor(d, device=PINNED), Tensor(d, device=GPU),
+        Tensor(d[::2]), Tensor(d.reshape(2, 3).T), Tensor(np.array(1.0)), OnDevice(d),
+        Tensor(d, 0, knows_versions=True), Tensor(numbers("i"), kind=(9, 32)),
+    ]  # fmt: skip
+    return plain + others
+
+
+SCALARS = [np.dtype(code).type(1) for code in NUMBERS]
+NOTHING = [None, "text", 3, 2.5, object(), [1.0, 2.0], range(4), MPI.IN_PLACE, MPI.BOTTOM, int]
+DATA = [*arrays(), *buffers(), *tensors(), *SCALARS, *NOTHING]
+TYPES = [getattr(MPI, name) for name in NAMES]
+OTHER_TYPES = [*CODES, OUTSIDE, MPI.DATATYPE_NULL, None, 7]
+
+data = st.integers(0, len(DATA) - 1).map(DATA.__getitem__)  # not all can be hashed
+types = st.sampled_from(TYPES) | st.sampled_from(OTHER_TYPES)
+amounts = st.sampled_from([
+    None, 0, 1, 2, 3, N, N + 1, -1, True, 2**31, 2**61, 2**63, 2**70, 1.5, "2", np.int32(2),
+    np.int64(1), np.uint8(3), np.float64(1), np.array([1, 2]), [2], (), (1, 2, 3),
+])  # fmt: skip
+pairs = st.tuples(amounts, amounts) | st.lists(amounts, min_size=2, max_size=2)
+counts = amounts | pairs
+listed = st.one_of(
+    st.tuples(data),
+    st.tuples(data, types),
+    st.tuples(data, counts),
+    st.tuples(data, counts, types),
+    st.tuples(data, counts, amounts, types),
+    st.tuples(data, counts, amounts, types, types),
+    st.just(()),
+)
+spellings = data | listed | listed.map(list)
+
+
+@settings(max_examples=4000, deadline=None)
+@given(spellings, st.integers(1, 4))
+@example([None, 0, MPI.INT], 2)
+@example([np.zeros(N), (2**62, 2**62), MPI.DOUBLE], 4)
+def test_reader_and_parser_agree(spec, blocks):
+    check(spec, blocks)
+
+
+@pytest.mark.parametrize("thing", DATA, ids=lambda thing: type(thing).__name__)
+def test_reader_knows_every_usual_object(thing):
+    check(thing)
+    check([thing])
+    for datatype in TYPES:
+        check([thing, datatype])
+        check((thing, 1, datatype))
+        check([thing, (1, 1), datatype])
+
+
+def test_reader_serves_the_spellings_of_the_tutorial():
+    a = np.arange(6.0)
+    whole, part = (a.ctypes.data, 48), (a.ctypes.data + 8, 16)
+    for spec in (a, [a], [a, MPI.DOUBLE], [a, 6], [a, 6, MPI.DOUBLE], [a, None, "d"], (a, "f8")):
+        assert check(spec) is not None
+        assert READER.read(spec)[:2] == whole
+    for spec in ([a, (2, 1), MPI.DOUBLE], (a, [2, 1], "d"), [a, 2, 1, MPI.DOUBLE]):
+        assert check(spec) is not None
+        assert READER.read(spec)[:2] == part
+
+
+def test_reader_holds_no_memory():
+    a, view, tensor = np.zeros(4), bytearray(8), Tensor(np.zeros(4))
+    for thing in (a, view, tensor, np.float64(1), "text", a[::2]):
+        for spec in (thing, [thing, MPI.BYTE], [thing, 999, MPI.DOUBLE], [thing, -1]):
+            check(spec)
+            gc.collect()
+            before = sys.getrefcount(thing)
+            for _ in range(100):
+                READER.read(spec)
+            assert sys.getrefcount(thing) == before
+    view.extend(bytes(8))  # raises if a buffer were still exported
+
+
+def test_list_may_change_while_its_tensor_is_read():
+    class Rude(Tensor):
+        def __dlpack_device__(self):
+            spec.clear()
+            return super().__dlpack_device__()
+
+    tensor = Rude(np.zeros(4))
+    spec = [tensor, MPI.DOUBLE]
+    parse([Tensor(np.zeros(4)), MPI.DOUBLE], "buf")
+    assert READER.read(spec)[:2] == (tensor.array.ctypes.data, 32)
+
+
+def test_errors_of_a_producer_are_left_to_the_parser():
+    class Broken(Tensor):
+        def __dlpack__(self, **how):
+            raise RuntimeError("out of order")
+
+    assert READER.read(Broken(np.zeros(4))) is None
