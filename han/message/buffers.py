@@ -243,7 +243,10 @@ def _empty(count: int | None, displacement: int, datatype: MPI.Datatype, what: s
 def _count(
     memory: Memory, count: int | None, displacement: int, layout: Layout, what: str, before: int
 ) -> int:
-    """Return the number of elements. The caller's is trusted if the memory holds all their data."""
+    """Return the number of elements. The caller's is trusted if the memory holds all their data.
+
+    Programs make memory from an address with as many bytes as there are data, whatever the gaps.
+    """
     start, extent = displacement * layout.extent, layout.extent
     room = memory.nbytes - start
     if start < 0 or room < 0:
@@ -257,6 +260,8 @@ def _count(
         return count
     low, high = memory.bounds
     if low <= first and behind <= high:
+        return count
+    if memory.bare and count * layout.size <= room:
         return count
     if first >= memory.address and layout.first == 0:
         raise ArgumentError(

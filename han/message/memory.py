@@ -38,6 +38,12 @@ class Memory:
     device: bool = False
 
     @property
+    def bare(self) -> bool:
+        """Whether it was made from an address: nobody knows what is around it."""
+        source = self.owner.obj if isinstance(self.owner, memoryview) else self.owner
+        return isinstance(source, MPI.buffer) and source.obj is None
+
+    @property
     def bounds(self) -> Bounds:
         """The addresses of the memory that is known to belong to the owner.
 

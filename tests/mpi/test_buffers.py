@@ -10,6 +10,7 @@ import pytest
 from _support import comm_with, interleaved, opened
 from mpi4py import MPI
 
+import han
 from han.message import message
 from han.message.buffers import parse
 
@@ -107,6 +108,26 @@ def test_absolute_addresses_and_empty_buffers(mpi_ranks):
         number = np.array(5.0 + rank)  # an array without dimensions
         comm.Allreduce(MPI.IN_PLACE, number, MPI.MIN)
         assert number == 5.0
+
+
+@on_ranks
+def test_memory_from_an_address_has_as_many_bytes_as_there_are_data(mpi_ranks):
+    """A column of a matrix: the type spans more bytes than the memory says it has."""
+    column = MPI.INT.Create_vector(3, 1, 10).Commit()
+    for _, comm in each_topology():
+        for turn in range(3):
+            a = np.arange(30, dtype="i4").reshape(3, 10) + 100 * (comm.rank + turn)
+            memory = MPI.buffer.fromaddress(a.ctypes.data + 4, 3 * 4)
+            got = np.empty((comm.size, 3), "i4")
+            comm.Allgather([memory, 1, column], got)
+            first = a[:, 1] - 100 * comm.rank
+            assert (got == first + 100 * np.arange(comm.size)[:, None]).all()
+            comm.Bcast([memory, 1, column], root=0)
+            assert (a[:, 1] == first).all()
+        short = MPI.buffer.fromaddress(a.ctypes.data, 11)
+        with pytest.raises(han.ArgumentError, match="11 bytes, 84 expected"):
+            parse([short, 1, column], "sendbuf")
+    column.Free()
 
 
 @on_ranks
