@@ -98,9 +98,10 @@ def bench(
       mpiexec -n 4 han bench --programs mixed --replay stats.json
     """
     if programs or replay is not None:
-        bench_programs.measure(
-            ctx, collectives or [], replay, rounds, time, check, config, json_file, plot
-        )
+        from han.measure.program_results import Settings as ProgramSettings
+
+        how = ProgramSettings(rounds, time, check, replay)
+        bench_programs.measure(ctx, collectives or [], how, config, json_file, plot)
         return
     from han.measure import bench as measuring
 

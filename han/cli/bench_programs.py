@@ -15,7 +15,7 @@ from han.cli.progress import progress
 from han.common.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from han.measure.program_results import Result
+    from han.measure.program_results import Result, Settings
     from han.measure.programs import Programs, Row
 
 # The parameters of the command that say something about programs too.
@@ -25,18 +25,15 @@ TAKEN = {
 
 
 def measure(
-    ctx: typer.Context, groups: Sequence[str], replay: Path | None, rounds: int, seconds: float,
-    check: bool, config: str | None, json_file: Path | None, plot: Path | None,
+    ctx: typer.Context, groups: Sequence[str], settings: Settings, config: str | None,
+    json_file: Path | None, plot: Path | None,
 ) -> None:  # fmt: skip
     """Measure the rows of some groups, or of all, and print or write the results; collective."""
-    from han.measure.program_mix import DEFAULT
-    from han.measure.program_results import Settings
     from han.measure.programs import Programs, chosen
 
     _check_options(ctx)
     check_files(json_file, plot=plot)
-    rows = chosen(groups, replay)
-    settings = Settings(rounds, seconds, check, (replay or DEFAULT).name)
+    rows = chosen(groups, settings.replay)
     with Programs(MPI.COMM_WORLD, config, settings) as running:
         record, results = _run(running, rows, prints(json_file))
     keep(record, json_file)

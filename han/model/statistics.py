@@ -104,7 +104,8 @@ class Row:
             "by": by,
             "why": self.key.why,
             **numbers,
-            "nbytes": self.nbytes if known else None,
+            "calls": _whole(self.calls),
+            "nbytes": _whole(self.nbytes) if known else None,
         }
 
 
@@ -163,9 +164,14 @@ class Statistics:
             "han": __version__,
             "ranks": self.ranks,
             "missing": list(self.missing),
-            "calls": self.calls,
-            "calls_of_han": served.calls,
+            "calls": _whole(self.calls),
+            "calls_of_han": _whole(served.calls),
             "seconds": self.seconds,
             "seconds_of_han": served.seconds,
             "rows": [row.record() for row in self.rows],
         }
+
+
+def _whole(number: float) -> float:
+    """Return a number as an int if it is whole."""
+    return int(number) if number == int(number) else number
