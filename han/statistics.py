@@ -21,6 +21,7 @@ from han.counted_calls import Method, methods, why_left
 from han.model.statistics import Counts, Key, size_class
 from han.runtime.left import LeftPrequest, LeftRequest
 from han.runtime.request import Request
+from han.runtime.state import Served
 from han.statistics_report import Report
 
 Call = Callable[..., Any]
@@ -105,7 +106,8 @@ class Counting:
                 finally:
                     taken = seconds()
                     nbytes = method.nbytes(comm, args, more)
-                    key = Key(method.name, size_class(nbytes), why or here.why)
+                    ranks = comm.Get_size() if comm else 1
+                    key = Key(method.name, size_class(nbytes), ranks, why or here.why)
                     self._add(key, 1, nbytes or 0, taken)
             if isinstance(result, Request | LeftRequest):
                 _mark(result, method, key, nbytes)
@@ -117,9 +119,10 @@ class Counting:
         """Return the method that hands calls to the MPI library; it notes why."""
 
         @functools.wraps(original)
-        def left(comm: Any, name: str, *arguments: object) -> Any:
-            self._here.why = why_left(name, comm._han.topology.whole is not None)
-            return original(comm, name, *arguments)
+        def left(comm: Any, served: Served, name: str, *arguments: object) -> Any:
+            together, on_device = comm._han.topology.whole is not None, served is Served.ON_DEVICE
+            self._here.why = why_left(name, together, on_device)
+            return original(comm, served, name, *arguments)
 
         return left
 
@@ -179,8 +182,8 @@ _running: list[tuple[Counting, Report]] = []
 def count_calls(comm: MPI.Intracomm, output: str) -> None:
     """Count the calls of all communicators from now on, and report at exit; collective.
 
-    `output` is PRINTED or the path of a JSON file. The ranks of `comm` report together, or all
-    ranks if a later `comm` has all of them.
+    `output` is PRINTED or the path of a JSON file. The ranks of `comm` report together where
+    :class:`~han.ranks.reporters.Reporters` connects them.
     """
     if not _running:
         counting = Counting()

@@ -15,10 +15,10 @@ from han.common.tables import shown_table
 from han.common.units import UNITS, plural, spans
 from han.config.statistics import PRINTED, VARIABLE
 from han.model.statistics import UNKNOWN, Record, Row, Statistics
-from han.ranks.last_words import last_words
+from han.ranks.reporters import Reporters
 from han.runtime.leaving import leave
 
-HEADS = ("call", "size", "by", "calls", "bytes", "least s", "median s", "most s")
+HEADS = ("call", "size", "ranks", "by", "calls", "bytes", "least s", "median s", "most s")
 
 
 class Report:
@@ -26,50 +26,41 @@ class Report:
 
     def __init__(self, record: Record, output: str) -> None:
         self._record, self._output = record, output
-        self._comm: MPI.Intracomm | None = None  # of the report alone
-        self._whole = False  # all ranks of the job report together
+        self._reporters: Reporters | None = Reporters()
         self._process = os.getpid()
         atexit.register(self.end)
         self._key = MPI.Comm.Create_keyval(delete_fn=lambda *_: self.end())
         MPI.Intracomm(MPI.COMM_SELF).Set_attr(self._key, self)
 
     def join(self, comm: MPI.Intracomm) -> None:
-        """Let the ranks of `comm` report together, unless all ranks already do; collective.
-
-        Ranks that already report with others keep doing so, but make the communicator too.
-        """
-        if self._whole:
-            return
-        whole = comm.Get_size() == MPI.COMM_WORLD.Get_size()
-        if whole or comm.allreduce(self._comm is None, MPI.LOR):
-            made = MPI.Intracomm(comm.Dup())
-            self._comm = made if whole else self._comm or made
-            self._whole = whole
+        """Let the ranks of `comm` report together where they do not yet; collective."""
+        if self._reporters is not None:
+            self._reporters.join(MPI.Intracomm(comm))
 
     def cancel(self) -> None:
         """Report nothing."""
         atexit.unregister(self.end)
-        comm, self._comm = self._comm, None
-        if comm is not None and not MPI.Is_finalized():
+        reporters, self._reporters = self._reporters, None
+        if reporters is not None and not MPI.Is_finalized():
             MPI.Intracomm(MPI.COMM_SELF).Delete_attr(self._key)
-            comm.Free()
+            reporters.free()
 
     def end(self) -> None:
-        """Gather the calls of all ranks, and report them on rank 0; the second call does nothing.
+        """Gather the calls of the ranks, and report them on one; the second call does nothing.
 
         The others hear first that this rank leaves. After an error this rank does not wait for
         them.
         """
         atexit.unregister(self.end)
-        comm, self._comm = self._comm, None
-        if comm is None or self._process != os.getpid() or MPI.Is_finalized():
+        reporters, self._reporters = self._reporters, None
+        if reporters is None or self._process != os.getpid() or MPI.Is_finalized():
             return
         leave()
-        found = {}
+        found = None
         with contextlib.suppress(MPI.Exception):
-            found = last_words(comm, dict(self._record), not hasattr(sys, "last_value"))
-        if found:
-            self._tell(Statistics.merged(found, comm.Get_size()))
+            found = reporters.last_words(dict(self._record), not hasattr(sys, "last_value"))
+        if found is not None:
+            self._tell(Statistics.merged(found.values, found.missing))
 
     def _tell(self, statistics: Statistics) -> None:
         if self._output == PRINTED:
@@ -89,8 +80,8 @@ def as_text(statistics: Statistics) -> str:
     if not statistics.rows:
         return f"# han: no collectives on {ranks}"
     title = (
-        f"# han: collectives of {ranks}. Calls and bytes are those of the rank with the most "
-        "calls.\n# Sizes are those of messages; of calls by blocks, those of one block."
+        f"# han: collectives of {ranks}. Each call counts once. Ranks are those of its "
+        "communicator.\n# Sizes are those of messages; of calls by blocks, those of one block."
     )
     table = shown_table("", HEADS, map(_cells, statistics.rows), left=("size", "by"), plain=True)
     return "\n".join([title, table.lstrip("\n"), *_summary(statistics)])
@@ -100,16 +91,20 @@ def _cells(row: Row) -> list[str]:
     nbytes = "?" if row.key.most_bytes == UNKNOWN else _short(row.nbytes)
     times = (row.least, row.median, row.most)
     by = "MPI" if row.key.why else "han"
-    return [row.key.call, row.key.size, by, str(row.calls), nbytes, *(f"{t:.6f}" for t in times)]
+    return [
+        row.key.call, row.key.size, str(row.key.ranks), by, number(row.calls), nbytes,
+        *(f"{t:.6f}" for t in times),
+    ]  # fmt: skip
 
 
 def _summary(statistics: Statistics) -> list[str]:
     served, whole = statistics.of_han(), statistics.seconds
     lines = [
-        f"# han served {served.calls} of {statistics.calls} calls ({_share(served.seconds, whole)})"
+        f"# han served {number(served.calls)} of {number(statistics.calls)} calls "
+        f"({_share(served.seconds, whole)})"
     ]
     lines += [
-        f"# the MPI library's own: {plural(part.calls, 'call')} "
+        f"# the MPI library's own: {number(part.calls)} call{'s' * (part.calls != 1)} "
         f"({_share(part.seconds, whole)}): {why}"
         for why, part in statistics.reasons().items()
     ]
@@ -122,10 +117,15 @@ def _share(seconds: float, whole: float) -> str:
     return f"{100 * seconds / whole if whole else 0:.1f} % of the seconds"
 
 
-def _short(nbytes: int) -> str:
+def number(calls: float) -> str:
+    """Return a number of calls; parts of calls with one decimal."""
+    return str(round(calls)) if abs(calls - round(calls)) < 0.05 else f"{calls:.1f}"
+
+
+def _short(nbytes: float) -> str:
     """Return bytes with about three digits: ``1.25MiB``."""
     for unit in ("GiB", "MiB", "KiB"):
         if nbytes >= UNITS[unit]:
             size = nbytes / UNITS[unit]
             return f"{size:.0f}{unit}" if size >= 100 else f"{size:.3g}{unit}"
-    return f"{nbytes}B"
+    return f"{nbytes:.0f}B"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from mpi4py import MPI
 
+from han.cli import bench_programs
 from han.cli.common import (
     ConfigOption,
     DtypeOption,
@@ -38,8 +39,20 @@ class Side(str, Enum):
 
 
 def bench(
+    ctx: typer.Context,
     collectives: Annotated[
-        list[str] | None, typer.Argument(help=f"{', '.join(measurable())}. By default all.")
+        list[str] | None,
+        typer.Argument(
+            help=f"{', '.join(measurable())}. By default all. With --programs groups of rows."
+        ),
+    ] = None,
+    programs: Annotated[
+        bool,
+        typer.Option("--programs", help="Measure what programs do besides repeating one call."),
+    ] = False,
+    replay: Annotated[
+        Path | None,
+        typer.Option(help="With --programs: the calls that 'han run --json FILE' recorded."),
     ] = None,
     sizes: Annotated[
         str, typer.Option(help="8:8MiB (doubling), 8:8MiB:4 (times 4) or 8,1KiB,1MiB (a list).")
@@ -81,7 +94,15 @@ def bench(
       mpiexec -n 2 han bench bcast --sizes 64KiB:8MiB --fresh
       mpiexec -n 4 han bench --config virtual-2x2 --json mpich.json --plot mpich.png
       mpiexec -n 2 han bench reduce --only han --json -
+      mpiexec -n 2 han bench --programs
+      mpiexec -n 4 han bench --programs mixed --replay stats.json
     """
+    if programs or replay is not None:
+        from han.measure.program_results import Settings as ProgramSettings
+
+        how = ProgramSettings(rounds, time, check, replay)
+        bench_programs.measure(ctx, collectives or [], how, config, json_file, plot)
+        return
     from han.measure import bench as measuring
 
     settings = measuring.Settings(

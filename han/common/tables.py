@@ -26,7 +26,8 @@ def shown_table(
         table.add_column(head, justify=justify, no_wrap=True)
     for row in rows:
         table.add_row(*row)
-    console = Console(width=max(160, Console().width), force_terminal=False if plain else None)
+    width = max(160, Console().width)
+    console = Console(width=width, force_terminal=False if plain else None, markup=False)
     with console.capture() as shown:
         console.print(table)
     return "\n".join(line.rstrip() for line in shown.get().rstrip().splitlines())

@@ -66,9 +66,11 @@ class Session:
 
     # ---- time -------------------------------------------------------------------------------
 
-    def times(self, calls: Mapping[str, Call], seconds: float) -> dict[str, Times]:
+    def times(
+        self, calls: Mapping[str, Call], seconds: float, warm_up: int = WARM_UP
+    ) -> dict[str, Times]:
         """Time calls in turns, in batches of about `seconds`; return microseconds per call."""
-        counts = {name: self.batch_size(call, seconds) for name, call in calls.items()}
+        counts = {name: self.batch_size(call, seconds, warm_up) for name, call in calls.items()}
         return {
             name: Times(float(np.median(us)), float(us.min()), float(us.max()), counts[name])
             for name, us in self.in_turns(calls, counts).items()
@@ -90,9 +92,9 @@ class Session:
             call()
         return (self._clock() - start) / count
 
-    def batch_size(self, call: Call, seconds: float) -> int:
+    def batch_size(self, call: Call, seconds: float, warm_up: int = WARM_UP) -> int:
         """Warm up; return how many calls take about `seconds`, the same number on all ranks."""
-        self.batch(call, WARM_UP)
+        self.batch(call, warm_up)
         if self.calls is not None:
             return self.calls
         count = 1

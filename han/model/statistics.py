@@ -1,8 +1,13 @@
-"""Statistics of collectives: what each rank counts, and the rows of all ranks together."""
+"""Statistics of collectives: what each rank counts, and the rows of all ranks together.
+
+Each rank counts the calls that it makes. A row divides their sum by the number of ranks of the
+communicators, so that a collective call counts once, however many ranks make it and however many
+communicators share them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any, NamedTuple
@@ -10,7 +15,7 @@ from typing import Any, NamedTuple
 from han.common.units import format_size
 from han.common.version import __version__
 
-FORMAT, VERSION = "han-stats", 1
+FORMAT, VERSION = "han-stats", 2
 SMALLEST, FACTOR = 64, 4  # bytes: the first class of sizes, and each class to the one before it
 UNKNOWN = -1  # the class of objects, whose bytes are not known
 
@@ -26,13 +31,15 @@ def size_class(nbytes: int | None) -> int:
 
 
 class Key(NamedTuple):
-    """What is counted together: calls of one name and class of sizes.
+    """What is counted together: calls of one name, class of sizes, and size of communicators.
 
-    `why` says why a call was the MPI library's own; "" if han served it.
+    `ranks` is the number of ranks of the communicators. `why` says why a call was the MPI library's
+    own; "" if han served it.
     """
 
     call: str
     most_bytes: int
+    ranks: int
     why: str = ""
 
     @property
@@ -59,15 +66,16 @@ Record = Mapping[Key, Counts]  # of one rank
 class Row:
     """The calls of all ranks with one key.
 
-    `calls` and `nbytes` are those of the rank with the most calls, `all_calls` and `seconds` the
-    sums over all ranks. The other seconds are those of one rank, among the `ranks` that made calls.
+    `calls` and `nbytes` are the sums over all ranks, divided by the ranks of a communicator. They
+    are no whole numbers where some ranks of a call are missing, or its sizes on the ranks are in
+    different classes. `seconds` is the sum over all ranks. The other seconds are those of one rank,
+    among the `callers`, the ranks that made such calls.
     """
 
     key: Key
-    ranks: int
-    calls: int
-    nbytes: int
-    all_calls: int
+    callers: int
+    calls: float
+    nbytes: float
     seconds: float
     least: float
     median: float
@@ -76,10 +84,10 @@ class Row:
     @classmethod
     def of(cls, key: Key, counts: list[Counts]) -> Row:
         """Return the row of a key."""
-        busiest = max(counts, key=lambda c: (c.calls, c.nbytes))
+        calls, nbytes = sum(c.calls for c in counts), sum(c.nbytes for c in counts)
         times = [c.seconds for c in counts]
         return cls(
-            key, len(counts), busiest.calls, busiest.nbytes, sum(c.calls for c in counts),
+            key, len(counts), calls / key.ranks, nbytes / key.ranks,
             sum(times), min(times), median(times), max(times),
         )  # fmt: skip
 
@@ -92,10 +100,12 @@ class Row:
         return {
             "call": self.key.call,
             "most_bytes": self.key.most_bytes if known else None,
+            "ranks": self.key.ranks,
             "by": by,
             "why": self.key.why,
             **numbers,
-            "nbytes": self.nbytes if known else None,
+            "calls": _whole(self.calls),
+            "nbytes": _whole(self.nbytes) if known else None,
         }
 
 
@@ -108,20 +118,24 @@ class Statistics:
     missing: tuple[int, ...] = ()
 
     @classmethod
-    def merged(cls, records: Mapping[int, Record], ranks: int) -> Statistics:
-        """Merge the records of ranks, by rank; the row with the most seconds is first."""
+    def merged(cls, records: Sequence[Record], missing: Iterable[int] = ()) -> Statistics:
+        """Merge the records of ranks; the row with the most seconds is first.
+
+        `missing` are the ranks of MPI.COMM_WORLD without a record.
+        """
         found: dict[Key, list[Counts]] = {}
-        for record in records.values():
+        for record in records:
             for key, counts in record.items():
                 found.setdefault(key, []).append(counts)
         rows = [Row.of(key, counts) for key, counts in found.items()]
-        missing = tuple(r for r in range(ranks) if r not in records)
-        return cls(tuple(sorted(rows, key=lambda row: -row.seconds)), ranks, missing)
+        lost = tuple(sorted(missing))
+        by_time = tuple(sorted(rows, key=lambda row: -row.seconds))
+        return cls(by_time, len(records) + len(lost), lost)
 
     @property
-    def calls(self) -> int:
-        """Calls of all ranks."""
-        return sum(row.all_calls for row in self.rows)
+    def calls(self) -> float:
+        """Calls, each counted once."""
+        return sum(row.calls for row in self.rows)
 
     @property
     def seconds(self) -> float:
@@ -150,9 +164,14 @@ class Statistics:
             "han": __version__,
             "ranks": self.ranks,
             "missing": list(self.missing),
-            "calls": self.calls,
-            "calls_of_han": served.calls,
+            "calls": _whole(self.calls),
+            "calls_of_han": _whole(served.calls),
             "seconds": self.seconds,
             "seconds_of_han": served.seconds,
             "rows": [row.record() for row in self.rows],
         }
+
+
+def _whole(number: float) -> float:
+    """Return a number as an int if it is whole."""
+    return int(number) if number == int(number) else number

@@ -25,10 +25,23 @@ def last_words(comm: MPI.Intracomm, value: object, waits: bool = True) -> dict[i
     `comm` is used for nothing else. A rank that does not wait only sends its value.
     """
     if comm.Get_rank():
-        _tell(comm, value, WAIT if waits else 0.0)
+        tell(comm, value, waits)
         return {}
-    found = {0: value}
-    _hear(comm, found, time.monotonic() + (WAIT_FOR_OTHERS if waits else 0.0))
+    return {0: value} | hear(comm, time.monotonic() + (WAIT_FOR_OTHERS if waits else 0.0))
+
+
+def tell(comm: MPI.Intracomm, value: object, waits: bool = True) -> None:
+    """Send a value to rank 0, and wait for its answer."""
+    _tell(comm, value, WAIT if waits else 0.0)
+
+
+def hear(comm: MPI.Intracomm, until: float) -> dict[int, Any]:
+    """Return the values of the other ranks, by rank; on rank 0.
+
+    Values that have come are received even if the time `until` has passed.
+    """
+    found: dict[int, Any] = {}
+    _hear(comm, found, until)
     for peer in range(1, comm.Get_size()):
         _send(comm, bytearray(0), peer, ANSWER)
     return found
@@ -52,7 +65,7 @@ def _tell(comm: MPI.Intracomm, value: object, limit: float) -> None:
 def _hear(comm: MPI.Intracomm, found: dict[int, Any], until: float) -> None:
     """Receive values until all ranks have sent one, or the time has come."""
     patience, status = Patience(), MPI.Status()
-    while len(found) < comm.Get_size():
+    while len(found) < comm.Get_size() - 1:
         message = comm.Improbe(MPI.ANY_SOURCE, VALUE, status)
         if message is not None:
             data = bytearray(status.Get_count(MPI.BYTE))

@@ -211,13 +211,16 @@ class State:
         self._remember(message, prepared)
         return Served.BY_HAN, request
 
-    def init(self, parser: Parser, *arguments: object) -> Request | None:
-        """Make a persistent request; None, on all ranks, if the call is left to the MPI library."""
+    def init(self, parser: Parser, *arguments: object) -> tuple[Served, Request | None]:
+        """Make a persistent request; there is none if the call is left to the MPI library."""
         self.health.live()
         if not self._serves(parser, arguments):
-            return None
+            return Served.BY_MPI, None
         message, spots, slots = self._compared(parser, arguments)
-        return self.persistent.request(message, spots, slots)
+        request = self.persistent.request(message, spots, slots)
+        if request is not None:
+            return Served.BY_HAN, request
+        return Served.ON_DEVICE if message.signature.device else Served.BY_MPI, None
 
     def _remember(self, message: Message, prepared: Prepared) -> None:
         """Enter the plan into the look-up in C, for calls of this signature."""

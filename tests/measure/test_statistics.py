@@ -5,11 +5,12 @@ import json
 import numpy as np
 import pytest
 from mpi4py import MPI
+from tensors import GPU, OnDevice, Tensor
 
 from han import statistics_report as report
 from han.config.rc import rc
 from han.config.statistics import PRINTED, statistics_output
-from han.counted_calls import APART, NEVER, OBJECTS, UNFIT, methods, why_left
+from han.counted_calls import APART, DEVICE, NEVER, OBJECTS, UNFIT, methods, why_left
 from han.model.statistics import UNKNOWN, Counts, Key, Statistics, size_class
 
 TEN = np.zeros(10)
@@ -34,7 +35,7 @@ def size_of(name, *args, **more):
 def test_classes_of_sizes_are_powers_of_four():
     sizes = {None: UNKNOWN, 0: 0, 1: 64, 64: 64, 65: 256, 256: 256, 4096: 4096, 4097: 16384}
     assert {n: size_class(n) for n in sizes} == sizes
-    assert [Key("Bcast", n).size for n in (UNKNOWN, 0, 64, 4096)] == [
+    assert [Key("Bcast", n, 2).size for n in (UNKNOWN, 0, 64, 4096)] == [
         "?",
         "0B",
         "<= 64B",
@@ -53,6 +54,8 @@ def test_the_size_of_a_call_is_that_of_its_message_or_of_one_block():
         (80, "Bcast", ([TEN, MPI.DOUBLE],), {}),
         (24, "Bcast", ([TEN, 3, "d"],), {}),
         (7, "Bcast", (bytearray(7),), {}),
+        (80, "Bcast", (OnDevice(TEN),), {}),
+        (80, "Allreduce", (MPI.IN_PLACE, Tensor(TEN, device=GPU)), {}),
         (0, "Barrier", (), {}),
         (80, "Iallreduce", (TEN, TEN), {}),
         (80, "Allreduce", (in_place, TEN), {}),
@@ -81,47 +84,63 @@ def test_reasons():
     assert method("Reduce_scatter_init").why == method("Ibcast").why == ""
     assert why_left("Igather", together=False) == why_left("Allgatherv_init", False) == APART
     assert why_left("Igather", together=True) == why_left("Ibcast", False) == UNFIT
+    assert why_left("Bcast_init", together=True, on_device=True) == DEVICE
 
 
-RECORDS = {
-    0: {Key("Bcast", 64): Counts(5, 40, 2.0), Key("bcast", UNKNOWN, OBJECTS): Counts(1, 0, 1.0)},
-    2: {Key("Bcast", 64): Counts(3, 90, 4.0), Key("Scan", 1024, NEVER): Counts(2, 2000, 1.0)},
-}
+RECORDS = [
+    {
+        Key("Bcast", 64, 2): Counts(5, 40, 2.0),
+        Key("Bcast", 64, 1): Counts(7, 56, 0.5),
+        Key("bcast", UNKNOWN, 1, OBJECTS): Counts(1, 0, 1.0),
+    },
+    {Key("Bcast", 64, 2): Counts(3, 90, 4.0), Key("Scan", 1024, 1, NEVER): Counts(2, 2000, 1.0)},
+]
+SOME = Statistics.merged(RECORDS, [3, 1])
 
 
 def test_rows_of_all_ranks():
-    found = Statistics.merged(RECORDS, 4)
-    first = found.rows[0]
-    assert (first.key.call, first.ranks, first.calls, first.nbytes) == ("Bcast", 2, 5, 40)
-    assert (first.all_calls, first.seconds) == (8, 6.0)
-    assert (first.least, first.median, first.most) == (2.0, 3.0, 4.0)
-    assert found.missing == (1, 3)
-    assert (found.calls, found.of_han().calls, found.seconds) == (11, 8, 8.0)
-    assert {why: part.calls for why, part in found.reasons().items()} == {OBJECTS: 1, NEVER: 2}
+    first = SOME.rows[0]
+    assert (first.key.call, first.key.ranks, first.callers) == ("Bcast", 2, 2)
+    assert (first.least, first.median, first.most, first.seconds) == (2.0, 3.0, 4.0, 6.0)
+    assert (SOME.ranks, SOME.missing) == (4, (1, 3))
+
+
+def test_a_call_counts_once_however_many_ranks_make_it():
+    first = SOME.rows[0]
+    assert (first.calls, first.nbytes) == (4, 65)
+    assert (SOME.calls, SOME.of_han().calls, SOME.seconds) == (14, 11, 8.5)
+    assert {why: part.calls for why, part in SOME.reasons().items()} == {OBJECTS: 1, NEVER: 2}
+    uneven = [{Key("Gatherv", 64 * 4**rank, 3, NEVER): Counts(10, 0, 1.0)} for rank in range(3)]
+    found = Statistics.merged(uneven)
+    assert found.calls == pytest.approx(10)
+    assert [report.number(row.calls) for row in found.rows] == ["3.3"] * 3
 
 
 def test_the_document_names_its_format_and_has_plain_rows():
-    record = json.loads(json.dumps(Statistics.merged(RECORDS, 4).document()))
-    assert (record["format"], record["version"], record["ranks"]) == ("han-stats", 1, 4)
-    assert (record["calls"], record["calls_of_han"], record["missing"]) == (11, 8, [1, 3])
-    first, *_, last = sorted(record["rows"], key=lambda row: row["call"])
+    record = json.loads(json.dumps(SOME.document()))
+    assert (record["format"], record["version"], record["ranks"]) == ("han-stats", 2, 4)
+    assert (record["calls"], record["calls_of_han"], record["missing"]) == (14, 11, [1, 3])
+    _, first, *_, last = sorted(record["rows"], key=lambda row: (row["call"], row["ranks"]))
     assert first == {
-        "call": "Bcast", "most_bytes": 64, "by": "han", "why": "", "ranks": 2, "calls": 5,
-        "nbytes": 40, "all_calls": 8, "seconds": 6.0, "least": 2.0, "median": 3.0, "most": 4.0,
+        "call": "Bcast", "most_bytes": 64, "ranks": 2, "by": "han", "why": "", "callers": 2,
+        "calls": 4, "nbytes": 65, "seconds": 6.0, "least": 2.0, "median": 3.0, "most": 4.0,
     }  # fmt: skip
     assert (last["by"], last["why"]) == ("mpi", OBJECTS)
     assert last["most_bytes"] is last["nbytes"] is None
 
 
 def test_the_text_has_a_table_and_says_who_served():
-    lines = report.as_text(Statistics.merged(RECORDS, 4)).splitlines()
-    (row,) = (line.split() for line in lines if line.startswith("Bcast"))
-    assert row == ["Bcast", "<=", "64B", "han", "5", "40B", "2.000000", "3.000000", "4.000000"]
-    assert "# han served 8 of 11 calls (75.0 % of the seconds)" in lines
-    assert f"# the MPI library's own: 2 calls (12.5 % of the seconds): {NEVER}" in lines
+    lines = report.as_text(SOME).splitlines()
+    row, alone = (line.split() for line in lines if line.startswith("Bcast"))
+    times = ["2.000000", "3.000000", "4.000000"]
+    assert row == ["Bcast", "<=", "64B", "2", "han", "4", "65B", *times]
+    assert alone[:6] == ["Bcast", "<=", "64B", "1", "han", "7"]
+    assert "# han served 11 of 14 calls (76.5 % of the seconds)" in lines
+    assert f"# the MPI library's own: 2 calls (11.8 % of the seconds): {NEVER}" in lines
+    assert f"# the MPI library's own: 1 call (11.8 % of the seconds): {OBJECTS}" in lines
     assert lines[-1] == "# without rank(s) 1,3, which did not end in time"
     assert "\x1b" not in "".join(lines)
-    assert report.as_text(Statistics.merged({0: {}}, 1)) == "# han: no collectives on 1 rank"
+    assert report.as_text(Statistics.merged([{}])) == "# han: no collectives on 1 rank"
 
 
 @pytest.mark.parametrize(("value", "place"), [("1", PRINTED), ("on", PRINTED), ("0", ""), ("", "")])

@@ -14,6 +14,9 @@ from han.measure.ablation import BUILT_IN, VARIANTS
 from han.measure.bench import Bench, Settings
 from han.measure.bench_calls import Buffers, Mode, measurable, prepare
 from han.measure.limits import COLLECTIVES
+from han.measure.program_results import Settings as ProgramSettings
+from han.measure.program_rows import ProgramRow, Work
+from han.measure.programs import GROUPS, Programs
 
 on_two = pytest.mark.mpi(ranks=2, timeout=120, unit="s")
 on_ranks = pytest.mark.mpi(ranks=[2, 3], timeout=120, unit="s")
@@ -165,3 +168,26 @@ def test_an_ablation_measures_all_that_can_be_left_out(mpi_ranks, tmp_path):
     assert all(row["low"] <= row["ratio"] <= row["high"] for row in rows)
     assert {row["ratio"] for row in rows if row["variant"] == BUILT_IN} == {1.0}
     assert all(name in done.stdout for name in names)
+
+
+@on_ranks
+def test_programs_are_measured_on_both_sides(mpi_ranks, tmp_path):
+    record = tmp_path / "programs.json"
+    arguments = ["bench", "--programs", "--rounds", "1", "--time", "0", "--json", str(record)]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.exception
+    if not MPI.COMM_WORLD.rank:
+        rows = json.loads(record.read_text())["rows"]
+        assert {row["group"] for row in rows} == {*GROUPS}
+        assert all(row["ratio"] > 0 or row["note"] for row in rows)
+        assert all(row["name"] in done.stdout for row in rows)
+
+
+@on_two
+def test_a_wrong_result_of_a_program_is_found_on_all_ranks(mpi_ranks):
+    def make(comm):
+        return Work(lambda: None, [np.ones(2) * (comm is bench.han and comm.rank)])
+
+    bench = Programs(MPI.COMM_WORLD, None, ProgramSettings(rounds=1, seconds=0))
+    with pytest.raises(WrongResultError, match=r"spellings, odd: .* on rank\(s\) 1"):
+        bench.measure(ProgramRow("spellings", "odd", make))

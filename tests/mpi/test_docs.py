@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from unittest import mock
 
@@ -13,7 +14,9 @@ from mpi4py import MPI
 from pages import PAGES, name_of
 from typer.testing import CliRunner
 
+from han.cli.bench_programs import TAKEN
 from han.cli.main import COMMANDS as TABLE
+from han.measure.program_mix import DEFAULT
 from han.model.collectives import ROWS
 from han.submodules import registry
 
@@ -69,16 +72,18 @@ def test_programs_of_four_ranks(mpi_ranks, page, tmp_path, monkeypatch):
 def test_commands(mpi_ranks, tmp_path, monkeypatch):
     """Run every mpiexec command of a page on two ranks, shortened."""
     monkeypatch.chdir(tmp_path)
+    shutil.copy(DEFAULT, "stats.json")  # stands for what a program of the user recorded
     for command in COMMANDS.values():
-        arguments = [*command.words[1:], *shortened(command.words[1])]
+        arguments = [*command.words[1:], *shortened(command.words)]
         with mock.patch.dict(os.environ, command.environment):
             done = CliRunner().invoke(app, arguments)
         assert done.exit_code == 0, (arguments, done.output, done.exception)
         assert done.output or MPI.COMM_WORLD.rank, arguments
 
 
-def shortened(name: str) -> list[str]:
+def shortened(words: tuple[str, ...]) -> list[str]:
     """Return options that shorten the run of a command."""
-    (command,) = (row.load() for row in TABLE if row.name == name)
-    known = {o for p in command.params for o in p.opts}
+    (command,) = (row.load() for row in TABLE if row.name == words[1])
+    taken = TAKEN if "--programs" in words else {p.name for p in command.params}
+    known = {o for p in command.params if p.name in taken for o in p.opts}
     return [word for option in SMALL if option in known for word in (option, SMALL[option])]

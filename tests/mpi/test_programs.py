@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from _support import FLAT, TWO_BY_TWO, new_comm, opened
 from mpi4py import MPI
+from tensors import OnDevice
 
 import han
-from han.counted_calls import APART, NEVER, OBJECTS
+from han.counted_calls import APART, DEVICE, NEVER, OBJECTS
 from han.model.statistics import UNKNOWN
 from han.ranks import last_words as _last_words
 from han.ranks.last_words import last_words
@@ -68,15 +69,17 @@ with open(f"found-{world.rank}", "w") as file:
 sys.exit(int(sys.argv[1]))
 """
 KIB = 8000  # bytes of 1000 numbers
-CALLS = {  # (name, largest size, by) -> (calls of a rank, bytes of a rank)
-    ("Allreduce", 16384, "han"): (11, 11 * KIB),
-    ("Allreduce", 64, "han"): (1, 32),
-    ("Iallreduce", 16384, "han"): (1, KIB),
-    ("Allreduce_init", 16384, "han"): (1, KIB),
-    ("Allreduce_init: Start", 16384, "han"): (5, 5 * KIB),
-    ("Barrier", 0, "han"): (1, 0),
-    ("Scan", 16384, "mpi"): (1, KIB),
-    ("bcast", None, "mpi"): (3, None),
+CALLS = {  # (name, largest size, ranks, by) -> (calls, bytes)
+    ("Allreduce", 16384, 3, "han"): (10, 10 * KIB),
+    ("Allreduce", 16384, 1, "han"): (3, 3 * KIB),
+    ("Allreduce", 64, 2, "han"): (1, 32),
+    ("Allreduce", 64, 1, "han"): (1, 32),
+    ("Iallreduce", 16384, 3, "han"): (1, KIB),
+    ("Allreduce_init", 16384, 3, "han"): (1, KIB),
+    ("Allreduce_init: Start", 16384, 3, "han"): (5, 5 * KIB),
+    ("Barrier", 0, 3, "han"): (1, 0),
+    ("Scan", 16384, 3, "mpi"): (1, KIB),
+    ("bcast", None, 3, "mpi"): (3, None),
 }
 OWN_COMM = """
 import sys
@@ -157,12 +160,12 @@ def test_a_program_runs_unchanged_and_its_calls_are_counted(tmp_path):
         }
     ] * 3  # fmt: skip
     record = json.loads(stats.read_text())
-    rows = {(r["call"], r["most_bytes"], r["by"]): r for r in record["rows"]}
+    rows = {(r["call"], r["most_bytes"], r["ranks"], r["by"]): r for r in record["rows"]}
     assert {key: (r["calls"], r["nbytes"]) for key, r in rows.items()} == CALLS
-    assert all(r["ranks"] == 3 and r["all_calls"] == 3 * r["calls"] for r in rows.values())
+    assert all(r["callers"] == r["ranks"] for r in rows.values() if r["ranks"] > 1)
     assert all(0 < r["least"] <= r["median"] <= r["most"] for r in rows.values())
-    assert record["calls"] == sum(3 * calls for calls, _ in CALLS.values())
-    assert record["calls_of_han"] == record["calls"] - 3 * 4
+    assert record["calls"] == sum(calls for calls, _ in CALLS.values())
+    assert record["calls_of_han"] == record["calls"] - 4
     whys = {r["call"]: r["why"] for r in rows.values() if r["by"] == "mpi"}
     assert whys == {"Scan": NEVER, "bcast": OBJECTS}
 
@@ -175,7 +178,7 @@ def test_a_module_prints_on_all_ranks_and_its_statistics_once(tmp_path):
     done = launch(tmp_path, 2, *HAN_RUN, "--stats", "-m", "package", "--stats", HAN_STATS="0")
     assert done.returncode == 0, done.stderr
     assert {f"<['--stats'] False {rank}>" in done.stdout for rank in (0, 1)} == {True}
-    assert done.stderr.count("# han served 10 of 10 calls") == 1, done.stderr
+    assert done.stderr.count("# han served 6 of 6 calls") == 1, done.stderr
 
 
 def test_an_exception_is_printed_and_fails_the_job(tmp_path):
@@ -195,9 +198,9 @@ def test_a_program_with_a_comm_of_its_own_is_counted(tmp_path, arguments):
     done = launch(tmp_path, 2, "program.py", *arguments, HAN_STATS="1")
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("# han: collectives of 2 ranks.") == 1, done.stderr
-    assert done.stderr.count("# han served 10 of 10 calls (100.0 % of the seconds)") == 1
+    assert done.stderr.count("# han served 6 of 6 calls (100.0 % of the seconds)") == 1
     (line,) = (line for line in done.stderr.splitlines() if line.startswith("Allreduce "))
-    assert line.split()[:6] == ["Allreduce", "<=", "64B", "han", "4", "96B"]
+    assert line.split()[:6] == ["Allreduce", "<=", "64B", "2", "han", "4"]
 
 
 def test_a_master_that_takes_any_message_gets_only_those_of_the_program(tmp_path):
@@ -216,7 +219,7 @@ else:
 """
     done = launch(tmp_path, 3, *HAN_RUN, "--stats", "-c", code)
     assert done.returncode == 0, done.stderr
-    assert "# han served 3 of 3 calls" in done.stderr
+    assert "# han served 1 of 1 calls" in done.stderr
 
 
 @pytest.mark.mpi(ranks=3, timeout=60, unit="s")
@@ -285,6 +288,50 @@ def test_calls_left_to_mpi_are_counted_with_the_reason(mpi_ranks, counting):
         ("Alltoallv", NEVER), ("Allgather", left), ("Ialltoall", left),
     }  # fmt: skip
     assert {key.most_bytes for key in found} == {64, UNKNOWN}
+    assert {key.ranks for key in found} == {4}
+
+
+@pytest.mark.mpi(ranks=[2, 3], timeout=60, unit="s")
+def test_calls_on_memory_of_a_device_are_counted_with_the_reason(mpi_ranks, counting):
+    one, total = OnDevice(np.ones(4)), OnDevice(np.empty(4))
+    with opened(new_comm()) as comm:
+        comm.Allreduce(one, total)
+        comm.Iallreduce(one, total).Wait()
+        comm.Allreduce_init(one, total).Free()
+        comm.Allreduce(np.ones(4), np.ones(4))
+    whys = {(key.call, key.most_bytes, key.why) for key in counting.record}
+    assert whys == {
+        ("Allreduce", 64, DEVICE), ("Iallreduce", 64, DEVICE), ("Allreduce_init", 64, DEVICE),
+        ("Allreduce", 64, ""),
+    }  # fmt: skip
+
+
+OVERLAPPING = """
+import numpy as np
+from mpi4py import MPI
+import han
+
+world, total = MPI.COMM_WORLD, np.empty(1)
+for ranks in {groups}:
+    if world.rank in ranks:
+        group = world.Get_group().Incl(ranks)
+        comm = han.Comm(world.Create_group(group))
+        comm.Allreduce(np.ones(1), total)
+        assert total[0] == len(ranks)
+"""
+
+
+@pytest.mark.parametrize(
+    "groups", [((0, 1), (1, 2)), ((1, 2), (0, 1)), ((0, 1), (2, 3), (2, 1))], ids=str
+)
+def test_ranks_of_communicators_that_overlap_report_once_together(tmp_path, groups):
+    size, calls = 1 + max(map(max, groups)), len(groups)
+    code = OVERLAPPING.replace("{groups}", str(groups))
+    done = launch(tmp_path, size, "-c", code, HAN_STATS="1")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count(f"# han: collectives of {size} ranks") == 1, done.stderr
+    assert f"# han served {calls} of {calls} calls" in done.stderr, done.stderr
+    assert "without rank" not in done.stderr
 
 
 @pytest.mark.mpi(ranks=2, timeout=60, unit="s")

@@ -1,0 +1,190 @@
+"""The rows of ``han bench --programs``: what a program does with a communicator, and its result.
+
+Each row makes its own buffers, calls them on the communicator that it gets, of MPI or of han, and
+shows its results. The calls of both sides are the same.
+"""
+
+from __future__ import annotations
+
+import array
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from han.measure.bench_calls import Array, Call
+
+COUNT = 4  # numbers of a small message
+LONGER = 8192  # numbers of the 64 KiB of a persistent request
+
+
+def nothing() -> None:
+    """Do nothing: a row without results to show or objects to free."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """A row on one communicator.
+
+    `call` is what is timed, `steps` the number of calls or iterations in it. `results` are the
+    buffers that it leaves, equal on both sides. `free` releases what the row made; collective.
+    `kept` are other buffers, which requests of mpi4py do not keep alive.
+    """
+
+    call: Call
+    results: Sequence[Any] = ()
+    steps: int = 1
+    free: Call = nothing
+    kept: Sequence[Any] = ()
+
+
+@dataclass(frozen=True)
+class ProgramRow:
+    """A row: its group, a short name, and how to make it; collective over the communicator."""
+
+    group: str
+    name: str
+    make: Callable[[MPI.Intracomm], Work]
+
+
+class Field(np.ndarray[Any, Any]):
+    """A subclass of NumPy's array, as libraries of fields and units have."""
+
+
+class Tensor:
+    """Shows an array through DLPack only, as a tensor of a library for machine learning does."""
+
+    def __init__(self, shown: Array) -> None:
+        self.shown = shown
+
+    def __dlpack__(self, **how: Any) -> Any:
+        return self.shown.__dlpack__(**how)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        device, number = self.shown.__dlpack_device__()
+        return int(device), number
+
+
+# ---- spellings ----------------------------------------------------------------------------------
+
+
+def pair(comm: MPI.Intracomm, count: int = COUNT) -> tuple[Array, Array]:
+    """Return an array to send, with other numbers on each rank, and one to receive."""
+    return np.arange(1.0, count + 1) + comm.Get_rank(), np.zeros(count)
+
+
+def _allreduce(spell: Callable[[Array], Any], comm: MPI.Intracomm) -> Work:
+    send, recv = pair(comm)
+    return Work(partial(comm.Allreduce, spell(send), spell(recv)), [recv])
+
+
+def _bcast(spell: Callable[[Array], Any], comm: MPI.Intracomm) -> Work:
+    send, _ = pair(comm)
+    return Work(partial(comm.Bcast, spell(send), root=0), [send])
+
+
+def _scalar(comm: MPI.Intracomm) -> Work:
+    total = np.zeros(())
+    return Work(partial(comm.Allreduce, np.float64(comm.Get_rank() + 0.5), total), [total])
+
+
+def _in_place(comm: MPI.Intracomm) -> Work:
+    both, _ = pair(comm)
+    return Work(partial(comm.Allreduce, MPI.IN_PLACE, both, MPI.MAX), [both])
+
+
+def _of_arrays(comm: MPI.Intracomm) -> Work:
+    send, recv = (array.array("d", each) for each in pair(comm))
+    return Work(partial(comm.Allreduce, send, recv), [recv])
+
+
+def _of_bytes(comm: MPI.Intracomm) -> Work:
+    data = bytearray([comm.Get_rank()] * 8 * COUNT)
+    return Work(partial(comm.Bcast, data, root=0), [data])
+
+
+def _vector(comm: MPI.Intracomm) -> Work:
+    column, matrix = MPI.DOUBLE.Create_vector(COUNT, 1, COUNT).Commit(), np.zeros((COUNT, COUNT))
+    matrix += comm.Get_rank()
+    return Work(partial(comm.Bcast, [matrix, 1, column], root=0), [matrix], free=column.Free)
+
+
+def _nonblocking(comm: MPI.Intracomm) -> Work:
+    send, recv = pair(comm)
+    start = partial(comm.Iallreduce, [send, COUNT, MPI.DOUBLE], [recv, COUNT, MPI.DOUBLE])
+    return Work(lambda: start().Wait(), [recv])
+
+
+# ---- communicators and requests -----------------------------------------------------------------
+
+
+def _split(comm: MPI.Intracomm) -> Work:
+    rank = comm.Get_rank()
+    return Work(lambda: comm.Split(0, rank).Free())
+
+
+def _dup(comm: MPI.Intracomm) -> Work:
+    return Work(lambda: comm.Dup().Free())
+
+
+def _split_and_call(comm: MPI.Intracomm) -> Work:
+    rank, (send, recv) = comm.Get_rank(), pair(comm, 1)
+
+    def call() -> None:
+        part = comm.Split(0, rank)
+        part.Allreduce(send, recv)
+        part.Free()
+
+    return Work(call, [recv])
+
+
+def _from_init_to_free(comm: MPI.Intracomm) -> Work:
+    send, recv = pair(comm)
+
+    def call() -> None:
+        request = comm.Allreduce_init(send, recv)
+        request.Start()
+        request.Wait()
+        request.Free()
+
+    return Work(call, [recv])
+
+
+def _restarted(comm: MPI.Intracomm) -> Work:
+    send, recv = pair(comm, LONGER)
+    request = comm.Allreduce_init(send, recv)
+
+    def call() -> None:
+        request.Start()
+        request.Wait()
+
+    return Work(call, [recv], free=request.Free, kept=[send])
+
+
+# ---- the table ----------------------------------------------------------------------------------
+
+SPELLINGS, COMMUNICATORS, PERSISTENT = "spellings", "communicators", "persistent"
+ROWS = (
+    ProgramRow(SPELLINGS, "Allreduce(array)", partial(_allreduce, np.asarray)),
+    ProgramRow(SPELLINGS, "Allreduce([a, n, type])",
+               partial(_allreduce, lambda a: [a, COUNT, MPI.DOUBLE])),
+    ProgramRow(SPELLINGS, "Allreduce([a, (n, d), type])",
+               partial(_allreduce, lambda a: [a, (COUNT, 0), MPI.DOUBLE])),
+    ProgramRow(SPELLINGS, "Allreduce(IN_PLACE, array)", _in_place),
+    ProgramRow(SPELLINGS, "Iallreduce([a, n, type])", _nonblocking),
+    ProgramRow(SPELLINGS, "Allreduce(NumPy scalar)", _scalar),
+    ProgramRow(SPELLINGS, "Allreduce(subclass)", partial(_allreduce, lambda a: a.view(Field))),
+    ProgramRow(SPELLINGS, "Allreduce(array.array)", _of_arrays),
+    ProgramRow(SPELLINGS, "Allreduce(DLPack)", partial(_allreduce, Tensor)),
+    ProgramRow(SPELLINGS, "Bcast([a, type])", partial(_bcast, lambda a: [a, MPI.DOUBLE])),
+    ProgramRow(SPELLINGS, "Bcast(bytearray)", _of_bytes),
+    ProgramRow(SPELLINGS, "Bcast([a, 1, vector])", _vector),
+    ProgramRow(COMMUNICATORS, "Split, Free", _split),
+    ProgramRow(COMMUNICATORS, "Dup, Free", _dup),
+    ProgramRow(COMMUNICATORS, "Split, Allreduce of 8B, Free", _split_and_call),
+    ProgramRow(PERSISTENT, "Allreduce_init, Start, Wait, Free", _from_init_to_free),
+    ProgramRow(PERSISTENT, "Start, Wait of 64KiB", _restarted),
+)  # fmt: skip

@@ -1,0 +1,121 @@
+"""Allreduces of sizes that change from call to call: a first pass over them and a second one.
+
+A pass takes as many of the sizes as its time allows, in a random order that is the same on all
+ranks. Both sides take turns after each chunk of sizes. The first pass is on a new communicator.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+
+import numpy as np
+from mpi4py import MPI
+
+from han.common.errors import WrongResultError
+from han.measure.bench_calls import Array
+from han.measure.session import Session
+
+SIZES = "sizes"
+CHUNK = 25  # calls of one side at a time
+ITEM = 8  # bytes of a number
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Different sizes in bytes, from `least` to `most`."""
+
+    name: str
+    least: int
+    most: int
+    count: int
+    group: str = SIZES
+
+    def counts(self) -> list[int]:
+        """Return the numbers of each call, all different, in a random order."""
+        chance = random.Random(self.count)
+        return chance.sample(range(self.least // ITEM, self.most // ITEM + 1), self.count)
+
+    @property
+    def passes(self) -> tuple[str, str]:
+        """The names of the rows of both passes."""
+        return f"{self.name}, first pass", f"{self.name}, once more"
+
+
+SMALL = Sizes("2000 sizes to 16KiB", 8, 16 << 10, 2000)
+LARGE = Sizes("500 sizes, 80KiB to 1MiB", 80 << 10, 1 << 20, 500)
+
+
+@dataclass(frozen=True)
+class Passes:
+    """Microseconds per call of both passes, by side, and the number of calls in each."""
+
+    first: Mapping[str, float]
+    second: Mapping[str, float]
+    calls: int
+
+
+@dataclass(frozen=True)
+class _Side:
+    """A communicator and the arrays of its calls."""
+
+    comm: MPI.Intracomm
+    send: Array
+    recv: Array
+
+    def seconds(self, control: MPI.Intracomm, counts: Sequence[int]) -> float:
+        """Return the seconds of calls of some counts on this rank."""
+        call, pairs = self.comm.Allreduce, [(self.send[:n], self.recv[:n]) for n in counts]
+        control.Barrier()
+        begun = perf_counter()
+        for send, recv in pairs:
+            call(send, recv)
+        return perf_counter() - begun
+
+
+def passes(
+    session: Session, comms: Mapping[str, MPI.Intracomm], sizes: Sizes, seconds: float
+) -> Passes:
+    """Make both passes; collective.
+
+    `comms` are new communicators by side. The first pass ends after about `seconds` of all sides
+    together, the second one after the same sizes. Raises WrongResultError on all ranks.
+    """
+    counts = sizes.counts()
+    most = max(counts)
+    sides = {name: _Side(comm, np.ones(most), np.zeros(most)) for name, comm in comms.items()}
+    for side in sides.values():
+        side.seconds(session.control, [1])  # sets the communicator up
+    first, reached = _pass(session, sides, counts, seconds)
+    _check(session, sides, max(counts[:reached]))
+    second, _ = _pass(session, sides, counts[:reached], np.inf)
+    return Passes(first, second, reached)
+
+
+def _pass(
+    session: Session, sides: Mapping[str, _Side], counts: Sequence[int], seconds: float
+) -> tuple[dict[str, float], int]:
+    """Return microseconds per call by side, and the number of calls of each."""
+    spent, done = np.zeros(len(sides)), 0
+    while done < len(counts) and (not done or spent.sum() < seconds):
+        chunk = counts[done : done + CHUNK]
+        done += len(chunk)
+        mine = [side.seconds(session.control, chunk) for side in sides.values()]
+        spent += session.slowest(np.array(mine))
+    return dict(zip(sides, map(float, spent * 1e6 / done), strict=True)), done
+
+
+def _check(session: Session, sides: Mapping[str, _Side], most: int) -> None:
+    """Compare what the calls of a pass left with the number of ranks."""
+    size = session.control.Get_size()
+    wrong = {name: int((side.recv[:most] != size).sum()) for name, side in sides.items()}
+    problems = [
+        f"rank {rank}: {count} numbers ({name})"
+        for rank, told in enumerate(session.control.allgather(wrong))
+        for name, count in told.items()
+        if count
+    ]
+    if problems:
+        raise WrongResultError(f"allreduces of different sizes are wrong: {'; '.join(problems)}")

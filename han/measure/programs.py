@@ -1,0 +1,138 @@
+"""Measure what programs do besides repeating one call: ``han bench --programs``.
+
+han and the MPI library take turns in one run. The results of both sides are compared after the
+first call of a row, and after the timed ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from han.comm import Comm
+from han.common.errors import WrongResultError
+from han.common.suggest import expect_known
+from han.common.units import spans
+from han.measure import program_rows, program_solver
+from han.measure.bench import SIDES
+from han.measure.program_mix import MIXED, mixed
+from han.measure.program_results import Result, Settings
+from han.measure.program_rows import ProgramRow, Work
+from han.measure.program_sizes import LARGE, SIZES, SMALL, Passes, Sizes, passes
+from han.measure.session import WARM_UP, Session
+from han.model.measurements import Times
+
+GROUPS = (
+    program_rows.SPELLINGS, SIZES, program_rows.COMMUNICATORS, program_rows.PERSISTENT, MIXED,
+    program_solver.SOLVER,
+)  # fmt: skip
+ROUNDS_OF_PASSES = 3  # at most, as each one makes communicators
+MUCH_LONGER = 5  # times the seconds of a row for a first pass, so that it has many sizes
+TOLERANCE = 1e-9  # of sums of many ranks, whose order MPI leaves open
+
+Row = ProgramRow | Sizes
+
+
+def chosen(groups: Sequence[str] = (), replay: Path | None = None) -> list[Row]:
+    """Return the rows of some groups, by default of all; raises ArgumentError.
+
+    `replay` is a file of statistics, whose calls take the place of han's own mix.
+    """
+    for name in groups:
+        expect_known("group of rows", name, GROUPS)
+    rows: list[Row] = [*program_rows.ROWS, SMALL, LARGE, *program_solver.ROWS, mixed(replay)]
+    wanted = groups or GROUPS
+    found = [row for row in rows if row.group in wanted]
+    return sorted(found, key=lambda row: GROUPS.index(row.group))
+
+
+class Programs(Session):
+    """han beside the MPI library. Making one is collective; use it in ``with``."""
+
+    def __init__(self, comm: MPI.Intracomm, config: Any, settings: Settings) -> None:
+        super().__init__(comm, settings.rounds)
+        self.settings, self.config = settings, config
+        self.han = self.add_han(config)
+        self.comms: dict[str, MPI.Intracomm] = {"han": self.han, "mpi": self.add_mpi()}
+
+    def measure(self, row: Row) -> list[Result]:
+        """Measure a row; collective. Raises WrongResultError on all ranks."""
+        return self._passes(row) if isinstance(row, Sizes) else [self._repeated(row)]
+
+    # ---- rows of repeated work --------------------------------------------------------------
+
+    def _repeated(self, row: ProgramRow) -> Result:
+        try:
+            works = {side: self._begun(row, side) for side in reversed(SIDES)}
+        except NotImplementedError:
+            return Result(row.group, row.name, {}, "the MPI library does not have it")
+        self._compare(row, works)
+        times = self._times(works)
+        self._compare(row, works)  # later calls take quicker paths than the first
+        for work in works.values():
+            work.free()
+        return Result(row.group, row.name, times)
+
+    def _begun(self, row: ProgramRow, side: str) -> Work:
+        """Make the work of one side, and call it once."""
+        work = row.make(self.comms[side])
+        work.call()
+        return work
+
+    def _times(self, works: Mapping[str, Work]) -> dict[str, Times]:
+        """Time the work of both sides in turns; return microseconds per step."""
+        calls = {side: works[side].call for side in SIDES}
+        steps = works["mpi"].steps
+        warm_up = math.ceil(WARM_UP / steps)
+        times = self.times(calls, self.settings.batch_seconds, warm_up)
+        return {
+            side: Times(t.median / steps, t.low / steps, t.high / steps, t.calls * steps)
+            for side, t in times.items()
+        }
+
+    def _compare(self, row: ProgramRow, works: Mapping[str, Work]) -> None:
+        if not self.settings.check:
+            return
+        pairs = zip(works["han"].results, works["mpi"].results, strict=True)
+        alike = all(np.allclose(mine, right, TOLERANCE, 0) for mine, right in pairs)
+        said = self.control.allgather(alike)
+        wrong = [rank for rank, right in enumerate(said) if not right]
+        if wrong:
+            raise WrongResultError(
+                f"{row.group}, {row.name}: the result differs from MPI's on rank(s) {spans(wrong)}"
+            )
+
+    # ---- passes over sizes ------------------------------------------------------------------
+
+    def _passes(self, sizes: Sizes) -> list[Result]:
+        rounds = min(ROUNDS_OF_PASSES, self.settings.rounds)
+        found = [self._round(sizes) for _ in range(rounds)]
+        calls = min(one.calls for one in found)
+        note = f"{calls} of {sizes.count} sizes" if calls < sizes.count else ""
+        parts = [one.first for one in found], [one.second for one in found]
+        return [
+            Result(sizes.group, name, {side: _over(part, side, calls) for side in SIDES}, note)
+            for name, part in zip(sizes.passes, parts, strict=True)
+        ]
+
+    def _round(self, sizes: Sizes) -> Passes:
+        """Make both passes on new communicators."""
+        comms = {
+            "han": Comm(self.control.Dup(), self.config),
+            "mpi": MPI.Intracomm(self.control.Dup()),
+        }
+        found = passes(self, comms, sizes, MUCH_LONGER * self.settings.seconds)
+        for comm in comms.values():
+            comm.Free()
+        return found
+
+
+def _over(rounds: Sequence[Mapping[str, float]], side: str, calls: int) -> Times:
+    """Return the times of one side in some rounds."""
+    us = [one[side] for one in rounds]
+    return Times(float(np.median(us)), min(us), max(us), calls)
