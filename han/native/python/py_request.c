@@ -55,11 +55,12 @@ static int request_init(PyObject *o, PyObject *args, PyObject *kwargs) {
 }
 
 PyObject *han_py_request(PyTypeObject *type, EngineObject *engine, PlanObject *plan,
-                         const void *send, void *recv, PyObject *kept) {
+                         const void *send, void *recv, PyObject *kept, PyObject *end) {
     PyObject *o = request_new(type, NULL, NULL);
     if (o) {
         fill(o, engine, plan, send, recv);
         han_request_fields(o)->keep = kept;
+        han_request_fields(o)->end = Py_XNewRef(end);
     } else {
         Py_DECREF(kept);
     }
