@@ -29,11 +29,11 @@ SPARE = 4 << 20  # bytes below a memory limit that stay free for the kernel's ow
 # EPOCH_SHIFT hold choices of recent runs.
 FIELDS = {
     "done": "Q", "entered": "Q", "signature": "Q", "calls": "Q", "pid": "q", "pid_start": "Q",
-    "pid_namespace": "Q", "rank": "Q",
+    "pid_namespace": "Q", "nbytes": "Q",
 }  # fmt: skip
 RECORD = struct.Struct("".join(FIELDS.values()))
 # Offsets on the record's second line.
-ERRED, NAPS, GONE, DEPARTURES, NBYTES = 64, 104, 112, 116, 120
+ERRED, NAPS, GONE, DEPARTURES, RANK = 64, 104, 112, 116, 120
 LEFT = struct.Struct("QQQ")  # steps, calls, bytes of the text that follows: why a rank left
 
 
@@ -70,8 +70,9 @@ class Channel:
         `naps`: this rank sleeps in the kernel while it waits, so peers must wake it.
         """
         start, namespace = _process_start(), os.stat("/proc/self/ns/pid").st_ino
-        record = (0, 0, 0, 0, os.getpid(), start, namespace, self.ranks[self.me])
-        RECORD.pack_into(self.memory, self.me * CONTROL, *record)
+        at = self.me * CONTROL
+        RECORD.pack_into(self.memory, at, 0, 0, 0, 0, os.getpid(), start, namespace, 0)
+        struct.pack_into("Q", self.memory, at + RANK, self.ranks[self.me])
         struct.pack_into("Q", self.memory, self.me * CONTROL + NAPS, naps)
 
     def mark_error(self, call: int) -> None:
@@ -106,8 +107,8 @@ class Channel:
         """Read the control records of all ranks."""
         peers = []
         for k, rank in enumerate(self.ranks):
-            done, entered, signature, _, pid, *_ = RECORD.unpack_from(self.memory, k * CONTROL)
-            nbytes = struct.unpack_from("Q", self.memory, k * CONTROL + NBYTES)[0]
+            fields = RECORD.unpack_from(self.memory, k * CONTROL)
+            done, entered, signature, _, pid, *_, nbytes = fields
             peers.append(Peer(rank, done, entered >> EPOCH_SHIFT, (signature, nbytes), pid))
         return peers
 

@@ -49,7 +49,7 @@ typedef struct {
     int64_t pid;
     uint64_t pid_start; /* start time of the process: tells a reused pid */
     uint64_t pid_namespace;
-    uint64_t rank;             /* in the communicator */
+    _Atomic uint64_t nbytes;   /* of the current run, if its plan is for many sizes */
     _Atomic uint64_t erred;    /* 1 + the last call that raised here before data moved */
     _Atomic uint64_t shown[3]; /* addresses of send buffer, receive buffer, scratch: HAN_W_SHOWN */
     /* Used in the channel's first record only: ranks that sleep, and the word they sleep on. */
@@ -57,7 +57,7 @@ typedef struct {
     uint64_t naps; /* 1 if this rank may sleep in the kernel, so that peers must ring the bell */
     _Atomic uint32_t gone; /* 1: this rank begins no more runs: engine/departed.h */
     _Atomic uint32_t departures; /* in the channel's first record only: ranks that are gone */
-    _Atomic uint64_t nbytes; /* of the current run, if `signature` is that of many sizes */
+    uint64_t rank; /* in the communicator */
 } han_control;
 
 _Static_assert(sizeof(han_control) == 2 * HAN_LINE, "as in han/model/channel_layout.py");

@@ -9,7 +9,7 @@ from struct import calcsize
 import numpy as np
 
 from han import _native
-from han.memory.channel import DEPARTURES, ERRED, FIELDS, GONE, NAPS, NBYTES
+from han.memory.channel import DEPARTURES, ERRED, FIELDS, GONE, NAPS, RANK
 from han.model.channel_layout import (
     CALLS,
     CONTROL,
@@ -70,7 +70,7 @@ def own_numbers() -> Numbers:
             "REASON": REASON,
         },
         "control": {**_packed(FIELDS), "erred": ERRED, "naps": NAPS, "gone": GONE,
-            "departures": DEPARTURES, "nbytes": NBYTES, "size": CONTROL},
+            "departures": DEPARTURES, "rank": RANK, "size": CONTROL},
         "trace": _offsets(HEAD),
         "event": {**_offsets(EVENT), "ANCHOR": ANCHOR},
         "statuses": _named(Status),

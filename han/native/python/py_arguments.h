@@ -13,6 +13,7 @@ typedef struct {
 typedef struct {
     han_buffer send, recv; /* the caller releases their objects */
     han_entry key;
+    PyObject *end; /* called when the run has ended; or NULL */
 } han_call;
 
 /* Read arguments into a call that is all zero; false, without an exception, if they are refused. */

@@ -29,6 +29,7 @@ static PyObject *blocking(CallsObject *self, PlanObject *plan, const han_call *c
     PyObject *const kept[] = {c->send.owner, c->recv.owner};
     if (han_py_run(self->engine, plan, c->send.data, c->recv.data, c->key.nbytes, kept, 2))
         return NULL;
+    if (c->end && !PyObject_CallNoArgs(c->end)) return NULL; /* it returns None */
     Py_RETURN_TRUE;
 }
 
@@ -38,7 +39,7 @@ static PyObject *nonblocking(CallsObject *self, PlanObject *plan, const han_call
     PyObject *kept = PyTuple_Pack(2, or_none(c->send.owner), or_none(c->recv.owner));
     if (!kept) return NULL;
     PyObject *request = han_py_request((PyTypeObject *)self->request, self->engine, plan,
-                                       c->send.data, c->recv.data, c->key.nbytes, kept);
+                                       c->send.data, c->recv.data, c->key.nbytes, kept, c->end);
     if (!request) return NULL;
     PyObject *started = han_py_start(request);
     Py_XDECREF(started);
@@ -63,30 +64,34 @@ static int pack(const CallsObject *self, const han_call *c, han_call *with) {
     if (c->send.datatype) return han_py_pack(self->caller.reader, &c->send, with->send.data);
     if (c->key.collective != HAN_C_BCAST) return 0;
     with->send.data = with->recv.data;
-    return c->key.root == self->caller.rank ? han_py_pack(self->caller.reader, &c->recv, with->recv.data) : 0;
+    if (c->key.root != self->caller.rank) return 0;
+    return han_py_pack(self->caller.reader, &c->recv, with->recv.data);
 }
 
-static int unpack(const CallsObject *self, const han_call *c, const han_call *with) {
-    if (!c->recv.datatype || (c->key.collective == HAN_C_BCAST && c->key.root == self->caller.rank))
-        return 0;
-    return han_py_unpack(self->caller.reader, &c->recv, with->recv.data);
+/* What this rank does when the run has ended: it unpacks what it has received. */
+static bool finish(const CallsObject *self, const han_call *c, han_call *with) {
+    bool sends = c->key.collective == HAN_C_BCAST && c->key.root == self->caller.rank;
+    if (!c->recv.datatype || sends) return true;
+    with->end = han_py_unpacker(self->caller.reader, &c->recv, with->recv.owner);
+    return with->end;
 }
 
-/* Run a blocking call with buffers of derived types on packed copies of their data. */
-static PyObject *run_packed(CallsObject *self, PlanObject *plan, const han_call *c) {
+/* Run a call with buffers of derived types on packed copies of their data. */
+static PyObject *run_packed(CallsObject *self, PlanObject *plan, const han_call *c, mode go) {
     han_call with = {.key = c->key};
     PyObject *answer = NULL;
-    if (han_py_packed(&c->send, &with.send) && han_py_packed(&c->recv, &with.recv)) {
+    Py_INCREF(plan); /* another thread may empty the look-up meanwhile */
+    if (han_py_packed(&c->send, &with.send) && han_py_packed(&c->recv, &with.recv) &&
+        finish(self, c, &with)) {
         if (pack(self, c, &with)) {
             answer = Py_NewRef(Py_False); /* the Python way raises MPI's error */
         } else {
             self->hits++;
-            answer = blocking(self, plan, &with);
-            int rc = answer ? unpack(self, c, &with) : 0;
-            if (rc) Py_CLEAR(answer);
-            if (rc) han_py_raise(self->caller.reader, rc);
+            answer = go(self, plan, &with);
         }
     }
+    Py_DECREF(plan);
+    Py_XDECREF(with.end);
     han_py_release(&with.send);
     han_py_release(&with.recv);
     return answer;
@@ -98,8 +103,7 @@ static PyObject *run(CallsObject *self, const han_call *c, mode go) {
     key.nbytes = han_py_look_up_bound(&self->plans, key.nbytes);
     PlanObject *found = han_py_look_up_find(&self->plans, &key)->plan;
     if (!found || lacks_rival(&found->plan, go)) Py_RETURN_FALSE;
-    if (c->send.datatype || c->recv.datatype)
-        return go == blocking ? run_packed(self, found, c) : Py_NewRef(Py_False);
+    if (c->send.datatype || c->recv.datatype) return run_packed(self, found, c, go);
     if (lacks_alternative(&found->plan, c)) Py_RETURN_FALSE;
     self->hits++;
     return go(self, found, c);
@@ -110,6 +114,7 @@ static inline PyObject *serve(CallsObject *self, PyObject *const *args, han_read
     han_call c; /* small parts are cleared faster than the whole */
     c.send = c.recv = (han_buffer){0};
     c.key = (han_entry){0};
+    c.end = NULL;
     PyObject *answer = read(&self->caller, args, &c) ? run(self, &c, go) : Py_NewRef(Py_False);
     han_py_release(&c.send);
     han_py_release(&c.recv);
@@ -253,6 +258,6 @@ static PyTypeObject CallsType = {
 };
 
 int han_py_add_calls(PyObject *module) {
-    if (han_py_open_arguments() || PyType_Ready(&CallsType)) return -1;
+    if (han_py_open_arguments() || han_py_open_packing() || PyType_Ready(&CallsType)) return -1;
     return PyModule_AddObjectRef(module, "Calls", (PyObject *)&CallsType);
 }

@@ -22,7 +22,16 @@ int han_py_pack(const ReaderObject *r, const han_buffer *b, void *packed) {
     return rc;
 }
 
-int han_py_unpack(const ReaderObject *r, const han_buffer *b, const void *packed) {
+/* ---- the unpacker ------------------------------------------------------------------------- */
+
+typedef struct {
+    PyObject_HEAD
+    ReaderObject *reader;
+    han_buffer buffer;
+    PyObject *packed;
+} UnpackerObject;
+
+static int unpack(const ReaderObject *r, const han_buffer *b, const void *packed) {
     if (!b->nbytes) return 0;
     int rc;
     han_handle type = han_py_handle(r, b->datatype); /* null if it was freed meanwhile */
@@ -32,8 +41,44 @@ int han_py_unpack(const ReaderObject *r, const han_buffer *b, const void *packed
     return rc;
 }
 
-void han_py_raise(const ReaderObject *r, int code) {
-    PyObject *number = PyLong_FromLong(code);
-    if (number) PyErr_SetObject(r->error, number);
-    Py_XDECREF(number);
+static PyObject *unpacker_call(UnpackerObject *self, PyObject *args, PyObject *kwargs) {
+    (void)args, (void)kwargs;
+    int rc = unpack(self->reader, &self->buffer, PyBytes_AS_STRING(self->packed));
+    if (!rc) Py_RETURN_NONE;
+    PyObject *code = PyLong_FromLong(rc);
+    if (code) PyErr_SetObject(self->reader->error, code);
+    Py_XDECREF(code);
+    return NULL;
+}
+
+static void unpacker_dealloc(UnpackerObject *self) {
+    Py_DECREF(self->reader);
+    Py_DECREF(self->packed);
+    han_py_release(&self->buffer);
+    PyObject_Free(self);
+}
+
+static PyTypeObject UnpackerType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "han._native.Unpacker",
+    .tp_basicsize = sizeof(UnpackerObject),
+    .tp_dealloc = (destructor)unpacker_dealloc,
+    .tp_call = (ternaryfunc)unpacker_call,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_doc = "Copies what a call has received to a buffer of a derived type.",
+};
+
+PyObject *han_py_unpacker(ReaderObject *reader, const han_buffer *b, PyObject *packed) {
+    UnpackerObject *self = PyObject_New(UnpackerObject, &UnpackerType);
+    if (!self) return NULL;
+    self->reader = (ReaderObject *)Py_NewRef((PyObject *)reader);
+    self->packed = Py_NewRef(packed);
+    self->buffer = *b;
+    Py_XINCREF(b->owner);
+    Py_XINCREF(b->datatype);
+    return (PyObject *)self;
+}
+
+int han_py_open_packing(void) {
+    import_array1(-1); /* py_reader.h needs it */
+    return PyType_Ready(&UnpackerType);
 }

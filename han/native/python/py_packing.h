@@ -8,11 +8,12 @@
  * exception if there is no memory. The caller releases the copy in either case. */
 bool han_py_packed(const han_buffer *, han_buffer *copy);
 
-/* Copy the data of a buffer of a derived type to dense bytes, or back: MPI's error code. */
+/* Copy the data of a buffer of a derived type to dense bytes: MPI's error code. */
 int han_py_pack(const ReaderObject *, const han_buffer *, void *packed);
-int han_py_unpack(const ReaderObject *, const han_buffer *, const void *packed);
+/* Return an object that copies `packed`, a bytes object, to the buffer when it is called; or NULL. It
+ * raises MPI.Exception. */
+PyObject *han_py_unpacker(ReaderObject *, const han_buffer *, PyObject *packed);
 
-/* Raise MPI.Exception. */
-void han_py_raise(const ReaderObject *, int code);
+int han_py_open_packing(void);
 
 #endif

@@ -57,11 +57,13 @@ static int request_init(PyObject *o, PyObject *args, PyObject *kwargs) {
 }
 
 PyObject *han_py_request(PyTypeObject *type, EngineObject *engine, PlanObject *plan,
-                         const void *send, void *recv, uint64_t nbytes, PyObject *kept) {
+                         const void *send, void *recv, uint64_t nbytes, PyObject *kept,
+                         PyObject *end) {
     PyObject *o = request_new(type, NULL, NULL);
     if (o) {
         fill(o, engine, plan, send, recv, nbytes);
         han_request_fields(o)->keep = kept;
+        han_request_fields(o)->end = Py_XNewRef(end);
     } else {
         Py_DECREF(kept);
     }
