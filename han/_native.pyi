@@ -295,8 +295,8 @@ class Calls(Generic[_Started]):
     @property
     def hits(self) -> int:
         """The number of calls that found their plan here."""
-    def add(self, plan: Plan, collective: int, root: int, op: object, facts: _Triple, /) -> None:
-        """Enter a plan; `op` may be None, `facts` are (bytes, kind, handle)."""
+    def add(self, plan: Plan, collective: int, root: int, op: object, key: _Triple, /) -> None:
+        """Enter a plan; `op` may be None, `key` is (bytes, kind, handle)."""
     def clear(self) -> None:
         """Remove all plans."""
     def barrier(self) -> bool: ...
