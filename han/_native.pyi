@@ -307,8 +307,8 @@ class Calls(Generic[_Started]):
     @property
     def hits(self) -> int:
         """The number of calls that found their plan here."""
-    def add(self, plan: Plan, collective: int, root: int, op: object, facts: _Triple, /) -> None:
-        """Enter a plan; `op` may be None, `facts` are (bound of its class, kind, handle)."""
+    def add(self, plan: Plan, collective: int, root: int, op: object, key: _Triple, /) -> None:
+        """Enter a plan; `op` may be None, `key` is (bound of its class, kind, handle)."""
     def clear(self) -> None:
         """Remove all plans."""
     def barrier(self) -> bool: ...

@@ -15,7 +15,7 @@ from mpi4py import MPI
 from han.common.errors import ArgumentError
 from han.message.buffers import Buffer, parse
 from han.message.message import (
-    Facts,
+    Key,
     Message,
     _no_in_place,
     _reduction,
@@ -173,7 +173,7 @@ def _message(
         tuple(kept for side in sides for kept in side.keep),
         begin,
         end,
-        facts=None if device else Facts(nbytes),
+        key=None if device else Key(nbytes),
     )
 
 

@@ -20,7 +20,7 @@ from han.model.element_types import PAIRS, WIDE, kernel, ops_of
 from han.tasks.signature import Signature
 
 
-class Facts(NamedTuple):
+class Key(NamedTuple):
     """What the look-up in C compares, beside collective, root and operation.
 
     `kind` is the number of the element type (:mod:`han.message.reader`), 0 if any type will do.
@@ -38,8 +38,8 @@ class Message:
 
     `send` and `recv` are addresses. `keep` owns their memory. `begin` packs before a run; `end`
     unpacks after it. `numbers` identify the native kernel of a reduction. Without them the MPI
-    library reduces, with `op` and `datatype`. `facts` are those
-    of the look-up in C, or None if it cannot serve the call.
+    library reduces, with `op` and `datatype`. `key` is that of the look-up in C, or None if it
+    cannot serve the call.
     """
 
     signature: Signature
@@ -51,12 +51,12 @@ class Message:
     op: MPI.Op | None = None
     datatype: MPI.Datatype | None = None
     numbers: tuple[int, int] | None = None
-    facts: Facts | None = None
+    key: Key | None = None
 
 
 def barrier(comm: MPI.Comm) -> Message:
     """Make the message of a barrier."""
-    return Message(Signature("barrier"), facts=Facts(0))
+    return Message(Signature("barrier"), key=Key(0))
 
 
 def bcast(comm: MPI.Comm, buf: object, root: object) -> Message:
@@ -68,8 +68,8 @@ def bcast(comm: MPI.Comm, buf: object, root: object) -> Message:
         _writable(buffer)
     nbytes = buffer.count * buffer.size
     signature = Signature("bcast", nbytes, root=root, device=buffer.device)
-    facts = None if buffer.device else Facts(nbytes)
-    message = Message(signature, buffer.address, buffer.address, (buffer.owner,), facts=facts)
+    key = None if buffer.device else Key(nbytes)
+    message = Message(signature, buffer.address, buffer.address, (buffer.owner,), key=key)
     if buffer.dense:
         return message
     packed = np.empty(nbytes, np.uint8)
@@ -138,18 +138,18 @@ def _reduction(
         op=operation,
         datatype=send.datatype,
         numbers=numbers,
-        facts=None if signature.device else _facts(send, numbers),
+        key=None if signature.device else _key(send, numbers),
     )
     if not send.predefined and send.size < send.extent:
         message = _gathered(message, whole or send)
     return message if recv is None or recv.size == recv.extent else _staged(message, recv)
 
 
-def _facts(send: Buffer, numbers: tuple[int, int] | None) -> Facts | None:
+def _key(send: Buffer, numbers: tuple[int, int] | None) -> Key | None:
     kind = kind_of(send.name)
     if kind == NO_KIND:
         return None
-    return Facts(send.span, kind, 0 if numbers else MPI._handleof(send.datatype))
+    return Key(send.span, kind, 0 if numbers else MPI._handleof(send.datatype))
 
 
 def _derived_name(buffer: Buffer) -> str:

@@ -225,14 +225,13 @@ class State:
     def _remember(self, message: Message, prepared: Prepared) -> None:
         """Enter the plan into the look-up in C, for calls of this signature."""
         signature = message.signature
-        if message.facts is None or self.config.check or self.plans.apart:
+        if message.key is None or self.config.check or self.plans.apart:
             return
         kind = ROWS[signature.collective].code
         op = message.op if signature.reduces else None
         way = signature.root or int(signature.in_place)  # no call has both
-        bound = bound_of(signature, self.planner.bounds) or message.facts.nbytes
-        facts = message.facts._replace(nbytes=bound)
-        self.calls.add(prepared.native, kind, way, op, facts)
+        bound = bound_of(signature, self.planner.bounds) or message.key.nbytes
+        self.calls.add(prepared.native, kind, way, op, message.key._replace(nbytes=bound))
 
     def wait_for(self, request: MPI.Request, step: str) -> None:
         """Wait for a call of the MPI library; raises if another rank raised or gave up."""

@@ -224,8 +224,8 @@ static PyMethodDef calls_methods[] = {
     BOTH(alltoall, ", send, recv"),
     BOTH(reduce_scatter_block, ", send, recv, op"),
     {"add", (PyCFunction)calls_add, METH_VARARGS,
-     "add($self, plan, collective, root, op, facts, /)\n--\n\n"
-     "Enter a plan; `op` may be None, `facts` are (bound of its class, kind, handle)."},
+     "add($self, plan, collective, root, op, key, /)\n--\n\n"
+     "Enter a plan; `op` may be None, `key` is (bound of its class, kind, handle)."},
     {"clear", (PyCFunction)calls_clear, METH_NOARGS,
      "clear($self, /)\n--\n\nRemove all plans."},
     {NULL, NULL, 0, NULL},
