@@ -22,6 +22,7 @@ from han.model.topology import Topology
 from han.ranks.checks import compare
 from han.ranks.discover import Conditions, check_agreement, discover, try_to_load
 from han.ranks.health import AGREED, Health
+from han.ranks.inherited import Inherited
 from han.ranks.meeting import Meeting, Patience, duplicate
 from han.ranks.notices import Notices
 from han.runtime.binder import Binder
@@ -81,7 +82,7 @@ class State:
     closed = False
 
     def __init__(
-        self, comm: MPI.Intracomm, config: Any, parent: Conditions = NOTHING_KNOWN
+        self, comm: MPI.Intracomm, config: Any, inherited: Inherited | None = None
     ) -> None:
         loaded, problem = try_to_load(config)
         traces, trouble = trace_folder()
@@ -89,15 +90,17 @@ class State:
         self.statistics, mistake = statistics_output()
         limit = SETUP_LIMIT if loaded is None else loaded.wait.timeout
         patient = limit and max(limit, SETUP_LEAST)
-        self.comm = duplicate(comm, patient)
+        look = inherited.watch(comm) if inherited is not None else None
+        self.comm = duplicate(comm, patient, look)
         meeting = Meeting(self.comm, patient)
+        meeting.look = look
         try:
             fingerprint = loaded.fingerprint() if loaded else ""
             told = trouble or damage or mistake if problem is None else str(problem)
             counts = bool(self.statistics)
             check_agreement(meeting, fingerprint, told, traces, problem, counts)
             self.config = loaded
-            self._meet(meeting, parent)
+            self._meet(meeting, inherited.conditions if inherited else NOTHING_KNOWN)
             meeting.share(lambda: self._make(stored), "the making of a han.Comm")
             if traces:
                 self.tracing.record_into(traces)
