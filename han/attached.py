@@ -14,7 +14,7 @@ from han.common.errors import ConfigError
 from han.common.uncaught import print_once
 from han.config.environment import warn_of_unknown
 from han.ranks.discover import try_to_load
-from han.ranks.inherited import Inherited
+from han.runtime.inherited import Inherited
 from han.runtime.state import State
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from han.handles import KINDS, Handles
 from han.intercomm import Intercomm
 from han.memory.arena import as_shared, sharing
 from han.ranks.health import AGREED, check_live
-from han.ranks.inherited import Inherited
 from han.runtime.cache_info import CacheInfo
+from han.runtime.inherited import Inherited
 from han.runtime.state import State
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from han import arguments
 from han.collectives import Collectives
 from han.intercomm import Intercomm
 from han.ranks.agreement import agree
-from han.ranks.inherited import Inherited
+from han.runtime.inherited import Inherited
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -38,8 +38,7 @@ class Communicators(Collectives):
         """What a child takes over; of a communicator that is not used yet, its parent's."""
         if self._state is None and isinstance(self._config, Inherited):
             return self._config
-        state = self._han
-        return Inherited(state.config, state.conditions, state.health)
+        return self._han.heritage()
 
     def _agree(self, step: str, read: Callable[[], object]) -> None:
         """Read the arguments of `step` together with all ranks."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from mpi4py import MPI
 
-from han.ranks.inherited import Inherited
+from han.runtime.inherited import Inherited
 
 if TYPE_CHECKING:
     from typing_extensions import Self

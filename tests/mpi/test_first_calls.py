@@ -15,10 +15,12 @@ from _support import (
     mapped,
     new_comm,
     on_both,
+    on_four,
     on_two,
     opened,
     outcome,
     own_memory,
+    settings,
 )
 from mpi4py import MPI
 
@@ -178,3 +180,41 @@ def test_a_first_call_ends_at_the_time_limit(mpi_ranks, monkeypatch):
         MPI.Intracomm(child).Idup()[1].Wait()
     WORLD.Barrier()
     comm.Free()
+
+
+ASKED = (
+    "han.runtime.state.gather_facts",
+    "han.memory.shared.refusal",
+    "han.memory.shared.map_unasked",
+)
+
+
+@on_both
+def test_a_child_does_not_ask_what_its_parent_knows(mpi_ranks, monkeypatch):
+    plain = WORLD.Split(0, -WORLD.rank)
+    with opened(new_comm()) as comm, opened(han.Comm(plain, settings(FLAT))) as asked:
+        with monkeypatch.context() as patch:
+            for name in ASKED:
+                patch.delattr(name)
+            child = comm.Split(0, -comm.rank)
+            grandchild = child.Dup()
+            for each in (child, grandchild):
+                check_works(each)
+        for each in (child, grandchild):
+            assert each._han.topology == asked._han.topology
+            assert each._han.conditions == asked._han.conditions
+            shifts = each._han.shared.mapping.shifts
+            np.testing.assert_array_equal(shifts, asked._han.shared.mapping.shifts)
+            each.Free()
+
+
+@on_four
+def test_ranks_that_the_parent_lacks_are_asked(mpi_ranks):
+    with opened(new_comm()) as comm, opened(comm.Split(comm.rank % 2)) as half:
+        check_works(half)
+        inter = half.Create_intercomm(0, comm, 1 - comm.rank % 2, 7)
+        whole = inter.Merge(comm.rank % 2 == 1)
+        assert half._han.heritage().places(whole) is None
+        check_works(whole)
+        whole.Free()
+        inter.Free()
