@@ -48,7 +48,8 @@ class SharedMemory:
     ) -> None:
         self.meeting, self.naps = meeting, naps
         self.mapping: Mapping | None = None  # of the arenas; None: not tried yet
-        self.channels = open_channels(meeting, topology, memory, naps)
+        # A child may be used for a few small calls only: it maps the pages that these need.
+        self.channels = open_channels(meeting, topology, memory, naps, populate=parent is None)
         self.windows = Windows(meeting, _nodes(topology))
         self.attach_refused = "" if parent is not None else refusal(meeting, self.channels)
         self.topology = replace(topology, attach=not self.attach_refused)
