@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import os
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -12,37 +11,24 @@ import numpy as np
 from mpi4py import MPI
 
 from han import arguments
-from han.common.errors import ArgumentTypeError, ConfigError, RevokedError
-from han.common.uncaught import print_once
-from han.communicators import Inherited
-from han.config.environment import warn_of_unknown
+from han.attached import PERMANENT, attach, drop, keep, kept
+from han.common.errors import ArgumentTypeError, RevokedError
 from han.handles import KINDS, Handles
 from han.intercomm import Intercomm
 from han.memory.arena import as_shared, sharing
-from han.ranks.discover import try_to_load
+from han.ranks.health import AGREED, check_live
+from han.runtime.cache_info import CacheInfo
+from han.runtime.inherited import Inherited
 from han.runtime.state import State
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from han.runtime.cache_info import CacheInfo
     from han.tasks.task_graph import TaskGraph
     from han.trace.trace import Trace
     from han.tuning.explanation import Explanation
 
-PERMANENT = (MPI.COMM_WORLD, MPI.COMM_SELF)  # MPI does not free them
-_keyval: list[int] = []  # MPI's key of the attribute that holds a State; made at first use
-
-
-def _key() -> int:
-    if not _keyval:
-        _keyval.append(MPI.Comm.Create_keyval(delete_fn=_delete))
-    return _keyval[0]
-
-
-def _delete(comm: MPI.Comm, keyval: int, state: State) -> None:
-    if not MPI.Is_finalized():
-        state.close(free=comm not in PERMANENT)
+NOTHING_KEPT = CacheInfo(0, 0, 0, 0, 0, 0, 0, 0.0)  # of a communicator that is not used yet
 
 
 @contextlib.contextmanager
@@ -56,7 +42,7 @@ def shared_arrays(comm: Comm | None = None) -> Iterator[None]:
     Raises MemoryError if the arena has no room, and RevokedError if `comm` is given and revoked.
     """
     if comm is not None:
-        comm._han.health.live()
+        comm._check_live()
     with sharing():
         yield
 
@@ -96,6 +82,8 @@ class Comm(Handles):
 
     # ---- state --------------------------------------------------------------------------------
 
+    _lost: str | None = None  # why the first call failed on this rank, if it did
+
     def __repr__(self) -> str:
         name, state = f"han.{type(self).__name__}", self._state
         if state is None:
@@ -106,21 +94,52 @@ class Comm(Handles):
 
     @property
     def _han(self) -> State:
-        if self._state is None and self == MPI.COMM_NULL:
-            raise RevokedError("this han.Comm is MPI.COMM_NULL: it was freed or never made")
-        if self._state is None:  # made by Idup or another method of mpi4py
-            self._state = self._attached(self._config)
+        """The State; the first use makes it (collective)."""
+        if self._state is None:
+            self._check_live()
+            self._state = self._set_up()
         return self._state
+
+    def _set_up(self) -> State:
+        """Make the State. After an error of this rank alone the communicator cannot be used."""
+        try:
+            return self._attached(self._config)
+        except AGREED:
+            raise
+        except BaseException as error:
+            self._lost = f"{type(error).__name__}: {error}"
+            raise
 
     def _attached(self, config: Any) -> State:
         """Return the State of this communicator; make it if there is none (collective)."""
-        return _attach(MPI.Intracomm(self), config)
+        return attach(MPI.Intracomm(self), config)
+
+    def _found(self) -> State | None:
+        """Return the State, which another han.Comm of the communicator may have made, or None."""
+        if self._state is None and self != MPI.COMM_NULL:
+            found = kept(self)
+            self._state = found if isinstance(found, State) else None
+        return self._state
+
+    def _inherit(self, config: Inherited) -> None:
+        """Keep what the first call sets this communicator up with, for other handles too."""
+        self._config = config
+        keep(self, config)
+
+    def _check_live(self) -> None:
+        """Raise RevokedError if this is null or revoked; not collective."""
+        if self._state is not None:
+            self._state.health.live()
+        elif self == MPI.COMM_NULL:
+            raise RevokedError("this han.Comm is MPI.COMM_NULL: it was freed or never made")
+        else:
+            check_live(self._lost)
 
     @staticmethod
     def _bare(comm: MPI.Comm, other: type[Comm] | None = None) -> Comm:
         """Return a communicator of mpi4py as the same kind of han.Comm; not collective.
 
-        Its first call makes its State if there is none. `other` is the class for one that mpi4py
+        Its first call sets it up if it has no State. `other` is the class for one that mpi4py
         regards as a communicator without topology.
         """
         kinds = (kind for kind in KINDS.values() if isinstance(comm, kind._plain))
@@ -128,7 +147,10 @@ class Comm(Handles):
         self: Comm = kind._plain.__new__(kind)
         # Topologies are not tested: Open MPI reports that of a graph's parent for some graphs.
         ctypes.memmove(MPI._addressof(self), MPI._addressof(comm), MPI._sizeof(comm))
-        self._state = comm.Get_attr(_key()) if comm else None  # type: ignore[assignment]
+        found = kept(comm) if comm else None
+        if isinstance(found, Inherited):
+            self._config = found
+        self._state = found if isinstance(found, State) else None
         return self
 
     # ---- shared arrays ----------------------------------------------------------------------
@@ -162,7 +184,7 @@ class Comm(Handles):
 
         Raises as :meth:`empty` does.
         """
-        self._han.health.live()
+        self._check_live()
         return as_shared(a, dtype)
 
     def attach_window(self, win: MPI.Win) -> None:
@@ -197,7 +219,8 @@ class Comm(Handles):
         han's part is freed.
         """
         permanent = self in PERMANENT
-        if not (permanent and self._state is not None and self._state.closed):
+        state = self._state
+        if not (permanent and state is not None and state.closed):
             self._end(None if permanent else super().Free)
 
     def Disconnect(self) -> None:
@@ -206,7 +229,7 @@ class Comm(Handles):
 
     def _end(self, end: Callable[[], None] | None) -> None:
         """Release all that han holds; `end` frees the communicator itself."""
-        state = self._state
+        state = self._found()
         try:
             if state is not None:
                 state.engines.drain()
@@ -221,12 +244,11 @@ class Comm(Handles):
         finally:
             if state is not None:
                 # MPI keeps a freed communicator, with its attributes, while requests refer to it.
-                self.Delete_attr(_key())
+                drop(self)
             if end is not None:
+                busy = self._lost is not None or (state is not None and state.health.busy)
                 self._state = None
-                if state is not None and state.health.busy:
-                    end = self._forget
-                end()
+                (self._forget if busy else end)()
 
     def _forget(self) -> None:
         """Become null; MPI keeps the communicator, for a call on it never completes."""
@@ -245,6 +267,8 @@ class Comm(Handles):
         device: bool = False,
     ) -> Explanation:
         """Return what a call of `nbytes` bytes would run, and why; not collective.
+
+        Only on a new communicator it is collective, as any first call is.
 
         `collective` is the name of a call in lower case. For ``"allgatherv"`` and
         ``"reduce_scatter_block"`` the answer is that of ``"allgather"`` and ``"reduce_scatter"``,
@@ -269,7 +293,11 @@ class Comm(Handles):
         The result prints as text; its fields are those of
         :class:`han.runtime.cache_info.CacheInfo`.
         """
-        return self._han.plans.info()
+        state = self._found()
+        if state is None:
+            self._check_live()
+            return NOTHING_KEPT
+        return state.plans.info()
 
     def trace(self, events: int = 1 << 20, align: bool = False) -> Trace:
         """Return a Trace, which records when each task begins and ends on this rank.
@@ -337,52 +365,3 @@ class Distgraphcomm(MPI.Distgraphcomm, Topocomm):
 
 KINDS.update({MPI.CART: Cartcomm, MPI.GRAPH: Graphcomm, MPI.DIST_GRAPH: Distgraphcomm})
 Intercomm.merged = Comm
-
-
-def _attach(comm: MPI.Intracomm, config: Any) -> State:
-    """Return the communicator's State; make it if there is none (collective)."""
-    found: State | None = comm.Get_attr(_key())  # type: ignore[assignment]
-    if found is not None:
-        _expect_same(found, config)
-        return found
-    if isinstance(config, Inherited):
-        return _keep(comm, State(comm, config.config, config.conditions))
-    try:
-        state = _keep(comm, _agreed(comm, config))
-    finally:
-        if not comm.Get_rank():
-            warn_of_unknown(os.environ)  # if it raises, the ranks are in step all the same
-    return state
-
-
-def _keep(comm: MPI.Intracomm, state: State) -> State:
-    """Attach a State to its communicator, and count its calls if statistics are wanted."""
-    comm.Set_attr(_key(), state)
-    if state.statistics:
-        from han.statistics import count_calls
-
-        count_calls(comm, state.statistics)
-    return state
-
-
-def _agreed(comm: MPI.Intracomm, config: Any) -> State:
-    """Make a State; rank 0 prints a ConfigError, which all ranks raise."""
-    try:
-        return State(comm, config)
-    except ConfigError as error:
-        print_once(error, comm.Get_rank())
-        raise
-
-
-def _expect_same(state: State, config: Any) -> None:
-    """Raise ConfigError if a communicator's han.Comm has another configuration than `config`."""
-    if config is None or isinstance(config, Inherited):
-        return
-    loaded, problem = try_to_load(config)
-    if problem is not None:
-        raise problem
-    if loaded.fingerprint() != state.config.fingerprint():
-        raise ConfigError(
-            "this communicator already has a han.Comm with another configuration; "
-            "duplicate it first: han.Comm(comm.Dup(), config=...)"
-        )

@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mpi4py import MPI
 
 from han import arguments
 from han.collectives import Collectives
-from han.config.config import Config
 from han.intercomm import Intercomm
 from han.ranks.agreement import agree
-from han.ranks.discover import Conditions
-from han.ranks.health import AGREED
+from han.runtime.inherited import Inherited
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
     from han.runtime.state import State
-
-
-@dataclass(frozen=True)
-class Inherited:
-    """What a child takes over from its parent unchanged."""
-
-    config: Config
-    conditions: Conditions
 
 
 class Communicators(Collectives):
@@ -37,39 +26,45 @@ class Communicators(Collectives):
     the others PeerError; arguments that must be the same on all ranks and are not raise
     MismatchError. Then no communicator is made.
 
-    Except for Idup, the methods raise SharedMemoryError, on all ranks alike, if the memory of the
-    new communicator cannot be made. Then the new communicator is freed.
+    A new communicator is MPI's until its first call that han serves. That call sets it up: it is
+    collective and waits for all ranks, even if it is nonblocking. It raises SharedMemoryError, on
+    all ranks alike, if the memory of the communicator cannot be made. A later call tries again.
     """
 
     _config: Any = None  # of a communicator without a State: what its State is made with
 
     @property
     def _heritage(self) -> Inherited:
-        return Inherited(self._han.config, self._han.conditions)
-
-    def _attached(self, config: Any) -> State:
-        raise NotImplementedError("han.Comm has the state")
+        """What a child takes over; of a communicator that is not used yet, its parent's."""
+        if self._state is None and isinstance(self._config, Inherited):
+            return self._config
+        return self._han.heritage()
 
     def _agree(self, step: str, read: Callable[[], object]) -> None:
         """Read the arguments of `step` together with all ranks."""
         agree(self._han.health, step, read)
 
+    def _check_live(self) -> None:
+        raise NotImplementedError("han.Comm knows its health")
+
+    def _found(self) -> State | None:
+        raise NotImplementedError("han.Comm has the state")
+
     @staticmethod
     def _bare(comm: MPI.Comm, other: Any = None) -> Any:
         raise NotImplementedError("han.Comm knows the classes")
 
+    def _inherit(self, config: Any) -> None:
+        raise NotImplementedError("han.Comm keeps the configuration")
+
     def _child(self, comm: MPI.Comm) -> Any:
         """Return a new communicator of mpi4py as one of han's."""
-        return self._settled(self._bare(comm))
+        return self._unused(self._bare(comm))
 
-    def _settled(self, child: Any) -> Any:
-        """Make the State of a new communicator; free the communicator if that fails."""
+    def _unused(self, child: Any) -> Any:
+        """Let the first call on `child`, a new han.Comm, set it up."""
         if child:
-            try:
-                child._state = child._attached(self._heritage)
-            except AGREED:
-                MPI.Intracomm(child).Free()
-                raise
+            child._inherit(self._heritage)
         return child
 
     def _inter(self, comm: MPI.Intercomm) -> Intercomm:
@@ -93,33 +88,30 @@ class Communicators(Collectives):
     def Dup(self, info: MPI.Info | None = None) -> Self:
         """Return a duplicate; collective."""
         self._agree("Dup", lambda: arguments.info(info))
-        return self._settled(super().Dup(info))  # type: ignore[no-any-return]
+        return self._unused(super().Dup(info))  # type: ignore[no-any-return]
 
     def Dup_with_info(self, info: MPI.Info) -> Self:
         """Return a duplicate with hints; collective."""
         self._agree("Dup_with_info", lambda: arguments.info(info))
-        return self._settled(super().Dup_with_info(info))  # type: ignore[no-any-return]
+        return self._unused(super().Dup_with_info(info))  # type: ignore[no-any-return]
 
     def Clone(self) -> Self:
         """Return a duplicate; collective."""
         self._agree("Clone", lambda: None)
-        return self._settled(super().Clone())  # type: ignore[no-any-return]
+        return self._unused(super().Clone())  # type: ignore[no-any-return]
 
     def Idup(self, info: MPI.Info | None = None) -> tuple[Self, MPI.Request]:
-        """Start a duplicate; return it and MPI's request.
-
-        The first call on the duplicate makes what han needs, and is collective therefore.
-        """
-        self._han.health.live()
+        """Start a duplicate; return it and MPI's request."""
+        self._check_live()
         return self._later(*super().Idup(info))
 
     def Idup_with_info(self, info: MPI.Info) -> tuple[Self, MPI.Request]:
         """Start a duplicate with hints; see :meth:`Idup`."""
-        self._han.health.live()
+        self._check_live()
         return self._later(*super().Idup_with_info(info))
 
     def _later(self, child: Any, request: MPI.Request) -> tuple[Any, MPI.Request]:
-        """Let the first call on `child`, which may be under construction, make its State."""
+        """Let the first call set up `child`, whose attributes cannot be set yet."""
         child._config = self._heritage
         return child, request
 
@@ -138,7 +130,9 @@ class Communicators(Collectives):
         """
         arguments.integer(tag)
         ranks = arguments.group("Create_group", group, self)
-        self._han.health.gather("Create_group", ranks)
+        state = self._found()
+        if state is not None:
+            state.health.gather("Create_group", ranks)
         return self._child(super().Create_group(group, tag))
 
     def Shrink(self) -> Any:

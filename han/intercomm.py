@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from mpi4py import MPI
 
-from han.ranks.health import AGREED
+from han.runtime.inherited import Inherited
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -40,18 +40,20 @@ class Intercomm(MPI.Intercomm):
     def Merge(self, high: bool = False) -> Any:
         """Return a han.Comm of both groups; the group that passes `high` comes last; collective.
 
-        Raises ConfigError, on all ranks alike, if the groups have different configurations.
+        Its first call raises ConfigError, on all ranks alike, if the groups have different
+        configurations.
         """
         return self.made(super().Merge(high), self._config)
 
     @classmethod
     def made(cls, comm: MPI.Intracomm, config: Any = None) -> Any:
-        """Return the han.Comm of a new communicator, which is freed if that fails; collective."""
-        try:
-            return cls.merged(comm, config)
-        except AGREED:
-            comm.Free()
-            raise
+        """Return a new communicator as a han.Comm, which its first call sets up."""
+        made = cls.merged._bare(comm)
+        if isinstance(config, Inherited):
+            made._inherit(config)
+        else:
+            made._config = config
+        return made
 
     def _other(self, comm: MPI.Comm) -> Intercomm:
         """Return a communicator that was made of this one, with the same configuration."""

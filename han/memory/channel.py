@@ -145,13 +145,13 @@ class _Wanted(NamedTuple):
 
 
 def open_channels(
-    meeting: Meeting, topology: Topology, memory: int, naps: bool = False
+    meeting: Meeting, topology: Topology, memory: int, naps: bool = False, populate: bool = True
 ) -> list[Channel]:
     """Make the channels of all levels that share memory; collective.
 
     `memory` is the number of bytes for cells. `naps`: this rank sleeps in the kernel while it
-    waits, so peers must wake it. Raises SharedMemoryError on all ranks if any rank cannot make or
-    map a channel.
+    waits, so peers must wake it. `populate`: map all pages at once, not at their first use. Raises
+    SharedMemoryError on all ranks if any rank cannot make or map a channel.
     """
     rank, step = meeting.rank, "the making of shared memory"
     wanted = _Wanted.all_of(topology, rank, memory)
@@ -166,7 +166,7 @@ def open_channels(
 
     def attach() -> None:
         for w in wanted:
-            mapped = _map(paths[w.ranks[0]][w.level], w.geometry.size)
+            mapped = _map(paths[w.ranks[0]][w.level], w.geometry.size, populate)
             channels.append(Channel(w.ranks, w.ranks.index(rank), w.geometry, mapped))
             channels[-1].introduce(naps)
 
@@ -215,11 +215,11 @@ def _create(size: int) -> str:
     return path
 
 
-def _map(path: str, size: int) -> mmap.mmap:
-    """Map a file and populate its pages: one call is cheaper than a page fault for each page."""
+def _map(path: str, size: int, populate: bool) -> mmap.mmap:
+    """Map a file. To populate all its pages is cheaper than a page fault for each page."""
     fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
-        return mmap.mmap(fd, size, mmap.MAP_SHARED | mmap.MAP_POPULATE)
+        return mmap.mmap(fd, size, mmap.MAP_SHARED | (mmap.MAP_POPULATE if populate else 0))
     finally:
         os.close(fd)
 

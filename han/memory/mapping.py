@@ -88,6 +88,11 @@ class Mapping:
     windows: tuple[Freeable, ...] = ()
     own: Place | None = None
 
+    def part(self, ranks: Sequence[int], own: Place) -> Mapping:
+        """Return the mapping of a communicator with these ranks; `own` is this rank's arena."""
+        assert self.shifts is not None
+        return Mapping("", self.shifts[[*ranks]], self.held, own=own)
+
     def check(self) -> None:
         """Raise ArgumentError if a window has been freed.
 

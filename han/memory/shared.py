@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from han.memory.attach import refusal
 from han.memory.channel import Channel, open_channels
@@ -12,23 +13,55 @@ from han.model.topology import Topology
 from han.ranks.meeting import Meeting
 
 
+@dataclass(frozen=True)
+class Reach:
+    """How ranks that all share a channel access each other's memory.
+
+    Each may attach to the memory of every other one. `mapping` is that of the arenas.
+    """
+
+    mapping: Mapping | None
+
+    def part(self, ranks: Sequence[int]) -> Mapping | None:
+        """Return the mapping of a communicator with these ranks; None if it is not known."""
+        mapping = self.mapping
+        if mapping is None or mapping.refused or mapping.own is None:
+            return None
+        return mapping.part(ranks, mapping.own)
+
+
 class SharedMemory:
     """The channels of a communicator, and where its ranks find each other's arrays.
 
     Making one is collective. `topology.attach` tells whether ranks may attach to each other's
-    memory.
+    memory. `parent` is the reach of a communicator in which its ranks have the numbers `ranks`.
     """
 
-    def __init__(self, meeting: Meeting, topology: Topology, memory: int, naps: bool) -> None:
+    def __init__(
+        self,
+        meeting: Meeting,
+        topology: Topology,
+        memory: int,
+        naps: bool,
+        parent: Reach | None = None,
+        ranks: Sequence[int] = (),
+    ) -> None:
         self.meeting, self.naps = meeting, naps
         self.mapping: Mapping | None = None  # of the arenas; None: not tried yet
-        self.channels = open_channels(meeting, topology, memory, naps)
+        # A child may be used for a few small calls only: it maps the pages that these need.
+        self.channels = open_channels(meeting, topology, memory, naps, populate=parent is None)
         self.windows = Windows(meeting, _nodes(topology))
-        self.attach_refused = refusal(meeting, self.channels)
+        self.attach_refused = "" if parent is not None else refusal(meeting, self.channels)
         self.topology = replace(topology, attach=not self.attach_refused)
         if self.topology.whole is not None and self.topology.size > 1:
-            self.mapping = map_unasked(meeting, self.channels)
+            known = parent.part(ranks) if parent is not None else None
+            self.mapping = known or map_unasked(meeting, self.channels)
         self.arena = self._arena()
+
+    def reach(self) -> Reach | None:
+        """Return what children need not ask again; None, on all ranks alike, if they must."""
+        known = self.topology.whole is not None and not self.attach_refused
+        return Reach(self.mapping) if known else None
 
     def _arena(self) -> tuple[int, int] | None:
         """Return the address and size of this rank's arena, fixed at set-up.

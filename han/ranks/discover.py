@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -31,14 +32,26 @@ class Conditions(NamedTuple):
     mesh: bool = False  # cores exchange cache lines over a mesh
 
 
-def discover(meeting: Meeting, config: Config) -> tuple[Topology, Conditions]:
-    """Return the topology that the configuration describes, and the conditions; collective."""
+def discover(facts: Sequence[Facts], config: Config) -> tuple[Topology, Conditions]:
+    """Return the topology that the configuration describes for these ranks, and the conditions."""
+    return arrange(config.levels, facts, config.sockets), conditions(facts)
+
+
+def gather_facts(meeting: Meeting, config: Config) -> list[Facts]:
+    """Return the facts of all ranks, by rank; collective."""
     scopes = {s for s in (*(x.scope for x in config.levels), config.sockets) if isinstance(s, str)}
     wanted = [s for s in scopes if s in ("numa", "l3", "socket")]
     meeting.barrier(STEP)
     memory = _memory_of(meeting.comm)
-    facts = meeting.share(lambda: _look(memory, wanted), STEP)
-    return arrange(config.levels, facts, config.sockets), conditions(facts)
+    return meeting.share(lambda: _look(memory, wanted), STEP)
+
+
+def facts_of(facts: Sequence[Facts], ranks: Sequence[int]) -> list[Facts]:
+    """Return the facts of some ranks as those of all ranks of a communicator."""
+    lowest: dict[int, int] = {}
+    for new, rank in enumerate(ranks):
+        lowest.setdefault(facts[rank].memory, new)
+    return [replace(facts[rank], memory=lowest[facts[rank].memory]) for rank in ranks]
 
 
 def _memory_of(comm: MPI.Intracomm) -> int:
@@ -97,25 +110,28 @@ def check_agreement(
     folder: str = "",
     because: BaseException | None = None,
     counts: bool = False,
-) -> None:
+    token: int = 0,
+) -> bool:
     """Compare the ranks' configurations, folders of traces, and `counts`; collective.
 
+    Returns whether all ranks pass the same `token` other than 0: that of a common parent.
     `problem` is what is wrong with this rank's configuration, `because` the exception that said so.
     `counts`: this rank counts its calls.
     Raises ConfigError on all ranks if the ranks differ, or if any rank has a problem.
     """
-    rows = meeting.allgather((fingerprint, problem, folder, counts), STEP)
+    rows = meeting.allgather((fingerprint, problem, folder, counts, token), STEP)
     problems: dict[str, list[int]] = {}
-    for r, (_, p, _, _) in enumerate(rows):
+    for r, (_, p, *_) in enumerate(rows):
         if p:
             problems.setdefault(p, []).append(r)
     if problems:
         messages = [f"{_whose(ranks, len(rows))}{text}" for text, ranks in problems.items()]
         said = "the configuration cannot be used: " + "; ".join(messages)
         raise ConfigError(said) from (None if because is None else because.__cause__)
-    _same("the configuration", [f for f, _, _, _ in rows], "file and HAN_* variables")
-    _same("HAN_TRACE", [f for _, _, f, _ in rows], "folder, or none")
-    _same("HAN_STATS", [str(c) for _, _, _, c in rows], "value")
+    _same("the configuration", [row[0] for row in rows], "file and HAN_* variables")
+    _same("HAN_TRACE", [row[2] for row in rows], "folder, or none")
+    _same("HAN_STATS", [str(row[3]) for row in rows], "value")
+    return {row[4] for row in rows} == {token} != {0}
 
 
 def _same(what: str, values: Sequence[str], remedy: str) -> None:

@@ -22,6 +22,20 @@ from han.ranks.notices import Notices, first_cause, peer_error
 AGREED = (ConfigError, SharedMemoryError, SetupError)  # raised on all ranks at the same step
 
 
+def check_live(failed: str | None) -> None:
+    """Raise RevokedError if `failed`, why a communicator is revoked, is not None.
+
+    Raises RuntimeError inside a user's reduction operation.
+    """
+    if _native.inside_op():
+        raise RuntimeError("a reduction operation must not call han: it runs inside a collective")
+    if failed is not None:
+        raise RevokedError(
+            f"this communicator cannot be used any more: {failed}; "
+            "make a new han.Comm from a communicator of the ranks that are left"
+        )
+
+
 class FailingEngines(Protocol):
     """The engines of a communicator, as far as errors concern them."""
 
@@ -69,15 +83,7 @@ class Health:
 
         Raises RuntimeError inside a user's reduction operation.
         """
-        if _native.inside_op():
-            raise RuntimeError(
-                "a reduction operation must not call han: it runs inside a collective"
-            )
-        if self.failed is not None:
-            raise RevokedError(
-                f"this communicator cannot be used any more: {self.failed}; "
-                "make a new han.Comm from a communicator of the ranks that are left"
-            )
+        check_live(self.failed)
 
     @contextlib.contextmanager
     def preparing(self) -> Iterator[None]:

@@ -171,9 +171,13 @@ def _unpickle(
     ]
 
 
-def duplicate(comm: MPI.Intracomm, limit: float) -> MPI.Intracomm:
-    """Duplicate a communicator for han's own messages; collective."""
+def duplicate(
+    comm: MPI.Intracomm, limit: float, look: Callable[[str], None] | None = None
+) -> MPI.Intracomm:
+    """Duplicate a communicator for han's own messages; collective. `look` is that of Meeting."""
     own, request = comm.Idup()
-    Meeting(comm, limit).wait(request, "the making of a han.Comm")
+    meeting = Meeting(comm, limit)
+    meeting.look = look
+    meeting.wait(request, "the making of a han.Comm")
     return_errors(own)
     return own

@@ -129,6 +129,11 @@ class Notices:
             self._sent.append((request, data))
             self._sends[peer] += 1
 
+    def fetch(self) -> None:
+        """Receive what has arrived, for `gone` and for later calls."""
+        with self._lock:
+            self._fetch()
+
     def receive(self, issued: int) -> list[Notice]:
         """Return the notices about the first `issued` calls, without those that raised here too."""
         with self._lock:

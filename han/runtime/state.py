@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any
 
@@ -11,6 +11,7 @@ from mpi4py import MPI
 
 from han import _native
 from han.common.errors import ArgumentError, HanError
+from han.config.arrange import Facts
 from han.config.config import Config
 from han.config.statistics import statistics_output
 from han.memory.shared import SharedMemory
@@ -20,12 +21,20 @@ from han.message.parsers import Parser
 from han.model.collectives import ROWS
 from han.model.topology import Topology
 from han.ranks.checks import compare
-from han.ranks.discover import Conditions, check_agreement, discover, try_to_load
+from han.ranks.discover import (
+    Conditions,
+    check_agreement,
+    discover,
+    facts_of,
+    gather_facts,
+    try_to_load,
+)
 from han.ranks.health import AGREED, Health
 from han.ranks.meeting import Meeting, Patience, duplicate
 from han.ranks.notices import Notices
 from han.runtime.binder import Binder
 from han.runtime.engines import Engines
+from han.runtime.inherited import Inherited, world_ranks
 from han.runtime.leaving import at_end
 from han.runtime.left import watch
 from han.runtime.numbers import check_compiled
@@ -80,25 +89,31 @@ class State:
     persistent: Persistent
     statistics: str  # where statistics of collectives go, or ""
     closed = False
+    facts: list[Facts]  # by rank
+    _heritage: Inherited | None = None  # made for the first child
 
     def __init__(
-        self, comm: MPI.Intracomm, config: Any, parent: Conditions = NOTHING_KNOWN
+        self, comm: MPI.Intracomm, config: Any, inherited: Inherited | None = None
     ) -> None:
         loaded, problem = try_to_load(config)
+        ranks = inherited.places(comm) if inherited is not None else None
+        token = inherited.parent.notices.token if inherited is not None and ranks else 0
         traces, trouble = trace_folder()
         stored, damage = wisdom_folder()
         self.statistics, mistake = statistics_output()
         limit = SETUP_LIMIT if loaded is None else loaded.wait.timeout
         patient = limit and max(limit, SETUP_LEAST)
-        self.comm = duplicate(comm, patient)
+        look = inherited.watch(comm) if inherited is not None else None
+        self.comm = duplicate(comm, patient, look)
         meeting = Meeting(self.comm, patient)
+        meeting.look = look
         try:
             fingerprint = loaded.fingerprint() if loaded else ""
             told = trouble or damage or mistake if problem is None else str(problem)
             counts = bool(self.statistics)
-            check_agreement(meeting, fingerprint, told, traces, problem, counts)
+            known = check_agreement(meeting, fingerprint, told, traces, problem, counts, token)
             self.config = loaded
-            self._meet(meeting, parent)
+            self._meet(meeting, inherited, ranks if known else None)
             meeting.share(lambda: self._make(stored), "the making of a han.Comm")
             if traces:
                 self.tracing.record_into(traces)
@@ -109,15 +124,27 @@ class State:
         meeting.expect = self.health.expect_step
         at_end(self)
 
-    def _meet(self, meeting: Meeting, parent: Conditions) -> None:
-        """Discover the topology and make the shared memory; collective."""
-        topology, here = discover(meeting, self.config)
+    def _meet(
+        self, meeting: Meeting, inherited: Inherited | None, ranks: Sequence[int] | None
+    ) -> None:
+        """Discover the topology and make the shared memory; collective.
+
+        `ranks` are the numbers of the ranks in the parent, or None if it does not have all.
+        """
+        reach = None
+        if inherited is not None and ranks is not None:
+            self.facts, reach = facts_of(inherited.facts, ranks), inherited.reach
+        else:
+            self.facts = gather_facts(meeting, self.config)
+        topology, here = discover(self.facts, self.config)
+        parent = inherited.conditions if inherited is not None else NOTHING_KNOWN
         # Ranks of the parent that are not in this communicator still use the processors.
         oversubscribed = here.oversubscribed or parent.oversubscribed
         self.conditions = Conditions(oversubscribed, here.rationed or parent.rationed, here.mesh)
         self.health = Health(meeting, Notices(meeting))
         sleeps = naps(self.config.wait, self.conditions)
-        self.shared = SharedMemory(meeting, topology, self.config.memory, sleeps)
+        memory = self.config.memory
+        self.shared = SharedMemory(meeting, topology, memory, sleeps, reach, ranks or ())
         self.topology = self.shared.topology
 
     def _make(self, stored: str) -> None:
@@ -140,6 +167,15 @@ class State:
         self.plans = Plans(programs, self.binder, shared, self.engines)
         self.persistent = Persistent(health, self.engines, shared, self.binder, programs, recorder)
         recorder.follow(self.engines, self.binder)
+
+    def heritage(self) -> Inherited:
+        """Return what a child takes over."""
+        if self._heritage is None:
+            reach, world = self.shared.reach(), world_ranks(self.comm)
+            self._heritage = Inherited(
+                self.config, self.conditions, self.health, world, tuple(self.facts), reach
+            )
+        return self._heritage
 
     # ---- running ----------------------------------------------------------------------------
 

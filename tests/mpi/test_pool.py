@@ -31,7 +31,7 @@ import pytest
 from mpi4py import MPI
 
 import han
-from han import comm as front
+from han import attached
 
 WORLD = MPI.COMM_WORLD
 on_two = pytest.mark.mpi(ranks=2, timeout=60, unit="s")
@@ -94,7 +94,7 @@ def test_leaves_communicators(mpi_ranks):
 
 @on_two
 def test_leaves_a_message(mpi_ranks):
-    assert WORLD.Get_attr(front._key()) is None
+    assert attached.kept(WORLD) is None
     if WORLD.rank:
         WORLD.isend("unheard", 0, 7)
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeGuard
 from mpi4py import MPI
 
 import han
-from han import comm as front
+from han import attached
 from han.model.collectives import ROWS
 from han.runtime.state import State
 from han.submodules import registry
@@ -83,7 +83,7 @@ def _free(comm: MPI.Intracomm, state: State) -> None:
     """Free a communicator; of one that MPI owns, free only han's part."""
     if comm in PERMANENT:
         state.close()
-        comm.Delete_attr(front._key())
+        attached.drop(comm)
     else:
         comm.Free()
 

@@ -1,0 +1,220 @@
+"""New communicators before and in their first call, which sets them up."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from _support import (
+    FLAT,
+    LEVELS,
+    SECONDS,
+    WORLD,
+    check_works,
+    mapped,
+    new_comm,
+    on_both,
+    on_four,
+    on_two,
+    opened,
+    outcome,
+    own_memory,
+    settings,
+)
+from mpi4py import MPI
+
+import han
+from han.memory import arena
+
+CHILDREN = {
+    "Split": lambda comm: comm.Split(0, -comm.rank),
+    "Dup": lambda comm: comm.Dup(),
+    "Create": lambda comm: comm.Create(comm.group),
+    "Create_group": lambda comm: comm.Create_group(comm.group),
+    "Create_cart": lambda comm: comm.Create_cart([comm.size]),
+}
+CALLS = {
+    "blocking": lambda comm: comm.Barrier(),
+    "nonblocking": lambda comm: comm.Ibarrier().Wait(),
+    "persistent": lambda comm: comm.Barrier_init().Free(),
+    "explain": lambda comm: comm.explain("bcast", 8),
+}
+
+
+def is_shared(a):
+    return arena.holds(a.ctypes.data, a.nbytes)
+
+
+def is_used(comm):
+    return "not used yet" not in repr(comm)
+
+
+@on_two
+def test_a_communicator_that_is_never_used_takes_no_memory(mpi_ranks, monkeypatch):
+    with own_memory(monkeypatch) as place, opened(new_comm()) as comm:
+        before = mapped(place)
+        many = [make(comm) for make in CHILDREN.values() for _ in range(20)]
+        assert not any(map(is_used, many))
+        assert mapped(place) == before
+        for child in many:
+            child.Free()
+            assert child == MPI.COMM_NULL
+        check_works(comm)
+
+
+@on_both
+def test_every_kind_of_first_call_sets_up_whenever_the_ranks_come(mpi_ranks):
+    for levels in LEVELS:
+        with opened(new_comm(levels)) as comm:
+            for late, (name, call) in enumerate(CALLS.items()):
+                child = comm.Split(0, -comm.rank)
+                if comm.rank == late % comm.size:
+                    time.sleep(0.05)
+                call(child)
+                assert is_used(child), name
+                check_works(child)
+                child.Free()
+
+
+@on_two
+def test_what_is_not_collective_does_not_wait_for_a_first_call(mpi_ranks):
+    with opened(new_comm()) as comm, opened(comm.Dup()) as child:
+        if comm.rank:
+            assert child.cache_info().made == 0
+            assert child.zeros(3).sum() == 0
+            assert is_shared(child.asarray(np.ones(3)))
+            with han.shared_arrays(child):
+                assert is_shared(np.empty(3))
+        WORLD.Barrier()
+        assert not is_used(child)
+        check_works(child)
+
+
+@on_two
+def test_another_handle_finds_what_a_communicator_inherits(mpi_ranks):
+    comm = new_comm()
+    child = comm.Dup()
+    one, other = han.Comm.fromhandle(child.handle), han.Comm.fromhandle(child.handle)
+    assert not is_used(one)
+    check_works(one)
+    assert child._han is one._han
+    assert one._han.config == comm._han.config
+    other.Free()
+    assert one._han.closed
+    comm.Free()
+
+
+@on_two
+def test_a_configuration_must_be_the_inherited_one(mpi_ranks):
+    with opened(new_comm()) as comm, opened(comm.Dup()) as child:
+        with pytest.raises(han.ConfigError, match="another configuration"):
+            han.Comm(MPI.Intracomm(child), config={"levels": FLAT, "memory": "4MiB"})
+        check_works(child)
+
+
+@on_both
+def test_children_of_a_communicator_that_is_not_used_yet(mpi_ranks):
+    comm = new_comm()
+    child = comm.Dup()
+    grandchild, request = child.Idup()
+    request.Wait()
+    assert not is_used(child)
+    if comm.rank:  # collective over the group only
+        others = child.Create_group(child.group.Excl([0]))
+        check_works(others)
+        others.Free()
+    assert not is_used(child)
+    comm.Free()
+    child.Free()
+    check_works(grandchild)
+    grandchild.Free()
+
+
+@on_two
+def test_a_child_may_be_used_first_after_its_parent_is_freed(mpi_ranks):
+    comm = new_comm()
+    child = comm.Split(0)
+    comm.Free()
+    check_works(child)
+    child.Free()
+
+
+@on_two
+def test_an_error_of_one_rank_in_the_set_up_makes_the_communicator_unusable(mpi_ranks, monkeypatch):
+    comm = han.Comm(MPI.COMM_SELF.Dup())
+    child = comm.Dup()
+    with monkeypatch.context() as patch:
+        patch.setattr("han.runtime.state.duplicate", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            child.Barrier()
+    for call in (child.Barrier, child.Idup, lambda: child.empty(3), child.cache_info):
+        with pytest.raises(han.RevokedError, match="KeyboardInterrupt: here"):
+            call()
+    child.Free()
+    assert child == MPI.COMM_NULL
+    check_works(comm)
+    comm.Free()
+
+
+def interrupted(*arguments):
+    raise KeyboardInterrupt("here")
+
+
+@on_two
+def test_a_first_call_ends_at_the_time_limit(mpi_ranks, monkeypatch):
+    monkeypatch.setattr("han.runtime.state.SETUP_LEAST", 0.2)
+    comm = new_comm(timeout=0.2)
+    child = comm.Dup()
+    if comm.rank == 0:
+        error, seconds = outcome(child.Barrier)
+        assert type(error) is han.CollectiveTimeoutError
+        assert "rank 0 waited for 0.2 s in the making of a han.Comm" in str(error)
+        assert seconds < SECONDS
+        with pytest.raises(han.RevokedError, match="CollectiveTimeoutError"):
+            child.Barrier()
+        child.Free()
+        assert child == MPI.COMM_NULL
+    WORLD.Barrier()
+    if comm.rank:  # completes the duplicate that the other rank has given up
+        MPI.Intracomm(child).Idup()[1].Wait()
+    WORLD.Barrier()
+    comm.Free()
+
+
+ASKED = (
+    "han.runtime.state.gather_facts",
+    "han.memory.shared.refusal",
+    "han.memory.shared.map_unasked",
+)
+
+
+@on_both
+def test_a_child_does_not_ask_what_its_parent_knows(mpi_ranks, monkeypatch):
+    plain = WORLD.Split(0, -WORLD.rank)
+    with opened(new_comm()) as comm, opened(han.Comm(plain, settings(FLAT))) as asked:
+        with monkeypatch.context() as patch:
+            for name in ASKED:
+                patch.delattr(name)
+            child = comm.Split(0, -comm.rank)
+            grandchild = child.Dup()
+            for each in (child, grandchild):
+                check_works(each)
+        for each in (child, grandchild):
+            assert each._han.topology == asked._han.topology
+            assert each._han.conditions == asked._han.conditions
+            shifts = each._han.shared.mapping.shifts
+            np.testing.assert_array_equal(shifts, asked._han.shared.mapping.shifts)
+            each.Free()
+
+
+@on_four
+def test_ranks_that_the_parent_lacks_are_asked(mpi_ranks):
+    with opened(new_comm()) as comm, opened(comm.Split(comm.rank % 2)) as half:
+        check_works(half)
+        inter = half.Create_intercomm(0, comm, 1 - comm.rank % 2, 7)
+        whole = inter.Merge(comm.rank % 2 == 1)
+        assert half._han.heritage().places(whole) is None
+        check_works(whole)
+        whole.Free()
+        inter.Free()
