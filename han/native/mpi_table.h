@@ -74,8 +74,8 @@ typedef struct {
     int (*wait)(int n, void **states, double timeout, void *status);
 } han_grequest_fns;
 
-/* Where the elements of a type are, in bytes: `extent` apart, each with `size` bytes of data between
- * `first` and `behind` after its address. */
+/* Where the elements of a type are, in bytes: `extent` apart, each with `size` bytes of data
+ * between `first` and `behind` after its address. */
 typedef struct {
     int64_t size, extent, first, behind;
     bool derived; /* from other types; else predefined */

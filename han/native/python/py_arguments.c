@@ -103,8 +103,9 @@ bool han_read_allreduce(const han_caller *self, PyObject *const *args, han_call 
 bool han_read_reduce(const han_caller *self, PyObject *const *args, han_call *c) {
     c->key.collective = HAN_C_REDUCE;
     if (!root_of(args[3], &c->key)) return false;
-    bool read = c->key.root == self->rank ? combines(self, args, c) : reads(self, args[0], &c->send);
-    return read && reduces(c, c->send.nbytes, c->send.element, args[2]);
+    bool at_root = c->key.root == self->rank;
+    return (at_root ? combines(self, args, c) : reads(self, args[0], &c->send)) &&
+           reduces(c, c->send.nbytes, c->send.element, args[2]);
 }
 
 /* send, recv, root */

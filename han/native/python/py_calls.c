@@ -1,7 +1,7 @@
-/* The look-up of calls. A method of han.Comm finds the plan with one look-up, if the reader knows the
- * spelling of the arguments and a call of this size, type and operation was made before. For all
- * other arguments, wrong ones too, the method returns False. The caller then parses the arguments
- * (han/message) and plans the call. */
+/* The look-up of calls. A method of han.Comm finds the plan with one look-up, if the reader knows
+ * the spelling of the arguments and a call of this size, type and operation was made before. For
+ * all other arguments, wrong ones too, the method returns False. The caller then parses the
+ * arguments (han/message) and plans the call. */
 #include "python/py_calls.h"
 
 #include "python/py_arguments.h"
@@ -29,8 +29,10 @@ static PyObject *blocking(CallsObject *self, PlanObject *plan, const han_call *c
     PyObject *const kept[] = {c->send.owner, c->recv.owner};
     if (han_py_run(self->engine, plan, c->send.data, c->recv.data, c->key.nbytes, kept, 2))
         return NULL;
-    if (c->end && !PyObject_CallNoArgs(c->end)) return NULL; /* it returns None */
-    Py_RETURN_TRUE;
+    if (!c->end) Py_RETURN_TRUE;
+    PyObject *done = PyObject_CallNoArgs(c->end);
+    Py_XDECREF(done);
+    return done ? Py_NewRef(Py_True) : NULL;
 }
 
 static PyObject *or_none(PyObject *o) { return o ? o : Py_None; }
@@ -76,19 +78,26 @@ static bool finish(const CallsObject *self, const han_call *c, han_call *with) {
     return with->end;
 }
 
-/* Run a call with buffers of derived types on packed copies of their data. */
+/* Make packed copies; false, without an exception, if there is no memory or MPI refuses. */
+static bool prepare(const CallsObject *self, const han_call *c, han_call *with) {
+    if (han_py_packed(&c->send, &with->send) && han_py_packed(&c->recv, &with->recv) &&
+        finish(self, c, with))
+        return !pack(self, c, with);
+    PyErr_Clear();
+    return false;
+}
+
+/* Run a call with buffers of derived types on packed copies of their data. If they cannot be made,
+ * the Python way raises the error, and tells the other ranks. */
 static PyObject *run_packed(CallsObject *self, PlanObject *plan, const han_call *c, mode go) {
     han_call with = {.key = c->key};
-    PyObject *answer = NULL;
+    PyObject *answer;
     Py_INCREF(plan); /* another thread may empty the look-up meanwhile */
-    if (han_py_packed(&c->send, &with.send) && han_py_packed(&c->recv, &with.recv) &&
-        finish(self, c, &with)) {
-        if (pack(self, c, &with)) {
-            answer = Py_NewRef(Py_False); /* the Python way raises MPI's error */
-        } else {
-            self->hits++;
-            answer = go(self, plan, &with);
-        }
+    if (prepare(self, c, &with)) {
+        self->hits++;
+        answer = go(self, plan, &with);
+    } else {
+        answer = Py_NewRef(Py_False);
     }
     Py_DECREF(plan);
     Py_XDECREF(with.end);
@@ -129,12 +138,12 @@ static int few(Py_ssize_t n, Py_ssize_t expected) {
     return -1;
 }
 
-#define DEFINE_METHODS(NAME, ARGUMENTS)                                                       \
-    static PyObject *calls_##NAME(CallsObject *self, PyObject *const *args, Py_ssize_t n) {   \
-        return few(n, ARGUMENTS) ? NULL : serve(self, args, han_read_##NAME, blocking);                  \
-    }                                                                                         \
-    static PyObject *calls_i##NAME(CallsObject *self, PyObject *const *args, Py_ssize_t n) {  \
-        return few(n, ARGUMENTS) ? NULL : serve(self, args, han_read_##NAME, nonblocking);               \
+#define DEFINE_METHODS(NAME, ARGUMENTS)                                                            \
+    static PyObject *calls_##NAME(CallsObject *self, PyObject *const *args, Py_ssize_t n) {        \
+        return few(n, ARGUMENTS) ? NULL : serve(self, args, han_read_##NAME, blocking);            \
+    }                                                                                              \
+    static PyObject *calls_i##NAME(CallsObject *self, PyObject *const *args, Py_ssize_t n) {       \
+        return few(n, ARGUMENTS) ? NULL : serve(self, args, han_read_##NAME, nonblocking);         \
     }
 
 DEFINE_METHODS(barrier, 0)

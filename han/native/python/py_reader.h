@@ -66,8 +66,9 @@ static inline bool han_py_read_array(const ReaderObject *r, PyObject *o, han_buf
     return true;
 }
 
-/* Read an argument into a buffer that is all zero. A count is that of one of `blocks` blocks. False,
- * without an exception, if the argument is refused; the caller releases its objects then too. */
+/* Read an argument into a buffer that is all zero. A count is that of one of `blocks` blocks.
+ * False, without an exception, if the argument is refused; the caller releases its objects then
+ * too. */
 static inline bool han_py_read(const ReaderObject *r, PyObject *o, uint64_t blocks,
                                han_buffer *b) {
     return han_py_read_array(r, o, b) || han_py_read_other(r, o, blocks, b);
