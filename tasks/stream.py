@@ -36,7 +36,6 @@ from han.tasks.outline import Outline
 NOWHERE = Ref(Base.NONE)
 _Row = tuple[int, int, int, tuple[int, ...], tuple[int, ...], int, int, int]
 _Term = tuple[tuple[int, ...], int, int, tuple[int, ...], tuple[int, ...], int]
-NO_TERM: _Term = (0, 0, 0, 0), 0, 0, (0, 0, 0, 0), (0, 0, 0, 0), 0
 
 
 class Peer(NamedTuple):
@@ -53,6 +52,14 @@ def _tag(kind: str, level: int, rows: int) -> int:
     if kind in TREE:
         return level * len(TREE) + TREE.index(kind)
     return MAX_LEVELS * len(TREE) + FLAT.index(kind)  # on one level only
+
+
+def _check_operand(ref: Ref, at: int) -> None:
+    """Raise ValueError unless an operand addresses the message's byte `at`, for any size."""
+    if ref.at != at:
+        raise ValueError(f"operands address bytes {ref.at} and {at} of the message: see Ref.to")
+    if ref.offset and (ref.base in (Base.SEND, Base.RECV) or ref.base >= PEER):
+        raise ValueError(f"an offset of {ref.offset} bytes in a user's buffer: use Ref.to")
 
 
 @dataclass
@@ -100,13 +107,16 @@ class Stream:
             self.terms.append(self._term(refs, at, n * each, each))
 
     def _term(self, refs: Sequence[Ref], at: int, nbytes: int, each: int) -> _Term:
+        """Return what the operation moves in a message of any size; raises ValueError."""
         grain = self.builder.signature.grain
+        if each and (at % grain or nbytes % grain):
+            raise ValueError(f"bytes {at} to {at + nbytes}: not whole grains of {grain} bytes")
         start, offsets = at // grain, [0, 0, 0, 0]
         origins, blocks = [start, start, start, start], [0, 0, 0, 0]
         for k, ref in enumerate(refs):
             offsets[k] = ref.offset
             if each and ref.base != Base.NONE:
-                assert ref.at == at, "operands of one operation hold the same part of the message"
+                _check_operand(ref, at)
                 origins[k], blocks[k] = ref.origin // grain, ref.blocks
         return tuple(offsets), start, (at + nbytes) // grain, tuple(origins), tuple(blocks), each
 

@@ -7,8 +7,9 @@
 /* One task of one run. It begins when its stream reaches it, and starts with its first operation
  * that does not wait for a flag or another stream. */
 typedef struct {
-    uint64_t epoch, plan, begin, start, end; /* the last three in ticks */
-    uint64_t copying, reducing;              /* ticks spent in such operations */
+    uint64_t epoch, plan, nbytes;  /* nbytes: of the message, if the plan is for many sizes */
+    uint64_t begin, start, end;    /* in ticks */
+    uint64_t copying, reducing;    /* ticks spent in such operations */
     uint32_t stream, task;
 } han_event;
 
@@ -23,9 +24,10 @@ typedef struct {
     uint64_t n, max, dropped; /* events recorded, room for events, events without room */
     uint64_t tsc;             /* 1: ticks are those of the processor; 0: nanoseconds */
     han_anchor first, last;
+    uint64_t unused; /* as long as an event */
     han_event events[];
 } han_trace;
 
-_Static_assert(sizeof(han_event) == 64 && sizeof(han_trace) == 64, "as in han/trace/recording.py");
+_Static_assert(sizeof(han_event) == 72 && sizeof(han_trace) == 72, "as in han/trace/recording.py");
 
 #endif

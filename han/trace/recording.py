@@ -15,17 +15,22 @@ from han.ranks.clocks import Clock
 if TYPE_CHECKING:
     from han.model.timeline import TaskTime
 
-EVENTS = 1 << 20  # default room in tasks: 64 bytes each, touched when used
-HEAD = np.dtype([(name, "u8") for name in ("n", "max", "dropped", "tsc", "t0", "ns0", "t1", "ns1")])
+EVENTS = 1 << 20  # default room in tasks: 72 bytes each, touched when used
+HEAD = np.dtype(
+    [(name, "u8") for name in ("n", "max", "dropped", "tsc", "t0", "ns0", "t1", "ns1", "unused")]
+)
 _MOMENTS, _DURATIONS = ("begin", "start", "end"), ("copying", "reducing")
-_TICKS = [(name, "u8") for name in ("epoch", "plan", *_MOMENTS, *_DURATIONS)]
+_TICKS = [(name, "u8") for name in ("epoch", "plan", "nbytes", *_MOMENTS, *_DURATIONS)]
 EVENT = np.dtype([*_TICKS, ("stream", "u4"), ("task", "u4")])  # as in native/events.h
 ANCHOR = (1 << 32) - 1
 CLOCK_SOURCE = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
 
 
 class Names(NamedTuple):
-    """What the numbers in the events of one plan stand for."""
+    """What the numbers in the events of one plan stand for.
+
+    `nbytes` is the size of the message; events of a plan for many sizes have their own.
+    """
 
     collective: str
     nbytes: int
@@ -147,7 +152,8 @@ class Recording:
         return TaskTime(
             self.rank, int(event["epoch"]), names.collective, names.streams[event["stream"]],
             names.tasks[number] if number < len(names.tasks) else "copy",
-            begin, end, copying, reducing, start - begin, request, names.nbytes,
+            begin, end, copying, reducing, start - begin, request,
+            int(event["nbytes"]) or names.nbytes,
         )  # fmt: skip
 
 

@@ -13,8 +13,9 @@ from han.model.channel_layout import LINE
 from han.model.program import positions
 from han.model.topology import virtual
 from han.tasks.choice import Choice, level_choice
+from han.tasks.contract import Algorithm, Submodule
 from han.tasks.lower import lower
-from han.tasks.plan import Plan
+from han.tasks.plan import Plan, make_plan
 from han.tasks.signature import Signature
 from han.tasks.size_classes import GRAINS, bound_of, bounds_of, class_of, exact, largest
 from han.tasks.verify import Refuted, verify
@@ -179,3 +180,31 @@ def test_shares_are_in_proportion():
 
 def test_a_description_names_the_class():
     assert class_of(allreduce(20_000, 8), 24_576).describe().startswith("allreduce of up to 24KiB")
+
+
+class Shifted(Submodule):
+    """Addresses the message by a constant offset, or cuts it anywhere."""
+
+    name, about = "shifted", "wrong for all sizes but one"
+    algorithms = {"offset": Algorithm("a constant offset"), "cut": Algorithm("a cut anywhere")}
+
+    def supports(self, question):
+        return None
+
+    def lower(self, context):
+        for task in context.tasks:
+            if context.choice.algorithm == "offset":
+                place = context.result + task.start
+                context.stream.isend(place, task.nbytes, 0, 0)
+            else:
+                context.stream.isend(context.result.to(task.start), task.nbytes - 1, 0, 0)
+
+
+@pytest.mark.parametrize(("algorithm", "said"), [("offset", "use Ref.to"), ("cut", "whole grains")])
+def test_operations_that_are_right_for_one_size_only_are_refused(algorithm, said):
+    choice = Choice((level_choice("shifted", algorithm),), segment=4096)
+    signature = Signature("bcast", 10_000)
+    assert lower(make_plan(virtual(2), signature, choice, MEMORY, (Shifted(),)), 0).terms is None
+    sized = class_of(signature, bound_of(signature, BOUNDS))
+    with pytest.raises(ValueError, match=said):
+        lower(make_plan(virtual(2), sized, choice, MEMORY, (Shifted(),)), 0)

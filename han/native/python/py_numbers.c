@@ -74,10 +74,11 @@ static const number trace[] = {
     AT(han_trace, n), AT(han_trace, max), AT(han_trace, dropped), AT(han_trace, tsc),
     {"t0", offsetof(han_trace, first.ticks)}, {"ns0", offsetof(han_trace, first.ns)},
     {"t1", offsetof(han_trace, last.ticks)}, {"ns1", offsetof(han_trace, last.ns)},
+    AT(han_trace, unused),
     {"size", sizeof(han_trace)}, {NULL, 0},
 };
 static const number event[] = {
-    AT(han_event, epoch), AT(han_event, plan), AT(han_event, begin), AT(han_event, start),
+    AT(han_event, epoch), AT(han_event, plan), AT(han_event, nbytes), AT(han_event, begin), AT(han_event, start),
     AT(han_event, end), AT(han_event, copying), AT(han_event, reducing), AT(han_event, stream),
     AT(han_event, task), {"size", sizeof(han_event)}, {"ANCHOR", HAN_ANCHOR}, {NULL, 0},
 };
