@@ -8,6 +8,7 @@ requests progress meanwhile.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,17 @@ from han.runtime.left import LeftRequest, left_request
 from han.runtime.request import Request
 from han.runtime.state import Served, State
 
-Started = Request | LeftRequest  # the requests of nonblocking and persistent calls
+Started = Request | LeftRequest | MPI.Request  # of nonblocking and persistent calls
+
+
+class Nothing:
+    """A look-up that serves no call."""
+
+    def __getattr__(self, name: str) -> Callable[..., bool]:
+        return lambda *arguments: False
+
+
+NOTHING = Nothing()
 
 
 class Collectives(MPI.Intracomm):
@@ -52,6 +63,12 @@ class Collectives(MPI.Intracomm):
     def _han(self) -> State:
         raise NotImplementedError("han.Comm has the state")
 
+    def _found(self) -> State | None:
+        raise NotImplementedError("han.Comm has the state")
+
+    def _check_live(self) -> None:
+        raise NotImplementedError("han.Comm knows its health")
+
     def _run(self, parser: Parser, *arguments: object) -> None:
         """Run a blocking call that the look-up did not serve."""
         state = self._han
@@ -62,9 +79,22 @@ class Collectives(MPI.Intracomm):
         elif served is Served.ON_DEVICE:  # MPI libraries lack some nonblocking calls there
             self._mpis(served, parser.name, *arguments)
 
+    @property
+    def _quick(self) -> Any:
+        """The look-up in C; one that serves nothing if the communicator is not set up yet."""
+        state = self._state or self._found()
+        return NOTHING if state is None else state.calls
+
     def _start(self, parser: Parser, *arguments: object) -> Started:
-        """Start a nonblocking call that the look-up did not serve."""
-        state, name = self._han, f"I{parser.name.lower()}"
+        """Start a nonblocking call that the look-up did not serve.
+
+        It cannot set up a communicator, as it must not wait for other ranks. It is MPI's then.
+        """
+        state, name = self._found(), f"I{parser.name.lower()}"
+        if state is None:
+            self._check_live()
+            started: Started = getattr(MPI.Intracomm, name)(self, *arguments)
+            return started
         served, request = state.start(parser, *arguments)
         if served is Served.BY_HAN and request is not None:
             return request
@@ -207,48 +237,45 @@ class Collectives(MPI.Intracomm):
 
     def Ibarrier(self) -> Started:
         """Start :meth:`Barrier`; return its request."""
-        state = self._han
-        return state.calls.ibarrier() or self._start(parsers.BARRIER)
+        return self._quick.ibarrier() or self._start(parsers.BARRIER)
 
     def Ibcast(self, buf: Any, root: int = 0) -> Started:
         """Start :meth:`Bcast`; return its request."""
-        state = self._han
-        return state.calls.ibcast(buf, root) or self._start(parsers.BCAST, buf, root)
+        return self._quick.ibcast(buf, root) or self._start(parsers.BCAST, buf, root)
 
     def Ireduce(self, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM, root: int = 0) -> Started:
         """Start :meth:`Reduce`; return its request."""
-        started = self._han.calls.ireduce(sendbuf, recvbuf, op, root)
+        started = self._quick.ireduce(sendbuf, recvbuf, op, root)
         return started or self._start(parsers.REDUCE, sendbuf, recvbuf, op, root)
 
     def Iallreduce(self, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM) -> Started:
         """Start :meth:`Allreduce`; return its request."""
-        state = self._han
-        started = state.calls.iallreduce(sendbuf, recvbuf, op)
+        started = self._quick.iallreduce(sendbuf, recvbuf, op)
         return started or self._start(parsers.ALLREDUCE, sendbuf, recvbuf, op)
 
     def Igather(self, sendbuf: Any, recvbuf: Any, root: int = 0) -> Started:
         """Start :meth:`Gather`; return its request."""
-        started = self._han.calls.igather(sendbuf, recvbuf, root)
+        started = self._quick.igather(sendbuf, recvbuf, root)
         return started or self._start(parsers.GATHER, sendbuf, recvbuf, root)
 
     def Iscatter(self, sendbuf: Any, recvbuf: Any, root: int = 0) -> Started:
         """Start :meth:`Scatter`; return its request."""
-        started = self._han.calls.iscatter(sendbuf, recvbuf, root)
+        started = self._quick.iscatter(sendbuf, recvbuf, root)
         return started or self._start(parsers.SCATTER, sendbuf, recvbuf, root)
 
     def Iallgather(self, sendbuf: Any, recvbuf: Any) -> Started:
         """Start :meth:`Allgather`; return its request."""
-        started = self._han.calls.iallgather(sendbuf, recvbuf)
+        started = self._quick.iallgather(sendbuf, recvbuf)
         return started or self._start(parsers.ALLGATHER, sendbuf, recvbuf)
 
     def Ialltoall(self, sendbuf: Any, recvbuf: Any) -> Started:
         """Start :meth:`Alltoall`; return its request."""
-        started = self._han.calls.ialltoall(sendbuf, recvbuf)
+        started = self._quick.ialltoall(sendbuf, recvbuf)
         return started or self._start(parsers.ALLTOALL, sendbuf, recvbuf)
 
     def Ireduce_scatter_block(self, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM) -> Started:
         """Start :meth:`Reduce_scatter_block`; return its request."""
-        started = self._han.calls.ireduce_scatter_block(sendbuf, recvbuf, op)
+        started = self._quick.ireduce_scatter_block(sendbuf, recvbuf, op)
         return started or self._start(parsers.REDUCE_SCATTER_BLOCK, sendbuf, recvbuf, op)
 
     def Iallgatherv(self, sendbuf: Any, recvbuf: Any) -> Started:
@@ -262,7 +289,9 @@ class Collectives(MPI.Intracomm):
 
         If `recvcounts` is None, this waits until all ranks have told their counts.
         """
-        counts = self._counts(sendbuf, recvbuf, recvcounts)
+        counts = recvcounts
+        if self._found() is not None:
+            counts = self._counts(sendbuf, recvbuf, recvcounts)
         return self._start(parsers.REDUCE_SCATTER, sendbuf, recvbuf, counts, op)
 
     # ---- persistent -------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from mpi4py import MPI
 
 from han import arguments
 from han.attached import PERMANENT, attach, drop, keep, kept
-from han.common.errors import ArgumentTypeError, RevokedError
+from han.common.errors import ArgumentTypeError, HanError, RevokedError
 from han.handles import KINDS, Handles
 from han.intercomm import Intercomm
 from han.memory.arena import as_shared, sharing
@@ -121,10 +121,11 @@ class Comm(Handles):
             self._state = found if isinstance(found, State) else None
         return self._state
 
-    def _inherit(self, config: Inherited) -> None:
+    def _inherit(self, config: Inherited | None) -> None:
         """Keep what the first call sets this communicator up with, for other handles too."""
         self._config = config
-        keep(self, config)
+        if config is not None:
+            keep(self, config)
 
     def _check_live(self) -> None:
         """Raise RevokedError if this is null or revoked; not collective."""
@@ -268,8 +269,6 @@ class Comm(Handles):
     ) -> Explanation:
         """Return what a call of `nbytes` bytes would run, and why; not collective.
 
-        Only on a new communicator it is collective, as any first call is.
-
         `collective` is the name of a call in lower case. For ``"allgatherv"`` and
         ``"reduce_scatter_block"`` the answer is that of ``"allgather"`` and ``"reduce_scatter"``,
         which rules name too. `nbytes` is a number or a text such as ``"4MiB"``. For calls by
@@ -281,11 +280,19 @@ class Comm(Handles):
         memory of a device.
 
         Returns an object that prints as text and holds the choice, the rule and the TaskGraph.
-        Raises ArgumentError for a call that cannot be made.
+        Raises ArgumentError for a call that cannot be made, HanError on a communicator that is not
+        set up yet.
         """
         from han.explain import explain
 
-        return explain(self._han, collective, nbytes, op, dtype, root, shared, device)
+        state = self._found()
+        if state is None:
+            self._check_live()
+            raise HanError(
+                "explain: this communicator is not set up yet, so nothing is decided; its first "
+                "blocking collective sets it up: call Barrier() on all ranks before"
+            )
+        return explain(state, collective, nbytes, op, dtype, root, shared, device)
 
     def cache_info(self) -> CacheInfo:
         """Return statistics of this rank's calls and plans; not collective.
@@ -302,7 +309,8 @@ class Comm(Handles):
     def trace(self, events: int = 1 << 20, align: bool = False) -> Trace:
         """Return a Trace, which records when each task begins and ends on this rank.
 
-        ``with comm.trace() as t: ...`` is not collective. Afterwards ``t.times`` holds this rank's
+        ``with comm.trace() as t: ...`` is not collective, but on a communicator that is not set up
+        yet, this method is. Afterwards ``t.times`` holds this rank's
         tasks by its own clock, in seconds. ``t.timeline()`` and ``t.save(folder)`` are collective
         and convert the times of all ranks to rank 0's clock. With `align` entering is collective
         too: the clocks are compared at the beginning and at the end, so that the drift of a long

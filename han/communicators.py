@@ -11,12 +11,9 @@ from han import arguments
 from han.collectives import Collectives
 from han.intercomm import Intercomm
 from han.ranks.agreement import agree
-from han.runtime.inherited import Inherited
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-    from han.runtime.state import State
 
 
 class Communicators(Collectives):
@@ -26,29 +23,23 @@ class Communicators(Collectives):
     the others PeerError; arguments that must be the same on all ranks and are not raise
     MismatchError. Then no communicator is made.
 
-    A new communicator is MPI's until its first call that han serves. That call sets it up: it is
-    collective and waits for all ranks, even if it is nonblocking. It raises SharedMemoryError, on
-    all ranks alike, if the memory of the communicator cannot be made. A later call tries again.
+    A new communicator is MPI's until its first call that sets it up: a blocking or persistent
+    collective, or one of these methods. That call waits for all ranks. It raises
+    SharedMemoryError, on all ranks alike, if the memory of the communicator cannot be made. A later
+    call tries again. Nonblocking calls before it are the MPI library's.
     """
 
     _config: Any = None  # of a communicator without a State: what its State is made with
 
     @property
-    def _heritage(self) -> Inherited:
-        """What a child takes over; of a communicator that is not used yet, its parent's."""
-        if self._state is None and isinstance(self._config, Inherited):
-            return self._config
-        return self._han.heritage()
+    def _heritage(self) -> Any:
+        """What a child takes over; of a communicator that is not used yet, what it has itself."""
+        state = self._found()
+        return self._config if state is None else state.heritage()
 
     def _agree(self, step: str, read: Callable[[], object]) -> None:
         """Read the arguments of `step` together with all ranks."""
         agree(self._han.health, step, read)
-
-    def _check_live(self) -> None:
-        raise NotImplementedError("han.Comm knows its health")
-
-    def _found(self) -> State | None:
-        raise NotImplementedError("han.Comm has the state")
 
     @staticmethod
     def _bare(comm: MPI.Comm, other: Any = None) -> Any:

@@ -27,8 +27,9 @@ class Signature:
 
     `device`: a buffer is in memory of a device, so the call is the MPI library's own.
 
-    With `grains`, the signature stands for many sizes (han/tasks/size_classes.py). `count` is that
-    of the largest one, and algorithms cut the message at multiples of a grain.
+    With `grains`, the signature stands for all sizes up to `bound` bytes of a class
+    (han/tasks/size_classes.py). `count` is that of the largest one in whole grains; algorithms cut
+    the message at multiples of a grain.
     """
 
     collective: str
@@ -44,6 +45,7 @@ class Signature:
     in_place: bool = False
     device: bool = False
     grains: int = 0
+    bound: int = 0
 
     @property
     def grain(self) -> int:
@@ -99,8 +101,9 @@ class Signature:
             details.append("shared arrays")
         if self.device:
             details.append(ON_DEVICE)
-        most = "up to " if self.grains else ""
-        size = f" of {most}{format_size(self.nbytes)}" if ROWS[self.collective].recv else ""
+        size = f" of {format_size(self.nbytes)}" if ROWS[self.collective].recv else ""
+        if self.grains:
+            size = f" of up to {format_size(self.bound)}"
         if self.counts:
             size = f" of {_listed([self.length(r) for r in range(len(self.counts))])}"
         return f"{self.collective}{size}" + (f" ({', '.join(details)})" if details else "")

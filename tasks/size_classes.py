@@ -22,6 +22,8 @@ from han.tasks.signature import Signature
 
 LEAST, MOST = 8, 1 << 36  # the first and the last bound, in bytes; larger messages have no class
 GRAINS = 1 << 31  # at most
+# Sizes up to which the MPI library's counts suffice, for elements of 1 to 16 bytes.
+COUNTED = tuple((1 << 31) - 1 << k for k in range(5))
 
 
 def bounds_of(thresholds: Iterable[int] = ()) -> tuple[int, ...]:
@@ -32,7 +34,7 @@ def bounds_of(thresholds: Iterable[int] = ()) -> tuple[int, ...]:
     doubling = [LEAST << k for k in range((MOST // LEAST).bit_length())]
     between = [n + n // 2 for n in doubling[:-1]]
     asked = [n - 1 for n in thresholds if 1 < n <= MOST]
-    return tuple(sorted({*doubling, *between, *asked}))
+    return tuple(sorted({*doubling, *between, *COUNTED, *asked}))
 
 
 def bound_of(signature: Signature, bounds: tuple[int, ...]) -> int:
@@ -66,15 +68,15 @@ def class_of(signature: Signature, bound: int) -> Signature:
     """
     element, grains = signature.element, _grains(signature.element, bound)
     if LINE % element or bound < LINE:
-        return replace(signature, count=bound // element, grains=grains)
-    return replace(signature, count=grains * LINE // element, grains=grains)
+        return replace(signature, count=bound // element, grains=grains, bound=bound)
+    return replace(signature, count=grains * LINE // element, grains=grains, bound=bound)
 
 
 def exact(signature: Signature, nbytes: int) -> Signature:
     """Return the signature of one call of a class; that of another call is returned unchanged."""
     if not signature.grains:
         return signature
-    return replace(signature, count=nbytes // signature.element, grains=0)
+    return replace(signature, count=nbytes // signature.element, grains=0, bound=0)
 
 
 def cut_in_proportion(tasks: Tasks, signature: Signature, nbytes: int) -> Tasks:

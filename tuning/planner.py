@@ -127,17 +127,17 @@ class Planner:
         """
         if signature.device:
             return self.rules.leave(signature, ((LEFT, f"a buffer is {ON_DEVICE}"),))
-        signature = self._largest(signature)
+        asked = self._largest(signature)
         try:
-            return self.rules.decide(signature, blocking=blocking)
+            return self.rules.decide(asked, blocking=blocking)
         except NoRuleError as error:
             if ROWS[signature.collective].kinds:
-                raise
-            return self.rules.leave(signature, error.passed)
+                raise NoRuleError(signature.describe(), [*error.passed]) from None
+            return self.rules.leave(asked, error.passed)
 
     def _alternative(self, signature: Signature, blocking: bool) -> Plan | None:
         """Plan a call on shared arrays; None if its ranks would not read them where they are."""
-        if signature.nbytes < MAPPED_BYTES or not self.maps_arrays:
+        if self._largest(signature).nbytes < MAPPED_BYTES or not self.maps_arrays:
             return None
         mapped = replace(signature, mapped=True)
         decision = self.decide(mapped, blocking)

@@ -57,11 +57,9 @@ class SharedMemory:
             known = parent.part(ranks) if parent is not None else None
             self.mapping = known or map_unasked(meeting, self.channels)
         self.arena = self._arena()
-
-    def reach(self) -> Reach | None:
-        """Return what children need not ask again; None, on all ranks alike, if they must."""
-        known = self.topology.whole is not None and not self.attach_refused
-        return Reach(self.mapping) if known else None
+        # What children need not ask again; None, on all ranks alike, if they must.
+        near = self.topology.whole is not None and not self.attach_refused
+        self.reach = Reach(self.mapping) if near else None
 
     def _arena(self) -> tuple[int, int] | None:
         """Return the address and size of this rank's arena, fixed at set-up.

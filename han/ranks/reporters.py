@@ -54,13 +54,14 @@ class Reporters:
 
     def join(self, comm: MPI.Intracomm) -> None:
         """Connect the trees of the ranks of `comm`, where ranks can take a parent; collective."""
-        if self._whole:
+        here = _within_job(comm)
+        if self._whole and here:
             return
         places = [Place(*place) for place in comm.allgather(tuple(self._place))]
         parent = parent_of(places)
         going = [takes(place, places[parent]) for place in places]
         going[parent] = True
-        self._whole = comm.Get_size() == MPI.COMM_WORLD.Get_size()
+        self._whole |= here and comm.Get_size() == MPI.COMM_WORLD.Get_size()
         if sum(going) > 1:
             self._connect(comm, places, parent, going)
         self._place = self._place._replace(joined=True)
@@ -101,6 +102,15 @@ class Reporters:
         """Free the communicators; collective over each of them."""
         for comm in (*(comm for comm, _ in self._children), *filter(None, [self._parent])):
             comm.Free()
+
+
+def _within_job(comm: MPI.Intracomm) -> bool:
+    """Return whether all ranks of `comm` are in this job's MPI.COMM_WORLD; the same on all."""
+    group, world = comm.Get_group(), MPI.COMM_WORLD.Get_group()
+    places = MPI.Group.Translate_ranks(group, range(comm.Get_size()), world)
+    group.Free()
+    world.Free()
+    return MPI.UNDEFINED not in places
 
 
 def parent_of(places: list[Place]) -> int:

@@ -26,7 +26,7 @@ from han.runtime.stored_plans import Call
 from han.trace.recorder import Recorder
 
 RING = 2 << 20  # bytes of a rank's ring at most; the same as in a communicator's channels
-LEFT = 16  # slots without a request that a rank keeps
+LEFT = 16  # slots without a request that a rank keeps, with at most the memory of a communicator
 
 
 class Slot(NamedTuple):
@@ -83,19 +83,27 @@ class Persistent:
     def _slot(self, memory: int, left: Iterable[int]) -> Slot:
         """Take the smallest slot that all ranks have left, or make one; collective."""
         fit = [self.left[k] for k in left if self.left[k].memory >= memory]
-        if fit:
-            return self.left.pop(min(fit, key=lambda slot: (slot.memory, slot.number)).number)
+        taken = min(fit, key=lambda slot: (slot.memory, slot.number), default=None)
+        if taken is not None:
+            del self.left[taken.number]
+        self._close_oldest()
+        if taken is not None:
+            return taken
         channels = self.shared.more_channels(memory)
         engine = self.engines.make(channels)
         return Slot(self.engines.number(engine), memory, engine, channels)
 
     def _leave(self, slot: Slot) -> None:
-        """Keep the slot of a request that was freed; close the oldest one if there are too many."""
+        """Keep the slot of a request that was freed, also while ranks agree on slots."""
         if self.health.failed is not None:
             self._close(slot)
-            return
-        self.left[slot.number] = slot
-        if len(self.left) > LEFT:
+        else:
+            self.left[slot.number] = slot
+
+    def _close_oldest(self) -> None:
+        """Close slots until the others are few and have little memory."""
+        most = self.programs.planner.config.memory
+        while len(self.left) > LEFT or sum(slot.memory for slot in self.left.values()) > most:
             self._close(self.left.popitem(last=False)[1])
 
     def _mapped(self, message: Message, spots: Sequence[Spots]) -> tuple[Message, Mapping | None]:

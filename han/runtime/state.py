@@ -171,7 +171,7 @@ class State:
     def heritage(self) -> Inherited:
         """Return what a child takes over."""
         if self._heritage is None:
-            reach, world = self.shared.reach(), world_ranks(self.comm)
+            reach, world = self.shared.reach, world_ranks(self.comm)
             self._heritage = Inherited(
                 self.config, self.conditions, self.health, world, tuple(self.facts), reach
             )

@@ -137,7 +137,7 @@ def to_json(plan: Plan, memory: int) -> str:
         "version": VERSION,
         "memory": memory,
         "topology": asdict(plan.topology),
-        "signature": {k: v for k, v in asdict(plan.signature).items() if k != "grains"},
+        "signature": {k: getattr(plan.signature, k) for k in _Signature.model_fields},
         "choice": asdict(plan.choice),
         **_graph(plan),
         "programs": [_program(lower(plan, r)) for r in range(plan.topology.size)],

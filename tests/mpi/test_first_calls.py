@@ -36,9 +36,8 @@ CHILDREN = {
 }
 CALLS = {
     "blocking": lambda comm: comm.Barrier(),
-    "nonblocking": lambda comm: comm.Ibarrier().Wait(),
     "persistent": lambda comm: comm.Barrier_init().Free(),
-    "explain": lambda comm: comm.explain("bcast", 8),
+    "trace": lambda comm: comm.trace(),
 }
 
 
@@ -75,6 +74,53 @@ def test_every_kind_of_first_call_sets_up_whenever_the_ranks_come(mpi_ranks):
                 assert is_used(child), name
                 check_works(child)
                 child.Free()
+
+
+@on_two
+def test_nonblocking_first_calls_wait_for_nobody(mpi_ranks):
+    """Ranks may start them on two communicators in different orders, and before a message."""
+    with opened(new_comm()) as comm, opened(comm.Dup()) as one, opened(comm.Split(0)) as other:
+        for number in range(3):
+            data, total = np.full(4, number + comm.rank), np.zeros(4, int)
+            first, second = (one, other) if comm.rank else (other, one)
+            requests = [first.Ibarrier(), second.Ibarrier()]
+            if comm.rank:
+                comm.recv(source=0)
+            requests.append(one.Iallreduce(data, total))
+            if not comm.rank:
+                comm.send(None, dest=1)
+            han.Request.Waitall(requests)
+            assert (total == 2 * number + 1).all()
+            assert [is_used(one), is_used(other)] == [number > 0, number > 1]
+            (one, other, one)[number].Barrier()
+        check_works(one)
+        check_works(other)
+
+
+@on_two
+def test_explain_tells_that_nothing_is_decided_yet(mpi_ranks):
+    with opened(new_comm()) as comm, opened(comm.Dup()) as child:
+        if comm.rank:
+            with pytest.raises(han.HanError, match="call Barrier"):
+                child.explain("bcast", 8)
+            with pytest.raises(han.HanError, match="call Barrier"):
+                child.plan("bcast", 8)
+        child.Barrier()
+        assert child.explain("bcast", 8).rule
+
+
+@on_four
+def test_a_group_of_a_communicator_that_inherits_nothing(mpi_ranks):
+    """It does not set up the whole communicator, as some ranks do not take part."""
+    plain = MPI.COMM_WORLD.Dup()
+    comm = han.Comm.fromhandle(plain.handle)
+    if comm.rank:
+        part = comm.Create_group(comm.group.Excl([0]))
+        check_works(part)
+        part.Free()
+    assert not is_used(comm)
+    check_works(comm)
+    comm.Free()
 
 
 @on_two

@@ -116,7 +116,11 @@ static bool restrict_derived(const extent *e, han_buffer *b) {
     if (!room_for(e, size, b)) return false;
     b->count = e->counted ? e->count : b->nbytes / size;
     if (b->count > INT_MAX || b->count * (uint64_t)e->facts.size > INT_MAX) return false;
-    b->span = b->count ? (b->count - 1) * size + (uint64_t)e->facts.behind : 0;
+    uint64_t behind = (uint64_t)e->facts.behind;
+    b->span = 0;
+    if (b->count && (__builtin_mul_overflow(b->count - 1, size, &b->span) ||
+                     __builtin_add_overflow(b->span, behind, &b->span)))
+        return false;
     if (b->span > b->nbytes) return false;
     b->nbytes = b->count * (uint64_t)e->facts.size;
     b->datatype = Py_NewRef(e->derived);

@@ -69,8 +69,10 @@ void han_request_settle(PyObject *o) {
 int han_request_unpack(request *self) {
     if (self->ended || !self->end) return 0;
     self->ended = true;
-    PyObject *answer = PyObject_CallNoArgs(self->end);
+    PyObject *unpack = Py_NewRef(self->end); /* another thread may settle the request meanwhile */
+    PyObject *answer = PyObject_CallNoArgs(unpack);
     Py_XDECREF(answer);
+    Py_DECREF(unpack);
     return answer ? 0 : -1;
 }
 
