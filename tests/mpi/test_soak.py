@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from _support import close_slots
 from mpi4py import MPI
 
 import han
@@ -138,6 +139,7 @@ class Mix:
             self.free(self.extra.pop())
         while self.requests:
             self.requests.pop().Free()
+        close_slots(self.comm)
 
 
 def measure(mix: Mix) -> dict[str, int]:

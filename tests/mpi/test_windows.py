@@ -9,7 +9,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from _support import COLLECTIVES, FLAT, TWO_LEVELS, data_of, error_of, new_comm, opened
+from _support import COLLECTIVES, FLAT, TWO_LEVELS, close_slots, data_of, error_of, new_comm, opened
 from mpi4py import MPI
 
 from han.cli import info as _cli_info
@@ -242,13 +242,6 @@ def wrong_windows(comm):
         fails(comm, lambda: attach(wins[0]), "rank 1: Cannot allocate memory")
     for win in (plain, *wins):
         win.Free()
-
-
-def close_slots(comm):
-    """Close the slots that freed persistent requests have left."""
-    persistent = comm._han.persistent
-    while persistent.left:
-        persistent._close(persistent.left.popitem()[1])
 
 
 def freed_windows(comm):
