@@ -238,6 +238,15 @@ static han_token *next_armed(void) {
     return one;
 }
 
+/* Whether a thread steps the engine of a token: perhaps this one, which has called MPI in a step. An
+ * error would stop the engine, and wait for that step for ever. */
+static bool stepped(const han_token *t) {
+    atomic_flag *lock = &t->engine->engine.busy;
+    if (!han_try_lock(lock)) return true;
+    han_unlock(lock);
+    return false;
+}
+
 /* Complete what rests: MPI may be waiting for it. Check one armed token. */
 static void look_around(void) {
     bool all;
@@ -253,7 +262,7 @@ static void look_around(void) {
     } while (!all);
     han_token *one = next_armed();
     if (!one) return;
-    (void)advance(one, false);
+    if (!stepped(one)) (void)advance(one, false);
     one->pins--;
 }
 
