@@ -18,7 +18,7 @@ from mpi4py import MPI
 
 from han.collectives import Collectives
 from han.counted_calls import Method, methods, why_left
-from han.model.statistics import Counts, Key, size_class
+from han.model.statistics import Counts, Key, size_range
 from han.runtime.left import LeftPrequest, LeftRequest
 from han.runtime.request import Request
 from han.runtime.state import Served
@@ -107,7 +107,7 @@ class Counting:
                     taken = seconds()
                     nbytes = method.nbytes(comm, args, more)
                     ranks = comm.Get_size() if comm else 1
-                    key = Key(method.name, size_class(nbytes), ranks, why or here.why)
+                    key = Key(method.name, size_range(nbytes), ranks, why or here.why)
                     self._add(key, 1, nbytes or 0, taken)
             if isinstance(result, Request | LeftRequest):
                 _mark(result, method, key, nbytes)

@@ -20,7 +20,7 @@ SMALLEST, FACTOR = 64, 4  # bytes: the first class of sizes, and each class to t
 UNKNOWN = -1  # the class of objects, whose bytes are not known
 
 
-def size_class(nbytes: int | None) -> int:
+def size_range(nbytes: int | None) -> int:
     """Return the largest size of the class of `nbytes` bytes: 0, 64, 256, 1024 ..."""
     if nbytes is None:
         return UNKNOWN

@@ -11,7 +11,7 @@ from han import statistics_report as report
 from han.config.rc import rc
 from han.config.statistics import PRINTED, statistics_output
 from han.counted_calls import APART, DEVICE, NEVER, OBJECTS, UNFIT, methods, why_left
-from han.model.statistics import UNKNOWN, Counts, Key, Statistics, size_class
+from han.model.statistics import UNKNOWN, Counts, Key, Statistics, size_range
 
 TEN = np.zeros(10)
 
@@ -34,7 +34,7 @@ def size_of(name, *args, **more):
 
 def test_classes_of_sizes_are_powers_of_four():
     sizes = {None: UNKNOWN, 0: 0, 1: 64, 64: 64, 65: 256, 256: 256, 4096: 4096, 4097: 16384}
-    assert {n: size_class(n) for n in sizes} == sizes
+    assert {n: size_range(n) for n in sizes} == sizes
     assert [Key("Bcast", n, 2).size for n in (UNKNOWN, 0, 64, 4096)] == [
         "?",
         "0B",
