@@ -18,7 +18,7 @@ _Triple: TypeAlias = tuple[int, int, int]
 _Five: TypeAlias = tuple[int, int, int, int, int]
 _Seven: TypeAlias = tuple[int, int, int, int, int, int, int]
 _Library: TypeAlias = tuple[str, int, int, int, int, int, int]
-_Channel: TypeAlias = tuple[WriteableBuffer, int, int, int, int, int, int, int, int]
+_Channel: TypeAlias = tuple[WriteableBuffer, int, int, int, int, int, int, int, int, int, int, bool]
 _Started = TypeVar("_Started", bound=MPI.Request)
 
 NUMBERS: dict[str, dict[str, int]]
@@ -127,11 +127,29 @@ def arena_use(handler: object, /) -> object:
 def arena_holds(arena: object, address: int, nbytes: int, /) -> bool:
     """Return whether these bytes are in the arena."""
 
+def arena_take(arena: object, nbytes: int, bare: bool = False, /) -> int:
+    """Return the address of so many zeros; of memory to be filled, if it is bare.
+
+    Raises OSError.
+    """
+
+def arena_fill(arena: object, address: int, nbytes: int, /) -> None:
+    """Reserve memory for bytes that were taken bare; raises OSError."""
+
+def arena_give(arena: object, address: int, /) -> None:
+    """Give back what was taken."""
+
 def arena_tell(arena: object, /) -> _Seven:
     """Return the fields of ``han.memory.arena.Usage``."""
 
-def map_file(fd: int, size: int, /) -> tuple[object, int]:
-    """Map a file for reading only; return (owner, address)."""
+def map_file(fd: int, size: int, writes: bool = False, /) -> tuple[object, int]:
+    """Map a file, for reading only unless it `writes`; return (owner, address)."""
+
+def load_word(address: int, /) -> int:
+    """Load 8 bytes of this process's memory, with acquire order."""
+
+def store_word(address: int, value: int, /) -> None:
+    """Store 8 bytes in this process's memory, with release order."""
 
 def map_again(address: int, nbytes: int, /) -> tuple[object, int]:
     """Map shared memory a second time; return (owner, address)."""
@@ -167,12 +185,16 @@ class Engine:
 
     `mpi` is (library, wide handles, MPI_ANY_SOURCE, tag of notices, MPI_IN_PLACE, MPI_BYTE), or
     None for an engine that sends no messages. `channels` are (memory, ranks, rank, offsets of
-    control records, flags, small slots and cells, bytes of a bank and of a ring). `wait` is
+    control records, flags and small slots, bytes of a bank, number of banks, offset of the cells,
+    bytes of a ring, address of the arena that lends the memory or 0, whether ranks sleep in the
+    kernel). `wait` is
     (spins, least spins, nanoseconds asleep, time limit in seconds, whether to sleep in the
     kernel). `on_error` is called with a status and its detail. It raises, or returns to go on
     waiting.
     """
 
+    messages: int
+    """The handle of the communicator that runs send messages on."""
     held: int
     """The run that an early notice is about, counted from 1; 0: none."""
 

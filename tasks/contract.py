@@ -107,6 +107,10 @@ class Submodule(ABC):
     def lower(self, context: Context) -> None:
         """Emit this rank's operations for the context's tasks."""
 
+    def sends(self, topology: Topology, level: int, algorithm: str) -> bool:
+        """Return whether members of a level send messages."""
+        return not self.in_memory
+
     def footprint(self, plan: Outline, level: int) -> int:
         """Return the bytes of each rank's ring that a run takes, the same on all ranks."""
         return 0

@@ -61,14 +61,14 @@ class Outline:
 
 
 def geometries(topology: Topology, memory: int) -> tuple[Geometry | None, ...]:
-    """Return the channel layout of each level, for its largest domain; None: no shared memory."""
+    """Return the channel layout of each level, for its largest domain; None: it has no channel."""
     largest = [
         max(topology.homes[k].count(d) for d in set(topology.homes[k]))
         for k in range(topology.depth)
     ]
     return tuple(
-        Geometry(n, memory) if shared else None
-        for n, shared in zip(largest, topology.shared, strict=True)
+        Geometry(n, memory) if has_channel else None
+        for n, has_channel in zip(largest, topology.channels, strict=True)
     )
 
 

@@ -14,11 +14,12 @@ from han.model.program import Program
 from han.model.topology import Topology
 from han.tasks.choice import LEFT
 from han.tasks.lower import lower
+from han.tasks.outline import levels_of
 from han.tasks.plan import Plan
 from han.tasks.signature import ON_DEVICE, Signature
 from han.tasks.size_classes import bound_of, bounds_of, class_of, largest
 from han.tuning.heuristics import MAPPED_BYTES, NodeTraits
-from han.tuning.parts import plan_of_choice
+from han.tuning.parts import parts_of, plan_of_choice
 from han.tuning.rules import Decision, RuleTable
 
 
@@ -43,6 +44,13 @@ class Planned:
     def plan(self) -> Plan:
         """The plan of the decision's choice."""
         return plan_of_choice(self.topology, self.signature, self.decision.choice, self.memory)
+
+    @cached_property
+    def talks(self) -> bool:
+        """Whether ranks send messages in the plan of the decision's choice."""
+        topology, choice = self.topology, self.decision.choice
+        parts, levels = parts_of(choice), levels_of(topology, self.signature)
+        return any(parts[k].sends(topology, k, choice.levels[k].algorithm) for k in levels)
 
     @property
     def left(self) -> bool:

@@ -24,7 +24,7 @@ import numpy as np
 from han import _native
 from han.common.errors import ConfigError, SharedMemoryError
 from han.common.units import format_size, parse_size
-from han.memory.channel import directory
+from han.memory.directory import directory
 from han.memory.pages import WHEN_TOUCHED, policy
 from han.ranks.quota import memory, memory_groups
 
@@ -85,6 +85,21 @@ class Arena:
     def usage(self) -> Usage:
         """Return how much of the arena is in use."""
         return Usage(*_native.arena_tell(self.handle))
+
+    def take(self, nbytes: int, bare: bool = False) -> int:
+        """Return the address of so many bytes: zeros, or without memory if `bare`.
+
+        Raises OSError.
+        """
+        return _native.arena_take(self.handle, nbytes, bare)
+
+    def fill(self, address: int, nbytes: int) -> None:
+        """Reserve memory for bytes that were taken bare; raises OSError."""
+        _native.arena_fill(self.handle, address, nbytes)
+
+    def give(self, address: int) -> None:
+        """Give back what was taken."""
+        _native.arena_give(self.handle, address)
 
     def _explain(self) -> str:
         """Return the message for the last refusal."""

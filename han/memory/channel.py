@@ -1,6 +1,7 @@
 """Channels: shared memory of the ranks of one domain.
 
-The ranks of a domain make its channel together. The file is under ``/dev/shm`` (or
+The channels of a communicator whose parent knows its ranks are in arenas: ``han/memory/loans.py``.
+Elsewhere the ranks of a domain make its channel together. The file is under ``/dev/shm`` (or
 ``HAN_SHM_DIR``) with mode 0600. It is unlinked as soon as all ranks have mapped it. Its memory is
 reserved before any rank writes to it. So a full file system raises an error here, and no signal
 later.
@@ -13,12 +14,23 @@ import errno
 import mmap
 import os
 import struct
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 from han.common.errors import SetupError, SharedMemoryError
 from han.common.units import format_size
-from han.model.channel_layout import CONTROL, EPOCH_SHIFT, REASON, Geometry
+from han.memory.directory import directory
+from han.memory.loans import Loan, lend
+from han.memory.places import Mapped, Place, map_place
+from han.model.channel_layout import (
+    CONTROL,
+    EPOCH_SHIFT,
+    REASON,
+    SMALL_BANKS,
+    Geometry,
+)
 from han.model.topology import Topology
 from han.ranks.departures import Departure
 from han.ranks.meeting import Meeting
@@ -32,8 +44,8 @@ FIELDS = {
     "pid_namespace": "Q", "nbytes": "Q",
 }  # fmt: skip
 RECORD = struct.Struct("".join(FIELDS.values()))
-# Offsets on the record's second line.
-ERRED, NAPS, GONE, DEPARTURES, RANK = 64, 104, 112, 116, 120
+# Offsets on the record's second and third line.
+ERRED, GONE, DEPARTURES, RANK = 64, 104, 108, 112
 LEFT = struct.Struct("QQQ")  # steps, calls, bytes of the text that follows: why a rank left
 
 
@@ -47,33 +59,39 @@ class Peer(NamedTuple):
     pid: int
 
 
+ChannelSpec = tuple[
+    "mmap.mmap | memoryview", int, int, int, int, int, int, int, int, int, int, bool
+]  # of native/python/py_engine.c
+
+
 @dataclass
 class Channel:
-    """The mapped memory of one domain. `me` is this rank's place in `ranks`."""
+    """The mapped memory of one domain. `me` is this rank's place in `ranks`.
+
+    `naps`: ranks may sleep in the kernel while they wait, so peers must wake them. `loan`: the
+    memory is in the arena of the first rank.
+    """
 
     ranks: tuple[int, ...]
     me: int
     geometry: Geometry
-    memory: mmap.mmap
+    memory: mmap.mmap | memoryview
+    naps: bool = False
+    loan: Loan | None = None
 
-    def spec(self) -> tuple[mmap.mmap, int, int, int, int, int, int, int, int]:
+    def spec(self) -> ChannelSpec:
         """Return the description of the channel that ``_native.Engine`` takes."""
-        g = self.geometry
+        g, lender = self.geometry, self.loan.base if self.loan else 0
         return (
-            self.memory, len(self.ranks), self.me, 0, g.flags, g.small, g.cells, g.small_bank,
-            g.ring,
+            self.memory, len(self.ranks), self.me, 0, g.flags, g.small, g.small_bank, g.banks,
+            g.cells, g.ring, lender, self.naps,
         )  # fmt: skip
 
-    def introduce(self, naps: bool) -> None:
-        """Write this rank's identity to its control record.
-
-        `naps`: this rank sleeps in the kernel while it waits, so peers must wake it.
-        """
-        start, namespace = _process_start(), os.stat("/proc/self/ns/pid").st_ino
+    def introduce(self) -> None:
+        """Write this rank's identity to its control record."""
         at = self.me * CONTROL
-        RECORD.pack_into(self.memory, at, 0, 0, 0, 0, os.getpid(), start, namespace, 0)
+        RECORD.pack_into(self.memory, at, 0, 0, 0, 0, *_process(os.getpid()), 0)
         struct.pack_into("Q", self.memory, at + RANK, self.ranks[self.me])
-        struct.pack_into("Q", self.memory, self.me * CONTROL + NAPS, naps)
 
     def mark_error(self, call: int) -> None:
         """Store in this rank's control record that `call` raised here before data moved."""
@@ -100,7 +118,7 @@ class Channel:
         at = self.geometry.reason_at(slot)
         steps, calls, length = LEFT.unpack_from(self.memory, at)
         at += LEFT.size
-        text = self.memory[at : at + length]
+        text = bytes(self.memory[at : at + length])
         return Departure(rank, text.decode(errors="ignore"), steps, calls)
 
     def peers(self) -> list[Peer]:
@@ -112,18 +130,34 @@ class Channel:
             peers.append(Peer(rank, done, entered >> EPOCH_SHIFT, (signature, nbytes), pid))
         return peers
 
+    def make_room(self, nbytes: int) -> None:
+        """Let a run take `nbytes` of each ring; if the memory is lent, its lender adds some.
+
+        Raises SharedMemoryError.
+        """
+        if nbytes and self.loan is not None:
+            self.loan.make_room(self.geometry, nbytes)
+
     def close(self) -> None:
         """Unmap the memory; if an object still uses it, it is unmapped with that object."""
         with contextlib.suppress(BufferError):
-            self.memory.close()
+            if isinstance(self.memory, mmap.mmap):
+                self.memory.close()
+            else:
+                self.memory.release()
+                assert self.loan is not None
+                self.loan.close(self.me)
 
 
-def _process_start() -> int:
+@cache
+def _process(pid: int) -> tuple[int, int, int]:
+    """Return what identifies this process: its number, start time and namespace of numbers."""
     with open("/proc/self/stat") as stat:
-        return int(stat.read().rpartition(")")[2].split()[19])
+        start = int(stat.read().rpartition(")")[2].split()[19])
+    return pid, start, os.stat("/proc/self/ns/pid").st_ino
 
 
-class _Wanted(NamedTuple):
+class Wanted(NamedTuple):
     """A channel that is to be made."""
 
     level: int
@@ -131,15 +165,17 @@ class _Wanted(NamedTuple):
     geometry: Geometry
 
     @classmethod
-    def all_of(cls, topology: Topology, rank: int, memory: int) -> list[_Wanted]:
-        """List the channels of `rank`, one for each level that shares memory."""
+    def all_of(
+        cls, topology: Topology, rank: int, memory: int, banks: int = SMALL_BANKS
+    ) -> list[Wanted]:
+        """List the channels of `rank`, one for each level that has channels."""
         from han.tasks.outline import geometries
 
         wanted = []
         for level, geometry in enumerate(geometries(topology, memory)):
             if geometry is not None:
                 ranks = topology.home(level, rank)
-                fit = Geometry(len(ranks), geometry.ring * len(ranks))
+                fit = Geometry(len(ranks), geometry.ring * len(ranks), banks)
                 wanted.append(cls(level, ranks, fit))
         return wanted
 
@@ -154,7 +190,7 @@ def open_channels(
     SharedMemoryError on all ranks if any rank cannot make or map a channel.
     """
     rank, step = meeting.rank, "the making of shared memory"
-    wanted = _Wanted.all_of(topology, rank, memory)
+    wanted = Wanted.all_of(topology, rank, memory)
     made: dict[int, str] = {}
     channels: list[Channel] = []
 
@@ -167,8 +203,8 @@ def open_channels(
     def attach() -> None:
         for w in wanted:
             mapped = _map(paths[w.ranks[0]][w.level], w.geometry.size, populate)
-            channels.append(Channel(w.ranks, w.ranks.index(rank), w.geometry, mapped))
-            channels[-1].introduce(naps)
+            channels.append(Channel(w.ranks, w.ranks.index(rank), w.geometry, mapped, naps))
+            channels[-1].introduce()
 
     try:
         paths = meeting.share(create, step)
@@ -185,9 +221,67 @@ def open_channels(
     return channels
 
 
-def directory() -> str:
-    """Return the folder in which channels are made."""
-    return os.environ.get("HAN_SHM_DIR", "/dev/shm")
+# ---- channels in arenas -------------------------------------------------------------------------
+
+Offsets = dict[int, int]  # by level: where a channel is in the arena of its first rank
+
+
+def lend_channels(wanted: Sequence[Wanted], rank: int) -> dict[int, Loan] | None:
+    """Lend the memory of the channels of which this rank is the first, by level; not collective.
+
+    None if this process has no room for them.
+    """
+    loans: dict[int, Loan] = {}
+    for w in wanted:
+        if w.ranks[0] != rank:
+            continue
+        loan = lend(w.geometry)
+        if loan is None:
+            give_back(loans)
+            return None
+        loans[w.level] = loan
+    return loans
+
+
+def give_back(loans: Mapping[int, Loan]) -> None:
+    """End loans that no other rank has heard of."""
+    for loan in loans.values():
+        loan.end()
+
+
+def borrow_channels(
+    wanted: Sequence[Wanted],
+    rank: int,
+    naps: bool,
+    loans: Mapping[int, Loan],
+    places: Sequence[Place],
+    offsets: Sequence[Offsets],
+    held: Mapping[Place, Mapped],
+) -> list[Channel]:
+    """Make the channels of a rank from memory that ranks lend; not collective.
+
+    `loans` are this rank's own. `places` are the arenas of all ranks, `offsets` what they lend.
+    """
+    channels = []
+    for w in wanted:
+        first, loan = w.ranks[0], loans.get(w.level)
+        if loan is None:
+            arena = held[places[first]]
+            loan = Loan(arena.address, offsets[first][w.level], len(w.ranks), arena)
+        view = loan.memory(w.geometry.cells)
+        channel = Channel(w.ranks, w.ranks.index(rank), w.geometry, view, naps, loan)
+        channel.introduce()
+        channels.append(channel)
+    return channels
+
+
+def hold(held: dict[Place, Mapped], place: Place, is_own: bool) -> None:
+    """Keep an arena mapped that lends memory; this process's own always is. Raises OSError."""
+    if not is_own and place not in held:
+        held[place] = map_place(place, writes=True)
+
+
+# ---- channels in files --------------------------------------------------------------------------
 
 
 def _create(size: int) -> str:

@@ -1,26 +1,23 @@
 """Mappings of the arenas of the node's ranks.
 
-A rank opens a peer's arena through ``/proc/PID/fd``, which the system allows between processes of
-one user. It maps the arena for reading only. The ranks tell each other whether this succeeded, so
-that all of them make the same choices.
+A rank maps the arenas of its peers for reading only. The ranks tell each other whether this
+succeeded, so that all of them make the same choices.
 """
 
 from __future__ import annotations
 
-import os
-import resource
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
-from weakref import WeakValueDictionary
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from han import _native
 from han.common.errors import ArgumentError, SetupError
-from han.memory.arena import Arena, process_arena
+from han.memory.arena import process_arena
 from han.memory.channel import Channel
+from han.memory.places import Mapped, Place, map_place
 from han.ranks.meeting import Meeting
+from han.ranks.quota import addresses_limited
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -35,41 +32,6 @@ class Freeable(Protocol):
     @property
     def freed(self) -> bool:
         """Whether it has been freed."""
-
-
-class Place(NamedTuple):
-    """The location of an arena: process, descriptor and address, and the file behind them."""
-
-    pid: int
-    fd: int
-    device: int
-    inode: int
-    base: int
-    size: int
-
-    @classmethod
-    def of(cls, arena: Arena) -> Place:
-        """Return the location of an arena of this process."""
-        stat, usage = os.fstat(arena.fd), arena.usage()
-        return cls(arena.pid, arena.fd, stat.st_dev, stat.st_ino, usage.base, usage.size)
-
-    def holds(self, address: int) -> bool:
-        """Return whether an address of that process is in the arena."""
-        return self.base <= address < self.base + self.size
-
-
-class Mapped:
-    """A peer's arena, mapped by this process; it is unmapped with the last reference to this."""
-
-    def __init__(self, place: Place) -> None:
-        fd = os.open(f"/proc/{place.pid}/fd/{place.fd}", os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            found = os.fstat(fd)
-            if (found.st_dev, found.st_ino) != (place.device, place.inode):
-                raise OSError(0, "its process number belongs to another process here")
-            self.memory, self.address = _native.map_file(fd, place.size)
-        finally:
-            os.close(fd)
 
 
 @dataclass(frozen=True)
@@ -105,16 +67,6 @@ class Mapping:
             )
 
 
-_known: WeakValueDictionary[Place, Mapped] = WeakValueDictionary()
-
-
-def _map(place: Place) -> Mapped:
-    found = _known.get(place)
-    if found is None:
-        found = _known[place] = Mapped(place)
-    return found
-
-
 def map_arenas(meeting: Meeting, channels: Sequence[Channel]) -> Mapping:
     """Map the arenas of all ranks that share a channel with this rank; collective."""
     try:
@@ -124,22 +76,45 @@ def map_arenas(meeting: Meeting, channels: Sequence[Channel]) -> Mapping:
     return _map_places(meeting, channels, places)
 
 
-def map_unasked(meeting: Meeting, channels: Sequence[Channel]) -> Mapping | None:
-    """Map the arenas before shared arrays are known to be used; collective.
+def ask_places(meeting: Meeting) -> list[Place] | str:
+    """Return where the arenas of all ranks are, or why they cannot be mapped; collective.
 
-    Returns None if any rank has a limit on its address space (ulimit -v).
+    The reason is "" if addresses are limited on any rank (ulimit -v): then arenas are mapped only
+    if shared arrays are used.
     """
     try:
-        places = meeting.share(lambda: None if _limited() else Place.of(process_arena()), STEP)
+        places = meeting.share(
+            lambda: None if addresses_limited() else Place.of(process_arena()), STEP
+        )
     except SetupError as error:
-        return Mapping(str(error))
+        return str(error)
     found = [place for place in places if place is not None]
-    return _map_places(meeting, channels, found) if len(found) == len(places) else None
+    return found if len(found) == len(places) else ""
 
 
-def _limited() -> bool:
-    """Return whether addresses are limited (ulimit -v): mapped arenas need many addresses."""
-    return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
+def map_unasked(
+    meeting: Meeting, channels: Sequence[Channel], places: list[Place] | str
+) -> Mapping | None:
+    """Map the arenas before shared arrays are known to be used; collective.
+
+    `places` is the answer of :func:`ask_places`. Returns None if addresses are limited.
+    """
+    if isinstance(places, str):
+        return Mapping(places) if places else None
+    return _map_places(meeting, channels, places)
+
+
+def map_known(rank: int, places: Sequence[Place]) -> Mapping:
+    """Map the arenas of all ranks; not collective. Raises OSError."""
+    peers = (r for r in range(len(places)) if r != rank)
+    return _mapping(rank, places, {r: map_place(places[r]) for r in peers})
+
+
+def _mapping(rank: int, places: Sequence[Place], mapped: dict[int, Mapped]) -> Mapping:
+    shifts = np.zeros((len(places), BUFFERS), np.uint64)
+    for r, found in mapped.items():
+        shifts[r] = (found.address - places[r].base) % (1 << 64)
+    return Mapping("", shifts, tuple(mapped.values()), own=places[rank])
 
 
 def _map_places(meeting: Meeting, channels: Sequence[Channel], places: Sequence[Place]) -> Mapping:
@@ -150,10 +125,7 @@ def _map_places(meeting: Meeting, channels: Sequence[Channel], places: Sequence[
     refused = next(filter(None, reasons), "")
     if refused:
         return Mapping(refused)
-    shifts = np.zeros((meeting.size, BUFFERS), np.uint64)
-    for r, found in mapped.items():
-        shifts[r] = (found.address - places[r].base) % (1 << 64)
-    return Mapping("", shifts, tuple(mapped.values()), own=places[rank])
+    return _mapping(rank, places, mapped)
 
 
 def _map_all(
@@ -169,7 +141,7 @@ def _map_all(
 
 def _try(rank: int, place: Place, mapped: dict[int, Mapped]) -> str:
     try:
-        mapped[rank] = _map(place)
+        mapped[rank] = map_place(place)
     except (OSError, ValueError) as error:
         return str(getattr(error, "strerror", None) or error)
     return ""

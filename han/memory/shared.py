@@ -3,71 +3,177 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from han.memory.arena import process_arena
 from han.memory.attach import refusal
-from han.memory.channel import Channel, open_channels
-from han.memory.mapping import Mapping, map_arenas, map_unasked
+from han.memory.channel import (
+    Channel,
+    Offsets,
+    Wanted,
+    borrow_channels,
+    give_back,
+    hold,
+    lend_channels,
+    open_channels,
+)
+from han.memory.loans import Loan
+from han.memory.mapping import Mapping, ask_places, map_arenas, map_known, map_unasked
+from han.memory.places import Mapped, Place
 from han.memory.windows import Windows
+from han.model.channel_layout import LENT_BANKS
 from han.model.topology import Topology
 from han.ranks.meeting import Meeting
+
+STEP = "the making of shared memory"
 
 
 @dataclass(frozen=True)
 class Reach:
-    """How ranks that all share a channel access each other's memory.
+    """How ranks that share a channel access each other's memory, where they may attach to it.
 
-    Each may attach to the memory of every other one. `mapping` is that of the arenas.
+    `nodes` are the numbers of the nodes, and `places` the arenas, by rank. `mapping` is that of the
+    arenas, if they were mapped when the communicator was made. `held` keeps the arenas mapped that
+    lend memory for channels; communicators share it with their descendants.
     """
 
+    nodes: tuple[int, ...]
+    places: tuple[Place, ...]
     mapping: Mapping | None
+    held: dict[Place, Mapped] = field(default_factory=dict)
 
-    def part(self, ranks: Sequence[int]) -> Mapping | None:
-        """Return the mapping of a communicator with these ranks; None if it is not known."""
+    def part(self, ranks: Sequence[int], topology: Topology) -> Reach:
+        """Return the reach of a communicator with these ranks and this topology.
+
+        Its ranks map each other's arenas if they share one channel; raises OSError.
+        """
+        places = tuple(self.places[rank] for rank in ranks)
         mapping = self.mapping
-        if mapping is None or mapping.refused or mapping.own is None:
+        if topology.whole is None or topology.size == 1:
+            mapping = None
+        elif mapping is None or mapping.own is None:
+            mapping = map_known(places.index(Place.of(process_arena())), places)
+        else:
+            mapping = mapping.part(ranks, mapping.own)
+        return Reach(_nodes(topology), places, mapping, self.held)
+
+    def covers(self, topology: Topology, ranks: Sequence[int]) -> bool:
+        """Whether it holds for a communicator in which the ranks `ranks` have this topology."""
+        nodes = [self.nodes[rank] for rank in ranks]
+        homes = [
+            topology.home(level, rank)
+            for level in range(topology.depth)
+            if topology.channels[level]
+            for rank in range(topology.size)
+        ]
+        return all(len({nodes[rank] for rank in home}) == 1 for home in {*homes})
+
+
+@dataclass(frozen=True)
+class Lending:
+    """The channels that a rank is about to share: its own loans, and the arenas of other lenders.
+
+    `offsets` is what the other ranks must know.
+    """
+
+    wanted: list[Wanted]
+    reach: Reach
+    loans: dict[int, Loan]  # by level
+
+    @classmethod
+    def by(
+        cls, topology: Topology, rank: int, memory: int, parent: Reach, ranks: Sequence[int]
+    ) -> Lending | None:
+        """Lend the memory of the channels whose first rank this is; None if that cannot be.
+
+        In `parent`, which covers the topology, the ranks have the numbers `ranks`. All that may
+        fail is done here, before the ranks agree to share these channels.
+        """
+        try:
+            reach = parent.part(ranks, topology)
+            wanted = Wanted.all_of(topology, rank, memory, LENT_BANKS)
+            for w in wanted:
+                hold(reach.held, reach.places[w.ranks[0]], is_own=w.ranks[0] == rank)
+        except OSError:  # also SharedMemoryError
             return None
-        return mapping.part(ranks, mapping.own)
+        loans = lend_channels(wanted, rank)
+        return None if loans is None else cls(wanted, reach, loans)
+
+    @property
+    def offsets(self) -> Offsets:
+        """Where the memory that this rank lends is in its arena."""
+        return {level: loan.offset for level, loan in self.loans.items()}
+
+    def channels(self, rank: int, naps: bool, offsets: Sequence[Offsets]) -> list[Channel]:
+        """Make the channels; `offsets` are those of all ranks."""
+        reach = self.reach
+        return borrow_channels(
+            self.wanted, rank, naps, self.loans, reach.places, offsets, reach.held
+        )
+
+    def cancel(self) -> None:
+        """Take the memory back, if no other rank knows of it."""
+        give_back(self.loans)
 
 
 class SharedMemory:
     """The channels of a communicator, and where its ranks find each other's arrays.
 
-    Making one is collective. `topology.attach` tells whether ranks may attach to each other's
-    memory. `parent` is the reach of a communicator in which its ranks have the numbers `ranks`.
+    `topology.attach` tells whether ranks may attach to each other's memory. `reach` is what
+    children need not ask again; None, on all ranks alike, if they must.
     """
 
     def __init__(
         self,
         meeting: Meeting,
         topology: Topology,
-        memory: int,
+        channels: list[Channel],
         naps: bool,
-        parent: Reach | None = None,
-        ranks: Sequence[int] = (),
+        mapping: Mapping | None,
+        attach_refused: str = "",
+        reach: Reach | None = None,
     ) -> None:
-        self.meeting, self.naps = meeting, naps
-        self.mapping: Mapping | None = None  # of the arenas; None: not tried yet
-        # A child may be used for a few small calls only: it maps the pages that these need.
-        self.channels = open_channels(meeting, topology, memory, naps, populate=parent is None)
+        self.meeting, self.naps, self.channels = meeting, naps, channels
+        self.topology = replace(topology, attach=not attach_refused)
+        self.attach_refused, self.reach = attach_refused, reach
+        self.mapping = mapping  # of the arenas; None: not tried yet
         self.windows = Windows(meeting, _nodes(topology))
-        self.attach_refused = "" if parent is not None else refusal(meeting, self.channels)
-        self.topology = replace(topology, attach=not self.attach_refused)
-        if self.topology.whole is not None and self.topology.size > 1:
-            known = parent.part(ranks) if parent is not None else None
-            self.mapping = known or map_unasked(meeting, self.channels)
-        self.arena = self._arena()
-        # What children need not ask again; None, on all ranks alike, if they must.
-        near = self.topology.whole is not None and not self.attach_refused
-        self.reach = Reach(self.mapping) if near else None
+        own = mapping.own if mapping is not None else None
+        # The address and size of this rank's arena, fixed at set-up; None, on all ranks, if no
+        # channel holds all ranks or a rank could not map an arena.
+        self.arena = None if own is None else (own.base, own.size)
 
-    def _arena(self) -> tuple[int, int] | None:
-        """Return the address and size of this rank's arena, fixed at set-up.
+    @classmethod
+    def made(cls, meeting: Meeting, topology: Topology, memory: int, naps: bool) -> SharedMemory:
+        """Make channels in files of their own; collective.
 
-        None, on all ranks, if no channel holds all ranks or a rank could not map an arena.
+        Raises SharedMemoryError on all ranks.
         """
-        own = self.mapping.own if self.mapping is not None else None
-        return None if own is None else (own.base, own.size)
+        channels = open_channels(meeting, topology, memory, naps)
+        refused, places = refusal(meeting, channels), ask_places(meeting)
+        whole = topology.whole is not None and topology.size > 1
+        mapping = map_unasked(meeting, channels, places) if whole else None
+        near = not (refused or (mapping is not None and mapping.refused))
+        reach = None
+        if near and not isinstance(places, str):
+            reach = Reach(_nodes(topology), tuple(places), mapping)
+        return cls(meeting, topology, channels, naps, mapping, refused, reach)
+
+    @classmethod
+    def borrowed(
+        cls,
+        meeting: Meeting,
+        topology: Topology,
+        naps: bool,
+        lending: Lending,
+        offsets: Sequence[Offsets],
+    ) -> SharedMemory:
+        """Make channels in memory that ranks lend; not collective.
+
+        `offsets` are those of the lendings of all ranks.
+        """
+        channels, reach = lending.channels(meeting.rank, naps, offsets), lending.reach
+        return cls(meeting, topology, channels, naps, reach.mapping, "", reach)
 
     def holds(self, *addresses: int) -> bool:
         """Return whether every non-null address is in this rank's arena."""
@@ -75,8 +181,21 @@ class SharedMemory:
         return own is not None and all(own.holds(at) for at in addresses if at)
 
     def more_channels(self, memory: int) -> list[Channel]:
-        """Make the channels of a persistent request; collective."""
-        return open_channels(self.meeting, self.topology, memory, self.naps)
+        """Make the channels of a persistent request; collective.
+
+        Raises SharedMemoryError, on all ranks alike.
+        """
+        meeting, topology, reach = self.meeting, self.topology, self.reach
+        lending = None
+        if reach is not None:
+            lending = Lending.by(topology, meeting.rank, memory, reach, range(meeting.size))
+            told = meeting.allgather(None if lending is None else lending.offsets, STEP)
+            offsets = [each for each in told if each is not None]
+            if lending is not None and len(offsets) == len(told):
+                return lending.channels(meeting.rank, self.naps, offsets)
+        if lending is not None:
+            lending.cancel()
+        return open_channels(meeting, topology, memory, self.naps)
 
     def arenas(self) -> Mapping:
         """Return the mapping of the peers' arenas; the first call is collective."""
@@ -87,7 +206,7 @@ class SharedMemory:
     @property
     def whole_channel(self) -> int:
         """The index of the channel of all ranks; meaningless if there is none."""
-        return sum(self.topology.shared[: self.topology.whole or 0])
+        return sum(self.topology.channels[: self.topology.whole or 0])
 
     def place_in_whole(self, rank: int) -> int:
         """Return the place of a rank in the channel of all ranks."""
@@ -96,10 +215,10 @@ class SharedMemory:
         return self.topology.home(whole, rank).index(rank)
 
 
-def _nodes(topology: Topology) -> list[int]:
+def _nodes(topology: Topology) -> tuple[int, ...]:
     """Return for each rank the lowest rank that shares a channel with it."""
-    levels = [k for k in range(topology.depth) if topology.shared[k]]
-    return [
+    levels = [k for k in range(topology.depth) if topology.channels[k]]
+    return tuple(
         min([r, *(other for k in levels for other in topology.home(k, r))])
         for r in range(topology.size)
-    ]
+    )

@@ -7,16 +7,19 @@ from dataclasses import dataclass
 LINE = 64
 PAGE = 4096
 MAX_CHANNELS = 8  # of a communicator
-CONTROL = 128  # bytes of a rank's control record (native/channel.h: han_control)
+CONTROL = 192  # bytes of a rank's control record (native/channel.h: han_control)
 TIMES = 4096  # bytes of the end times of a rank's recent runs (native/channel.h: han_time)
 CALLS = 512  # bytes of the digests of a rank's recent calls (native/channel.h: han_calls_of)
 REASON = 512  # bytes of the reason why a rank left
 EPOCH_SHIFT = 24  # a flag holds (run << EPOCH_SHIFT) + k
+# Offsets in a control record, of a lent channel (native/channel.h):
+CELLS, ROOM, CLOSED = 120, 128, 136
 FLAG = 16  # bytes of a flag, with the digest of its writer's calls (native/channel.h: han_flag)
 FLAGS = 8  # flags of a rank, one cache line each
 SMALL = PAGE + LINE  # bytes of a small slot: the line of its flag, and a page of data
 INLINE = LINE - FLAG  # bytes of data that fit in the flag's own line
 SMALL_BANKS = 16  # banks of small slots, which runs use in turn
+LENT_BANKS = 8  # the same in channels that are lent (native/channel.h)
 RING_MIN = 128 * 1024  # least bytes of a ring
 RING_MAX = 2 * 1024 * 1024  # most bytes of a ring
 
@@ -30,12 +33,20 @@ class Geometry:
     """Layout of a channel of `ranks` ranks within about `memory` bytes.
 
     The areas, in order: control records, end times, digests of calls, reasons why ranks left,
-    flags, small slots (in banks), and a ring of cells for each rank. Each run takes the next part
+    flags, small slots (in `banks`), and a ring of cells for each rank. Each run takes the next part
     of the rings, so it seldom waits for readers of an earlier run.
     """
 
     ranks: int
     memory: int
+    banks: int = SMALL_BANKS
+
+    def ring_for(self, nbytes: int) -> int:
+        """Bytes of a ring, if it is lent, from which runs take up to `nbytes` (engine/rings.h)."""
+        wrap = RING_MIN
+        while wrap < 8 * nbytes:
+            wrap *= 2
+        return min(wrap, self.ring)
 
     def reason_at(self, slot: int) -> int:
         """Offset of the reason why a rank left."""
@@ -59,7 +70,7 @@ class Geometry:
     @property
     def cells(self) -> int:
         """Offset of the cells."""
-        return self.small + _pages(SMALL_BANKS * self.small_bank)
+        return self.small + _pages(self.banks * self.small_bank)
 
     @property
     def ring(self) -> int:

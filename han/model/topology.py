@@ -156,6 +156,16 @@ class Topology:
         )
 
     @cached_property
+    def channels(self) -> tuple[bool, ...]:
+        """For each level, whether its domains have channels.
+
+        They share memory, and are not the same as those of the level below.
+        """
+        below = (None, *self.homes)
+        pairs = zip(self.shared, self.homes, below, strict=False)
+        return tuple(shared and homes != lower for shared, homes, lower in pairs)
+
+    @cached_property
     def whole(self) -> int | None:
         """The innermost level at which all ranks share one channel; None if none does."""
         levels = (k for k in range(self.depth) if self.shared[k] and len(self._home_ranks[k]) == 1)

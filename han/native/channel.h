@@ -3,7 +3,10 @@
  * A channel holds, in this order: a control record for each rank, the end times of each rank's
  * recent runs, the digests of each rank's recent calls, the reason why each rank left, flags, small
  * slots (in banks) and a ring of cells for each rank. Only Python reads and writes the reasons.
- * han/model/channel_layout.py computes the same layout. */
+ * han/model/channel_layout.py computes the same layout.
+ *
+ * A lent channel lies in the arena of its first rank. Its rings are apart from the rest. They have
+ * no memory at first; the first rank adds some before a run that needs it: rings.h. */
 #ifndef HAN_CHANNEL_H
 #define HAN_CHANNEL_H
 
@@ -14,7 +17,9 @@
 #define HAN_LINE 64
 #define HAN_RANK_FLAGS 8               /* flags of one rank, a line each */
 #define HAN_SMALL_SLOT (4096 + HAN_LINE) /* bytes of a small slot: the line of its flag, and data */
-#define HAN_SMALL_BANKS 16
+#define HAN_SMALL_BANKS 16     /* of a lent channel: */
+#define HAN_LENT_BANKS 8
+#define HAN_RING_LEAST (128 * 1024) /* bytes of a ring at least */
 #define HAN_EPOCH_SHIFT 24 /* a run may post 2^24 - 1 values to one flag */
 #define HAN_TAKEN 64       /* runs whose part of a ring is remembered; a power of two */
 #define HAN_TIMED 256      /* runs of which a rank keeps the end time */
@@ -39,7 +44,7 @@ typedef struct {
     _Atomic uint64_t calls; /* engine/agreement.h; of the run that posted `value`, or a later one */
 } han_flag;
 
-/* What a rank tells its peers. Each rank has one record of two cache lines, which it alone writes,
+/* What a rank tells its peers. Each rank has one record of three cache lines, which it alone writes,
  * except for `sleepers`, `bell` and `departures`. */
 typedef struct {
     _Atomic uint64_t done;      /* runs finished */
@@ -54,13 +59,17 @@ typedef struct {
     _Atomic uint64_t shown[3]; /* addresses of send buffer, receive buffer, scratch: HAN_W_SHOWN */
     /* Used in the channel's first record only: ranks that sleep, and the word they sleep on. */
     _Atomic uint32_t sleepers, bell;
-    uint64_t naps; /* 1 if this rank may sleep in the kernel, so that peers must ring the bell */
     _Atomic uint32_t gone; /* 1: this rank begins no more runs: engine/departed.h */
     _Atomic uint32_t departures; /* in the channel's first record only: ranks that are gone */
     uint64_t rank; /* in the communicator */
+    /* In the first record of a lent channel only: where the rings are in the arena, and how many
+     * bytes of each of them have memory. */
+    _Atomic uint64_t cells, room;
+    _Atomic uint64_t closed; /* 1: this rank accesses the channel no more */
+    uint64_t unused[6];
 } han_control;
 
-_Static_assert(sizeof(han_control) == 2 * HAN_LINE, "as in han/model/channel_layout.py");
+_Static_assert(sizeof(han_control) == 3 * HAN_LINE, "as in han/model/channel_layout.py");
 _Static_assert(HAN_TIMED * sizeof(han_time) == 64 * HAN_LINE, "as in han/model/channel_layout.py");
 _Static_assert(HAN_CALLS_KEPT == 8 * HAN_LINE / 8, "as in han/model/channel_layout.py");
 
@@ -68,9 +77,13 @@ _Static_assert(HAN_CALLS_KEPT == 8 * HAN_LINE / 8, "as in han/model/channel_layo
 typedef struct {
     uint8_t *memory;
     uint32_t size, me;                    /* number of ranks, and this rank's place among them */
-    uint64_t control, flags, small, cells; /* offsets of the areas */
-    uint64_t small_bank;                  /* bytes of one bank of small slots */
-    uint64_t ring;                        /* bytes of each rank's ring of cells */
+    uint64_t control, flags, small; /* offsets of the areas */
+    uint64_t small_bank;            /* bytes of one bank of small slots */
+    uint64_t banks;                 /* their number, a power of two */
+    uint8_t *rings;                 /* the first ring of cells; NULL: it has no memory yet */
+    uint64_t ring;                  /* bytes from one rank's ring to the next one */
+    uint64_t wrap;                  /* bytes of each ring that runs use; they grow if it is lent */
+    uint8_t *lender; /* where the arena of the first rank is mapped; NULL: the channel is not lent */
     uint64_t known;                       /* runs that every rank is known to have finished */
     /* Each run takes the next part of the rings, at the same offset on all ranks. `head` counts all
      * bytes ever taken. `taken` holds where recent runs began, from `oldest` to `newest`. A run may

@@ -63,7 +63,8 @@ typedef struct han_run {
 
 typedef struct han_engine {
     const han_mpi *mpi;
-    han_handle comm;
+    han_handle comm;     /* on which notices arrive */
+    han_handle messages; /* of runs; the same, or a communicator of its own */
     uint32_t n_channels, tag_base;
     han_channel channels[HAN_MAX_CHANNELS];
     han_wait_policy wait;

@@ -97,6 +97,7 @@ def read_clock(meeting: Meeting) -> Reading:
 
     It takes about 20 round trips for each clock other than the reference.
     """
+    meeting.messages()
     everyone = meeting.allgather(identity(), STEP)
     first = {name: everyone.index(name) for name in everyone}
     leader = first[everyone[meeting.rank]]
@@ -128,10 +129,10 @@ def _answer(meeting: Meeting) -> None:
 
 def _send(meeting: Meeting, peer: int, *times: int) -> None:
     data = np.array(times, np.int64)
-    meeting.wait(meeting.comm.Isend([data, MPI.INT64_T], peer, TAG_CLOCK), STEP, data)
+    meeting.wait(meeting.messages().Isend([data, MPI.INT64_T], peer, TAG_CLOCK), STEP, data)
 
 
 def _receive(meeting: Meeting, peer: int) -> tuple[int, int]:
     data = np.empty(2, np.int64)
-    meeting.wait(meeting.comm.Irecv([data, MPI.INT64_T], peer, TAG_CLOCK), STEP, data)
+    meeting.wait(meeting.messages().Irecv([data, MPI.INT64_T], peer, TAG_CLOCK), STEP, data)
     return int(data[0]), int(data[1])

@@ -103,35 +103,35 @@ def _whose(ranks: Sequence[int], size: int) -> str:
     return f"rank{'s' * (len(ranks) > 1)} {shown}{', ...' if len(ranks) > 8 else ''}: "
 
 
-def check_agreement(
-    meeting: Meeting,
-    fingerprint: str,
-    problem: str | None,
-    folder: str = "",
-    because: BaseException | None = None,
-    counts: bool = False,
-    token: int = 0,
-) -> bool:
-    """Compare the ranks' configurations, folders of traces, and `counts`; collective.
+class Settings(NamedTuple):
+    """What a rank is set to do: all ranks need the same.
 
-    Returns whether all ranks pass the same `token` other than 0: that of a common parent.
-    `problem` is what is wrong with this rank's configuration, `because` the exception that said so.
+    `problem` is what is wrong with this rank's configuration, or None. `folder` is that of traces.
     `counts`: this rank counts its calls.
-    Raises ConfigError on all ranks if the ranks differ, or if any rank has a problem.
     """
-    rows = meeting.allgather((fingerprint, problem, folder, counts, token), STEP)
+
+    fingerprint: str
+    problem: str | None
+    folder: str
+    counts: bool
+
+
+def check_agreement(rows: Sequence[Settings], because: BaseException | None = None) -> None:
+    """Compare the settings of all ranks; `because` is the exception behind this rank's problem.
+
+    Raises ConfigError, on all ranks, if the ranks differ, or if any rank has a problem.
+    """
     problems: dict[str, list[int]] = {}
-    for r, (_, p, *_) in enumerate(rows):
-        if p:
-            problems.setdefault(p, []).append(r)
+    for r, row in enumerate(rows):
+        if row.problem:
+            problems.setdefault(row.problem, []).append(r)
     if problems:
         messages = [f"{_whose(ranks, len(rows))}{text}" for text, ranks in problems.items()]
         said = "the configuration cannot be used: " + "; ".join(messages)
         raise ConfigError(said) from (None if because is None else because.__cause__)
-    _same("the configuration", [row[0] for row in rows], "file and HAN_* variables")
-    _same("HAN_TRACE", [row[2] for row in rows], "folder, or none")
-    _same("HAN_STATS", [str(row[3]) for row in rows], "value")
-    return {row[4] for row in rows} == {token} != {0}
+    _same("the configuration", [row.fingerprint for row in rows], "file and HAN_* variables")
+    _same("HAN_TRACE", [row.folder for row in rows], "folder, or none")
+    _same("HAN_STATS", [str(row.counts) for row in rows], "value")
 
 
 def _same(what: str, values: Sequence[str], remedy: str) -> None:

@@ -62,7 +62,18 @@ class FailingEngines(Protocol):
 class Health:
     """What this rank knows about the other ranks of a communicator."""
 
-    engines: FailingEngines  # set before the first call
+    _engines: FailingEngines | None = None
+
+    @property
+    def engines(self) -> FailingEngines:
+        """The engines; they are set before the first call."""
+        assert self._engines is not None
+        return self._engines
+
+    @engines.setter
+    def engines(self, engines: FailingEngines) -> None:
+        self._engines = engines
+        self.alert()  # messages may have arrived before
 
     def __init__(self, meeting: Meeting, notices: Notices) -> None:
         self.meeting, self.notices = meeting, notices
@@ -70,13 +81,27 @@ class Health:
         self.failed: str | None = None  # why the communicator is revoked; None: it is not
         self.step = ""  # the collective set-up step under way, or ""
         self._near: dict[int, Departure] = {}  # by rank: those that share memory and have left
-        self.busy = False  # a call of the MPI library was given up: it never completes
+        self._left_behind = False
+        notices.alert = self.alert
         self._preparing = 0  # 1 while a call is prepared: its notices concern this rank already
 
     def left_behind(self, request: MPI.Request) -> None:
         """Give up a call of the MPI library on the program's communicator."""
-        self.busy = True
+        self._left_behind = True
         abandon(request)  # keeps its buffers alive
+
+    @property
+    def busy(self) -> bool:
+        """Whether a call on the program's communicator was given up: it never completes."""
+        return self._left_behind or (self.meeting.gave_up and self.meeting.comm != self.meeting.own)
+
+    def alert(self) -> None:
+        """Let waiting runs look at the notices, which another communicator may have received."""
+        if self._engines is None:
+            return
+        self._engines.own.held = self.notices.held
+        if self.notices.gone:
+            self._engines.hold(self.notices.gone)
 
     def live(self) -> None:
         """Raise RevokedError if the communicator is revoked.
@@ -143,9 +168,7 @@ class Health:
     def listen(self, calls: int, story: str) -> None:
         """Raise for notices about the first `calls` calls; `story` says what the rank waits for."""
         heard = self.notices.receive(calls)
-        self.engines.own.held = self.notices.held
-        if self.notices.gone:
-            self.engines.hold(self.notices.gone)
+        self.alert()
         if heard:
             cause = first_cause(heard)
             if cause.rank != cause.sender:  # the sender may have given up because `rank` left
@@ -191,5 +214,6 @@ class Health:
             self.failed = f"{type(error).__name__}: {error}"
             with contextlib.suppress(MPI.Exception):
                 self.notices.revoke(error, cause)
-            self.engines.fail()
+            if self._engines is not None:
+                self._engines.fail()
         return error

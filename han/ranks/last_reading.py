@@ -41,7 +41,8 @@ class _Talk:
     """Short messages between ranks. A sender does not wait until they are received."""
 
     def __init__(self, meeting: Meeting, token: int) -> None:
-        self.comm, self.size, self.look = meeting.comm, meeting.size, meeting.look
+        assert meeting.own is not None  # the first reading made it
+        self.comm, self.size, self.look = meeting.own, meeting.size, meeting.look
         self.token = token
 
     def send(self, peer: int, value: object) -> None:

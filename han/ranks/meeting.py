@@ -11,7 +11,7 @@ import os
 import pickle
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from mpi4py import MPI
@@ -62,16 +62,29 @@ class Patience:
         return True
 
 
-class Meeting:
-    """Set-up steps on `comm`, a communicator of han's own.
+class Line(NamedTuple):
+    """How ranks reach each other by messages: their places on `comm`, by rank, and a first tag."""
 
-    A rank that waits longer than `limit` seconds (0: no limit) raises CollectiveTimeoutError. A
-    waiting rank calls `look` with the name of the step, which may raise for other reasons.
+    comm: MPI.Intracomm
+    places: Sequence[int]
+    tag: int = 0
+
+
+class Meeting:
+    """Set-up steps on `comm`, either a duplicate that han owns or the program's communicator.
+
+    The steps are collectives in calls that are collective, so all ranks start them in the same
+    order as the program's own collectives. `own` is the duplicate, if there is one; `line` is for
+    messages of steps that only some ranks take. A rank that waits longer than `limit` seconds (0:
+    no limit) raises CollectiveTimeoutError. A waiting rank calls `look` with the name of the step,
+    which may raise for other reasons.
     """
 
-    def __init__(self, comm: MPI.Intracomm, limit: float) -> None:
-        self.comm, self.limit = comm, limit
+    def __init__(self, comm: MPI.Intracomm, limit: float, own: MPI.Intracomm | None = None) -> None:
+        self.comm, self.limit, self.own = comm, limit, own
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
+        self.line = Line(comm, range(self.size))
+        self.gave_up = False  # a step did not complete: `comm` cannot be freed
         self.look: Callable[[str], None] | None = None
         self.expect: Callable[[str], None] | None = None  # raises if a rank has left
         self.steps = 0  # steps of all ranks that are finished
@@ -86,8 +99,18 @@ class Meeting:
                 if patience.pause() and not request.Test():
                     self._look(step, patience.waited)
         except BaseException:
+            self.gave_up = True
             abandon((request, keep))
             raise
+
+    def messages(self) -> MPI.Intracomm:
+        """Return han's own duplicate, for messages; the first call makes it (collective)."""
+        if self.own is None:
+            own, request = self.comm.Idup()
+            self.wait(request, "the making of a han.Comm")
+            return_errors(own)
+            self.own = own
+        return self.own
 
     def _look(self, step: str, waited: float) -> None:
         if self.look is not None:
@@ -114,15 +137,16 @@ class Meeting:
             self.among = None
 
     def _gather(self, ranks: Sequence[int], step: str) -> None:
-        first, *others = ranks
+        comm, places, base = self.line
+        first, *others = (places[r] for r in ranks)
         nothing = bytearray(1)
-        if self.rank == first:
-            for tag, move in ((TAG_COME, self.comm.Irecv), (TAG_GO, self.comm.Isend)):
-                for r in others:
-                    self.wait(move([nothing, 0, MPI.BYTE], r, tag), step, nothing)
+        if self.rank == ranks[0]:
+            for tag, move in ((TAG_COME, comm.Irecv), (TAG_GO, comm.Isend)):
+                for place in others:
+                    self.wait(move([nothing, 0, MPI.BYTE], place, base + tag), step, nothing)
         else:
-            for tag, move in ((TAG_COME, self.comm.Isend), (TAG_GO, self.comm.Irecv)):
-                self.wait(move([nothing, 0, MPI.BYTE], first, tag), step, nothing)
+            for tag, move in ((TAG_COME, comm.Isend), (TAG_GO, comm.Irecv)):
+                self.wait(move([nothing, 0, MPI.BYTE], first, base + tag), step, nothing)
 
     def allgather(self, value: T, step: str) -> list[T]:
         """Return the values that all ranks pass, by rank; values are pickled.
@@ -183,13 +207,6 @@ def _unpickle(
     ]
 
 
-def duplicate(
-    comm: MPI.Intracomm, limit: float, look: Callable[[str], None] | None = None
-) -> MPI.Intracomm:
-    """Duplicate a communicator for han's own messages; collective. `look` is that of Meeting."""
-    own, request = comm.Idup()
-    meeting = Meeting(comm, limit)
-    meeting.look = look
-    meeting.wait(request, "the making of a han.Comm")
-    return_errors(own)
-    return own
+def duplicate(meeting: Meeting) -> MPI.Intracomm:
+    """Duplicate a communicator for han's own messages; collective."""
+    return meeting.messages()

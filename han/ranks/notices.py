@@ -3,36 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import os
-import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
-from mpi4py import MPI
 
 from han.common.errors import HanError, MismatchError, PeerError, RevokedError
 from han.ranks.departures import Departure
-from han.ranks.meeting import Meeting, Patience, abandon
 from han.ranks.mismatch import mismatch
-
-
-def tag_limit(comm: MPI.Comm) -> int:
-    """Return the largest message tag.
-
-    Open MPI has this attribute on MPI.COMM_WORLD and its duplicates only.
-    """
-    limit: Any = comm.Get_attr(MPI.TAG_UB) or MPI.COMM_WORLD.Get_attr(MPI.TAG_UB)
-    return int(limit)
-
+from han.ranks.post import Fields, Post
 
 LEFT = 1 << 61  # calls that are left to the MPI library are counted from here on
 LATEST = 1 << 62  # the call number of a notice that concerns all calls
 DEPARTURE = -1  # stands in place of the call number if the sender leaves
 WITHDRAWAL = -2  # and this, if it then stops to wait for the departure of the receiver
-FLUSH = 1.0  # seconds in which all ranks come to free a communicator that had errors
 LONGEST = 2000  # characters of a text at most
 
 
@@ -55,35 +37,31 @@ class Notice:
 
 
 class Notices:
-    """Sends and receives notices, on a tag of their own for which every waiting rank probes.
+    """Sends and receives the notices of a communicator, through its post.
 
     A notice may arrive before this rank makes the call in question, or after. A notice about a
-    call that raised on this rank too is dropped. Making a Notices is collective: the ranks agree
-    on a `token`. It tells their notices from late ones of a communicator that was freed.
+    call that raised on this rank too is dropped. `places` are the ranks' places on the
+    post, by rank; `token` identifies it there, the same on all ranks.
     """
 
-    def __init__(self, meeting: Meeting) -> None:
-        self.comm = meeting.comm
-        self.rank = meeting.rank
-        self.tag = tag_limit(self.comm)
-        self.token = meeting.allgather(
-            int.from_bytes(os.urandom(4), "little") >> 1, "the making of a han.Comm"
-        )[0]
+    def __init__(self, post: Post, places: Sequence[int], token: int) -> None:
+        self.post, self.token, self.places = post, token, places
+        self.rank, self.size = places.index(post.rank), len(places)
+        self.alert: Callable[[], None] | None = None  # called when a message has arrived
         self.left = LEFT  # the number of the next call that is left to the MPI library
         self._mine: dict[int, int] = {}  # by call that raised here: peers yet to tell of it
         self._early: list[Notice] = []
         self.gone: list[Departure] = []  # ranks that have sent that they leave
         self.withdrawn: set[int] = set()  # ranks that left and have stopped listening
-        self._lock = threading.RLock()  # several threads may wait in calls of this communicator
-        self._sent: list[tuple[MPI.Request, bytes]] = []
-        self._sends, self._receives = np.zeros((2, meeting.size), np.int32)  # messages by rank
+        self._lock = post.lock
+        post.join(token, self)
 
     def tell(self, call: int, error: BaseException) -> None:
         """Tell all ranks that call number `call` raised here before data moved."""
         with self._lock:
-            if self.comm.Get_size() > 1:
-                self._mine[call] = self.comm.Get_size() - 1
-            self._fetch()  # notices about calls that raised on all ranks must not pile up
+            if self.size > 1:
+                self._mine[call] = self.size - 1
+            self.fetch()  # notices about calls that raised on all ranks must not pile up
         self._send(Notice(call, self.rank, self.rank, f"{type(error).__name__}: {error}"))
 
     def revoke(self, error: BaseException, cause: int | None = None) -> None:
@@ -110,7 +88,7 @@ class Notices:
     def _deaf(self) -> set[int]:
         """Return the ranks that have given up or have withdrawn: they receive no more messages."""
         with self._lock:
-            self._fetch()
+            self.fetch()
             return self.withdrawn | {n.sender for n in self._early if n.call == LATEST}
 
     def _send(self, notice: Notice) -> None:
@@ -118,26 +96,38 @@ class Notices:
             notice.call, notice.rank, notice.sender, notice.text[:LONGEST],
             notice.between, notice.story[:LONGEST],
         )  # fmt: skip
-        self._post(fields, set(range(self.comm.Get_size())) - self.withdrawn)
+        self._post(fields, set(range(self.size)) - self.withdrawn)
 
     def _post(self, fields: tuple[object, ...], peers: Iterable[int]) -> None:
         """Send fields to `peers`, without waiting."""
-        data = json.dumps([self.token, *fields]).encode()
-        self._sent = [s for s in self._sent if not s[0].Test()]
-        for peer in {*peers} - {self.rank}:
-            request = self.comm.Isend([data, MPI.BYTE], peer, self.tag)
-            self._sent.append((request, data))
-            self._sends[peer] += 1
+        self.post.send(self.token, fields, [self.places[peer] for peer in peers])
 
     def fetch(self) -> None:
         """Receive what has arrived, for `gone` and for later calls."""
         with self._lock:
-            self._fetch()
+            self.post.fetch()
+            self._early = [n for n in self._early if not self._failed_here_too(n)]
+
+    def arrived(self, fields: Fields) -> None:
+        """Take a message from the post."""
+        call, *rest = fields
+        if call == DEPARTURE:
+            rank, text, steps, calls, runs = rest
+            counts = tuple((number, finished) for number, finished in runs)
+            self.gone.append(Departure(rank, text, steps, calls, counts))
+        elif call == WITHDRAWAL:
+            self.withdrawn.update(rest)
+        else:
+            rank, sender, text, between, story = rest
+            pair = tuple(between) if between else None
+            self._early.append(Notice(call, rank, sender, text, pair, story))
+        if self.alert is not None:
+            self.alert()
 
     def receive(self, issued: int) -> list[Notice]:
         """Return the notices about the first `issued` calls, without those that raised here too."""
         with self._lock:
-            self._fetch()
+            self.fetch()
             found = [n for n in self._early if self._concerns(n, issued)]
             self._early = [n for n in self._early if n not in found]
         return found
@@ -159,54 +149,13 @@ class Notices:
     @property
     def held(self) -> int:
         """The first call, counted from 1, with a notice that arrived early; 0: none."""
-        return min((n.call + 1 for n in self._early if n.call < LEFT), default=0)
+        early = [n.call for n in self._early]
+        calls = [0 if call == LATEST else call for call in early if call < LEFT or call == LATEST]
+        return 1 + min(calls, default=-1)
 
-    def flush(self) -> bool:
-        """Receive the notices that are under way; return False if other ranks do not do the same.
-
-        Collective, if there were notices. The communicator must be flushed before it is freed: in
-        Open MPI a message that comes later takes the place of the first one of the communicator
-        that has the same number then.
-        """
-        with self._lock:
-            self._fetch()  # this rank may have finished the call that raised on another one
-        if not (self._sends.any() or self._receives.any()):
-            return True
-        expected = np.zeros_like(self._sends)
-        request = self.comm.Ialltoall(self._sends, expected)
-        patience = Patience()
-        while not (request.Test() and np.array_equal(self._receives, expected)):
-            with self._lock:
-                self._fetch()
-            patience.pause()
-            if patience.waited > FLUSH:
-                abandon((request, self._sends, expected))
-                return False
-        return True
-
-    def close(self) -> None:
-        """Leave unfinished sends to the MPI library."""
-        abandon([s for s in self._sent if not s[0].Test()])
-
-    def _fetch(self) -> None:
-        """Receive all notices that have arrived."""
-        status = MPI.Status()
-        while message := self.comm.Improbe(MPI.ANY_SOURCE, self.tag, status):
-            data = bytearray(status.Get_count(MPI.BYTE))
-            message.Recv([data, MPI.BYTE])
-            token, call, *fields = json.loads(data)
-            self._receives[status.Get_source()] += token == self.token
-            if token == self.token and call == DEPARTURE:
-                rank, text, steps, calls, runs = fields
-                counts = tuple((number, finished) for number, finished in runs)
-                self.gone.append(Departure(rank, text, steps, calls, counts))
-            elif token == self.token and call == WITHDRAWAL:
-                self.withdrawn.update(fields)
-            elif token == self.token:
-                rank, sender, text, between, story = fields
-                pair = tuple(between) if between else None
-                self._early.append(Notice(call, rank, sender, text, pair, story))
-        self._early = [n for n in self._early if not self._failed_here_too(n)]
+    def close(self) -> bool:
+        """Receive no more; return whether no communicator uses the post any more."""
+        return self.post.leave(self.token)
 
     def _failed_here_too(self, notice: Notice) -> bool:
         left = self._mine.get(notice.call)

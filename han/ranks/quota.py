@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import resource
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -38,6 +39,11 @@ def memory_groups(root: Path = ROOT, own: Path = OWN) -> tuple[bytes, ...]:
 def room(root: Path = ROOT, own: Path = OWN) -> float:
     """Return the bytes left below the memory limits of control groups; infinite without any."""
     return min(map(_native.room, memory_groups(root, own)), default=math.inf)
+
+
+def addresses_limited() -> bool:
+    """Return whether addresses are limited (ulimit -v): mapped arenas need many addresses."""
+    return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
 
 
 class _Controller(NamedTuple):

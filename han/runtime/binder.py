@@ -33,11 +33,8 @@ class Binder:
     `living` holds by number every prepared plan that is still referenced.
     """
 
-    def __init__(
-        self, comm: MPI.Intracomm, health: Health, shared: SharedMemory, recorder: Recorder
-    ) -> None:
-        self._comm_of_all, self._health = comm, health
-        self._shared, self._recorder = shared, recorder
+    def __init__(self, health: Health, shared: SharedMemory, recorder: Recorder) -> None:
+        self._health, self._shared, self._recorder = health, shared, recorder
         self.living: WeakValueDictionary[int, Prepared] = WeakValueDictionary()
         self._numbers = itertools.count(1)
         self._scratch: np.ndarray[Any, Any] | None = None
@@ -63,6 +60,8 @@ class Binder:
         that peers compare and messages name, if it is not that of the message.
         """
         signature = known_as or message.signature
+        for channel, nbytes in zip(reporter(engine).channels, program.footprint, strict=False):
+            channel.make_room(nbytes)
         comms = tuple(self._comm(engine, *key, signature) for key in program.comms)
         scratch = self._memory(program.scratch, own_scratch)
         number = next(self._numbers)
@@ -110,8 +109,9 @@ class Binder:
         mine = self._comms.setdefault(engine, {})
         if (tag, ranks) not in mine:
             self._health.gather(f"the first {signature.describe()}", ranks)
-            with group_of(self._comm_of_all, ranks) as members:
-                comm = self._comm_of_all.Create_group(members, tag)
+            whole = self._health.meeting.messages()
+            with group_of(whole, ranks) as members:
+                comm = whole.Create_group(members, tag)
             return_errors(comm)
             mine[tag, ranks] = comm
         return mine[tag, ranks]

@@ -13,7 +13,6 @@ from han.message.reader import READER
 from han.model.program import EPOCH_TAGS, MAX_STREAMS
 from han.ranks.departures import Departure
 from han.ranks.health import Health
-from han.ranks.notices import tag_limit
 from han.runtime.base_request import library
 from han.runtime.native_plans import empty_plan
 from han.runtime.reports import Reporter, reporter
@@ -34,11 +33,8 @@ class Engines:
     own: _native.Engine
     calls: _native.Calls[Request]
 
-    def __init__(
-        self, comm: MPI.Intracomm, health: Health, waiting: Waiting, recorder: Recorder
-    ) -> None:
-        self._comm, self.health = comm, health
-        self._waiting, self._recorder = waiting, recorder
+    def __init__(self, health: Health, waiting: Waiting, recorder: Recorder) -> None:
+        self.health, self._waiting, self._recorder = health, waiting, recorder
         self._live: weakref.WeakSet[_native.Engine] = weakref.WeakSet()
         self._made = health.notices.token  # so that tags differ from those of freed communicators
         self._channels: list[Channel] = []
@@ -55,24 +51,34 @@ class Engines:
 
     def make(self, channels: list[Channel]) -> _native.Engine:
         """Make an engine over some channels."""
-        tags = tag_limit(self._comm) // ENGINE_TAGS - 1
+        notices, own = self.health.notices, self.health.meeting.own
+        tags = notices.post.tag // ENGINE_TAGS - 1
         base = (self._made % tags + 1) * ENGINE_TAGS
-        notices = self.health.notices
         number = self._made - notices.token
         self._made += 1
         report = Reporter(weakref.ref(self.health), channels, number, self._waiting.timeout)
         engine = _native.Engine(
-            mpi=library(notices.tag),
-            comm=MPI._handleof(self._comm),
+            mpi=library(notices.post.tag),
+            comm=MPI._handleof(notices.post.comm),
             channels=tuple(channel.spec() for channel in channels),
             tag_base=base,
             wait=self._waiting,
             on_error=report,
         )
+        if own is not None:
+            engine.messages = MPI._handleof(own)
         report.engine = weakref.ref(engine)
         self._live.add(engine)
         self._recorder.attach(engine, number)
         return engine
+
+    def let_talk(self) -> None:
+        """Let runs send messages; the first call is collective: it duplicates the communicator."""
+        meeting = self.health.meeting
+        if meeting.own is None:
+            handle = MPI._handleof(meeting.messages())
+            for engine in self:
+                engine.messages = handle
 
     def __iter__(self) -> Iterator[_native.Engine]:
         """Iterate over the engines, also those that only a dropped request still refers to.

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from mpi4py import MPI
 
 from han.config.arrange import Facts
 from han.memory.shared import Reach
+from han.model.topology import Topology
 from han.ranks.departures import IN_FLIGHT
-from han.ranks.discover import Conditions
+from han.ranks.discover import Conditions, discover, facts_of
 from han.ranks.health import Health
+from han.ranks.post import Post
 
 if TYPE_CHECKING:
     from han.config.config import Config
+
+DRAFTS = 64  # sets of ranks of which a parent remembers the draft
 
 
 def world_ranks(comm: MPI.Intracomm) -> tuple[int, ...]:
@@ -29,10 +33,26 @@ def world_ranks(comm: MPI.Intracomm) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
+class Draft:
+    """What follows for some ranks of a parent from what it knows.
+
+    `ranks` are their numbers in the parent. `near`: they reach each other's memory as the parent
+    knows.
+    """
+
+    ranks: tuple[int, ...]
+    facts: tuple[Facts, ...]
+    topology: Topology
+    conditions: Conditions
+    near: bool
+
+
+@dataclass(frozen=True)
 class Inherited:
     """What the parent knows: also about each of its ranks, by rank.
 
-    `world` holds their ranks on MPI.COMM_WORLD. `parent`, its health, outlives its use.
+    `world` holds their ranks on MPI.COMM_WORLD, `places` those on the post. `parent`, its health,
+    outlives its use.
     """
 
     config: Config
@@ -41,6 +61,21 @@ class Inherited:
     world: tuple[int, ...]
     facts: tuple[Facts, ...]
     reach: Reach | None
+    _drafts: dict[tuple[int, ...], Draft] = field(default_factory=dict)
+
+    @property
+    def post(self) -> Post:
+        """The post, which children share."""
+        return self.parent.notices.post
+
+    @property
+    def token(self) -> int:
+        """The parent's token."""
+        return self.parent.notices.token
+
+    def post_places(self, ranks: Sequence[int]) -> tuple[int, ...]:
+        """Return the places on the post of some ranks of the parent."""
+        return tuple(self.parent.notices.places[rank] for rank in ranks)
 
     def places(self, comm: MPI.Intracomm) -> list[int] | None:
         """Return the ranks of `comm` in the parent; None if it has others too."""
@@ -48,6 +83,30 @@ class Inherited:
         found = [place.get(world) for world in world_ranks(comm)]
         known = [rank for rank in found if rank is not None]
         return known if len(known) == len(found) else None
+
+    def draft(self, comm: MPI.Intracomm) -> Draft | None:
+        """Return what is known about the ranks of `comm`; None if the parent does not have all."""
+        ranks = self.places(comm)
+        if ranks is None:
+            return None
+        key = tuple(ranks)
+        draft = self._drafts.get(key)
+        if draft is None:
+            draft = self._draft(key)
+            if len(self._drafts) < DRAFTS:
+                self._drafts[key] = draft
+        return draft
+
+    def _draft(self, ranks: tuple[int, ...]) -> Draft:
+        facts = tuple(facts_of(self.facts, ranks))
+        topology, here = discover(facts, self.config)
+        # Ranks of the parent that are not in this communicator still use the processors.
+        above = self.conditions
+        conditions = Conditions(
+            here.oversubscribed or above.oversubscribed, here.rationed or above.rationed, here.mesh
+        )
+        near = self.reach is not None and self.reach.covers(topology, ranks)
+        return Draft(ranks, facts, topology, conditions, near)
 
     def watch(self, comm: MPI.Intracomm) -> Callable[[str], None]:
         """Return what the ranks of `comm` call while they wait in its set-up.

@@ -9,16 +9,21 @@ from struct import calcsize
 import numpy as np
 
 from han import _native
-from han.memory.channel import DEPARTURES, ERRED, FIELDS, GONE, NAPS, RANK
+from han.memory.channel import DEPARTURES, ERRED, FIELDS, GONE, RANK
 from han.model.channel_layout import (
     CALLS,
+    CELLS,
+    CLOSED,
     CONTROL,
     EPOCH_SHIFT,
     FLAG,
     FLAGS,
+    LENT_BANKS,
     LINE,
     MAX_CHANNELS,
     REASON,
+    RING_MIN,
+    ROOM,
     SMALL,
     SMALL_BANKS,
     TIMES,
@@ -66,11 +71,12 @@ def own_numbers() -> Numbers:
         "limits": {"CHANNELS": MAX_CHANNELS, "STREAMS": MAX_STREAMS, "EPOCH_TAGS": EPOCH_TAGS},
         "layout": {
             "LINE": LINE, "TIMES": TIMES, "FLAG": FLAG, "CALLS": CALLS, "FLAGS": FLAGS,
-            "SMALL": SMALL, "SMALL_BANKS": SMALL_BANKS, "EPOCH_SHIFT": EPOCH_SHIFT,
-            "REASON": REASON,
+            "SMALL": SMALL, "SMALL_BANKS": SMALL_BANKS, "LENT_BANKS": LENT_BANKS,
+            "RING_LEAST": RING_MIN, "EPOCH_SHIFT": EPOCH_SHIFT, "REASON": REASON,
         },
-        "control": {**_packed(FIELDS), "erred": ERRED, "naps": NAPS, "gone": GONE,
-            "departures": DEPARTURES, "rank": RANK, "size": CONTROL},
+        "control": {**_packed(FIELDS), "erred": ERRED, "gone": GONE,
+            "departures": DEPARTURES, "rank": RANK, "cells": CELLS, "room": ROOM, "closed": CLOSED,
+            "size": CONTROL},
         "trace": _offsets(HEAD),
         "event": {**_offsets(EVENT), "ANCHOR": ANCHOR},
         "statuses": _named(Status),

@@ -67,9 +67,10 @@ class Persistent:
             slot = self._slot(self._memory(sized.shown(self.health.size)), slots)
             engine, call = slot.engine, Call(sized, slot.memory, blocking=False)
             signature = message.signature
-            program = self.programs.kept(
-                call, lambda: planner.persistent(signature, slot.memory).plan
-            )
+            planned = planner.persistent(signature, slot.memory)
+            if planned.talks:
+                self.engines.let_talk()
+            program = self.programs.kept(call, lambda: planned.plan)
             message = replace(message, signature=sized)
             prepared = self.binder.bind(program, message, engine, mapping=mapping, own_scratch=True)
             checks = message.begin or (mapping and mapping.windows)

@@ -74,6 +74,8 @@ class Plans:
         planned = self.planner.planned(called, blocking)
         if planned.left:
             return None
+        if planned.talks:
+            self._engines.let_talk()
         call = Call(message.signature, self.config.memory, blocking)
         program = self.programs.get(call, lambda: planned.plan)
         for other in planned.others:  # all plans of a call take the same part of the rings
@@ -91,7 +93,10 @@ class Plans:
         if self.planner.planned(replace(signature, device=False), blocking).left:
             return None
         first = agreement(signature, self._engines.health)
-        plan = self.planner.planned(first.signature).plan
+        planned = self.planner.planned(first.signature)
+        if planned.talks:
+            self._engines.let_talk()
+        plan = planned.plan
         program = self.programs.get(Call(plan.signature, self.config.memory, True), lambda: plan)
         return self.binder.bind(program, first, self._engines.own, known_as=signature)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
@@ -22,19 +23,21 @@ from han.model.collectives import ROWS
 from han.model.topology import Topology
 from han.ranks.checks import compare
 from han.ranks.discover import (
+    STEP,
     Conditions,
-    check_agreement,
+    Settings,
     discover,
-    facts_of,
     gather_facts,
     try_to_load,
 )
 from han.ranks.health import AGREED, Health
 from han.ranks.meeting import Meeting, Patience, duplicate
 from han.ranks.notices import Notices
+from han.ranks.post import Post
 from han.runtime.binder import Binder
+from han.runtime.birth import Birth, Known
 from han.runtime.engines import Engines
-from han.runtime.inherited import Inherited, world_ranks
+from han.runtime.inherited import Draft, Inherited, world_ranks
 from han.runtime.leaving import at_end
 from han.runtime.left import watch
 from han.runtime.numbers import check_compiled
@@ -55,7 +58,6 @@ from han.tuning.planner import Planner
 
 check_compiled()
 
-NOTHING_KNOWN = Conditions()
 SETUP_LIMIT = 600.0  # seconds; the limit until the configuration is known
 SETUP_LEAST = 30.0  # the least limit of set-up: ranks still import modules
 
@@ -75,7 +77,6 @@ class State:
     (memory), `planner` (decides), `plans` (kept ones), `binder` and `tracing`.
     """
 
-    comm: MPI.Intracomm
     config: Config
     conditions: Conditions
     topology: Topology
@@ -89,91 +90,108 @@ class State:
     persistent: Persistent
     statistics: str  # where statistics of collectives go, or ""
     closed = False
-    facts: list[Facts]  # by rank
+    facts: tuple[Facts, ...]  # by rank
     _heritage: Inherited | None = None  # made for the first child
 
     def __init__(
         self, comm: MPI.Intracomm, config: Any, inherited: Inherited | None = None
     ) -> None:
         loaded, problem = try_to_load(config)
-        ranks = inherited.places(comm) if inherited is not None else None
-        token = inherited.parent.notices.token if inherited is not None and ranks else 0
-        traces, trouble = trace_folder()
+        folder, trouble = trace_folder()
         stored, damage = wisdom_folder()
         self.statistics, mistake = statistics_output()
+        said = trouble or damage or mistake if problem is None else str(problem)
+        fingerprint = loaded.fingerprint() if loaded else ""
+        settings = Settings(fingerprint, said, folder, bool(self.statistics))
         limit = SETUP_LIMIT if loaded is None else loaded.wait.timeout
-        patient = limit and max(limit, SETUP_LEAST)
-        look = inherited.watch(comm) if inherited is not None else None
-        self.comm = duplicate(comm, patient, look)
-        meeting = Meeting(self.comm, patient)
-        meeting.look = look
-        try:
-            fingerprint = loaded.fingerprint() if loaded else ""
-            told = trouble or damage or mistake if problem is None else str(problem)
-            counts = bool(self.statistics)
-            known = check_agreement(meeting, fingerprint, told, traces, problem, counts, token)
-            self.config = loaded
-            self._meet(meeting, inherited, ranks if known else None)
-            meeting.share(lambda: self._make(stored), "the making of a han.Comm")
-            if traces:
-                self.tracing.record_into(traces)
-        except AGREED:
-            self.comm.Free()
-            raise
+        meeting = Meeting(comm, limit and max(limit, SETUP_LEAST))
+        meeting.look = inherited.watch(comm) if inherited is not None else None
+        self.config = loaded
+        known = Birth.of(inherited, comm).introduce(meeting, settings, problem)
+        if isinstance(known, Known):
+            self._take_over(meeting, known, stored)
+        else:
+            self._discover(meeting, known, stored)
+        if folder:
+            self.tracing.record_into(folder)
+        meeting = self.health.meeting
         meeting.look, meeting.limit = self.health.look, limit
         meeting.expect = self.health.expect_step
         at_end(self)
 
-    def _meet(
-        self, meeting: Meeting, inherited: Inherited | None, ranks: Sequence[int] | None
-    ) -> None:
-        """Discover the topology and make the shared memory; collective.
+    def _discover(self, outer: Meeting, draft: Draft | None, stored: str) -> None:
+        """Find out where the ranks are, and make shared memory; collective."""
+        own = duplicate(outer)
+        meeting = Meeting(own, outer.limit, own)
+        meeting.look = outer.look
+        try:
+            token = meeting.allgather(int.from_bytes(os.urandom(4), "little") >> 1, STEP)[0]
+            facts = draft.facts if draft else tuple(gather_facts(meeting, self.config))
+            topology, here = discover(facts, self.config)
+            self.conditions = draft.conditions if draft else here
+            self.facts = facts
+            self.health = Health(meeting, Notices(Post(own, token), range(meeting.size), token))
+            memory, sleeps = self.config.memory, naps(self.config.wait, self.conditions)
+            self.shared = SharedMemory.made(meeting, topology, memory, sleeps)
+            meeting.share(lambda: self._make(stored), STEP)
+        except AGREED:
+            own.Free()
+            raise
 
-        `ranks` are the numbers of the ranks in the parent, or None if it does not have all.
+    def _take_over(self, meeting: Meeting, known: Known, stored: str) -> None:
+        """Make all that the parent need not be asked for; not collective, for one node.
+
+        If this raises, it tells the other ranks, which may have gone on.
         """
-        reach = None
-        if inherited is not None and ranks is not None:
-            self.facts, reach = facts_of(inherited.facts, ranks), inherited.reach
-        else:
-            self.facts = gather_facts(meeting, self.config)
-        topology, here = discover(self.facts, self.config)
-        parent = inherited.conditions if inherited is not None else NOTHING_KNOWN
-        # Ranks of the parent that are not in this communicator still use the processors.
-        oversubscribed = here.oversubscribed or parent.oversubscribed
-        self.conditions = Conditions(oversubscribed, here.rationed or parent.rationed, here.mesh)
-        self.health = Health(meeting, Notices(meeting))
+        draft = known.draft
+        self.facts, self.conditions = draft.facts, draft.conditions
+        meeting.line = known.line
+        self.health = Health(meeting, Notices(known.post, known.line.places, known.token))
         sleeps = naps(self.config.wait, self.conditions)
-        memory = self.config.memory
-        self.shared = SharedMemory(meeting, topology, memory, sleeps, reach, ranks or ())
-        self.topology = self.shared.topology
+        try:
+            self.shared = SharedMemory.borrowed(
+                meeting, draft.topology, sleeps, known.lending, known.offsets
+            )
+            self._make(stored)
+            if self.topology.whole is None:
+                self.engines.let_talk()
+        except BaseException as error:
+            self.health.give_up(error)
+            raise
 
     def _make(self, stored: str) -> None:
         """Make the parts that need no other rank."""
         health, shared = self.health, self.shared
+        self.topology = shared.topology
         self.rank, self.size = health.rank, health.size
         self.tracing = Tracing(health, self.topology.memory)
         recorder = self.tracing.recorder
         waiting = Waiting.of(self.config.wait, self.conditions)
         set_helper(self.config.wait, self.conditions)
-        self.engines = Engines(self.comm, health, waiting, recorder)
+        self.engines = Engines(health, waiting, recorder)
         traits = NodeTraits(self.conditions.oversubscribed, self.conditions.mesh)
         maps = shared.arena is not None
         self.planner = Planner(self.topology, self.config, traits, self.rank, maps)
         self.engines.open(shared.channels, self.planner.bounds)
         health.engines = self.engines
         self.calls = self.engines.calls
-        self.binder = Binder(self.comm, health, shared, recorder)
+        self.binder = Binder(health, shared, recorder)
         programs = Programs(self.planner, stored)
         self.plans = Plans(programs, self.binder, shared, self.engines)
         self.persistent = Persistent(health, self.engines, shared, self.binder, programs, recorder)
         recorder.follow(self.engines, self.binder)
+
+    @property
+    def comm(self) -> MPI.Intracomm:
+        """A communicator of the same ranks, in the same order."""
+        return self.health.meeting.comm
 
     def heritage(self) -> Inherited:
         """Return what a child takes over."""
         if self._heritage is None:
             reach, world = self.shared.reach, world_ranks(self.comm)
             self._heritage = Inherited(
-                self.config, self.conditions, self.health, world, tuple(self.facts), reach
+                self.config, self.conditions, self.health, world, self.facts, reach
             )
         return self._heritage
 
@@ -346,20 +364,26 @@ class State:
             with contextlib.suppress(HanError, MPI.Exception):
                 self.engines.drain()
         finally:  # also after an interrupt
-            self._release(free and self._quiet())
-
-    def _quiet(self) -> bool:
-        """Return whether no message is under way, as MPI demands before it frees a communicator."""
-        with contextlib.suppress(MPI.Exception):
-            return self.health.failed is None and self.health.notices.flush()
-        return False
+            self._release(free)
 
     def _release(self, free: bool) -> None:
+        """Release everything. The communicators are freed by all ranks, after an error by none."""
+        free = free and self.health.failed is None
         self.tracing.close()
         self.health.failed = self.health.failed or "it has been freed"
         self.engines.stop()
-        self.health.notices.close()
         self.plans.clear(free)
         self.shared.windows.clear()
-        if free:
-            self.comm.Free()
+        self._close_post(free)
+
+    def _close_post(self, free: bool) -> None:
+        """Leave the post; its first communicator receives what is under way before."""
+        meeting, notices = self.health.meeting, self.health.notices
+        post, own = notices.post, meeting.own
+        if post.comm == own and free:
+            with contextlib.suppress(MPI.Exception):
+                free = post.flush()
+        if notices.close():
+            post.close(free)
+        if own is not None and own != post.comm and free:
+            own.Free()

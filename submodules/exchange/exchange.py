@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from han.model.program import Ref
+from han.model.topology import Topology
 from han.submodules.exchange import node as exchange_node
 from han.submodules.exchange.layout import asked_factors
 from han.submodules.parts.cells import FLAGS
@@ -86,6 +87,10 @@ class Exchange(Submodule):
         algorithm = question.choice.algorithm
         reason = _unfit(question) if algorithm in MESSAGES else exchange_node.unfit(question)
         return reason or order_kept(question, self.algorithms[algorithm])
+
+    def sends(self, topology: Topology, level: int, algorithm: str) -> bool:
+        """Only the algorithms that do without shared memory send messages."""
+        return algorithm in ("recursive_doubling", "halving")
 
     def footprint(self, plan: Outline, level: int) -> int:
         """Return how many bytes of each rank's ring of cells a run takes."""

@@ -38,8 +38,8 @@ static void open_channel(group *g, const place *places, uint64_t c, uint64_t ran
         *memory = aligned(p->bytes);
     g->engines[rank].channels[c] = (han_channel){
         .memory = *memory, .size = (uint32_t)p->size, .me = (uint32_t)p->me, .flags = p->flags,
-        .small = p->small, .cells = p->cells, .small_bank = p->small_bank,
-        .ring = p->ring};
+        .small = p->small, .small_bank = p->small_bank, .banks = HAN_SMALL_BANKS,
+        .rings = *memory + p->cells, .ring = p->ring, .wrap = p->ring};
     han_control *mine = (han_control *)(void *)*memory + p->me;
     mine->pid = getpid();
     mine->pid_start = group_process_start();
@@ -58,7 +58,7 @@ group *group_open(const world *w, bool messages, han_wait_policy wait)
     for (uint64_t r = 0; r < w->ranks; r++) {
         han_engine *e = &g->engines[r];
         e->mpi = messages ? &g->mpi : NULL;
-        e->comm = messages ? mailbox_comm(g->box, (int)r) : 0;
+        e->comm = e->messages = messages ? mailbox_comm(g->box, (int)r) : 0;
         e->n_channels = (uint32_t)w->n_channels;
         e->wait = wait;
         e->bells = wait.futex ? (1u << w->n_channels) - 1 : 0;

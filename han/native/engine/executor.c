@@ -90,12 +90,12 @@ static enum han_status execute(han_engine *e, han_plan *p, const han_instr *i) {
         return HAN_OK;
     case HAN_WAIT: return await_flag(e, i);
     case HAN_ISEND:
-        rc = han_isend(e->mpi, han_at(e, i, 1), (int)i->n, i->peer, tag_of(e, i), e->comm,
+        rc = han_isend(e->mpi, han_at(e, i, 1), (int)i->n, i->peer, tag_of(e, i), e->messages,
                        &p->requests[i->slot]);
         han_add(&p->counts.sent, i->n);
         break;
     case HAN_IRECV:
-        rc = han_irecv(e->mpi, han_at(e, i, 0), (int)i->n, i->peer, tag_of(e, i), e->comm,
+        rc = han_irecv(e->mpi, han_at(e, i, 0), (int)i->n, i->peer, tag_of(e, i), e->messages,
                        &p->requests[i->slot]);
         han_add(&p->counts.received, i->n);
         break;

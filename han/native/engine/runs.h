@@ -6,6 +6,7 @@
 #include "engine/agreement.h"
 #include "engine/bell.h"
 #include "engine/choice.h"
+#include "engine/rings.h"
 #include "engine/sizes.h"
 #include "engine/trials.h"
 
@@ -14,28 +15,36 @@
 /* Take the next part of the rings for a run; returns its offset in each ring. */
 static inline uint64_t han_take_cells(han_channel *ch, uint64_t epoch, uint64_t bytes) {
     if (!bytes) return 0;
+    if (!han_ring_fits(ch, bytes)) han_grow_ring(ch, epoch, bytes);
     uint64_t start = ch->head;
-    if (start % ch->ring + bytes > ch->ring) start += ch->ring - start % ch->ring;
+    if (start % ch->wrap + bytes > ch->wrap) start += ch->wrap - start % ch->wrap;
     ch->head = start + bytes;
     while (ch->oldest != ch->newest) {
         uint32_t k = ch->oldest % HAN_TAKEN;
         bool room = ch->newest - ch->oldest < HAN_TAKEN;
-        if (room && ch->taken[k].start + ch->ring >= ch->head) break;
+        if (room && ch->taken[k].start + ch->wrap >= ch->head) break;
         ch->needed = ch->taken[k].epoch + 1;
         ch->oldest++;
     }
     uint32_t k = ch->newest++ % HAN_TAKEN;
     ch->taken[k].start = start;
     ch->taken[k].epoch = epoch;
-    return start % ch->ring;
+    return start % ch->wrap;
 }
 
 /* The number of runs that every peer must have finished before this one may write. */
 static inline uint64_t han_needed(const han_engine *e, const han_channel *ch, uint8_t writes) {
     uint64_t n = 0;
-    if (writes & HAN_W_SMALL && e->epoch >= HAN_SMALL_BANKS) n = e->epoch + 1 - HAN_SMALL_BANKS;
+    if (writes & HAN_W_SMALL && e->epoch >= ch->banks) n = e->epoch + 1 - ch->banks;
     if (writes & HAN_W_CELLS && ch->needed > n) n = ch->needed;
     return n;
+}
+
+/* Whether all rings have the memory that a run of a plan needs. */
+static inline bool han_rings_there(const han_engine *e, const han_plan *p) {
+    for (uint32_t c = 0; c < e->n_channels; c++)
+        if (!han_ring_there(&e->channels[c], p->footprint[c])) return false;
+    return true;
 }
 
 /* Whether peers have finished the runs that used the shared memory which this run writes. */
@@ -109,8 +118,9 @@ static inline void han_begin(han_engine *e, const han_run *run) {
     for (uint32_t c = 0; c < e->n_channels; c++) {
         han_channel *ch = &e->channels[c];
         uint8_t **base = &e->bases[HAN_B_CHANNEL + HAN_B_PER_CHANNEL * c];
-        base[HAN_B_SMALL] = ch->memory + ch->small + e->epoch % HAN_SMALL_BANKS * ch->small_bank;
-        base[HAN_B_CELLS] = ch->memory + ch->cells + han_take_cells(ch, e->epoch, p->footprint[c]);
+        base[HAN_B_SMALL] = ch->memory + ch->small + (e->epoch & (ch->banks - 1)) * ch->small_bank;
+        uint64_t part = han_take_cells(ch, e->epoch, p->footprint[c]);
+        base[HAN_B_CELLS] = ch->rings ? ch->rings + part : NULL;
         base[HAN_B_FLAGS] = ch->memory + ch->flags;
         han_control *mine = han_own_record(ch);
         atomic_store_explicit(han_calls_of(ch, ch->me, e->epoch + 1), calls, memory_order_release);
@@ -130,6 +140,7 @@ static inline void han_begin(han_engine *e, const han_run *run) {
  * it writes. */
 static inline bool han_ready(han_engine *e) {
     if (!e->started) {
+        if (!han_rings_there(e, e->head->plan)) return false;
         if (e->choices >> (HAN_HISTORY - 1) & 1 && !han_may_forget(e)) return false;
         han_begin(e, e->head);
     }

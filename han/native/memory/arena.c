@@ -92,6 +92,27 @@ void *han_arena_take(han_arena *a, size_t bytes, bool zero) {
     return p;
 }
 
+void *han_arena_take_bare(han_arena *a, size_t bytes) {
+    if (foreign(a)) {
+        errno = EPERM;
+        return NULL;
+    }
+    (void)pthread_mutex_lock(&a->lock);
+    han_extent *e = han_extents_take_bare(&a->extents, bytes / HAN_PAGE + !!(bytes % HAN_PAGE));
+    (void)pthread_mutex_unlock(&a->lock);
+    return e ? han_extent_address(&a->extents, e) : NULL;
+}
+
+int han_arena_fill(han_arena *a, void *p, size_t bytes) {
+    if (foreign(a)) return EPERM;
+    uint64_t from = (uint64_t)((uint8_t *)p - a->extents.file.base), stop = from + bytes;
+    (void)pthread_mutex_lock(&a->lock);
+    int error = han_file_reserve(&a->extents.file, from / HAN_PAGE,
+                                 (stop + HAN_PAGE - 1) / HAN_PAGE - from / HAN_PAGE);
+    (void)pthread_mutex_unlock(&a->lock);
+    return error;
+}
+
 static han_extent *owner(const han_arena *a, const void *p) {
     return a->extents.at[(size_t)((const uint8_t *)p - a->extents.file.base) / HAN_PAGE];
 }

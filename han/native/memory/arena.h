@@ -36,6 +36,12 @@ void *han_arena_take(han_arena *, size_t bytes, bool zero);
 void *han_arena_resize(han_arena *, void *, size_t bytes);
 void han_arena_give(han_arena *, void *);
 
+/* The same for memory that is added later: the bytes have none yet, and the caller may access those
+ * only that it has filled. It is given back with han_arena_give. han_arena_fill returns 0 or errno.
+ * In a child process made by fork, both fail (EPERM). */
+void *han_arena_take_bare(han_arena *, size_t bytes);
+int han_arena_fill(han_arena *, void *, size_t bytes);
+
 /* Whether all these bytes are in the arena. */
 bool han_arena_holds(const han_arena *, uint64_t address, uint64_t bytes);
 han_arena_facts han_arena_tell(han_arena *);

@@ -105,10 +105,16 @@ static han_extent *cut(han_extents *x, han_extent *e, size_t start, size_t pages
     return e;
 }
 
-static han_extent *take_hole(han_extents *x, size_t pages) {
+/* Take pages of a hole, without memory; NULL: no hole is long enough. */
+static han_extent *cut_hole(han_extents *x, size_t pages) {
     size_t start;
     han_extent *e = find(x, HAN_HOLE, pages, &start);
-    if (!e || !(e = cut(x, e, start, pages))) return NULL;
+    return e ? cut(x, e, start, pages) : NULL;
+}
+
+static han_extent *take_hole(han_extents *x, size_t pages) {
+    han_extent *e = cut_hole(x, pages);
+    if (!e) return NULL;
     int error = han_file_reserve(&x->file, e->page, pages);
     if (!error) return e;
     (void)shelve_joined(x, e, HAN_HOLE);
@@ -135,9 +141,23 @@ han_extent *han_extents_take(han_extents *x, size_t pages, bool *clean) {
     return e;
 }
 
+han_extent *han_extents_take_bare(han_extents *x, size_t pages) {
+    han_extent *e = cut_hole(x, pages);
+    if (!e && x->kept) {
+        drop_kept(x);
+        e = cut_hole(x, pages);
+    }
+    if (!e) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    e->state = HAN_BARE;
+    return e;
+}
+
 void han_extents_give(han_extents *x, han_extent *e) {
-    x->taken -= e->pages;
-    if (x->kept + e->pages <= x->keep) {
+    if (e->state != HAN_BARE) x->taken -= e->pages;
+    if (e->state != HAN_BARE && x->kept + e->pages <= x->keep) {
         (void)shelve_joined(x, e, HAN_KEPT);
         return;
     }

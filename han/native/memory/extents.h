@@ -10,7 +10,8 @@
 
 enum { HAN_BINS = 48 };
 
-enum han_state { HAN_HOLE, HAN_KEPT, HAN_USED, HAN_SLAB }; /* kept: free, but with its memory */
+/* Kept: free, but with its memory. Bare: in use, but parts of it may have no memory. */
+enum han_state { HAN_HOLE, HAN_KEPT, HAN_USED, HAN_SLAB, HAN_BARE };
 
 /* Neighbouring pages in one state. */
 typedef struct han_extent {
@@ -37,6 +38,8 @@ void han_extents_close(han_extents *);
 
 /* Take so many pages; `clean` says whether they hold zeros. NULL: errno says why. */
 han_extent *han_extents_take(han_extents *, size_t pages, bool *clean);
+/* Take so many pages without memory; NULL: errno says why. */
+han_extent *han_extents_take_bare(han_extents *, size_t pages);
 void han_extents_give(han_extents *, han_extent *);
 
 static inline uint8_t *han_extent_address(const han_extents *x, const han_extent *e) {

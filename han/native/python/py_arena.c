@@ -123,6 +123,46 @@ static PyObject *arena_tell(PyObject *self, PyObject *capsule) {
                          (unsigned long long)f.refused, f.error);
 }
 
+/* An address in the arena, or an OSError. */
+static PyObject *address_of(void *p) {
+    return p ? PyLong_FromVoidPtr(p) : PyErr_SetFromErrno(PyExc_OSError);
+}
+
+static PyObject *arena_take(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *capsule;
+    Py_ssize_t bytes;
+    int bare = false;
+    if (!PyArg_ParseTuple(args, "On|p", &capsule, &bytes, &bare)) return NULL;
+    han_arena *a = arena_of(capsule);
+    if (!a) return NULL;
+    return address_of(bare ? han_arena_take_bare(a, (size_t)bytes)
+                           : han_arena_take(a, (size_t)bytes, true));
+}
+
+static PyObject *arena_fill(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *capsule;
+    unsigned long long address;
+    Py_ssize_t bytes;
+    if (!PyArg_ParseTuple(args, "OKn", &capsule, &address, &bytes)) return NULL;
+    han_arena *a = arena_of(capsule);
+    if (!a) return NULL;
+    errno = han_arena_fill(a, (void *)(uintptr_t)address, (size_t)bytes);
+    return errno ? PyErr_SetFromErrno(PyExc_OSError) : Py_NewRef(Py_None);
+}
+
+static PyObject *arena_give(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *capsule;
+    unsigned long long address;
+    if (!PyArg_ParseTuple(args, "OK", &capsule, &address)) return NULL;
+    han_arena *a = arena_of(capsule);
+    if (!a) return NULL;
+    han_arena_give(a, (void *)(uintptr_t)address);
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef methods[] = {
     {"arena_open", arena_open, METH_VARARGS,
      "arena_open($module, fd, size, keep, touch=False, groups=(), /)\n--\n\n"
@@ -137,6 +177,15 @@ static PyMethodDef methods[] = {
     {"arena_holds", arena_holds, METH_VARARGS,
      "arena_holds($module, arena, address, nbytes, /)\n--\n\n"
      "Return whether these bytes are in the arena."},
+    {"arena_take", arena_take, METH_VARARGS,
+     "arena_take($module, arena, nbytes, bare=False, /)\n--\n\n"
+     "Return the address of so many zeros; of memory to be filled, if it is bare. Raises OSError."},
+    {"arena_fill", arena_fill, METH_VARARGS,
+     "arena_fill($module, arena, address, nbytes, /)\n--\n\n"
+     "Reserve memory for bytes that were taken bare. Raises OSError."},
+    {"arena_give", arena_give, METH_VARARGS,
+     "arena_give($module, arena, address, /)\n--\n\n"
+     "Give back what was taken."},
     {"arena_tell", arena_tell, METH_O,
      "arena_tell($module, arena, /)\n--\n\n"
      "Return base, size, bytes taken and kept; the number of refusals, and the bytes and errno of "

@@ -19,14 +19,17 @@ static int add_channel(EngineObject *self, PyObject *spec) {
     han_channel *c = &e->channels[e->n_channels];
     Py_buffer *view = &self->views[e->n_channels];
     PyObject *buffer;
-    if (!PyArg_ParseTuple(spec, "OIIKKKKKK", &buffer, &c->size, &c->me, &c->control, &c->flags,
-                          &c->small, &c->cells, &c->small_bank, &c->ring))
+    unsigned long long cells, lender;
+    int naps;
+    if (!PyArg_ParseTuple(spec, "OIIKKKKKKKKp", &buffer, &c->size, &c->me, &c->control, &c->flags,
+                          &c->small, &c->small_bank, &c->banks, &cells, &c->ring, &lender, &naps))
         return -1;
     if (PyObject_GetBuffer(buffer, view, PyBUF_WRITABLE)) return -1;
     c->memory = view->buf;
-    const han_control *all = (const han_control *)(void *)(c->memory + c->control);
-    for (uint32_t r = 0; r < c->size; r++)
-        if (all[r].naps) e->bells |= 1u << e->n_channels;
+    c->lender = (uint8_t *)(uintptr_t)lender;
+    c->rings = lender ? NULL : c->memory + cells;
+    c->wrap = lender ? 0 : c->ring;
+    if (naps) e->bells |= 1u << e->n_channels;
     e->n_channels++;
     return 0;
 }
@@ -64,7 +67,7 @@ static int engine_init(EngineObject *self, PyObject *args, PyObject *kwargs) {
         if (han_py_load_mpi(&self->mpi, mpi)) return -1;
         e->mpi = &self->mpi;
     }
-    e->comm = (han_handle)comm;
+    e->comm = e->messages = (han_handle)comm;
     e->interrupted = interrupted;
     e->dead_rank = -1;
     atomic_flag_clear(&e->busy);
@@ -233,6 +236,19 @@ static int engine_set_held(EngineObject *self, PyObject *value, void *unused) {
     return 0;
 }
 
+static int engine_set_messages(EngineObject *self, PyObject *value, void *unused) {
+    (void)unused;
+    unsigned long long comm = value ? PyLong_AsUnsignedLongLongMask(value) : 0;
+    if (PyErr_Occurred()) return -1;
+    self->engine.messages = (han_handle)comm;
+    return 0;
+}
+
+static PyObject *engine_get_messages(EngineObject *self, void *unused) {
+    (void)unused;
+    return PyLong_FromUnsignedLongLong((unsigned long long)self->engine.messages);
+}
+
 static PyObject *engine_get_on_error(EngineObject *self, void *unused) {
     (void)unused;
     PyObject *o = self->on_error ? self->on_error : Py_None;
@@ -283,6 +299,8 @@ static PyGetSetDef engine_getset[] = {
      "The number of runs of an alternative.", NULL},
     {"held", (getter)engine_get_held, (setter)engine_set_held,
      "The run of which a notice arrived early, counted from 1; 0: none.", NULL},
+    {"messages", (getter)engine_get_messages, (setter)engine_set_messages,
+     "The handle of the communicator that runs send messages on.", NULL},
     {"on_error", (getter)engine_get_on_error, NULL, "The function that is called on errors.", NULL},
     {"failed", (getter)engine_get_failed, NULL, "Whether an error has stopped the engine.", NULL},
     {NULL, NULL, NULL, NULL, NULL},

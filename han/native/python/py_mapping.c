@@ -2,6 +2,7 @@
 #include "python/py_mapping.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -31,8 +32,9 @@ static PyObject *map_file(PyObject *self, PyObject *args) {
     (void)self;
     int fd;
     Py_ssize_t size;
-    if (!PyArg_ParseTuple(args, "in", &fd, &size)) return NULL;
-    void *mapping = han_map_file(fd, (size_t)size, PROT_READ);
+    int writes = false;
+    if (!PyArg_ParseTuple(args, "in|p", &fd, &size, &writes)) return NULL;
+    void *mapping = han_map_file(fd, (size_t)size, writes ? PROT_READ | PROT_WRITE : PROT_READ);
     return owned(mapping, (size_t)size, (uint64_t)(uintptr_t)mapping);
 }
 
@@ -48,13 +50,35 @@ static PyObject *map_again(PyObject *self, PyObject *args) {
     return owned(mapping, size, (uint64_t)(uintptr_t)mapping + (address - first));
 }
 
+static PyObject *load_word(PyObject *self, PyObject *address) {
+    (void)self;
+    const _Atomic uint64_t *word = PyLong_AsVoidPtr(address);
+    if (!word) return NULL;
+    return PyLong_FromUnsignedLongLong(atomic_load_explicit(word, memory_order_acquire));
+}
+
+static PyObject *store_word(PyObject *self, PyObject *args) {
+    (void)self;
+    unsigned long long address, value;
+    if (!PyArg_ParseTuple(args, "KK", &address, &value)) return NULL;
+    _Atomic uint64_t *word = (_Atomic uint64_t *)(uintptr_t)address;
+    atomic_store_explicit(word, value, memory_order_release);
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef methods[] = {
     {"map_file", map_file, METH_VARARGS,
-     "map_file($module, fd, size, /)\n--\n\n"
-     "Map a file for reading only; return (owner, address)."},
+     "map_file($module, fd, size, writes=False, /)\n--\n\n"
+     "Map a file, for reading only unless it `writes`; return (owner, address)."},
     {"map_again", map_again, METH_VARARGS,
      "map_again($module, address, nbytes, /)\n--\n\n"
      "Map shared memory a second time; return (owner, address)."},
+    {"load_word", load_word, METH_O,
+     "load_word($module, address, /)\n--\n\n"
+     "Load 8 bytes of this process's memory, with acquire order."},
+    {"store_word", store_word, METH_VARARGS,
+     "store_word($module, address, value, /)\n--\n\n"
+     "Store 8 bytes in this process's memory, with release order."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -61,13 +61,15 @@ static const number layout[] = {
     {"LINE", HAN_LINE}, {"TIMES", HAN_TIMED * sizeof(han_time)}, {"FLAG", sizeof(han_flag)},
     {"CALLS", HAN_CALLS_KEPT * sizeof(uint64_t)},
     {"FLAGS", HAN_RANK_FLAGS}, {"SMALL", HAN_SMALL_SLOT}, {"SMALL_BANKS", HAN_SMALL_BANKS},
+    {"LENT_BANKS", HAN_LENT_BANKS}, {"RING_LEAST", HAN_RING_LEAST},
     {"EPOCH_SHIFT", HAN_EPOCH_SHIFT}, {"REASON", HAN_REASON}, {NULL, 0},
 };
 static const number control[] = {
     AT(han_control, done), AT(han_control, entered), AT(han_control, signature),
     AT(han_control, calls), AT(han_control, pid), AT(han_control, pid_start),
     AT(han_control, pid_namespace), AT(han_control, rank), AT(han_control, erred),
-    AT(han_control, naps), AT(han_control, departures), AT(han_control, gone),
+    AT(han_control, departures), AT(han_control, gone), AT(han_control, cells),
+    AT(han_control, room), AT(han_control, closed),
     AT(han_control, nbytes), {"size", sizeof(han_control)}, {NULL, 0},
 };
 static const number trace[] = {

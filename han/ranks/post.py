@@ -1,0 +1,143 @@
+"""The post: messages of han's own between the ranks of a communicator and of its descendants.
+
+A communicator that is made from a plain one of MPI duplicates it. Communicators that are made from
+it send their notices over that duplicate too, so that they need no duplicate of their own: MPI
+libraries have few of them. Messages begin with the token of the post, which tells them from late
+ones of a duplicate that was freed, and with the token of their communicator.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from mpi4py import MPI
+
+from han.ranks.meeting import Patience, abandon
+
+FLUSH = 1.0  # seconds in which all ranks come to free a communicator that had errors
+EARLY = 256  # communicators for which messages are kept that arrive before the communicator is made
+
+
+def tag_limit(comm: MPI.Comm) -> int:
+    """Return the largest message tag.
+
+    Open MPI has this attribute on MPI.COMM_WORLD and its duplicates only.
+    """
+    limit: Any = comm.Get_attr(MPI.TAG_UB) or MPI.COMM_WORLD.Get_attr(MPI.TAG_UB)
+    return int(limit)
+
+
+Fields = Sequence[Any]
+
+
+class Receiver(Protocol):
+    """Takes the messages of one communicator."""
+
+    def arrived(self, fields: Fields) -> None:
+        """Take a message."""
+
+
+class Post:
+    """Sends and receives messages on `comm`, on a tag of their own.
+
+    `comm` is a duplicate; it is freed when the last communicator that uses it is closed. `token` is
+    the token of the communicator that it was made for.
+    """
+
+    def __init__(self, comm: MPI.Intracomm, token: int) -> None:
+        self.comm, self.token = comm, token
+        self.rank, self.size = comm.Get_rank(), comm.Get_size()
+        self.tag = tag_limit(comm)
+        self.lock = threading.RLock()  # several threads may wait in calls of its communicators
+        self._receivers: dict[int, Receiver] = {}
+        self._early: OrderedDict[int, list[Fields]] = OrderedDict()
+        self._numbers = 0
+        self._sent: list[tuple[MPI.Request, bytes]] = []
+        self._sends, self._receives = np.zeros((2, self.size), np.int32)  # messages by rank
+        self._quiet = True  # no message is under way
+        self.closed = False
+
+    def number(self) -> int:
+        """Return a token for a communicator of which this rank is the first; no rank has it yet."""
+        with self.lock:
+            self._numbers += 1
+            return self.token + 1 + self._numbers * self.size + self.rank
+
+    def join(self, token: int, receiver: Receiver) -> None:
+        """Deliver the messages of a communicator from now on."""
+        with self.lock:
+            self._receivers[token] = receiver
+            for fields in self._early.pop(token, ()):
+                receiver.arrived(fields)
+
+    def leave(self, token: int) -> bool:
+        """Deliver no more; return whether no communicator uses the post any more."""
+        with self.lock:
+            self._receivers.pop(token, None)
+            return not self._receivers
+
+    def send(self, token: int, fields: Fields, ranks: Iterable[int]) -> None:
+        """Send a message to some ranks of `comm`, without waiting."""
+        data = json.dumps([self.token, token, *fields]).encode()
+        with self.lock:
+            self._sent = [s for s in self._sent if not s[0].Test()]
+            for rank in {*ranks} - {self.rank}:
+                request = self.comm.Isend([data, MPI.BYTE], rank, self.tag)
+                self._sent.append((request, data))
+                self._sends[rank] += 1
+                self._quiet = False
+
+    def fetch(self) -> None:
+        """Receive and deliver all messages that have arrived."""
+        status = MPI.Status()
+        with self.lock:
+            while message := self.comm.Improbe(MPI.ANY_SOURCE, self.tag, status):
+                data = bytearray(status.Get_count(MPI.BYTE))
+                message.Recv([data, MPI.BYTE])
+                own, token, *fields = json.loads(data)
+                if own == self.token:
+                    self._receives[status.Get_source()] += 1
+                    self._deliver(token, fields)
+
+    def _deliver(self, token: int, fields: Fields) -> None:
+        receiver = self._receivers.get(token)
+        if receiver is not None:
+            receiver.arrived(fields)
+            return
+        self._early.setdefault(token, []).append(fields)
+        if len(self._early) > EARLY:
+            self._early.popitem(last=False)
+
+    def flush(self) -> bool:
+        """Receive the messages that are under way; return False if other ranks do not do the same.
+
+        Collective over `comm`, if there were messages. The communicator must be flushed before it
+        is freed: in Open MPI a message that comes later takes the place of the first one of the
+        communicator that has the same number then.
+        """
+        self.fetch()
+        if not (self._sends.any() or self._receives.any()):
+            return True
+        expected = np.zeros_like(self._sends)
+        request = self.comm.Ialltoall(self._sends, expected)
+        patience = Patience()
+        while not (request.Test() and np.array_equal(self._receives, expected)):
+            self.fetch()
+            patience.pause()
+            if patience.waited > FLUSH:
+                abandon((request, self._sends, expected))
+                return False
+        self._quiet = True
+        return True
+
+    def close(self, free: bool) -> None:
+        """Leave unfinished sends to the MPI library; free `comm` if that is safe (collective)."""
+        self.closed = True
+        abandon([s for s in self._sent if not s[0].Test()])
+        if free and self._quiet:
+            self.comm.Free()
