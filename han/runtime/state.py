@@ -32,6 +32,7 @@ from han.ranks.discover import (
 from han.ranks.health import AGREED, Health
 from han.ranks.meeting import Meeting, Patience, duplicate
 from han.ranks.notices import Notices
+from han.runtime.alike import ALIKE
 from han.runtime.binder import Binder
 from han.runtime.engines import Engines
 from han.runtime.inherited import Inherited, world_ranks
@@ -158,7 +159,7 @@ class State:
         self.engines = Engines(self.comm, health, waiting, recorder)
         traits = NodeTraits(self.conditions.oversubscribed, self.conditions.mesh)
         maps = shared.arena is not None
-        self.planner = Planner(self.topology, self.config, traits, self.rank, maps)
+        self.planner = ALIKE.planner(self.topology, self.config, traits, self.rank, maps)
         self.engines.open(shared.channels, self.planner.bounds)
         health.engines = self.engines
         self.calls = self.engines.calls
