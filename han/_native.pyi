@@ -155,6 +155,96 @@ def map_again(address: int, nbytes: int, /) -> tuple[object, int]:
     """Map shared memory a second time; return (owner, address)."""
 
 @final
+class Ref:
+    """An address in a program: `offset` bytes from a base, behind `blocks` whole messages.
+
+    Memory that holds a part of the message has its byte `origin` at that offset. The address is
+    that of the message's byte `at`. In user buffers, the origin is 0.
+    """
+
+    @property
+    def base(self) -> int: ...
+    @property
+    def offset(self) -> int: ...
+    @property
+    def at(self) -> int: ...
+    @property
+    def origin(self) -> int: ...
+    @property
+    def blocks(self) -> int: ...
+    def __new__(
+        cls, base: int, offset: int = 0, at: int = 0, origin: int = 0, blocks: int = 0
+    ) -> Ref: ...
+    def __add__(self, nbytes: int, /) -> Ref:
+        """Return the address of memory behind this one."""
+    def __radd__(self, nbytes: int, /) -> Ref: ...
+    def __eq__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
+    def to(self, at: int, /) -> Ref:
+        """Return the address of the message's byte `at` in the same memory."""
+    def holding(self, at: int, /) -> Ref:
+        """Return the same address, where a part of the message begins with its byte `at`."""
+    def behind(self, blocks: int, /) -> Ref:
+        """Return the address behind so many blocks of the message's size."""
+    def within(self, base: int, /) -> Ref:
+        """Return the same place in another base."""
+    def start(self, nbytes: int, /) -> int:
+        """Return the offset from the base for a message of `nbytes` bytes."""
+
+class Operations:
+    """The operations of one stream, as they are emitted.
+
+    `tag` is the stream's part of a message tag. A message has `nbytes` bytes in elements of
+    `element` bytes, and is cut at multiples of `grain` bytes. `grains` is 0 in a program for one
+    size.
+    """
+
+    task: int
+    """The number of the task that operations belong to from now on."""
+
+    def __init__(self, tag: int, nbytes: int, element: int, grain: int, grains: int, /) -> None: ...
+    def __len__(self) -> int: ...
+    @property
+    def operand(self) -> int:
+        """The most bytes that one operation combines."""
+    @property
+    def writes(self) -> bytes:
+        """Bits for what is written, by channel."""
+    def copy(self, dst: Ref, src: Ref, nbytes: int, /) -> None:
+        """Copy, unless there are no bytes or both addresses are the same."""
+    def reduce(self, dst: Ref, a: Ref, b: Ref, nbytes: int, /, also: Ref | None = None) -> None:
+        """Combine ``dst = a op b``; write the result to `also` too, if given."""
+    def pull(self, dst: Ref, src: Ref, nbytes: int, peer: _Triple, /) -> None:
+        """Copy from `src` in the memory of a peer, which has shown its buffers.
+
+        `peer` is its rank, and the channel and slot where it shows them.
+        """
+    def push(self, dst: Ref, src: Ref, nbytes: int, peer: _Triple, /) -> None:
+        """Copy to `dst` in the memory of a peer, which has allowed its peers to write."""
+    def post(self, flag: Ref, k: int, /) -> None:
+        """Store-release ``epoch + k`` to a flag of this rank."""
+    def wait(self, flag: Ref, k: int, rank: int, /) -> None:
+        """Load-acquire `rank`'s flag until it reaches ``epoch + k``."""
+    def isend(self, src: Ref, nbytes: int, rank: int, request: int, /) -> None:
+        """Start sending to `rank`."""
+    def irecv(self, dst: Ref, nbytes: int, rank: int, request: int, /) -> None:
+        """Start receiving from `rank`."""
+    def test(self, request: int, /) -> None:
+        """Wait until a request is complete; the message of a receive must have its size."""
+    def coll(
+        self, kind: int, dst: Ref, src: Ref, n: int, root: int, comm: int, request: int, /
+    ) -> None:
+        """Start a collective of the MPI library, of `n` elements, on communicator number `comm`.
+
+        Elements of a broadcast are bytes.
+        """
+    def await_stream(self, stream: int, position: int, /) -> None:
+        """Wait until a stream of this rank has passed so many of its operations."""
+
+def joined(streams: tuple[Operations, ...], /) -> tuple[bytearray, bytearray]:
+    """Return the records of all streams, and their terms; none in a program for one size."""
+
+@final
 class Plan:
     """A native plan: a program with its resources. Made by :meth:`Engine.plan`."""
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from han.trace.trace import Trace
     from han.tuning.explanation import Explanation
 
-NOTHING_KEPT = CacheInfo(0, 0, 0, 0, 0, 0, 0, 0.0)  # of a communicator that is not used yet
+NOTHING_KEPT = CacheInfo(0, 0, 0, 0, 0, 0, 0, 0.0, 0)  # of a communicator that is not used yet
 
 
 @contextlib.contextmanager

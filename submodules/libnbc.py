@@ -67,8 +67,6 @@ def start(context: Context, index: int, request: int, blocking: bool) -> None:
     result = context.result.to(task.start)
     if kind == Coll.REDUCE and not group.leads:
         result = NOWHERE
-    builder.operand = max(builder.operand, task.nbytes)
     comm = builder.comm(context.stream, group.ranks)
     flags = Coll.BLOCKING if blocking else 0
     context.stream.coll(kind | flags, result, source, count, group.root, comm, request)
-    builder.wrote(result)

@@ -61,6 +61,11 @@ def is_own(name: str) -> bool:
     return name in ROWS and (part is None or type(part).__module__ == ROWS[name][0])
 
 
+def others() -> tuple[Submodule, ...]:
+    """Return the submodules of the program and of other packages that this process uses."""
+    return tuple(part for name, part in _imported.items() if not is_own(name))
+
+
 def _import(name: str) -> Submodule:
     if name in ROWS:
         module, kind = ROWS[name]

@@ -55,9 +55,9 @@ def _grains(element: int, bound: int) -> int:
     return bound // element if LINE % element else -(-bound // LINE)
 
 
-def largest(signature: Signature, bound: int) -> Signature:
-    """Return the largest call of a class."""
-    return replace(signature, count=bound // signature.element)
+def largest_of(signature: Signature) -> Signature:
+    """Return the largest call of a class; the signature of one call is returned unchanged."""
+    return exact(signature, signature.bound)
 
 
 def class_of(signature: Signature, bound: int) -> Signature:

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from collections.abc import Iterable
+from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
 
+from han._native import Operations, joined
 from han.model.channel_layout import Geometry
 from han.model.collectives import FLAT, ROWS, TREE
 from han.model.program import (
-    AREAS,
-    CHANNELS,
     GIVEN,
     INSTRUCTION,
-    PEER,
     SHOWN,
     TERMS,
     Area,
     Base,
-    Code,
-    Coll,
     Program,
     Ref,
     StreamInfo,
@@ -34,8 +29,6 @@ from han.tasks.graph import Task
 from han.tasks.outline import Outline
 
 NOWHERE = Ref(Base.NONE)
-_Row = tuple[int, int, int, tuple[int, ...], tuple[int, ...], int, int, int]
-_Term = tuple[tuple[int, ...], int, int, tuple[int, ...], tuple[int, ...], int]
 
 
 class Peer(NamedTuple):
@@ -54,139 +47,24 @@ def _tag(kind: str, level: int, rows: int) -> int:
     return MAX_LEVELS * len(TREE) + FLAT.index(kind)  # on one level only
 
 
-def _check_operand(ref: Ref, at: int) -> None:
-    """Raise ValueError unless an operand addresses the message's byte `at`, for any size."""
-    if ref.at != at:
-        raise ValueError(f"operands address bytes {ref.at} and {at} of the message: see Ref.to")
-    if ref.offset and (ref.base in (Base.SEND, Base.RECV) or ref.base >= PEER):
-        raise ValueError(f"an offset of {ref.offset} bytes in a user's buffer: use Ref.to")
+class Stream(Operations):
+    """The operations of one (task kind, level) on this rank, as they are emitted.
 
+    Methods of `Operations` emit them: ``copy``, ``reduce``, ``pull``, ``push``, ``post``, ``wait``,
+    ``isend``, ``irecv``, ``test`` and ``coll``.
+    """
 
-@dataclass
-class Stream:
-    """The operations of one (task kind, level) on this rank, as they are emitted."""
-
-    index: int
-    kind: str
-    level: int
-    name: str
-    builder: Builder
-    rows: list[_Row] = field(default_factory=list)
-    terms: list[_Term] = field(default_factory=list)  # of a program for many sizes
-    task: int = 0
-    done: dict[Task, int] = field(default_factory=dict)
-    awaited: dict[int, int] = field(default_factory=dict)
-    received: dict[int, tuple[int, int, int]] = field(default_factory=dict)  # by request
-    sequence: int = 0  # pieces so far: flags keep counting over the tasks of a stream
-
-    @cached_property
-    def tag(self) -> int:
-        """The stream's part of a message tag, the same on all ranks."""
-        return _tag(self.kind, self.level, len(ROWS))
-
-    def _emit(
-        self,
-        code: Code,
-        refs: Sequence[Ref] = (),
-        n: int = 0,
-        peer: int = 0,
-        slot: int = 0,
-        each: int = 0,
-        at: int = 0,
-    ) -> None:
-        """Append an operation; what it moves begins at the message's byte `at`.
-
-        `n` counts things of `each` bytes of the message; 0: `n` does not depend on its size.
-        """
-        bases, offsets, size = [0, 0, 0, 0], [0, 0, 0, 0], self.builder.signature.nbytes
-        for k, ref in enumerate(refs):
-            bases[k], offsets[k] = ref.base, ref.start(size)
-        row = code, self.tag, peer, tuple(bases), tuple(offsets), n, slot, self.task
-        self.rows.append(row)
-        if self.builder.signature.grains:
-            self.terms.append(self._term(refs, at, n * each, each))
-
-    def _term(self, refs: Sequence[Ref], at: int, nbytes: int, each: int) -> _Term:
-        """Return what the operation moves in a message of any size; raises ValueError."""
-        grain = self.builder.signature.grain
-        if each and (at % grain or nbytes % grain):
-            raise ValueError(f"bytes {at} to {at + nbytes}: not whole grains of {grain} bytes")
-        start, offsets = at // grain, [0, 0, 0, 0]
-        origins, blocks = [start, start, start, start], [0, 0, 0, 0]
-        for k, ref in enumerate(refs):
-            offsets[k] = ref.offset
-            if each and ref.base != Base.NONE:
-                _check_operand(ref, at)
-                origins[k], blocks[k] = ref.origin // grain, ref.blocks
-        return tuple(offsets), start, (at + nbytes) // grain, tuple(origins), tuple(blocks), each
-
-    def copy(self, dst: Ref, src: Ref, nbytes: int) -> None:
-        """Copy, unless there are no bytes or both addresses are the same."""
-        if nbytes and dst != src:
-            self._emit(Code.COPY, (dst, src), nbytes, each=1, at=dst.at)
-            self.builder.wrote(dst)
-
-    def reduce(self, dst: Ref, a: Ref, b: Ref, nbytes: int, also: Ref | None = None) -> None:
-        """Combine ``dst = a op b``; write the result to `also` too, if given."""
-        if not nbytes:
-            return
-        code = Code.REDUCE if also is None else Code.REDUCE2
-        refs = (dst, a, b) if also is None else (dst, a, b, also)
-        element = self.builder.signature.element
-        self._emit(code, refs, nbytes // element, each=element, at=dst.at)
-        for ref in (dst, *refs[3:]):
-            self.builder.wrote(ref)
-        self.builder.operand = max(self.builder.operand, nbytes)
-
-    def pull(self, dst: Ref, src: Ref, nbytes: int, peer: Peer) -> None:
-        """Copy from `src` in the memory of a peer, which has shown its buffers."""
-        if nbytes:
-            refs = (dst, src, Ref(0, peer.channel), Ref(0, peer.slot))
-            self._emit(Code.PULL, refs, nbytes, peer.rank, each=1, at=dst.at)
-            self.builder.wrote(dst)
-
-    def push(self, dst: Ref, src: Ref, nbytes: int, peer: Peer) -> None:
-        """Copy to `dst` in the memory of a peer, which has allowed its peers to write."""
-        if nbytes:
-            refs = (dst, src, Ref(0, peer.channel), Ref(0, peer.slot))
-            self._emit(Code.PUSH, refs, nbytes, peer.rank, each=1, at=dst.at)
-
-    def post(self, flag: Ref, k: int) -> None:
-        """Store-release ``epoch + k`` to a flag of this rank."""
-        self._emit(Code.POST, (flag,), k)
-        self.builder.wrote(flag)
-
-    def wait(self, flag: Ref, k: int, rank: int) -> None:
-        """Load-acquire `rank`'s flag until it reaches ``epoch + k``."""
-        self._emit(Code.WAIT, (flag,), k, rank)
-
-    def isend(self, src: Ref, nbytes: int, rank: int, request: int) -> None:
-        """Start sending to `rank`."""
-        self._emit(Code.ISEND, (NOWHERE, src), nbytes, rank, request, each=1, at=src.at)
-        self.received.pop(request, None)
-
-    def irecv(self, dst: Ref, nbytes: int, rank: int, request: int) -> None:
-        """Start receiving from `rank`."""
-        self._emit(Code.IRECV, (dst,), nbytes, rank, request, each=1, at=dst.at)
-        self.received[request] = nbytes, rank, dst.at
-
-    def test(self, request: int) -> None:
-        """Wait until a request is complete; the message of a receive must have its size."""
-        nbytes, rank, at = self.received.get(request, (0, 0, 0))
-        self._emit(Code.TEST, n=nbytes, peer=rank, slot=request, each=1, at=at)
-
-    def coll(
-        self, kind: int, dst: Ref, src: Ref, n: int, root: int, comm: int, request: int
-    ) -> None:
-        """Start a collective of the MPI library, of `n` elements, on communicator number `comm`.
-
-        Elements of a broadcast are bytes.
-        """
-        each = 1 if kind & ~Coll.BLOCKING == Coll.BCAST else self.builder.signature.element
-        at = (dst if dst.base else src).at
-        refs = dst, src, Ref(0, kind), Ref(0, comm)
-        self._emit(Code.COLL, refs, n, root, request, each=each, at=at)
-        self.received.pop(request, None)
+    def __init__(self, index: int, kind: str, level: int, name: str, builder: Builder) -> None:
+        signature, tag = builder.signature, _tag(kind, level, len(ROWS))
+        super().__init__(
+            tag, signature.nbytes, signature.element, signature.grain, signature.grains
+        )
+        self.index, self.kind, self.level, self.name = index, kind, level, name
+        self.builder = builder
+        self.tag = tag  # the stream's part of a message tag, the same on all ranks
+        self.done: dict[Task, int] = {}
+        self._awaited: dict[int, int] = {}
+        self.sequence = 0  # pieces so far: flags keep counting over the tasks of a stream
 
     def label(self, task: Task) -> None:
         """Attribute the operations that follow to `task`, in traces and reports."""
@@ -202,14 +80,14 @@ class Stream:
         """Wait until another stream of this rank has done `task`."""
         stream = self.builder.streams.get(task.stream)
         position = None if stream is None or stream is self else stream.done.get(task)
-        if stream is None or not position or self.awaited.get(stream.index, 0) >= position:
+        if stream is None or not position or self._awaited.get(stream.index, 0) >= position:
             return
-        self.awaited[stream.index] = position
-        self._emit(Code.AWAIT, n=position, peer=stream.index)
+        self._awaited[stream.index] = position
+        self.await_stream(stream.index, position)
 
     def end(self, task: Task) -> None:
         """Mark `task` as done on this rank."""
-        self.done[task] = len(self.rows)
+        self.done[task] = len(self)
 
 
 class Builder:
@@ -220,10 +98,9 @@ class Builder:
         self.signature = plan.signature
         self.rank = rank
         self.streams: dict[tuple[str, int], Stream] = {}
-        self.operand = 0
         self.acc = Ref(Base.SEND)  # where this rank combines; SEND: nothing combined yet
         self._tasks: dict[Task, int] = {}
-        self._writes = [0] * plan.topology.depth
+        self._shown = [0] * plan.topology.depth  # bits of Program.writes
         self._comms: list[tuple[int, tuple[int, ...]]] = []
         self._channels = [0, *accumulate(g is not None for g in plan.geometries)]
         self._refs: dict[tuple[int, Area, int], Ref] = {}
@@ -264,7 +141,7 @@ class Builder:
 
     def show(self, level: int, given: bool = False) -> None:
         """Show this rank's buffers to the ranks of a channel; `given`: peers may write to them."""
-        self._writes[self._channels[level]] |= SHOWN | (GIVEN if given else 0)
+        self._shown[self._channels[level]] |= SHOWN | (GIVEN if given else 0)
 
     def request(self) -> int:
         """Return the number of a new request."""
@@ -297,13 +174,7 @@ class Builder:
             self._comms.append(key)
         return self._comms.index(key)
 
-    # ---- writes, tasks and their order ----------------------------------------------------
-
-    def wrote(self, ref: Ref) -> None:
-        """Record which area of a channel this rank writes: a run waits until it is free."""
-        if CHANNELS <= ref.base < PEER:
-            channel, area = divmod(ref.base - CHANNELS, AREAS)
-            self._writes[channel] |= (1 << area) & ~(1 << Area.FLAGS)
+    # ---- tasks and their order -----------------------------------------------------------
 
     def task_index(self, task: Task) -> int:
         """Return the number of a task, for traces and reports."""
@@ -346,31 +217,37 @@ class Builder:
 
     def program(self, footprint: tuple[int, ...]) -> Program:
         """Join the streams; `footprint` is the bytes that they take of each ring, by channel."""
-        infos, rows, terms, start = [], [], [], 0
-        starts = []
-        for s in self.streams.values():
-            starts.append(start)
-            infos.append(StreamInfo(s.name, s.kind, s.level, start, start + len(s.rows)))
-            rows.extend(s.rows)
-            terms.extend(s.terms)
-            start += len(s.rows)
-        code = np.array(rows, dtype=INSTRUCTION)
-        awaits = code["code"] == Code.AWAIT  # positions in a stream become indices into the code
-        if awaits.any():
-            code["n"][awaits] += np.array(starts, dtype="u8")[code["peer"][awaits]]
+        streams = tuple(self.streams.values())
+        code, terms = joined(streams)
+        grains = self.signature.grains
         return Program(
             rank=self.rank,
-            code=code,
-            streams=tuple(infos),
-            tasks=tuple(str(t) for t in self._tasks),
+            code=np.frombuffer(code, INSTRUCTION),
+            streams=_infos(streams),
+            tasks=tuple(map(str, self._tasks)),
             requests=self._requests,
             scratch=self._scratch,
-            operand=self.operand,
+            operand=max((s.operand for s in streams), default=0),
             footprint=footprint,
-            writes=tuple(self._writes[: len(footprint)]),
+            writes=self._written(streams)[: len(footprint)],
             sync=ROWS[self.signature.collective].synchronises,
             comms=tuple(self._comms),
-            grains=self.signature.grains,
-            grain=self.signature.grain if self.signature.grains else 0,
-            terms=np.array(terms, dtype=TERMS) if self.signature.grains else None,
+            grains=grains,
+            grain=self.signature.grain if grains else 0,
+            terms=np.frombuffer(terms, TERMS) if grains else None,
         )
+
+    def _written(self, streams: Iterable[Stream]) -> tuple[int, ...]:
+        """Return the bits of ``Program.writes`` by channel."""
+        found = self._shown
+        for stream in streams:
+            found = [bits | more for bits, more in zip(found, stream.writes, strict=False)]
+        return tuple(found)
+
+
+def _infos(streams: Iterable[Stream]) -> tuple[StreamInfo, ...]:
+    found, start = [], 0
+    for s in streams:
+        found.append(StreamInfo(s.name, s.kind, s.level, start, start + len(s)))
+        start += len(s)
+    return tuple(found)

@@ -9,7 +9,7 @@ from han.config.config import Config
 from han.model.topology import Topology
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
-from han.tasks.size_classes import bound_of, bounds_of, largest
+from han.tasks.size_classes import bound_of, bounds_of, class_of, largest_of
 from han.tuning.heuristics import NodeTraits
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import Decision, RuleTable
@@ -48,6 +48,6 @@ class ImaginedMachine:
         """Plan a call by the rules of a configuration; return the plan and the decision."""
         topology = self.topology(config)
         bound = bound_of(signature, bounds_of(config.thresholds))
-        asked = largest(signature, bound) if bound else signature
+        asked = largest_of(class_of(signature, bound)) if bound else signature
         decision = RuleTable(config, topology, self.traits).decide(asked)
         return plan_of_choice(topology, signature, decision.choice, config.memory), decision

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from han.common.errors import NoRuleError
@@ -17,10 +17,12 @@ from han.tasks.lower import lower
 from han.tasks.outline import levels_of
 from han.tasks.plan import Plan
 from han.tasks.signature import ON_DEVICE, Signature
-from han.tasks.size_classes import bound_of, bounds_of, class_of, largest
+from han.tasks.size_classes import bound_of, bounds_of, class_of, largest_of
 from han.tuning.heuristics import MAPPED_BYTES, NodeTraits
 from han.tuning.parts import parts_of, plan_of_choice
 from han.tuning.rules import Decision, RuleTable
+
+REMEMBERED = 512  # decisions that a planner remembers
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ class Planned:
 class Planner:
     """Decides, plans and lowers for one rank; every decision is the same on all ranks.
 
-    `maps_arrays` says whether all ranks map each other's shared arrays.
+    `maps_arrays` says whether all ranks map each other's shared arrays. Any thread may use it.
     """
 
     def __init__(
@@ -76,17 +78,24 @@ class Planner:
         self.rank, self.maps_arrays = rank, maps_arrays
         self.rules = RuleTable(config, topology, traits)
         self.bounds = bounds_of(config.thresholds)
+        self._remembered = lru_cache(REMEMBERED)(self._planned)
 
     def planned(self, signature: Signature, blocking: bool = True) -> Planned:
         """Decide what a call runs, and which plans it may run instead; raises NoRuleError.
 
         The plans are those of the call's class of sizes, if it has one.
         """
+        try:
+            return self._remembered(self.sized(signature), blocking)
+        except NoRuleError as error:  # it names the class
+            raise NoRuleError(signature.describe(), [*error.passed]) from None
+
+    def _planned(self, signature: Signature, blocking: bool) -> Planned:
         decision = self.decide(signature, blocking)
-        one = Planned(self.topology, self.sized(signature), decision, self.config.memory)
+        one = Planned(self.topology, signature, decision, self.config.memory)
         if one.left or signature.mapped:
             return one
-        rival = self.rules.rival(self._largest(signature), decision, blocking=blocking)
+        rival = self.rules.rival(largest_of(signature), decision, blocking=blocking)
         return replace(
             one,
             alternative=self._alternative(signature, blocking),
@@ -95,12 +104,8 @@ class Planner:
 
     def sized(self, signature: Signature) -> Signature:
         """Return the signature of a call's class of sizes; its own if it has none."""
-        bound = bound_of(signature, self.bounds)
+        bound = 0 if signature.grains else bound_of(signature, self.bounds)
         return class_of(signature, bound) if bound else signature
-
-    def _largest(self, signature: Signature) -> Signature:
-        bound = bound_of(signature, self.bounds)
-        return largest(signature, bound) if bound else signature
 
     def persistent(self, signature: Signature, memory: int) -> Planned:
         """Decide what a persistent request runs, in channels of about `memory` bytes."""
@@ -135,7 +140,7 @@ class Planner:
         """
         if signature.device:
             return self.rules.leave(signature, ((LEFT, f"a buffer is {ON_DEVICE}"),))
-        asked = self._largest(signature)
+        asked = largest_of(self.sized(signature))
         try:
             return self.rules.decide(asked, blocking=blocking)
         except NoRuleError as error:
@@ -145,7 +150,7 @@ class Planner:
 
     def _alternative(self, signature: Signature, blocking: bool) -> Plan | None:
         """Plan a call on shared arrays; None if its ranks would not read them where they are."""
-        if self._largest(signature).nbytes < MAPPED_BYTES or not self.maps_arrays:
+        if largest_of(self.sized(signature)).nbytes < MAPPED_BYTES or not self.maps_arrays:
             return None
         mapped = replace(signature, mapped=True)
         decision = self.decide(mapped, blocking)

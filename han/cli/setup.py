@@ -42,9 +42,10 @@ def setup_costs(
 ) -> None:
     """Measure the costs of set-up, of first and later calls, and of persistent calls.
 
-    Times are microseconds of the slowest rank. "stored" is a first call with a stored plan
-    (HAN_WISDOM), "cached" a later call. "pays after" is the number of calls from which a persistent
-    request costs less than blocking calls, set-up included (Jocksch et al., figure 14).
+    Times are microseconds of the slowest rank. "shared" is a first call whose plan an earlier
+    communicator has made, "stored" one with a stored plan (HAN_WISDOM), "cached" a later call.
+    "pays after" is the number of calls from which a persistent request costs less than blocking
+    calls, set-up included (Jocksch et al., figure 14).
 
     \b
     Examples:

@@ -1,8 +1,9 @@
 """Measure the costs of set-up, and when a persistent request pays.
 
-The first call of a signature makes a plan, or reads a stored plan (HAN_WISDOM). Later calls find
-the plan. A persistent request has its plan and channels from the beginning. Times are medians over
-rounds, of the slowest rank; each round makes new communicators.
+The first call of a signature makes a plan, takes that of an earlier communicator, or reads a stored
+plan (HAN_WISDOM). Later calls find the plan. A persistent request has its plan and channels from
+the beginning. Times are medians over rounds, of the slowest rank; each round makes new
+communicators.
 
 Source of the question: Jocksch et al., figure 14.
 """
@@ -23,10 +24,12 @@ from han.comm import Comm
 from han.config.rc import rc
 from han.measure.bench_calls import Buffers, Call, Case, Mode, prepare
 from han.measure.session import Session
+from han.runtime.alike import ALIKE
 
 PARTS = {
     "comm": "making a han.Comm",
     "first": "first call, which makes the plan",
+    "shared": "first call with a plan of an earlier communicator",
     "stored": "first call with a stored plan",
     "cached": "later blocking call",
     "init": "making a persistent request",
@@ -43,6 +46,7 @@ class Costs:
     nbytes: int
     comm: float
     first: float
+    shared: float
     stored: float
     cached: float
     init: float
@@ -115,20 +119,31 @@ def _round(
     """Measure all cases on new communicators; return seconds by case and part, on this rank."""
     control = session.control
     rc.wisdom = folder
-    storing = Comm(control.Dup(), config)
-    stored = [session.batch(_call(storing, control, case)) for case in cases]
-    storing.Free()
+    ALIKE.clear()
+    stored = _first_calls(session, config, cases)
     rc.wisdom = ""  # no stored plans, even if HAN_WISDOM is set
+    ALIKE.clear()
     plain = control.Dup()
     made: list[Comm] = []
     making = session.batch(lambda: made.append(Comm(plain, config)))
-    rows = []
-    for case, kept in zip(cases, stored, strict=True):
-        first, cached, init, persistent = _case(made[0], session, case, calls)
-        rows.append([making, first, kept, cached, init, persistent])
+    own = []
+    for case in cases:
+        own.append(_case(made[0], session, case, calls))
         advance()
     made[0].Free()
-    return rows
+    shared = _first_calls(session, config, cases)
+    return [
+        [making, first, second, kept, *later]
+        for (first, *later), second, kept in zip(own, shared, stored, strict=True)
+    ]
+
+
+def _first_calls(session: Session, config: Any, cases: Sequence[Case]) -> list[float]:
+    """Measure the first call of each case on a new communicator."""
+    comm = Comm(session.control.Dup(), config)
+    seconds = [session.batch(_call(comm, session.control, case)) for case in cases]
+    comm.Free()
+    return seconds
 
 
 def _call(comm: Comm, control: MPI.Intracomm, case: Case) -> Call:

@@ -188,6 +188,11 @@ def only_own() -> bool:
     return len(ROWS) == len(_ROWS)
 
 
+def added() -> tuple[Collective, ...]:
+    """Return the collectives that the program has added."""
+    return tuple(ROWS.values())[len(_ROWS) :]
+
+
 def carried_as() -> dict[str, str]:
     """Return the collectives that carry calls of other names, by the name of the call."""
     return {call: name for name, row in ROWS.items() for call in row.carries}

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from han._native import Ref as Ref
 from han.model.opcodes import STARTS
 from han.model.opcodes import Code as Code
 
@@ -95,41 +96,6 @@ TERMS = np.dtype(
         ("each", "u8"),
     ]
 )
-
-
-@dataclass(frozen=True)
-class Ref:
-    """An address: `offset` bytes from a base, behind `blocks` whole messages.
-
-    Memory that holds a part of the message has its byte `origin` at that offset. The address is
-    that of the message's byte `at`. In user buffers, the origin is 0.
-    """
-
-    base: int
-    offset: int = 0
-    at: int = 0
-    origin: int = 0
-    blocks: int = 0
-
-    def __add__(self, nbytes: int) -> Ref:
-        """Return the address of memory behind this one."""
-        return Ref(self.base, self.offset + nbytes, self.at, self.origin, self.blocks)
-
-    def to(self, at: int) -> Ref:
-        """Return the address of the message's byte `at` in the same memory."""
-        return Ref(self.base, self.offset, at, self.origin, self.blocks)
-
-    def holding(self, at: int) -> Ref:
-        """Return the same address, where a part of the message begins with its byte `at`."""
-        return Ref(self.base, self.offset, at, at, self.blocks)
-
-    def behind(self, blocks: int) -> Ref:
-        """Return the address behind so many blocks of the message's size."""
-        return Ref(self.base, self.offset, self.at, self.origin, self.blocks + blocks)
-
-    def start(self, nbytes: int) -> int:
-        """Return the offset from the base for a message of `nbytes` bytes."""
-        return self.offset + self.blocks * nbytes + self.at - self.origin
 
 
 def channel_ref(channel: int, area: Area, offset: int = 0) -> Ref:

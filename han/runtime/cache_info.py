@@ -11,7 +11,8 @@ class CacheInfo(NamedTuple):
     A call whose plan is kept is a hit, any other one a miss. At most `maxsize` plans are kept
     (HAN_PLANS). The least recently used one is evicted. The look-up in C does not count as a use
     until the next eviction, which empties it. `made` plans took `seconds` in all, including those
-    of persistent requests. `stored` of them were read from HAN_WISDOM.
+    of persistent requests. `stored` of them were read from HAN_WISDOM. `shared` of them had been
+    planned before, by this communicator or by one with the same topology and configuration.
     """
 
     hits: int
@@ -22,11 +23,13 @@ class CacheInfo(NamedTuple):
     made: int
     stored: int
     seconds: float
+    shared: int
 
     def __str__(self) -> str:
         calls, each = self.hits + self.misses, self.seconds / max(1, self.made)
         return (
             f"{self.currsize} of at most {self.maxsize} plans; {self.hits} of {calls} calls found "
             f"theirs, {self.evictions} dropped; {self.made} made in {self.seconds * 1e3:.2f} ms "
-            f"({each * 1e6:.0f} us each), {self.stored} of them from stored plans"
+            f"({each * 1e6:.0f} us each), {self.stored} of them from stored plans, "
+            f"{self.shared} shared with earlier ones"
         )

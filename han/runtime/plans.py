@@ -138,6 +138,7 @@ class Plans:
         return CacheInfo(
             counts["hits"] + self._engines.calls.hits, counts["misses"], self.config.plans,
             len(self._kept), counts["evictions"], programs.made, programs.stored, programs.seconds,
+            programs.shared,
         )  # fmt: skip
 
     def counts(self, signature: Signature) -> list[tuple[int, ...]]:

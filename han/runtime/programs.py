@@ -1,4 +1,4 @@
-"""The programs of this rank: read from the stored plans, else planned and lowered."""
+"""The programs of a communicator: shared with others, read from stored plans, or planned."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 from time import perf_counter
 
 from han.model.program import Program
+from han.runtime.alike import ALIKE, Key
 from han.runtime.stored_plans import Call, PlanStore, complete, key_of
 from han.tasks.plan import Plan
 from han.tuning.planner import Planner
@@ -15,24 +16,34 @@ MOST_KEPT = 128  # programs of persistent calls
 
 
 class Programs:
-    """Makes programs: `made` of them in `seconds`; `stored` of them were read from files."""
+    """Gets programs: `made` of them in `seconds`.
+
+    `stored` of them were read from files. `shared` ones had been made before in this process, by
+    this communicator or by one alike.
+    """
 
     def __init__(self, planner: Planner, folder: str = "") -> None:
         self.planner = planner
-        self.made = self.stored = 0
+        self.made = self.stored = self.shared = 0
         self.seconds = 0.0
         self._kept: OrderedDict[Call, Program] = OrderedDict()
         # A submodule of another package may change without notice, so its plans are not stored.
         keeps = bool(folder) and complete(planner.config)
         self.store = PlanStore(folder, key_of(planner)) if keeps else None
+        self._folder = folder if keeps else ""
 
     def get(self, call: Call, plan: Callable[[], Plan]) -> Program:
-        """Return the program of a call; `plan` makes its plan if no program is stored."""
+        """Return the program of a call; `plan` makes its plan if it is neither kept nor stored."""
         begun = perf_counter()
-        program = self._read(call)
+        key = Key(self.planner, self._folder, call)
+        program = ALIKE.get(key)
+        self.shared += program is not None
         if program is None:
-            program = self.planner.program(plan())
-            self._write(call, program)
+            program = self._read(call)
+            if program is None:
+                program = self.planner.program(plan())
+                self._write(call, program)
+            ALIKE.put(key, program)
         self.seconds += perf_counter() - begun
         self.made += 1
         return program

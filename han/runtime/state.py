@@ -34,6 +34,7 @@ from han.ranks.health import AGREED, Health
 from han.ranks.meeting import Meeting, Patience, duplicate
 from han.ranks.notices import Notices
 from han.ranks.post import Post
+from han.runtime.alike import ALIKE
 from han.runtime.binder import Binder
 from han.runtime.birth import Birth, Known
 from han.runtime.engines import Engines
@@ -171,7 +172,7 @@ class State:
         self.engines = Engines(health, waiting, recorder)
         traits = NodeTraits(self.conditions.oversubscribed, self.conditions.mesh)
         maps = shared.arena is not None
-        self.planner = Planner(self.topology, self.config, traits, self.rank, maps)
+        self.planner = ALIKE.planner(self.topology, self.config, traits, self.rank, maps)
         self.engines.open(shared.channels, self.planner.bounds)
         health.engines = self.engines
         self.calls = self.engines.calls

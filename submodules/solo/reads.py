@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from han.model.channel_layout import LINE
 from han.model.program import PEER_SLOTS, PeerBase, Ref
@@ -105,7 +105,7 @@ class Reads:
         """Return the address, in this rank's mapping, of a place in a member's buffer."""
         group = self.context.group
         channel = self.context.builder.channel(group.level)
-        return replace(src, base=PeerBase(src.base, channel, group.slots[member]).number)
+        return src.within(PeerBase(src.base, channel, group.slots[member]).number)
 
     def operand(self, member: int) -> Ref:
         """Return where a member's operand is in its own memory."""

@@ -14,6 +14,7 @@ from mpi4py import MPI
 import han
 from han.config.parts import POLICIES
 from han.config.rc import rc
+from han.runtime.alike import ALIKE
 from han.tasks.files import compact
 
 
@@ -53,6 +54,7 @@ def programs(comm):
 
 
 def use(levels):
+    ALIKE.clear()
     comm = new_comm(levels)
     calls(comm)
     request = comm.Allreduce_init(np.ones(3000), np.empty(3000))

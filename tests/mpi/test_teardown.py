@@ -34,6 +34,7 @@ from _support import (
 from mpi4py import MPI
 
 import han
+from han.runtime.alike import ALIKE
 from han.runtime.state import State
 
 LARGE = 60_000  # elements, in many pieces
@@ -203,6 +204,7 @@ def test_a_failure_in_planning_reaches_all_ranks(mpi_ranks):
     )
     cases = itertools.product(LEVELS, places, ALLREDUCE.values(), ERRORS.values())
     for levels, place, call, make in cases:
+        ALIKE.clear()
         comm, error = new_comm(levels), make()
         fails_on_one_rank(error, mock.patch(place, side_effect=error), partial(call, comm))
 

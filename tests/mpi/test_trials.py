@@ -11,6 +11,7 @@ from _support import FLAT, error_of, new_comm, on_two, opened
 from mpi4py import MPI
 
 import han
+from han.runtime.alike import ALIKE
 from han.tasks.signature import Signature
 
 WORLD = MPI.COMM_WORLD
@@ -171,6 +172,7 @@ def test_both_ways_round_alike(mpi_ranks):
 def test_rivals_are_stored_and_read_back(mpi_ranks, tmp_path):
     folder = WORLD.bcast(str(tmp_path / "wisdom"))
     for again in range(2):
+        ALIKE.clear()
         with rc_of(wisdom=folder), opened(attached(new_comm(FLAT))) as comm:
             a = np.zeros(COUNT)
             for k in range(30):

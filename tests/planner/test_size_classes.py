@@ -19,7 +19,7 @@ from han.tasks.contract import Algorithm, Submodule
 from han.tasks.lower import lower
 from han.tasks.plan import Plan, make_plan
 from han.tasks.signature import Signature
-from han.tasks.size_classes import GRAINS, bound_of, bounds_of, class_of, exact, largest
+from han.tasks.size_classes import GRAINS, bound_of, bounds_of, class_of, exact, largest_of
 from han.tasks.verify import Refuted, verify
 from han.tuning.heuristics import NodeTraits
 from han.tuning.parts import plan_of_choice
@@ -89,7 +89,7 @@ def test_a_class_holds_its_calls(nbytes, element):
         assert not signature.count or signature.count > GRAINS // 2
         return
     one = class_of(signature, bound)
-    assert signature.count <= largest(signature, bound).count <= one.count
+    assert signature.count <= largest_of(class_of(signature, bound)).count <= one.count
     assert one.nbytes == one.grains * one.grain
     assert one.grain % element == 0
     assert one.nbytes < bound + LINE

@@ -20,6 +20,7 @@ from han.model.collectives import COLLECTIVES, REDUCING
 from han.model.program import Code
 from han.model.topology import virtual
 from han.runtime import stored_plans
+from han.runtime.alike import ALIKE
 from han.submodules import registry
 from han.tasks.files import compact, program_check
 from han.tasks.lower import lower
@@ -339,6 +340,7 @@ def folder(tmp_path, monkeypatch):
 
 def use(config=None):
     """Make two calls on a new communicator; return its statistics."""
+    ALIKE.clear()
     comm = han.Comm(MPI.COMM_SELF.Dup(), config)
     send = np.arange(1000.0)
     for _ in range(2):

@@ -18,6 +18,7 @@
 #include "python/py_kernels.h"
 #include "python/py_mapping.h"
 #include "python/py_numbers.h"
+#include "python/py_operations.h"
 #include "python/py_plan.h"
 #include "python/py_program_check.h"
 #include "python/py_reader.h"
@@ -181,7 +182,8 @@ PyMODINIT_FUNC PyInit__native(void) {
     PyObject *m = PyModule_Create(&module);
     if (!m || add_type(m, "Engine", &EngineType) || add_type(m, "Plan", &PlanType) ||
         han_py_add_reader(m) || han_py_add_calls(m) || han_py_add_numbers(m) || han_py_add_arena(m) ||
-        han_py_add_kernels(m) || han_py_add_mapping(m) || han_py_add_dlpack(m))
+        han_py_add_kernels(m) || han_py_add_mapping(m) || han_py_add_dlpack(m) ||
+        han_py_add_operations(m))
         return NULL;
     return m;
 }

@@ -1,0 +1,114 @@
+#include "python/py_emit.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Make room for one more record; 0 or -1. */
+static int grow(OperationsObject *self) {
+    if (self->length < self->room) return 0;
+    size_t room = self->room ? 2 * self->room : 16;
+    han_instr *code = realloc(self->code, room * sizeof *code);
+    if (code) self->code = code;
+    han_term *terms = code && self->grains ? realloc(self->terms, room * sizeof *terms) : NULL;
+    if (terms) self->terms = terms;
+    if (!code || (self->grains && !terms)) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    self->room = room;
+    return 0;
+}
+
+void han_wrote(OperationsObject *self, const RefObject *ref) {
+    uint64_t number = ref->base - HAN_B_CHANNEL; /* huge for other bases */
+    if (number >= HAN_B_PER_CHANNEL * HAN_MAX_CHANNELS) return;
+    uint64_t area = number % HAN_B_PER_CHANNEL;
+    if (area != HAN_B_FLAGS) self->writes[number / HAN_B_PER_CHANNEL] |= (uint8_t)(1u << area);
+}
+
+static int check_base(const RefObject *ref) {
+    if (ref->base <= UINT16_MAX) return 0;
+    PyErr_Format(PyExc_ValueError, "a base of %llu", (unsigned long long)ref->base);
+    return -1;
+}
+
+/* 0, or -1 with a ValueError unless an operand addresses the message's byte `at`, for any size. */
+static int check_operand(const RefObject *ref, uint64_t at) {
+    bool users = ref->base == HAN_B_SEND || ref->base == HAN_B_RECV || ref->base >= HAN_B_PEER;
+    if (ref->at != at)
+        PyErr_Format(PyExc_ValueError,
+                     "operands address bytes %llu and %llu of the message: see Ref.to",
+                     (unsigned long long)ref->at, (unsigned long long)at);
+    else if (ref->offset && users)
+        PyErr_Format(PyExc_ValueError, "an offset of %llu bytes in a user's buffer: use Ref.to",
+                     (unsigned long long)ref->offset);
+    else
+        return 0;
+    return -1;
+}
+
+/* Write what the operation moves in a message of any size; 0, or -1 with a ValueError. */
+static int write_term(OperationsObject *self, const operation *op, han_term *term) {
+    uint64_t grain = self->grain, nbytes = op->n * op->each, start = op->at / grain;
+    if (op->each && (op->at % grain || nbytes % grain)) {
+        PyErr_Format(PyExc_ValueError, "bytes %llu to %llu: not whole grains of %llu bytes",
+                     (unsigned long long)op->at, (unsigned long long)(op->at + nbytes),
+                     (unsigned long long)grain);
+        return -1;
+    }
+    *term = (han_term){.start = (uint32_t)start, .stop = (uint32_t)((op->at + nbytes) / grain),
+                       .each = op->each,
+                       .offset = {0, 0, op->numbers[0], op->numbers[1]}};
+    for (int k = 0; k < 4; k++) {
+        const RefObject *ref = op->refs[k];
+        term->origin[k] = term->start;
+        if (!ref) continue;
+        term->offset[k] = ref->offset;
+        if (!op->each || ref->base == HAN_B_NONE) continue;
+        if (check_operand(ref, op->at)) return -1;
+        term->origin[k] = (uint32_t)(ref->origin / grain);
+        term->blocks[k] = (uint16_t)ref->blocks;
+    }
+    return 0;
+}
+
+int han_emit(OperationsObject *self, const operation *op) {
+    if (grow(self)) return -1;
+    han_instr *instr = &self->code[self->length];
+    *instr = (han_instr){.code = (uint16_t)op->code, .stream = self->tag, .peer = op->peer,
+                         .off = {0, 0, op->numbers[0], op->numbers[1]}, .n = op->n,
+                         .slot = (uint32_t)op->slot, .task = self->task};
+    for (int k = 0; k < 4; k++) {
+        const RefObject *ref = op->refs[k];
+        if (!ref) continue;
+        if (check_base(ref)) return -1;
+        instr->base[k] = (uint16_t)ref->base;
+        instr->off[k] = han_ref_start(ref, self->nbytes);
+    }
+    if (self->grains && write_term(self, op, &self->terms[self->length])) return -1;
+    self->length++;
+    return 0;
+}
+
+int han_note_receive(OperationsObject *self, uint64_t request, receive what) {
+    if (request >= self->n_receives) {
+        size_t room = 2 * (size_t)request + 16;
+        receive *more = realloc(self->receives, room * sizeof *more);
+        if (!more) {
+            PyErr_NoMemory();
+            return -1;
+        }
+        memset(more + self->n_receives, 0, (room - self->n_receives) * sizeof *more);
+        self->receives = more;
+        self->n_receives = room;
+    }
+    self->receives[request] = what;
+    return 0;
+}
+
+int han_check_request(uint64_t request) {
+    if (request <= INT32_MAX) return 0;
+    PyErr_Format(PyExc_ValueError, "a request of number %llu", (unsigned long long)request);
+    return -1;
+}

@@ -1,0 +1,58 @@
+/* The records of a stream under construction. */
+#ifndef HAN_PY_EMIT_H
+#define HAN_PY_EMIT_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "plan.h"
+#include "program.h"
+#include "python/py_ref.h"
+
+/* What a request receives. */
+typedef struct {
+    uint64_t nbytes, at;
+    int32_t rank;
+} receive;
+
+typedef struct {
+    PyObject_HEAD
+    han_instr *code;
+    han_term *terms; /* NULL: the program is for one size */
+    size_t length, room;
+    receive *receives; /* by request: what is being received */
+    size_t n_receives;
+    uint64_t nbytes, element; /* of the message */
+    uint64_t grain, grains;
+    uint64_t operand; /* most bytes that one operation combines */
+    unsigned int task;
+    uint16_t tag;
+    uint8_t writes[HAN_MAX_CHANNELS];
+} OperationsObject;
+
+/* An operation to be written. What it moves begins at the message's byte `at`. `n` counts things of
+ * `each` bytes of the message; 0: it does not depend on the message's size. `numbers` take the
+ * place of the last two offsets. */
+typedef struct {
+    enum han_code code;
+    const RefObject *refs[4];
+    uint64_t numbers[2];
+    uint64_t n, each, at, slot;
+    int32_t peer;
+} operation;
+
+/* Append an operation; 0, or -1 with an error. */
+int han_emit(OperationsObject *self, const operation *op);
+
+/* Note which area of a channel this rank writes: a run waits until it is free. */
+void han_wrote(OperationsObject *self, const RefObject *ref);
+
+/* Remember what a request receives; 0 or -1. */
+int han_note_receive(OperationsObject *self, uint64_t request, receive what);
+
+/* 0, or -1 with a ValueError for a number that no request has. */
+int han_check_request(uint64_t request);
+
+#endif

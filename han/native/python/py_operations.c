@@ -1,0 +1,377 @@
+/* Streams under construction. A submodule in Python names each operation; records are written here,
+ * since a program may have thousands of them. */
+#include "python/py_operations.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <structmember.h>
+
+#include "python/py_emit.h"
+
+static PyTypeObject OperationsType;
+
+static void operations_dealloc(OperationsObject *self) {
+    free(self->code);
+    free(self->terms);
+    free(self->receives);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+static PyObject *operations_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    (void)args, (void)kwargs; /* __init__ takes them, and that of a subclass takes others */
+    return type->tp_alloc(type, 0);
+}
+
+static int operations_init(OperationsObject *self, PyObject *args, PyObject *kwargs) {
+    unsigned long long nbytes, element, grain, grains;
+    int tag;
+    if (kwargs && PyDict_Size(kwargs)) {
+        PyErr_SetString(PyExc_TypeError, "Operations takes no keyword arguments");
+        return -1;
+    }
+    if (!PyArg_ParseTuple(args, "iKKKK:Operations", &tag, &nbytes, &element, &grain, &grains))
+        return -1;
+    if (!element || !grain) {
+        PyErr_SetString(PyExc_ValueError, "elements and grains have at least one byte");
+        return -1;
+    }
+    if (tag < 0 || tag > UINT16_MAX) {
+        PyErr_Format(PyExc_ValueError, "a tag of %d", tag);
+        return -1;
+    }
+    self->tag = (uint16_t)tag;
+    self->nbytes = nbytes;
+    self->element = element;
+    self->grain = grain;
+    self->grains = grains;
+    return 0;
+}
+
+static Py_ssize_t operations_length(OperationsObject *self) { return (Py_ssize_t)self->length; }
+
+/* ---- arguments ------------------------------------------------------------------------------ */
+
+static int count_arguments(const char *name, Py_ssize_t given, Py_ssize_t expected) {
+    if (given == expected) return 0;
+    PyErr_Format(PyExc_TypeError, "%s takes %zd arguments, not %zd", name, expected, given);
+    return -1;
+}
+
+/* Read arguments: addresses, then integers of 0 or more. 0 or -1. */
+static int take(const char *name, PyObject *const *args, Py_ssize_t given, const RefObject **refs,
+                int n_refs, uint64_t *numbers, int n_numbers) {
+    if (count_arguments(name, given, n_refs + n_numbers)) return -1;
+    for (int k = 0; k < n_refs; k++)
+        if (!(refs[k] = han_ref_of(args[k]))) return -1;
+    for (int k = 0; k < n_numbers; k++)
+        if (han_number_of(args[n_refs + k], &numbers[k])) return -1;
+    return 0;
+}
+
+static PyObject *none_or_error(int failed) {
+    if (failed) return NULL;
+    Py_RETURN_NONE;
+}
+
+/* ---- operations ----------------------------------------------------------------------------- */
+
+static PyObject *copy(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
+    const RefObject *ref[2];
+    uint64_t nbytes;
+    if (take("copy", args, given, ref, 2, &nbytes, 1)) return NULL;
+    if (!nbytes || han_ref_same(ref[0], ref[1])) Py_RETURN_NONE;
+    han_wrote(self, ref[0]);
+    return none_or_error(han_emit(self, &(operation){.code = HAN_COPY, .refs = {ref[0], ref[1]},
+                                                 .n = nbytes, .each = 1, .at = ref[0]->at}));
+}
+
+/* Note how many bytes an operation of MPI may combine. */
+static void combines(OperationsObject *self, uint64_t nbytes) {
+    if (nbytes > self->operand) self->operand = nbytes;
+}
+
+/* reduce(dst, a, b, nbytes, also=None) */
+static PyObject *reduce(OperationsObject *self, PyObject *const *args, Py_ssize_t given,
+                        PyObject *names) {
+    const RefObject *ref[4] = {NULL};
+    uint64_t nbytes;
+    Py_ssize_t named = names ? PyTuple_GET_SIZE(names) : 0;
+    if (named > 1 || (named && given != 4) ||
+        (named && PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "also"))) {
+        PyErr_SetString(PyExc_TypeError, "reduce takes the keyword argument 'also' only");
+        return NULL;
+    }
+    bool both = given + named == 5;
+    PyObject *also = both ? args[4] : Py_None;
+    if (take("reduce", args, both ? 4 : given, ref, 3, &nbytes, 1)) return NULL;
+    if (also != Py_None && !(ref[3] = han_ref_of(also))) return NULL;
+    if (!nbytes) Py_RETURN_NONE;
+    han_wrote(self, ref[0]);
+    if (ref[3]) han_wrote(self, ref[3]);
+    combines(self, nbytes);
+    return none_or_error(han_emit(self, &(operation){.code = ref[3] ? HAN_REDUCE2 : HAN_REDUCE,
+                                                 .refs = {ref[0], ref[1], ref[2], ref[3]},
+                                                 .n = nbytes / self->element,
+                                                 .each = self->element, .at = ref[0]->at}));
+}
+
+/* pull or push (dst, src, nbytes, (rank, channel, slot)) */
+static PyObject *attach(OperationsObject *self, const char *name, enum han_code code,
+                        PyObject *const *args, Py_ssize_t given) {
+    const RefObject *ref[2];
+    uint64_t nbytes;
+    int rank;
+    unsigned int channel, slot;
+    if (count_arguments(name, given, 4) || take(name, args, 3, ref, 2, &nbytes, 1)) return NULL;
+    if (!PyTuple_Check(args[3])) {
+        PyErr_Format(PyExc_TypeError, "%s: a peer is a tuple of rank, channel and slot", name);
+        return NULL;
+    }
+    if (!PyArg_ParseTuple(args[3], "iII", &rank, &channel, &slot)) return NULL;
+    if (!nbytes) Py_RETURN_NONE;
+    if (code == HAN_PULL) han_wrote(self, ref[0]);
+    return none_or_error(han_emit(self, &(operation){.code = code, .refs = {ref[0], ref[1]},
+                                                 .numbers = {channel, slot}, .n = nbytes, .each = 1,
+                                                 .at = ref[0]->at, .peer = rank}));
+}
+
+static PyObject *pull(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
+    return attach(self, "pull", HAN_PULL, args, given);
+}
+
+static PyObject *push(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
+    return attach(self, "push", HAN_PUSH, args, given);
+}
+
+static PyObject *post(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
+    const RefObject *flag[1];
+    uint64_t value;
+    if (take("post", args, given, flag, 1, &value, 1)) return NULL;
+    han_wrote(self, flag[0]);
+    return none_or_error(
+        han_emit(self, &(operation){.code = HAN_POST, .refs = {flag[0]}, .n = value}));
+}
+
+static PyObject *wait_for(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
+    const RefObject *flag[1];
+    uint64_t number[2]; /* value, rank */
+    if (take("wait", args, given, flag, 1, number, 2)) return NULL;
+    return none_or_error(han_emit(self, &(operation){.code = HAN_WAIT, .refs = {flag[0]},
+                                                 .n = number[0], .peer = (int32_t)number[1]}));
+}
+
+static PyObject *isend(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
+    const RefObject *src[1];
+    uint64_t number[3]; /* bytes, rank, request */
+    if (take("isend", args, given, src, 1, number, 3) || han_check_request(number[2])) return NULL;
+    return none_or_error(han_note_receive(self, number[2], (receive){0}) ||
+                         han_emit(self, &(operation){.code = HAN_ISEND, .refs = {NULL, src[0]},
+                                                 .n = number[0], .each = 1, .at = src[0]->at,
+                                                 .peer = (int32_t)number[1], .slot = number[2]}));
+}
+
+static PyObject *irecv(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
+    const RefObject *dst[1];
+    uint64_t number[3]; /* bytes, rank, request */
+    if (take("irecv", args, given, dst, 1, number, 3) || han_check_request(number[2])) return NULL;
+    int32_t rank = (int32_t)number[1];
+    const receive what = {.nbytes = number[0], .at = dst[0]->at, .rank = rank};
+    return none_or_error(han_note_receive(self, number[2], what) ||
+                         han_emit(self, &(operation){.code = HAN_IRECV, .refs = {dst[0]},
+                                                 .n = number[0], .each = 1, .at = dst[0]->at,
+                                                 .peer = rank, .slot = number[2]}));
+}
+
+static PyObject *test(OperationsObject *self, PyObject *argument) {
+    uint64_t request;
+    if (han_number_of(argument, &request) || han_check_request(request)) return NULL;
+    receive what = {0};
+    if (request < self->n_receives) what = self->receives[request];
+    return none_or_error(han_emit(self, &(operation){.code = HAN_TEST, .n = what.nbytes, .each = 1,
+                                                 .at = what.at, .peer = what.rank,
+                                                 .slot = request}));
+}
+
+/* coll(kind, dst, src, n, root, comm, request) */
+static PyObject *coll(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
+    const RefObject *ref[2];
+    uint64_t kind, number[4]; /* n, root, comm, request */
+    if (count_arguments("coll", given, 7) || han_number_of(args[0], &kind) ||
+        take("coll", args + 1, 6, ref, 2, number, 4) || han_check_request(number[3]))
+        return NULL;
+    bool broadcasts = (kind & ~(uint64_t)HAN_C_BLOCKING) == HAN_C_BCAST;
+    const operation op = {
+        .code = HAN_COLL, .refs = {ref[0], ref[1]}, .numbers = {kind, number[2]}, .n = number[0],
+        .each = broadcasts ? 1 : self->element, .at = (ref[0]->base ? ref[0] : ref[1])->at,
+        .peer = (int32_t)number[1], .slot = number[3],
+    };
+    combines(self, op.n * op.each);
+    han_wrote(self, ref[0]);
+    return none_or_error(han_note_receive(self, number[3], (receive){0}) || han_emit(self, &op));
+}
+
+static PyObject *await_stream(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
+    uint64_t number[2]; /* stream, position */
+    if (take("await_stream", args, given, NULL, 0, number, 2)) return NULL;
+    return none_or_error(han_emit(self, &(operation){.code = HAN_AWAIT, .n = number[1],
+                                                 .peer = (int32_t)number[0]}));
+}
+
+/* ---- the program ---------------------------------------------------------------------------- */
+
+static PyObject *get_writes(OperationsObject *self, void *unused) {
+    (void)unused;
+    return PyBytes_FromStringAndSize((const char *)self->writes, sizeof self->writes);
+}
+
+/* Whether an AWAIT names a stream of the program, and a position in it; raises ValueError. */
+static bool awaits_well(const han_instr *i, const Py_ssize_t *starts, Py_ssize_t streams) {
+    bool known = i->peer >= 0 && i->peer < streams;
+    if (known && i->n <= (uint64_t)(starts[i->peer + 1] - starts[i->peer])) return true;
+    PyErr_Format(PyExc_ValueError, "an operation awaits number %llu of stream %d",
+                 (unsigned long long)i->n, (int)i->peer);
+    return false;
+}
+
+/* Where each stream starts in the code, and at last where all end; NULL with an error. */
+static Py_ssize_t *starts_of(PyObject *streams) {
+    Py_ssize_t n = PyTuple_GET_SIZE(streams), *starts = calloc((size_t)n + 1, sizeof *starts);
+    if (!starts) return (Py_ssize_t *)PyErr_NoMemory();
+    for (Py_ssize_t k = 0; k < n; k++) {
+        PyObject *stream = PyTuple_GET_ITEM(streams, k);
+        if (!PyObject_TypeCheck(stream, &OperationsType)) {
+            PyErr_SetString(PyExc_TypeError, "joined takes a tuple of Operations");
+            free(starts);
+            return NULL;
+        }
+        starts[k + 1] = starts[k] + (Py_ssize_t)((OperationsObject *)stream)->length;
+    }
+    return starts;
+}
+
+/* Copy all records; positions in a stream become indices into the code. 0 or -1. */
+static int join(PyObject *streams, const Py_ssize_t *starts, han_instr *code, han_term *terms) {
+    Py_ssize_t n = PyTuple_GET_SIZE(streams);
+    for (Py_ssize_t k = 0; k < n; k++) {
+        const OperationsObject *one = (OperationsObject *)PyTuple_GET_ITEM(streams, k);
+        if (!one->length) continue;
+        memcpy(code + starts[k], one->code, one->length * sizeof *code);
+        if (one->terms) memcpy(terms + starts[k], one->terms, one->length * sizeof *terms);
+    }
+    for (Py_ssize_t k = 0; k < starts[n]; k++) {
+        if (code[k].code != HAN_AWAIT) continue;
+        if (!awaits_well(&code[k], starts, n)) return -1;
+        code[k].n += (uint64_t)starts[code[k].peer];
+    }
+    return 0;
+}
+
+static PyObject *joined(PyObject *module, PyObject *streams) {
+    (void)module;
+    if (!PyTuple_Check(streams)) {
+        PyErr_SetString(PyExc_TypeError, "joined takes a tuple of Operations");
+        return NULL;
+    }
+    Py_ssize_t *starts = starts_of(streams);
+    if (!starts) return NULL;
+    Py_ssize_t n = PyTuple_GET_SIZE(streams);
+    bool sized = n && ((OperationsObject *)PyTuple_GET_ITEM(streams, 0))->grains;
+    PyObject *found = NULL;
+    PyObject *code = PyByteArray_FromStringAndSize(NULL, starts[n] * (Py_ssize_t)sizeof(han_instr));
+    PyObject *terms =
+        PyByteArray_FromStringAndSize(NULL, sized ? starts[n] * (Py_ssize_t)sizeof(han_term) : 0);
+    if (code && terms &&
+        !join(streams, starts, (han_instr *)PyByteArray_AS_STRING(code),
+              (han_term *)PyByteArray_AS_STRING(terms)))
+        found = PyTuple_Pack(2, code, terms);
+    Py_XDECREF(code);
+    Py_XDECREF(terms);
+    free(starts);
+    return found;
+}
+
+#define FAST(name, function, flags, text) \
+    {name, (PyCFunction)(void (*)(void))function, METH_FASTCALL | (flags), text}
+
+static PyMethodDef methods[] = {
+    FAST("copy", copy, 0,
+         "copy($self, dst, src, nbytes, /)\n--\n\n"
+         "Copy, unless there are no bytes or both addresses are the same."),
+    FAST("reduce", reduce, METH_KEYWORDS,
+         "reduce($self, dst, a, b, nbytes, /, also=None)\n--\n\n"
+         "Combine ``dst = a op b``; write the result to `also` too, if given."),
+    FAST("pull", pull, 0,
+         "pull($self, dst, src, nbytes, peer, /)\n--\n\n"
+         "Copy from `src` in the memory of a peer, which has shown its buffers."),
+    FAST("push", push, 0,
+         "push($self, dst, src, nbytes, peer, /)\n--\n\n"
+         "Copy to `dst` in the memory of a peer, which has allowed its peers to write."),
+    FAST("post", post, 0,
+         "post($self, flag, k, /)\n--\n\n"
+         "Store-release ``epoch + k`` to a flag of this rank."),
+    FAST("wait", wait_for, 0,
+         "wait($self, flag, k, rank, /)\n--\n\n"
+         "Load-acquire `rank`'s flag until it reaches ``epoch + k``."),
+    FAST("isend", isend, 0,
+         "isend($self, src, nbytes, rank, request, /)\n--\n\n"
+         "Start sending to `rank`."),
+    FAST("irecv", irecv, 0,
+         "irecv($self, dst, nbytes, rank, request, /)\n--\n\n"
+         "Start receiving from `rank`."),
+    {"test", (PyCFunction)test, METH_O,
+     "test($self, request, /)\n--\n\n"
+     "Wait until a request is complete; the message of a receive must have its size."},
+    FAST("coll", coll, 0,
+         "coll($self, kind, dst, src, n, root, comm, request, /)\n--\n\n"
+         "Start a collective of the MPI library, of `n` elements, on communicator number `comm`."),
+    FAST("await_stream", await_stream, 0,
+         "await_stream($self, stream, position, /)\n--\n\n"
+         "Wait until a stream of this rank has passed so many of its operations."),
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMemberDef members[] = {
+    {"task", T_UINT, offsetof(OperationsObject, task), 0,
+     "The number of the task that operations belong to from now on."},
+    {"operand", T_ULONGLONG, offsetof(OperationsObject, operand), READONLY,
+     "The most bytes that one operation combines."},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyGetSetDef getset[] = {
+    {"writes", (getter)get_writes, NULL, "Bits for what is written, by channel.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PySequenceMethods as_sequence = {.sq_length = (lenfunc)operations_length};
+
+static PyTypeObject OperationsType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "han._native.Operations",
+    .tp_basicsize = sizeof(OperationsObject),
+    .tp_new = operations_new,
+    .tp_init = (initproc)operations_init,
+    .tp_dealloc = (destructor)operations_dealloc,
+    .tp_as_sequence = &as_sequence,
+    .tp_methods = methods,
+    .tp_members = members,
+    .tp_getset = getset,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+    .tp_doc = "The operations of one stream, as they are emitted.",
+};
+
+static PyMethodDef functions[] = {
+    {"joined", joined, METH_O,
+     "joined($module, streams, /)\n--\n\n"
+     "Return the records of all streams, and their terms; none in a program for one size."},
+    {NULL, NULL, 0, NULL},
+};
+
+int han_py_add_operations(PyObject *module) {
+    if (PyType_Ready(&RefType) || PyType_Ready(&OperationsType)) return -1;
+    return PyModule_AddObjectRef(module, "Ref", (PyObject *)&RefType) ||
+                   PyModule_AddObjectRef(module, "Operations", (PyObject *)&OperationsType)
+               ? -1
+               : PyModule_AddFunctions(module, functions);
+}

@@ -1,0 +1,156 @@
+#include "python/py_ref.h"
+
+#include <stddef.h>
+#include <structmember.h>
+
+const RefObject *han_ref_of(PyObject *argument) {
+    if (Py_IS_TYPE(argument, &RefType)) return (const RefObject *)argument;
+    PyErr_Format(PyExc_TypeError, "a Ref expected, not %.100s", Py_TYPE(argument)->tp_name);
+    return NULL;
+}
+
+int han_number_of(PyObject *argument, uint64_t *number) {
+    PyObject *index = PyLong_Check(argument) ? Py_NewRef(argument) : PyNumber_Index(argument);
+    if (!index) return -1;
+    *number = PyLong_AsUnsignedLongLong(index);
+    Py_DECREF(index);
+    return *number == UINT64_MAX && PyErr_Occurred() ? -1 : 0;
+}
+
+static RefObject *copy_of(const RefObject *ref) {
+    RefObject *copy = PyObject_New(RefObject, &RefType);
+    if (!copy) return NULL;
+    copy->base = ref->base;
+    copy->offset = ref->offset;
+    copy->at = ref->at;
+    copy->origin = ref->origin;
+    copy->blocks = ref->blocks;
+    return copy;
+}
+
+static PyObject *ref_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"base", "offset", "at", "origin", "blocks", NULL};
+    PyObject *fields[5] = {NULL};
+    RefObject *ref;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OOOO:Ref", names, &fields[0], &fields[1],
+                                     &fields[2], &fields[3], &fields[4]))
+        return NULL;
+    if (!(ref = (RefObject *)type->tp_alloc(type, 0))) return NULL;
+    uint64_t *to[] = {&ref->base, &ref->offset, &ref->at, &ref->origin, &ref->blocks};
+    for (int k = 0; k < 5; k++)
+        if (fields[k] && han_number_of(fields[k], to[k])) {
+            Py_DECREF(ref);
+            return NULL;
+        }
+    return (PyObject *)ref;
+}
+
+static PyObject *ref_to(RefObject *self, PyObject *at) {
+    uint64_t number;
+    if (han_number_of(at, &number)) return NULL;
+    RefObject *ref = copy_of(self);
+    if (ref) ref->at = number;
+    return (PyObject *)ref;
+}
+
+static PyObject *ref_holding(RefObject *self, PyObject *at) {
+    uint64_t number;
+    if (han_number_of(at, &number)) return NULL;
+    RefObject *ref = copy_of(self);
+    if (ref) ref->at = ref->origin = number;
+    return (PyObject *)ref;
+}
+
+static PyObject *ref_behind(RefObject *self, PyObject *blocks) {
+    uint64_t number;
+    if (han_number_of(blocks, &number)) return NULL;
+    RefObject *ref = copy_of(self);
+    if (ref) ref->blocks += number;
+    return (PyObject *)ref;
+}
+
+static PyObject *ref_within(RefObject *self, PyObject *base) {
+    uint64_t number;
+    if (han_number_of(base, &number)) return NULL;
+    RefObject *ref = copy_of(self);
+    if (ref) ref->base = number;
+    return (PyObject *)ref;
+}
+
+static PyObject *ref_start(RefObject *self, PyObject *nbytes) {
+    uint64_t number;
+    if (han_number_of(nbytes, &number)) return NULL;
+    return PyLong_FromUnsignedLongLong(han_ref_start(self, number));
+}
+
+static PyObject *ref_add(PyObject *a, PyObject *b) {
+    uint64_t number;
+    bool first = Py_IS_TYPE(a, &RefType);
+    PyObject *self = first ? a : b, *nbytes = first ? b : a;
+    if (!PyIndex_Check(nbytes)) Py_RETURN_NOTIMPLEMENTED;
+    if (han_number_of(nbytes, &number)) return NULL;
+    RefObject *ref = copy_of((RefObject *)self);
+    if (ref) ref->offset += number;
+    return (PyObject *)ref;
+}
+
+static PyObject *ref_compare(PyObject *self, PyObject *other, int how) {
+    if (!Py_IS_TYPE(other, &RefType) || (how != Py_EQ && how != Py_NE)) Py_RETURN_NOTIMPLEMENTED;
+    bool same = han_ref_same((RefObject *)self, (RefObject *)other);
+    return PyBool_FromLong(same == (how == Py_EQ));
+}
+
+static Py_hash_t ref_hash(RefObject *self) {
+    const uint64_t fields[] = {self->base, self->offset, self->at, self->origin, self->blocks};
+    uint64_t hash = 0;
+    for (int k = 0; k < 5; k++) hash = (hash ^ fields[k]) * UINT64_C(0x9E3779B97F4A7C15);
+    return (Py_hash_t)hash == -1 ? -2 : (Py_hash_t)hash;
+}
+
+static PyObject *ref_repr(RefObject *self) {
+    return PyUnicode_FromFormat("Ref(base=%llu, offset=%llu, at=%llu, origin=%llu, blocks=%llu)",
+                                (unsigned long long)self->base, (unsigned long long)self->offset,
+                                (unsigned long long)self->at, (unsigned long long)self->origin,
+                                (unsigned long long)self->blocks);
+}
+
+static PyMethodDef methods[] = {
+    {"to", (PyCFunction)ref_to, METH_O,
+     "to($self, at, /)\n--\n\n"
+     "Return the address of the message's byte `at` in the same memory."},
+    {"holding", (PyCFunction)ref_holding, METH_O,
+     "holding($self, at, /)\n--\n\n"
+     "Return the same address, where a part of the message begins with its byte `at`."},
+    {"behind", (PyCFunction)ref_behind, METH_O,
+     "behind($self, blocks, /)\n--\n\n"
+     "Return the address behind so many blocks of the message's size."},
+    {"within", (PyCFunction)ref_within, METH_O,
+     "within($self, base, /)\n--\n\n"
+     "Return the same place in another base."},
+    {"start", (PyCFunction)ref_start, METH_O,
+     "start($self, nbytes, /)\n--\n\n"
+     "Return the offset from the base for a message of `nbytes` bytes."},
+    {NULL, NULL, 0, NULL},
+};
+
+#define FIELD(name) {#name, T_ULONGLONG, offsetof(RefObject, name), READONLY, NULL}
+static PyMemberDef members[] = {
+    FIELD(base), FIELD(offset), FIELD(at), FIELD(origin), FIELD(blocks), {NULL, 0, 0, 0, NULL},
+};
+
+static PyNumberMethods as_number = {.nb_add = ref_add};
+
+PyTypeObject RefType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "han._native.Ref",
+    .tp_basicsize = sizeof(RefObject),
+    .tp_new = ref_new,
+    .tp_repr = (reprfunc)ref_repr,
+    .tp_hash = (hashfunc)ref_hash,
+    .tp_richcompare = ref_compare,
+    .tp_as_number = &as_number,
+    .tp_methods = methods,
+    .tp_members = members,
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_doc = "Ref(base, offset=0, at=0, origin=0, blocks=0)\n--\n\n"
+              "An address in a program: `offset` bytes from a base, behind `blocks` messages.",
+};

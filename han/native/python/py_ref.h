@@ -1,0 +1,35 @@
+/* Addresses in programs under construction: han._native.Ref. */
+#ifndef HAN_PY_REF_H
+#define HAN_PY_REF_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* `offset` bytes from a base, behind `blocks` whole messages. Memory that holds a part of the
+ * message has its byte `origin` at that offset. The address is that of the message's byte `at`. */
+typedef struct {
+    PyObject_HEAD
+    uint64_t base, offset, at, origin, blocks;
+} RefObject;
+
+extern PyTypeObject RefType;
+
+/* The offset from the base for a message of `nbytes` bytes. */
+static inline uint64_t han_ref_start(const RefObject *ref, uint64_t nbytes) {
+    return ref->offset + ref->blocks * nbytes + ref->at - ref->origin;
+}
+
+static inline bool han_ref_same(const RefObject *a, const RefObject *b) {
+    return a->base == b->base && a->offset == b->offset && a->at == b->at &&
+           a->origin == b->origin && a->blocks == b->blocks;
+}
+
+/* An argument that must be an address, borrowed; NULL with a TypeError. */
+const RefObject *han_ref_of(PyObject *argument);
+
+/* An argument that must be an integer of 0 or more; 0 or -1 with an error. */
+int han_number_of(PyObject *argument, uint64_t *number);
+
+#endif

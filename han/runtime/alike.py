@@ -1,0 +1,93 @@
+"""What communicators of this process that are alike share: their planner and its programs.
+
+The programs of a rank follow from its communicator's topology, configuration, node traits and rank,
+and from the submodules and collectives that the program has added. Communicators that are equal in
+all of these are alike.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from threading import RLock
+from typing import NamedTuple
+from weakref import WeakValueDictionary
+
+from han.config.config import Config
+from han.model.collectives import added
+from han.model.program import Program
+from han.model.topology import Topology
+from han.runtime.stored_plans import Call
+from han.submodules.registry import others
+from han.tuning.heuristics import NodeTraits
+from han.tuning.planner import Planner
+
+MOST = 64 << 20  # bytes of programs; beyond, the least recently used ones are dropped
+BESIDE = 4096  # bytes that a program takes besides its operations, about
+
+
+class Key(NamedTuple):
+    """Identifies a program of this process; `folder` is where it is stored, or ""."""
+
+    planner: Planner
+    folder: str
+    call: Call
+
+
+class Alike:
+    """Planners by what they depend on, and programs by planner and call; for any thread.
+
+    A planner stays while a communicator or a program uses it.
+    """
+
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
+        self._lock = RLock()  # a signal handler may make a call too
+        self._planners: WeakValueDictionary[object, Planner] = WeakValueDictionary()
+        self._programs: OrderedDict[Key, Program] = OrderedDict()
+        self.nbytes = 0
+
+    def planner(
+        self, topology: Topology, config: Config, traits: NodeTraits, rank: int, maps_arrays: bool
+    ) -> Planner:
+        """Return the planner of communicators with these properties; make it for the first."""
+        rules = tuple(config.place("rules", k) for k in range(len(config.rules)))  # for messages
+        about = topology, config.fingerprint(), rules, traits, rank, maps_arrays, others(), added()
+        with self._lock:
+            found = self._planners.get(about)
+            if found is None:
+                found = Planner(topology, config, traits, rank, maps_arrays)
+                self._planners[about] = found
+        return found
+
+    def get(self, key: Key) -> Program | None:
+        """Return a program, if it is kept."""
+        with self._lock:
+            program = self._programs.get(key)
+            if program is not None:
+                self._programs.move_to_end(key)
+        return program
+
+    def put(self, key: Key, program: Program) -> None:
+        """Keep a program; drop others if they are too many bytes."""
+        with self._lock:
+            if key not in self._programs:
+                self._programs[key] = program
+                self.nbytes += _nbytes(program)
+            while self.nbytes > self._most:
+                _, dropped = self._programs.popitem(last=False)
+                self.nbytes -= _nbytes(dropped)
+
+    def clear(self) -> None:
+        """Forget all planners and programs; communicators keep theirs."""
+        with self._lock:
+            self._planners.clear()
+            self._programs.clear()
+            self.nbytes = 0
+
+
+ALIKE = Alike()
+
+
+def _nbytes(program: Program) -> int:
+    terms = 0 if program.terms is None else program.terms.nbytes
+    return BESIDE + program.code.nbytes + terms

@@ -1,0 +1,162 @@
+"""Measure what the first call of a class of sizes costs: decide, plan, lower and bind, on one rank.
+
+    python tests/planner/bench_first_calls.py [--profile CASE]
+
+No other rank is needed: the topology is imagined, and the native plan is bound to an engine of
+this process and not run. Times are minima in microseconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import pstats
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from mpi4py import MPI
+
+import han
+from han.config.config import default_config
+from han.message.message import Message
+from han.model.element_types import kernel
+from han.model.topology import Topology, virtual
+from han.runtime.alike import ALIKE
+from han.runtime.plans import Plans
+from han.runtime.programs import Programs
+from han.runtime.state import State
+from han.tasks.call import call_signature
+from han.tasks.lower import lower
+from han.tuning.heuristics import NodeTraits
+from han.tuning.planner import Planner
+
+SECONDS = 0.25  # for each case
+SIZES = ("8", "64KiB", "1MiB")
+BLOCKS = ("gather", "scatter", "allgather", "alltoall", "reduce_scatter")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A call, and the planner of rank `rank`."""
+
+    name: str
+    planner: Planner
+    message: Message
+
+
+def two_nodes(ranks: int, rank: int) -> Planner:
+    """Return the planner of a rank on two nodes that share no memory."""
+    half = ranks // 2
+    plain = virtual(ranks, half)
+    memory = tuple(r // half for r in range(ranks))
+    topology = Topology(("node", "network"), ("s", "i"), plain.domains, memory, attach=True)
+    return Planner(topology, default_config(), NodeTraits(), rank, maps_arrays=False)
+
+
+def one_node(ranks: int, rank: int) -> Planner:
+    """Return the planner of a rank on one node, as on most machines."""
+    names, domains = ("node", "network"), ((0,) * ranks,) * 2
+    topology = Topology(names, ("s", "i"), domains, (0,) * ranks, attach=True)
+    return Planner(topology, default_config(), NodeTraits(), rank, maps_arrays=True)
+
+
+def message_of(collective: str, size: str) -> Message:
+    """Return a message without buffers."""
+    signature = call_signature(collective, size)
+    return Message(signature, numbers=kernel("sum", "float64") if signature.reduces else (0, 0))
+
+
+def cases() -> Iterator[Case]:
+    """Yield the calls that are measured."""
+    for where, planner in (
+        ("2 ranks", one_node(2, 1)),
+        ("8 ranks on 2 nodes, a leader", two_nodes(8, 4)),
+        ("8 ranks on 2 nodes", two_nodes(8, 5)),
+    ):
+        for collective in ("bcast", "reduce", "allreduce"):
+            for size in SIZES:
+                yield Case(f"{collective} {size}, {where}", planner, message_of(collective, size))
+    for collective in BLOCKS:
+        for size in SIZES:
+            message = message_of(collective, size)
+            yield Case(f"{collective} {size}, 8 ranks", one_node(8, 3), message)
+    for collective in ("bcast", "allreduce"):
+        for where, planner in (
+            ("128 ranks", one_node(128, 3)),
+            ("128 ranks on 2 nodes, a leader", two_nodes(128, 64)),
+        ):
+            for size in ("8", "1MiB"):
+                yield Case(f"{collective} {size}, {where}", planner, message_of(collective, size))
+
+
+def least(act: Callable[[], object], seconds: float = SECONDS) -> float:
+    """Return the least time of an action in microseconds."""
+    best, end = float("inf"), time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        begun = time.perf_counter()
+        act()
+        best = min(best, time.perf_counter() - begun)
+    return best * 1e6
+
+
+class Bench:
+    """Makes the plans of calls as a communicator does."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+
+    def first(self, case: Case) -> Callable[[], object]:
+        """Return what makes the first call of a class, from the miss of the look-up to the run."""
+
+        def act() -> object:
+            ALIKE.clear()
+            case.planner._remembered.cache_clear()
+            state = self.state
+            programs = Programs(case.planner)
+            plans = Plans(programs, state.binder, state.shared, state.engines)
+            return plans.find(case.message, blocking=True)
+
+        return act
+
+    def row(self, case: Case) -> tuple[str, float, float, float, int]:
+        """Return name, microseconds in all, of deciding and planning, of lowering; operations."""
+        planner, signature = case.planner, case.message.signature
+
+        def planned() -> object:
+            planner._remembered.cache_clear()
+            return planner.planned(signature).plan
+
+        plan = planner.planned(signature).plan
+        program = lower(plan, planner.rank)
+        lowering = least(lambda: lower(planner.planned(signature).plan, planner.rank))
+        return case.name, least(self.first(case)), least(planned), lowering, len(program.code)
+
+
+def main() -> None:
+    """Measure, or profile one case."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--profile", help="the beginning of a case's name")
+    parser.add_argument("--only", default="", help="a part of the names of cases")
+    options = parser.parse_args()
+    comm = han.Comm(MPI.COMM_SELF.Dup())
+    comm.Barrier()
+    bench = Bench(comm._han)
+    if options.profile:
+        case = next(c for c in cases() if c.name.startswith(options.profile))
+        act, profile = bench.first(case), cProfile.Profile()
+        act()
+        for _ in range(200):
+            profile.runcall(act)
+        pstats.Stats(profile).sort_stats("tottime").print_stats(45)
+        return
+    print(f"{'call':44} {'first':>8} {'plan':>8} {'lower':>8} operations")
+    for case in cases():
+        if options.only in case.name:
+            name, first, planned, lowering, operations = bench.row(case)
+            print(f"{name:44} {first:8.0f} {planned:8.0f} {lowering:8.0f} {operations:10d}")
+    comm.Free()
+
+
+if __name__ == "__main__":
+    main()
