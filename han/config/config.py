@@ -12,6 +12,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from han.config import checks
@@ -85,6 +86,10 @@ class Config:
 
         It is the same in every process and for every order of keys.
         """
+        return self._fingerprint
+
+    @cached_property
+    def _fingerprint(self) -> str:
         data = {key: value for key, value in as_document(self).items() if key != "wait"}
         return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 

@@ -55,7 +55,7 @@ class Reach:
             mapping = map_known(places.index(Place.of(process_arena())), places)
         else:
             mapping = mapping.part(ranks, mapping.own)
-        return Reach(_nodes(topology), places, mapping, self.held)
+        return Reach(topology.firsts, places, mapping, self.held)
 
     def covers(self, topology: Topology, ranks: Sequence[int]) -> bool:
         """Whether it holds for a communicator in which the ranks `ranks` have this topology."""
@@ -134,10 +134,12 @@ class SharedMemory:
         reach: Reach | None = None,
     ) -> None:
         self.meeting, self.naps, self.channels = meeting, naps, channels
-        self.topology = replace(topology, attach=not attach_refused)
+        attach = not attach_refused
+        same = topology.attach == attach
+        self.topology = topology if same else replace(topology, attach=attach)
         self.attach_refused, self.reach = attach_refused, reach
         self.mapping = mapping  # of the arenas; None: not tried yet
-        self.windows = Windows(meeting, _nodes(topology))
+        self.windows = Windows(meeting, topology.firsts)
         own = mapping.own if mapping is not None else None
         # The address and size of this rank's arena, fixed at set-up; None, on all ranks, if no
         # channel holds all ranks or a rank could not map an arena.
@@ -156,7 +158,7 @@ class SharedMemory:
         near = not (refused or (mapping is not None and mapping.refused))
         reach = None
         if near and not isinstance(places, str):
-            reach = Reach(_nodes(topology), tuple(places), mapping)
+            reach = Reach(topology.firsts, tuple(places), mapping)
         return cls(meeting, topology, channels, naps, mapping, refused, reach)
 
     @classmethod
@@ -213,12 +215,3 @@ class SharedMemory:
         whole = self.topology.whole
         assert whole is not None
         return self.topology.home(whole, rank).index(rank)
-
-
-def _nodes(topology: Topology) -> tuple[int, ...]:
-    """Return for each rank the lowest rank that shares a channel with it."""
-    levels = [k for k in range(topology.depth) if topology.channels[k]]
-    return tuple(
-        min([r, *(other for k in levels for other in topology.home(k, r))])
-        for r in range(topology.size)
-    )

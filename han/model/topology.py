@@ -166,6 +166,12 @@ class Topology:
         return tuple(shared and homes != lower for shared, homes, lower in pairs)
 
     @cached_property
+    def firsts(self) -> tuple[int, ...]:
+        """For each rank the lowest rank that shares a channel with it."""
+        levels = [k for k in range(self.depth) if self.channels[k]]
+        return tuple(min([r, *(self.home(k, r)[0] for k in levels)]) for r in range(self.size))
+
+    @cached_property
     def whole(self) -> int | None:
         """The innermost level at which all ranks share one channel; None if none does."""
         levels = (k for k in range(self.depth) if self.shared[k] and len(self._home_ranks[k]) == 1)

@@ -106,6 +106,7 @@ class Inherited:
             here.oversubscribed or above.oversubscribed, here.rationed or above.rationed, here.mesh
         )
         near = self.reach is not None and self.reach.covers(topology, ranks)
+        topology = replace(topology, attach=near)
         return Draft(ranks, facts, topology, conditions, near)
 
     def watch(self, comm: MPI.Intracomm) -> Callable[[str], None]:
