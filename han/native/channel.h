@@ -19,7 +19,9 @@
 #define HAN_SMALL_SLOT (4096 + HAN_LINE) /* bytes of a small slot: the line of its flag, and data */
 #define HAN_SMALL_BANKS 16     /* of a lent channel: */
 #define HAN_LENT_BANKS 8
+#ifndef HAN_RING_LEAST
 #define HAN_RING_LEAST (128 * 1024) /* bytes of a ring at least */
+#endif
 #define HAN_EPOCH_SHIFT 24 /* a run may post 2^24 - 1 values to one flag */
 #define HAN_TAKEN 64       /* runs whose part of a ring is remembered; a power of two */
 #define HAN_TIMED 256      /* runs of which a rank keeps the end time */

@@ -11,6 +11,7 @@ typedef struct {
     han_engine engines[MAX_RANKS];
     han_mpi mpi;
     mailbox *box;
+    bool lends; /* its channels are lent */
 } group;
 
 /* Set up the group that `w` describes; with `messages`, engines also have a mailbox as MPI. */
