@@ -62,13 +62,9 @@ class Outline:
 
 def geometries(topology: Topology, memory: int) -> tuple[Geometry | None, ...]:
     """Return the channel layout of each level, for its largest domain; None: no shared memory."""
-    largest = [
-        max(topology.homes[k].count(d) for d in set(topology.homes[k]))
-        for k in range(topology.depth)
-    ]
     return tuple(
-        Geometry(n, memory) if shared else None
-        for n, shared in zip(largest, topology.shared, strict=True)
+        Geometry(topology.channel_ranks(level), memory) if shared else None
+        for level, shared in enumerate(topology.shared)
     )
 
 
@@ -87,5 +83,4 @@ def levels_of(topology: Topology, signature: Signature) -> list[int]:
 
 def active_levels(topology: Topology) -> list[int]:
     """Return the levels on which any group has more than one member."""
-    below = [topology.size] + [len(set(d)) for d in topology.domains]
-    return [k for k in range(topology.depth) if below[k + 1] < below[k]]
+    return list(topology.active)

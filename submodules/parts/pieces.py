@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from han.model.channel_layout import LINE
 from han.tasks.graph import Task
 
 
-@dataclass(frozen=True)
-class Piece:
-    """Bytes [start, stop) of the message; `first` and `last` tell its place in its task."""
+class Piece(NamedTuple):
+    """The `nbytes` bytes [start, stop) of the message.
+
+    `first` and `last` tell its place in its task.
+    """
 
     index: int
     task: Task
@@ -18,11 +20,7 @@ class Piece:
     stop: int
     first: bool
     last: bool
-
-    @property
-    def nbytes(self) -> int:
-        """Size in bytes."""
-        return self.stop - self.start
+    nbytes: int
 
     def within(self, length: int) -> int:
         """Return how many bytes of the piece lie in a block of `length` bytes.
@@ -44,7 +42,8 @@ def cut(tasks: tuple[Task, ...], size: int, grain: int, index: int = 0) -> list[
         for start in starts:
             stop = min(start + step, task.stop)
             first, last = start == task.start, stop == task.stop
-            pieces.append(Piece(index + len(pieces), task, start, stop, first, last))
+            piece = Piece(index + len(pieces), task, start, stop, first, last, stop - start)
+            pieces.append(piece)
     return pieces
 
 

@@ -137,6 +137,7 @@ def main() -> None:
     """Measure, or profile one case."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--profile", help="the beginning of a case's name")
+    parser.add_argument("--sort", default="tottime", help="the order of the profile")
     parser.add_argument("--only", default="", help="a part of the names of cases")
     options = parser.parse_args()
     comm = han.Comm(MPI.COMM_SELF.Dup())
@@ -148,7 +149,7 @@ def main() -> None:
         act()
         for _ in range(200):
             profile.runcall(act)
-        pstats.Stats(profile).sort_stats("tottime").print_stats(45)
+        pstats.Stats(profile).sort_stats(options.sort).print_stats(60)
         return
     print(f"{'call':44} {'first':>8} {'plan':>8} {'lower':>8} operations")
     for case in cases():
