@@ -125,7 +125,7 @@ class Chains(Tasks):
     steps: int
 
     @cached_property
-    def links(self) -> tuple[Link, ...]:  # type: ignore[override]
+    def links(self) -> tuple[Link, ...]:
         """The links of one segment after the other: data, then order."""
         found: list[Link] = []
         for first in range(0, len(self.all), self.steps or 1):

@@ -191,11 +191,13 @@ class Topology:
         if level and self.leader(level - 1, rank, root) != rank:
             return None
         ranks = self._talkers(level, rank, root)
-        home = {r: k for k, r in enumerate(self.home(level, rank))}
+        home = self.home(level, rank)
+        own = home is ranks or home == ranks  # as in most topologies: slots are positions
+        places = {} if own else {r: k for k, r in enumerate(home)}
         return Group(
             level=level,
             ranks=ranks,
-            slots=tuple(home[r] for r in ranks),
+            slots=tuple(range(len(ranks))) if own else tuple(places[r] for r in ranks),
             root=ranks.index(self.leader(level, rank, root)),
             me=ranks.index(rank),
         )

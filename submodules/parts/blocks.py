@@ -9,7 +9,7 @@ from han.model.channel_layout import FLAG, INLINE, LINE, PAGE, RING_MIN
 from han.model.collectives import SPREADING
 from han.model.program import Ref
 from han.submodules.parts.cells import CELLS, CHUNK
-from han.submodules.parts.pieces import Piece, cut
+from han.submodules.parts.pieces import Piece, cut, number
 from han.tasks.context import Context
 from han.tasks.graph import Task
 from han.tasks.outline import Outline
@@ -55,7 +55,7 @@ class Layout:
         wanted = min(choice.get("chunk", CHUNK), most, room)
         chunk = max(grain, wanted // grain * grain)
         stride = chunk if packed else _lines(chunk)
-        return cls(False, parts, chunk, stride, cells, len(cut(tasks, chunk, grain)))
+        return cls(False, parts, chunk, stride, cells, number(tasks, chunk, grain))
 
     @property
     def nbytes(self) -> int:

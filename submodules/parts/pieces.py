@@ -14,7 +14,7 @@ class Piece(NamedTuple):
     `first` and `last` tell its place in its task.
     """
 
-    index: int
+    index: int  # type: ignore[assignment]  # it hides tuple.index
     task: Task
     start: int
     stop: int
@@ -45,6 +45,12 @@ def cut(tasks: tuple[Task, ...], size: int, grain: int, index: int = 0) -> list[
             piece = Piece(index + len(pieces), task, start, stop, first, last, stop - start)
             pieces.append(piece)
     return pieces
+
+
+def number(tasks: tuple[Task, ...], size: int, grain: int) -> int:
+    """Return into how many pieces :func:`cut` cuts tasks."""
+    step = max(grain, size // grain * grain)
+    return sum(max(1, -(-task.nbytes // step)) for task in tasks)
 
 
 def share(nbytes: int, grain: int, member: int, members: int) -> tuple[int, int]:
