@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 Value = int | bool | str | tuple[int, ...]
 LEFT = "left to the MPI library"  # instead of a composition
@@ -17,15 +18,19 @@ class LevelChoice:
     algorithm: str
     parameters: tuple[tuple[str, Value], ...] = ()
 
+    @cached_property
+    def _values(self) -> dict[str, Value]:
+        return dict(self.parameters)
+
     def get(self, name: str, default: int) -> int:
         """Return an integer parameter, or `default`."""
-        value = dict(self.parameters).get(name, default)
+        value = self._values.get(name, default)
         assert not isinstance(value, tuple), "factors() returns tuples"
         return int(value)
 
     def factors(self, name: str) -> tuple[int, ...] | None:
         """Return a parameter that is a list of factors, or None."""
-        value = dict(self.parameters).get(name)
+        value = self._values.get(name)
         return value if isinstance(value, tuple) else None
 
     def spelled(self) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from han.model.program import Ref
 from han.model.topology import Group
@@ -22,12 +23,12 @@ class Context:
     source: Ref  # this rank's operand, or the data that it broadcasts
     result: Ref  # where the result is written, if this rank gets one
 
-    @property
+    @cached_property
     def builder(self) -> Builder:
         """The builder, which allocates cells, flags, requests and scratch."""
         return self.stream.builder
 
-    @property
+    @cached_property
     def grain(self) -> int:
         """Bytes of the least part of the message; pieces hold whole grains."""
         return self.stream.builder.signature.grain

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Task:
+class Task(NamedTuple):
     """One fine-grained collective of one segment on one level: ``sr(3)``, ``ib(0)``.
 
     `start` and `stop` are the segment's byte offsets in the message, or in each of its blocks.
@@ -108,6 +108,46 @@ class Tasks(Staged):
             if why == "data":
                 sources[second].append(first)
         return sources
+
+
+class Chains(Tasks):
+    """Tasks of segments that pass through the same steps, each step on a level of its own.
+
+    A task waits for that of the step before, and for that of the segment before. So what follows
+    from the links is known without them.
+    """
+
+    def __init__(self, all: tuple[Task, ...], steps: int) -> None:
+        """Take the tasks of all segments: `steps` tasks of the first one, then of the next one."""
+        object.__setattr__(self, "all", all)
+        object.__setattr__(self, "steps", steps)
+
+    steps: int
+
+    @cached_property
+    def links(self) -> tuple[Link, ...]:
+        """The links of one segment after the other: data, then order."""
+        found: list[Link] = []
+        for first in range(0, len(self.all), self.steps or 1):
+            tasks, before = self._segment(first), self._segment(first - self.steps)
+            found += [Link(a, b, "data") for a, b in pairwise(tasks)]
+            found += [Link(a, b, "order") for a, b in zip(before, tasks, strict=False)]
+        return tuple(found)
+
+    def _segment(self, first: int) -> tuple[Task, ...]:
+        return self.all[first : first + self.steps] if first >= 0 else ()
+
+    def streams(self) -> dict[tuple[str, int], list[Task]]:
+        """Return the tasks of each stream in order, streams in the order of their first tasks."""
+        return {self.all[k].stream: list(self.all[k :: self.steps]) for k in range(self.steps)}
+
+    @cached_property
+    def sources(self) -> dict[Task, list[Task]]:
+        """The tasks whose data each task needs."""
+        found: dict[Task, list[Task]] = {}
+        for k, task in enumerate(self.all):
+            found[task] = [self.all[k - 1]] if k % self.steps else []
+        return found
 
 
 def _freed(

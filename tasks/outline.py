@@ -62,13 +62,9 @@ class Outline:
 
 def geometries(topology: Topology, memory: int) -> tuple[Geometry | None, ...]:
     """Return the channel layout of each level, for its largest domain; None: it has no channel."""
-    largest = [
-        max(topology.homes[k].count(d) for d in set(topology.homes[k]))
-        for k in range(topology.depth)
-    ]
     return tuple(
-        Geometry(n, memory) if has_channel else None
-        for n, has_channel in zip(largest, topology.channels, strict=True)
+        Geometry(topology.channel_ranks(level), memory) if has_channel else None
+        for level, has_channel in enumerate(topology.channels)
     )
 
 
@@ -87,5 +83,4 @@ def levels_of(topology: Topology, signature: Signature) -> list[int]:
 
 def active_levels(topology: Topology) -> list[int]:
     """Return the levels on which any group has more than one member."""
-    below = [topology.size] + [len(set(d)) for d in topology.domains]
-    return [k for k in range(topology.depth) if below[k + 1] < below[k]]
+    return list(topology.active)

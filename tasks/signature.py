@@ -47,12 +47,12 @@ class Signature:
     grains: int = 0
     bound: int = 0
 
-    @property
+    @cached_property
     def grain(self) -> int:
         """Bytes of the least part into which algorithms cut the message."""
         return self.nbytes // self.grains if self.grains else self.element
 
-    @property
+    @cached_property
     def nbytes(self) -> int:
         """Size of the message, or of the largest block, in bytes."""
         return self.count * self.element
@@ -69,7 +69,7 @@ class Signature:
     def _starts(self) -> tuple[int, ...]:
         return tuple(accumulate(self.counts, initial=0))
 
-    @property
+    @cached_property
     def by_blocks(self) -> bool:
         """Whether a buffer holds a block for each rank."""
         return ROWS[self.collective].by_blocks
@@ -78,7 +78,7 @@ class Signature:
         """Return the largest number of bytes that one of `size` ranks shows to its peers."""
         return self.start(size) if ROWS[self.collective].send == "each" else self.nbytes
 
-    @property
+    @cached_property
     def reduces(self) -> bool:
         """Whether operands are combined."""
         return ROWS[self.collective].reduces

@@ -85,7 +85,7 @@ def cut_in_proportion(tasks: Tasks, signature: Signature, nbytes: int) -> Tasks:
     edges = np.array([(t.start // grain, t.stop // grain) for t in tasks], "u8").reshape(-1, 2)
     cuts = positions(edges, signature.grains, grain, nbytes).tolist()
     cut: dict[Task, Task] = {
-        task: replace(task, start=start, stop=stop)
+        task: task._replace(start=start, stop=stop)
         for task, (start, stop) in zip(tasks, cuts, strict=True)
     }
     links = tuple(Link(cut[first], cut[second], why) for first, second, why in tasks.links)

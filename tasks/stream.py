@@ -63,12 +63,15 @@ class Stream(Operations):
         self.builder = builder
         self.tag = tag  # the stream's part of a message tag, the same on all ranks
         self.done: dict[Task, int] = {}
+        self._labelled: Task | None = None
         self._awaited: dict[int, int] = {}
         self.sequence = 0  # pieces so far: flags keep counting over the tasks of a stream
 
     def label(self, task: Task) -> None:
         """Attribute the operations that follow to `task`, in traces and reports."""
-        self.task = self.builder.task_index(task)
+        if task is not self._labelled:
+            self._labelled = task
+            self.task = self.builder.task_index(task)
 
     def begin(self, task: Task) -> None:
         """Begin `task`: wait for its prerequisites."""
@@ -103,7 +106,10 @@ class Builder:
         self._shown = [0] * plan.topology.depth  # bits of Program.writes
         self._comms: list[tuple[int, tuple[int, ...]]] = []
         self._channels = [0, *accumulate(g is not None for g in plan.geometries)]
-        self._refs: dict[tuple[int, Area, int], Ref] = {}
+        # Addresses are kept, since every piece uses the same few.
+        self._flags: dict[tuple[int, int, int], Ref] = {}
+        self._small: dict[tuple[int, int], Ref] = {}
+        self._cells: dict[tuple[int, int], Ref] = {}
         self._requests = 0
         self._scratch = 0
 
@@ -121,23 +127,27 @@ class Builder:
 
     def flag(self, level: int, slot: int, flag: int) -> Ref:
         """Return the address of a member's flag."""
-        return self._ref(level, Area.FLAGS, self.geometry(level).flag_at(slot, flag))
+        key = level, slot, flag
+        return self._flags.get(key) or self._flags.setdefault(
+            key, self._ref(level, Area.FLAGS, self.geometry(level).flag_at(slot, flag))
+        )
 
     def small(self, level: int, slot: int) -> Ref:
         """Return the address of a member's small slot: a flag and a page of data."""
-        return self._ref(level, Area.SMALL, self.geometry(level).small_at(slot))
+        key = level, slot
+        return self._small.get(key) or self._small.setdefault(
+            key, self._ref(level, Area.SMALL, self.geometry(level).small_at(slot))
+        )
 
     def cells(self, level: int, slot: int) -> Ref:
         """Return the address of a member's cells."""
-        return self._ref(level, Area.CELLS, self.geometry(level).area_at(slot))
+        key = level, slot
+        return self._cells.get(key) or self._cells.setdefault(
+            key, self._ref(level, Area.CELLS, self.geometry(level).area_at(slot))
+        )
 
     def _ref(self, level: int, area: Area, offset: int) -> Ref:
-        """Return an address in a level's channel; cached, since every piece uses the same few."""
-        key = level, area, offset
-        found = self._refs.get(key)
-        if found is None:
-            found = self._refs[key] = channel_ref(self._channels[level], area, offset)
-        return found
+        return channel_ref(self._channels[level], area, offset)
 
     def show(self, level: int, given: bool = False) -> None:
         """Show this rank's buffers to the ranks of a channel; `given`: peers may write to them."""

@@ -6,10 +6,9 @@ Source: Luo et al., HAN, section III-A and III-B.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 from han.model.collectives import ROWS
-from han.tasks.graph import Link, Task, Tasks
+from han.tasks.graph import Chains, Task, Tasks
 from han.tasks.signature import Signature
 
 
@@ -29,19 +28,13 @@ def chain_of_steps(
     segment: int | None,
 ) -> Tasks:
     """Make the tasks of every segment, which passes through `steps` (kind, level) in turn."""
-    made: list[Task] = []
-    links: list[Link] = []
-    before: list[Task] = []
-    for i, (start, stop) in enumerate(segments(signature, segment)):
-        tasks = [
-            Task(symbols[level] + ROWS[kind].letter, kind, level, i, start, stop)
-            for kind, level in steps
-        ]
-        made += tasks
-        links += [Link(first, second, "data") for first, second in pairwise(tasks)]
-        links += [Link(a, b, "order") for a, b in zip(before, tasks, strict=False)]
-        before = tasks
-    return Tasks(tuple(made), tuple(links))
+    named = [(symbols[level] + ROWS[kind].letter, kind, level) for kind, level in steps]
+    made = [
+        Task(*step, i, start, stop)
+        for i, (start, stop) in enumerate(segments(signature, segment))
+        for step in named
+    ]
+    return Chains(tuple(made), len(steps))
 
 
 def up(levels: Sequence[int]) -> list[tuple[str, int]]:

@@ -50,7 +50,7 @@ def explanation_json(found: Explanation) -> str:
             for name, level in zip(plan.topology.names, choice.levels, strict=True)
         },
         "stages": found.stages(),
-        "tasks": [{"label": str(task), **asdict(task)} for task in found.plan.tasks],
+        "tasks": [{"label": str(task), **task._asdict()} for task in found.plan.tasks],
         "edges": _edges(found),
     }
     return json.dumps(record, indent=1)

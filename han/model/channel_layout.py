@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 LINE = 64
 PAGE = 4096
@@ -72,7 +73,7 @@ class Geometry:
         """Offset of the cells."""
         return self.small + _pages(self.banks * self.small_bank)
 
-    @property
+    @cached_property
     def ring(self) -> int:
         """Bytes of each rank's ring of cells."""
         return max(RING_MIN, min(RING_MAX, self.memory // self.ranks // PAGE * PAGE))

@@ -142,6 +142,9 @@ def positions(
     return found
 
 
+_TALKS = np.isin(np.arange(len(Code)), STARTS)  # by code
+
+
 @dataclass(frozen=True)
 class StreamInfo:
     """A stream: kind and level of its tasks, and the range of its operations in the code."""
@@ -203,4 +206,4 @@ class Program:
     @property
     def talks_mpi(self) -> bool:
         """Whether any operation calls the MPI library for more than a reduction."""
-        return not set(self.code["code"].tolist()).isdisjoint(STARTS)
+        return bool(_TALKS[self.code["code"]].any())

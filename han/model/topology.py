@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 
 from han.common.errors import ConfigError
 from han.model.channel_layout import MAX_CHANNELS
@@ -129,15 +131,28 @@ class Topology:
 
     def widest(self, level: int) -> int:
         """Members of the largest group at `level`."""
-        if not level:
-            return max(map(len, self._ranks[0].values()))
-        pairs = set(zip(self.domains[level], self.domains[level - 1], strict=True))
-        outer = [o for o, _ in pairs]
-        return max(map(outer.count, set(outer)))
+        return self._widest[level]
+
+    @cached_property
+    def _widest(self) -> tuple[int, ...]:
+        members = [Counter(self.domains[0])]
+        for inner, outer in pairwise(self.domains):
+            members.append(Counter(o for o, _ in set(zip(outer, inner, strict=True))))
+        return tuple(max(each.values()) for each in members)
 
     def channel_ranks(self, level: int) -> int:
         """Number of ranks of the largest channel at `level`."""
-        return max(len(self.home(level, r)) for r in range(self.size))
+        return self._channel_ranks[level]
+
+    @cached_property
+    def _channel_ranks(self) -> tuple[int, ...]:
+        return tuple(max(map(len, ranks.values())) for ranks in self._home_ranks)
+
+    @cached_property
+    def active(self) -> tuple[int, ...]:
+        """The levels on which any group has more than one member."""
+        below = [self.size] + [len(ranks) for ranks in self._ranks]
+        return tuple(k for k in range(self.depth) if below[k + 1] < below[k])
 
     def domain(self, level: int, rank: int) -> tuple[int, ...]:
         """All ranks of `rank`'s domain at `level`, ascending."""
@@ -192,11 +207,13 @@ class Topology:
         if level and self.leader(level - 1, rank, root) != rank:
             return None
         ranks = self._talkers(level, rank, root)
-        home = {r: k for k, r in enumerate(self.home(level, rank))}
+        home = self.home(level, rank)
+        own = home is ranks or home == ranks  # as in most topologies: slots are positions
+        places = {} if own else {r: k for k, r in enumerate(home)}
         return Group(
             level=level,
             ranks=ranks,
-            slots=tuple(home[r] for r in ranks),
+            slots=tuple(range(len(ranks))) if own else tuple(places[r] for r in ranks),
             root=ranks.index(self.leader(level, rank, root)),
             me=ranks.index(rank),
         )
@@ -216,6 +233,10 @@ class Topology:
 
         The result of a group then covers consecutive operands. Ranks keep their channels.
         """
+        return self._ordered
+
+    @cached_property
+    def _ordered(self) -> Topology:
         runs = tuple(_runs(d) for d in self.domains)
         return self if runs == self.domains else replace(self, domains=runs, homes=self.homes)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ from mpi4py import MPI
 from han import _native
 from han.message.message import Message
 from han.model.channel_layout import MAX_CHANNELS
-from han.model.opcodes import COMBINATIONS, COPIES
+from han.model.opcodes import COMBINATIONS, COPIES, Code
 from han.model.program import INSTRUCTION, Program
 from han.tasks.signature import Signature
 
@@ -38,6 +39,13 @@ class Ways(NamedTuple):
 ONE_WAY = Ways()
 
 
+# By code: how often `n` counts bytes, or elements, that an operation moves.
+_COPIED, _COMBINED = (
+    np.isin(np.arange(len(Code)), kind).astype("u8") for kind in (COPIES, COMBINATIONS)
+)
+
+
+@lru_cache(1024)
 def identity(signature: Signature, is_rival: bool = False) -> int:
     """Return a number that identifies a call; the same on all ranks. Rivals have another one."""
     text = f"{signature!r}{' rival' if is_rival else ''}"
@@ -97,10 +105,8 @@ def _moved(program: Program, signature: Signature) -> int:
     """Return the bytes that a run moves: for calls by blocks what this rank copies and combines."""
     if not signature.by_blocks:
         return signature.nbytes
-    rows = program.code
-    copies = np.isin(rows["code"], COPIES)
-    combines = np.isin(rows["code"], COMBINATIONS)
-    return int(rows["n"][copies].sum() + signature.element * rows["n"][combines].sum())
+    code, n = program.code["code"], program.code["n"]
+    return int(n @ (_COPIED[code] + signature.element * _COMBINED[code]))
 
 
 def _handle(message: Message, program: Program) -> int:

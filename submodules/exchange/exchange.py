@@ -30,7 +30,6 @@ from han.tasks.context import Context
 from han.tasks.contract import TRIED_SIZES, Algorithm, Parameter, Question, Submodule, order_kept
 from han.tasks.graph import Task
 from han.tasks.outline import Outline
-from han.tasks.stream import NOWHERE
 
 MOST = 1 << 30
 SEGMENT = 32 * 1024
@@ -139,7 +138,9 @@ class _Exchange:
         self.context, self.stream, self.requests = context, context.stream, requests
         self.nbytes, self.room = task.nbytes, room.holding(task.start)
         self.mine, self.result = (ref.to(task.start) for ref in (context.source, context.result))
-        size = context.group.size
+        size, grain = context.group.size, context.grain
+        self.whole = max(1, MOST // grain) * grain  # bytes of a message at most
+        self.segment = max(1, context.choice.get("segment", SEGMENT) // grain) * grain
         self.power = 1 << (size.bit_length() - 1)
         self.extra = size - self.power  # the first 2 * extra members form pairs
 
@@ -214,14 +215,16 @@ class _Exchange:
             self.requests.append((builder.request(), builder.request()))
         return self.requests[:number]
 
-    def _cut(self, buffer: tuple[Ref, int] | None, whole: bool) -> list[tuple[int, int]]:
+    def _cut(self, buffer: tuple[Ref, int] | None, whole: bool) -> list[tuple[Ref, int]]:
         """Return where the messages that carry a part of the data begin, and their sizes."""
         if buffer is None:
             return []
-        most = MOST if whole else self.context.choice.get("segment", SEGMENT)
-        step = max(1, most // self.context.grain) * self.context.grain
-        start, stop = buffer[0].at, buffer[0].at + buffer[1]
-        return [(a, min(step, stop - a)) for a in range(start, stop, step)] or [(start, 0)]
+        ref, nbytes = buffer
+        step = self.whole if whole else self.segment
+        if nbytes <= step:
+            return [buffer]
+        stop = ref.at + nbytes
+        return [(ref.to(a), min(step, stop - a)) for a in range(ref.at, stop, step)]
 
     def _transfer(
         self,
@@ -239,16 +242,16 @@ class _Exchange:
         stream, rank = self.stream, self.context.group.ranks[peer]
         going, coming = self._cut(send, whole), self._cut(recv, whole)
         requests = self._request_pairs(max(len(going), len(coming)))
-        for (at, nbytes), (_, request) in zip(coming, requests, strict=False):
-            stream.irecv(recv[0].to(at) if recv else NOWHERE, nbytes, rank, request)
-        for (at, nbytes), (request, _) in zip(going, requests, strict=False):
-            stream.isend(send[0].to(at) if send else NOWHERE, nbytes, rank, request)
+        for (part, nbytes), (_, request) in zip(coming, requests, strict=False):
+            stream.irecv(part, nbytes, rank, request)
+        for (part, nbytes), (request, _) in zip(going, requests, strict=False):
+            stream.isend(part, nbytes, rank, request)
         if whole and send is not None:  # the result may overwrite the data being sent
             stream.test(requests[0][0])
-        for (at, nbytes), (_, request) in zip(coming, requests, strict=False):
+        for (part, nbytes), (_, request) in zip(coming, requests, strict=False):
             stream.test(request)
-            if into is not None and recv is not None:
-                self._combine(peer, into.to(at), recv[0].to(at), nbytes)
+            if into is not None:
+                self._combine(peer, into.to(part.at), part, nbytes)
         if not whole:
             for _, (request, _) in zip(going, requests, strict=False):
                 stream.test(request)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 from han.model.channel_layout import FLAG, INLINE, LINE, PAGE, RING_MIN
 from han.model.collectives import SPREADING
 from han.model.program import Ref
 from han.submodules.parts.cells import CELLS, CHUNK
-from han.submodules.parts.pieces import Piece, cut
+from han.submodules.parts.pieces import Piece, cut, number
 from han.tasks.context import Context
 from han.tasks.graph import Task
 from han.tasks.outline import Outline
@@ -54,7 +55,7 @@ class Layout:
         wanted = min(choice.get("chunk", CHUNK), most, room)
         chunk = max(grain, wanted // grain * grain)
         stride = chunk if packed else _lines(chunk)
-        return cls(False, parts, chunk, stride, cells, len(cut(tasks, chunk, grain)))
+        return cls(False, parts, chunk, stride, cells, number(tasks, chunk, grain))
 
     @property
     def nbytes(self) -> int:
@@ -111,6 +112,7 @@ class Blocks:
     context: Context
     layout: Layout
     signature: Signature
+    _rooms: dict[int, Ref] = field(default_factory=dict)  # by member
 
     @classmethod
     def of(cls, context: Context) -> Blocks:
@@ -127,16 +129,16 @@ class Blocks:
         context.stream.sequence += len(pieces)
         return pieces
 
-    @property
+    @cached_property
     def me(self) -> int:
         """This rank's position in the group."""
         return self.context.group.me
 
-    @property
-    def others(self) -> list[int]:
+    @cached_property
+    def others(self) -> tuple[int, ...]:
         """All other members, the next one first: members start their reads at different peers."""
         size = self.context.group.size
-        return [(self.me + k) % size for k in range(1, size)]
+        return tuple((self.me + k) % size for k in range(1, size))
 
     # ---- addresses --------------------------------------------------------------------------
 
@@ -149,22 +151,33 @@ class Blocks:
         return self._block(self.context.result, block).to(piece.start)
 
     def _block(self, buffer: Ref, number: int) -> Ref:
+        if not number:
+            return buffer
         return block_of(buffer, number, self.signature)
 
     def nbytes(self, piece: Piece, member: int) -> int:
         """Return the bytes of a piece of a member's block."""
+        if not self.signature.counts:
+            return piece.nbytes
         return piece.within(self.signature.length(member))
 
     def shown(self, member: int, piece: Piece, part: int = 0) -> Ref:
         """Return where a member shows a piece of its block number `part` to its peers."""
+        layout, room = self.layout, self._rooms.get(member) or self._room(member)
+        place = piece.index % layout.cells * layout.parts + part
+        return (room + place * layout.stride).holding(piece.start)
+
+    def _room(self, member: int) -> Ref:
+        """Return where the cells of a member begin, or the data of its small slot."""
         group, builder, layout = self.context.group, self.context.builder, self.layout
         slot = group.slots[member]
         if layout.small:
             beside = layout.parts * layout.stride <= INLINE
-            line = builder.small(group.level, slot) + (FLAG if beside else LINE)
-            return (line + part * layout.stride).holding(piece.start)
-        place = piece.index % layout.cells * layout.parts + part
-        return (builder.cells(group.level, slot) + place * layout.stride).holding(piece.start)
+            room = builder.small(group.level, slot) + (FLAG if beside else LINE)
+        else:
+            room = builder.cells(group.level, slot)
+        self._rooms[member] = room
+        return room
 
     # ---- flags ------------------------------------------------------------------------------
 

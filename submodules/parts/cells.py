@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from han.model.channel_layout import LINE, PAGE
-from han.submodules.parts.pieces import cut
+from han.submodules.parts.pieces import number
 from han.tasks.graph import Task
 from han.tasks.outline import Outline
 
@@ -59,10 +60,10 @@ class Ring:
         if choice.algorithm == "each":
             cells = max(2, cells)  # readers post no flag: see allreduce.each
         chunk = _fit(choice.get("chunk", CHUNK), geometry.area // cells, plan, tasks)
-        pieces = len(cut(tasks, chunk, plan.signature.grain))
+        pieces = number(tasks, chunk, plan.signature.grain)
         return cls(cells, chunk, pieces)
 
-    @property
+    @cached_property
     def stride(self) -> int:
         """Bytes from the start of one cell to the start of the next."""
         return _lines(self.chunk)
@@ -101,7 +102,7 @@ class Shares:
         unit = max(LINE, plan.signature.grain)
         most = (geometry.area - 2 * unit - 8 * LINE) // 3
         chunk = _fit(choice.get("chunk", CHUNK), most, plan, tasks)
-        pieces = len(cut(tasks, chunk, plan.signature.grain))
+        pieces = number(tasks, chunk, plan.signature.grain)
         return cls(chunk, _lines(chunk // 2 + unit), pieces)
 
     @property

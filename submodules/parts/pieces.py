@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from han.model.channel_layout import LINE
 from han.tasks.graph import Task
 
 
-@dataclass(frozen=True)
-class Piece:
-    """Bytes [start, stop) of the message; `first` and `last` tell its place in its task."""
+class Piece(NamedTuple):
+    """The `nbytes` bytes [start, stop) of the message.
 
-    index: int
+    `first` and `last` tell its place in its task.
+    """
+
+    index: int  # type: ignore[assignment]  # it hides tuple.index
     task: Task
     start: int
     stop: int
     first: bool
     last: bool
-
-    @property
-    def nbytes(self) -> int:
-        """Size in bytes."""
-        return self.stop - self.start
+    nbytes: int
 
     def within(self, length: int) -> int:
         """Return how many bytes of the piece lie in a block of `length` bytes.
@@ -44,8 +42,15 @@ def cut(tasks: tuple[Task, ...], size: int, grain: int, index: int = 0) -> list[
         for start in starts:
             stop = min(start + step, task.stop)
             first, last = start == task.start, stop == task.stop
-            pieces.append(Piece(index + len(pieces), task, start, stop, first, last))
+            piece = Piece(index + len(pieces), task, start, stop, first, last, stop - start)
+            pieces.append(piece)
     return pieces
+
+
+def number(tasks: tuple[Task, ...], size: int, grain: int) -> int:
+    """Return into how many pieces :func:`cut` cuts tasks."""
+    step = max(grain, size // grain * grain)
+    return sum(max(1, -(-task.nbytes // step)) for task in tasks)
 
 
 def share(nbytes: int, grain: int, member: int, members: int) -> tuple[int, int]:

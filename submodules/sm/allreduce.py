@@ -5,7 +5,7 @@ Source: Jain et al., section III (cells, pipelining, inlining).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from han.model.channel_layout import FLAG, INLINE, LINE
 from han.model.program import Ref
@@ -46,8 +46,7 @@ def split(context: Context) -> None:
     which all members have therefore combined. So the cells of piece j - 1 are free, and two cells
     of each kind need no flags of readers.
     """
-    stream, group = context.stream, context.group
-    shares = _Shares.of(context)
+    stream, shares = context.stream, _Shares.of(context)
     pieces = cut(context.tasks, shares.layout.chunk, context.grain, stream.sequence)
     stream.sequence += len(pieces)
     for piece, following in zip(pieces, [*pieces[1:], None], strict=True):
@@ -61,8 +60,7 @@ def split(context: Context) -> None:
             stream.begin(following.task)
             shares.copy_in(following)
         shares.combine(piece)
-        for m in _others(group.me, group.size):
-            shares.copy_out(piece, m)
+        shares.copy_out(piece)
         if piece.last:
             stream.end(piece.task)
 
@@ -162,76 +160,92 @@ def _others(me: int, size: int) -> list[int]:
 
 @dataclass(frozen=True)
 class _Shares:
-    """Pieces split into one share per member, with cells for operands and for results."""
+    """Pieces split into one share per member, with cells for operands and for results.
+
+    `cells`, `copied` and `combined` are the cells and flags of all members.
+    """
 
     context: Context
     layout: Shares
     partial: Ref  # where the partial result of a block is
+    step: int  # bytes of a block
+    cells: tuple[Ref, ...]
+    copied: tuple[Ref, ...]
+    combined: tuple[Ref, ...]
+    _bounds: dict[int, list[tuple[int, int]]] = field(default_factory=dict)  # by bytes of a piece
 
     @classmethod
     def of(cls, context: Context) -> _Shares:
         """Return the cells of the context's stream, and memory for partial results."""
-        builder, group = context.builder, context.group
-        layout = Shares.of(builder.plan, group.level, builder.tasks_of(context.stream))
-        block = max(BLOCK, context.grain) if group.size > 2 else 0
-        return cls(context, layout, builder.scratch(block))
+        builder, level, slots = context.builder, context.group.level, context.group.slots
+        layout = Shares.of(builder.plan, level, builder.tasks_of(context.stream))
+        return cls(
+            context,
+            layout,
+            builder.scratch(max(BLOCK, context.grain) if len(slots) > 2 else 0),
+            max(context.grain, BLOCK // context.grain * context.grain),
+            tuple(builder.cells(level, slot) for slot in slots),
+            tuple(builder.flag(level, slot, COPIED) for slot in slots),
+            tuple(builder.flag(level, slot, COMBINED) for slot in slots),
+        )
 
-    def bounds(self, piece: Piece, member: int) -> tuple[int, int]:
-        """Return where in the message the share of a piece that `member` combines lies."""
-        start, stop = share(piece.nbytes, self.context.grain, member, self.context.group.size)
-        return piece.start + start, piece.start + stop
-
-    def _cell(self, member: int, piece: Piece, out: bool) -> Ref:
-        group, builder = self.context.group, self.context.builder
-        cells = builder.cells(group.level, group.slots[member])
-        held = self.bounds(piece, member)[0] if out else piece.start
-        return (cells + self.layout.cell(piece.index, out)).holding(held)
+    def bounds(self, piece: Piece) -> list[tuple[int, int]]:
+        """Return where in a piece the share of each member lies."""
+        found = self._bounds.get(piece.nbytes)
+        if found is None:
+            grain, size = self.context.grain, self.context.group.size
+            found = [share(piece.nbytes, grain, member, size) for member in range(size)]
+            self._bounds[piece.nbytes] = found
+        return found
 
     def copy_in(self, piece: Piece) -> None:
         """Copy the piece, without this member's own share, into its cell."""
-        group, stream = self.context.group, self.context.stream
-        cell = self._cell(group.me, piece, out=False)
-        start, stop = self.bounds(piece, group.me)
-        source = self.context.source
-        stream.copy(cell, source.to(piece.start), start - piece.start)
-        stream.copy(cell.to(stop), source.to(stop), piece.stop - stop)
-        flag = self.context.builder.flag(group.level, group.slots[group.me], COPIED)
-        stream.post(flag, piece.index + 1)
+        me, stream, source = self.context.group.me, self.context.stream, self.context.source
+        cell = (self.cells[me] + self.layout.cell(piece.index, out=False)).holding(piece.start)
+        start, stop = self.bounds(piece)[me]
+        after = piece.start + stop
+        stream.copy(cell, source.to(piece.start), start)
+        stream.copy(cell.to(after), source.to(after), piece.nbytes - stop)
+        stream.post(self.copied[me], piece.index + 1)
 
     def combine(self, piece: Piece) -> None:
         """Combine this member's share, block by block, into the result and a cell at once."""
-        context, group = self.context, self.context.group
-        start, stop = self.bounds(piece, group.me)
-        step = max(context.grain, BLOCK // context.grain * context.grain)
+        group, stream = self.context.group, self.context.stream
+        start, stop = (piece.start + edge for edge in self.bounds(piece)[group.me])
+        offset = self.layout.cell(piece.index, out=False)
+        shown = [(cell + offset).holding(piece.start) for cell in self.cells]
+        shown[group.me] = self.context.source
+        step = self.step
         if group.size == 2:  # there are no partial results
             step = max(1, stop - start)
         for at in range(start, stop, step) or [start]:
-            self._combine_block(piece, start, at, min(step, stop - at))
-        flag = context.builder.flag(group.level, group.slots[group.me], COMBINED)
-        context.stream.post(flag, piece.index + 1)
+            operands = [operand.to(at) for operand in shown]
+            self._combine_block(piece, operands, start, min(step, stop - at))
+        stream.post(self.combined[group.me], piece.index + 1)
 
-    def _combine_block(self, piece: Piece, start: int, at: int, nbytes: int) -> None:
-        """Combine `nbytes` from byte `at` on in rank order; the share begins at `start`."""
-        context, group, stream = self.context, self.context.group, self.context.stream
-        shown = [self._cell(m, piece, out=False).to(at) for m in range(group.size)]
-        shown[group.me] = context.source.to(at)
-        partial = self.partial.holding(at)
-        for m in range(group.size):
-            if m != group.me and at == start:
-                flag = context.builder.flag(group.level, group.slots[m], COPIED)
-                stream.wait(flag, piece.index + 1, group.ranks[m])
-            a = partial if m > 1 else shown[0]
-            if m == group.size - 1:  # in place, the result overlays the operand: write it last
-                cell = self._cell(group.me, piece, out=True).to(at)
-                stream.reduce(context.result.to(at), a, shown[m], nbytes, also=cell)
-            elif m:
-                stream.reduce(partial, a, shown[m], nbytes)
+    def _combine_block(self, piece: Piece, operands: list[Ref], start: int, nbytes: int) -> None:
+        """Combine `nbytes` of all operands in rank order; the share begins at `start`.
 
-    def copy_out(self, piece: Piece, member: int) -> None:
-        """Copy another member's share of the result out of its cell."""
-        context, group, stream = self.context, self.context.group, self.context.stream
-        start, stop = self.bounds(piece, member)
-        flag = context.builder.flag(group.level, group.slots[member], COMBINED)
-        stream.wait(flag, piece.index + 1, group.ranks[member])
-        target = context.result.to(start)
-        stream.copy(target, self._cell(member, piece, out=True), stop - start)
+        In place, the result overlays the operand, so it is written last.
+        """
+        group, stream, at = self.context.group, self.context.stream, operands[0].at
+        total, partial, last = operands[0], self.partial.holding(at), group.size - 1
+        for m, operand in enumerate(operands):
+            if at == start and m != group.me:
+                stream.wait(self.copied[m], piece.index + 1, group.ranks[m])
+            if 0 < m < last:
+                stream.reduce(partial, total, operand, nbytes)
+                total = partial
+        cell = self.cells[group.me] + self.layout.cell(piece.index, out=True)
+        result = self.context.result.to(at)
+        stream.reduce(result, total, operands[last], nbytes, also=cell.holding(start).to(at))
+
+    def copy_out(self, piece: Piece) -> None:
+        """Copy the other members' shares of the result out of their cells."""
+        group, stream, result = self.context.group, self.context.stream, self.context.result
+        offset, bounds = self.layout.cell(piece.index, out=True), self.bounds(piece)
+        for m in _others(group.me, group.size):
+            start, stop = bounds[m]
+            at = piece.start + start
+            stream.wait(self.combined[m], piece.index + 1, group.ranks[m])
+            stream.copy(result.to(at), (self.cells[m] + offset).holding(at), stop - start)

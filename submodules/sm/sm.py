@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from han.model.channel_layout import FLAG, INLINE, LINE, PAGE
 from han.model.program import Ref
@@ -104,17 +105,17 @@ class Cells:
             cell = builder.cells(group.level, group.slots[member]) + self.ring.cell(piece.index)
         return cell.holding(piece.start)
 
-    @property
+    @cached_property
     def to_children(self) -> bool:
         """Whether a parent writes a flag of each child, rather than one that all children read."""
         return not self.context.choice.get("read_parent_flag", 1)
 
-    @property
+    @cached_property
     def trailing(self) -> bool:
         """Whether writers wait at the end until their readers have read everything."""
         return bool(self.context.choice.get("trailing", 0))
 
-    @property
+    @cached_property
     def counts_reads(self) -> bool:
         """Whether readers count the pieces that they have read, as a writer waits for that."""
         return self.trailing or (not self.small and self.ring.recycled)

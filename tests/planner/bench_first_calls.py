@@ -13,7 +13,7 @@ import cProfile
 import pstats
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mpi4py import MPI
 
@@ -119,9 +119,11 @@ class Bench:
 
         return act
 
-    def row(self, case: Case) -> tuple[str, float, float, float, int]:
-        """Return name, microseconds in all, of deciding and planning, of lowering; operations."""
-        planner, signature = case.planner, case.message.signature
+    def row(self, case: Case) -> tuple[str, float, float, float, float, int]:
+        """Return the name, microseconds in all and of each step, and the number of operations."""
+        planner, state = case.planner, self.state
+        signature = planner.sized(case.message.signature)
+        message = replace(case.message, signature=signature)
 
         def planned() -> object:
             planner._remembered.cache_clear()
@@ -130,13 +132,16 @@ class Bench:
         plan = planner.planned(signature).plan
         program = lower(plan, planner.rank)
         lowering = least(lambda: lower(planner.planned(signature).plan, planner.rank))
-        return case.name, least(self.first(case)), least(planned), lowering, len(program.code)
+        binding = least(lambda: state.binder.bind(program, message, state.engines.own))
+        first = least(self.first(case))
+        return case.name, first, least(planned), lowering, binding, len(program.code)
 
 
 def main() -> None:
     """Measure, or profile one case."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--profile", help="the beginning of a case's name")
+    parser.add_argument("--sort", default="tottime", help="the order of the profile")
     parser.add_argument("--only", default="", help="a part of the names of cases")
     options = parser.parse_args()
     comm = han.Comm(MPI.COMM_SELF.Dup())
@@ -148,13 +153,13 @@ def main() -> None:
         act()
         for _ in range(200):
             profile.runcall(act)
-        pstats.Stats(profile).sort_stats("tottime").print_stats(45)
+        pstats.Stats(profile).sort_stats(options.sort).print_stats(60)
         return
-    print(f"{'call':44} {'first':>8} {'plan':>8} {'lower':>8} operations")
+    print(f"{'call':44} {'first':>8} {'plan':>8} {'lower':>8} {'bind':>8} operations")
     for case in cases():
         if options.only in case.name:
-            name, first, planned, lowering, operations = bench.row(case)
-            print(f"{name:44} {first:8.0f} {planned:8.0f} {lowering:8.0f} {operations:10d}")
+            name, *times, operations = bench.row(case)
+            print(f"{name:44}", *(f"{t:8.0f}" for t in times), f"{operations:10d}", flush=True)
     comm.Free()
 
 
