@@ -169,8 +169,8 @@ class Engine:
     None for an engine that sends no messages. `channels` are (memory, ranks, rank, offsets of
     control records, flags, small slots and cells, bytes of a bank and of a ring). `wait` is
     (spins, least spins, nanoseconds asleep, time limit in seconds, whether to sleep in the
-    kernel). `on_error` is called with a status and its detail. It raises, or returns to go on
-    waiting.
+    kernel). `on_error` is called with a status, its detail, and whether the error cannot be raised
+    now, so that it must be kept for a later call. It raises, or returns to go on waiting.
     """
 
     held: int
@@ -183,7 +183,7 @@ class Engine:
         channels: tuple[_Channel, ...],
         tag_base: int,
         wait: tuple[int, int, int, float, bool],
-        on_error: Callable[[int, int], bool],
+        on_error: Callable[[int, int, bool], bool],
     ) -> None: ...
     @property
     def epoch(self) -> int:
@@ -198,7 +198,7 @@ class Engine:
     def failed(self) -> bool:
         """Whether an error has stopped the engine."""
     @property
-    def on_error(self) -> Callable[[int, int], bool]:
+    def on_error(self) -> Callable[[int, int, bool], bool]:
         """The function that is called on errors."""
     def plan(
         self,

@@ -123,7 +123,8 @@ class Notices:
     def _post(self, fields: tuple[object, ...], peers: Iterable[int]) -> None:
         """Send fields to `peers`, without waiting."""
         data = json.dumps([self.token, *fields]).encode()
-        self._sent = [s for s in self._sent if not s[0].Test()]
+        done = [s for s in self._sent if s[0].Test()]  # a callback of MPI may send meanwhile
+        self._sent = [s for s in self._sent if s not in done]
         for peer in {*peers} - {self.rank}:
             request = self.comm.Isend([data, MPI.BYTE], peer, self.tag)
             self._sent.append((request, data))
