@@ -279,8 +279,8 @@ class Engine:
     bytes of a ring, address of the arena that lends the memory or 0, whether ranks sleep in the
     kernel). `wait` is
     (spins, least spins, nanoseconds asleep, time limit in seconds, whether to sleep in the
-    kernel). `on_error` is called with a status and its detail. It raises, or returns to go on
-    waiting.
+    kernel). `on_error` is called with a status, its detail, and whether the error cannot be raised
+    now, so that it must be kept for a later call. It raises, or returns to go on waiting.
     """
 
     messages: int
@@ -295,7 +295,7 @@ class Engine:
         channels: tuple[_Channel, ...],
         tag_base: int,
         wait: tuple[int, int, int, float, bool],
-        on_error: Callable[[int, int], bool],
+        on_error: Callable[[int, int, bool], bool],
     ) -> None: ...
     @property
     def epoch(self) -> int:
@@ -310,7 +310,7 @@ class Engine:
     def failed(self) -> bool:
         """Whether an error has stopped the engine."""
     @property
-    def on_error(self) -> Callable[[int, int], bool]:
+    def on_error(self) -> Callable[[int, int, bool], bool]:
         """The function that is called on errors."""
     def plan(
         self,

@@ -27,13 +27,22 @@ def check_live(failed: str | None) -> None:
 
     Raises RuntimeError inside a user's reduction operation.
     """
+    _refuse_inside_op()
+    if failed is not None:
+        raise revoked(failed)
+
+
+def _refuse_inside_op() -> None:
     if _native.inside_op():
         raise RuntimeError("a reduction operation must not call han: it runs inside a collective")
-    if failed is not None:
-        raise RevokedError(
-            f"this communicator cannot be used any more: {failed}; "
-            "make a new han.Comm from a communicator of the ranks that are left"
-        )
+
+
+def revoked(failed: str) -> RevokedError:
+    """Return the error of a call on a communicator that is revoked because of `failed`."""
+    return RevokedError(
+        f"this communicator cannot be used any more: {failed}; "
+        "make a new han.Comm from a communicator of the ranks that are left"
+    )
 
 
 class FailingEngines(Protocol):
@@ -80,6 +89,7 @@ class Health:
         self.rank, self.size = meeting.rank, meeting.size
         self.failed: str | None = None  # why the communicator is revoked; None: it is not
         self.step = ""  # the collective set-up step under way, or ""
+        self._unraised: BaseException | None = None  # why, if no call has raised it yet
         self._near: dict[int, Departure] = {}  # by rank: those that share memory and have left
         self._left_behind = False
         notices.alert = self.alert
@@ -104,11 +114,23 @@ class Health:
             self._engines.hold(self.notices.gone)
 
     def live(self) -> None:
-        """Raise RevokedError if the communicator is revoked.
+        """Raise RevokedError if the communicator is revoked, or the error that was put off.
 
         Raises RuntimeError inside a user's reduction operation.
         """
-        check_live(self.failed)
+        _refuse_inside_op()
+        self.check_failed()
+
+    def check_failed(self) -> None:
+        """Raise RevokedError if the communicator is revoked, or the error that was put off."""
+        if self.failed is None:
+            return
+        error, self._unraised = self._unraised, None
+        raise error or revoked(self.failed)
+
+    def put_off(self, error: BaseException) -> None:
+        """Revoke the communicator; the next call raises `error`, which cannot be raised now."""
+        self._unraised = self.give_up(error)
 
     @contextlib.contextmanager
     def preparing(self) -> Iterator[None]:
@@ -167,6 +189,7 @@ class Health:
 
     def listen(self, calls: int, story: str) -> None:
         """Raise for notices about the first `calls` calls; `story` says what the rank waits for."""
+        self.check_failed()  # a callback of MPI or another thread may have heard of it first
         heard = self.notices.receive(calls)
         self.alert()
         if heard:

@@ -85,7 +85,8 @@ class Post:
         """Send a message to some ranks of `comm`, without waiting."""
         data = json.dumps([self.token, token, *fields]).encode()
         with self.lock:
-            self._sent = [s for s in self._sent if not s[0].Test()]
+            done = [s for s in self._sent if s[0].Test()]  # a callback of MPI may send meanwhile
+            self._sent = [s for s in self._sent if s not in done]
             for rank in {*ranks} - {self.rank}:
                 request = self.comm.Isend([data, MPI.BYTE], rank, self.tag)
                 self._sent.append((request, data))

@@ -98,13 +98,24 @@ class Reporter:
         for channel in self.channels:
             channel.close()
 
-    def __call__(self, status: int, detail: int) -> bool:
-        """Raise the error of a status; return True if a notice does not concern this call."""
+    def __call__(self, status: int, detail: int, later: bool = False) -> bool:
+        """Raise the error of a status; return True if a notice does not concern this call.
+
+        `later`: the error is lost here, in a callback of MPI; the next call raises it.
+        """
         health = self.health()
         if health is None:
             raise RevokedError("the communicator has been freed")
-        if health.failed is not None and status != Status.INTERRUPT:
-            raise RevokedError(f"this communicator cannot be used any more: {health.failed}")
+        try:
+            return self._report(status, detail, health)
+        except BaseException as error:
+            if later:
+                health.put_off(error)
+            raise
+
+    def _report(self, status: int, detail: int, health: Health) -> bool:
+        if status != Status.INTERRUPT:
+            health.check_failed()
         try:
             if status in DIFFERENT:
                 raise self._mismatch(detail, health, DIFFERENT[Status(status)])

@@ -235,6 +235,7 @@ def test_a_persistent_start_that_fails_after_others_went_well_reaches_all_ranks(
             request = comm.Bcast_init([matrix, 1, column], root=ODD)
         for _ in range(3):
             persistent(request)
+        WORLD.Barrier()  # a rank still in an earlier call would hear of the error there
         pack.side_effect = error
         fails_on_one_rank(error, contextlib.nullcontext(), partial(persistent, request))
     column.Free()

@@ -19,13 +19,15 @@ void han_py_stop(EngineObject *self) {
     Py_END_ALLOW_THREADS
 }
 
-int han_py_report(EngineObject *self, enum han_status status) {
+/* Call engine.on_error; `later` tells it that its error cannot be raised now. */
+static int report(EngineObject *self, enum han_status status, bool later) {
     PyObject *type = NULL, *value = NULL, *tb = NULL;
     han_engine *e = &self->engine;
     if (status == HAN_E_FAILED) status = (enum han_status)e->failed;
     int detail = status == HAN_E_MPI ? e->mpi_error : e->dead_rank;
     if (status == HAN_E_INTERRUPT) PyErr_Fetch(&type, &value, &tb);
-    PyObject *answer = PyObject_CallFunction(self->on_error, "ii", (int)status, detail);
+    PyObject *answer = PyObject_CallFunction(self->on_error, "iiO", (int)status, detail,
+                                             later ? Py_True : Py_False);
     if (status == HAN_E_NOTICE && answer) {
         Py_DECREF(answer);
         return 0;
@@ -43,6 +45,16 @@ int han_py_report(EngineObject *self, enum han_status status) {
         PyErr_SetString(PyExc_SystemError, "han: on_error did not raise");
     }
     return -1;
+}
+
+int han_py_report(EngineObject *self, enum han_status status) {
+    return report(self, status, false);
+}
+
+bool han_py_put_off(EngineObject *self, enum han_status status) {
+    bool over = report(self, status, true) != 0;
+    if (over) PyErr_Clear();
+    return over;
 }
 
 int han_py_enqueue(EngineObject *self, han_run *run) {

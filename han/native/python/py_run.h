@@ -6,6 +6,10 @@
 
 /* Call engine.on_error with an error: 0 to go on waiting, -1 with an exception. */
 int han_py_report(EngineObject *, enum han_status);
+
+/* The same inside a callback of MPI, which cannot raise: engine.on_error keeps the error for a later
+ * report. Returns whether there is one; no exception is set. */
+bool han_py_put_off(EngineObject *, enum han_status);
 /* Raise if this is called inside a user's reduction. 0 or -1. */
 int han_py_refuse_inside_op(void);
 

@@ -125,8 +125,7 @@ static void hide(han_token *t) {
 /* Report an error or a notice. Returns whether the run is over. */
 static bool reported(han_token *t, enum han_status status) {
     PyGILState_STATE gil = PyGILState_Ensure();
-    bool over = t->owner && han_py_report(t->engine, status);
-    if (over) PyErr_Clear(); /* the engine has failed: the end of the run reports it again */
+    bool over = t->owner && han_py_put_off(t->engine, status);
     PyGILState_Release(gil);
     return over;
 }
