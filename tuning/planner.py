@@ -69,19 +69,28 @@ class Planner:
         self.rules = RuleTable(config, topology, traits)
         self.bounds = bounds_of(config.thresholds)
 
-    def planned(self, signature: Signature, blocking: bool = True) -> Planned:
+    def planned(
+        self,
+        signature: Signature,
+        blocking: bool = True,
+        memory: int | None = None,
+        least: int = MAPPED_BYTES,
+    ) -> Planned:
         """Decide what a call runs, and which plans it may run instead; raises NoRuleError.
 
-        The plans are those of the call's class of sizes, if it has one.
+        The plans are those of the call's class of sizes, if it has one. Channels have about
+        `memory` bytes for cells; None: those of the communicator. Calls of fewer than `least` bytes
+        have no alternative.
         """
         decision = self.decide(signature, blocking)
-        one = Planned(self.topology, self.sized(signature), decision, self.config.memory)
+        memory = self.config.memory if memory is None else memory
+        one = Planned(self.topology, self.sized(signature), decision, memory)
         if one.left or signature.mapped:
             return one
         rival = self.rules.rival(self._largest(signature), decision, blocking=blocking)
         return replace(
             one,
-            alternative=self._alternative(signature, blocking),
+            alternative=self._alternative(signature, blocking, memory, least),
             rival=None if rival is None else replace(one, decision=Decision(rival)).plan,
         )
 
@@ -135,13 +144,15 @@ class Planner:
                 raise NoRuleError(signature.describe(), [*error.passed]) from None
             return self.rules.leave(asked, error.passed)
 
-    def _alternative(self, signature: Signature, blocking: bool) -> Plan | None:
+    def _alternative(
+        self, signature: Signature, blocking: bool, memory: int, least: int
+    ) -> Plan | None:
         """Plan a call on shared arrays; None if its ranks would not read them where they are."""
-        if self._largest(signature).nbytes < MAPPED_BYTES or not self.maps_arrays:
+        if self._largest(signature).nbytes < least or not self.maps_arrays:
             return None
         mapped = replace(signature, mapped=True)
         decision = self.decide(mapped, blocking)
-        plan = Planned(self.topology, self.sized(mapped), decision, self.config.memory).plan
+        plan = Planned(self.topology, self.sized(mapped), decision, memory).plan
         return plan if _reads_mapped(plan) else None
 
 

@@ -54,9 +54,9 @@ class Channel:
     ranks: tuple[int, ...]
     me: int
     geometry: Geometry
-    memory: mmap.mmap
+    memory: memoryview
 
-    def spec(self) -> tuple[mmap.mmap, int, int, int, int, int, int, int, int]:
+    def spec(self) -> tuple[memoryview, int, int, int, int, int, int, int, int]:
         """Return the description of the channel that ``_native.Engine`` takes."""
         g = self.geometry
         return (
@@ -64,16 +64,16 @@ class Channel:
             g.ring,
         )  # fmt: skip
 
-    def introduce(self, naps: bool) -> None:
+    def introduce(self, process: tuple[int, int, int], naps: bool) -> None:
         """Write this rank's identity to its control record.
 
-        `naps`: this rank sleeps in the kernel while it waits, so peers must wake it.
+        `process` is its number, start time and namespace. `naps`: this rank sleeps in the kernel
+        while it waits, so peers must wake it.
         """
-        start, namespace = _process_start(), os.stat("/proc/self/ns/pid").st_ino
         at = self.me * CONTROL
-        RECORD.pack_into(self.memory, at, 0, 0, 0, 0, os.getpid(), start, namespace, 0)
+        RECORD.pack_into(self.memory, at, 0, 0, 0, 0, *process, 0)
         struct.pack_into("Q", self.memory, at + RANK, self.ranks[self.me])
-        struct.pack_into("Q", self.memory, self.me * CONTROL + NAPS, naps)
+        struct.pack_into("Q", self.memory, at + NAPS, naps)
 
     def mark_error(self, call: int) -> None:
         """Store in this rank's control record that `call` raised here before data moved."""
@@ -100,7 +100,7 @@ class Channel:
         at = self.geometry.reason_at(slot)
         steps, calls, length = LEFT.unpack_from(self.memory, at)
         at += LEFT.size
-        text = self.memory[at : at + length]
+        text = bytes(self.memory[at : at + length])
         return Departure(rank, text.decode(errors="ignore"), steps, calls)
 
     def peers(self) -> list[Peer]:
@@ -115,12 +115,14 @@ class Channel:
     def close(self) -> None:
         """Unmap the memory; if an object still uses it, it is unmapped with that object."""
         with contextlib.suppress(BufferError):
-            self.memory.close()
+            self.memory.release()  # the last view of a file unmaps it
 
 
-def _process_start() -> int:
+def _process() -> tuple[int, int, int]:
+    """Return the number, the start time and the namespace of this process."""
     with open("/proc/self/stat") as stat:
-        return int(stat.read().rpartition(")")[2].split()[19])
+        start = int(stat.read().rpartition(")")[2].split()[19])
+    return os.getpid(), start, os.stat("/proc/self/ns/pid").st_ino
 
 
 class _Wanted(NamedTuple):
@@ -153,28 +155,47 @@ def open_channels(
     waits, so peers must wake it. `populate`: map all pages at once, not at their first use. Raises
     SharedMemoryError on all ranks if any rank cannot make or map a channel.
     """
+    return open_several(meeting, topology, memory, 1, naps, populate)[0]
+
+
+def open_several(
+    meeting: Meeting,
+    topology: Topology,
+    memory: int,
+    number: int,
+    naps: bool = False,
+    populate: bool = True,
+) -> list[list[Channel]]:
+    """Make several times the channels of all levels that share memory; collective.
+
+    All channels of one level are in one file. See :func:`open_channels`.
+    """
     rank, step = meeting.rank, "the making of shared memory"
     wanted = _Wanted.all_of(topology, rank, memory)
     made: dict[int, str] = {}
-    channels: list[Channel] = []
+    sets: list[list[Channel]] = [[] for _ in range(number)]
 
     def create() -> dict[int, str]:
         for w in wanted:
             if w.ranks[0] == rank:
-                made[w.level] = _create(w.geometry.size)
+                made[w.level] = _create(number * w.geometry.size)
         return made
 
     def attach() -> None:
+        process = _process()
         for w in wanted:
-            mapped = _map(paths[w.ranks[0]][w.level], w.geometry.size, populate)
-            channels.append(Channel(w.ranks, w.ranks.index(rank), w.geometry, mapped))
-            channels[-1].introduce(naps)
+            size = w.geometry.size
+            mapped = memoryview(_map(paths[w.ranks[0]][w.level], number * size, populate))
+            for k, channels in enumerate(sets):
+                part = mapped[k * size : (k + 1) * size]
+                channels.append(Channel(w.ranks, w.ranks.index(rank), w.geometry, part))
+                channels[-1].introduce(process, naps)
 
     try:
         paths = meeting.share(create, step)
         meeting.share(attach, step)
     except SetupError as error:
-        for channel in channels:
+        for channel in (one for channels in sets for one in channels):
             channel.close()
         failure = SharedMemoryError(str(error))
         failure.errno = error.problems[0][1]
@@ -182,7 +203,7 @@ def open_channels(
     finally:
         for path in made.values():
             os.unlink(path)
-    return channels
+    return sets
 
 
 def directory() -> str:

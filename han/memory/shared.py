@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from han.memory.attach import refusal
-from han.memory.channel import Channel, open_channels
+from han.memory.channel import Channel, open_channels, open_several
 from han.memory.mapping import Mapping, map_arenas, map_unasked
 from han.memory.windows import Windows
 from han.model.topology import Topology
@@ -74,9 +74,9 @@ class SharedMemory:
         own = self.mapping.own if self.mapping is not None else None
         return own is not None and all(own.holds(at) for at in addresses if at)
 
-    def more_channels(self, memory: int) -> list[Channel]:
-        """Make the channels of a persistent request; collective."""
-        return open_channels(self.meeting, self.topology, memory, self.naps)
+    def more_channels(self, memory: int, number: int) -> list[list[Channel]]:
+        """Make the channels of several persistent requests; collective."""
+        return open_several(self.meeting, self.topology, memory, number, self.naps)
 
     def arenas(self) -> Mapping:
         """Return the mapping of the peers' arenas; the first call is collective."""

@@ -38,7 +38,7 @@ class Engines:
         self, comm: MPI.Intracomm, health: Health, waiting: Waiting, recorder: Recorder
     ) -> None:
         self._comm, self.health = comm, health
-        self._waiting, self._recorder = waiting, recorder
+        self.waiting, self._recorder = waiting, recorder
         self._live: weakref.WeakSet[_native.Engine] = weakref.WeakSet()
         self._made = health.notices.token  # so that tags differ from those of freed communicators
         self._channels: list[Channel] = []
@@ -60,13 +60,13 @@ class Engines:
         notices = self.health.notices
         number = self._made - notices.token
         self._made += 1
-        report = Reporter(weakref.ref(self.health), channels, number, self._waiting.timeout)
+        report = Reporter(weakref.ref(self.health), channels, number, self.waiting.timeout)
         engine = _native.Engine(
             mpi=library(notices.tag),
             comm=MPI._handleof(self._comm),
             channels=tuple(channel.spec() for channel in channels),
             tag_base=base,
-            wait=self._waiting,
+            wait=self.waiting,
             on_error=report,
         )
         report.engine = weakref.ref(engine)

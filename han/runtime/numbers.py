@@ -45,6 +45,7 @@ from han.model.program import (
     Coll,
 )
 from han.runtime.reports import Status
+from han.runtime.slots import MOST_SLOTS
 from han.trace.recording import ANCHOR, EVENT, HEAD
 
 
@@ -71,6 +72,7 @@ def own_numbers() -> Numbers:
         },
         "control": {**_packed(FIELDS), "erred": ERRED, "naps": NAPS, "gone": GONE,
             "departures": DEPARTURES, "rank": RANK, "size": CONTROL},
+        "board": {"SLOTS": MOST_SLOTS},
         "trace": _offsets(HEAD),
         "event": {**_offsets(EVENT), "ANCHOR": ANCHOR},
         "statuses": _named(Status),
