@@ -20,6 +20,7 @@ from han.message.parsers import Parser
 from han.runtime.left import LeftRequest, left_request
 from han.runtime.request import Request
 from han.runtime.state import Served, State
+from han.tasks.signature import ON_DEVICE
 
 Started = Request | LeftRequest | MPI.Request  # of nonblocking and persistent calls
 
@@ -108,7 +109,8 @@ class Collectives(MPI.Intracomm):
         served, request = state.init(parser, *arguments)
         if request is not None:
             return request
-        return left_request(self._mpis(served, name, *arguments, info), state.health, name)
+        step = f"{name} ({ON_DEVICE})" if served is Served.ON_DEVICE else name
+        return left_request(self._mpis(served, name, *arguments, info), state.health, step)
 
     def _mpis(self, served: Served, name: str, *arguments: object) -> Any:
         """Call a method of mpi4py; `served` says why han leaves the call to it.

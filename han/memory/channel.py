@@ -155,7 +155,8 @@ def open_channels(
     waits, so peers must wake it. `populate`: map all pages at once, not at their first use. Raises
     SharedMemoryError on all ranks if any rank cannot make or map a channel.
     """
-    return open_several(meeting, topology, memory, 1, naps, populate)[0]
+    step = "the making of shared memory"
+    return open_several(meeting, topology, memory, 1, step, naps, populate)[0]
 
 
 def open_several(
@@ -163,14 +164,16 @@ def open_several(
     topology: Topology,
     memory: int,
     number: int,
+    step: str,
     naps: bool = False,
     populate: bool = True,
 ) -> list[list[Channel]]:
     """Make several times the channels of all levels that share memory; collective.
 
-    All channels of one level are in one file. See :func:`open_channels`.
+    All channels of one level are in one file. `step` names what they are made for. See
+    :func:`open_channels`.
     """
-    rank, step = meeting.rank, "the making of shared memory"
+    rank = meeting.rank
     wanted = _Wanted.all_of(topology, rank, memory)
     made: dict[int, str] = {}
     sets: list[list[Channel]] = [[] for _ in range(number)]

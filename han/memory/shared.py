@@ -74,9 +74,9 @@ class SharedMemory:
         own = self.mapping.own if self.mapping is not None else None
         return own is not None and all(own.holds(at) for at in addresses if at)
 
-    def more_channels(self, memory: int, number: int) -> list[list[Channel]]:
+    def more_channels(self, memory: int, number: int, step: str) -> list[list[Channel]]:
         """Make the channels of several persistent requests; collective."""
-        return open_several(self.meeting, self.topology, memory, number, self.naps)
+        return open_several(self.meeting, self.topology, memory, number, step, self.naps)
 
     def arenas(self) -> Mapping:
         """Return the mapping of the peers' arenas; the first call is collective."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -31,7 +31,7 @@ from han.runtime.native_plans import identity
 from han.runtime.prepared import Prepared
 from han.runtime.programs import Programs
 from han.runtime.request import Prequest, Request
-from han.runtime.slots import Lease, Slot, Slots
+from han.runtime.slots import Lease, Need, Slot, Slots
 from han.runtime.stored_plans import Call
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
@@ -41,7 +41,6 @@ from han.tuning.planner import Planned
 STEP = "the making of a persistent request"
 MOST_KINDS = 256  # kinds of requests that are remembered
 PLAN_BYTES = 64 << 10  # at most, of a plan that a slot keeps: operations and scratch memory
-LEAST_MAPPED = 1 << 10  # bytes from which on a request may have an alternative
 SPREAD = 0x9E3779B97F4A7C15  # an odd number: it spreads sizes over the numbers of calls
 PARSED, MAPPED, NO_ARENA, NO_WINDOW = 1, 2, 4, 8  # what is true on a rank, in an exchange
 IN_ARENA = Spot(ARENA), Spot(ARENA)
@@ -52,16 +51,16 @@ class Kind:
     """What requests of one class of sizes have in common.
 
     `called` is the signature of the first one. `message` is that of the class, without buffers.
-    `number` identifies it. `large`: it takes a large slot; None: MPI carries the call out. `keeps`:
-    plans serve later requests too.
+    `number` identifies it. `need` is what it takes. `keeps`: plans serve later requests too. `planned` is what was decided, by the memory of slots.
     """
 
     persistent: Persistent
     called: Signature
     message: Message
     number: int
-    large: bool | None
+    need: Need
     keeps: bool
+    planned: dict[int, Planned] = field(default_factory=dict)
 
     def call(self, nbytes: int) -> int:
         """Return a number that identifies a call; the same on all ranks."""
@@ -116,10 +115,10 @@ class Persistent:
             message = message or parser.parse(self._comm, *arguments)
             kind, nbytes = self._kind(message), message.signature.nbytes
             with self._health.together(STEP):
-                if free is not None:
-                    slot = None if kind.large is None else self.slots.take(free, kind.large)
-                else:
+                if free is None:
                     slot = self._published(kind, nbytes, number)
+                else:
+                    slot = self.slots.take(free, kind.need, partial(kind.story, nbytes))
                 if slot is None:
                     return message.signature, None
                 request = self._mapped_request(kind, slot, message, spots)
@@ -146,7 +145,7 @@ class Persistent:
 
     def _published(self, kind: Kind, nbytes: int, number: int) -> Slot | None:
         story = partial(kind.story, nbytes)
-        return self.slots.publish(kind.call(nbytes), number, story, kind.large)
+        return self.slots.publish(kind.call(nbytes), number, story, kind.need)
 
     def _compares(self) -> bool:
         """Whether ranks compare calls and buffers beforehand; the same on all ranks.
@@ -210,11 +209,13 @@ class Persistent:
         return kind
 
     def _new_kind(self, message: Message, sized: Signature, keeps: bool) -> Kind:
-        called, large = message.signature, None
-        if not self._planner.leaves(called):
-            large = sized.shown(self._health.size) > PAGE
+        called, need = message.signature, Need.SMALL
+        if self._planner.leaves(called):
+            need = Need.ON_DEVICE if called.device else Need.LEFT
+        elif sized.shown(self._health.size) > PAGE:
+            need = Need.LARGE
         bare = Message(sized, op=message.op, datatype=message.datatype, numbers=message.numbers)
-        return Kind(self, called, bare, identity(sized), large, keeps)
+        return Kind(self, called, bare, identity(sized), need, keeps)
 
     def _remember(self, kind: Kind, message: Message) -> None:
         """Let the look-up in C find the kind of a call."""
@@ -248,9 +249,7 @@ class Persistent:
 
     def _bound(self, kind: Kind, slot: Slot) -> Prepared:
         """Make the plan of a kind in a slot, and its rival."""
-        planned = self._planner.planned(
-            kind.called, blocking=False, memory=slot.memory, least=LEAST_MAPPED
-        )
+        planned = self._planned(kind, slot.memory)
         call = Call(kind.message.signature, slot.memory, blocking=False)
         program = self._programs.kept(call, lambda: planned.plan)
         for other in planned.others:  # all plans of a call take the same part of the rings
@@ -262,6 +261,14 @@ class Persistent:
             rival = self._other(kind, slot, prepared, planned.rival, is_rival=True)
             prepared.native.rival = rival.native
         return prepared
+
+    def _planned(self, kind: Kind, memory: int) -> Planned:
+        """Decide what requests of a kind run in slots with this memory."""
+        if memory not in kind.planned:
+            kind.planned[memory] = self._planner.planned(
+                kind.called, blocking=False, memory=memory, least=1
+            )
+        return kind.planned[memory]
 
     def _other(
         self, kind: Kind, slot: Slot, prepared: Prepared, plan: Plan, is_rival: bool = False

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import Enum
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from han.runtime.engines import Engines
 from han.runtime.prepared import Prepared
 from han.runtime.reports import differs, reporter
 from han.tasks.outline import geometries
+from han.tasks.signature import ON_DEVICE as DEVICE
 
 LEADER = 0
 MOST_SLOTS = 4096
@@ -34,10 +36,20 @@ FIRST, MOST_SMALL = 4, 512  # small slots that are made at a time: twice as many
 MOST_LARGE = 4  # large slots that are made at a time
 MOST_PLANS = 4  # plans that a slot keeps
 LARGE_SHARE = 8  # so many times the memory of a communicator is for large slots
-# What the leader publishes in place of a slot's number: the call is left to the MPI library; all
-# ranks make slots, and take the first of them; no more slots can be made.
-NOTHING, MAKE_SMALL, MAKE_LARGE, FULL = range(MOST_SLOTS, MOST_SLOTS + 4)
+# What the leader publishes in place of a slot's number: its call is left to the MPI library, with a
+# buffer in memory of a device or without; all ranks make slots, and take the first of them; no more
+# slots can be made.
+ON_DEVICE, LEFT, MAKE_SMALL, MAKE_LARGE, FULL = range(MOST_SLOTS, MOST_SLOTS + 5)
 WORD = 8  # bytes
+
+
+class Need(Enum):
+    """What a call needs: a slot, small or large, or nothing, as the MPI library carries it out."""
+
+    SMALL = MAKE_SMALL
+    LARGE = MAKE_LARGE
+    LEFT = LEFT
+    ON_DEVICE = ON_DEVICE
 
 
 @dataclass(eq=False)
@@ -109,34 +121,35 @@ class Slots:
 
     # ---- where one channel holds all ranks --------------------------------------------------
 
-    def publish(
-        self, call: int, number: int, story: Callable[[], str], large: bool | None
-    ) -> Slot | None:
+    def publish(self, call: int, number: int, story: Callable[[], str], need: Need) -> Slot | None:
         """Return the slot of the next request, after the leader has chosen it.
 
-        `large` is None for a call that is left to the MPI library, which has none. `call`
-        identifies the call: a rank whose call differs from the leader's raises MismatchError.
+        There is none if the call is left to the MPI library. `call` identifies the call: a rank
+        whose call differs from the leader's raises MismatchError.
         `number` is that of the call in notices, `story` tells what this
         rank is in.
         """
-        board = self._board or self._opened()
+        board = self._board or self._opened(story())
         if self._health.rank == LEADER:
-            choice = NOTHING if large is None else self._choose(large)
+            choice = self._choose(need)
             patience = Patience()
             while not board.publish(choice, call):
                 self._pause(patience, number, story)
         else:
             choice, theirs = board.read() or self._await(board, number, story)
             if theirs != call:
-                raise differs(self._health, LEADER, story())
-        return self._slot(choice)
+                shown = f"its buffer is {DEVICE}" if choice == ON_DEVICE else ""
+                raise differs(self._health, LEADER, story(), shown)
+        return self._slot(choice, story)
 
-    def _choose(self, large: bool) -> int:
+    def _choose(self, need: Need) -> int:
         """Choose a slot that all ranks have left."""
         assert self._board is not None
+        if need in (Need.LEFT, Need.ON_DEVICE):
+            return need.value
         while (left := self._board.reclaim()) >= 0:
             self._free |= 1 << left
-        choice = self._pick(self._free, large)
+        choice = self._pick(self._free, need is Need.LARGE)
         if choice < MOST_SLOTS:
             self._free &= ~(1 << choice)
         return choice
@@ -159,9 +172,9 @@ class Slots:
             health.expect_call(number, story())
             health.meeting.check_limit(story(), patience.waited)
 
-    def _opened(self) -> _native.Board:
+    def _opened(self, story: str) -> _native.Board:
         """Make the board and the first slots; collective. The board is in the cells of one more."""
-        sets = self._shared.more_channels(0, FIRST + 1)
+        sets = self._shared.more_channels(0, FIRST + 1, story)
         self._add(sets[1:], large=False)
         channel = sets[0][self._shared.whole_channel]
         layout, ranks = channel.geometry, channel.ranks
@@ -178,12 +191,17 @@ class Slots:
         words = -(-len(self._every) // (8 * WORD))
         return np.frombuffer(self._free.to_bytes(words * WORD, "little"), np.uint64)
 
-    def take(self, free: Words, large: bool) -> Slot:
-        """Return the slot of the next request; `free` are the slots that all ranks have left."""
-        choice = self._pick(int.from_bytes(free.tobytes(), "little"), large)
-        slot = self._slot(choice)
-        assert slot is not None
-        self._free &= ~(1 << slot.number)
+    def take(self, free: Words, need: Need, story: Callable[[], str]) -> Slot | None:
+        """Return the slot of the next request, as `publish` does.
+
+        `free` are the slots that all ranks have left. `story` tells what this rank is in.
+        """
+        choice = need.value
+        if need in (Need.SMALL, Need.LARGE):
+            choice = self._pick(int.from_bytes(free.tobytes(), "little"), need is Need.LARGE)
+        slot = self._slot(choice, story)
+        if slot is not None:
+            self._free &= ~(1 << slot.number)
         return slot
 
     # ---- both -------------------------------------------------------------------------------
@@ -214,11 +232,11 @@ class Slots:
         room = max(1, LARGE_SHARE * self._memory // self._cells) - self._large.bit_count()
         return min(1 << made // 2, MOST_LARGE, room, MOST_SLOTS - len(self._every))
 
-    def _slot(self, choice: int) -> Slot | None:
+    def _slot(self, choice: int, story: Callable[[], str]) -> Slot | None:
         """Return the chosen slot; make slots if it is to be made (collective)."""
         if choice < MOST_SLOTS:
             return self._every[choice]
-        if choice == NOTHING:
+        if choice in (LEFT, ON_DEVICE):
             return None
         if choice == FULL:
             raise SharedMemoryError(
@@ -226,7 +244,7 @@ class Slots:
             )
         large, first = choice == MAKE_LARGE, len(self._every)
         memory = self._memory if large else 0
-        self._add(self._shared.more_channels(memory, self._more(large)), large)
+        self._add(self._shared.more_channels(memory, self._more(large), story()), large)
         self._free &= ~(1 << first)
         return self._every[first]
 

@@ -246,7 +246,8 @@ def wrong_windows(comm):
 
 def freed_windows(comm):
     """Check that a request keeps its own mapping and never accesses memory that MPI unmapped."""
-    comm.Allreduce_init(np.ones(COUNT), np.ones(COUNT)).Free()  # its slot stays
+    for request in [comm.Allreduce_init(np.ones(COUNT), np.ones(COUNT)) for _ in range(2)]:
+        request.Free()  # their slots stay
     for end in ("detach", "free", "free, not mapped", "free while it runs", "free comm first"):
         before = shared_files()
         other = new_comm(FLAT) if end == "free comm first" else comm
@@ -268,7 +269,7 @@ def freed_windows(comm):
             request.Start()
             request.Wait()
             assert (recv == 3).all()
-            again = other.Allreduce_init(send, recv)  # does not read mapped buffers
+            again = other.Allreduce_init(send, recv, MPI.MAX)  # does not read mapped buffers
             assert not mapped(other)
             again.Free()
         if end == "free comm first":
