@@ -51,7 +51,8 @@ class Kind:
     """What requests of one class of sizes have in common.
 
     `called` is the signature of the first one. `message` is that of the class, without buffers.
-    `number` identifies it. `need` is what it takes. `keeps`: plans serve later requests too. `planned` is what was decided, by the memory of slots.
+    `number` identifies it. `need` is what it takes. `keeps`: plans serve later
+    requests too. `planned` is what was decided, by the memory of slots.
     """
 
     persistent: Persistent

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import IntEnum
 
 import numpy as np
 
@@ -43,7 +43,7 @@ ON_DEVICE, LEFT, MAKE_SMALL, MAKE_LARGE, FULL = range(MOST_SLOTS, MOST_SLOTS + 5
 WORD = 8  # bytes
 
 
-class Need(Enum):
+class Need(IntEnum):
     """What a call needs: a slot, small or large, or nothing, as the MPI library carries it out."""
 
     SMALL = MAKE_SMALL
@@ -146,7 +146,7 @@ class Slots:
         """Choose a slot that all ranks have left."""
         assert self._board is not None
         if need in (Need.LEFT, Need.ON_DEVICE):
-            return need.value
+            return int(need)
         while (left := self._board.reclaim()) >= 0:
             self._free |= 1 << left
         choice = self._pick(self._free, need is Need.LARGE)
@@ -196,7 +196,7 @@ class Slots:
 
         `free` are the slots that all ranks have left. `story` tells what this rank is in.
         """
-        choice = need.value
+        choice = int(need)
         if need in (Need.SMALL, Need.LARGE):
             choice = self._pick(int.from_bytes(free.tobytes(), "little"), need is Need.LARGE)
         slot = self._slot(choice, story)
