@@ -20,6 +20,8 @@ _Seven: TypeAlias = tuple[int, int, int, int, int, int, int]
 _Library: TypeAlias = tuple[str, int, int, int, int, int, int]
 _Channel: TypeAlias = tuple[WriteableBuffer, int, int, int, int, int, int, int, int, int, int, bool]
 _Started = TypeVar("_Started", bound=MPI.Request)
+# Addresses to send from and receive at, size, and the objects that own the buffers.
+_Maker: TypeAlias = Callable[[int, int, int, tuple[object, ...]], object]
 
 NUMBERS: dict[str, dict[str, int]]
 
@@ -400,11 +402,26 @@ class Reader:
         """
 
 @final
+class Board:
+    """Where ranks agree on the slots of persistent requests. The rank at place 0 leads."""
+
+    def __init__(self, memory: _Writable, stride: int, size: int, me: int, spins: int) -> None: ...
+    def publish(self, slot: int, call: int, /) -> bool:
+        """Publish the choice for the next request; return False if a rank is too far behind."""
+    def read(self) -> _Pair | None:
+        """Return the choice for the next request and the leader's call, or None."""
+    def leave(self, slot: int, /) -> None:
+        """Log that this rank leaves a slot."""
+    def reclaim(self) -> int:
+        """Return a slot that all ranks have left, each once; -1 if there is none."""
+
+@final
 class Calls(Generic[_Started]):
     """The look-up of plans by the arguments of calls; `request` is the class of requests.
 
     A method returns False if the reader refuses the arguments or the plan is not known. Otherwise a
-    blocking call runs and returns True, and a nonblocking one returns its request.
+    blocking call runs and returns True, and a nonblocking one returns its request. For a persistent
+    one it returns what its function returns.
     """
 
     def __init__(
@@ -419,8 +436,13 @@ class Calls(Generic[_Started]):
     @property
     def hits(self) -> int:
         """The number of calls that found their plan here."""
-    def add(self, plan: Plan, collective: int, root: int, op: object, key: _Triple, /) -> None:
-        """Enter a plan; `op` may be None, `key` is (bound of its class, kind, handle)."""
+    def add(
+        self, plan: Plan | _Maker, collective: int, root: int, op: object, key: _Triple, /
+    ) -> None:
+        """Enter a plan, or a function that makes persistent requests; `op` may be None, `key` is
+        (bound of its class, kind, handle).
+
+        """
     def clear(self) -> None:
         """Remove all plans."""
     def barrier(self) -> bool: ...
@@ -449,3 +471,12 @@ class Calls(Generic[_Started]):
     def ireduce_scatter_block(
         self, send: object, recv: object, op: object, /
     ) -> _Started | Literal[False]: ...
+    def barrier_init(self) -> Any: ...
+    def bcast_init(self, buf: object, root: object, /) -> Any: ...
+    def reduce_init(self, send: object, recv: object, op: object, root: object, /) -> Any: ...
+    def allreduce_init(self, send: object, recv: object, op: object, /) -> Any: ...
+    def gather_init(self, send: object, recv: object, root: object, /) -> Any: ...
+    def scatter_init(self, send: object, recv: object, root: object, /) -> Any: ...
+    def allgather_init(self, send: object, recv: object, /) -> Any: ...
+    def alltoall_init(self, send: object, recv: object, /) -> Any: ...
+    def reduce_scatter_block_init(self, send: object, recv: object, op: object, /) -> Any: ...

@@ -20,6 +20,7 @@ from han.message.parsers import Parser
 from han.runtime.left import LeftRequest, left_request
 from han.runtime.request import Request
 from han.runtime.state import Served, State
+from han.tasks.signature import ON_DEVICE
 
 Started = Request | LeftRequest | MPI.Request  # of nonblocking and persistent calls
 
@@ -108,7 +109,8 @@ class Collectives(MPI.Intracomm):
         served, request = state.init(parser, *arguments)
         if request is not None:
             return request
-        return left_request(self._mpis(served, name, *arguments, info), state.health, name)
+        step = f"{name} ({ON_DEVICE})" if served is Served.ON_DEVICE else name
+        return left_request(self._mpis(served, name, *arguments, info), state.health, step)
 
     def _mpis(self, served: Served, name: str, *arguments: object) -> Any:
         """Call a method of mpi4py; `served` says why han leaves the call to it.
@@ -298,11 +300,13 @@ class Collectives(MPI.Intracomm):
 
     def Barrier_init(self, info: MPI.Info = MPI.INFO_NULL) -> Started:  # type: ignore[override]
         """Make a persistent request for :meth:`Barrier`; collective."""
-        return self._init(parsers.BARRIER, info)
+        made = self._quick.barrier_init()
+        return self._init(parsers.BARRIER, info) if made is False else made
 
     def Bcast_init(self, buf: Any, root: int = 0, info: MPI.Info = MPI.INFO_NULL) -> Started:  # type: ignore[override]
         """Make a persistent request for :meth:`Bcast`; collective."""
-        return self._init(parsers.BCAST, info, buf, root)
+        made = self._quick.bcast_init(buf, root)
+        return self._init(parsers.BCAST, info, buf, root) if made is False else made
 
     def Reduce_init(  # type: ignore[override]
         self,
@@ -313,7 +317,10 @@ class Collectives(MPI.Intracomm):
         info: MPI.Info = MPI.INFO_NULL,
     ) -> Started:
         """Make a persistent request for :meth:`Reduce`; collective."""
-        return self._init(parsers.REDUCE, info, sendbuf, recvbuf, op, root)
+        made = self._quick.reduce_init(sendbuf, recvbuf, op, root)
+        return (
+            self._init(parsers.REDUCE, info, sendbuf, recvbuf, op, root) if made is False else made
+        )
 
     def Allreduce_init(  # type: ignore[override]
         self,
@@ -323,33 +330,43 @@ class Collectives(MPI.Intracomm):
         info: MPI.Info = MPI.INFO_NULL,
     ) -> Started:
         """Make a persistent request for :meth:`Allreduce`; collective."""
-        return self._init(parsers.ALLREDUCE, info, sendbuf, recvbuf, op)
+        made = self._quick.allreduce_init(sendbuf, recvbuf, op)
+        return self._init(parsers.ALLREDUCE, info, sendbuf, recvbuf, op) if made is False else made
 
     def Gather_init(  # type: ignore[override]
         self, sendbuf: Any, recvbuf: Any, root: int = 0, info: MPI.Info = MPI.INFO_NULL
     ) -> Started:
         """Make a persistent request for :meth:`Gather`; collective."""
-        return self._init(parsers.GATHER, info, sendbuf, recvbuf, root)
+        made = self._quick.gather_init(sendbuf, recvbuf, root)
+        return self._init(parsers.GATHER, info, sendbuf, recvbuf, root) if made is False else made
 
     def Scatter_init(  # type: ignore[override]
         self, sendbuf: Any, recvbuf: Any, root: int = 0, info: MPI.Info = MPI.INFO_NULL
     ) -> Started:
         """Make a persistent request for :meth:`Scatter`; collective."""
-        return self._init(parsers.SCATTER, info, sendbuf, recvbuf, root)
+        made = self._quick.scatter_init(sendbuf, recvbuf, root)
+        return self._init(parsers.SCATTER, info, sendbuf, recvbuf, root) if made is False else made
 
     def Allgather_init(self, sendbuf: Any, recvbuf: Any, info: MPI.Info = MPI.INFO_NULL) -> Started:  # type: ignore[override]
         """Make a persistent request for :meth:`Allgather`; collective."""
-        return self._init(parsers.ALLGATHER, info, sendbuf, recvbuf)
+        made = self._quick.allgather_init(sendbuf, recvbuf)
+        return self._init(parsers.ALLGATHER, info, sendbuf, recvbuf) if made is False else made
 
     def Alltoall_init(self, sendbuf: Any, recvbuf: Any, info: MPI.Info = MPI.INFO_NULL) -> Started:  # type: ignore[override]
         """Make a persistent request for :meth:`Alltoall`; collective."""
-        return self._init(parsers.ALLTOALL, info, sendbuf, recvbuf)
+        made = self._quick.alltoall_init(sendbuf, recvbuf)
+        return self._init(parsers.ALLTOALL, info, sendbuf, recvbuf) if made is False else made
 
     def Reduce_scatter_block_init(  # type: ignore[override]
         self, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM, info: MPI.Info = MPI.INFO_NULL
     ) -> Started:
         """Make a persistent request for :meth:`Reduce_scatter_block`; collective."""
-        return self._init(parsers.REDUCE_SCATTER_BLOCK, info, sendbuf, recvbuf, op)
+        made = self._quick.reduce_scatter_block_init(sendbuf, recvbuf, op)
+        return (
+            self._init(parsers.REDUCE_SCATTER_BLOCK, info, sendbuf, recvbuf, op)
+            if made is False
+            else made
+        )
 
     def Allgatherv_init(  # type: ignore[override]
         self, sendbuf: Any, recvbuf: Any, info: MPI.Info = MPI.INFO_NULL

@@ -80,25 +80,34 @@ class Planner:
         self.bounds = bounds_of(config.thresholds)
         self._remembered = lru_cache(REMEMBERED)(self._planned)
 
-    def planned(self, signature: Signature, blocking: bool = True) -> Planned:
+    def planned(
+        self,
+        signature: Signature,
+        blocking: bool = True,
+        memory: int | None = None,
+        least: int = MAPPED_BYTES,
+    ) -> Planned:
         """Decide what a call runs, and which plans it may run instead; raises NoRuleError.
 
-        The plans are those of the call's class of sizes, if it has one.
+        The plans are those of the call's class of sizes, if it has one. Channels have about
+        `memory` bytes for cells; None: those of the communicator. Calls of fewer than `least` bytes
+        have no alternative.
         """
         try:
-            return self._remembered(self.sized(signature), blocking)
+            size = self.config.memory if memory is None else memory
+            return self._remembered(self.sized(signature), blocking, size, least)
         except NoRuleError as error:  # it names the class
             raise NoRuleError(signature.describe(), [*error.passed]) from None
 
-    def _planned(self, signature: Signature, blocking: bool) -> Planned:
+    def _planned(self, signature: Signature, blocking: bool, memory: int, least: int) -> Planned:
         decision = self.decide(signature, blocking)
-        one = Planned(self.topology, signature, decision, self.config.memory)
+        one = Planned(self.topology, signature, decision, memory)
         if one.left or signature.mapped:
             return one
         rival = self.rules.rival(largest_of(signature), decision, blocking=blocking)
         return replace(
             one,
-            alternative=self._alternative(signature, blocking),
+            alternative=self._alternative(signature, blocking, memory, least),
             rival=None if rival is None else replace(one, decision=Decision(rival)).plan,
         )
 
@@ -148,13 +157,15 @@ class Planner:
                 raise NoRuleError(signature.describe(), [*error.passed]) from None
             return self.rules.leave(asked, error.passed)
 
-    def _alternative(self, signature: Signature, blocking: bool) -> Plan | None:
+    def _alternative(
+        self, signature: Signature, blocking: bool, memory: int, least: int
+    ) -> Plan | None:
         """Plan a call on shared arrays; None if its ranks would not read them where they are."""
-        if largest_of(self.sized(signature)).nbytes < MAPPED_BYTES or not self.maps_arrays:
+        if largest_of(self.sized(signature)).nbytes < least or not self.maps_arrays:
             return None
         mapped = replace(signature, mapped=True)
         decision = self.decide(mapped, blocking)
-        plan = Planned(self.topology, self.sized(mapped), decision, self.config.memory).plan
+        plan = Planned(self.topology, self.sized(mapped), decision, memory).plan
         return plan if _reads_mapped(plan) else None
 
 

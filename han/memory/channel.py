@@ -60,7 +60,7 @@ class Peer(NamedTuple):
 
 
 ChannelSpec = tuple[
-    "mmap.mmap | memoryview", int, int, int, int, int, int, int, int, int, int, bool
+    "memoryview[int]", int, int, int, int, int, int, int, int, int, int, bool
 ]  # of native/python/py_engine.c
 
 
@@ -75,7 +75,7 @@ class Channel:
     ranks: tuple[int, ...]
     me: int
     geometry: Geometry
-    memory: mmap.mmap | memoryview
+    memory: memoryview
     naps: bool = False
     loan: Loan | None = None
 
@@ -141,11 +141,8 @@ class Channel:
     def close(self) -> None:
         """Unmap the memory; if an object still uses it, it is unmapped with that object."""
         with contextlib.suppress(BufferError):
-            if isinstance(self.memory, mmap.mmap):
-                self.memory.close()
-            else:
-                self.memory.release()
-                assert self.loan is not None
+            self.memory.release()  # the last view of a file unmaps it
+            if self.loan is not None:
                 self.loan.close(self.me)
 
 
@@ -189,28 +186,49 @@ def open_channels(
     waits, so peers must wake it. `populate`: map all pages at once, not at their first use. Raises
     SharedMemoryError on all ranks if any rank cannot make or map a channel.
     """
-    rank, step = meeting.rank, "the making of shared memory"
+    step = "the making of shared memory"
+    return open_several(meeting, topology, memory, 1, step, naps, populate)[0]
+
+
+def open_several(
+    meeting: Meeting,
+    topology: Topology,
+    memory: int,
+    number: int,
+    step: str,
+    naps: bool = False,
+    populate: bool = True,
+) -> list[list[Channel]]:
+    """Make several times the channels of all levels that share memory; collective.
+
+    All channels of one level are in one file. `step` names what they are made for. See
+    :func:`open_channels`.
+    """
+    rank = meeting.rank
     wanted = Wanted.all_of(topology, rank, memory)
     made: dict[int, str] = {}
-    channels: list[Channel] = []
+    sets: list[list[Channel]] = [[] for _ in range(number)]
 
     def create() -> dict[int, str]:
         for w in wanted:
             if w.ranks[0] == rank:
-                made[w.level] = _create(w.geometry.size)
+                made[w.level] = _create(number * w.geometry.size)
         return made
 
     def attach() -> None:
         for w in wanted:
-            mapped = _map(paths[w.ranks[0]][w.level], w.geometry.size, populate)
-            channels.append(Channel(w.ranks, w.ranks.index(rank), w.geometry, mapped, naps))
-            channels[-1].introduce()
+            size = w.geometry.size
+            mapped = memoryview(_map(paths[w.ranks[0]][w.level], number * size, populate))
+            for k, channels in enumerate(sets):
+                part = mapped[k * size : (k + 1) * size]
+                channels.append(Channel(w.ranks, w.ranks.index(rank), w.geometry, part, naps))
+                channels[-1].introduce()
 
     try:
         paths = meeting.share(create, step)
         meeting.share(attach, step)
     except SetupError as error:
-        for channel in channels:
+        for channel in (one for channels in sets for one in channels):
             channel.close()
         failure = SharedMemoryError(str(error))
         failure.errno = error.problems[0][1]
@@ -218,7 +236,7 @@ def open_channels(
     finally:
         for path in made.values():
             os.unlink(path)
-    return channels
+    return sets
 
 
 # ---- channels in arenas -------------------------------------------------------------------------
@@ -226,7 +244,7 @@ def open_channels(
 Offsets = dict[int, int]  # by level: where a channel is in the arena of its first rank
 
 
-def lend_channels(wanted: Sequence[Wanted], rank: int) -> dict[int, Loan] | None:
+def lend_channels(wanted: Sequence[Wanted], rank: int, notes: int) -> dict[int, Loan] | None:
     """Lend the memory of the channels of which this rank is the first, by level; not collective.
 
     None if this process has no room for them.
@@ -235,7 +253,7 @@ def lend_channels(wanted: Sequence[Wanted], rank: int) -> dict[int, Loan] | None
     for w in wanted:
         if w.ranks[0] != rank:
             continue
-        loan = lend(w.geometry)
+        loan = lend(w.geometry, notes * len(w.ranks))
         if loan is None:
             give_back(loans)
             return None
@@ -257,10 +275,12 @@ def borrow_channels(
     places: Sequence[Place],
     offsets: Sequence[Offsets],
     held: Mapping[Place, Mapped],
+    notes: int,
 ) -> list[Channel]:
     """Make the channels of a rank from memory that ranks lend; not collective.
 
     `loans` are this rank's own. `places` are the arenas of all ranks, `offsets` what they lend.
+    `notes` are bytes for each rank behind the small slots.
     """
     channels = []
     for w in wanted:
@@ -268,7 +288,7 @@ def borrow_channels(
         if loan is None:
             arena = held[places[first]]
             loan = Loan(arena.address, offsets[first][w.level], len(w.ranks), arena)
-        view = loan.memory(w.geometry.cells)
+        view = loan.memory(w.geometry.cells + notes * len(w.ranks))
         channel = Channel(w.ranks, w.ranks.index(rank), w.geometry, view, naps, loan)
         channel.introduce()
         channels.append(channel)

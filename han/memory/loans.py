@@ -109,15 +109,18 @@ def take_back() -> None:
         loan.end()
 
 
-def lend(geometry: Geometry) -> Loan | None:
-    """Lend the memory of a channel; None if this process has no arena with room for it."""
+def lend(geometry: Geometry, more: int = 0) -> Loan | None:
+    """Lend the memory of a channel, with some `more` bytes in place of cells.
+
+    None if this process has no arena with room for it.
+    """
     take_back()
     try:
         arena = process_arena()
         base, size, *_ = arena.usage()
         if geometry.ranks * geometry.ring > size // PART:
             return None
-        address = arena.take(geometry.cells)
+        address = arena.take(geometry.cells + more)
     except OSError:  # also SharedMemoryError
         return None
     return Loan(base, address - base, geometry.ranks, arena, arena)

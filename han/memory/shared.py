@@ -16,6 +16,7 @@ from han.memory.channel import (
     hold,
     lend_channels,
     open_channels,
+    open_several,
 )
 from han.memory.loans import Loan
 from han.memory.mapping import Mapping, ask_places, map_arenas, map_known, map_unasked
@@ -73,16 +74,23 @@ class Reach:
 class Lending:
     """The channels that a rank is about to share: its own loans, and the arenas of other lenders.
 
-    `offsets` is what the other ranks must know.
+    `offsets` is what the other ranks must know. `notes` are bytes for each rank in place of cells.
     """
 
     wanted: list[Wanted]
     reach: Reach
     loans: dict[int, Loan]  # by level
+    notes: int
 
     @classmethod
     def by(
-        cls, topology: Topology, rank: int, memory: int, parent: Reach, ranks: Sequence[int]
+        cls,
+        topology: Topology,
+        rank: int,
+        memory: int,
+        parent: Reach,
+        ranks: Sequence[int],
+        notes: int = 0,
     ) -> Lending | None:
         """Lend the memory of the channels whose first rank this is; None if that cannot be.
 
@@ -96,8 +104,8 @@ class Lending:
                 hold(reach.held, reach.places[w.ranks[0]], is_own=w.ranks[0] == rank)
         except OSError:  # also SharedMemoryError
             return None
-        loans = lend_channels(wanted, rank)
-        return None if loans is None else cls(wanted, reach, loans)
+        loans = lend_channels(wanted, rank, notes)
+        return None if loans is None else cls(wanted, reach, loans, notes)
 
     @property
     def offsets(self) -> Offsets:
@@ -108,7 +116,7 @@ class Lending:
         """Make the channels; `offsets` are those of all ranks."""
         reach = self.reach
         return borrow_channels(
-            self.wanted, rank, naps, self.loans, reach.places, offsets, reach.held
+            self.wanted, rank, naps, self.loans, reach.places, offsets, reach.held, self.notes
         )
 
     def cancel(self) -> None:
@@ -182,22 +190,42 @@ class SharedMemory:
         own = self.mapping.own if self.mapping is not None else None
         return own is not None and all(own.holds(at) for at in addresses if at)
 
-    def more_channels(self, memory: int) -> list[Channel]:
-        """Make the channels of a persistent request; collective.
+    def more_channels(
+        self, memory: int, number: int, step: str, notes: int = 0
+    ) -> list[list[Channel]]:
+        """Make the channels of several persistent requests; collective.
 
-        Raises SharedMemoryError, on all ranks alike.
+        Behind the small slots of each channel are at least `notes` bytes for each rank, until a run
+        needs cells. Raises SharedMemoryError, on all ranks alike.
         """
+        lent = self._lent_channels(memory, number, step, notes)
+        if lent is not None:
+            return lent
+        return open_several(self.meeting, self.topology, memory, number, step, self.naps)
+
+    def _lent_channels(
+        self, memory: int, number: int, step: str, notes: int
+    ) -> list[list[Channel]] | None:
+        """Make channels in memory that ranks lend; None, on all ranks alike, if that cannot be."""
         meeting, topology, reach = self.meeting, self.topology, self.reach
-        lending = None
-        if reach is not None:
-            lending = Lending.by(topology, meeting.rank, memory, reach, range(meeting.size))
-            told = meeting.allgather(None if lending is None else lending.offsets, STEP)
-            offsets = [each for each in told if each is not None]
-            if lending is not None and len(offsets) == len(told):
-                return lending.channels(meeting.rank, self.naps, offsets)
-        if lending is not None:
-            lending.cancel()
-        return open_channels(meeting, topology, memory, self.naps)
+        if reach is None:
+            return None
+        every = range(meeting.size)
+        lent = [
+            Lending.by(topology, meeting.rank, memory, reach, every, notes) for _ in range(number)
+        ]
+        lendings = [each for each in lent if each is not None]
+        whole = len(lendings) == number
+        told = meeting.allgather([each.offsets for each in lendings] if whole else None, step)
+        offsets = [each for each in told if each is not None]
+        if len(offsets) == len(told):
+            return [
+                one.channels(meeting.rank, self.naps, [each[k] for each in offsets])
+                for k, one in enumerate(lendings)
+            ]
+        for each in lendings:
+            each.cancel()
+        return None
 
     def arenas(self) -> Mapping:
         """Return the mapping of the peers' arenas; the first call is collective."""

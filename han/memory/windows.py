@@ -95,6 +95,10 @@ class Windows:
         self._attached = {n: a for n, a in self._attached.items() if not a.freed}
         return iter(self._attached.values())
 
+    def __bool__(self) -> bool:
+        """Whether any window is attached."""
+        return bool(self._attached) and any(True for _ in self)
+
     @property
     def node(self) -> list[int]:
         """The ranks that share memory with this one, itself included."""

@@ -53,7 +53,7 @@ typedef struct han_run {
     const void *send;
     void *recv;
     uint64_t nbytes; /* of the message or of a block, if the plan is for many sizes */
-    bool blocking; /* the caller waits for it, so it may wait for a leader's choice too */
+    bool led;  /* of a blocking call or a persistent request: may wait for a leader's choice */
     bool left; /* it failed; MPI or a peer may still access the memory of plan, send and recv */
     han_idler idle;
     /* HAN_BLOCKED until the run is over. Storing another value is an engine's last access to a run:

@@ -87,9 +87,10 @@ typedef struct han_plan {
     struct han_plan *_Atomic alternative;
     uint64_t arena, arena_size; /* of this rank; 0 bytes: no rank has an alternative */
     /* The plan that all ranks run instead if the leader says so: engine/trials.h. It takes as much
-     * of the rings as this one. It exists before the second blocking run. */
+     * of the rings as this one. It exists before the second run of a blocking call, and the first
+     * one of a persistent request. */
     struct han_plan *_Atomic rival;
-    bool tried;      /* blocking runs have a rival; same on all ranks */
+    bool tried;      /* runs that may be led have a rival; same on all ranks */
     uint32_t leader; /* the rank that decides, by its place in channel `whole` */
     han_trial trial; /* used by the leader */
     uint32_t whole;  /* the channel of all ranks */

@@ -146,6 +146,25 @@ class Health:
         finally:
             self._preparing = 0
 
+    @contextlib.contextmanager
+    def initiating(self, story: str) -> Iterator[int]:
+        """Count a call that makes a persistent request; if it raises here, tell the other ranks.
+
+        Such calls are counted as those that are left to the MPI library. Yields its number.
+        """
+        notices = self.notices
+        call, notices.left = notices.left, notices.left + 1
+        try:
+            if notices.early:
+                self.listen(self.engines.own.issued, story)
+            yield call
+        except AGREED:
+            raise
+        except BaseException as error:
+            if self.failed is None:
+                notices.tell(call, error)
+            raise
+
     def _miss(self, call: int, error: BaseException) -> None:
         """Tell the other ranks that `call` raised before data moved; run an empty plan instead."""
         try:

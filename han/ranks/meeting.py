@@ -21,6 +21,7 @@ from han.common.errors import CollectiveTimeoutError, SetupError
 from han.message.unlocked import return_errors
 
 T = TypeVar("T")
+Words = np.ndarray[Any, np.dtype[np.uint64]]
 # Tags on han's own communicators; engines' tags are larger.
 TAG_COME, TAG_GO, TAG_CLOCK, TAG_LAST = 1, 2, 3, 4
 YIELDS = 200  # rounds with a yield; later rounds sleep
@@ -97,7 +98,8 @@ class Meeting:
             while not request.Test():
                 _native.progress()
                 if patience.pause() and not request.Test():
-                    self._look(step, patience.waited)
+                    self._look(step)
+                    self.check_limit(step, patience.waited)
         except BaseException:
             self.gave_up = True
             abandon((request, keep))
@@ -112,11 +114,14 @@ class Meeting:
             self.own = own
         return self.own
 
-    def _look(self, step: str, waited: float) -> None:
+    def _look(self, step: str) -> None:
         if self.look is not None:
             self.look(step)
         if self.expect is not None:
             self.expect(step)
+
+    def check_limit(self, step: str, waited: float) -> None:
+        """Raise CollectiveTimeoutError if `waited` seconds exceed the limit."""
         if self.limit and waited > self.limit:
             raise CollectiveTimeoutError(
                 f"rank {self.rank} waited for {self.limit:g} s in {step} for the other ranks "
@@ -169,6 +174,15 @@ class Meeting:
         self.wait(self.comm.Iallgatherv([data, MPI.BYTE], target), step, (data, everything))
         self.steps += 1
         return _unpickle(everything, counts)
+
+    def common(self, words: Words, step: str) -> Words:
+        """Return the bits that are set in the words of all ranks; all pass as many words."""
+        found = np.empty_like(words)
+        self.wait(self.comm.Iallreduce(words, found, MPI.BAND), step, (words, found))
+        if self.look is not None:  # as in `allgather`
+            self.look(step)
+        self.steps += 1
+        return found
 
     def collect(self, value: T, step: str) -> list[T]:
         """Return on rank 0 the values that all ranks pass; an empty list elsewhere."""

@@ -11,7 +11,7 @@ from han.ranks.departures import Departure
 from han.ranks.mismatch import mismatch
 from han.ranks.post import Fields, Post
 
-LEFT = 1 << 61  # calls that are left to the MPI library are counted from here on
+LEFT = 1 << 61  # calls that start no run of the communicator's engine are counted from here on
 LATEST = 1 << 62  # the call number of a notice that concerns all calls
 DEPARTURE = -1  # stands in place of the call number if the sender leaves
 WITHDRAWAL = -2  # and this, if it then stops to wait for the departure of the receiver
@@ -23,7 +23,8 @@ class Notice:
     """One error: the number of the call, the rank that raised, the rank that tells, the text.
 
     All ranks number calls alike, as the engine's ``issued`` does. Calls that are left to the MPI
-    library use no engine. They have numbers of their own, from LEFT on. `rank` and `sender` differ
+    library, or that make persistent requests, start no run of that engine. They have numbers of
+    their own, from LEFT on. `rank` and `sender` differ
     if `sender` gave up because of an error of `rank`. Of a MismatchError the notice also has
     `between` and `story`; else they are empty.
     """
@@ -145,6 +146,11 @@ class Notices:
         except BaseException as error:
             self.tell(call, error)
             raise
+
+    @property
+    def early(self) -> bool:
+        """Whether there are notices about later calls, or calls that raised here too."""
+        return bool(self._early)
 
     @property
     def held(self) -> int:

@@ -34,7 +34,7 @@ class Engines:
     calls: _native.Calls[Request]
 
     def __init__(self, health: Health, waiting: Waiting, recorder: Recorder) -> None:
-        self.health, self._waiting, self._recorder = health, waiting, recorder
+        self.health, self.waiting, self._recorder = health, waiting, recorder
         self._live: weakref.WeakSet[_native.Engine] = weakref.WeakSet()
         self._made = health.notices.token  # so that tags differ from those of freed communicators
         self._channels: list[Channel] = []
@@ -56,13 +56,13 @@ class Engines:
         base = (self._made % tags + 1) * ENGINE_TAGS
         number = self._made - notices.token
         self._made += 1
-        report = Reporter(weakref.ref(self.health), channels, number, self._waiting.timeout)
+        report = Reporter(weakref.ref(self.health), channels, number, self.waiting.timeout)
         engine = _native.Engine(
             mpi=library(notices.post.tag),
             comm=MPI._handleof(notices.post.comm),
             channels=tuple(channel.spec() for channel in channels),
             tag_base=base,
-            wait=self._waiting,
+            wait=self.waiting,
             on_error=report,
         )
         if own is not None:

@@ -50,6 +50,7 @@ from han.model.program import (
     Coll,
 )
 from han.runtime.reports import Status
+from han.runtime.slots import MOST_SLOTS
 from han.trace.recording import ANCHOR, EVENT, HEAD
 
 
@@ -77,6 +78,7 @@ def own_numbers() -> Numbers:
         "control": {**_packed(FIELDS), "erred": ERRED, "gone": GONE,
             "departures": DEPARTURES, "rank": RANK, "cells": CELLS, "room": ROOM, "closed": CLOSED,
             "size": CONTROL},
+        "board": {"SLOTS": MOST_SLOTS},
         "trace": _offsets(HEAD),
         "event": {**_offsets(EVENT), "ANCHOR": ANCHOR},
         "statuses": _named(Status),

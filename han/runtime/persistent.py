@@ -1,138 +1,347 @@
-"""Persistent requests. Each has its own engine and channels, so several may be active at once.
+"""Persistent requests. Each has a slot of its own (:mod:`han.runtime.slots`).
 
-Engine and channels make up a slot. A request that is freed leaves its slot to later ones.
+Making one is collective, but no message is sent where one channel holds all ranks and no window is
+attached. A request runs a plan of its class of sizes. Its slot keeps the plan for later requests.
+Like a blocking call it may have an alternative and a rival.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from functools import partial
 
-from han import _native
-from han.memory.channel import Channel
+import numpy as np
+from mpi4py import MPI
+
 from han.memory.mapping import Mapping
 from han.memory.shared import SharedMemory
-from han.memory.windows import ARENA, ELSEWHERE, Spots
+from han.memory.windows import ARENA, ELSEWHERE, Spot, Spots
 from han.message.message import Message
+from han.message.parsers import Parser
 from han.model.channel_layout import PAGE
+from han.model.collectives import ROWS
 from han.ranks.health import Health
+from han.ranks.meeting import Words
 from han.runtime.binder import Binder
+from han.runtime.comparing import Comparing
 from han.runtime.engines import Engines
+from han.runtime.native_plans import identity
+from han.runtime.prepared import Prepared
 from han.runtime.programs import Programs
 from han.runtime.request import Prequest, Request
+from han.runtime.slots import Lease, Need, Slot, Slots
 from han.runtime.stored_plans import Call
-from han.trace.recorder import Recorder
+from han.tasks.plan import Plan
+from han.tasks.signature import Signature
+from han.tasks.size_classes import bound_of
+from han.tuning.planner import Planned
 
-RING = 2 << 20  # bytes of a rank's ring at most; the same as in a communicator's channels
-LEFT = 16  # slots without a request that a rank keeps, with at most the memory of a communicator
+STEP = "the making of a persistent request"
+MOST_KINDS = 256  # kinds of requests that are remembered
+PLAN_BYTES = 64 << 10  # at most, of a plan that a slot keeps: operations and scratch memory
+SPREAD = 0x9E3779B97F4A7C15  # an odd number: it spreads sizes over the numbers of calls
+PARSED, MAPPED, NO_ARENA, NO_WINDOW = 1, 2, 4, 8  # what is true on a rank, in an exchange
+IN_ARENA = Spot(ARENA), Spot(ARENA)
 
 
-class Slot(NamedTuple):
-    """An engine and its channels, which hold about `memory` bytes; `number` is the engine's."""
+@dataclass(frozen=True, eq=False)
+class Kind:
+    """What requests of one class of sizes have in common.
 
+    `called` is the signature of the first one. `message` is that of the class, without buffers.
+    `number` identifies it. `need` is what it takes. `keeps`: plans serve later
+    requests too. `planned` is what was decided, by the memory of slots.
+    """
+
+    persistent: Persistent
+    called: Signature
+    message: Message
     number: int
-    memory: int
-    engine: _native.Engine
-    channels: list[Channel]
+    need: Need
+    keeps: bool
+    planned: dict[int, Planned] = field(default_factory=dict)
+
+    def call(self, nbytes: int) -> int:
+        """Return a number that identifies a call; the same on all ranks."""
+        return (self.number + nbytes * SPREAD) % (1 << 64)
+
+    def story(self, nbytes: int) -> str:
+        """Return what a rank is in, for errors."""
+        signature = replace(self.called, count=nbytes // self.called.element)
+        return f"{signature.describe()}: {STEP}"
+
+    def __call__(
+        self, send: int, recv: int, nbytes: int, keep: tuple[object, ...]
+    ) -> Request | bool:
+        """Make a request on these buffers; return False if the call must be parsed."""
+        return self.persistent.known(self, send, recv, nbytes, keep)
 
 
-@dataclass(frozen=True)
 class Persistent:
-    """Makes the persistent requests of a communicator. `left` are the slots without a request."""
+    """Makes the persistent requests of a communicator."""
 
-    health: Health
-    engines: Engines
-    shared: SharedMemory
-    binder: Binder
-    programs: Programs
-    recorder: Recorder
-    left: OrderedDict[int, Slot] = field(default_factory=OrderedDict)  # by number, oldest first
+    def __init__(
+        self,
+        comm: MPI.Intracomm,
+        health: Health,
+        engines: Engines,
+        shared: SharedMemory,
+        binder: Binder,
+        programs: Programs,
+    ) -> None:
+        self._comm, self._health, self._engines = comm, health, engines
+        self._shared, self._binder, self._programs = shared, binder, programs
+        self._planner, config = programs.planner, programs.planner.config
+        self._checks = config.check
+        self.comparing = Comparing(comm, health, shared.windows)
+        self.slots = Slots(health, engines, shared, config.memory)
+        self._kinds: OrderedDict[Signature, Kind] = OrderedDict()
 
-    def request(
-        self, message: Message, spots: Sequence[Spots], slots: Iterable[int]
-    ) -> Request | None:
-        """Make a request for a call on which all ranks agree; collective.
+    # ---- calls ------------------------------------------------------------------------------
 
-        `spots` are the locations of all ranks' buffers, `slots` the numbers of those that all ranks
-        have left. Returns None if the call is left to the MPI library.
+    def init(
+        self, parser: Parser, arguments: tuple[object, ...]
+    ) -> tuple[Signature, Request | None]:
+        """Make a request; collective. There is none if the call is left to the MPI library."""
+        message: Message | None = None
+        spots: Sequence[Spots] = ()
+        free: Words | None = None
+        if not self.slots.together:
+            message, spots, free = self._exchanged(parser, arguments)
+        elif self._compares():
+            message, spots = self.comparing.compare(parser, arguments)
+        with self._health.initiating(STEP) as number:
+            message = message or parser.parse(self._comm, *arguments)
+            kind, nbytes = self._kind(message), message.signature.nbytes
+            with self._health.together(STEP):
+                if free is None:
+                    slot = self._published(kind, nbytes, number)
+                else:
+                    slot = self.slots.take(free, kind.need, partial(kind.story, nbytes))
+                if slot is None:
+                    return message.signature, None
+                request = self._mapped_request(kind, slot, message, spots)
+                request = request or self._request(kind, slot, message)
+        self._remember(kind, message)
+        return message.signature, request
+
+    def known(
+        self, kind: Kind, send: int, recv: int, nbytes: int, keep: tuple[object, ...]
+    ) -> Request | bool:
+        """Make a request on known buffers; return False if the ranks must compare more."""
+        health = self._health
+        if not self.slots.together or self._compares():
+            return False
+        health.live()
+        with health.initiating(STEP) as number, health.together(STEP):
+            slot = self._published(kind, nbytes, number)
+            assert slot is not None
+            prepared = self._prepared(kind, slot, send, recv)
+            lease = Lease(self.slots, slot, kind not in slot.plans)
+            return Prequest(
+                slot.engine, prepared.native, send, recv, (keep, lease), None, None, True, nbytes
+            )
+
+    def _published(self, kind: Kind, nbytes: int, number: int) -> Slot | None:
+        story = partial(kind.story, nbytes)
+        return self.slots.publish(kind.call(nbytes), number, story, kind.need)
+
+    def _compares(self) -> bool:
+        """Whether ranks compare calls and buffers beforehand; the same on all ranks.
+
+        They do in checked mode, if a window is attached, and where they have not tried to map
+        arenas.
         """
-        planner = self.programs.planner
-        with self.health.together("the making of a persistent request"):
-            if planner.leaves(message.signature):
-                return None
-            message, mapping = self._mapped(message, spots)
-            nbytes, sized = message.signature.nbytes, planner.sized(message.signature)
-            slot = self._slot(self._memory(sized.shown(self.health.size)), slots)
-            engine, call = slot.engine, Call(sized, slot.memory, blocking=False)
-            signature = message.signature
-            planned = planner.persistent(signature, slot.memory)
-            if planned.talks:
-                self.engines.let_talk()
-            program = self.programs.kept(call, lambda: planned.plan)
-            message = replace(message, signature=sized)
-            prepared = self.binder.bind(program, message, engine, mapping=mapping, own_scratch=True)
-            checks = message.begin or (mapping and mapping.windows)
-            request = Prequest(
-                engine, prepared.native, message.send, message.recv, (*message.keep, mapping),
-                self._begin(message, mapping) if checks else None, message.end, True, nbytes,
-            )  # fmt: skip
-            request.closing = lambda: self._leave(slot)
-            return request
+        shared = self._shared
+        unknown = shared.mapping is None and self._health.size > 1
+        return self._checks or unknown or bool(shared.windows)
 
-    def _slot(self, memory: int, left: Iterable[int]) -> Slot:
-        """Take the smallest slot that all ranks have left, or make one; collective."""
-        fit = [self.left[k] for k in left if self.left[k].memory >= memory]
-        taken = min(fit, key=lambda slot: (slot.memory, slot.number), default=None)
-        if taken is not None:
-            del self.left[taken.number]
-        self._close_oldest()
-        if taken is not None:
-            return taken
-        channels = self.shared.more_channels(memory)
-        engine = self.engines.make(channels)
-        return Slot(self.engines.number(engine), memory, engine, channels)
+    def _exchanged(
+        self, parser: Parser, arguments: tuple[object, ...]
+    ) -> tuple[Message, Sequence[Spots], Words]:
+        """Compare a call across ranks with one exchange of some words.
 
-    def _leave(self, slot: Slot) -> None:
-        """Keep the slot of a request that was freed, also while ranks agree on slots."""
-        if self.health.failed is not None:
-            self._close(slot)
-        else:
-            self.left[slot.number] = slot
+        If they do not agree, or a window is attached, compare once more, in more words. Return the
+        message, the locations of all ranks' buffers, and the slots that all ranks have left.
+        """
+        health = self._health
+        with health.together(f"the comparison of {parser.name}"):
+            message = self._parsed(parser, arguments)
+            words = np.concatenate([self._told(message), self.slots.free_words()])
+            call, others, true, *_ = found = health.meeting.common(words, health.step)
+        if message is None or call != ~others or not true & PARSED or not true & NO_WINDOW:
+            return *self.comparing.compare(parser, arguments), found[3:]
+        mapped = true & MAPPED and not true & NO_ARENA
+        return message, [IN_ARENA] * health.size if mapped else (), found[3:]
 
-    def _close_oldest(self) -> None:
-        """Close slots until the others are few and have little memory."""
-        most = self.programs.planner.config.memory
-        while len(self.left) > LEFT or sum(slot.memory for slot in self.left.values()) > most:
-            self._close(self.left.popitem(last=False)[1])
+    def _parsed(self, parser: Parser, arguments: tuple[object, ...]) -> Message | None:
+        """Return the message of a call; None if the arguments are wrong."""
+        try:
+            return parser.parse(self._comm, *arguments)
+        except Exception:  # raised again where the ranks compare their errors
+            return None
 
-    def _mapped(self, message: Message, spots: Sequence[Spots]) -> tuple[Message, Mapping | None]:
-        """Mark a message as mapped if peers can map the buffers of all ranks.
+    def _told(self, message: Message | None) -> Words:
+        """Return what identifies a call, its complement, and what is true on this rank."""
+        if message is None:
+            return np.zeros(3, np.uint64)
+        signature = message.signature
+        spots, windows = self._shared.windows.spots(message.send, message.recv, signature)
+        used = {spot.window for spot in spots}
+        true = PARSED | MAPPED * (ELSEWHERE not in used) | NO_ARENA * (ARENA not in used)
+        true |= NO_WINDOW * (not windows and not self._checks)
+        call = np.uint64(identity(signature))
+        return np.array([call, ~call, true], np.uint64)
+
+    # ---- kinds ------------------------------------------------------------------------------
+
+    def _kind(self, message: Message) -> Kind:
+        """Return the kind of a call. Raises NoRuleError on all ranks alike."""
+        sized, keeps = self._planner.sized(message.signature), _keeps(message)
+        kind = self._kinds.get(sized) if keeps else None
+        if kind is None:
+            kind = self._new_kind(message, sized, keeps)
+        if keeps:
+            self._kinds[sized] = kind
+            if len(self._kinds) > MOST_KINDS:
+                self._kinds.popitem(last=False)
+        return kind
+
+    def _new_kind(self, message: Message, sized: Signature, keeps: bool) -> Kind:
+        called, need = message.signature, Need.SMALL
+        if self._planner.leaves(called):
+            need = Need.ON_DEVICE if called.device else Need.LEFT
+        elif sized.shown(self._health.size) > PAGE:
+            need = Need.LARGE
+        bare = Message(sized, op=message.op, datatype=message.datatype, numbers=message.numbers)
+        return Kind(self, called, bare, identity(sized), need, keeps)
+
+    def _remember(self, kind: Kind, message: Message) -> None:
+        """Let the look-up in C find the kind of a call."""
+        signature, key = message.signature, message.key
+        if key is None or not kind.keeps or self._checks or not self.slots.together:
+            return
+        bound = bound_of(signature, self._planner.bounds) or key.nbytes
+        way = signature.root or int(signature.in_place)  # no call has both
+        op = message.op if signature.reduces else None
+        code = ROWS[signature.collective].code
+        self._engines.calls.add(kind, code, way, op, key._replace(nbytes=bound))
+
+    # ---- plans ------------------------------------------------------------------------------
+
+    def _prepared(self, kind: Kind, slot: Slot, send: int, recv: int) -> Prepared:
+        """Return the plan of a kind in a slot, with an alternative if these buffers allow it."""
+        prepared = slot.plans.get(kind) or self._bound(kind, slot)
+        if prepared.planned is not None and self._shared.holds(send, recv):
+            self._add_alternative(kind, slot, prepared, prepared.planned)
+        if kind.keeps and _small(prepared):
+            slot.keep(kind, prepared)
+        return prepared
+
+    def _add_alternative(
+        self, kind: Kind, slot: Slot, prepared: Prepared, planned: Planned
+    ) -> None:
+        """Make the alternative of a plan, if it may have one that is not made yet."""
+        native, plan = prepared.native, planned.alternative
+        if plan is not None and native.alternative is None:
+            native.alternative = self._other(kind, slot, prepared, plan).native
+
+    def _bound(self, kind: Kind, slot: Slot) -> Prepared:
+        """Make the plan of a kind in a slot, and its rival."""
+        planned = self._planned(kind, slot.memory)
+        if planned.talks:
+            self._engines.let_talk()
+        call = Call(kind.message.signature, slot.memory, blocking=False)
+        program = self._programs.kept(call, lambda: planned.plan)
+        for other in planned.others:  # all plans of a call take the same part of the rings
+            footprint = tuple(map(max, program.footprint, other.footprint()))
+            program = replace(program, footprint=footprint)
+        kept = planned if planned.others else None
+        prepared = self._binder.bind(program, kind.message, slot.engine, kept, own_scratch=True)
+        if planned.rival is not None:
+            rival = self._other(kind, slot, prepared, planned.rival, is_rival=True)
+            prepared.native.rival = rival.native
+        return prepared
+
+    def _planned(self, kind: Kind, memory: int) -> Planned:
+        """Decide what requests of a kind run in slots with this memory."""
+        if memory not in kind.planned:
+            kind.planned[memory] = self._planner.planned(
+                kind.called, blocking=False, memory=memory, least=1
+            )
+        return kind.planned[memory]
+
+    def _other(
+        self, kind: Kind, slot: Slot, prepared: Prepared, plan: Plan, is_rival: bool = False
+    ) -> Prepared:
+        """Make an alternative or rival; it takes the same part of the rings as the kind's plan."""
+        call = Call(plan.signature, slot.memory, blocking=False, rival=is_rival)
+        program = self._programs.kept(call, lambda: plan)
+        program = replace(program, footprint=prepared.program.footprint)
+        message = replace(kind.message, signature=plan.signature)
+        return self._binder.bind(program, message, slot.engine, is_rival=is_rival, own_scratch=True)
+
+    # ---- requests ---------------------------------------------------------------------------
+
+    def _request(self, kind: Kind, slot: Slot, message: Message) -> Request:
+        """Make a request for a parsed call."""
+        prepared = self._prepared(kind, slot, message.send, message.recv)
+        begin = self._begin(message, None) if message.begin else None
+        return self._on(slot, prepared, message, kind not in slot.plans, None, begin)
+
+    def _mapped_request(
+        self, kind: Kind, slot: Slot, message: Message, spots: Sequence[Spots]
+    ) -> Request | None:
+        """Make a request if peers can map the buffers of all ranks, or one is in a window.
 
         A buffer in an attached window is always accessed through han's own mapping of the window,
         even if buffers of other ranks cannot be mapped.
         """
-        windows = self.shared.windows
+        windows = self._shared.windows
         used = {spot.window for pair in spots for spot in pair}
         all_there = bool(used) and ELSEWHERE not in used
-        arenas = self.shared.arenas() if all_there and ARENA in used else None
+        arenas = self._shared.arenas() if all_there and ARENA in used else None
         readable = all_there and not (arenas and arenas.refused)
         if not readable and max(used, default=ARENA) <= ARENA:
-            return message, None
-        send, recv = spots[self.health.rank]
+            return None
+        send, recv = spots[self._health.rank]
+        called = replace(message.signature, mapped=readable)
+        sized = self._planner.sized(called)
         message = replace(
             message,
-            signature=replace(message.signature, mapped=readable),
+            signature=sized,
             send=windows.moved(message.send, send),
             recv=windows.moved(message.recv, recv),
         )
-        return message, windows.mapping(spots, arenas) if readable else windows.held(spots)
+        mapping = windows.mapping(spots, arenas) if readable else windows.held(spots)
+        planned = self._planner.persistent(called, slot.memory)
+        if planned.talks:
+            self._engines.let_talk()
+        call = Call(sized, slot.memory, blocking=False)
+        program = self._programs.kept(call, lambda: planned.plan)
+        prepared = self._binder.bind(
+            program, message, slot.engine, mapping=mapping, own_scratch=True
+        )
+        checks = message.begin or mapping.windows
+        begin = self._begin(message, mapping) if checks else None
+        return self._on(slot, prepared, replace(message, signature=called), True, mapping, begin)
 
-    def _memory(self, nbytes: int) -> int:
-        """Return the bytes for cells that the channels of one plan need; 0 if it needs no cells."""
-        each = 0 if nbytes <= PAGE else min(RING, 8 * nbytes)
-        return min(self.programs.planner.config.memory, self.health.size * each)
+    def _on(
+        self,
+        slot: Slot,
+        prepared: Prepared,
+        message: Message,
+        passing: bool,
+        mapping: Mapping | None,
+        begin: Callable[[], None] | None,
+    ) -> Request:
+        keep = (*message.keep, mapping, Lease(self.slots, slot, passing))
+        return Prequest(
+            slot.engine, prepared.native, message.send, message.recv, keep, begin, message.end,
+            True, message.signature.nbytes,
+        )  # fmt: skip
 
     def _begin(self, message: Message, mapping: Mapping | None) -> Callable[[], None]:
         """Return what a start does first; an error in packing revokes the communicator."""
@@ -141,14 +350,18 @@ class Persistent:
             if mapping is not None:
                 mapping.check()
             if message.begin is not None:
-                with self.health.together("the start of a persistent request"):
+                with self._health.together("the start of a persistent request"):
                     message.begin()
 
         return begin
 
-    def _close(self, slot: Slot) -> None:
-        self.recorder.settle(slot.engine)
-        slot.engine.stop()
-        self.binder.forget(slot.engine)
-        for channel in slot.channels:
-            channel.close()
+
+def _keeps(message: Message) -> bool:
+    """Return whether a plan may serve a later call: a user's operation may be freed before it."""
+    return message.numbers is not None or not message.signature.reduces
+
+
+def _small(prepared: Prepared) -> bool:
+    """Return whether an idle plan takes little memory."""
+    program = prepared.program
+    return program.code.nbytes + program.scratch <= PLAN_BYTES

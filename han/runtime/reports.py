@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import weakref
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from enum import IntEnum
 
@@ -88,6 +88,13 @@ class Reporter:
         if len(self._known) > KNOWN:
             self._known.popitem(last=False)
 
+    def keep(self, plans: Iterable[Prepared]) -> None:
+        """Forget all plans but these, with their alternatives and rivals."""
+        natives = [one.native for one in plans]
+        kept = {*natives, *(n.alternative for n in natives), *(n.rival for n in natives)}
+        known = [(number, one) for number, one in self._known.items() if one.native in kept]
+        self._known = OrderedDict(known)
+
     def doing(self) -> str:
         """Return the call at the head of the engine's queue, and what it waits for."""
         health = self.health()
@@ -162,21 +169,7 @@ class Reporter:
         return 0 if engine is None else engine.epoch
 
     def _mismatch(self, peer: int, health: Health, shown: str) -> HanError:
-        """Return an error that names this rank's call and, if the peer answers, the peer's call.
-
-        Notices are checked first: a peer that raised has run an empty plan in place of its call.
-        """
-        story, between = self._story(health), (peer, health.rank)
-        health.listen(health.engines.own.issued, story)
-        stories = {health.rank: story}
-        health.give_up(mismatch(between, health.rank, stories, shown))
-        until = time.monotonic() + ANSWER
-        while peer not in stories and time.monotonic() < until:
-            time.sleep(1e-3)
-            heard = health.notices.receive(LATEST)
-            answers = {n.sender: n.story or f"a call that raised {n.text}" for n in heard}
-            stories = {**answers, **stories}
-        return mismatch(between, health.rank, stories, shown)
+        return differs(health, peer, self._story(health), shown)
 
     def _story(self, health: Health) -> str:
         """Return a text such as ``allreduce of 8 B: sr(0) for the shared flag of rank 3``."""
@@ -234,6 +227,25 @@ class Reporter:
         if prepared is None:
             return "another call"
         return exact(prepared.signature, nbytes).describe()
+
+
+def differs(health: Health, peer: int, story: str, shown: str = "") -> HanError:
+    """Return an error that names this rank's call and, if the peer answers, the peer's call.
+
+    `story` is what this rank was in, `shown` how it saw the difference. Notices are checked first:
+    a peer that raised has run an empty plan in place of its call.
+    """
+    between = (peer, health.rank)
+    health.listen(health.engines.own.issued, story)
+    stories = {health.rank: story}
+    health.give_up(mismatch(between, health.rank, stories, shown))
+    until = time.monotonic() + ANSWER
+    while peer not in stories and time.monotonic() < until:
+        time.sleep(1e-3)
+        heard = health.notices.receive(LATEST)
+        answers = {n.sender: n.story or f"a call that raised {n.text}" for n in heard}
+        stories = {**answers, **stories}
+    return mismatch(between, health.rank, stories, shown)
 
 
 def reporter(engine: Engine) -> Reporter:

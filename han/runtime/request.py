@@ -25,8 +25,6 @@ class Request(BaseRequest):
     make progress on all of the process's requests.
     """
 
-    closing: Callable[[], None] | None = None
-
     def __repr__(self) -> str:
         kind = "persistent" if self.persistent else "nonblocking"
         state = "freed" if self._engine is None else "active" if self.active else "inactive"
@@ -35,9 +33,6 @@ class Request(BaseRequest):
     def Free(self) -> None:
         """Complete the collective if it is under way, and release everything."""
         self._free()
-        if self.closing is not None:
-            self.closing()
-            self.closing = None
 
     def Cancel(self) -> None:
         """Raise HanError: MPI does not allow cancelling collectives."""

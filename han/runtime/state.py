@@ -16,12 +16,10 @@ from han.config.arrange import Facts
 from han.config.config import Config
 from han.config.statistics import statistics_output
 from han.memory.shared import SharedMemory
-from han.memory.windows import Spots, agreed_spots
 from han.message.message import Message
 from han.message.parsers import Parser
 from han.model.collectives import ROWS
 from han.model.topology import Topology
-from han.ranks.checks import compare
 from han.ranks.discover import (
     STEP,
     Conditions,
@@ -179,7 +177,7 @@ class State:
         self.binder = Binder(health, shared, recorder)
         programs = Programs(self.planner, stored)
         self.plans = Plans(programs, self.binder, shared, self.engines)
-        self.persistent = Persistent(health, self.engines, shared, self.binder, programs, recorder)
+        self.persistent = Persistent(self.comm, health, self.engines, shared, self.binder, programs)
         recorder.follow(self.engines, self.binder)
 
     @property
@@ -271,11 +269,10 @@ class State:
         self.health.live()
         if not self._serves(parser, arguments):
             return Served.BY_MPI, None
-        message, spots, slots = self._compared(parser, arguments)
-        request = self.persistent.request(message, spots, slots)
+        signature, request = self.persistent.init(parser, arguments)
         if request is not None:
             return Served.BY_HAN, request
-        return Served.ON_DEVICE if message.signature.device else Served.BY_MPI, None
+        return Served.ON_DEVICE if signature.device else Served.BY_MPI, None
 
     def _remember(self, message: Message, prepared: Prepared) -> None:
         """Enter the plan into the look-up in C, for calls of this signature."""
@@ -305,33 +302,8 @@ class State:
     def _checked(self, parser: Parser, arguments: tuple[object, ...]) -> Message | None:
         """In checked mode, compare the call across ranks and return its message; else None."""
         self.health.live()
-        return self._compared(parser, arguments)[0] if self.config.check else None
-
-    def _compared(
-        self, parser: Parser, arguments: tuple[object, ...]
-    ) -> tuple[Message, tuple[Spots, ...], set[int]]:
-        """Compare a call across ranks.
-
-        Returns its message, the locations of all ranks' buffers, and which slots of persistent
-        requests all ranks have left. Raises on all ranks if they do not agree.
-        """
-        message, problem, health = None, None, self.health
-        with health.together(f"the comparison of {parser.name}"):
-            try:
-                message = parser.parse(self.comm, *arguments)
-            except Exception as error:
-                problem = error
-            call = message.signature if message else f"{type(problem).__name__}: {problem}"
-            spots = None
-            if message is not None:
-                signature = message.signature
-                spots = self.shared.windows.spots(message.send, message.recv, signature)
-            told = call, spots, tuple(self.persistent.left)
-            everyone = health.meeting.allgather(told, health.step)
-        compare([call for call, _, _ in everyone], problem)
-        assert message is not None
-        slots = set.intersection(*(set(left) for _, _, left in everyone))
-        return message, agreed_spots([spots for _, spots, _ in everyone]), slots
+        comparing = self.persistent.comparing
+        return comparing.compare(parser, arguments)[0] if self.config.check else None
 
     # ---- windows ----------------------------------------------------------------------------
 
@@ -374,6 +346,7 @@ class State:
         self.health.failed = self.health.failed or "it has been freed"
         self.engines.stop()
         self.plans.clear(free)
+        self.persistent.slots.close()
         self.shared.windows.clear()
         self._close_post(free)
 

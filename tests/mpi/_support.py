@@ -102,13 +102,6 @@ def comm_with(
     return comm_on(comm, topology_of(domains, shared_to), use)
 
 
-def close_slots(comm: han.Comm) -> None:
-    """Close the slots that freed persistent requests have left."""
-    persistent = comm._han.persistent
-    while persistent.left:
-        persistent._close(persistent.left.popitem()[1])
-
-
 @contextlib.contextmanager
 def opened(comm: han.Comm) -> Iterator[han.Comm]:
     """Free a communicator at the end, but not after an error, which other ranks may not have."""

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from _support import close_slots
 from mpi4py import MPI
 
 import han
@@ -139,7 +138,6 @@ class Mix:
             self.free(self.extra.pop())
         while self.requests:
             self.requests.pop().Free()
-        close_slots(self.comm)
 
 
 def measure(mix: Mix) -> dict[str, int]:

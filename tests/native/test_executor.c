@@ -205,7 +205,7 @@ static void prepare(runner *r, slot *s)
     void *recv = none ? NULL : s->recv + GUARD;
     s->run = (han_run){.plan = &s->plan, .send = operand + GUARD, .recv = recv,
                        .nbytes = c->nbytes};
-    s->run.blocking = common(r, s->step, 8) % 4;
+    s->run.led = common(r, s->step, 8) % 4;
     s->other = NULL;
     if (!strstr(r->world->name, "nodes")) /* all ranks share the outermost channel */
         open_alternative(r, s);

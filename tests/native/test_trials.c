@@ -39,7 +39,7 @@ static void call_open(call *c, uint64_t rank, bool meets)
 
 static enum han_status start(han_engine *e, call *c)
 {
-    c->run = (han_run){.plan = &c->plan, .blocking = true};
+    c->run = (han_run){.plan = &c->plan, .led = true};
     han_enqueue(e, &c->run);
     return han_engine_step(e);
 }
@@ -199,7 +199,7 @@ static void the_leader_runs_ahead(void)
     for (uint64_t k = 0; k < AHEAD; k++) {
         call_open(&mine[k], 0, false);
         mine[k].plan.trial.rival = k * k % 3 == 1;
-        mine[k].run = (han_run){.plan = &mine[k].plan, .blocking = true};
+        mine[k].run = (han_run){.plan = &mine[k].plan, .led = true};
         han_enqueue(a, &mine[k].run);
     }
     while (han_engine_step(a) == HAN_MOVED)
@@ -208,7 +208,7 @@ static void the_leader_runs_ahead(void)
     call_open(&its, 1, false);
     for (uint64_t k = 0; k < AHEAD; k++) {
         led += k * k % 3 == 1;
-        its.run = (han_run){.plan = &its.plan, .blocking = true};
+        its.run = (han_run){.plan = &its.plan, .led = true};
         han_enqueue(b, &its.run);
         for (int turn = 0; its.run.status != HAN_OK; turn++) {
             require(turn < 2 * AHEAD, "rank 1 gets through", k);
@@ -263,7 +263,7 @@ static void *run_rank(void *argument)
     runner *r = argument;
     han_engine *e = &r->g->engines[r->rank];
     for (int k = 0; k < THREADED; k++) {
-        r->c->run = (han_run){.plan = &r->c->plan, .blocking = true};
+        r->c->run = (han_run){.plan = &r->c->plan, .led = true};
         han_enqueue(e, &r->c->run);
         if (han_progress(e, &r->c->run, true) != HAN_OK)
             abort();

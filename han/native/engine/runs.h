@@ -106,7 +106,7 @@ static inline void han_lead_run(han_engine *e, const han_run *run) {
 
 static inline void han_begin(han_engine *e, const han_run *run) {
     han_plan *p = run->plan;
-    e->tried = p->tried && run->blocking;
+    e->tried = p->tried && run->led;
     bool offers = han_offer(e, run);
     han_lead_run(e, run);
     uint64_t entered = (e->epoch + 1) << HAN_EPOCH_SHIFT | e->offers << HAN_OFFERS_SHIFT |

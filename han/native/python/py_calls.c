@@ -110,7 +110,7 @@ static PyObject *run_packed(CallsObject *self, PlanObject *plan, const han_call 
 static PyObject *run(CallsObject *self, const han_call *c, mode go) {
     han_entry key = c->key;
     key.nbytes = han_py_look_up_bound(&self->plans, key.nbytes);
-    PlanObject *found = han_py_look_up_find(&self->plans, &key)->plan;
+    PlanObject *found = (PlanObject *)han_py_look_up_find(&self->plans, &key)->plan;
     if (!found || lacks_rival(&found->plan, go)) Py_RETURN_FALSE;
     if (c->send.datatype || c->recv.datatype) return run_packed(self, found, c, go);
     if (lacks_alternative(&found->plan, c)) Py_RETURN_FALSE;
@@ -118,13 +118,33 @@ static PyObject *run(CallsObject *self, const han_call *c, mode go) {
     return go(self, found, c);
 }
 
+/* Make a persistent request: call the function of its class with the addresses of the buffers, the
+ * size and the objects that own the buffers. */
+static PyObject *persistent(CallsObject *self, const han_call *c) {
+    han_entry key = c->key;
+    key.nbytes = han_py_look_up_bound(&self->plans, key.nbytes);
+    key.collective += HAN_LOOK_UP_INIT;
+    PyObject *make = han_py_look_up_find(&self->plans, &key)->plan;
+    if (!make || c->send.datatype || c->recv.datatype) Py_RETURN_FALSE;
+    Py_INCREF(make); /* it may empty the look-up */
+    PyObject *request = PyObject_CallFunction(
+        make, "KKK(OO)", (unsigned long long)(uintptr_t)c->send.data,
+        (unsigned long long)(uintptr_t)c->recv.data, (unsigned long long)c->key.nbytes,
+        or_none(c->send.owner), or_none(c->recv.owner));
+    Py_DECREF(make);
+    return request;
+}
+
+/* Read the arguments and go on with the call; `go` is NULL for a persistent one. */
 static inline PyObject *serve(CallsObject *self, PyObject *const *args, han_reading read,
                               mode go) {
     han_call c; /* small parts are cleared faster than the whole */
     c.send = c.recv = (han_buffer){0};
     c.key = (han_entry){0};
     c.end = NULL;
-    PyObject *answer = read(&self->caller, args, &c) ? run(self, &c, go) : Py_NewRef(Py_False);
+    PyObject *answer = !read(&self->caller, args, &c) ? Py_NewRef(Py_False)
+                       : go                           ? run(self, &c, go)
+                                                      : persistent(self, &c);
     han_py_release(&c.send);
     han_py_release(&c.recv);
     return answer;
@@ -144,6 +164,9 @@ static int few(Py_ssize_t n, Py_ssize_t expected) {
     }                                                                                              \
     static PyObject *calls_i##NAME(CallsObject *self, PyObject *const *args, Py_ssize_t n) {       \
         return few(n, ARGUMENTS) ? NULL : serve(self, args, han_read_##NAME, nonblocking);         \
+    }                                                                                              \
+    static PyObject *calls_##NAME##_init(CallsObject *self, PyObject *const *args, Py_ssize_t n) { \
+        return few(n, ARGUMENTS) ? NULL : serve(self, args, han_read_##NAME, NULL);                \
     }
 
 DEFINE_METHODS(barrier, 0)
@@ -162,18 +185,19 @@ static PyObject *calls_clear(CallsObject *self, PyObject *unused) {
     Py_RETURN_NONE;
 }
 
-/* add(plan, collective, root, op or None, (bound of its class, kind, handle)) */
+/* add(plan or function, collective, root, op or None, (bound of its class, kind, handle)) */
 static PyObject *calls_add(CallsObject *self, PyObject *args) {
     han_entry entry = {0};
     PyObject *plan, *op;
     unsigned long long nbytes, handle;
-    if (!PyArg_ParseTuple(args, "O!iiO(KiK)", &PlanType, &plan, &entry.collective, &entry.root,
-                          &op, &nbytes, &entry.kind, &handle))
+    if (!PyArg_ParseTuple(args, "OiiO(KiK)", &plan, &entry.collective, &entry.root, &op, &nbytes,
+                          &entry.kind, &handle))
         return NULL;
+    if (!PyObject_TypeCheck(plan, &PlanType)) entry.collective += HAN_LOOK_UP_INIT;
     entry.nbytes = nbytes;
     entry.handle = handle;
     entry.op = op == Py_None ? NULL : op;
-    entry.plan = (PlanObject *)plan;
+    entry.plan = plan;
     han_py_look_up_add(&self->plans, &entry);
     Py_RETURN_NONE;
 }
@@ -195,7 +219,10 @@ static int calls_init(CallsObject *self, PyObject *args, PyObject *kwargs) {
 
 static int calls_traverse(CallsObject *self, visitproc visit, void *arg) {
     Py_VISIT(self->engine);
-    for (int k = 0; k < HAN_LOOK_UP_SLOTS; k++) Py_VISIT(self->plans.slots[k].op);
+    for (int k = 0; k < HAN_LOOK_UP_SLOTS; k++) {
+        Py_VISIT(self->plans.slots[k].op);
+        Py_VISIT(self->plans.slots[k].plan);
+    }
     return 0;
 }
 
@@ -220,7 +247,9 @@ static void calls_dealloc(CallsObject *self) {
      #NAME "($self" PARAMETERS ", /)\n--\n\n"                                       \
      "Run the call; False if the caller must parse and plan it."},                    \
     {"i" #NAME, QUICK(calls_i##NAME),                                                 \
-     "i" #NAME "($self" PARAMETERS ", /)\n--\n\nReturn the started request, or False."}
+     "i" #NAME "($self" PARAMETERS ", /)\n--\n\nReturn the started request, or False."},    \
+    {#NAME "_init", QUICK(calls_##NAME##_init),                                       \
+     #NAME "_init($self" PARAMETERS ", /)\n--\n\nReturn a persistent request, or False."}
 
 static PyMethodDef calls_methods[] = {
     BOTH(barrier, ""),
@@ -234,7 +263,8 @@ static PyMethodDef calls_methods[] = {
     BOTH(reduce_scatter_block, ", send, recv, op"),
     {"add", (PyCFunction)calls_add, METH_VARARGS,
      "add($self, plan, collective, root, op, key, /)\n--\n\n"
-     "Enter a plan; `op` may be None, `key` is (bound of its class, kind, handle)."},
+     "Enter a plan, or a function that makes persistent requests; `op` may be None, `key` is\n"
+     "(bound of its class, kind, handle)."},
     {"clear", (PyCFunction)calls_clear, METH_NOARGS,
      "clear($self, /)\n--\n\nRemove all plans."},
     {NULL, NULL, 0, NULL},

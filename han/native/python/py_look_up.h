@@ -1,17 +1,18 @@
-/* The table of native plans by the facts of a call. */
+/* The table of native plans, and of what makes persistent requests, by the facts of a call. */
 #ifndef HAN_PY_LOOK_UP_H
 #define HAN_PY_LOOK_UP_H
 
 #include "python/objects.h"
 
 enum { HAN_LOOK_UP_SLOTS = 512, HAN_LOOK_UP_MOST = HAN_LOOK_UP_SLOTS / 2, HAN_OCTAVES = 65 };
+enum { HAN_LOOK_UP_INIT = 1 << 8 };
 
 typedef struct {
     uint64_t nbytes;  /* of a call; of an entry, the bound of its class of sizes */
     PyObject *op;     /* compared by identity; owned */
     uint64_t handle;  /* of MPI's type, if the library or the user's function reduces; 0: any */
-    int32_t collective, root, kind;
-    PlanObject *plan; /* owned; NULL: an empty slot */
+    int32_t collective, root, kind; /* HAN_LOOK_UP_INIT is added to the collective of an `_init` */
+    PyObject *plan; /* or a function that makes requests; owned; NULL: an empty slot */
 } han_entry;
 
 typedef struct {

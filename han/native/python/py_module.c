@@ -12,6 +12,7 @@
 #include "engine/helper.h"
 #include "engine/queue.h"
 #include "python/py_arena.h"
+#include "python/py_board.h"
 #include "python/py_calls.h"
 #include "python/py_dlpack.h"
 #include "python/py_engine.h"
@@ -183,7 +184,7 @@ PyMODINIT_FUNC PyInit__native(void) {
     if (!m || add_type(m, "Engine", &EngineType) || add_type(m, "Plan", &PlanType) ||
         han_py_add_reader(m) || han_py_add_calls(m) || han_py_add_numbers(m) || han_py_add_arena(m) ||
         han_py_add_kernels(m) || han_py_add_mapping(m) || han_py_add_dlpack(m) ||
-        han_py_add_operations(m))
+        han_py_add_operations(m) || han_py_add_board(m))
         return NULL;
     return m;
 }

@@ -5,6 +5,7 @@
 
 #include "channel.h"
 #include "engine.h"
+#include "engine/board.h"
 #include "events.h"
 #include "plan.h"
 #include "program.h"
@@ -72,6 +73,9 @@ static const number control[] = {
     AT(han_control, room), AT(han_control, closed),
     AT(han_control, nbytes), {"size", sizeof(han_control)}, {NULL, 0},
 };
+static const number board[] = {
+    {"SLOTS", HAN_BOARD_SLOTS}, {NULL, 0},
+};
 static const number trace[] = {
     AT(han_trace, n), AT(han_trace, max), AT(han_trace, dropped), AT(han_trace, tsc),
     {"t0", offsetof(han_trace, first.ticks)}, {"ns0", offsetof(han_trace, first.ns)},
@@ -106,7 +110,8 @@ static const struct {
 } tables[] = {
     {"codes", codes}, {"collectives", collectives}, {"bases", bases}, {"areas", areas},
     {"writes", writes}, {"instruction", instruction}, {"term", term}, {"peer_base", peer_base},
-    {"limits", limits}, {"layout", layout}, {"control", control}, {"trace", trace},
+    {"limits", limits}, {"layout", layout}, {"control", control}, {"board", board},
+    {"trace", trace},
     {"event", event}, {"statuses", statuses}, {"dtypes", dtypes}, {"ops", ops},
 };
 

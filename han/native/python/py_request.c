@@ -48,7 +48,7 @@ static int request_init(PyObject *o, PyObject *args, PyObject *kwargs) {
         return -1;
     fill(o, (EngineObject *)engine, (PlanObject *)plan, (const void *)(uintptr_t)send,
          (void *)(uintptr_t)recv, nbytes);
-    self->persistent = persistent;
+    self->persistent = self->run.led = persistent;
     self->keep = none_or(keep);
     self->begin = none_or(begin);
     self->end = none_or(end);

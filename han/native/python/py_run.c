@@ -93,7 +93,7 @@ static void keep_for_ever(PyObject *const *kept, Py_ssize_t n) {
 int han_py_run(EngineObject *self, PlanObject *plan, const void *send, void *recv,
                uint64_t nbytes, PyObject *const *kept, Py_ssize_t n) {
     han_run run = {
-        .plan = &plan->plan, .send = send, .recv = recv, .nbytes = nbytes, .blocking = true};
+        .plan = &plan->plan, .send = send, .recv = recv, .nbytes = nbytes, .led = true};
     Py_INCREF(plan); /* a signal handler may empty the cache that owns the plan */
     int rc = han_py_enqueue(self, &run);
     if (!rc) (void)han_py_try(self, &run);

@@ -1,0 +1,113 @@
+#include "python/py_board.h"
+
+#include "data/processor.h"
+#include "engine/board.h"
+
+enum { MOST_SPINS = 500 }; /* looks for a choice that is not published yet */
+
+typedef struct {
+    PyObject_HEAD
+    han_board board;
+    Py_buffer memory;
+    unsigned spins;
+} BoardObject;
+
+static int board_init(BoardObject *self, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"memory", "stride", "size", "me", "spins", NULL};
+    han_board *b = &self->board;
+    PyObject *memory;
+    unsigned long long stride;
+    if (self->memory.obj) {
+        PyErr_SetString(PyExc_RuntimeError, "the board exists already");
+        return -1;
+    }
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OKIII", names, &memory, &stride, &b->size,
+                                     &b->me, &self->spins))
+        return -1;
+    if (PyObject_GetBuffer(memory, &self->memory, PyBUF_WRITABLE)) return -1;
+    if (stride < sizeof(han_notes) || stride % HAN_LINE || b->me >= b->size ||
+        (uint64_t)self->memory.len / stride < b->size) {
+        PyErr_SetString(PyExc_ValueError, "the memory does not hold the notes of all ranks");
+        return -1;
+    }
+    if (self->spins > MOST_SPINS) self->spins = MOST_SPINS;
+    b->memory = self->memory.buf;
+    b->stride = stride;
+    b->heard = PyMem_Calloc(b->size, sizeof *b->heard);
+    b->leavers = PyMem_Calloc(HAN_BOARD_SLOTS, sizeof *b->leavers);
+    if (b->heard && b->leavers) return 0;
+    PyErr_NoMemory();
+    return -1;
+}
+
+static void board_dealloc(BoardObject *self) {
+    PyMem_Free(self->board.heard);
+    PyMem_Free(self->board.leavers);
+    if (self->memory.obj) PyBuffer_Release(&self->memory);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+static PyObject *board_publish(BoardObject *self, PyObject *args) {
+    unsigned long long slot, call;
+    if (!PyArg_ParseTuple(args, "KK", &slot, &call)) return NULL;
+    return PyBool_FromLong(han_board_publish(&self->board, slot, call));
+}
+
+static PyObject *board_read(BoardObject *self, PyObject *unused) {
+    (void)unused;
+    uint64_t slot, call;
+    for (unsigned k = 0; !han_board_read(&self->board, &slot, &call); k++) {
+        if (k >= self->spins) Py_RETURN_NONE;
+        han_cpu_relax();
+    }
+    return Py_BuildValue("(KK)", (unsigned long long)slot, (unsigned long long)call);
+}
+
+static PyObject *board_leave(BoardObject *self, PyObject *arg) {
+    unsigned long slot = PyLong_AsUnsignedLong(arg);
+    if (PyErr_Occurred()) return NULL;
+    if (slot >= HAN_BOARD_SLOTS) {
+        PyErr_Format(PyExc_ValueError, "slot %lu, at most %d", slot, HAN_BOARD_SLOTS - 1);
+        return NULL;
+    }
+    han_board_leave(&self->board, (uint32_t)slot);
+    Py_RETURN_NONE;
+}
+
+static PyObject *board_reclaim(BoardObject *self, PyObject *unused) {
+    (void)unused;
+    return PyLong_FromLongLong(han_board_reclaim(&self->board));
+}
+
+static PyMethodDef board_methods[] = {
+    {"publish", (PyCFunction)board_publish, METH_VARARGS,
+     "publish($self, slot, call, /)\n--\n\n"
+     "Publish the choice for the next request; return False if a rank is too far behind."},
+    {"read", (PyCFunction)board_read, METH_NOARGS,
+     "read($self, /)\n--\n\n"
+     "Return the choice for the next request and the leader's call, or None."},
+    {"leave", (PyCFunction)board_leave, METH_O,
+     "leave($self, slot, /)\n--\n\n"
+     "Log that this rank leaves a slot."},
+    {"reclaim", (PyCFunction)board_reclaim, METH_NOARGS,
+     "reclaim($self, /)\n--\n\n"
+     "Return a slot that all ranks have left, each once; -1 if there is none."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyTypeObject BoardType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "han._native.Board",
+    .tp_basicsize = sizeof(BoardObject),
+    .tp_dealloc = (destructor)board_dealloc,
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_doc = "Board(memory, stride, size, me, spins)\n--\n\n"
+              "Where ranks agree on the slots of persistent requests. The rank at place 0 leads.",
+    .tp_methods = board_methods,
+    .tp_init = (initproc)board_init,
+    .tp_new = PyType_GenericNew,
+};
+
+int han_py_add_board(PyObject *module) {
+    if (PyType_Ready(&BoardType)) return -1;
+    return PyModule_AddObjectRef(module, "Board", (PyObject *)&BoardType);
+}

@@ -1,0 +1,261 @@
+"""Slots of persistent requests. All ranks use the same slot for the same request.
+
+A slot is an engine with channels of its own, so that several requests may be active at once and
+start in any order. Slots are made several at a time, which is collective, and kept until the
+communicator is freed. A request takes a slot that all ranks have left. Where one channel holds all
+ranks, rank 0 chooses the slot and publishes its choice on a board (``native/engine/board.h``), so
+that no message is needed. Elsewhere one exchange tells which slots all ranks have left.
+
+Small slots serve messages that need no cells. Large ones have the rings of a communicator. Their
+number is limited: beyond it, small slots serve all messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+import numpy as np
+
+from han import _native
+from han.common.errors import SharedMemoryError
+from han.memory.channel import Channel
+from han.memory.shared import SharedMemory
+from han.model.channel_layout import PAGE
+from han.ranks.health import Health
+from han.ranks.meeting import Patience, Words
+from han.runtime.engines import Engines
+from han.runtime.prepared import Prepared
+from han.runtime.reports import differs, reporter
+from han.tasks.outline import geometries
+from han.tasks.signature import ON_DEVICE as DEVICE
+
+LEADER = 0
+MOST_SLOTS = 4096
+FIRST, MOST_SMALL = 4, 512  # small slots that are made at a time: twice as many each time
+MOST_LARGE = 4  # large slots that are made at a time
+MOST_PLANS = 4  # plans that a slot keeps
+LARGE_SHARE = 8  # so many times the memory of a communicator is for large slots
+# What the leader publishes in place of a slot's number: its call is left to the MPI library, with a
+# buffer in memory of a device or without; all ranks make slots, and take the first of them; no more
+# slots can be made.
+ON_DEVICE, LEFT, MAKE_SMALL, MAKE_LARGE, FULL = range(MOST_SLOTS, MOST_SLOTS + 5)
+WORD = 8  # bytes
+NOTES = 5 * PAGE  # bytes of a rank's part of the board (native/engine/board.h: han_notes)
+
+
+class Need(IntEnum):
+    """What a call needs: a slot, small or large, or nothing, as the MPI library carries it out."""
+
+    SMALL = MAKE_SMALL
+    LARGE = MAKE_LARGE
+    LEFT = LEFT
+    ON_DEVICE = ON_DEVICE
+
+
+@dataclass(eq=False)
+class Slot:
+    """An engine and its channels, with `memory` bytes for cells.
+
+    `plans` are those of earlier requests in this slot, which later ones may use again.
+    """
+
+    number: int
+    memory: int
+    engine: _native.Engine
+    channels: list[Channel]
+    plans: dict[object, Prepared] = field(default_factory=dict)
+
+    def keep(self, kind: object, prepared: Prepared) -> None:
+        """Keep a plan that is in use, and not more than MOST_PLANS in all."""
+        self.plans.pop(kind, None)
+        self.plans[kind] = prepared  # the last one: the one used last
+        if len(self.plans) > MOST_PLANS:
+            del self.plans[next(iter(self.plans))]
+            self.tidy()
+
+    def tidy(self) -> None:
+        """Let errors no longer name plans that the slot does not keep, so that they are freed."""
+        reporter(self.engine).keep(self.plans.values())
+
+
+class Lease:
+    """The use of a slot by a request: the slot is left with the last reference to this.
+
+    `passing`: the slot does not keep the request's plan.
+    """
+
+    __slots__ = ("_passing", "_slot", "_slots")
+
+    def __init__(self, slots: Slots, slot: Slot, passing: bool) -> None:
+        self._slots, self._slot, self._passing = slots, slot, passing
+
+    def __del__(self) -> None:
+        if self._passing:
+            self._slot.tidy()
+        self._slots.leave(self._slot.number)
+
+
+class Slots:
+    """The slots of one communicator. `memory` are the bytes for cells of a large slot."""
+
+    def __init__(self, health: Health, engines: Engines, shared: SharedMemory, memory: int) -> None:
+        self._health, self._engines, self._shared = health, engines, shared
+        self._memory = memory
+        self.together = shared.topology.whole is not None  # one channel holds all ranks
+        layouts = [each for each in geometries(shared.topology, memory) if each is not None]
+        self._cells = sum(each.ranks * each.ring for each in layouts) or 1  # of a large slot
+        self._every: list[Slot] = []
+        self._large = 0  # a bit for each large slot
+        self._batches = [0, 0]  # how often small and large slots were made
+        self._free = 0  # a bit for each slot that this rank has left; for the leader, all ranks
+        self._left: list[int] = []  # slots that this rank has left since it last looked
+        self._board: _native.Board | None = None
+
+    def __len__(self) -> int:
+        return len(self._every)
+
+    def close(self) -> None:
+        """Forget all slots; their engines are stopped already."""
+        self._board = None
+        self._every.clear()
+
+    # ---- where one channel holds all ranks --------------------------------------------------
+
+    def publish(self, call: int, number: int, story: Callable[[], str], need: Need) -> Slot | None:
+        """Return the slot of the next request, after the leader has chosen it.
+
+        There is none if the call is left to the MPI library. `call` identifies the call: a rank
+        whose call differs from the leader's raises MismatchError.
+        `number` is that of the call in notices, `story` tells what this
+        rank is in.
+        """
+        board = self._board or self._opened(story())
+        if self._health.rank == LEADER:
+            choice = self._choose(need)
+            patience = Patience()
+            while not board.publish(choice, call):
+                self._pause(patience, number, story)
+        else:
+            choice, theirs = board.read() or self._await(board, number, story)
+            if theirs != call:
+                shown = f"its buffer is {DEVICE}" if choice == ON_DEVICE else ""
+                raise differs(self._health, LEADER, story(), shown)
+        return self._slot(choice, story)
+
+    def _choose(self, need: Need) -> int:
+        """Choose a slot that all ranks have left."""
+        assert self._board is not None
+        if need in (Need.LEFT, Need.ON_DEVICE):
+            return int(need)
+        while (left := self._board.reclaim()) >= 0:
+            self._free |= 1 << left
+        choice = self._pick(self._free, need is Need.LARGE)
+        if choice < MOST_SLOTS:
+            self._free &= ~(1 << choice)
+        return choice
+
+    def _await(
+        self, board: _native.Board, number: int, story: Callable[[], str]
+    ) -> tuple[int, int]:
+        """Wait for the leader's choice."""
+        patience = Patience()
+        while (found := board.read()) is None:
+            self._pause(patience, number, story)
+        return found
+
+    def _pause(self, patience: Patience, number: int, story: Callable[[], str]) -> None:
+        """Let collectives progress; now and then check for errors and the time limit."""
+        health = self._health
+        _native.progress()
+        if patience.pause():
+            health.look(story())
+            health.expect_call(number, story())
+            health.meeting.check_limit(story(), patience.waited)
+
+    def _opened(self, story: str) -> _native.Board:
+        """Make the board and the first slots; collective. The board is in the cells of one more."""
+        sets = self._shared.more_channels(0, FIRST + 1, story, NOTES)
+        self._add(sets[1:], large=False)
+        channel = sets[0][self._shared.whole_channel]
+        layout, ranks = channel.geometry, channel.ranks
+        notes, spins = channel.memory[layout.cells :], self._engines.waiting.spins
+        self._board = _native.Board(notes, NOTES, len(ranks), channel.me, spins)
+        return self._board
+
+    # ---- elsewhere --------------------------------------------------------------------------
+
+    def free_words(self) -> Words:
+        """Return which slots this rank has left, as bits."""
+        while self._left:
+            self._free |= 1 << self._left.pop()
+        words = -(-len(self._every) // (8 * WORD))
+        return np.frombuffer(self._free.to_bytes(words * WORD, "little"), np.uint64)
+
+    def take(self, free: Words, need: Need, story: Callable[[], str]) -> Slot | None:
+        """Return the slot of the next request, as `publish` does.
+
+        `free` are the slots that all ranks have left. `story` tells what this rank is in.
+        """
+        choice = int(need)
+        if need in (Need.SMALL, Need.LARGE):
+            choice = self._pick(int.from_bytes(free.tobytes(), "little"), need is Need.LARGE)
+        slot = self._slot(choice, story)
+        if slot is not None:
+            self._free &= ~(1 << slot.number)
+        return slot
+
+    # ---- both -------------------------------------------------------------------------------
+
+    def leave(self, number: int) -> None:
+        """Leave the slot of a request that was freed or dropped."""
+        if self._health.failed is not None:
+            return
+        if self._board is not None:
+            self._board.leave(number)
+        else:
+            self._left.append(number)  # the garbage collector may call this at any time
+
+    def _pick(self, free: int, large: bool) -> int:
+        """Choose one of these slots, or what to make; the same on all ranks for the same slots."""
+        fit = free & self._large if large else free & ~self._large
+        if not fit and large and not self._more(large):
+            fit, large = free & ~self._large, False
+        if fit:
+            return (fit & -fit).bit_length() - 1
+        return FULL if not self._more(large) else MAKE_LARGE if large else MAKE_SMALL
+
+    def _more(self, large: bool) -> int:
+        """Return how many slots are made next; 0: no more are made."""
+        made = self._batches[large]
+        if not large:
+            return min(FIRST << made, MOST_SMALL, MOST_SLOTS - len(self._every))
+        room = max(1, LARGE_SHARE * self._memory // self._cells) - self._large.bit_count()
+        return min(1 << made // 2, MOST_LARGE, room, MOST_SLOTS - len(self._every))
+
+    def _slot(self, choice: int, story: Callable[[], str]) -> Slot | None:
+        """Return the chosen slot; make slots if it is to be made (collective)."""
+        if choice < MOST_SLOTS:
+            return self._every[choice]
+        if choice in (LEFT, ON_DEVICE):
+            return None
+        if choice == FULL:
+            raise SharedMemoryError(
+                f"no room for another persistent request: {len(self._every)} are alive; free some"
+            )
+        large, first = choice == MAKE_LARGE, len(self._every)
+        memory = self._memory if large else 0
+        self._add(self._shared.more_channels(memory, self._more(large), story()), large)
+        self._free &= ~(1 << first)
+        return self._every[first]
+
+    def _add(self, sets: list[list[Channel]], large: bool) -> None:
+        """Make an engine for each set of channels."""
+        self._batches[large] += 1
+        for channels in sets:
+            number = len(self._every)
+            engine = self._engines.make(channels)
+            self._every.append(Slot(number, self._memory if large else 0, engine, channels))
+            self._free |= 1 << number
+            self._large |= large << number

@@ -1,0 +1,274 @@
+"""Persistent requests that come and go: ranks agree on their slots, and memory stays bounded."""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import resource
+import signal
+from unittest import mock
+
+import numpy as np
+import pytest
+from _support import FLAT, LEVELS, WORLD, error_of, new_comm, on_two, opened
+from mpi4py import MPI
+
+import han
+
+RANKS = [1, 2, 3, 4]
+on_all = pytest.mark.mpi(ranks=RANKS, timeout=120, unit="s")
+SIZES = (0, 1, 6, 500, 3000, 40_000)  # numbers: in small slots, and in large ones
+
+
+class Live:
+    """A request, its result and the number of its starts, which are the same on all ranks."""
+
+    def __init__(self, comm, dice):
+        self.comm, n = comm, dice.choice(SIZES)
+        self.root = dice.randrange(comm.size)
+        self.send, self.recv = np.full(n, comm.rank + 1.0), np.zeros(n)
+        self.kind = dice.choice(("sum", "max", "bcast", "gather", "barrier"))
+        ops = {"sum": MPI.SUM, "max": MPI.MAX}
+        if self.kind in ops:
+            self.request = comm.Allreduce_init(self.send, self.recv, ops[self.kind])
+        elif self.kind == "bcast":
+            self.request = comm.Bcast_init(self.recv, self.root)
+        elif self.kind == "gather":
+            self.recv = np.zeros(n * comm.size)
+            self.request = comm.Gather_init(self.send, self.recv, self.root)
+        else:
+            self.request = comm.Barrier_init()
+
+    def start(self):
+        at_root = self.comm.rank == self.root
+        self.recv[:] = self.root if self.kind == "bcast" and at_root else -1
+        self.request.Start()
+
+    def finish(self):
+        size, at_root = self.comm.size, self.comm.rank == self.root
+        self.request.Wait()
+        if self.kind == "gather" and at_root:
+            wanted = np.repeat(np.arange(1.0, size + 1), self.send.size)
+        else:
+            totals = {"sum": size * (size + 1) / 2, "max": size, "bcast": self.root}
+            wanted = totals.get(self.kind, -1)
+        np.testing.assert_array_equal(self.recv, wanted)
+
+
+def shuffled(items, seed):
+    items = list(items)
+    random.Random(seed).shuffle(items)
+    return items
+
+
+@on_all
+def test_requests_are_started_and_freed_in_other_orders_on_each_rank(mpi_ranks):
+    for number, levels in enumerate(LEVELS):
+        with opened(new_comm(levels)) as comm:
+            dice, mine, live = random.Random(number), 100 * comm.rank, []
+            total = np.empty(3)
+            for turn in range(12):
+                live += [Live(comm, dice) for _ in range(dice.randrange(1, 6))]
+                active = dice.sample(live, len(live) // 2 + 1)
+                other = comm.Iallreduce(np.ones(3), total)
+                for one in shuffled(active, mine + turn):
+                    one.start()
+                comm.Barrier()
+                for one in shuffled(active, mine - turn):
+                    one.finish()
+                other.Wait()
+                assert (total == comm.size).all()
+                leaving = dice.sample(live, len(live) // 2)
+                for one in shuffled(leaving, mine + 7 * turn):
+                    live.remove(one)
+                    one.request.Free()
+            most = comm.allreduce(len(comm._han.persistent.slots), MPI.MAX)
+            assert len(comm._han.persistent.slots) == most <= 64
+            for one in live:
+                one.request.Free()
+
+
+@on_all
+def test_a_known_request_is_made_without_a_message(mpi_ranks):
+    with opened(new_comm(FLAT)) as comm:
+        send, recv = np.full(4, comm.rank), np.empty(4, int)
+        plans, meeting = comm._han.binder.living, comm._han.health.meeting
+        for turn in range(60):
+            request = comm.Allreduce_init(send, recv)
+            request.Start()
+            request.Wait()
+            assert (recv == sum(range(comm.size))).all()
+            request.Free()
+            if turn == 20:
+                before = meeting.steps, max(plans)
+        assert (meeting.steps, max(plans)) == before
+
+
+@on_two
+def test_the_first_rank_waits_for_no_one(mpi_ranks):
+    with opened(new_comm(FLAT)) as comm:
+        comm.Barrier_init().Free()
+        if comm.rank:
+            WORLD.recv(source=0)
+        requests = [comm.Bcast_init(np.full(4, comm.rank)) for _ in range(3)]
+        for request in requests:
+            request.Start()
+        if not comm.rank:
+            WORLD.send(None, 1)
+        han.Request.Waitall(requests)
+        for request in requests:
+            request.Free()
+
+
+@on_all
+def test_requests_that_are_dropped_leave_their_slots(mpi_ranks):
+    with opened(new_comm(FLAT)) as comm:
+        for turn in range(40):
+            count = (5, 20_000)[turn % 2]
+            recv = np.empty(count)
+            request = comm.Allreduce_init(np.ones(count), recv)
+            request.Start()
+            request.Wait()
+            assert (recv == comm.size).all()
+            del request
+        assert len(comm._han.persistent.slots) <= 8
+
+
+@pytest.mark.mpi(ranks=4, timeout=240, unit="s")
+def test_a_thousand_requests_at_once(mpi_ranks):
+    with opened(new_comm(FLAT)) as comm:
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, limits[1]))
+        files = len(os.listdir("/proc/self/fd"))
+        try:
+            data = [np.full(1 + k % 5, comm.rank + k) for k in range(1000)]
+            requests = [comm.Allreduce_init(MPI.IN_PLACE, one) for one in data]
+            assert len(os.listdir("/proc/self/fd")) - files <= 16
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        for request in requests[:: 1 if comm.rank % 2 else -1]:
+            request.Start()
+        for request in requests:
+            request.Wait()
+        for k, one in enumerate(data):
+            assert (one == 4 * k + 6).all()
+        for request in shuffled(requests, comm.rank):
+            request.Free()
+        slots = len(comm._han.persistent.slots)
+        again = [comm.Barrier_init() for _ in range(900)]
+        assert len(comm._han.persistent.slots) == slots < 1100
+        for request in again:
+            request.Free()
+
+
+@pytest.mark.mpi(ranks=[2, 4], timeout=120, unit="s")
+def test_large_requests_share_a_bounded_amount_of_memory(mpi_ranks):
+    with opened(new_comm(FLAT)) as comm:
+        data = [np.full(20_000, comm.rank + k) for k in range(60)]
+        requests = [comm.Allreduce_init(MPI.IN_PLACE, one) for one in data]
+        slots = comm._han.persistent.slots
+        large = [slot.memory for slot in slots._every if slot.memory]
+        assert 1 < len(large) < len(requests)
+        for request in requests:
+            request.Start()
+        for k, request in enumerate(requests):
+            request.Wait()
+            assert (data[k] == sum(range(comm.size)) + k * comm.size).all()
+            request.Free()
+
+
+@pytest.mark.mpi(ranks=[2, 3, 4], timeout=60, unit="s")
+def test_no_room_for_slots_is_an_error_on_all_ranks(mpi_ranks):
+    for levels in LEVELS:
+        with opened(new_comm(levels)) as comm:
+            with mock.patch("han.runtime.slots.Slots._more", return_value=0):
+                if comm._han.topology.whole is None:
+                    name, text, _ = error_of(comm.Barrier_init)
+                    assert (name, "no room" in text) == ("SharedMemoryError", True), text
+                else:
+                    some = [comm.Barrier_init() for _ in range(4)]
+                    name, text, _ = error_of(comm.Barrier_init)
+                    assert name == "SharedMemoryError", text
+                    assert "no room for another persistent request: 4 are alive" in text
+                    for one in some:
+                        one.Free()
+                    comm.Barrier()
+                    comm.Barrier_init().Free()
+            last = comm.rank == comm.size - 1
+            full = mock.patch("han.memory.channel._map", side_effect=OSError(28, "No space left"))
+            for _ in range(2):
+                if last:
+                    full.start()
+                name, text, _ = error_of(lambda: comm.Allreduce_init(np.ones(9999), np.ones(9999)))
+                if last:
+                    full.stop()
+                assert (name, "No space left" in text) == ("SharedMemoryError", True), text
+            comm.Allreduce_init(np.ones(9999), np.ones(9999)).Free()
+
+
+@pytest.mark.mpi(ranks=[2, 3], timeout=60, unit="s")
+def test_wrong_arguments_of_one_rank_end_the_others_and_those_of_all_do_not(mpi_ranks):
+    def use(comm, wrong):
+        recv = np.ones(5) if wrong else np.ones(4)
+        request = comm.Allreduce_init(np.ones(4), recv)
+        request.Start()
+        request.Wait()
+        request.Free()
+
+    for known in (False, True):
+        for odd in (0, WORLD.size - 1, None):
+            comm = new_comm(FLAT)
+            if known:
+                use(comm, wrong=False)
+            name, text, _ = error_of(lambda: use(comm, odd in (None, comm.rank)))  # noqa: B023
+            if odd in (None, comm.rank):
+                assert name == "ArgumentError", text
+            else:
+                assert name == "PeerError", text
+                assert f"rank {odd} raised ArgumentError" in text
+            WORLD.Barrier()
+            if odd is None:
+                use(comm, wrong=False)
+            comm.Free()
+
+
+@on_two
+def test_an_interrupt_while_a_rank_waits_for_the_first_one(mpi_ranks):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    comm = new_comm(FLAT)
+    comm.Barrier_init().Free()
+    if comm.rank:
+        before = signal.signal(signal.SIGALRM, interrupt)
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        with pytest.raises(KeyboardInterrupt):
+            comm.Barrier_init()
+        signal.signal(signal.SIGALRM, before)
+        WORLD.send(None, 0)
+    else:
+        WORLD.recv(source=1)
+        name, text, _ = error_of(lambda: comm.Barrier_init().Free() or comm.Barrier())
+        assert (name, "KeyboardInterrupt" in text) == ("PeerError", True), text
+    WORLD.Barrier()
+    comm.Free()
+
+
+@on_two
+def test_requests_take_part_in_trials(mpi_ranks):
+    with opened(new_comm(FLAT)) as comm:
+        if not comm._han.topology.attach:
+            pytest.skip("ranks cannot attach each other's memory")
+        data = np.zeros(1 << 17)
+        with comm.Bcast_init(data, 0) as request:
+            for k in range(60):
+                data[:] = k * (comm.rank == 0)
+                request.Start()
+                request.Wait()
+                assert (data == k).all()
+        signature = comm._han.planner.sized(han.tasks.signature.Signature("bcast", data.nbytes))
+        usual, rivals = comm._han.plans.tried(signature)
+        gc.collect()
+        assert usual + rivals == 60
+        assert 0 < rivals < 60
