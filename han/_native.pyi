@@ -360,6 +360,8 @@ class Engine:
         """Cancel the runs under way, and unmap the channels."""
     def look(self, waited: float, /) -> None:
         """Raise if `waited` seconds exceed the time limit, or if a peer has died."""
+    def rest(self) -> None:
+        """Take an engine without runs off the list of engines that waiting threads step."""
     def leave(self) -> None:
         """Tell peers that share memory that this rank begins no more runs."""
     def blocked(self) -> tuple[int, int, list[_Triple]]:

@@ -33,8 +33,9 @@ from han.tasks.signature import ON_DEVICE as DEVICE
 
 LEADER = 0
 MOST_SLOTS = 4096
-FIRST, MOST_SMALL = 4, 512  # small slots that are made at a time: twice as many each time
+FIRST, MOST_SMALL = 4, 128  # small slots that are made at a time: twice as many each time
 MOST_LARGE = 4  # large slots that are made at a time
+FEW = 16  # slots whose engines stay in the list of active ones while no request uses them
 MOST_PLANS = 4  # plans that a slot keeps
 LARGE_SHARE = 8  # so many times the memory of a communicator is for large slots
 # What the leader publishes in place of a slot's number: its call is left to the MPI library, with a
@@ -94,6 +95,8 @@ class Lease:
     def __del__(self) -> None:
         if self._passing:
             self._slot.tidy()
+        if self._slot.number >= FEW:
+            self._slot.engine.rest()
         self._slots.leave(self._slot.number)
 
 
