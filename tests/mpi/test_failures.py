@@ -179,13 +179,14 @@ def test_no_room_for_shared_memory(mpi_ranks, levels, monkeypatch):
 
 @pytest.mark.mpi(ranks=2, timeout=60, unit="s")
 def test_no_room_for_a_persistent_request(mpi_ranks, monkeypatch):
-    with tiny_memory(2048) as place:
+    with tiny_memory(8192) as place:
         monkeypatch.setenv("HAN_SHM_DIR", str(place))
         comm = new_comm(FLAT, memory="512KiB")
+        comm._han.shared.reach = None  # channels are made in files
         send, recv = np.ones(60_000), np.zeros(60_000)
         requests = []
         with pytest.raises(han.SharedMemoryError, match="no room"):
-            requests.extend(comm.Allreduce_init(send, recv) for _ in range(20))
+            requests.extend(comm.Allreduce_init(send, recv) for _ in range(600))
         assert requests
         assert not list(place.iterdir())
         for request in requests:
