@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from han.common.errors import HanError, MismatchError, PeerError, RevokedError
 from han.ranks.departures import Departure
 from han.ranks.mismatch import mismatch
-from han.ranks.post import Fields, Post
+from han.ranks.mail import Fields, Mail
 
 LEFT = 1 << 61  # calls that start no run of the communicator's engine are counted from here on
 LATEST = 1 << 62  # the call number of a notice that concerns all calls
@@ -38,24 +38,24 @@ class Notice:
 
 
 class Notices:
-    """Sends and receives the notices of a communicator, through its post.
+    """Sends and receives the notices of a communicator, through its mail.
 
     A notice may arrive before this rank makes the call in question, or after. A notice about a
     call that raised on this rank too is dropped. `places` are the ranks' places on the
-    post, by rank; `token` identifies it there, the same on all ranks.
+    mail, by rank; `token` identifies it there, the same on all ranks.
     """
 
-    def __init__(self, post: Post, places: Sequence[int], token: int) -> None:
-        self.post, self.token, self.places = post, token, places
-        self.rank, self.size = places.index(post.rank), len(places)
+    def __init__(self, mail: Mail, places: Sequence[int], token: int) -> None:
+        self.mail, self.token, self.places = mail, token, places
+        self.rank, self.size = places.index(mail.rank), len(places)
         self.alert: Callable[[], None] | None = None  # called when a message has arrived
         self.left = LEFT  # the number of the next call that is left to the MPI library
         self._mine: dict[int, int] = {}  # by call that raised here: peers yet to tell of it
         self._early: list[Notice] = []
         self.gone: list[Departure] = []  # ranks that have sent that they leave
         self.withdrawn: set[int] = set()  # ranks that left and have stopped listening
-        self._lock = post.lock
-        post.join(token, self)
+        self._lock = mail.lock
+        mail.join(token, self)
 
     def tell(self, call: int, error: BaseException) -> None:
         """Tell all ranks that call number `call` raised here before data moved."""
@@ -101,16 +101,16 @@ class Notices:
 
     def _post(self, fields: tuple[object, ...], peers: Iterable[int]) -> None:
         """Send fields to `peers`, without waiting."""
-        self.post.send(self.token, fields, [self.places[peer] for peer in peers])
+        self.mail.send(self.token, fields, [self.places[peer] for peer in peers])
 
     def fetch(self) -> None:
         """Receive what has arrived, for `gone` and for later calls."""
         with self._lock:
-            self.post.fetch()
+            self.mail.fetch()
             self._early = [n for n in self._early if not self._failed_here_too(n)]
 
     def arrived(self, fields: Fields) -> None:
-        """Take a message from the post."""
+        """Take a message from the mail."""
         call, *rest = fields
         if call == DEPARTURE:
             rank, text, steps, calls, runs = rest
@@ -160,8 +160,8 @@ class Notices:
         return 1 + min(calls, default=-1)
 
     def close(self) -> bool:
-        """Receive no more; return whether no communicator uses the post any more."""
-        return self.post.leave(self.token)
+        """Receive no more; return whether no communicator uses the mail any more."""
+        return self.mail.leave(self.token)
 
     def _failed_here_too(self, notice: Notice) -> bool:
         left = self._mine.get(notice.call)

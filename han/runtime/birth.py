@@ -16,7 +16,7 @@ from han.memory.channel import Offsets
 from han.memory.shared import Lending
 from han.ranks.discover import STEP, Settings, check_agreement
 from han.ranks.meeting import Line, Meeting
-from han.ranks.post import Post
+from han.ranks.mail import Mail
 from han.runtime.inherited import Draft, Inherited
 
 TAGS = 4  # tags of the steps of a communicator
@@ -38,7 +38,7 @@ class Known(NamedTuple):
     """What all ranks of a new communicator know."""
 
     draft: Draft
-    post: Post
+    mail: Mail
     token: int
     line: Line
     lending: Lending
@@ -58,14 +58,14 @@ class Birth:
     def of(cls, inherited: Inherited | None, comm: MPI.Intracomm) -> Birth:
         """Prepare the first step; not collective."""
         draft = inherited.draft(comm) if inherited is not None else None
-        if inherited is None or draft is None or not draft.near or inherited.post.closed:
+        if inherited is None or draft is None or not draft.near or inherited.mail.closed:
             return cls(inherited, draft)
         rank = comm.Get_rank()
         lending = None
         if inherited.reach is not None:
             memory = inherited.config.memory
             lending = Lending.by(draft.topology, rank, memory, inherited.reach, draft.ranks)
-        return cls(inherited, draft, lending, inherited.post.number() if rank == 0 else 0)
+        return cls(inherited, draft, lending, inherited.mail.number() if rank == 0 else 0)
 
     def introduce(
         self, meeting: Meeting, settings: Settings, because: BaseException | None
@@ -102,8 +102,8 @@ class Birth:
             return None
         token = told[0].token
         tag = (1 + token % COMMUNICATORS) * TAGS
-        line = Line(one.post.comm, one.post_places(self.draft.ranks), tag)
-        return Known(self.draft, one.post, token, line, self.lending, lends)
+        line = Line(one.mail.comm, one.mail_places(self.draft.ranks), tag)
+        return Known(self.draft, one.mail, token, line, self.lending, lends)
 
     def _cancel(self) -> None:
         """Take back what this rank lends, as no rank borrows."""

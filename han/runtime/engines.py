@@ -52,14 +52,14 @@ class Engines:
     def make(self, channels: list[Channel]) -> _native.Engine:
         """Make an engine over some channels."""
         notices, own = self.health.notices, self.health.meeting.own
-        tags = notices.post.tag // ENGINE_TAGS - 1
+        tags = notices.mail.tag // ENGINE_TAGS - 1
         base = (self._made % tags + 1) * ENGINE_TAGS
         number = self._made - notices.token
         self._made += 1
         report = Reporter(weakref.ref(self.health), channels, number, self.waiting.timeout)
         engine = _native.Engine(
-            mpi=library(notices.post.tag),
-            comm=MPI._handleof(notices.post.comm),
+            mpi=library(notices.mail.tag),
+            comm=MPI._handleof(notices.mail.comm),
             channels=tuple(channel.spec() for channel in channels),
             tag_base=base,
             wait=self.waiting,

@@ -15,7 +15,7 @@ from han.model.topology import Topology
 from han.ranks.departures import IN_FLIGHT
 from han.ranks.discover import Conditions, discover, facts_of
 from han.ranks.health import Health
-from han.ranks.post import Post
+from han.ranks.mail import Mail
 
 if TYPE_CHECKING:
     from han.config.config import Config
@@ -51,7 +51,7 @@ class Draft:
 class Inherited:
     """What the parent knows: also about each of its ranks, by rank.
 
-    `world` holds their ranks on MPI.COMM_WORLD, `places` those on the post. `parent`, its health,
+    `world` holds their ranks on MPI.COMM_WORLD, `places` those on the mail. `parent`, its health,
     outlives its use.
     """
 
@@ -64,17 +64,17 @@ class Inherited:
     _drafts: dict[tuple[int, ...], Draft] = field(default_factory=dict)
 
     @property
-    def post(self) -> Post:
-        """The post, which children share."""
-        return self.parent.notices.post
+    def mail(self) -> Mail:
+        """The mail, which children share."""
+        return self.parent.notices.mail
 
     @property
     def token(self) -> int:
         """The parent's token."""
         return self.parent.notices.token
 
-    def post_places(self, ranks: Sequence[int]) -> tuple[int, ...]:
-        """Return the places on the post of some ranks of the parent."""
+    def mail_places(self, ranks: Sequence[int]) -> tuple[int, ...]:
+        """Return the places on the mail of some ranks of the parent."""
         return tuple(self.parent.notices.places[rank] for rank in ranks)
 
     def places(self, comm: MPI.Intracomm) -> list[int] | None:

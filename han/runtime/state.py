@@ -31,7 +31,7 @@ from han.ranks.discover import (
 from han.ranks.health import AGREED, Health
 from han.ranks.meeting import Meeting, Patience, duplicate
 from han.ranks.notices import Notices
-from han.ranks.post import Post
+from han.ranks.mail import Mail
 from han.runtime.alike import ALIKE
 from han.runtime.binder import Binder
 from han.runtime.birth import Birth, Known
@@ -129,7 +129,7 @@ class State:
             topology, here = discover(facts, self.config)
             self.conditions = draft.conditions if draft else here
             self.facts = facts
-            self.health = Health(meeting, Notices(Post(own, token), range(meeting.size), token))
+            self.health = Health(meeting, Notices(Mail(own, token), range(meeting.size), token))
             memory, sleeps = self.config.memory, naps(self.config.wait, self.conditions)
             self.shared = SharedMemory.made(meeting, topology, memory, sleeps)
             meeting.share(lambda: self._make(stored), STEP)
@@ -145,7 +145,7 @@ class State:
         draft = known.draft
         self.facts, self.conditions = draft.facts, draft.conditions
         meeting.line = known.line
-        self.health = Health(meeting, Notices(known.post, known.line.places, known.token))
+        self.health = Health(meeting, Notices(known.mail, known.line.places, known.token))
         sleeps = naps(self.config.wait, self.conditions)
         try:
             self.shared = SharedMemory.borrowed(
@@ -348,16 +348,16 @@ class State:
         self.plans.clear(free)
         self.persistent.slots.close()
         self.shared.windows.clear()
-        self._close_post(free)
+        self._close_mail(free)
 
-    def _close_post(self, free: bool) -> None:
-        """Leave the post; its first communicator receives what is under way before."""
+    def _close_mail(self, free: bool) -> None:
+        """Leave the mail; its first communicator receives what is under way before."""
         meeting, notices = self.health.meeting, self.health.notices
-        post, own = notices.post, meeting.own
-        if post.comm == own and free:
+        mail, own = notices.mail, meeting.own
+        if mail.comm == own and free:
             with contextlib.suppress(MPI.Exception):
-                free = post.flush()
+                free = mail.flush()
         if notices.close():
-            post.close(free)
-        if own is not None and own != post.comm and free:
+            mail.close(free)
+        if own is not None and own != mail.comm and free:
             own.Free()

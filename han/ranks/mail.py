@@ -1,8 +1,8 @@
-"""The post: messages of han's own between the ranks of a communicator and of its descendants.
+"""Mail: messages of han's own between the ranks of a communicator and of its descendants.
 
 A communicator that is made from a plain one of MPI duplicates it. Communicators that are made from
 it send their notices over that duplicate too, so that they need no duplicate of their own: MPI
-libraries have few of them. Messages begin with the token of the post, which tells them from late
+libraries have few of them. Messages begin with the token of the mail, which tells them from late
 ones of a duplicate that was freed, and with the token of their communicator.
 """
 
@@ -42,7 +42,7 @@ class Receiver(Protocol):
         """Take a message."""
 
 
-class Post:
+class Mail:
     """Sends and receives messages on `comm`, on a tag of their own.
 
     `comm` is a duplicate; it is freed when the last communicator that uses it is closed. `token` is
@@ -76,7 +76,7 @@ class Post:
                 receiver.arrived(fields)
 
     def leave(self, token: int) -> bool:
-        """Deliver no more; return whether no communicator uses the post any more."""
+        """Deliver no more; return whether no communicator uses the mail any more."""
         with self.lock:
             self._receivers.pop(token, None)
             return not self._receivers
