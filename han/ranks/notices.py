@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from han.common.errors import HanError, MismatchError, PeerError, RevokedError
 from han.ranks.departures import Departure
-from han.ranks.mismatch import mismatch
 from han.ranks.mail import Fields, Mail
+from han.ranks.mismatch import mismatch
 
 LEFT = 1 << 61  # calls that start no run of the communicator's engine are counted from here on
 LATEST = 1 << 62  # the call number of a notice that concerns all calls

@@ -15,8 +15,8 @@ from han.common.errors import ConfigError
 from han.memory.channel import Offsets
 from han.memory.shared import Lending
 from han.ranks.discover import STEP, Settings, check_agreement
-from han.ranks.meeting import Line, Meeting
 from han.ranks.mail import Mail
+from han.ranks.meeting import Line, Meeting
 from han.runtime.inherited import Draft, Inherited
 
 TAGS = 4  # tags of the steps of a communicator

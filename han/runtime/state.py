@@ -29,9 +29,9 @@ from han.ranks.discover import (
     try_to_load,
 )
 from han.ranks.health import AGREED, Health
+from han.ranks.mail import Mail
 from han.ranks.meeting import Meeting, Patience, duplicate
 from han.ranks.notices import Notices
-from han.ranks.mail import Mail
 from han.runtime.alike import ALIKE
 from han.runtime.binder import Binder
 from han.runtime.birth import Birth, Known
