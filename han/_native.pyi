@@ -286,6 +286,10 @@ class Reader:
 
         None if the argument is refused. A count in `spec` is that of one of `blocks` blocks.
         """
+    def read_vector(
+        self, spec: object, size: int, /
+    ) -> tuple[tuple[int, int, int, int, int, bool], tuple[int, ...]] | None:
+        """Return what :meth:`read` does, and the elements of each of `size` blocks."""
 
 @final
 class Calls(Generic[_Started]):
@@ -307,8 +311,20 @@ class Calls(Generic[_Started]):
     @property
     def hits(self) -> int:
         """The number of calls that found their plan here."""
-    def add(self, plan: Plan, collective: int, root: int, op: object, key: _Triple, /) -> None:
-        """Enter a plan; `op` may be None, `key` is (bound of its class, kind, handle)."""
+    def add(
+        self,
+        plan: Plan,
+        collective: int,
+        root: int,
+        op: object,
+        key: _Triple,
+        counts: tuple[int, ...],
+        /,
+    ) -> None:
+        """Enter a plan; `op` may be None, `key` is (bound of its class, kind, handle).
+
+        `counts` are the elements of all blocks, or () if they are equal.
+        """
     def clear(self) -> None:
         """Remove all plans."""
     def barrier(self) -> bool: ...
@@ -320,6 +336,8 @@ class Calls(Generic[_Started]):
     def allgather(self, send: object, recv: object, /) -> bool: ...
     def alltoall(self, send: object, recv: object, /) -> bool: ...
     def reduce_scatter_block(self, send: object, recv: object, op: object, /) -> bool: ...
+    def allgatherv(self, send: object, recv: object, /) -> bool: ...
+    def reduce_scatter(self, send: object, recv: object, counts: object, op: object, /) -> bool: ...
     def ibarrier(self) -> _Started | Literal[False]: ...
     def ibcast(self, buf: object, root: object, /) -> _Started | Literal[False]: ...
     def ireduce(
@@ -336,4 +354,8 @@ class Calls(Generic[_Started]):
     def ialltoall(self, send: object, recv: object, /) -> _Started | Literal[False]: ...
     def ireduce_scatter_block(
         self, send: object, recv: object, op: object, /
+    ) -> _Started | Literal[False]: ...
+    def iallgatherv(self, send: object, recv: object, /) -> _Started | Literal[False]: ...
+    def ireduce_scatter(
+        self, send: object, recv: object, counts: object, op: object, /
     ) -> _Started | Literal[False]: ...

@@ -211,7 +211,9 @@ class Collectives(MPI.Intracomm):
         `recvbuf` is ``[data, counts]``, ``[data, (counts, displacements), type]`` and so on, in
         elements. All ranks pass the same counts; displacements may differ.
         """
-        self._run(parsers.ALLGATHERV, sendbuf, recvbuf)
+        state = self._state or self._han
+        if not state.calls.allgatherv(sendbuf, recvbuf):
+            self._run(parsers.ALLGATHERV, sendbuf, recvbuf)
 
     def Reduce_scatter(
         self, sendbuf: Any, recvbuf: Any, recvcounts: Any = None, op: MPI.Op = MPI.SUM
@@ -221,6 +223,9 @@ class Collectives(MPI.Intracomm):
         All ranks pass the same `recvcounts`. If it is None, an allgather tells all ranks the
         number of elements of each rank's `recvbuf`.
         """
+        state = self._state or self._han
+        if state.calls.reduce_scatter(sendbuf, recvbuf, recvcounts, op):
+            return
         counts = self._counts(sendbuf, recvbuf, recvcounts)
         self._run(parsers.REDUCE_SCATTER, sendbuf, recvbuf, counts, op)
 
@@ -280,7 +285,8 @@ class Collectives(MPI.Intracomm):
 
     def Iallgatherv(self, sendbuf: Any, recvbuf: Any) -> Started:
         """Start :meth:`Allgatherv`; return its request."""
-        return self._start(parsers.ALLGATHERV, sendbuf, recvbuf)
+        started = self._quick.iallgatherv(sendbuf, recvbuf)
+        return started or self._start(parsers.ALLGATHERV, sendbuf, recvbuf)
 
     def Ireduce_scatter(
         self, sendbuf: Any, recvbuf: Any, recvcounts: Any = None, op: MPI.Op = MPI.SUM
@@ -289,6 +295,9 @@ class Collectives(MPI.Intracomm):
 
         If `recvcounts` is None, this waits until all ranks have told their counts.
         """
+        started: Started | bool = self._quick.ireduce_scatter(sendbuf, recvbuf, recvcounts, op)
+        if not isinstance(started, bool):
+            return started
         counts = recvcounts
         if self._found() is not None:
             counts = self._counts(sendbuf, recvbuf, recvcounts)

@@ -109,7 +109,7 @@ static PyObject *run_packed(CallsObject *self, PlanObject *plan, const han_call 
 /* The result of `go`, False if the plan must be made first, or NULL with an exception. */
 static PyObject *run(CallsObject *self, const han_call *c, mode go) {
     han_entry key = c->key;
-    key.nbytes = han_py_look_up_bound(&self->plans, key.nbytes);
+    if (!key.counts) key.nbytes = han_py_look_up_bound(&self->plans, key.nbytes);
     PlanObject *found = han_py_look_up_find(&self->plans, &key)->plan;
     if (!found || lacks_rival(&found->plan, go)) Py_RETURN_FALSE;
     if (c->send.datatype || c->recv.datatype) return run_packed(self, found, c, go);
@@ -124,9 +124,11 @@ static inline PyObject *serve(CallsObject *self, PyObject *const *args, han_read
     c.send = c.recv = (han_buffer){0};
     c.key = (han_entry){0};
     c.end = NULL;
+    c.counts = NULL;
     PyObject *answer = read(&self->caller, args, &c) ? run(self, &c, go) : Py_NewRef(Py_False);
     han_py_release(&c.send);
     han_py_release(&c.recv);
+    PyMem_Free(c.counts);
     return answer;
 }
 
@@ -155,6 +157,8 @@ DEFINE_METHODS(scatter, 3)
 DEFINE_METHODS(allgather, 2)
 DEFINE_METHODS(alltoall, 2)
 DEFINE_METHODS(reduce_scatter_block, 3)
+DEFINE_METHODS(allgatherv, 2)
+DEFINE_METHODS(reduce_scatter, 4)
 
 static PyObject *calls_clear(CallsObject *self, PyObject *unused) {
     (void)unused;
@@ -162,13 +166,32 @@ static PyObject *calls_clear(CallsObject *self, PyObject *unused) {
     Py_RETURN_NONE;
 }
 
-/* add(plan, collective, root, op or None, (bound of its class, kind, handle)) */
+/* Read the sizes of all blocks from a tuple, which is empty if they are equal. 0 or -1. */
+static int sizes_of_blocks(const CallsObject *self, PyObject *sizes, const uint64_t **out) {
+    Py_ssize_t n = PyTuple_GET_SIZE(sizes);
+    if (!n) return 0;
+    if (n != self->caller.size) return few(n, self->caller.size);
+    uint64_t *counts = PyMem_Malloc((size_t)n * sizeof *counts);
+    if (!counts) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t r = 0; r < n; r++)
+        counts[r] = PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(sizes, r));
+    *out = counts;
+    if (!PyErr_Occurred()) return 0;
+    PyMem_Free(counts);
+    return -1;
+}
+
+/* add(plan, collective, root, op or None, (bound of its class, kind, handle), sizes of blocks) */
 static PyObject *calls_add(CallsObject *self, PyObject *args) {
     han_entry entry = {0};
-    PyObject *plan, *op;
+    PyObject *plan, *op, *sizes;
     unsigned long long nbytes, handle;
-    if (!PyArg_ParseTuple(args, "O!iiO(KiK)", &PlanType, &plan, &entry.collective, &entry.root,
-                          &op, &nbytes, &entry.kind, &handle))
+    if (!PyArg_ParseTuple(args, "O!iiO(KiK)O!", &PlanType, &plan, &entry.collective, &entry.root,
+                          &op, &nbytes, &entry.kind, &handle, &PyTuple_Type, &sizes) ||
+        sizes_of_blocks(self, sizes, &entry.counts))
         return NULL;
     entry.nbytes = nbytes;
     entry.handle = handle;
@@ -185,7 +208,7 @@ static int calls_init(CallsObject *self, PyObject *args, PyObject *kwargs) {
                                      &ReaderType, &reader, &PyType_Type, &request,
                                      &self->caller.rank, &self->caller.size, &PyTuple_Type,
                                      &bounds) ||
-        han_py_look_up_open(&self->plans, bounds))
+        han_py_look_up_open(&self->plans, bounds, self->caller.size))
         return -1;
     self->engine = (EngineObject *)Py_NewRef(engine);
     self->caller.reader = (ReaderObject *)Py_NewRef(reader);
@@ -232,9 +255,12 @@ static PyMethodDef calls_methods[] = {
     BOTH(allgather, ", send, recv"),
     BOTH(alltoall, ", send, recv"),
     BOTH(reduce_scatter_block, ", send, recv, op"),
+    BOTH(allgatherv, ", send, recv"),
+    BOTH(reduce_scatter, ", send, recv, counts, op"),
     {"add", (PyCFunction)calls_add, METH_VARARGS,
-     "add($self, plan, collective, root, op, key, /)\n--\n\n"
-     "Enter a plan; `op` may be None, `key` is (bound of its class, kind, handle)."},
+     "add($self, plan, collective, root, op, key, counts, /)\n--\n\n"
+     "Enter a plan; `op` may be None, `key` is (bound of its class, kind, handle), `counts` are the "
+     "elements of all blocks, or () if they are equal."},
     {"clear", (PyCFunction)calls_clear, METH_NOARGS,
      "clear($self, /)\n--\n\nRemove all plans."},
     {NULL, NULL, 0, NULL},
