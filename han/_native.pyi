@@ -402,6 +402,10 @@ class Reader:
 
         None if the argument is refused. A count in `spec` is that of one of `blocks` blocks.
         """
+    def read_vector(
+        self, spec: object, size: int, /
+    ) -> tuple[tuple[int, int, int, int, int, bool], tuple[int, ...]] | None:
+        """Return what :meth:`read` does, and the elements of each of `size` blocks."""
 
 @final
 class Board:
@@ -439,11 +443,19 @@ class Calls(Generic[_Started]):
     def hits(self) -> int:
         """The number of calls that found their plan here."""
     def add(
-        self, plan: Plan | _Maker, collective: int, root: int, op: object, key: _Triple, /
+        self,
+        plan: Plan | _Maker,
+        collective: int,
+        root: int,
+        op: object,
+        key: _Triple,
+        counts: tuple[int, ...],
+        /,
     ) -> None:
-        """Enter a plan, or a function that makes persistent requests; `op` may be None, `key` is
-        (bound of its class, kind, handle).
+        """Enter a plan, or a function that makes persistent requests.
 
+        `op` may be None, `key` is (bound of its class, kind, handle).
+        `counts` are the elements of all blocks, or () if they are equal.
         """
     def clear(self) -> None:
         """Remove all plans."""
@@ -456,6 +468,8 @@ class Calls(Generic[_Started]):
     def allgather(self, send: object, recv: object, /) -> bool: ...
     def alltoall(self, send: object, recv: object, /) -> bool: ...
     def reduce_scatter_block(self, send: object, recv: object, op: object, /) -> bool: ...
+    def allgatherv(self, send: object, recv: object, /) -> bool: ...
+    def reduce_scatter(self, send: object, recv: object, counts: object, op: object, /) -> bool: ...
     def ibarrier(self) -> _Started | Literal[False]: ...
     def ibcast(self, buf: object, root: object, /) -> _Started | Literal[False]: ...
     def ireduce(
@@ -482,3 +496,11 @@ class Calls(Generic[_Started]):
     def allgather_init(self, send: object, recv: object, /) -> Any: ...
     def alltoall_init(self, send: object, recv: object, /) -> Any: ...
     def reduce_scatter_block_init(self, send: object, recv: object, op: object, /) -> Any: ...
+    def allgatherv_init(self, send: object, recv: object, /) -> Any: ...
+    def reduce_scatter_init(
+        self, send: object, recv: object, counts: object, op: object, /
+    ) -> Any: ...
+    def iallgatherv(self, send: object, recv: object, /) -> _Started | Literal[False]: ...
+    def ireduce_scatter(
+        self, send: object, recv: object, counts: object, op: object, /
+    ) -> _Started | Literal[False]: ...

@@ -213,7 +213,9 @@ class Collectives(MPI.Intracomm):
         `recvbuf` is ``[data, counts]``, ``[data, (counts, displacements), type]`` and so on, in
         elements. All ranks pass the same counts; displacements may differ.
         """
-        self._run(parsers.ALLGATHERV, sendbuf, recvbuf)
+        state = self._state or self._han
+        if not state.calls.allgatherv(sendbuf, recvbuf):
+            self._run(parsers.ALLGATHERV, sendbuf, recvbuf)
 
     def Reduce_scatter(
         self, sendbuf: Any, recvbuf: Any, recvcounts: Any = None, op: MPI.Op = MPI.SUM
@@ -223,6 +225,9 @@ class Collectives(MPI.Intracomm):
         All ranks pass the same `recvcounts`. If it is None, an allgather tells all ranks the
         number of elements of each rank's `recvbuf`.
         """
+        state = self._state or self._han
+        if state.calls.reduce_scatter(sendbuf, recvbuf, recvcounts, op):
+            return
         counts = self._counts(sendbuf, recvbuf, recvcounts)
         self._run(parsers.REDUCE_SCATTER, sendbuf, recvbuf, counts, op)
 
@@ -282,7 +287,8 @@ class Collectives(MPI.Intracomm):
 
     def Iallgatherv(self, sendbuf: Any, recvbuf: Any) -> Started:
         """Start :meth:`Allgatherv`; return its request."""
-        return self._start(parsers.ALLGATHERV, sendbuf, recvbuf)
+        started = self._quick.iallgatherv(sendbuf, recvbuf)
+        return started or self._start(parsers.ALLGATHERV, sendbuf, recvbuf)
 
     def Ireduce_scatter(
         self, sendbuf: Any, recvbuf: Any, recvcounts: Any = None, op: MPI.Op = MPI.SUM
@@ -291,6 +297,9 @@ class Collectives(MPI.Intracomm):
 
         If `recvcounts` is None, this waits until all ranks have told their counts.
         """
+        started: Started | bool = self._quick.ireduce_scatter(sendbuf, recvbuf, recvcounts, op)
+        if not isinstance(started, bool):
+            return started
         counts = recvcounts
         if self._found() is not None:
             counts = self._counts(sendbuf, recvbuf, recvcounts)
@@ -372,7 +381,8 @@ class Collectives(MPI.Intracomm):
         self, sendbuf: Any, recvbuf: Any, info: MPI.Info = MPI.INFO_NULL
     ) -> Started:
         """Make a persistent request for :meth:`Allgatherv`; collective."""
-        return self._init(parsers.ALLGATHERV, info, sendbuf, recvbuf)
+        made = self._quick.allgatherv_init(sendbuf, recvbuf)
+        return self._init(parsers.ALLGATHERV, info, sendbuf, recvbuf) if made is False else made
 
     def Reduce_scatter_init(  # type: ignore[override]
         self,
@@ -383,5 +393,8 @@ class Collectives(MPI.Intracomm):
         info: MPI.Info = MPI.INFO_NULL,
     ) -> Started:
         """Make a persistent request for :meth:`Reduce_scatter`; collective."""
+        made = self._quick.reduce_scatter_init(sendbuf, recvbuf, recvcounts, op)
+        if made is not False:
+            return made
         counts = self._counts(sendbuf, recvbuf, recvcounts)
         return self._init(parsers.REDUCE_SCATTER, info, sendbuf, recvbuf, counts, op)

@@ -42,7 +42,7 @@ def allgatherv(comm: MPI.Comm, sendbuf: object, recvbuf: object) -> Message:
             for r in range(comm.Get_size()):
                 _check_apart(buffer, into.block(r))
     message = _message("allgather", max(lengths), 0, send, recv)
-    return replace(message, signature=_uneven(message.signature, lengths), key=None)
+    return replace(message, signature=_uneven(message.signature, lengths))
 
 
 def reduce_scatter(
@@ -67,7 +67,9 @@ def reduce_scatter(
     message = _reduction("reduce_scatter", operand, operand if there else recv, op, 0, send)
     if there and message.end is None:
         message = _beside(message, operand)
-    return replace(message, signature=_uneven(message.signature, numbers), key=None)
+    largest = max(numbers) * operand.extent
+    key = message.key and message.key._replace(nbytes=largest)
+    return replace(message, signature=_uneven(message.signature, numbers), key=key)
 
 
 def recvcounts(comm: MPI.Comm, recvbuf: object, counts: np.ndarray[Any, Any]) -> Message:

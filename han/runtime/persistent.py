@@ -227,7 +227,7 @@ class Persistent:
         way = signature.root or int(signature.in_place)  # no call has both
         op = message.op if signature.reduces else None
         code = ROWS[signature.collective].code
-        self._engines.calls.add(kind, code, way, op, key._replace(nbytes=bound))
+        self._engines.calls.add(kind, code, way, op, key._replace(nbytes=bound), signature.counts)
 
     # ---- plans ------------------------------------------------------------------------------
 

@@ -283,7 +283,8 @@ class State:
         op = message.op if signature.reduces else None
         way = signature.root or int(signature.in_place)  # no call has both
         bound = bound_of(signature, self.planner.bounds) or message.key.nbytes
-        self.calls.add(prepared.native, kind, way, op, message.key._replace(nbytes=bound))
+        key = message.key._replace(nbytes=bound)
+        self.calls.add(prepared.native, kind, way, op, key, signature.counts)
 
     def wait_for(self, request: MPI.Request, step: str) -> None:
         """Wait for a call of the MPI library; raises if another rank raised or gave up."""

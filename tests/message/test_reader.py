@@ -17,6 +17,7 @@ from tensors import BFLOAT16, FLOAT8, GPU, PINNED, OnDevice, Tensor
 
 from han.message.buffers import Buffer, parse
 from han.message.reader import NUMBERS, READER, REFUSED, facts
+from han.message.uneven import Vector
 
 N = 6
 NAMES = (
@@ -217,3 +218,105 @@ def test_errors_of_a_producer_are_left_to_the_parser():
             raise RuntimeError("out of order")
 
     assert READER.read(Broken(np.zeros(4))) is None
+
+
+# ---- buffers of blocks --------------------------------------------------------------------------
+
+SIZE = 3
+KINDS_OF_COUNTS = (
+    list, tuple, range, *(np.dtype(code) for code in ("i4", "i8", "u4", "u8", "i2", ">i8", "f8")),
+)  # fmt: skip
+
+
+def check_vector(spec: Any) -> Vector | None:
+    """Compare the reader with the parser for a buffer of blocks; return the parser's result."""
+    try:
+        vector = Vector.of(spec, "buf", SIZE)
+    except (TypeError, ValueError):
+        vector = None
+    read = READER.read_vector(spec, SIZE)
+    if vector is None:
+        assert read is None, spec
+        return None
+    buffer = vector.buffer
+    if read is None:
+        return vector
+    kind = facts(buffer.size, buffer.datatype, buffer.name)
+    nbytes = sum(vector.counts) * buffer.size
+    assert buffer.dense, spec
+    assert vector.joined, spec
+    assert read == ((buffer.address, nbytes, *kind, buffer.readonly), vector.counts), spec
+    return vector
+
+
+def in_kind(numbers: list[int], kind: Any) -> Any:
+    if kind is range:
+        return range(*numbers[:2])
+    return np.array(numbers, kind) if isinstance(kind, np.dtype) else kind(numbers)
+
+
+numbers_of = st.lists(st.integers(0, 3), min_size=SIZE - 1, max_size=SIZE + 1)
+in_kinds = st.builds(in_kind, numbers_of, st.sampled_from(KINDS_OF_COUNTS))
+odd = st.sampled_from([
+    [1, -1, 2], [2**63, 2**63, 0], [2**64, 0, 0], [1, None, 1], [1.0, 1, 1], [True, np.uint8(2), 0],
+    np.array([[1, 1, 1]]), np.array(2), np.array([2, -1, 1]), np.arange(6)[::2], ["1", "1", "1"],
+])  # fmt: skip
+every_count = amounts | in_kinds | odd
+every_pair = st.tuples(every_count, every_count)
+vectors = st.one_of(
+    data,
+    st.tuples(data),
+    st.tuples(data, types),
+    st.tuples(data, every_count | every_pair),
+    st.tuples(data, every_count | every_pair, types),
+    st.tuples(data, every_count, every_count, types),
+    st.tuples(data, every_count, every_count, types, types),
+)
+
+
+@settings(max_examples=4000, deadline=None)
+@given(vectors | vectors.map(lambda spec: list(spec) if isinstance(spec, tuple) else spec))
+@example([np.zeros(N), [2**63, 2**63, 1], MPI.DOUBLE])
+@example([np.zeros(N), ([1, 2, 3], [0, 1, 3]), "d"])
+@example([np.zeros(N), ([1, 2, 3], [3, 1, 0]), "d"])
+def test_reader_and_parser_agree_on_blocks(spec):
+    check_vector(spec)
+
+
+def test_reader_serves_blocks_in_usual_spellings():
+    a = np.arange(6.0)
+    for counts in ([1, 2, 3], np.array([1, 2, 3]), np.array([1, 2, 3], "i4"), (1, 2, 3)):
+        for starts in ([0, 1, 3], np.array([0, 1, 3]), (0, 1, 3)):
+            for spec in (
+                [a, (counts, starts)],
+                (a, (counts, starts), "d"),
+                [a, counts, starts, "d"],
+            ):
+                check_vector(spec)
+                assert READER.read_vector(spec, SIZE)[1] == (1, 2, 3), spec
+        for spec in ([a, (counts, None)], [a, counts, None, MPI.DOUBLE]):
+            assert READER.read_vector(spec, SIZE)[1] == (1, 2, 3), spec
+    for spec in (a, [a], [a, "d"], [a, 2], [a, (2, None), "d"], [a, (2, 2)], [a, 2, 2, "d"]):
+        check_vector(spec)
+        assert READER.read_vector(spec, SIZE)[1] == (2, 2, 2), spec
+    assert READER.read_vector(np.zeros(5), SIZE)[1] == (2, 2, 1)
+    assert READER.read_vector([a, ([1, 0, 3], [0, 9, 1])], SIZE)[1] == (1, 0, 3)
+
+
+def test_reader_leaves_other_blocks_to_the_parser():
+    a = np.arange(6.0)
+    for spec in (
+        [a, ([1, 2, 3], [5, 3, 0])], [a, ([1, 1, 1], 2)], [a, (None, [0, 2, 4])], [a, (1, 2, 3)],
+        [a, [1, 2, 4]], [a, [1, 2]], [a, np.array([1, 2, 3], "i2")], [a, [1, 1, 1], OUTSIDE],
+    ):  # fmt: skip
+        check_vector(spec)
+        assert READER.read_vector(spec, SIZE) is None, spec
+
+
+def test_reader_of_blocks_holds_no_memory():
+    a, counts = np.zeros(6), [1, 2, 3]
+    for spec in ([a, counts], [a, counts, "d"], (a, (counts, [3, 1, 0])), [a, [1, 2, 900]]):
+        before = sys.getrefcount(a), sys.getrefcount(counts)
+        for _ in range(100):
+            READER.read_vector(spec, SIZE)
+        assert (sys.getrefcount(a), sys.getrefcount(counts)) == before

@@ -1,5 +1,7 @@
 #include "python/py_arguments.h"
 
+#include "python/py_vectors.h"
+
 static bool root_of(PyObject *o, han_entry *key) {
     uint64_t root;
     if (!han_py_whole(o, &root) || root > INT32_MAX) return false;
@@ -171,7 +173,52 @@ bool han_read_reduce_scatter_block(const han_caller *self, PyObject *const *args
     return reduces(c, nbytes, c->recv.element, args[2]);
 }
 
+/* ---- blocks that differ in size ----------------------------------------------------------- */
+
+static bool blocks_of(const han_caller *self, han_call *c, han_blocks *b) {
+    return han_py_blocks(b, &c->counts, self->rank, self->size);
+}
+
+/* Compare the call by its blocks too, unless all are of one size: then it is one of equal blocks. */
+static void compare_blocks(han_call *c, const han_blocks *b) {
+    c->key.counts = b->alike ? NULL : b->counts;
+}
+
+/* send, recv with counts */
+bool han_read_allgatherv(const han_caller *self, PyObject *const *args, han_call *c) {
+    han_blocks b;
+    c->key.collective = HAN_C_ALLGATHER;
+    if (!blocks_of(self, c, &b) || !han_py_read_vector(self->reader, args[1], &b, &c->recv) ||
+        c->recv.readonly)
+        return false;
+    uint64_t size = c->recv.element->size; /* blocks are moved as bytes */
+    for (int32_t r = 0; r < self->size; r++) b.counts[r] *= size;
+    compare_blocks(c, &b);
+    c->key.nbytes = b.largest * size;
+    if (says_in_place(self, args[0])) {
+        c->send.data = c->recv.data + b.start * size;
+        return true;
+    }
+    return reads(self, args[0], &c->send) && c->send.nbytes == b.counts[self->rank] && apart(c);
+}
+
+/* send, recv, recvcounts, op */
+bool han_read_reduce_scatter(const han_caller *self, PyObject *const *args, han_call *c) {
+    han_blocks b;
+    uint64_t whole;
+    c->key.collective = HAN_C_REDUCE_SCATTER;
+    if (says_in_place(self, args[0])) return false; /* results are received beside the operands */
+    if (!blocks_of(self, c, &b) || !han_py_read_counts(args[2], &b)) return false;
+    if (!writes(self, args[1], &c->recv) || !reads(self, args[0], &c->send)) return false;
+    uint64_t size = c->recv.element->size;
+    compare_blocks(c, &b);
+    return !__builtin_mul_overflow(b.total, size, &whole) && c->send.nbytes == whole &&
+           c->recv.nbytes == b.counts[self->rank] * size &&
+           c->send.element->kind == c->recv.element->kind && apart(c) &&
+           reduces(c, b.largest * size, c->recv.element, args[3]);
+}
+
 int han_py_open_arguments(void) {
     import_array1(-1);
-    return 0;
+    return han_py_open_vectors();
 }

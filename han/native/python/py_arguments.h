@@ -13,7 +13,8 @@ typedef struct {
 typedef struct {
     han_buffer send, recv; /* the caller releases their objects */
     han_entry key;
-    PyObject *end; /* called when the run has ended; or NULL */
+    PyObject *end;    /* called when the run has ended; or NULL */
+    uint64_t *counts; /* memory that `key` refers to, or NULL; the caller frees it with PyMem_Free */
 } han_call;
 
 /* Read arguments into a call that is all zero; false, without an exception, if they are refused. */
@@ -28,6 +29,8 @@ bool han_read_scatter(const han_caller *, PyObject *const *args, han_call *);
 bool han_read_allgather(const han_caller *, PyObject *const *args, han_call *);
 bool han_read_alltoall(const han_caller *, PyObject *const *args, han_call *);
 bool han_read_reduce_scatter_block(const han_caller *, PyObject *const *args, han_call *);
+bool han_read_allgatherv(const han_caller *, PyObject *const *args, han_call *);
+bool han_read_reduce_scatter(const han_caller *, PyObject *const *args, han_call *);
 
 int han_py_open_arguments(void);
 

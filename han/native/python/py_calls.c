@@ -109,7 +109,7 @@ static PyObject *run_packed(CallsObject *self, PlanObject *plan, const han_call 
 /* The result of `go`, False if the plan must be made first, or NULL with an exception. */
 static PyObject *run(CallsObject *self, const han_call *c, mode go) {
     han_entry key = c->key;
-    key.nbytes = han_py_look_up_bound(&self->plans, key.nbytes);
+    if (!key.counts) key.nbytes = han_py_look_up_bound(&self->plans, key.nbytes);
     PlanObject *found = (PlanObject *)han_py_look_up_find(&self->plans, &key)->plan;
     if (!found || lacks_rival(&found->plan, go)) Py_RETURN_FALSE;
     if (c->send.datatype || c->recv.datatype) return run_packed(self, found, c, go);
@@ -122,7 +122,7 @@ static PyObject *run(CallsObject *self, const han_call *c, mode go) {
  * size and the objects that own the buffers. */
 static PyObject *persistent(CallsObject *self, const han_call *c) {
     han_entry key = c->key;
-    key.nbytes = han_py_look_up_bound(&self->plans, key.nbytes);
+    if (!key.counts) key.nbytes = han_py_look_up_bound(&self->plans, key.nbytes);
     key.collective += HAN_LOOK_UP_INIT;
     PyObject *make = han_py_look_up_find(&self->plans, &key)->plan;
     if (!make || c->send.datatype || c->recv.datatype) Py_RETURN_FALSE;
@@ -142,11 +142,13 @@ static inline PyObject *serve(CallsObject *self, PyObject *const *args, han_read
     c.send = c.recv = (han_buffer){0};
     c.key = (han_entry){0};
     c.end = NULL;
+    c.counts = NULL;
     PyObject *answer = !read(&self->caller, args, &c) ? Py_NewRef(Py_False)
                        : go                           ? run(self, &c, go)
                                                       : persistent(self, &c);
     han_py_release(&c.send);
     han_py_release(&c.recv);
+    PyMem_Free(c.counts);
     return answer;
 }
 
@@ -178,6 +180,8 @@ DEFINE_METHODS(scatter, 3)
 DEFINE_METHODS(allgather, 2)
 DEFINE_METHODS(alltoall, 2)
 DEFINE_METHODS(reduce_scatter_block, 3)
+DEFINE_METHODS(allgatherv, 2)
+DEFINE_METHODS(reduce_scatter, 4)
 
 static PyObject *calls_clear(CallsObject *self, PyObject *unused) {
     (void)unused;
@@ -185,13 +189,33 @@ static PyObject *calls_clear(CallsObject *self, PyObject *unused) {
     Py_RETURN_NONE;
 }
 
-/* add(plan or function, collective, root, op or None, (bound of its class, kind, handle)) */
+/* Read the sizes of all blocks from a tuple, which is empty if they are equal. 0 or -1. */
+static int sizes_of_blocks(const CallsObject *self, PyObject *sizes, const uint64_t **out) {
+    Py_ssize_t n = PyTuple_GET_SIZE(sizes);
+    if (!n) return 0;
+    if (n != self->caller.size) return few(n, self->caller.size);
+    uint64_t *counts = PyMem_Malloc((size_t)n * sizeof *counts);
+    if (!counts) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t r = 0; r < n; r++)
+        counts[r] = PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(sizes, r));
+    *out = counts;
+    if (!PyErr_Occurred()) return 0;
+    PyMem_Free(counts);
+    return -1;
+}
+
+/* add(plan or function, collective, root, op or None, (bound of its class, kind, handle), sizes of
+ * blocks) */
 static PyObject *calls_add(CallsObject *self, PyObject *args) {
     han_entry entry = {0};
-    PyObject *plan, *op;
+    PyObject *plan, *op, *sizes;
     unsigned long long nbytes, handle;
-    if (!PyArg_ParseTuple(args, "OiiO(KiK)", &plan, &entry.collective, &entry.root, &op, &nbytes,
-                          &entry.kind, &handle))
+    if (!PyArg_ParseTuple(args, "OiiO(KiK)O!", &plan, &entry.collective, &entry.root, &op, &nbytes,
+                          &entry.kind, &handle, &PyTuple_Type, &sizes) ||
+        sizes_of_blocks(self, sizes, &entry.counts))
         return NULL;
     if (!PyObject_TypeCheck(plan, &PlanType)) entry.collective += HAN_LOOK_UP_INIT;
     entry.nbytes = nbytes;
@@ -209,7 +233,7 @@ static int calls_init(CallsObject *self, PyObject *args, PyObject *kwargs) {
                                      &ReaderType, &reader, &PyType_Type, &request,
                                      &self->caller.rank, &self->caller.size, &PyTuple_Type,
                                      &bounds) ||
-        han_py_look_up_open(&self->plans, bounds))
+        han_py_look_up_open(&self->plans, bounds, self->caller.size))
         return -1;
     self->engine = (EngineObject *)Py_NewRef(engine);
     self->caller.reader = (ReaderObject *)Py_NewRef(reader);
@@ -261,10 +285,12 @@ static PyMethodDef calls_methods[] = {
     BOTH(allgather, ", send, recv"),
     BOTH(alltoall, ", send, recv"),
     BOTH(reduce_scatter_block, ", send, recv, op"),
+    BOTH(allgatherv, ", send, recv"),
+    BOTH(reduce_scatter, ", send, recv, counts, op"),
     {"add", (PyCFunction)calls_add, METH_VARARGS,
-     "add($self, plan, collective, root, op, key, /)\n--\n\n"
-     "Enter a plan, or a function that makes persistent requests; `op` may be None, `key` is\n"
-     "(bound of its class, kind, handle)."},
+     "add($self, plan, collective, root, op, key, counts, /)\n--\n\n"
+     "Enter a plan, or a function that makes persistent requests; `op` may be None, `key` is (bound "
+     "of its class, kind, handle), `counts` are the elements of all blocks, or () if they are equal."},
     {"clear", (PyCFunction)calls_clear, METH_NOARGS,
      "clear($self, /)\n--\n\nRemove all plans."},
     {NULL, NULL, 0, NULL},
