@@ -54,6 +54,8 @@ def message_steps(choice: LevelChoice, members: int, nbytes: int) -> Steps:
     """
     if choice.algorithm in PRESETS:
         return PRESETS[choice.algorithm](members)
+    if choice.algorithm == "scatter":  # on any level, where smaller groups need fewer factors
+        return cyclic(members, asked_factors(choice))
     whole = choice.algorithm == "recursive" and nbytes <= choice.get("whole", PAGE)
     recursive = choice.algorithm in ("recursive", "tree")
     exchanging = core_of(members) if recursive and not asked_factors(choice) else members
@@ -76,7 +78,7 @@ def pattern_of(choice: LevelChoice, members: int, whole: bool) -> Pattern:
         raise ValueError(reason)
     if choice.algorithm == "copyin":
         return CopyIn(members, signed or (members,))
-    if choice.algorithm in ("cyclic", "scatter"):
+    if choice.algorithm == "cyclic":
         return cyclic(members, signed)
     scatter, middle, gather = phases_of(
         choice.algorithm, signed or both_ways(recursive_factors(members))

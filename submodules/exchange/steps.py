@@ -135,8 +135,8 @@ class Recursive:
         return [(self.held(member, stage), sources)]
 
     def readers(self, member: int, stage: int) -> list[int]:
-        """Return the other members of the stage's group."""
-        return [m for m in self._combining(member, stage) if m != member]
+        """Return the other members of the stage's group, the next first."""
+        return _others(member, self._combining(member, stage))
 
     def _combining(self, member: int, stage: int) -> list[int]:
         factors = self.scatter + self.whole
@@ -165,15 +165,19 @@ class Recursive:
     def takers(self, member: int, step: int) -> list[int]:
         """Return the other members of the step's group, the next first."""
         stride = self.blocks // prod(self.gather[:step])
-        group = _spaced(member, stride, self.gather[step - 1])
-        me = group.index(member)
-        return group[me + 1 :] + group[:me]
+        return _others(member, _spaced(member, stride, self.gather[step - 1]))
 
 
 def _spaced(member: int, stride: int, factor: int) -> list[int]:
     """Return the group of `factor` members, `stride` apart, that `member` is in."""
     first = member - member // stride % factor * stride
     return [first + k * stride for k in range(factor)]
+
+
+def _others(member: int, group: list[int]) -> list[int]:
+    """Return the others of a group, the next first: all start with a different one."""
+    me = group.index(member)
+    return group[me + 1 :] + group[:me]
 
 
 @dataclass(frozen=True)
