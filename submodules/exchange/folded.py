@@ -76,7 +76,7 @@ class Folded:
 
     @property
     def _all(self) -> Blocks:
-        return tuple(range(self.blocks))
+        return range(self.blocks)
 
     @property
     def _pairs(self) -> int:

@@ -44,12 +44,18 @@ class Partition:
 
     def bounds(self, nbytes: int) -> list[tuple[int, int]]:
         """Return where each block starts and stops."""
+        return [self.span(nbytes, b, b + 1) for b in range(self.blocks)]
+
+    def span(self, nbytes: int, first: int, stop: int) -> tuple[int, int]:
+        """Return where blocks [first, stop) start and stop."""
+        return self._start(nbytes, first), self._start(nbytes, stop)
+
+    def _start(self, nbytes: int, block: int) -> int:
         if self.algorithm == "tree":
-            return [(0, nbytes)] + [(nbytes, nbytes)] * (self.blocks - 1)
+            return nbytes if block else 0
         if not self.size:
-            return [share(nbytes, self.grain, b, self.blocks) for b in range(self.blocks)]
-        step = self._step(nbytes)
-        return [(min(nbytes, b * step), min(nbytes, b * step + step)) for b in range(self.blocks)]
+            return share(nbytes, self.grain, block, self.blocks)[0]
+        return min(nbytes, block * self._step(nbytes))
 
     def _step(self, nbytes: int) -> int:
         """Return the bytes of a block: `size`, or a multiple of it if the message is longer."""

@@ -12,21 +12,22 @@ messages where they wrap around the end of the message.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from han.model.program import Ref
 from han.submodules.exchange.factors import misfit
-from han.submodules.exchange.layout import Run, lines, partition_of, runs
+from han.submodules.exchange.layout import lines, partition_of
 from han.submodules.exchange.mail import Mail, Transfer
 from han.submodules.exchange.patterns import PRESETS, asked_factors, message_steps
-from han.submodules.exchange.steps import OWN, Blocks, Source, Steps, Take
+from han.submodules.exchange.steps import OWN, Blocks, Source, Steps, Take, spans
 from han.tasks.context import Context
 from han.tasks.contract import Question
 from han.tasks.graph import Task
 
 MOST = 1 << 30  # bytes of a message, so that MPI's counts stay below 2^31
 SEGMENT = 32 * 1024  # below the eager limit of every MPI library over TCP
+Run = tuple[int, int]  # where bytes of the message start and stop
 Arriving = dict[int, list[Transfer]]  # by member
 
 
@@ -66,13 +67,13 @@ class Exchange:
             context.choice, context.group.size, builder.signature.nbytes
         )
         self.partition = partition_of(context.choice, self.steps, context.grain)
-        self.start, self.bounds = 0, [(0, 0)]
+        self.start = self.nbytes = 0
         self.room = builder.scratch(self._room(context.tasks) if combines else 0)
 
     def begin(self, task: Task) -> None:
         """Turn to a task."""
         self.start, self.mine = task.start, self.context.source
-        self.bounds = self.partition.bounds(task.nbytes)
+        self.nbytes = task.nbytes
 
     def combine(self) -> None:
         """Carry out all combining stages."""
@@ -86,11 +87,11 @@ class Exchange:
         for step in range(first + 1, steps.gathers + 1):
             received = [
                 self.receive(self.work, run, member)
-                for member, blocks in self.takes(self.me, step)
+                for member, blocks in _by_member(self.takes(self.me, step)).items()
                 for run in self.runs(blocks)
             ]
             for member in steps.takers(self.me, step):
-                taken = next(b for m, b in self.takes(member, step) if m == self.me)
+                taken = _by_member(self.takes(member, step)).get(self.me, [])
                 sends += [self.send(self.work, run, member) for run in self.runs(taken)]
             self.complete(received)
         self.complete(sends)
@@ -104,26 +105,27 @@ class Exchange:
     @property
     def empty(self) -> bool:
         """Whether the task has no data; its messages only synchronise."""
-        return self.bounds[-1][1] == 0
+        return self.nbytes == 0
 
     @property
     def most(self) -> int:
         """Bytes of a message; those that carry all data are one by default."""
         return self.context.choice.get("segment", MOST if self.steps.blocks == 1 else SEGMENT)
 
-    def runs(self, blocks: Blocks) -> list[Run]:
-        """Join blocks that are consecutive; a task without data is one empty run."""
-        return [Run(0, 0, ())] if self.empty else runs(tuple(sorted(blocks)), self.bounds, [])
+    def runs(self, parts: Iterable[Blocks]) -> list[Run]:
+        """Return where consecutive blocks start and stop; a task without data is one empty run."""
+        if self.empty:
+            return [(self.start, self.start)]
+        found = [self.partition.span(self.nbytes, r.start, r.stop) for r in spans(parts)]
+        return [(self.start + a, self.start + b) for a, b in found if a < b]
 
     def receive(self, place: Ref, run: Run, member: int) -> Transfer:
         """Start receiving a run from a member."""
-        start, stop = self.start + run.start, self.start + run.stop
-        return self.mail.receive(place, start, stop, member, self.most)
+        return self.mail.receive(place, *run, member, self.most)
 
     def send(self, place: Ref, run: Run, member: int) -> Transfer:
         """Start sending a run to a member."""
-        start, stop = self.start + run.start, self.start + run.stop
-        return self.mail.send(place, start, stop, member, self.most)
+        return self.mail.send(place, *run, member, self.most)
 
     def complete(self, transfers: Sequence[Transfer]) -> None:
         """Wait for all messages of some transfers."""
@@ -136,16 +138,16 @@ class Exchange:
         for member, blocks in _operands(self.steps, self.me, stage).items():
             for run in self.runs(blocks):
                 found.append((member, run, used))
-                used += lines(run.stop - run.start)
+                used += lines(run[1] - run[0])
         return found
 
     def _room(self, tasks: Sequence[Task]) -> int:
         """Return the bytes of scratch memory for the operands of any stage of any task."""
         most = 0
         for nbytes in {task.nbytes for task in tasks}:
-            self.bounds = self.partition.bounds(nbytes)
+            self.nbytes = nbytes
             for stage in range(1, self.steps.stages + 1):
-                ends = (used + run.stop - run.start for _, run, used in self._arrivals(stage))
+                ends = (used + run[1] - run[0] for _, run, used in self._arrivals(stage))
                 most = max(most, *ends, 0)
         return most
 
@@ -155,7 +157,7 @@ class Exchange:
         """Receive and send the operands of a stage, combine them, and wait for the sends."""
         arriving: Arriving = {}
         for member, run, used in self._arrivals(stage):
-            place = (self.room + used).holding(self.start + run.start)
+            place = (self.room + used).holding(run[0])
             arriving.setdefault(member, []).append(self.receive(place, run, member))
         sends = [
             self.send(self.mine, run, reader)
@@ -164,7 +166,7 @@ class Exchange:
         ]
         folds = self.steps.folds(self.me, stage)
         for sources, group in groupby(folds, key=lambda fold: fold[1]):
-            for run in self.runs(tuple(b for blocks, _ in group for b in blocks)):
+            for run in self.runs(blocks for blocks, _ in group):
                 self._fold(run, sources, arriving, sends)
         self.complete(sends)
         if folds:
@@ -177,8 +179,8 @@ class Exchange:
         members = [member for member, _ in sources]
         own = members.index(self.me)
         operand = self.context.source if sources[own][1] == OWN else self.work
-        stop = self.start + run.stop
-        for at in range(self.start + run.start, stop, self._step) or [stop]:
+        start, stop = run
+        for at in range(start, stop, self._step) or [start]:
             end = min(at + self._step, stop)
             left = self._combined_before(members[:own], at, end, arriving)
             for transfer in sends:  # the result may overwrite what is being sent
@@ -219,11 +221,18 @@ class Exchange:
         return max(1, self.most // self.context.grain) * self.context.grain
 
 
-def _operands(steps: Steps, member: int, stage: int) -> dict[int, Blocks]:
+def _operands(steps: Steps, member: int, stage: int) -> dict[int, list[Blocks]]:
     """Return the blocks that a member receives in a stage, by the member that sends them."""
-    found: dict[int, list[int]] = {}
-    for blocks, sources in steps.folds(member, stage):
-        for source, _ in sources:
-            if source != member:
-                found.setdefault(source, []).extend(blocks)
-    return {source: tuple(blocks) for source, blocks in found.items()}
+    return _by_member(
+        (source, blocks)
+        for blocks, sources in steps.folds(member, stage)
+        for source, _ in sources
+        if source != member
+    )
+
+
+def _by_member(takes: Iterable[Take]) -> dict[int, list[Blocks]]:
+    found: dict[int, list[Blocks]] = {}
+    for member, blocks in takes:
+        found.setdefault(member, []).append(blocks)
+    return found

@@ -102,7 +102,9 @@ def _takes(
     last, finished = step == layout.pattern.gathers, layout.pattern.stages
     mine = None if last else layout.offsets(me, finished, bounds)
     for member, blocks in layout.pattern.takes(me, step):
-        yield member, runs(blocks, bounds, [layout.offsets(member, finished, bounds), mine])
+        theirs = layout.offsets(member, finished, bounds)
+        ordered = sorted((theirs[b], b) for b in blocks)
+        yield member, runs([b for _, b in ordered], bounds, [theirs, mine])
 
 
 def lower(context: Context) -> None:

@@ -15,7 +15,7 @@ from han.submodules.exchange.factors import Factors
 from han.submodules.exchange.mail import Transfer
 from han.submodules.exchange.messages import Exchange
 from han.submodules.exchange.patterns import asked_factors, cyclic
-from han.submodules.exchange.steps import Blocks, Take
+from han.submodules.exchange.steps import Take, arc
 from han.tasks.context import Context
 
 
@@ -27,10 +27,10 @@ class Tree:
     root: int
     factors: Factors
 
-    def blocks(self, member: int, step: int) -> Blocks:
+    def blocks(self, member: int, step: int) -> list[range]:
         """Return the blocks that a member passes to, or gets from, its parent in a step."""
-        place, width = self._place(member), self._width(step)
-        return self._from(place, min(width, self.size - place))
+        place = self._place(member)
+        return arc(member, min(self._width(step), self.size - place), self.size)
 
     def parent(self, member: int, step: int) -> int | None:
         """Return the parent of a member that passes its blocks to it in a step, or None."""
@@ -47,12 +47,17 @@ class Tree:
         places = range(place + width, min(place + wide, self.size), width)
         return [(self.root + p) % self.size for p in places]
 
-    def scattered(self, member: int) -> Blocks:
-        """Return the blocks that a member has after the scatter."""
-        steps = range(len(self.factors), 0, -1)
-        received = (k for k in steps if self.parent(member, k) is not None)
+    def scattered(self, member: int) -> int:
+        """Return how many blocks, from its own on, a member has after the scatter."""
+        received = (k for k in self._backwards if self.parent(member, k) is not None)
         step = next(received, None)
-        return self._from(0, self.size) if step is None else self.blocks(member, step)
+        if step is None:
+            return self.size
+        return min(self._width(step), self.size - self._place(member))
+
+    @property
+    def _backwards(self) -> range:
+        return range(len(self.factors), 0, -1)
 
     def _place(self, member: int) -> int:
         return (member - self.root) % self.size
@@ -60,9 +65,6 @@ class Tree:
     def _width(self, step: int) -> int:
         """Return how many blocks a member has before a step of the gather; the first is 1."""
         return prod(self.factors[: step - 1])
-
-    def _from(self, place: int, number: int) -> Blocks:
-        return tuple((self.root + place + k) % self.size for k in range(number))
 
 
 class Rooted(Exchange):
@@ -99,14 +101,18 @@ class Rooted(Exchange):
 
     def takes(self, member: int, step: int) -> list[Take]:
         """Return what a member takes in a gathering step: what the scatter did not bring."""
-        has = set(self.down.scattered(member))
-        taken = self.steps.takes(member, step)
-        return [(m, tuple(b for b in blocks if b not in has)) for m, blocks in taken]
+        size, has = self.steps.size, self.down.scattered(member)
+        found: list[Take] = []
+        for peer, blocks in self.steps.takes(member, step):
+            distance = (blocks[0] - member) % size
+            new = max(0, min(len(blocks), distance + len(blocks) - has))
+            found.append((peer, blocks[len(blocks) - new :]))
+        return found
 
-    def _receive(self, blocks: Blocks, member: int) -> list[Transfer]:
+    def _receive(self, blocks: list[range], member: int) -> list[Transfer]:
         return [self.receive(self.work, run, member) for run in self.runs(blocks)]
 
-    def _send(self, blocks: Blocks, member: int) -> list[Transfer]:
+    def _send(self, blocks: list[range], member: int) -> list[Transfer]:
         return [self.send(self.work, run, member) for run in self.runs(blocks)]
 
 

@@ -12,6 +12,7 @@ between the two phases that combine without splitting).
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -20,10 +21,34 @@ from typing import Protocol
 from han.submodules.exchange.factors import Factors
 
 OWN = -1  # the stage of a member's own operand that is in its send buffer, not in a cell
-Blocks = tuple[int, ...]
+Blocks = Sequence[int]
 Source = tuple[int, int]  # a member, and the stage after which it shows the operand
 Fold = tuple[Blocks, tuple[Source, ...]]  # blocks, and the sources of operands, left to right
 Take = tuple[int, Blocks]  # a member, and the finished blocks to take from it
+
+
+def arc(first: int, number: int, size: int) -> list[range]:
+    """Return `number` blocks of a circle of `size` from `first` on; two ranges past its end."""
+    first %= size
+    stop = first + number
+    if stop <= size:
+        return [range(first, stop)] if number else []
+    return [range(first, size), range(stop - size)]
+
+
+def spans(parts: Iterable[Blocks]) -> list[range]:
+    """Join blocks into ranges of consecutive ones, in ascending order."""
+    found: list[range] = []
+    for part in sorted((r for blocks in parts for r in _ranges(blocks)), key=lambda r: r.start):
+        if found and found[-1].stop == part.start:
+            found[-1] = range(found[-1].start, part.stop)
+        else:
+            found.append(part)
+    return found
+
+
+def _ranges(blocks: Blocks) -> list[range]:
+    return [blocks] if isinstance(blocks, range) else [range(b, b + 1) for b in blocks]
 
 
 class Steps(Protocol):
@@ -121,7 +146,7 @@ class Recursive:
             width //= factor
             start += member % factor * width
             member //= factor
-        return tuple(range(start, start + width))
+        return range(start, start + width)
 
     def shown(self, member: int) -> Blocks:
         """Return all blocks except those that the member itself keeps."""
@@ -153,14 +178,20 @@ class Recursive:
 
     def finished(self, member: int, step: int) -> Blocks:
         """Return the member's own block, then those that it has taken, in order."""
-        found = self.held(member, len(self.scatter))
+        found = list(self.held(member, len(self.scatter)))
         for k in range(1, step + 1):
-            found += tuple(b for _, blocks in self.takes(member, k) for b in blocks)
+            found += [b for _, blocks in self.takes(member, k) for b in blocks]
         return found
 
     def takes(self, member: int, step: int) -> list[Take]:
         """Return all finished blocks of the other members of the step's group, the next first."""
-        return [(m, self.finished(m, step - 1)) for m in self.takers(member, step)]
+        return [(m, self._gathered(m, step - 1)) for m in self.takers(member, step)]
+
+    def _gathered(self, member: int, step: int) -> Blocks:
+        """Return the blocks of `finished` in any order."""
+        if self.gather == self.scatter[::-1]:
+            return self.held(member, len(self.scatter) - step)
+        return self.finished(member, step)
 
     def takers(self, member: int, step: int) -> list[int]:
         """Return the other members of the step's group, the next first."""
@@ -213,24 +244,28 @@ class Cyclic:
     def held(self, member: int, stage: int) -> Blocks:
         """Return the blocks from the member's own on; in stage 0 all blocks from 0 on."""
         if not stage:
-            return tuple(range(self.size))
+            return range(self.size)
         return self._from(member, self._width(self.scatter, self.stages - stage))
 
     def shown(self, member: int) -> Blocks:
         """Return all blocks except those that the member itself keeps."""
-        kept = self.held(member, 1)
+        kept = set(self.held(member, 1))
         return tuple(b for b in range(self.size) if b not in kept)
 
     def folds(self, member: int, stage: int) -> list[Fold]:
-        """Return a fold for each block that the member keeps: its own, then of members behind."""
+        """Return folds of the blocks that the member keeps: its own, then of members behind."""
         left = self.stages - stage
         width, wide = (self._width(self.scatter, k) for k in (left, left + 1))
         own = (member, OWN if stage == 1 else stage - 1)
+        distances = range(width, wide, width)
+        most = min(width, wide - len(distances) * width)  # blocks that all members behind combine
         found: list[Fold] = []
-        for k, block in enumerate(self._from(member, width)):
-            distances = range(width, wide - k, width)
-            others = tuple(((member - d) % self.size, stage - 1) for d in distances)
-            found.append(((block,), (own, *others)))
+        for first, stop, number in ((0, most, len(distances)), (most, width, len(distances) - 1)):
+            others = tuple(
+                ((member - d) % self.size, stage - 1) for d in distances[: max(0, number)]
+            )
+            blocks = arc(member + first, stop - first, self.size)
+            found += [(part, (own, *others)) for part in blocks]
         return found
 
     def readers(self, member: int, stage: int) -> list[int]:
@@ -255,7 +290,7 @@ class Cyclic:
         return takers_behind(self.size, self.gather, member, step)
 
     def _from(self, member: int, width: int) -> Blocks:
-        return tuple((member + k) % self.size for k in range(width))
+        return tuple(b for part in arc(member, width, self.size) for b in part)
 
     def _width(self, factors: Factors, steps: int) -> int:
         return min(self.size, prod(factors[:steps]))
@@ -269,11 +304,10 @@ def ahead(size: int, member: int, width: int, wide: int) -> list[int]:
 def taken_ahead(size: int, gather: Factors, member: int, step: int) -> list[Take]:
     """Return the finished blocks of members ahead that a member does not have yet."""
     width, wide = (min(size, prod(gather[:k])) for k in (step - 1, step))
-    found = []
+    found: list[Take] = []
     for distance in range(width, wide, width):
-        number = min(width, wide - distance)
-        blocks = tuple((member + distance + k) % size for k in range(number))
-        found.append(((member + distance) % size, blocks))
+        blocks = arc(member + distance, min(width, wide - distance), size)
+        found += [((member + distance) % size, part) for part in blocks]
     return found
 
 
