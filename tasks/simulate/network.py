@@ -70,6 +70,7 @@ class Network:
         self.links: dict[tuple[int, int], Link] = {}
         # Between nodes: when a message is due, its number, and the least time of its arrival.
         self.coming: list[tuple[float, int, float, Message]] = []
+        self.started = 0
         self.bytes = [0] * len(machine.levels)
         self.messages = [0] * len(machine.levels)
 
@@ -147,8 +148,8 @@ class Network:
             first, through = self.out[a][self.rail[src]].take(start, nbytes)
             last = max(last, through)
             message.due = first + link.latency
-            coming = message.due, sum(self.messages), last + link.latency, message
-            heappush(self.coming, coming)
+            self.started += 1
+            heappush(self.coming, (message.due, self.started, last + link.latency, message))
         message.gone = min(message.gone, last)
 
 

@@ -103,6 +103,24 @@ def test_an_adapter_is_shared_by_the_ranks_of_its_node():
     assert free == pytest.approx(10 * US + 4 * n / 1e9)
 
 
+@pytest.mark.parametrize("bandwidth", ["100MB/s", "1GB/s"])
+def test_an_adapter_takes_messages_in_the_order_in_which_they_come(bandwidth):
+    """All members send to all others at once, each to another one first: nobody waits."""
+    n, nodes, more = 10_000, 5, (("factors", (5,)), ("whole", 0))
+    topology = topology_of([[0] * nodes], -1)
+    model = machine({"bandwidth": bandwidth}, reduce="1000GB/s")
+    plan = plan_of("allreduce", topology, n, ("exchange", "recursive", *more))
+    found = simulate(plan, model, model.place(nodes, 1))
+    assert found.seconds == pytest.approx(10 * US + 4 * n / 100e6, rel=1e-3)
+
+
+def test_long_messages_that_are_due_at_the_same_time_pass_one_after_the_other():
+    topology = topology_of([[k // 4 for k in range(24)], [0] * 24], 0)
+    plan = plan_of("allreduce", topology, 1 << 17, SM, ("exchange", "recursive_doubling"))
+    model = machine({"bandwidth": "1GB/s"})
+    assert simulate(plan, model, model.place(6, 4), runs=4).seconds > 8 * (1 << 17) / 100e6
+
+
 def test_rails_are_used_by_ranks_in_turn():
     """Two ranks of a node send at once to another node, on one rail or on two."""
     n = 10_000
