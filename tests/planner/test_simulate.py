@@ -115,10 +115,16 @@ def test_an_adapter_takes_messages_in_the_order_in_which_they_come(bandwidth):
 
 
 def test_long_messages_that_are_due_at_the_same_time_pass_one_after_the_other():
-    topology = topology_of([[k // 4 for k in range(24)], [0] * 24], 0)
-    plan = plan_of("allreduce", topology, 1 << 17, SM, ("exchange", "recursive_doubling"))
-    model = machine({"bandwidth": "1GB/s"})
-    assert simulate(plan, model, model.place(6, 4), runs=4).seconds > 8 * (1 << 17) / 100e6
+    n, model = 1 << 20, machine({"bandwidth": "1GB/s"})
+    network = Network(model, model.place(3, 1))
+    messages = [network.send(0.0, rank, 2, 0, n) for rank in range(2)]
+    assert not network.deliver(1.0), "the receiver has not answered"
+    for rank in range(2):
+        network.receive(0.0, rank, 2, 0)
+    assert messages[0].due == messages[1].due == pytest.approx(30 * US)
+    assert network.deliver(1.0) == messages
+    times = [message.arrival for message in messages]
+    assert times == pytest.approx([30 * US + n / 100e6, 30 * US + 2 * n / 100e6])
 
 
 def test_rails_are_used_by_ranks_in_turn():
