@@ -139,7 +139,7 @@ def fused_cases(choice) -> Iterator[Case]:
         level_choice("solo", "split", chunk=10_000, block=1000),
     ]
     parts += [
-        level_choice("exchange", "cyclic", chunk=1024, factors=(-2, -3, 5)),
+        level_choice("exchange", "cyclic", chunk=1024, factors=(-5, 5)),
         level_choice("exchange", "copyin", chunk=1024, factors=(5,)),
     ]
     parts += [level_choice("exchange", name, chunk=4096) for name in ("recursive", "tree")]
