@@ -393,8 +393,8 @@ class Collectives(MPI.Intracomm):
         info: MPI.Info = MPI.INFO_NULL,
     ) -> Started:
         """Make a persistent request for :meth:`Reduce_scatter`; collective."""
-        made = self._quick.reduce_scatter_init(sendbuf, recvbuf, recvcounts, op)
+        made: Any = self._quick.reduce_scatter_init(sendbuf, recvbuf, recvcounts, op)
         if made is not False:
-            return made
+            return made  # type: ignore[no-any-return]
         counts = self._counts(sendbuf, recvbuf, recvcounts)
         return self._init(parsers.REDUCE_SCATTER, info, sendbuf, recvbuf, counts, op)

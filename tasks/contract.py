@@ -107,7 +107,7 @@ class Submodule(ABC):
     def lower(self, context: Context) -> None:
         """Emit this rank's operations for the context's tasks."""
 
-    def sends(self, topology: Topology, level: int, algorithm: str) -> bool:
+    def sends(self, topology: Topology, level: int, choice: LevelChoice) -> bool:
         """Return whether members of a level send messages."""
         return not self.in_memory
 

@@ -1,6 +1,8 @@
-"""Allreduce in closed form, on the max-rate model: recursive doubling, SMP and NAP.
+"""Allreduce in closed form, on the max-rate model: recursive doubling, SMP, NAP, and exchanges.
 
 Source: Bienz, Olson, Gropp, Node-aware improvements to allreduce, section IV, equations 4 to 6.
+Exchanges: the steps of Jocksch et al., sections 2.1.2 and 2.1.3, which state no times, on the same
+model.
 The start-up cost of a message is its latency plus the overhead on both sides. Inside a node, the
 distance of messages doubles with each step, and a step costs as much as a message on the level that
 it crosses. Numbers of steps are whole: a count between two powers takes as many steps as the higher
@@ -14,6 +16,7 @@ from dataclasses import dataclass
 
 from han.common.errors import ArgumentError
 from han.config.machine import Link, MachineModel, ranks_on_a_rail
+from han.submodules.exchange.factors import Phases
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,11 @@ class Costs:
         """Return the time of a step inside a node."""
         return self.alpha_local + self.beta_local * nbytes
 
-    def max_rate(self, nbytes: int, ppn: int) -> float:
+    def ports(self, nbytes: float, factor: int, ppn: int) -> float:
+        """Return the time of a step in which each of `ppn` ranks sends to `factor` - 1 others."""
+        return self.max_rate(nbytes * (factor - 1), ppn)
+
+    def max_rate(self, nbytes: float, ppn: int) -> float:
         """Return the time of a step between nodes in which `ppn` ranks of each node send.
 
         It is equation 3 for the ranks that share the busiest rail.
@@ -115,6 +122,25 @@ def nap(costs: Costs, nbytes: int, nodes: int, ppn: int) -> float:
         + costs.max_rate(nbytes, ppn) * across
         + costs.gamma * nbytes * (local + across)
     )
+
+
+def exchange(costs: Costs, nbytes: int, ppn: int, phases: Phases) -> float:
+    """Return the time of an exchange between nodes in which `ppn` ranks of each node take part.
+
+    A step of factor f sends f - 1 messages at the same time (Jocksch et al., section 2.1.3: ports),
+    which share the adapter. Each step of the reduce-scatter leaves one part in f of the message;
+    the steps of the middle send that part as it is, and the allgather's parts grow by f.
+    """
+    seconds, part = 0.0, float(nbytes)
+    for factor in phases.scatter:
+        part /= factor
+        seconds += costs.ports(part, factor, ppn) + costs.gamma * part * (factor - 1)
+    for factor in phases.middle:
+        seconds += costs.ports(part, factor, ppn) + costs.gamma * part * (factor - 1)
+    for factor in phases.gather:
+        seconds += costs.ports(part, factor, ppn)
+        part *= factor
+    return seconds
 
 
 FORMULAS: dict[str, Callable[[Costs, int, int, int], float]] = {

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from han.model.channel_layout import PAGE
 from han.model.topology import Topology
+from han.submodules.exchange.factors import core_of
 from han.submodules.registry import submodule
 from han.tasks.choice import Choice, LevelChoice, Value, level_choice
 from han.tasks.outline import as_called, levels_of
@@ -72,7 +73,8 @@ SOCKET_BYTES = 512  # from this size, reductions follow the sockets (Jain et al.
 BINARY_BYTES = 8 * KiB  # from this size, trees of reductions are binary
 FLAT_RANKS = 4  # up to this number of ranks, one parent serves all others
 BINARY_RANKS = 4  # from this number of ranks, trees of large reductions are binary
-DOUBLING_BYTES = 8 * KiB  # between nodes: up to this size, steps cost more than bytes
+DOUBLING_BYTES = 16 * KiB  # between nodes: up to this size, steps cost more than bytes
+EXCHANGE_BLOCK = 16 * KiB  # between nodes: a node's least share of a large message
 CHAIN_LINK = 8 * KiB  # a chain of n nodes needs n - 1 pieces of this size to fill its pipeline
 MESSAGE = 32 * KiB  # between nodes: below the eager limit of every MPI library over TCP
 SEGMENT = 128 * KiB  # for the pipeline over the levels
@@ -247,13 +249,30 @@ def _chain_bytes(nodes: int) -> int:
 def _network(signature: Signature, topology: Topology, level: int, outermost: bool) -> LevelChoice:
     nodes = topology.widest(level)
     both = signature.collective in ("allreduce", "barrier")
-    if both and outermost and signature.nbytes <= DOUBLING_BYTES:
-        return level_choice("exchange", "recursive_doubling")
-    if both and outermost and signature.commutative:
-        return level_choice("exchange", "halving", segment=MESSAGE)
+    exchange = _exchange(signature, nodes) if both and outermost else None
+    if exchange is not None:
+        return exchange
     if signature.reduces and not signature.commutative and signature.root:
         return level_choice("adapt", "linear", segment=4 * MESSAGE)
     if signature.nbytes >= _chain_bytes(nodes):
         piece = min(MESSAGE, max(CHAIN_LINK, 1 << (signature.nbytes // 8).bit_length()))
         return level_choice("adapt", "chain", segment=piece, window=16)
     return level_choice("adapt", "binomial", segment=2 * MESSAGE)
+
+
+def _exchange(signature: Signature, nodes: int) -> LevelChoice | None:
+    """Choose an exchange between nodes for an allreduce or a barrier; None: a tree is better.
+
+    Halving folds where the number of nodes is no power of two: some nodes send and receive the
+    whole message twice. Large messages then go by exchanges that need not fold.
+    """
+    if signature.nbytes <= DOUBLING_BYTES:
+        return level_choice("exchange", "recursive_doubling")
+    large = signature.nbytes >= nodes * EXCHANGE_BLOCK
+    if not large and not signature.commutative:
+        return None
+    if not large or nodes & (nodes - 1) == 0:
+        return level_choice("exchange", "halving", segment=MESSAGE)
+    if core_of(nodes) == nodes:
+        return level_choice("exchange", "recursive", segment=MESSAGE)
+    return level_choice("exchange", "cyclic", segment=MESSAGE) if signature.commutative else None

@@ -52,7 +52,7 @@ class Planned:
         """Whether ranks send messages in the plan of the decision's choice."""
         topology, choice = self.topology, self.decision.choice
         parts, levels = parts_of(choice), levels_of(topology, self.signature)
-        return any(parts[k].sends(topology, k, choice.levels[k].algorithm) for k in levels)
+        return any(parts[k].sends(topology, k, choice.levels[k]) for k in levels)
 
     @property
     def left(self) -> bool:

@@ -38,7 +38,7 @@ class ParameterInfo:
         if self.kind == "name" and isinstance(value, str):
             return self._chosen(value)
         if self.kind == "factors":
-            return tuple(int(self._bounded(f, str)) for f in _listed(value))
+            return tuple(self._factor(f) for f in _listed(value))
         raise ValueError(f"expected {_EXPECTED[self.kind]}")
 
     def _bounded(self, value: int, show: Callable[[int], str]) -> int:
@@ -48,6 +48,11 @@ class ParameterInfo:
             raise ValueError(f"must be at most {show(self.maximum)}")
         return value
 
+    def _factor(self, value: int) -> int:
+        """Check a factor, whose sign says what its step does."""
+        self._bounded(abs(value), str)
+        return value
+
     def _chosen(self, name: str) -> str:
         if self.choices and name not in self.choices:
             raise ValueError(unknown("name", name, self.choices))
@@ -55,10 +60,10 @@ class ParameterInfo:
 
 
 def _listed(value: ParameterValue) -> tuple[int, ...]:
-    """Return factors that are written as a list, as ``"4x2"`` or as one number."""
+    """Return factors that are written as a list, as ``"-2x2x2"`` or as one number."""
     if isinstance(value, str):
         parts = value.split("x")
-        value = tuple(int(p) for p in parts if p.strip().isdecimal())
+        value = tuple(int(p) for p in parts if p.strip().removeprefix("-").isdecimal())
         value = value if len(value) == len(parts) else ()
     if isinstance(value, int) and not isinstance(value, bool):
         value = (value,)
@@ -86,5 +91,5 @@ _EXPECTED = {
     "int": "a whole number",
     "bool": "true or false",
     "name": "a name",
-    "factors": "factors: a list of whole numbers such as [4, 2], or 4x2",
+    "factors": "factors: a list of whole numbers such as [-2, 2, 2], or -2x2x2",
 }

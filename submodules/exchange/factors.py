@@ -1,18 +1,30 @@
 """Factors of an exchange: how many members each step brings together, and which are valid.
 
-Factors are a tuple: step k brings `factors[k]` members together. The product of the factors of a
-recursive exchange is the number of members. That of a cyclic shift must reach it.
+A list of signed factors describes an allreduce: negative factors reduce-scatter, the last positive
+ones, whose product is that of the negative ones, allgather, and those between combine without
+splitting. The product of a recursive exchange's factors, those of the allgather aside, is the
+number of members. That of a cyclic shift must reach it in each phase.
 
-Source: Jocksch et al., sections 2.1.1 (prime factors and combinations of them) and 2.2.2
-(factors of the cyclic shift).
+Source: Jocksch et al., sections 2.1.1 (prime factors and combinations of them), 2.1.2 (signs) and
+2.2.2 (factors of the cyclic shift).
 """
 
 from __future__ import annotations
 
 from math import prod
+from typing import NamedTuple
 
 Factors = tuple[int, ...]
 MOST = 4  # the largest factor that is chosen where it is not a prime number
+MOST_PRIME = 7  # between nodes: for larger prime factors, some members only pass their operand on
+
+
+class Phases(NamedTuple):
+    """The factors of each phase, in the order in which they are applied."""
+
+    scatter: Factors
+    middle: Factors
+    gather: Factors
 
 
 def primes(number: int) -> list[int]:
@@ -52,70 +64,107 @@ def cyclic_factors(members: int) -> Factors:
     return tuple(factors)
 
 
+def twos(members: int) -> Factors:
+    """Return the fewest factors of 2 whose product reaches the number of members."""
+    return (2,) * (members - 1).bit_length()
+
+
+def core_of(members: int) -> int:
+    """Return how many members exchange, so that no step brings too many of them together.
+
+    It is the number of members, if that has no large prime factor; else the largest product of
+    twos and threes below it.
+    """
+    if max(primes(members), default=1) <= MOST_PRIME:
+        return members
+    return next(n for n in range(members, 0, -1) if max(primes(n), default=1) <= 3)
+
+
+def both_ways(factors: Factors) -> Factors:
+    """Return signed factors: a reduce-scatter, and an allgather in reverse order."""
+    return (*(-f for f in factors), *reversed(factors))
+
+
 def spell(factors: Factors) -> str:
-    """Return the factors as text such as ``4x2``."""
+    """Return the factors as text such as ``-2x2x2``."""
     return "x".join(map(str, factors)) or "none"
 
 
-def misfit(
-    algorithm: str,
-    members: int,
-    scatter: Factors | None,
-    middle: Factors | None,
-    gather: Factors | None,
-) -> str | None:
-    """Return the reason why an algorithm cannot use these factors for so many members, or None."""
-    given = {"factors": scatter, "factors_middle": middle, "factors_gather": gather}
-    for name, factors in given.items():
-        if factors is not None and (not factors or min(factors) < 2):
-            return f"{name}: factors of at least 2 expected, not {spell(factors)}"
-    if middle and algorithm != "recursive":
-        return f"factors_middle is for recursive, not for {algorithm}: leave it out"
-    if scatter and algorithm == "copyin":
-        return "copyin combines one member at a time: it takes factors_gather, but no factors"
-    if algorithm in ("recursive", "tree"):
-        return _recursive_misfit(members, scatter, middle or (), gather)
-    return _short("factors", tuple(reversed(scatter or ())), members) or _short(
-        "factors_gather", gather or (), members
+def phases_of(algorithm: str, signed: Factors) -> Phases:
+    """Return the phases that signed factors describe. Raises ValueError if their order is wrong."""
+    scatter = tuple(-f for f in signed if f < 0)
+    rest = signed[len(scatter) :]
+    if any(f < 0 for f in rest):
+        raise ValueError(
+            f"factors: {spell(signed)}: the negative ones, which reduce-scatter, come first"
+        )
+    if algorithm in ("cyclic", "copyin", "scatter"):
+        return Phases(scatter, (), rest)
+    for first in range(len(rest) + 1):
+        if scatter and prod(rest[first:]) == prod(scatter):
+            return Phases(scatter, rest[:first], rest[first:])
+    if not scatter:
+        return Phases((), rest, ())
+    ready = spell((*(-f for f in scatter), *rest, *reversed(scatter)))
+    raise ValueError(
+        f"factors: {spell(signed)}: the last positive ones allgather what the negative ones have "
+        f"split, so their product must be {prod(scatter)}; take {ready}, for instance"
     )
 
 
-def _recursive_misfit(
-    members: int, scatter: Factors | None, middle: Factors, gather: Factors | None
-) -> str | None:
-    if members % prod(middle):
-        return (
-            f"factors_middle: the product of {spell(middle)} is {prod(middle)}, which does not "
-            f"divide the {members} members; take factors of {members}, or leave it out"
-        )
-    parts = members // prod(middle)
-    for name, factors in (("factors", scatter), ("factors_gather", gather)):
-        if factors is None or prod(factors) == parts:
-            continue
-        whose = f"the {members} members" + (f" over factors_middle, {parts}" if middle else "")
-        ready = f"factors of {parts} such as {spell(recursive_factors(parts))}, or "
-        return (
-            f"{name}: the product of {spell(factors)} is {prod(factors)}, not {whose}; "
-            f"take {ready if parts > 1 else ''}leave {name} out, or take cyclic, whose factors "
-            "need only reach the number of members"
-        )
-    return None
+def misfit(algorithm: str, members: int, signed: Factors | None) -> str | None:
+    """Return the reason why an algorithm cannot use these factors for so many members, or None."""
+    if signed is None:
+        return None
+    if not signed or any(abs(f) < 2 for f in signed):
+        return f"factors: 2 or more, or -2 or less, expected, not {spell(signed)}"
+    try:
+        phases = phases_of(algorithm, signed)
+    except ValueError as error:
+        return str(error)
+    if algorithm in ("recursive", "tree"):
+        return _recursive_misfit(algorithm, members, signed, phases)
+    if algorithm == "copyin":
+        if phases.scatter:
+            return "factors: copyin combines one member at a time; its factors allgather: positive"
+        return _short("positive", phases.gather, members)
+    return _short("negative", tuple(reversed(phases.scatter)), members) or _short(
+        "positive", phases.gather, members
+    )
 
 
-def _short(name: str, factors: Factors, members: int) -> str | None:
+def _recursive_misfit(algorithm: str, members: int, signed: Factors, phases: Phases) -> str | None:
+    if algorithm == "tree" and phases.middle:
+        return (
+            f"factors: {spell(phases.middle)} would combine without splitting, which is for "
+            f"recursive; take {spell(both_ways(recursive_factors(members)))}, for instance"
+        )
+    split, middle = prod(phases.scatter), prod(phases.middle)
+    if split * middle == members:
+        return None
+    ready = recursive_factors(members)
+    return (
+        f"factors: {spell(signed)} bring {split * middle} members together, not the {members} of "
+        f"the level; take {spell(both_ways(ready))} or {spell(ready)}, or leave factors out, or "
+        "take cyclic, whose factors need only reach the number of members"
+    )
+
+
+def _short(sign: str, factors: Factors, members: int) -> str | None:
     """Return the reason why factors do not make a cyclic allgather of all members, or None.
 
     Their product may exceed the number of members. Without the last factor it may not reach it, as
     the last step would have nothing to do.
     """
-    if factors and prod(factors) < members:
+    if prod(factors) < members:
         return (
-            f"{name}: the product of {spell(factors)} is {prod(factors)}, less than the {members} "
-            f"members; take factors such as {spell(cyclic_factors(members))}, or leave {name} out"
+            f"factors: the product of the {sign} ones, {spell(factors)}, is {prod(factors)}, less "
+            f"than the {members} members; take {spell(cyclic_factors(members))}, for instance, or "
+            "leave factors out"
         )
-    if factors and prod(factors[:-1]) >= members:
+    if prod(factors[:-1]) >= members:
         return (
-            f"{name}: {spell(factors[:-1])} reaches the {members} members without the last "
-            f"{factors[-1]}; leave that factor out"
+            f"factors: of the {sign} ones, {spell(factors[:-1])} reaches the {members} members "
+            f"without {factors[-1]}; leave that factor out"
         )
     return None

@@ -13,12 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
-from math import prod
 from typing import NamedTuple
 
 from han.model.channel_layout import INLINE, LINE, PAGE, RING_MIN
-from han.submodules.exchange.factors import Factors, cyclic_factors, misfit, recursive_factors
-from han.submodules.exchange.steps import Blocks, CopyIn, Cyclic, Pattern, Recursive
+from han.submodules.exchange.patterns import pattern_of
+from han.submodules.exchange.steps import Blocks, Pattern, Steps
 from han.submodules.parts.pieces import share
 from han.tasks.choice import LevelChoice
 from han.tasks.graph import Task
@@ -29,34 +28,9 @@ BANKS = 2
 COUNTS = 23  # bits of a flag that count the stages of a run's pieces (native/channel.h has 24)
 
 
-def _lines(nbytes: int) -> int:
+def lines(nbytes: int) -> int:
+    """Return the bytes of the whole cache lines that some bytes take."""
     return -(-nbytes // LINE) * LINE
-
-
-def asked_factors(choice: LevelChoice) -> tuple[Factors | None, Factors | None, Factors | None]:
-    """Return the configured factors: of the reduce-scatter, the middle steps, the allgather."""
-    scatter, middle = choice.factors("factors"), choice.factors("factors_middle")
-    return scatter, middle, choice.factors("factors_gather")
-
-
-def pattern_of(choice: LevelChoice, members: int, whole: bool) -> Pattern:
-    """Return the exchange that a choice describes; `whole`: no step splits the message.
-
-    Raises ValueError if the factors do not suit the number of members.
-    """
-    reason = misfit(choice.algorithm, members, *asked_factors(choice))
-    if reason is not None:
-        raise ValueError(reason)
-    scatter, middle, gather = (factors or () for factors in asked_factors(choice))
-    if choice.algorithm == "copyin":
-        return CopyIn(members, gather or (members,))
-    if choice.algorithm == "cyclic":
-        split = tuple(reversed(scatter)) if scatter else cyclic_factors(members)
-        return Cyclic(members, split, gather or split)
-    split = scatter or recursive_factors(members // prod(middle))
-    if whole:
-        return Recursive((), split + middle, ())
-    return Recursive(split, middle, gather or tuple(reversed(split)))
 
 
 @dataclass(frozen=True)
@@ -70,12 +44,18 @@ class Partition:
 
     def bounds(self, nbytes: int) -> list[tuple[int, int]]:
         """Return where each block starts and stops."""
+        return [self.span(nbytes, b, b + 1) for b in range(self.blocks)]
+
+    def span(self, nbytes: int, first: int, stop: int) -> tuple[int, int]:
+        """Return where blocks [first, stop) start and stop."""
+        return self._start(nbytes, first), self._start(nbytes, stop)
+
+    def _start(self, nbytes: int, block: int) -> int:
         if self.algorithm == "tree":
-            return [(0, nbytes)] + [(nbytes, nbytes)] * (self.blocks - 1)
+            return nbytes if block else 0
         if not self.size:
-            return [share(nbytes, self.grain, b, self.blocks) for b in range(self.blocks)]
-        step = self._step(nbytes)
-        return [(min(nbytes, b * step), min(nbytes, b * step + step)) for b in range(self.blocks)]
+            return share(nbytes, self.grain, block, self.blocks)[0]
+        return min(nbytes, block * self._step(nbytes))
 
     def _step(self, nbytes: int) -> int:
         """Return the bytes of a block: `size`, or a multiple of it if the message is longer."""
@@ -113,8 +93,8 @@ class Layout:
                 if tried is not None:
                     return tried
         pattern = pattern_of(choice, members, whole=False)
-        partition = _partition(choice, pattern, grain)
-        chunk = min(choice.get("chunk", CHUNK), _lines(largest))
+        partition = partition_of(choice, pattern, grain)
+        chunk = min(choice.get("chunk", CHUNK), lines(largest))
         one = cls(pattern, partition, grain, 1, False)
         chunk = max(chunk, plan.signature.nbytes * one.values >> COUNTS)
         chunk = one.fitting(chunk, geometry.area)
@@ -130,7 +110,7 @@ class Layout:
         if whole and (choice.algorithm != "recursive" or nbytes > choice.get("whole", PAGE)):
             return None
         pattern = pattern_of(choice, members, whole)
-        one = cls(pattern, _partition(choice, pattern, grain), nbytes, 1, True)
+        one = cls(pattern, partition_of(choice, pattern, grain), nbytes, 1, True)
         return one if one.inline(nbytes) or one.bank(nbytes) <= PAGE else None
 
     def fitting(self, chunk: int, area: int) -> int:
@@ -161,7 +141,7 @@ class Layout:
 
     def bank(self, nbytes: int) -> int:
         """Return the bytes of all regions of a piece; each begins on a cache line."""
-        return sum(map(_lines, self.regions(nbytes)))
+        return sum(map(lines, self.regions(nbytes)))
 
     @cached_property
     def starts(self) -> list[int]:
@@ -171,7 +151,7 @@ class Layout:
         the earlier piece in that bank, which readers release later.
         """
         sizes = self.regions(self.chunk)
-        return [0, *accumulate(sizes if self.inline(self.chunk) else map(_lines, sizes))]
+        return [0, *accumulate(sizes if self.inline(self.chunk) else map(lines, sizes))]
 
     @property
     def values(self) -> int:
@@ -206,14 +186,45 @@ def _packed(blocks: Blocks, bounds: Sequence[tuple[int, int]]) -> dict[int, Spot
     return places
 
 
-def _partition(choice: LevelChoice, pattern: Pattern, grain: int) -> Partition:
+def partition_of(choice: LevelChoice, pattern: Steps, grain: int) -> Partition:
+    """Return how a choice cuts a piece into the blocks of a pattern."""
     return Partition(choice.algorithm, pattern.blocks, grain, choice.get("partition", 0))
+
+
+ITSELF = Spot(0, 0)
+
+
+class Run(NamedTuple):
+    """Consecutive bytes [start, stop) of a piece, which are consecutive in other places too."""
+
+    start: int
+    stop: int
+    places: tuple[Spot, ...]
+
+
+def runs(
+    blocks: Blocks, bounds: Sequence[tuple[int, int]], places: Sequence[Mapping[int, Spot] | None]
+) -> list[Run]:
+    """Join blocks that are consecutive in the piece and in all `places`.
+
+    A place maps blocks to their spots; None stands for the piece itself.
+    """
+    found: list[Run] = []
+    for block in blocks:
+        start, stop = bounds[block]
+        spots = tuple(ITSELF if place is None else place[block] for place in places)
+        if start == stop:
+            continue
+        if found and found[-1].stop == start and found[-1].places == spots:
+            start = found.pop().start
+        found.append(Run(start, stop, spots))
+    return found
 
 
 def least(choice: LevelChoice, members: int, element: int) -> int:
     """Return the bytes of cells that pieces of one element take: the least that can be used."""
     pattern = pattern_of(choice, members, whole=False)
-    one = Layout(pattern, _partition(choice, pattern, element), element, 1, False)
+    one = Layout(pattern, partition_of(choice, pattern, element), element, 1, False)
     return BANKS * one.bank(element)
 
 

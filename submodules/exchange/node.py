@@ -10,9 +10,9 @@ A member reuses a bank of cells two pieces later, and readers post no flags for 
 - It overwrites its finished blocks when all members have shown the later piece. They do so after
   they have taken all blocks of the earlier one.
 
-The steps of ``factors_middle`` are an exception. Several members combine the same blocks there, and
-a member reads the result of one of them only. So it waits for the others before it reuses a bank.
-A member does not wait for readers at the end of a run.
+Steps that combine without splitting are an exception. Several members combine the same blocks
+there, and a member reads the result of one of them only. So it waits for the others before it
+reuses a bank. A member does not wait for readers at the end of a run.
 
 Source: Jocksch et al., sections 2.1.1 and 3.1 (barriers integrated as counters). In the paper's
 allgather members write into the memory of others; here they read, since cells have one writer.
@@ -20,41 +20,30 @@ allgather members write into the memory of others; here they read, since cells h
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
 from han.model.channel_layout import FLAG, LINE
 from han.model.program import Ref
 from han.submodules.exchange.factors import misfit
-from han.submodules.exchange.layout import (
-    BANKS,
-    LEAST_AREA,
-    Layout,
-    Spot,
-    asked_factors,
-    least,
-)
-from han.submodules.exchange.steps import OWN, Blocks, Pattern, Source
+from han.submodules.exchange.layout import BANKS, LEAST_AREA, Layout, Run, least, runs
+from han.submodules.exchange.patterns import asked_factors
+from han.submodules.exchange.steps import OWN, Pattern, Source
 from han.submodules.parts.cells import COMBINED, COPIED, tasks_at
 from han.submodules.parts.pieces import Piece, cut
 from han.tasks.context import Context
 from han.tasks.contract import Question
 from han.tasks.outline import Outline
 
-ITSELF = Spot(0, 0)
 BLOCK = 16 * 1024  # bytes combined at a time: partial results stay in the nearest cache
 
 
 def unfit(question: Question) -> str | None:
     """Return the reason why an exchange inside a node cannot serve the call, or None."""
     topology, choice = question.topology, question.choice
-    if not topology.shared[question.level]:
-        return (
-            "members of a group do not share memory; halving and recursive_doubling do without it"
-        )
     members, element = topology.widest(question.level), question.signature.element
-    reason = misfit(choice.algorithm, members, *asked_factors(choice))
+    reason = misfit(choice.algorithm, members, asked_factors(choice))
     if reason is not None:
         return reason
     taken = least(choice, members, element)
@@ -70,33 +59,6 @@ def footprint(plan: Outline, level: int) -> int:
     """Return how many bytes of each rank's ring of cells a run takes."""
     tasks = tasks_at(plan, level).get("allreduce")
     return 0 if tasks is None else Layout.of(plan, level, tasks).nbytes
-
-
-class Run(NamedTuple):
-    """Consecutive bytes [start, stop) of a piece, which are consecutive in other places too."""
-
-    start: int
-    stop: int
-    places: tuple[Spot, ...]
-
-
-def runs(
-    blocks: Blocks, bounds: Sequence[tuple[int, int]], places: Sequence[Mapping[int, Spot] | None]
-) -> list[Run]:
-    """Join blocks that are consecutive in the piece and in all `places`.
-
-    A place maps blocks to their spots; None stands for the piece itself.
-    """
-    found: list[Run] = []
-    for block in blocks:
-        start, stop = bounds[block]
-        spots = tuple(ITSELF if place is None else place[block] for place in places)
-        if start == stop:
-            continue
-        if found and found[-1].stop == start and found[-1].places == spots:
-            start = found.pop().start
-        found.append(Run(start, stop, spots))
-    return found
 
 
 class Script(NamedTuple):
@@ -140,7 +102,9 @@ def _takes(
     last, finished = step == layout.pattern.gathers, layout.pattern.stages
     mine = None if last else layout.offsets(me, finished, bounds)
     for member, blocks in layout.pattern.takes(me, step):
-        yield member, runs(blocks, bounds, [layout.offsets(member, finished, bounds), mine])
+        theirs = layout.offsets(member, finished, bounds)
+        ordered = sorted((theirs[b], b) for b in blocks)
+        yield member, runs([b for _, b in ordered], bounds, [theirs, mine])
 
 
 def lower(context: Context) -> None:

@@ -3,13 +3,16 @@
 A message is cut into blocks. After each combining stage, a member holds fewer blocks, which combine
 the operands of more members. In gathering steps, members take each other's finished blocks. Stage 0
 is the operand of each member. A pattern describes all members, in numbers of blocks and not bytes.
+Exchanges through cells and in messages have the same patterns. More of them are in
+:mod:`han.submodules.exchange.rings` and :mod:`han.submodules.exchange.folded`.
 
-Source: Jocksch et al., sections 2.1 (recursive exchange), 2.2 (cyclic shift), 2.4 (cyclic copy-in
-reduction), and 2.1.2 (steps between the two phases that combine without splitting).
+Source: Jocksch et al., sections 2.1 (recursive exchange), 2.2 (cyclic shift), and 2.1.2 (steps
+between the two phases that combine without splitting).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -18,14 +21,38 @@ from typing import Protocol
 from han.submodules.exchange.factors import Factors
 
 OWN = -1  # the stage of a member's own operand that is in its send buffer, not in a cell
-Blocks = tuple[int, ...]
+Blocks = Sequence[int]
 Source = tuple[int, int]  # a member, and the stage after which it shows the operand
 Fold = tuple[Blocks, tuple[Source, ...]]  # blocks, and the sources of operands, left to right
 Take = tuple[int, Blocks]  # a member, and the finished blocks to take from it
 
 
-class Pattern(Protocol):
-    """An exchange among `size` members of a message of `blocks` blocks."""
+def arc(first: int, number: int, size: int) -> list[range]:
+    """Return `number` blocks of a circle of `size` from `first` on; two ranges past its end."""
+    first %= size
+    stop = first + number
+    if stop <= size:
+        return [range(first, stop)] if number else []
+    return [range(first, size), range(stop - size)]
+
+
+def spans(parts: Iterable[Blocks]) -> list[range]:
+    """Join blocks into ranges of consecutive ones, in ascending order."""
+    found: list[range] = []
+    for part in sorted((r for blocks in parts for r in _ranges(blocks)), key=lambda r: r.start):
+        if found and found[-1].stop == part.start:
+            found[-1] = range(found[-1].start, part.stop)
+        else:
+            found.append(part)
+    return found
+
+
+def _ranges(blocks: Blocks) -> list[range]:
+    return [blocks] if isinstance(blocks, range) else [range(b, b + 1) for b in blocks]
+
+
+class Steps(Protocol):
+    """An exchange among `size` members of a message of `blocks` blocks: who sends what to whom."""
 
     @property
     def size(self) -> int:
@@ -43,23 +70,37 @@ class Pattern(Protocol):
     def gathers(self) -> int:
         """How many gathering steps there are."""
 
+    @property
+    def releases(self) -> int:
+        """How many of the last gathering steps a barrier needs: others do not hear of it before."""
+
+    def folds(self, member: int, stage: int) -> list[Fold]:
+        """Return what a member combines in a stage; the first is 1."""
+
+    def readers(self, member: int, stage: int) -> list[int]:
+        """Return the other members that combine data of a member in a stage."""
+
+    def takes(self, member: int, step: int) -> list[Take]:
+        """Return what a member takes in a gathering step; the first is 1."""
+
+    def takers(self, member: int, step: int) -> list[int]:
+        """Return the members that take blocks of a member in a gathering step."""
+
+
+class Pattern(Steps, Protocol):
+    """Steps, and what members keep in cells that others read."""
+
     def held(self, member: int, stage: int) -> Blocks:
         """Return the blocks for which a member has room in its cells after a combining stage."""
 
     def shown(self, member: int) -> Blocks:
         """Return the blocks of a member's operand that its peers read."""
 
-    def folds(self, member: int, stage: int) -> list[Fold]:
-        """Return what a member combines in a stage; the first is 1."""
-
     def unheard(self, member: int) -> tuple[int, ...]:
         """Return the readers of a member's cells whose results that member may never read."""
 
     def finished(self, member: int, step: int) -> Blocks:
         """Return the finished blocks that a member has after a gathering step; 0: its own."""
-
-    def takes(self, member: int, step: int) -> list[Take]:
-        """Return what a member takes in a gathering step; the first is 1."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +117,7 @@ class Recursive:
     scatter: Factors
     whole: Factors
     gather: Factors
+    releases = 0
 
     @cached_property
     def size(self) -> int:
@@ -104,7 +146,7 @@ class Recursive:
             width //= factor
             start += member % factor * width
             member //= factor
-        return tuple(range(start, start + width))
+        return range(start, start + width)
 
     def shown(self, member: int) -> Blocks:
         """Return all blocks except those that the member itself keeps."""
@@ -113,10 +155,17 @@ class Recursive:
 
     def folds(self, member: int, stage: int) -> list[Fold]:
         """Return one fold: the same blocks of all members of the stage's group."""
-        factors = self.scatter + self.whole
-        group = _spaced(member, prod(factors[: stage - 1]), factors[stage - 1])
+        group = self._combining(member, stage)
         sources = tuple((m, OWN if m == member and stage == 1 else stage - 1) for m in group)
         return [(self.held(member, stage), sources)]
+
+    def readers(self, member: int, stage: int) -> list[int]:
+        """Return the other members of the stage's group, the next first."""
+        return _others(member, self._combining(member, stage))
+
+    def _combining(self, member: int, stage: int) -> list[int]:
+        factors = self.scatter + self.whole
+        return _spaced(member, prod(factors[: stage - 1]), factors[stage - 1])
 
     def unheard(self, member: int) -> tuple[int, ...]:
         """Return the other members of its groups in `whole`, which compute the same result."""
@@ -129,23 +178,37 @@ class Recursive:
 
     def finished(self, member: int, step: int) -> Blocks:
         """Return the member's own block, then those that it has taken, in order."""
-        found = self.held(member, len(self.scatter))
+        found = list(self.held(member, len(self.scatter)))
         for k in range(1, step + 1):
-            found += tuple(b for _, blocks in self.takes(member, k) for b in blocks)
+            found += [b for _, blocks in self.takes(member, k) for b in blocks]
         return found
 
     def takes(self, member: int, step: int) -> list[Take]:
         """Return all finished blocks of the other members of the step's group, the next first."""
+        return [(m, self._gathered(m, step - 1)) for m in self.takers(member, step)]
+
+    def _gathered(self, member: int, step: int) -> Blocks:
+        """Return the blocks of `finished` in any order."""
+        if self.gather == self.scatter[::-1]:
+            return self.held(member, len(self.scatter) - step)
+        return self.finished(member, step)
+
+    def takers(self, member: int, step: int) -> list[int]:
+        """Return the other members of the step's group, the next first."""
         stride = self.blocks // prod(self.gather[:step])
-        group = _spaced(member, stride, self.gather[step - 1])
-        me = group.index(member)
-        return [(m, self.finished(m, step - 1)) for m in group[me + 1 :] + group[:me]]
+        return _others(member, _spaced(member, stride, self.gather[step - 1]))
 
 
 def _spaced(member: int, stride: int, factor: int) -> list[int]:
     """Return the group of `factor` members, `stride` apart, that `member` is in."""
     first = member - member // stride % factor * stride
     return [first + k * stride for k in range(factor)]
+
+
+def _others(member: int, group: list[int]) -> list[int]:
+    """Return the others of a group, the next first: all start with a different one."""
+    me = group.index(member)
+    return group[me + 1 :] + group[:me]
 
 
 @dataclass(frozen=True)
@@ -161,6 +224,7 @@ class Cyclic:
     size: int
     scatter: Factors
     gather: Factors
+    releases = 0
 
     @property
     def blocks(self) -> int:
@@ -180,25 +244,34 @@ class Cyclic:
     def held(self, member: int, stage: int) -> Blocks:
         """Return the blocks from the member's own on; in stage 0 all blocks from 0 on."""
         if not stage:
-            return tuple(range(self.size))
+            return range(self.size)
         return self._from(member, self._width(self.scatter, self.stages - stage))
 
     def shown(self, member: int) -> Blocks:
         """Return all blocks except those that the member itself keeps."""
-        kept = self.held(member, 1)
+        kept = set(self.held(member, 1))
         return tuple(b for b in range(self.size) if b not in kept)
 
     def folds(self, member: int, stage: int) -> list[Fold]:
-        """Return a fold for each block that the member keeps: its own, then of members behind."""
+        """Return folds of the blocks that the member keeps: its own, then of members behind."""
         left = self.stages - stage
         width, wide = (self._width(self.scatter, k) for k in (left, left + 1))
         own = (member, OWN if stage == 1 else stage - 1)
+        distances = range(width, wide, width)
+        most = min(width, wide - len(distances) * width)  # blocks that all members behind combine
         found: list[Fold] = []
-        for k, block in enumerate(self._from(member, width)):
-            distances = range(width, wide - k, width)
-            others = tuple(((member - d) % self.size, stage - 1) for d in distances)
-            found.append(((block,), (own, *others)))
+        for first, stop, number in ((0, most, len(distances)), (most, width, len(distances) - 1)):
+            others = tuple(
+                ((member - d) % self.size, stage - 1) for d in distances[: max(0, number)]
+            )
+            blocks = arc(member + first, stop - first, self.size)
+            found += [(part, (own, *others)) for part in blocks]
         return found
+
+    def readers(self, member: int, stage: int) -> list[int]:
+        """Return the members ahead, at the distances of the stage."""
+        left = self.stages - stage
+        return ahead(self.size, member, *(self._width(self.scatter, k) for k in (left, left + 1)))
 
     def unheard(self, member: int) -> tuple[int, ...]:
         """Return no member: each reader's results come back to the member."""
@@ -210,75 +283,35 @@ class Cyclic:
 
     def takes(self, member: int, step: int) -> list[Take]:
         """Return the finished blocks of members ahead that this member does not have yet."""
-        return _ahead(self, member, step)
+        return taken_ahead(self.size, self.gather, member, step)
+
+    def takers(self, member: int, step: int) -> list[int]:
+        """Return the members behind, at the distances of the step."""
+        return takers_behind(self.size, self.gather, member, step)
 
     def _from(self, member: int, width: int) -> Blocks:
-        return tuple((member + k) % self.size for k in range(width))
+        return tuple(b for part in arc(member, width, self.size) for b in part)
 
     def _width(self, factors: Factors, steps: int) -> int:
         return min(self.size, prod(factors[:steps]))
 
 
-def _ahead(pattern: Cyclic | CopyIn, member: int, step: int) -> list[Take]:
+def ahead(size: int, member: int, width: int, wide: int) -> list[int]:
+    """Return the members ahead of a member on a circle, at multiples of `width` below `wide`."""
+    return [(member + distance) % size for distance in range(width, wide, width)]
+
+
+def taken_ahead(size: int, gather: Factors, member: int, step: int) -> list[Take]:
     """Return the finished blocks of members ahead that a member does not have yet."""
-    width, wide = (len(pattern.finished(member, k)) for k in (step - 1, step))
-    found = []
+    width, wide = (min(size, prod(gather[:k])) for k in (step - 1, step))
+    found: list[Take] = []
     for distance in range(width, wide, width):
-        peer = (member + distance) % pattern.size
-        found.append((peer, pattern.finished(peer, step - 1)[: wide - distance]))
+        blocks = arc(member + distance, min(width, wide - distance), size)
+        found += [((member + distance) % size, part) for part in blocks]
     return found
 
 
-@dataclass(frozen=True)
-class CopyIn:
-    """Cyclic copy-in reduction: each member copies one block in, which goes round all members.
-
-    In each stage, a member combines the block of the member before it with its own operand, which
-    it reads from its send buffer. The gathering steps are those of the cyclic shift.
-
-    Source: Jocksch et al., section 2.4.
-    """
-
-    size: int
-    gather: Factors
-
-    @property
-    def blocks(self) -> int:
-        """How many blocks a message is cut into."""
-        return self.size
-
-    @property
-    def stages(self) -> int:
-        """How many combining stages there are."""
-        return self.size - 1
-
-    @property
-    def gathers(self) -> int:
-        """How many gathering steps there are."""
-        return len(self.gather)
-
-    def held(self, member: int, stage: int) -> Blocks:
-        """Return the block that the member holds after a stage; after the last one its own."""
-        return ((member - 1 - stage) % self.size,)
-
-    def shown(self, member: int) -> Blocks:
-        """Return the block that begins its round at the member."""
-        return self.held(member, 0)
-
-    def folds(self, member: int, stage: int) -> list[Fold]:
-        """Return one fold: the block of the member before, and the member's own operand."""
-        before = ((member - 1) % self.size, stage - 1)
-        return [(self.held(member, stage), (before, (member, OWN)))]
-
-    def unheard(self, member: int) -> tuple[int, ...]:
-        """Return no member: each reader's results come back to the member."""
-        return ()
-
-    def finished(self, member: int, step: int) -> Blocks:
-        """Return the blocks from the member's own on."""
-        width = min(self.size, prod(self.gather[:step]))
-        return tuple((member + k) % self.size for k in range(width))
-
-    def takes(self, member: int, step: int) -> list[Take]:
-        """Return the finished blocks of members ahead that this member does not have yet."""
-        return _ahead(self, member, step)
+def takers_behind(size: int, gather: Factors, member: int, step: int) -> list[int]:
+    """Return the members that take blocks of a member by :func:`taken_ahead`."""
+    width, wide = (min(size, prod(gather[:k])) for k in (step - 1, step))
+    return [(member - distance) % size for distance in range(width, wide, width)]

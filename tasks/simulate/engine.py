@@ -22,6 +22,7 @@ from han.tasks.signature import Signature
 from han.tasks.simulate.loading import Loaded
 
 NEVER = float("inf")
+NETWORK = -1  # in the place of a rank
 TURN = 4  # data operations of a stream in one turn, as in native/engine/executor.c
 
 WAITS = (Code.WAIT, Code.AWAIT)
@@ -77,7 +78,8 @@ class Engine:
         self.finish = [[NEVER] * len(loaded) for _ in range(runs)]
         self.spans: list[TaskTime] = []
         self.operations = 0
-        self._heap: list[tuple[float, int]] = []
+        self.deliver: Callable[[float], None] = lambda now: None  # messages that are due
+        self._heap: list[tuple[float, int]] = []  # of ranks, and of the NETWORK
         self._due = [NEVER] * len(loaded)
         self.node_of = place[machine.node_level]
         self._host_of = [0] * len(loaded) if machine.node.together else self.node_of
@@ -129,6 +131,10 @@ class Engine:
             self._due[rank] = time
             heappush(self._heap, (time, rank))
 
+    def expect(self, time: float) -> None:
+        """Deliver messages at `time`, before ranks go on."""
+        heappush(self._heap, (time, NETWORK))
+
     def wake(self, time: float, rank: int) -> None:
         """Wake a waiting rank at `time`, later if its node is oversubscribed."""
         if time < NEVER:
@@ -142,6 +148,9 @@ class Engine:
         heap, due = self._heap, self._due
         while heap:
             time, rank = heappop(heap)
+            if rank == NETWORK:
+                self.deliver(time)
+                continue
             if time != due[rank]:
                 continue
             due[rank] = NEVER

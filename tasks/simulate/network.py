@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 from han.config.machine import Link, MachineModel, rail_of
 
@@ -12,14 +13,17 @@ NEVER = float("inf")
 
 
 class Message:
-    """A message between two ranks; times are NEVER until known."""
+    """A message between two ranks; times are NEVER until known.
 
-    __slots__ = ("arrival", "dst", "gone", "link", "nbytes", "posted", "sent", "src")
+    It reaches the adapter of its receiver at `due`, and the receiver at `arrival`.
+    """
+
+    __slots__ = ("arrival", "dst", "due", "gone", "link", "nbytes", "posted", "sent", "src")
 
     def __init__(self, src: int, dst: int, link: Link) -> None:
         self.src, self.dst, self.link = src, dst, link
         self.nbytes = 0
-        self.sent = self.posted = self.arrival = self.gone = NEVER
+        self.sent = self.posted = self.due = self.arrival = self.gone = NEVER
 
 
 @dataclass
@@ -64,6 +68,9 @@ class Network:
         self.line = [0.0] * size  # until when a rank's messages occupy its bandwidth R_b
         self.queues: dict[tuple[int, int, int], tuple[deque[Message], deque[Message]]] = {}
         self.links: dict[tuple[int, int], Link] = {}
+        # Between nodes: when a message is due, its number, and the least time of its arrival.
+        self.coming: list[tuple[float, int, float, Message]] = []
+        self.started = 0
         self.bytes = [0] * len(machine.levels)
         self.messages = [0] * len(machine.levels)
 
@@ -99,9 +106,20 @@ class Network:
         """Post a receive."""
         message = self._meet(src, dst, tag, sending=False)
         message.posted = now
-        if message.sent < NEVER and message.arrival == NEVER:
+        if message.sent < NEVER and message.due == NEVER:
             self._transfer(message, eager=False)
         return message
+
+    def deliver(self, now: float) -> list[Message]:
+        """Let adapters take the messages that are due, the earliest first; return these."""
+        found = []
+        while self.coming and self.coming[0][0] <= now:
+            due, _, least, message = heappop(self.coming)
+            dst = message.dst
+            adapter = self.into[self.node_of[dst]][self.rail[dst]]
+            message.arrival = max(least, adapter.take(due, message.nbytes)[1])
+            found.append(message)
+        return found
 
     def _meet(self, src: int, dst: int, tag: int, sending: bool) -> Message:
         """Match sends and receives of one (sender, receiver, tag) in order; return the message."""
@@ -124,13 +142,14 @@ class Network:
         start = max(start, self.line[src])
         self.line[src] = last = start + nbytes / link.bandwidth
         a, b = self.node_of[src], self.node_of[dst]
-        arrival = last + link.latency
-        if a != b:
+        if a == b:
+            message.due = message.arrival = last + link.latency
+        else:
             first, through = self.out[a][self.rail[src]].take(start, nbytes)
             last = max(last, through)
-            _, through = self.into[b][self.rail[dst]].take(first + link.latency, nbytes)
-            arrival = max(last + link.latency, through)
-        message.arrival = arrival
+            message.due = first + link.latency
+            self.started += 1
+            heappush(self.coming, (message.due, self.started, last + link.latency, message))
         message.gone = min(message.gone, last)
 
 

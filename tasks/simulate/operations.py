@@ -52,6 +52,7 @@ class Operations:
             Code.COLL: self.coll,
         }  # fmt: skip
         self.table = tuple(rows[code] for code in Code)
+        engine.deliver = self._deliver
 
     # ---- data -------------------------------------------------------------------------------
 
@@ -110,7 +111,7 @@ class Operations:
         start = now + self.node.operation + self.network.link(rank, dst).overhead
         message = self.network.send(start, rank, dst, loaded.tags[pc], nbytes)
         state.requests[loaded.what[pc]] = message
-        self.engine.wake(message.arrival, dst)
+        self._expect(message)
         return now + self._handle(rank, state, message.link, nbytes)
 
     def irecv(self, rank: int, state: Rank, pc: int, now: float) -> float:
@@ -120,6 +121,8 @@ class Operations:
         message = self.network.receive(now, src, rank, loaded.tags[pc])
         state.requests[loaded.what[pc]] = message
         self.engine.wake(message.gone, src)
+        if message.arrival > now:
+            self._expect(message)
         return now + self.node.operation
 
     def test(self, rank: int, state: Rank, pc: int, now: float) -> float:
@@ -131,10 +134,24 @@ class Operations:
             return now
         receives = request.dst == rank
         ready = request.arrival if receives else request.gone
+        if receives and ready == NEVER and request.due < now:
+            return -now  # the adapters have not come to this time yet
         if ready > now:
             return -ready
         del state.requests[state.loaded.what[pc]]
         return now + (self._handle(rank, state, request.link, request.nbytes) if receives else 0.0)
+
+    def _expect(self, message: Message) -> None:
+        """Wake the receiver when a message arrives, or see to it when the message is due."""
+        if message.arrival < NEVER:
+            self.engine.wake(message.arrival, message.dst)
+        elif message.due < NEVER:
+            self.engine.expect(message.due)
+
+    def _deliver(self, now: float) -> None:
+        """Let messages that are due pass the adapters, and wake their receivers."""
+        for message in self.network.deliver(now):
+            self.engine.wake(message.arrival, message.dst)
 
     def _handle(self, rank: int, state: Rank, link: Link, nbytes: int) -> float:
         """Occupy the processor for one side of a message; return the time that it takes."""

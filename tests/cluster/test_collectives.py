@@ -8,6 +8,8 @@ import pytest
 from launch import Cluster
 from network import check
 
+from han.submodules.exchange.exchange import Exchange
+
 pytestmark = pytest.mark.cluster
 
 HERE = Path(__file__).parent
@@ -33,6 +35,13 @@ def run(cluster: Cluster, program: str, ppn: list[int]) -> dict:
 def test_collectives_on_uneven_nodes(cluster):
     report = run(cluster, "check_collectives.py", [3, 1, 2])
     assert report == {"checked": 3 * (3 + 2 * 6), "nodes": 3}
+
+
+def test_exchanges_in_messages_on_uneven_nodes(cluster):
+    report = run(cluster, "check_exchanges.py", [2, 1, 2])
+    assert report["nodes"] == 3
+    assert len(report["checked"]) == len(Exchange.algorithms) + 3
+    assert {*report["checked"].values()} == {3 * (3 + 2 * 5)}
 
 
 def test_overlap_is_traced(cluster):

@@ -67,7 +67,6 @@ CATALOGUE = Catalogue(
             ("recursive", "cyclic"),
             {
                 "factors": ParameterInfo("factors", 2),
-                "factors_gather": ParameterInfo("factors", 2),
                 "partition": ParameterInfo("size"),
             },
         ),
@@ -710,7 +709,7 @@ def test_known_names_pass_and_their_parameters_are_parsed(write):
         ({"submodule": "sm", "skew": 3}, "node.skew = 3: expected a name"),
         (
             {"submodule": "exchange", "factors": "4,2"},
-            "= '4,2': expected factors: a list of whole numbers such as [4, 2], or 4x2",
+            "= '4,2': expected factors: a list of whole numbers such as [-2, 2, 2], or -2x2x2",
         ),
         ({"submodule": "exchange", "factors": [4, 1]}, "factors = [4, 1]: must be at least 2"),
     ],

@@ -8,6 +8,7 @@ from random import Random
 from han.model.collectives import FUSED, ROWS
 from han.model.topology import Topology
 from han.submodules.exchange.factors import primes
+from han.submodules.exchange.patterns import PRESETS
 from han.submodules.registry import registered
 
 SYMBOLS = "snxyz"
@@ -44,20 +45,22 @@ def topology_of(domains: list[list[int]], shared_to: int) -> Topology:
 
 
 def draw_factors(draw: Random, algorithm: str, members: int) -> dict[str, tuple[int, ...]]:
-    """Draw parameters with factors that are valid for so many members, or no parameters."""
-    found: dict[str, tuple[int, ...]] = {}
-    if members < 2 or algorithm in ("recursive_doubling", "halving"):
-        return found
-    exact = algorithm in ("recursive", "tree")
-    left = members
+    """Draw signed factors that are valid for so many members, or no parameter."""
+    if members < 2 or algorithm in PRESETS or draw.random() < 0.3:
+        return {}
+    if algorithm == "copyin":
+        return {"factors": draw_reaching(draw, members)}
+    if algorithm not in ("recursive", "tree"):
+        scatter = tuple(-f for f in reversed(draw_reaching(draw, members)))
+        return {"factors": scatter + draw_reaching(draw, members)}
+    middle: tuple[int, ...] = ()
     if algorithm == "recursive" and draw.random() < 0.3:
-        found["factors_middle"] = draw_split(draw, members)[:1]
-        left //= prod(found["factors_middle"])
-    if left > 1 and algorithm != "copyin" and draw.random() < 0.7:
-        found["factors"] = draw_split(draw, left) if exact else draw_reaching(draw, left)[::-1]
-    if left > 1 and draw.random() < 0.7:
-        found["factors_gather"] = draw_split(draw, left) if exact else draw_reaching(draw, left)
-    return found
+        middle = draw_split(draw, members)[:1]
+    left = members // prod(middle)
+    if left == 1:
+        return {"factors": middle}
+    scatter = tuple(-f for f in draw_split(draw, left))
+    return {"factors": scatter + middle + draw_split(draw, left)}
 
 
 def draw_split(draw: Random, members: int) -> tuple[int, ...]:

@@ -139,8 +139,8 @@ def fused_cases(choice) -> Iterator[Case]:
         level_choice("solo", "split", chunk=10_000, block=1000),
     ]
     parts += [
-        level_choice("exchange", algorithm, chunk=1024, factors_gather=(5,))
-        for algorithm in ("cyclic", "copyin")
+        level_choice("exchange", "cyclic", chunk=1024, factors=(-5, 5)),
+        level_choice("exchange", "copyin", chunk=1024, factors=(5,)),
     ]
     parts += [level_choice("exchange", name, chunk=4096) for name in ("recursive", "tree")]
     for part, count, segment in product(parts, (SMALL, MEDIUM, LARGE), (None, 17_000)):
@@ -183,6 +183,12 @@ def message_cases(ranks: int) -> Iterator[Case]:
         yield Case(signature, Choice((inner, outer[2]), 50_000, "lockstep"))
     doubling = level_choice("exchange", "recursive_doubling")
     yield Case(call("barrier"), Choice((inner, doubling), None))
+    for name, count in product(("recursive", "cyclic", "ring"), (0, SMALL, LARGE)):
+        exchange = level_choice("exchange", name, segment=4096)
+        yield Case(call("allreduce", count), Choice((inner, exchange), 30_000))
+    for signature in everything(ranks, (0, SMALL, LARGE)):
+        scatter = level_choice("exchange", "scatter", segment=4096)
+        yield Case(signature, Choice((inner, scatter), 30_000))
     for count, op, segment in product((0, SMALL, MEDIUM, LARGE), ("sum", "max"), (None, 30_000)):
         yield Case(call("allreduce", count, op=op), Choice((inner, doubling), segment))
 

@@ -19,8 +19,15 @@ from han.common.errors import ConfigError
 from han.config.config import load_config, validate_names
 from han.model.program import Code
 from han.submodules.catalogue import catalogue
-from han.submodules.exchange.factors import cyclic_factors, primes, recursive_factors
-from han.submodules.exchange.layout import Layout, Partition, pattern_of
+from han.submodules.exchange.factors import (
+    both_ways,
+    cyclic_factors,
+    phases_of,
+    primes,
+    recursive_factors,
+)
+from han.submodules.exchange.layout import Layout, Partition
+from han.submodules.exchange.patterns import pattern_of
 from han.submodules.registry import submodule
 from han.tasks.choice import Choice, level_choice
 from han.tasks.files.store import PlanFileError, from_json, to_json
@@ -75,51 +82,68 @@ def test_factors_by_default():
 def test_the_cyclic_shift_takes_the_papers_factors_of_eight():
     """Jocksch et al., section 2.2.2: there are ten sets of factors."""
     sets = [(2, 2, 2), (2, 3, 2), (2, 4), (3, 2, 2), (3, 3), (4, 2), (5, 2), (6, 2), (7, 2), (8,)]
+    signed = {gather: (*(-f for f in reversed(gather)), *gather) for gather in sets}
     for gather in sets:
-        assert objection(8, "cyclic", factors=gather[::-1], factors_gather=gather) is None
-    exact = [gather for gather in sets if objection(8, "recursive", factors=gather) is None]
+        assert objection(8, "cyclic", factors=signed[gather]) is None
+    exact = [gather for gather in sets if objection(8, "recursive", factors=signed[gather]) is None]
     assert exact == [(2, 2, 2), (2, 4), (4, 2), (8,)]
 
 
+def test_signs_tell_the_phases_of_an_exchange():
+    """Jocksch et al., section 2.1.2, figure 3."""
+    for signed, phases in {
+        (-2, 2, 2): ((2,), (2,), (2,)),
+        (-2, -2, 2, 2): ((2, 2), (), (2, 2)),
+        (-4, 2, 2): ((4,), (), (2, 2)),
+        (-2, -2, 3, 4): ((2, 2), (3,), (4,)),
+        (2, 2): ((), (2, 2), ()),
+    }.items():
+        assert phases_of("recursive", signed) == phases
+    assert phases_of("recursive", both_ways((4, 2))) == ((4, 2), (), (2, 4))
+    assert phases_of("cyclic", (-2, -3, 5)) == ((2, 3), (), (5,))
+
+
+@pytest.mark.parametrize("shared", [0, -1])
 @pytest.mark.parametrize(
-    ("members", "algorithm", "parameters", "expected"),
+    ("members", "algorithm", "factors", "expected"),
     [
-        (8, "recursive", {"factors": (4, 3)}, "product of 4x3 is 12, not the 8 members; take fac"),
-        (8, "tree", {"factors": (4,)}, "factors of 8 such as 4x2, or leave factors out"),
-        (6, "recursive", {"factors_gather": (4, 2)}, "factors_gather: the product of 4x2 is 8"),
-        (6, "recursive", {"factors_middle": (4,)}, "is 4, which does not divide the 6 members"),
-        (6, "recursive", {"factors_middle": (2,), "factors": (2,)}, "over factors_middle, 3"),
-        (6, "cyclic", {"factors_middle": (2,)}, "factors_middle is for recursive, not for cyclic"),
-        (7, "cyclic", {"factors": (3, 2)}, "product of 2x3 is 6, less than the 7 members"),
-        (7, "cyclic", {"factors_gather": (7, 2)}, "7 reaches the 7 members without the last 2"),
-        (7, "copyin", {"factors": (7,)}, "it takes factors_gather, but no factors"),
-        (
-            8,
-            "halving",
-            {"factors": (4, 2)},
-            "halving always has factors of 2: leave all factors out",
-        ),
+        (8, "recursive", (-4, -3, 3, 4), "-4x-3x3x4 bring 12 members together, not the 8 of the"),
+        (8, "recursive", (4, 3), "take -4x-2x2x4 or 4x2, or leave factors out, or take cyclic"),
+        (8, "recursive", (-4, 2, -2, 2), "the negative ones, which reduce-scatter, come first"),
+        (8, "recursive", (-4, 2), "so their product must be 4; take -4x2x4, for instance"),
+        (8, "tree", (-4, 4), "-4x4 bring 4 members together, not the 8 of the level"),
+        (8, "tree", (-2, 4, 2), "4 would combine without splitting, which is for recursive"),
+        (6, "recursive", (4,), "4 bring 4 members together, not the 6 of the level"),
+        (6, "cyclic", (2, 3), "product of the negative ones, none, is 1, less than the 6 members"),
+        (7, "cyclic", (-2, -3, 7), "negative ones, 3x2, is 6, less than the 7 members; take 3x3"),
+        (7, "cyclic", (-7, 7, 2), "of the positive ones, 7 reaches the 7 members without 2"),
+        (7, "copyin", (-7, 7), "copyin combines one member at a time; its factors allgather"),
+        (8, "recursive", (), "2 or more, or -2 or less, expected, not none"),
+        (8, "halving", (2, 2, 2), "halving has factors of its own: leave factors out"),
+        (8, "ring", (2, 2, 2), "ring has factors of its own: leave factors out"),
     ],
 )
 def test_factors_that_do_not_fit_are_refused_with_numbers_and_a_way_out(
-    members, algorithm, parameters, expected
+    members, algorithm, factors, expected, shared
 ):
-    assert expected in objection(members, algorithm, **parameters)
+    assert expected in objection(members, algorithm, shared, factors=factors)
 
 
-def test_exchanges_through_cells_need_shared_memory_and_room():
+def test_cells_need_room_for_an_element_and_messages_do_not():
     for algorithm in IN_NODE:
-        reason = objection(4, algorithm, shared=-1)
-        assert "do not share memory; halving and recursive_doubling do without it" in reason
         assert "bytes of cells for elements" in objection(4, algorithm, element=1 << 20)
-    assert objection(4, "halving", shared=-1) is None
+        assert objection(4, algorithm, shared=-1, element=1 << 20) is None
+        too_large = objection(4, algorithm, shared=-1, element=1 << 31)
+        assert f"elements of {1 << 31} bytes do not fit into a message" in too_large
 
 
 def test_configurations_give_factors_as_lists_or_as_text():
-    for written, read in (([4, 2], (4, 2)), ("4x2", (4, 2)), (8, (8,)), ("8", (8,))):
+    for written, read in (
+        ([-2, 2, 2], (-2, 2, 2)), ("-2x2x2", (-2, 2, 2)), (8, (8,)), ("8", (8,)),
+    ):  # fmt: skip
         config = validate_names(load_config(rule(factors=written), {}), catalogue())
         assert config.rules[0].use.levels["node"].parameters["factors"] == read
-    for written in ([], [4, 1], "4x", "4,2", True, [4, "2"]):
+    for written in ([], [4, 1], [-1, 4], 0, "4x", "4,2", "--4", True, [4, "2"]):
         with pytest.raises(ConfigError, match=r"node\.factors"):
             validate_names(load_config(rule(factors=written), {}), catalogue())
 
@@ -248,19 +272,20 @@ def test_floats_are_the_same_to_the_last_bit_on_all_ranks():
 
 
 def test_a_small_message_is_exchanged_whole_in_as_many_steps_as_factors():
-    for factors, waits in (((8,), 7), ((4, 2), 4), ((2, 2, 2), 3)):
+    for factors, waits in (((8,), 7), ((4, 2), 4), ((2, 2, 2), 3), ((-4, 2, 4), 4)):
         plan = plan_of(8, "recursive", 8, factors=factors)
         codes = lower(plan, 3).code["code"].tolist()
         assert codes.count(Code.WAIT) == codes.count(Code.REDUCE) == waits
-        assert codes.count(Code.POST) == len(factors)
+        steps = phases_of("recursive", factors)
+        assert codes.count(Code.POST) == len(steps.scatter + steps.middle)
         assert plan.footprint() == (0,)
 
 
 @pytest.mark.parametrize(
     ("members", "parameters", "segment"),
     [
-        (2, {"factors_middle": (2,)}, None),  # both members combine the whole piece
-        (8, {"factors": (2,), "factors_middle": (4,)}, None),
+        (2, {"factors": (2,)}, None),  # both members combine the whole piece
+        (8, {"factors": (-2, 4, 2)}, None),
         (3, {}, 10_000),  # a short piece between long ones
     ],
 )
@@ -277,14 +302,12 @@ def test_cells_are_written_again_when_their_readers_are_done(
 
 
 def test_factors_are_kept_in_stored_plans_and_checked():
-    plan = plan_of(8, "recursive", 5000, factors=(4, 2), factors_gather=(2, 2, 2))
+    plan = plan_of(8, "recursive", 5000, factors=(-4, -2, 2, 2, 2))
     text = to_json(plan, MEMORY)
     again, programs = from_json(text, submodule)
     assert again.choice == plan.choice
     assert len(programs) == 8
-    assert again.choice.levels[0].describe() == (
-        "exchange recursive (factors 4x2, factors_gather 2x2x2)"
-    )
+    assert again.choice.levels[0].describe() == "exchange recursive (factors -4x-2x2x2x2)"
     hash(again.choice)
-    with pytest.raises(PlanFileError, match="product of 4x3 is 12, not the 8 members"):
-        from_json(text.replace('["factors", [4, 2]]', '["factors", [4, 3]]'), submodule)
+    with pytest.raises(PlanFileError, match="bring 12 members together, not the 8 of the level"):
+        from_json(text.replace("[-4, -2, 2, 2, 2]", "[-4, -3, 3, 2, 2]"), submodule)

@@ -15,6 +15,7 @@ from han.common.errors import ArgumentError, ConfigError
 from han.config.machine import load_machine, parse_rate, parse_time, ready_machines
 from han.model.channel_layout import SMALL_BANKS
 from han.model.program import INSTRUCTION, Code, StreamInfo
+from han.submodules.exchange.factors import both_ways, phases_of, twos
 from han.tasks.choice import Choice, level_choice
 from han.tasks.lower import lower
 from han.tasks.signature import Signature
@@ -22,7 +23,7 @@ from han.tasks.simulate import simulate
 from han.tasks.simulate.engine import Engine
 from han.tasks.simulate.network import Adapter, Network
 from han.tasks.simulate.operations import Operations
-from han.tuning.formulas import Costs, recursive_doubling, smp
+from han.tuning.formulas import Costs, exchange, recursive_doubling, smp
 from han.tuning.parts import plan_of_choice
 from han.tuning.prediction import Where, predict, with_choice
 from han.tuning.prediction import plan_of as decided
@@ -102,6 +103,30 @@ def test_an_adapter_is_shared_by_the_ranks_of_its_node():
     assert free == pytest.approx(10 * US + 4 * n / 1e9)
 
 
+@pytest.mark.parametrize("bandwidth", ["100MB/s", "1GB/s"])
+def test_an_adapter_takes_messages_in_the_order_in_which_they_come(bandwidth):
+    """All members send to all others at once, each to another one first: nobody waits."""
+    n, nodes, more = 10_000, 5, (("factors", (5,)), ("whole", 0))
+    topology = topology_of([[0] * nodes], -1)
+    model = machine({"bandwidth": bandwidth}, reduce="1000GB/s")
+    plan = plan_of("allreduce", topology, n, ("exchange", "recursive", *more))
+    found = simulate(plan, model, model.place(nodes, 1))
+    assert found.seconds == pytest.approx(10 * US + 4 * n / 100e6, rel=1e-3)
+
+
+def test_long_messages_that_are_due_at_the_same_time_pass_one_after_the_other():
+    n, model = 1 << 20, machine({"bandwidth": "1GB/s"})
+    network = Network(model, model.place(3, 1))
+    messages = [network.send(0.0, rank, 2, 0, n) for rank in range(2)]
+    assert not network.deliver(1.0), "the receiver has not answered"
+    for rank in range(2):
+        network.receive(0.0, rank, 2, 0)
+    assert messages[0].due == messages[1].due == pytest.approx(30 * US)
+    assert network.deliver(1.0) == messages
+    times = [message.arrival for message in messages]
+    assert times == pytest.approx([30 * US + n / 100e6, 30 * US + 2 * n / 100e6])
+
+
 def test_rails_are_used_by_ranks_in_turn():
     """Two ranks of a node send at once to another node, on one rail or on two."""
     n = 10_000
@@ -124,7 +149,9 @@ def test_formulas_and_simulator_mean_the_same_by_a_rail(ppn, rails, bandwidth):
     network = Network(model, model.place(2, ppn))
     for rank in range(ppn):
         network.receive(0.0, rank, ppn + rank, 0)
-    last = max(network.send(0.0, rank, ppn + rank, 0, n).arrival for rank in range(ppn))
+    messages = [network.send(0.0, rank, ppn + rank, 0, n) for rank in range(ppn)]
+    network.deliver(1.0)
+    last = max(message.arrival for message in messages)
     assert last == pytest.approx(Costs.of(model, ppn).max_rate(n, ppn))
     assert ppn * n / (last - 10 * US) <= 1.0001 * rails * model.node.injection
 
@@ -139,6 +166,39 @@ def test_recursive_doubling_takes_what_its_formula_says(ppn, rails):
     found = simulate(plan, model, model.place(2, ppn)).seconds
     expected = recursive_doubling(Costs.of(model, ppn), n, 2, ppn)
     assert found == pytest.approx(expected, rel=1e-2)
+
+
+@pytest.mark.parametrize("bandwidth", ["60MB/s", "1GB/s"])
+@pytest.mark.parametrize(
+    ("nodes", "factors"),
+    [
+        (4, (-2, 2, 2)), (4, (4,)), (8, (2, 2, 2)), (8, (-2, -2, -2, 2, 2, 2)), (8, (-4, 2, 4)),
+        (12, (-3, 4, 3)), (12, (-3, -4, 6, 2)), (7, (-7, 7)),
+    ],
+)  # fmt: skip
+def test_exchanges_take_what_their_formula_says(nodes, factors, bandwidth):
+    """A link may be slower than the adapter; the messages of a step share both."""
+    n = nodes * 64 * 60
+    parameters = ("factors", factors), ("whole", 0), ("segment", 1 << 20)
+    topology = topology_of([[0] * nodes], -1)
+    plan = plan_of("allreduce", topology, n, ("exchange", "recursive", *parameters))
+    model = machine({"bandwidth": bandwidth}, copy="100GB/s", memory="1000GB/s")
+    found = simulate(plan, model, model.place(nodes, 1)).seconds
+    expected = exchange(Costs.of(model, 1), n, 1, phases_of("recursive", factors))
+    assert found == pytest.approx(expected, rel=1e-2)
+
+
+def test_the_formula_of_exchanges_contains_that_of_recursive_doubling():
+    costs = Costs.of(machine(), 1)
+    for nodes, n in ((2, 8), (8, 1000), (64, 60_000)):
+        doubling = phases_of("recursive", twos(nodes))
+        assert exchange(costs, n, 1, doubling) == pytest.approx(
+            recursive_doubling(costs, n, nodes, 1)
+        )
+        halving = phases_of("recursive", both_ways(twos(nodes)))
+        moved = 2 * n * (nodes - 1) / nodes
+        expected = 2 * (nodes.bit_length() - 1) * costs.alpha + moved / 100e6
+        assert exchange(costs, n, 1, halving) == pytest.approx(expected + moved / 2 / 500e6)
 
 
 def test_one_rank_uses_one_rail():

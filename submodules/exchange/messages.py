@@ -1,0 +1,238 @@
+"""The exchanges between nodes: the patterns of those inside a node, in messages.
+
+In each stage, a member receives all its operands and sends all that its readers need at the same
+time: a factor f uses f - 1 ports. It combines an operand when it has arrived, and waits for its
+sends at the end of the stage. Operands are received into scratch memory, and partial results are
+where the result will be.
+
+Source: Jocksch et al., section 2.1.2: the steps of figure 3 are receives, sends, a wait for all of
+them, and reductions. Partial results are not rearranged, so the blocks for a member may be two
+messages where they wrap around the end of the message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+from han.model.program import Ref
+from han.submodules.exchange.factors import misfit
+from han.submodules.exchange.layout import lines, partition_of
+from han.submodules.exchange.mail import Mail, Transfer
+from han.submodules.exchange.patterns import PRESETS, asked_factors, message_steps
+from han.submodules.exchange.steps import OWN, Blocks, Source, Steps, Take, spans
+from han.tasks.context import Context
+from han.tasks.contract import Question
+from han.tasks.graph import Task
+
+MOST = 1 << 30  # bytes of a message, so that MPI's counts stay below 2^31
+SEGMENT = 32 * 1024  # below the eager limit of every MPI library over TCP
+Run = tuple[int, int]  # where bytes of the message start and stop
+Arriving = dict[int, list[Transfer]]  # by member
+
+
+def unfit(question: Question) -> str | None:
+    """Return the reason why an exchange in messages cannot serve the call, or None."""
+    choice, element = question.choice, question.signature.element
+    if element > MOST:
+        return f"elements of {element} bytes do not fit into a message of {MOST} bytes"
+    factors = asked_factors(choice)
+    if factors is not None and choice.algorithm in PRESETS:
+        return f"{choice.algorithm} has factors of its own: leave factors out, or take recursive"
+    return misfit(choice.algorithm, question.topology.widest(question.level), factors)
+
+
+def lower(context: Context) -> None:
+    """Emit this rank's part of the exchange of each task."""
+    exchange = Exchange(context, context.result)
+    for task in context.tasks:
+        context.stream.begin(task)
+        exchange.begin(task)
+        exchange.combine()
+        exchange.gather()
+        context.stream.end(task)
+
+
+class Exchange:
+    """One member's part in an exchange by messages, task by task.
+
+    `mine` is where this member's data is: its operand, and once it has combined some, `work`.
+    """
+
+    def __init__(self, context: Context, work: Ref, combines: bool = True) -> None:
+        builder = context.builder
+        self.context, self.work, self.mine = context, work, context.source
+        self.me, self.mail = context.group.me, Mail(context)
+        self.steps: Steps = message_steps(
+            context.choice, context.group.size, builder.signature.nbytes
+        )
+        self.partition = partition_of(context.choice, self.steps, context.grain)
+        self.start = self.nbytes = 0
+        self.room = builder.scratch(self._room(context.tasks) if combines else 0)
+
+    def begin(self, task: Task) -> None:
+        """Turn to a task."""
+        self.start, self.mine = task.start, self.context.source
+        self.nbytes = task.nbytes
+
+    def combine(self) -> None:
+        """Carry out all combining stages."""
+        for stage in range(1, self.steps.stages + 1):
+            self._combine(stage)
+
+    def gather(self) -> None:
+        """Carry out the gathering steps; without data those that release members."""
+        steps, sends = self.steps, list[Transfer]()
+        first = steps.gathers - steps.releases if self.empty else 0
+        for step in range(first + 1, steps.gathers + 1):
+            received = [
+                self.receive(self.work, run, member)
+                for member, blocks in _by_member(self.takes(self.me, step)).items()
+                for run in self.runs(blocks)
+            ]
+            for member in steps.takers(self.me, step):
+                taken = _by_member(self.takes(member, step)).get(self.me, [])
+                sends += [self.send(self.work, run, member) for run in self.runs(taken)]
+            self.complete(received)
+        self.complete(sends)
+
+    def takes(self, member: int, step: int) -> list[Take]:
+        """Return what a member takes in a gathering step."""
+        return self.steps.takes(member, step)
+
+    # ---- runs and messages --------------------------------------------------------------------
+
+    @property
+    def empty(self) -> bool:
+        """Whether the task has no data; its messages only synchronise."""
+        return self.nbytes == 0
+
+    @property
+    def most(self) -> int:
+        """Bytes of a message; those that carry all data are one by default."""
+        return self.context.choice.get("segment", MOST if self.steps.blocks == 1 else SEGMENT)
+
+    def runs(self, parts: Iterable[Blocks]) -> list[Run]:
+        """Return where consecutive blocks start and stop; a task without data is one empty run."""
+        if self.empty:
+            return [(self.start, self.start)]
+        found = [self.partition.span(self.nbytes, r.start, r.stop) for r in spans(parts)]
+        return [(self.start + a, self.start + b) for a, b in found if a < b]
+
+    def receive(self, place: Ref, run: Run, member: int) -> Transfer:
+        """Start receiving a run from a member."""
+        return self.mail.receive(place, *run, member, self.most)
+
+    def send(self, place: Ref, run: Run, member: int) -> Transfer:
+        """Start sending a run to a member."""
+        return self.mail.send(place, *run, member, self.most)
+
+    def complete(self, transfers: Sequence[Transfer]) -> None:
+        """Wait for all messages of some transfers."""
+        for transfer in transfers:
+            self.mail.complete(transfer)
+
+    def _arrivals(self, stage: int) -> list[tuple[int, Run, int]]:
+        """Return the runs that arrive in a stage: member, run, and where in the scratch memory."""
+        found, used = list[tuple[int, Run, int]](), 0
+        for member, blocks in _operands(self.steps, self.me, stage).items():
+            for run in self.runs(blocks):
+                found.append((member, run, used))
+                used += lines(run[1] - run[0])
+        return found
+
+    def _room(self, tasks: Sequence[Task]) -> int:
+        """Return the bytes of scratch memory for the operands of any stage of any task."""
+        most = 0
+        for nbytes in {task.nbytes for task in tasks}:
+            self.nbytes = nbytes
+            for stage in range(1, self.steps.stages + 1):
+                ends = (used + run[1] - run[0] for _, run, used in self._arrivals(stage))
+                most = max(most, *ends, 0)
+        return most
+
+    # ---- stages -------------------------------------------------------------------------------
+
+    def _combine(self, stage: int) -> None:
+        """Receive and send the operands of a stage, combine them, and wait for the sends."""
+        arriving: Arriving = {}
+        for member, run, used in self._arrivals(stage):
+            place = (self.room + used).holding(run[0])
+            arriving.setdefault(member, []).append(self.receive(place, run, member))
+        sends = [
+            self.send(self.mine, run, reader)
+            for reader in self.steps.readers(self.me, stage)
+            for run in self.runs(_operands(self.steps, reader, stage)[self.me])
+        ]
+        folds = self.steps.folds(self.me, stage)
+        for sources, group in groupby(folds, key=lambda fold: fold[1]):
+            for run in self.runs(blocks for blocks, _ in group):
+                self._fold(run, sources, arriving, sends)
+        self.complete(sends)
+        if folds:
+            self.mine = self.work
+
+    def _fold(
+        self, run: Run, sources: tuple[Source, ...], arriving: Arriving, sends: Sequence[Transfer]
+    ) -> None:
+        """Combine the operands of a run from left to right, as they arrive."""
+        members = [member for member, _ in sources]
+        own = members.index(self.me)
+        operand = self.context.source if sources[own][1] == OWN else self.work
+        start, stop = run
+        for at in range(start, stop, self._step) or [start]:
+            end = min(at + self._step, stop)
+            left = self._combined_before(members[:own], at, end, arriving)
+            for transfer in sends:  # the result may overwrite what is being sent
+                if transfer.overlaps(at, end):
+                    self.mail.complete(transfer, end)
+            result, total = self.work.to(at), operand.to(at)
+            if left is not None:
+                self.context.stream.reduce(result, left, total, end - at)
+                total = result
+            for member in members[own + 1 :]:
+                right = self._arrived(member, at, end, arriving)
+                self.context.stream.reduce(result, total, right, end - at)
+                total = result
+            self.context.stream.copy(result, total, end - at)  # unless it has been combined
+
+    def _combined_before(
+        self, members: list[int], at: int, end: int, arriving: Arriving
+    ) -> Ref | None:
+        """Combine the operands of members before this one where the first of them has arrived."""
+        total: Ref | None = None
+        for member in members:
+            operand = self._arrived(member, at, end, arriving)
+            if total is None:
+                total = operand
+            else:
+                self.context.stream.reduce(total, total, operand, end - at)
+        return total
+
+    def _arrived(self, member: int, at: int, end: int, arriving: Arriving) -> Ref:
+        """Wait for bytes [at, end) of a member's operand; return where they are."""
+        transfer = next(t for t in arriving[member] if t.start <= at and end <= t.stop)
+        self.mail.complete(transfer, max(end, at + 1))
+        return transfer.place.to(at)
+
+    @property
+    def _step(self) -> int:
+        """Bytes that are combined at a time: those of a message, in whole grains."""
+        return max(1, self.most // self.context.grain) * self.context.grain
+
+
+def _operands(steps: Steps, member: int, stage: int) -> dict[int, list[Blocks]]:
+    """Return the blocks that a member receives in a stage, by the member that sends them."""
+    return _by_member(
+        (source, blocks)
+        for blocks, sources in steps.folds(member, stage)
+        for source, _ in sources
+        if source != member
+    )
+
+
+def _by_member(takes: Iterable[Take]) -> dict[int, list[Blocks]]:
+    found: dict[int, list[Blocks]] = {}
+    for member, blocks in takes:
+        found.setdefault(member, []).append(blocks)
+    return found

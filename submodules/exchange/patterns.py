@@ -1,0 +1,94 @@
+"""From an algorithm and its factors to the pattern of an exchange.
+
+Source: Jocksch et al., section 2.1.2, of which the algorithms between nodes are presets: factors of
+2 make recursive doubling, Rabenseifner's algorithm, and with the cyclic shift Bruck's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from han.model.channel_layout import PAGE
+from han.submodules.exchange.factors import (
+    Factors,
+    both_ways,
+    core_of,
+    cyclic_factors,
+    misfit,
+    phases_of,
+    recursive_factors,
+    twos,
+)
+from han.submodules.exchange.folded import fold
+from han.submodules.exchange.rings import CopyIn, Ring
+from han.submodules.exchange.steps import Cyclic, Pattern, Recursive, Steps
+from han.tasks.choice import LevelChoice
+
+
+def _power(members: int) -> int:
+    """Return the largest power of two that is not above the number of members."""
+    return 1 << (members.bit_length() - 1)
+
+
+def _doubling(members: int) -> Steps:
+    return fold(Recursive((), twos(_power(members)), ()), members)
+
+
+def _halving(members: int) -> Steps:
+    factors = twos(_power(members))
+    return fold(Recursive(factors, (), factors), members)
+
+
+PRESETS: dict[str, Callable[[int], Steps]] = {
+    "recursive_doubling": _doubling,
+    "halving": _halving,
+    "ring": Ring,
+    "bruck": lambda members: Cyclic(members, twos(members), twos(members)),
+}
+
+
+def message_steps(choice: LevelChoice, members: int, nbytes: int) -> Steps:
+    """Return the exchange in messages that a choice describes, for a message of `nbytes` bytes.
+
+    Raises ValueError if the factors do not suit the number of members.
+    """
+    if choice.algorithm in PRESETS:
+        return PRESETS[choice.algorithm](members)
+    if choice.algorithm == "scatter":  # on any level, where smaller groups need fewer factors
+        return cyclic(members, asked_factors(choice))
+    whole = choice.algorithm == "recursive" and nbytes <= choice.get("whole", PAGE)
+    recursive = choice.algorithm in ("recursive", "tree")
+    exchanging = core_of(members) if recursive and not asked_factors(choice) else members
+    return fold(pattern_of(choice, exchanging, whole), members)
+
+
+def asked_factors(choice: LevelChoice) -> Factors | None:
+    """Return the signed factors of the configuration, or None."""
+    return choice.factors("factors")
+
+
+def pattern_of(choice: LevelChoice, members: int, whole: bool) -> Pattern:
+    """Return the exchange that a choice describes; `whole`: no step splits the message.
+
+    Raises ValueError if the factors do not suit the number of members.
+    """
+    signed = asked_factors(choice)
+    reason = misfit(choice.algorithm, members, signed)
+    if reason is not None:
+        raise ValueError(reason)
+    if choice.algorithm == "copyin":
+        return CopyIn(members, signed or (members,))
+    if choice.algorithm == "cyclic":
+        return cyclic(members, signed)
+    scatter, middle, gather = phases_of(
+        choice.algorithm, signed or both_ways(recursive_factors(members))
+    )
+    return Recursive((), scatter + middle, ()) if whole else Recursive(scatter, middle, gather)
+
+
+def cyclic(members: int, signed: Factors | None) -> Cyclic:
+    """Return the cyclic shift of signed factors, or of the fewest ones."""
+    if signed is None:
+        return Cyclic(members, cyclic_factors(members), cyclic_factors(members))
+    scatter, _, gather = phases_of("cyclic", signed)
+    return Cyclic(members, tuple(reversed(scatter)), gather)

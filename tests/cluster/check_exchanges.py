@@ -1,0 +1,76 @@
+"""Run every exchange in messages over network links, compare results, and print a JSON line."""
+
+import json
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from mpi4py import MPI
+
+import han
+from han.submodules.exchange.exchange import Exchange
+
+WORDS = (1, 500, 30_000)
+
+
+def rules(algorithm: str, more: dict[str, object]) -> dict[str, object]:
+    """Return a configuration in which an algorithm serves the level between the nodes."""
+    use = {"submodule": "exchange", "algorithm": algorithm, **more}
+    return {"rules": [{"use": {"levels": {"network": use}}}]}
+
+
+def choices(nodes: int) -> Iterator[tuple[str, dict[str, object]]]:
+    """Yield every algorithm, and exchanges with factors for so many nodes."""
+    for algorithm in Exchange.algorithms:
+        yield algorithm, {}
+    yield "recursive", {"factors": [nodes], "whole": 0}
+    yield "recursive", {"factors": [-nodes, nodes], "whole": 0, "segment": 4096}
+    yield "cyclic", {"factors": [-2, -2, nodes], "segment": 4096}
+
+
+def calls(comm: han.Comm, send: np.ndarray, mine: np.ndarray) -> Iterator[Callable[[], object]]:
+    """Yield allreduces of each kind: blocking, nonblocking, persistent."""
+    yield lambda: comm.Allreduce(send, mine)
+    yield lambda: comm.Iallreduce(send, mine).Wait()
+    request = comm.Allreduce_init(send, mine)
+    yield lambda: (request.Start(), request.Wait())
+    request.Free()
+
+
+def check(comm: han.Comm, algorithm: str) -> int:
+    """Compare the results of one choice; return how many were compared."""
+    size, rank, checked = comm.size, comm.rank, 0
+    for count in WORDS:
+        send = np.arange(count) % 1000 + rank
+        total = np.arange(count) % 1000 * size + size * (size - 1) // 2
+        mine = np.zeros_like(send)
+        assert f"exchange {algorithm}" in str(comm.explain("allreduce", send.nbytes))
+        for call in calls(comm, send, mine):
+            mine[:] = -1
+            call()
+            assert np.array_equal(mine, total)
+            checked += 1
+        for root in range(size):
+            comm.Reduce(send, mine, root=root)
+            assert rank != root or np.array_equal(mine, total)
+            data = send.copy()
+            comm.Bcast(data, root=root)
+            assert np.array_equal(data, np.arange(count) % 1000 + root)
+            checked += 2
+        comm.Barrier()
+    return checked
+
+
+def main() -> None:
+    """Check all choices one after the other."""
+    nodes = len({*MPI.COMM_WORLD.allgather(MPI.Get_processor_name())})
+    checked = {}
+    for number, (algorithm, more) in enumerate(choices(nodes)):
+        comm = han.Comm(MPI.COMM_WORLD.Dup(), rules(algorithm, more))
+        checked[f"{number} {algorithm}"] = check(comm, algorithm)
+        comm.Free()
+    if MPI.COMM_WORLD.rank == 0:
+        print(json.dumps({"checked": checked, "nodes": nodes}))
+
+
+if __name__ == "__main__":
+    main()
