@@ -32,6 +32,13 @@ class Conditions(NamedTuple):
     mesh: bool = False  # cores exchange cache lines over a mesh
 
 
+class Agreed(NamedTuple):
+    """What the ranks found when they compared what they start with; the same on all ranks."""
+
+    known: bool  # all ranks have the same parent
+    other_tables: tuple[int, ...]  # ranks that found another tuned table than rank 0
+
+
 def discover(facts: Sequence[Facts], config: Config) -> tuple[Topology, Conditions]:
     """Return the topology that the configuration describes for these ranks, and the conditions."""
     return arrange(config.levels, facts, config.sockets), conditions(facts)
@@ -111,15 +118,17 @@ def check_agreement(
     because: BaseException | None = None,
     counts: bool = False,
     token: int = 0,
-) -> bool:
-    """Compare the ranks' configurations, folders of traces, and `counts`; collective.
+    tuned: str = "",
+) -> Agreed:
+    """Compare the ranks' configurations, folders of traces, `counts` and `tuned`; collective.
 
-    Returns whether all ranks pass the same `token` other than 0: that of a common parent.
+    Tells whether all ranks pass the same `token` other than 0, that of a common parent, and which
+    ranks have another `tuned`, the digest of a tuned table, than rank 0.
     `problem` is what is wrong with this rank's configuration, `because` the exception that said so.
     `counts`: this rank counts its calls.
     Raises ConfigError on all ranks if the ranks differ, or if any rank has a problem.
     """
-    rows = meeting.allgather((fingerprint, problem, folder, counts, token), STEP)
+    rows = meeting.allgather((fingerprint, problem, folder, counts, token, tuned), STEP)
     problems: dict[str, list[int]] = {}
     for r, (_, p, *_) in enumerate(rows):
         if p:
@@ -131,7 +140,8 @@ def check_agreement(
     _same("the configuration", [row[0] for row in rows], "file and HAN_* variables")
     _same("HAN_TRACE", [row[2] for row in rows], "folder, or none")
     _same("HAN_STATS", [str(row[3]) for row in rows], "value")
-    return {row[4] for row in rows} == {token} != {0}
+    known = {row[4] for row in rows} == {token} != {0}
+    return Agreed(known, tuple(r for r, row in enumerate(rows) if row[5] != rows[0][5]))
 
 
 def _same(what: str, values: Sequence[str], remedy: str) -> None:

@@ -46,12 +46,14 @@ from han.runtime.programs import Programs
 from han.runtime.progress import set_helper, tell_limit
 from han.runtime.request import Request
 from han.runtime.stored_plans import wisdom_folder
+from han.runtime.tuned import agreed_table, tuned_table
 from han.runtime.waiting import Waiting, naps
 from han.tasks.size_classes import bound_of
 from han.trace.trace_files import trace_folder
 from han.trace.tracing import Tracing
 from han.tuning.heuristics import NodeTraits
 from han.tuning.planner import Planner
+from han.tuning.tuned.places import Search
 
 check_compiled()
 
@@ -87,6 +89,7 @@ class State:
     binder: Binder
     plans: Plans
     persistent: Persistent
+    tuned: Search  # the tuned table in use, and what is to be told about it
     statistics: str  # where statistics of collectives go, or ""
     closed = False
     facts: list[Facts]  # by rank
@@ -111,9 +114,12 @@ class State:
             fingerprint = loaded.fingerprint() if loaded else ""
             told = trouble or damage or mistake if problem is None else str(problem)
             counts = bool(self.statistics)
-            known = check_agreement(meeting, fingerprint, told, traces, problem, counts, token)
-            self.config = loaded
-            self._meet(meeting, inherited, ranks if known else None)
+            self.tuned = tuned_table(loaded)
+            agreed = check_agreement(
+                meeting, fingerprint, told, traces, problem, counts, token, self.tuned.digest
+            )
+            self.config, self.tuned = loaded, agreed_table(self.tuned, agreed.other_tables)
+            self._meet(meeting, inherited, ranks if agreed.known else None)
             meeting.share(lambda: self._make(stored), "the making of a han.Comm")
             if traces:
                 self.tracing.record_into(traces)
@@ -158,7 +164,8 @@ class State:
         self.engines = Engines(self.comm, health, waiting, recorder)
         traits = NodeTraits(self.conditions.oversubscribed, self.conditions.mesh)
         maps = shared.arena is not None
-        self.planner = Planner(self.topology, self.config, traits, self.rank, maps)
+        table = self.tuned.table
+        self.planner = Planner(self.topology, self.config, traits, self.rank, maps, table)
         self.engines.open(shared.channels, self.planner.bounds)
         health.engines = self.engines
         self.calls = self.engines.calls
