@@ -16,6 +16,7 @@ from han.config.environment import warn_of_unknown
 from han.ranks.discover import try_to_load
 from han.runtime.inherited import Inherited
 from han.runtime.state import State
+from han.runtime.tuned import tell_problem
 
 if TYPE_CHECKING:
     from han.config.config import Config
@@ -65,6 +66,7 @@ def attach(comm: MPI.Intracomm, config: Any) -> State:
     finally:
         if not comm.Get_rank():
             warn_of_unknown(os.environ)  # if it raises, the ranks are in step all the same
+    tell_problem(state.tuned, comm.Get_rank())
     return state
 
 

@@ -39,10 +39,12 @@ class Adapt(Submodule):
     name = "adapt"
     about = "event-driven point-to-point trees, internally segmented (HAN's ADAPT)"
     algorithms = {
-        "linear": Algorithm("the root communicates with every member", ordered="always"),
+        "linear": Algorithm(
+            "the root communicates with every member", ordered="always", takes=("segment", "window")
+        ),
         "chain": Algorithm("`radix` chains of neighbours from the root"),
-        "binary": Algorithm("binary tree", ordered="never"),
-        "binomial": Algorithm("binomial tree"),
+        "binary": Algorithm("binary tree", ordered="never", takes=("segment", "window")),
+        "binomial": Algorithm("binomial tree", takes=("segment", "window")),
         "knomial": Algorithm("k-nomial tree of base `radix`"),
     }
     parameters = {

@@ -46,13 +46,14 @@ class Algorithm:
     `kinds` are the task kinds it carries out; ``("allreduce",)`` fuses a level's reduce and
     broadcast. `ordered` says when operands keep their order: ``always``, ``rooted at 0``
     (only towards the first member) or ``never``. `one_segment`: it does not take a message in
-    several segments.
+    several segments. `takes` names the parameters that it reads; None: all of its submodule.
     """
 
     about: str
     kinds: tuple[str, ...] = ("reduce", "bcast")
     ordered: str = "rooted at 0"
     one_segment: bool = False
+    takes: tuple[str, ...] | None = None
 
     @property
     def fuses(self) -> bool:

@@ -62,6 +62,10 @@ class Explanation:
         so_far = f", which {other} of {usual + other} calls ran" if usual + other else ""
         return _on_levels(self.rival) + so_far
 
+    def _measured(self) -> list[str]:
+        """The measurements behind the choice, if a tuned table has them."""
+        return [] if self.decision.tuned is None else self.decision.tuned.describe()
+
     def __repr__(self) -> str:
         """Return the text, for the prompt of an interpreter."""
         return str(self)
@@ -79,6 +83,7 @@ class Explanation:
         lines = [
             self.plan.signature.describe(),
             f"  rule      {choice.rule}",
+            *(f"  measured  {line}" for line in self._measured()),
             *(f"  passed    {rule}: {reason}" for rule, reason in self.decision.passed),
             f"  topology  {topology.describe()}",
         ]

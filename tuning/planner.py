@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from han.common.errors import NoRuleError
 from han.config.config import Config
@@ -21,6 +21,9 @@ from han.tasks.size_classes import bound_of, bounds_of, class_of, largest_of
 from han.tuning.heuristics import MAPPED_BYTES, NodeTraits
 from han.tuning.parts import parts_of, plan_of_choice
 from han.tuning.rules import Decision, RuleTable
+
+if TYPE_CHECKING:
+    from han.tuning.tuned.table import TunedTable
 
 REMEMBERED = 512  # decisions that a planner remembers
 
@@ -68,16 +71,19 @@ class Planned:
 class Planner:
     """Decides, plans and lowers for one rank; every decision is the same on all ranks.
 
-    `maps_arrays` says whether all ranks map each other's shared arrays. Any thread may use it.
+    `maps_arrays` says whether all ranks map each other's shared arrays. `tuned` is a table of
+    measured choices, the same on all ranks. Any thread may use it.
     """
 
     def __init__(
-        self, topology: Topology, config: Config, traits: NodeTraits, rank: int, maps_arrays: bool
-    ) -> None:
+        self, topology: Topology, config: Config, traits: NodeTraits, rank: int, maps_arrays: bool,
+        tuned: TunedTable | None = None,
+    ) -> None:  # fmt: skip
         self.topology, self.config, self.traits = topology, config, traits
-        self.rank, self.maps_arrays = rank, maps_arrays
-        self.rules = RuleTable(config, topology, traits)
-        self.bounds = bounds_of(config.thresholds)
+        self.rank, self.maps_arrays, self.tuned = rank, maps_arrays, tuned
+        self.rules = RuleTable(config, topology, traits, tuned)
+        measured = tuned.thresholds(topology) if tuned is not None else ()
+        self.bounds = bounds_of((*config.thresholds, *measured))
         self._remembered = lru_cache(REMEMBERED)(self._planned)
 
     def planned(
@@ -129,6 +135,13 @@ class Planner:
         decision = self.decide(signature, blocking=False)
         return Planned(self.topology, signature, decision, self.config.memory).left
 
+    def named_submodules(self) -> set[str]:
+        """Return the submodules that rules and the tuned table name, besides built-in choices."""
+        uses = [rule.use for rule in self.config.rules]
+        if self.tuned is not None:
+            uses += self.tuned.uses(self.topology)
+        return {level.submodule for use in uses for level in use.levels.values()}
+
     def program(self, plan: Plan) -> Program:
         """Lower a plan for this rank."""
         return lower(plan, self.rank)
@@ -137,6 +150,7 @@ class Planner:
         """Return the data on which all programs of this rank depend."""
         return {
             "rules": as_document(self.config.rules),
+            "tuned": self.tuned.digest if self.tuned is not None else "",
             "topology": asdict(self.topology),
             "traits": asdict(self.traits),
             "rank": self.rank,

@@ -1,4 +1,4 @@
-"""The table of rules: the user's rules in order, then the built-in choice."""
+"""The table of rules: the user's rules in order, then the tuned table, then the built-in choice."""
 
 from __future__ import annotations
 
@@ -18,15 +18,22 @@ from han.tuning.heuristics import BUILT_IN, NodeTraits, choose, rival
 
 if TYPE_CHECKING:
     from han.config.config import Config
-    from han.config.rules import Rule
+    from han.config.rules import Use
+    from han.tuning.tuned.table import Found, TunedTable
+
+TUNED = "tuned table"  # the name of its rule
 
 
 @dataclass(frozen=True)
 class Decision:
-    """A Choice, and the rules that were passed over before it: (rule, reason) of each."""
+    """A Choice, and the rules that were passed over before it: (rule, reason) of each.
+
+    `tuned` is the measurement behind it, if a tuned table decided or kept the built-in choice.
+    """
 
     choice: Choice
     passed: tuple[tuple[str, str], ...] = ()
+    tuned: Found | None = None
 
 
 @dataclass(frozen=True)
@@ -39,14 +46,17 @@ class RuleTable:
     config: Config | None
     topology: Topology
     traits: NodeTraits
+    tuned: TunedTable | None = None
 
     def decide(self, signature: Signature, *, blocking: bool = True) -> Decision:
         """Choose for a call; the same on all ranks. Raises NoRuleError if no rule can serve it."""
         passed: list[tuple[str, str]] = []
-        for choice in self._candidates(signature):
+        found = self.tuned.find(signature, self.topology) if self.tuned is not None else None
+        for choice in self._candidates(signature, found):
             reason = self.objection(signature, choice, blocking=blocking)
             if reason is None:
-                return Decision(choice, tuple(passed))
+                measured = found if choice.rule in (TUNED, BUILT_IN) else None
+                return Decision(choice, tuple(passed), measured)
             passed.append((choice.rule, reason))
         raise NoRuleError(signature.describe(), passed)
 
@@ -71,7 +81,7 @@ class RuleTable:
         nothing = replace(default, composition=LEFT, rule=f"none: {LEFT}")
         return Decision(nothing, tuple(passed))
 
-    def _candidates(self, signature: Signature) -> Iterator[Choice]:
+    def _candidates(self, signature: Signature, found: Found | None) -> Iterator[Choice]:
         default = choose(signature, self.topology, self.traits)
         rules = self.config.rules if self.config is not None else ()
         for index, rule in enumerate(rules):
@@ -82,13 +92,14 @@ class RuleTable:
                 ppn=self.topology.ppn,
                 commutative=signature.commutative,
             ):
-                yield self._apply(rule, index, default)
+                where = self.config.place("rules", index) if self.config is not None else ""
+                yield self._apply(rule.use, f"rules[{index}] of {where}", default)
+        if found is not None and found.point.use is not None:
+            yield self._apply(found.point.use, TUNED, default)
         yield default
 
-    def _apply(self, rule: Rule, index: int, default: Choice) -> Choice:
-        """Return the built-in choice with the values that a user's rule sets."""
-        assert self.config is not None
-        use = rule.use
+    def _apply(self, use: Use, name: str, default: Choice) -> Choice:
+        """Return the built-in choice with the values that a rule or a tuned table sets."""
         levels = [
             _overlay(choice, use.levels, name)
             for choice, name in zip(default.levels, self.topology.names, strict=True)
@@ -99,7 +110,7 @@ class RuleTable:
             levels=tuple(levels),
             segment=None if isinstance(segment, str) else segment,
             schedule=use.schedule or default.schedule,
-            rule=f"rules[{index}] of {self.config.place('rules', index)}",
+            rule=name,
         )
 
     def objection(

@@ -20,17 +20,15 @@ from han.common.units import format_size, plural, spans
 from han.measure.bench_machine import (
     allowed_cpus,
     autogroups,
-    cpu_model,
     describe_wait,
     described,
-    library_name,
-    library_text,
     settings,
 )
 from han.memory.arena import limit, process_arena
 from han.memory.pages import describe, policy
 from han.model.topology import Topology
 from han.ranks import autogroup
+from han.ranks.machine import cpu_model, library_name, library_text
 from han.submodules.registry import registered
 from han.tasks.choice import LevelChoice
 from han.tasks.contract import Question
@@ -84,6 +82,10 @@ def collect(comm: Comm) -> dict[str, Any]:
         "nodes": len(set(nodes)),
         "config": state.config.source,
         "memory": state.config.memory,
+        "tuned": {
+            "table": state.tuned.table.source if state.tuned.table is not None else None,
+            "about": state.tuned.about,
+        },
         "check": state.config.check,
         "wait": describe_wait(comm),
         "autogroups": autogroups(comm),
@@ -161,6 +163,7 @@ def as_text(record: Mapping[str, Any]) -> str:
         f"ranks      {record['ranks']} on {plural(record['nodes'], 'node')}",
         f"config     {record['config']}; {format_size(record['memory'])} shared memory per channel"
         f"; checked mode {'on' if record['check'] else 'off'}",
+        f"tuned      {_tuned(record['tuned'])}",
         f"wait       {record['wait']}; timeout {timeout}",
         *(
             [f"yields     {autogroup.describe(record['autogroups'])}"]
@@ -181,6 +184,12 @@ def as_text(record: Mapping[str, Any]) -> str:
         lines.append(f"  {name:<10} {part['about']}")
         lines += [f"    {level:<10} {_usable_line(use)}" for level, use in part["levels"].items()]
     return "\n".join(lines)
+
+
+def _tuned(record: Mapping[str, Any]) -> str:
+    if record["table"] is None:
+        return f"no table: {record['about']}"
+    return f"{record['table']} ({record['about']})"
 
 
 def _attach(answer: bool | str) -> str:

@@ -35,8 +35,8 @@ class Config:
 
     `levels` are innermost first; a level without a symbol gets one. `sockets` are the groups below
     all levels that trees in shared memory follow. `memory` is the shared memory of one channel in
-    bytes, `plans` the number of plans that a communicator keeps. Raises ConfigError if values
-    contradict each other.
+    bytes, `plans` the number of plans that a communicator keeps. `tuned` is the file of a tuned
+    table, ``auto`` or ``off``. Raises ConfigError if values contradict each other.
     """
 
     levels: tuple[Level, ...] = TWO_LEVELS
@@ -47,6 +47,7 @@ class Config:
     wait: Wait = field(default_factory=Wait)
     check: bool = False
     trials: bool = True
+    tuned: str = "auto"
     origin: Origin = field(default=Origin(), repr=False, compare=False)
 
     def __post_init__(self) -> None:

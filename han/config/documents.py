@@ -265,6 +265,10 @@ class Config(Model):
     trials: bool = Field(
         default=True, description="Whether large calls try two ways and keep the quicker one."
     )
+    tuned: Annotated[str, NotEmpty] = Field(
+        default="auto",
+        description="A tuned table of 'han tune', 'auto' for the one of this machine, or 'off'.",
+    )
 
 
 MODELS: Mapping[str, type[Model]] = {

@@ -16,6 +16,7 @@ SETTINGS = {
     "timeout": "seconds until a collective that does not finish raises; 0 = never (HAN_TIMEOUT)",
     "check": "whether the ranks compare their arguments in every call (HAN_CHECK)",
     "trials": "whether calls try two ways and keep the quicker one (HAN_TRIALS)",
+    "tuned": "a tuned table of 'han tune', auto or off (HAN_TUNED)",
     "wait": "how a rank waits: auto, spin, yield, sleep or futex (HAN_WAIT)",
     "progress": "whether a thread steps nonblocking calls: auto, thread or off (HAN_PROGRESS)",
     "spin": "polls before a waiting rank yields (HAN_SPIN)",
@@ -41,6 +42,7 @@ class Settings:
     timeout: float | str | None
     check: bool | str | None
     trials: bool | str | None
+    tuned: Any
     wait: str | None
     progress: str | None
     spin: int | str | None

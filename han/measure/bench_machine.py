@@ -8,7 +8,6 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import mpi4py
@@ -17,6 +16,7 @@ from mpi4py import MPI
 from han.comm import Comm
 from han.common.units import plural, spans
 from han.ranks.autogroup import autogroup, describe
+from han.ranks.machine import cpu_model, library_name, library_text
 
 # Variables that change how a library waits, or which transports and algorithms it uses.
 TELLING = re.compile(
@@ -139,18 +139,6 @@ def allowed_cpus(comm: MPI.Intracomm) -> str:
     return f"{spans(frozenset().union(*masks))} allowed{'' if alike else ' (ranks are bound)'}"
 
 
-def library_name() -> str:
-    """Return the MPI library's name and version: ``"Open MPI 5.0.11"``."""
-    name, version = MPI.get_vendor()
-    return f"{name} {'.'.join(str(v) for v in version)}"
-
-
-def library_text() -> str:
-    """Return the beginning of the MPI library's version text, up to a comma or a line's end."""
-    first = re.split(r"[\n,]", MPI.Get_library_version().strip("\0"))[0]
-    return " ".join(first.split())
-
-
 def described(name: str, text: str) -> str:
     """Return a library's name, and its version text if that says more than the name."""
     known = _words(name)
@@ -160,13 +148,3 @@ def described(name: str, text: str) -> str:
 
 def _words(text: str) -> list[str]:
     return re.findall(r"[a-z]+|[0-9][0-9.]*", text.lower())
-
-
-def cpu_model() -> str:
-    """Return the processor's name."""
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        text = ""
-    names = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
-    return names[1].strip() if names else platform.processor() or platform.machine()

@@ -107,19 +107,23 @@ class Settings(NamedTuple):
     """What a rank is set to do: all ranks need the same.
 
     `problem` is what is wrong with this rank's configuration, or None. `folder` is that of traces.
-    `counts`: this rank counts its calls.
+    `counts`: this rank counts its calls. `tuned` is the digest of a tuned table, or "".
     """
 
     fingerprint: str
     problem: str | None
     folder: str
     counts: bool
+    tuned: str = ""
 
 
-def check_agreement(rows: Sequence[Settings], because: BaseException | None = None) -> None:
+def check_agreement(
+    rows: Sequence[Settings], because: BaseException | None = None
+) -> tuple[int, ...]:
     """Compare the settings of all ranks; `because` is the exception behind this rank's problem.
 
-    Raises ConfigError, on all ranks, if the ranks differ, or if any rank has a problem.
+    Returns the ranks that have another tuned table than rank 0. Raises ConfigError, on all ranks,
+    if the ranks differ otherwise, or if any rank has a problem.
     """
     problems: dict[str, list[int]] = {}
     for r, row in enumerate(rows):
@@ -132,6 +136,7 @@ def check_agreement(rows: Sequence[Settings], because: BaseException | None = No
     _same("the configuration", [row.fingerprint for row in rows], "file and HAN_* variables")
     _same("HAN_TRACE", [row.folder for row in rows], "folder, or none")
     _same("HAN_STATS", [str(row.counts) for row in rows], "value")
+    return tuple(r for r, row in enumerate(rows) if row.tuned != rows[0].tuned)
 
 
 def _same(what: str, values: Sequence[str], remedy: str) -> None:

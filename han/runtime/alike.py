@@ -20,6 +20,7 @@ from han.runtime.stored_plans import Call
 from han.submodules.registry import others
 from han.tuning.heuristics import NodeTraits
 from han.tuning.planner import Planner
+from han.tuning.tuned.table import TunedTable
 
 MOST = 64 << 20  # bytes of programs; beyond, the least recently used ones are dropped
 BESIDE = 4096  # bytes that a program takes besides its operations, about
@@ -47,15 +48,25 @@ class Alike:
         self.nbytes = 0
 
     def planner(
-        self, topology: Topology, config: Config, traits: NodeTraits, rank: int, maps_arrays: bool
+        self,
+        topology: Topology,
+        config: Config,
+        traits: NodeTraits,
+        rank: int,
+        maps_arrays: bool,
+        tuned: TunedTable | None = None,
     ) -> Planner:
         """Return the planner of communicators with these properties; make it for the first."""
         rules = tuple(config.place("rules", k) for k in range(len(config.rules)))  # for messages
-        about = topology, config.fingerprint(), rules, traits, rank, maps_arrays, others(), added()
+        table = "" if tuned is None else tuned.digest
+        about = (
+            topology, config.fingerprint(), rules, traits, rank, maps_arrays, table,
+            others(), added(),
+        )  # fmt: skip
         with self._lock:
             found = self._planners.get(about)
             if found is None:
-                found = Planner(topology, config, traits, rank, maps_arrays)
+                found = Planner(topology, config, traits, rank, maps_arrays, tuned)
                 self._planners[about] = found
         return found
 

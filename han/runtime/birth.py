@@ -69,26 +69,27 @@ class Birth:
 
     def introduce(
         self, meeting: Meeting, settings: Settings, because: BaseException | None
-    ) -> Known | Draft | None:
+    ) -> tuple[Known | Draft | None, tuple[int, ...]]:
         """Take the first step; collective.
 
         Returns what all ranks know; or, if shared memory must be made, the draft; or None if the
-        ranks do not have the same parent. Raises ConfigError, on all ranks alike.
+        ranks do not have the same parent. Also returns which ranks have another tuned table than
+        rank 0. Raises ConfigError, on all ranks alike.
         """
         rows = meeting.allgather((settings, self._told()), STEP)
         told = [each for _, each in rows]
         try:
-            check_agreement([each for each, _ in rows], because)
+            others = check_agreement([each for each, _ in rows], because)
         except ConfigError:
             self._cancel()
             raise
         if not all(each.parent == told[0].parent for each in told):
             self._cancel()
-            return None
+            return None, others
         known = self._known(told)
         if known is None:
             self._cancel()
-        return known or self.draft
+        return known or self.draft, others
 
     def _told(self) -> Told:
         if self.inherited is None or self.draft is None:

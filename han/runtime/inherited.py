@@ -16,6 +16,7 @@ from han.ranks.departures import IN_FLIGHT
 from han.ranks.discover import Conditions, discover, facts_of
 from han.ranks.health import Health
 from han.ranks.mail import Mail
+from han.tuning.tuned.places import Search
 
 if TYPE_CHECKING:
     from han.config.config import Config
@@ -61,6 +62,7 @@ class Inherited:
     world: tuple[int, ...]
     facts: tuple[Facts, ...]
     reach: Reach | None
+    tuned: Search
     _drafts: dict[tuple[int, ...], Draft] = field(default_factory=dict)
 
     @property

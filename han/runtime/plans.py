@@ -35,8 +35,7 @@ class Plans:
         self._kept: OrderedDict[object, Prepared] = OrderedDict()
         self._counts: Counter[str] = Counter()
         self._met: set[Signature] = set()  # signatures of calls with a rival that were made once
-        uses = [use for rule in self.config.rules for use in rule.use.levels.values()]
-        self.apart = any(submodule(use.submodule).may_block for use in uses)
+        self.apart = any(submodule(name).may_block for name in self.planner.named_submodules())
 
     def find(self, message: Message, blocking: bool) -> Prepared | None:
         """Return the plan of a call; None if the call is left to the MPI library."""

@@ -28,7 +28,7 @@ class Programs:
         self.seconds = 0.0
         self._kept: OrderedDict[Call, Program] = OrderedDict()
         # A submodule of another package may change without notice, so its plans are not stored.
-        keeps = bool(folder) and complete(planner.config)
+        keeps = bool(folder) and complete(planner.config, planner.named_submodules())
         self.store = PlanStore(folder, key_of(planner)) if keeps else None
         self._folder = folder if keeps else ""
 

@@ -48,12 +48,14 @@ from han.runtime.programs import Programs
 from han.runtime.progress import set_helper, tell_limit
 from han.runtime.request import Request
 from han.runtime.stored_plans import wisdom_folder
+from han.runtime.tuned import agreed_table, tuned_table
 from han.runtime.waiting import Waiting, naps
 from han.tasks.size_classes import bound_of
 from han.trace.trace_files import trace_folder
 from han.trace.tracing import Tracing
 from han.tuning.heuristics import NodeTraits
 from han.tuning.planner import Planner
+from han.tuning.tuned.places import Search
 
 check_compiled()
 
@@ -87,6 +89,7 @@ class State:
     binder: Binder
     plans: Plans
     persistent: Persistent
+    tuned: Search  # the tuned table in use, and what is to be told about it
     statistics: str  # where statistics of collectives go, or ""
     closed = False
     facts: tuple[Facts, ...]  # by rank
@@ -101,12 +104,15 @@ class State:
         self.statistics, mistake = statistics_output()
         said = trouble or damage or mistake if problem is None else str(problem)
         fingerprint = loaded.fingerprint() if loaded else ""
-        settings = Settings(fingerprint, said, folder, bool(self.statistics))
         limit = SETUP_LIMIT if loaded is None else loaded.wait.timeout
         meeting = Meeting(comm, limit and max(limit, SETUP_LEAST))
         meeting.look = inherited.watch(comm) if inherited is not None else None
         self.config = loaded
-        known = Birth.of(inherited, comm).introduce(meeting, settings, problem)
+        found = tuned_table(loaded) if inherited is None else inherited.tuned
+        counts = bool(self.statistics)
+        settings = Settings(fingerprint, said, folder, counts, found.digest)
+        known, others = Birth.of(inherited, comm).introduce(meeting, settings, problem)
+        self.tuned = agreed_table(found, others)
         if isinstance(known, Known):
             self._take_over(meeting, known, stored)
         else:
@@ -170,7 +176,8 @@ class State:
         self.engines = Engines(health, waiting, recorder)
         traits = NodeTraits(self.conditions.oversubscribed, self.conditions.mesh)
         maps = shared.arena is not None
-        self.planner = ALIKE.planner(self.topology, self.config, traits, self.rank, maps)
+        table = self.tuned.table
+        self.planner = ALIKE.planner(self.topology, self.config, traits, self.rank, maps, table)
         self.engines.open(shared.channels, self.planner.bounds)
         health.engines = self.engines
         self.calls = self.engines.calls
@@ -190,7 +197,7 @@ class State:
         if self._heritage is None:
             reach, world = self.shared.reach, world_ranks(self.comm)
             self._heritage = Inherited(
-                self.config, self.conditions, self.health, world, self.facts, reach
+                self.config, self.conditions, self.health, world, self.facts, reach, self.tuned
             )
         return self._heritage
 

@@ -18,7 +18,7 @@ import stat
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -108,16 +108,16 @@ def key_of(planner: Planner) -> dict[str, Any]:
     }
 
 
-def complete(config: Any) -> bool:
+def complete(config: Any, more: Iterable[str] = ()) -> bool:
     """Return whether the hash of han's own files covers all that decides about programs.
 
-    These are the table of collectives, the submodules that rules name, and han's own, which
-    built-in choices name.
+    These are the table of collectives, the submodules that rules name, those in `more`, and han's
+    own, which built-in choices name.
     """
     from han.submodules.registry import ROWS, is_own
 
     named = {use.submodule for rule in config.rules for use in rule.use.levels.values()}
-    return only_own() and all(map(is_own, {*named, *ROWS}))
+    return only_own() and all(map(is_own, {*named, *more, *ROWS}))
 
 
 @dataclass(frozen=True)

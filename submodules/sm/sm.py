@@ -146,16 +146,26 @@ class Sm(Submodule):
             ("allreduce",),
             "always",
             one_segment=True,
+            takes=(),
         ),
         "each": Algorithm(
-            "every member combines the data of all, piece by piece", ("allreduce",), "always"
+            "every member combines the data of all, piece by piece",
+            ("allreduce",),
+            "always",
+            takes=("cells", "chunk"),
         ),
         "split": Algorithm(
             "every member combines its share, then copies the shares of the others",
             ("allreduce",),
             "always",
+            takes=("cells", "chunk"),
         ),
-        "blocks": Algorithm("every block from its owner to its receiver", KINDS, "always"),
+        "blocks": Algorithm(
+            "every block from its owner to its receiver",
+            KINDS,
+            "always",
+            takes=("cells", "chunk", "inline"),
+        ),
     }
     parameters = {
         **PARAMETERS,

@@ -41,15 +41,26 @@ class Solo(Submodule):
         "spread": Algorithm(
             "read a share each from the root, then the shares of the others; reduce like pull",
             ordered="always",
+            takes=("chunk", "block"),
         ),
         "split": Algorithm(
             "members combine a share each, then read the shares of the others",
             ("allreduce",),
             "always",
+            takes=("chunk", "block"),
         ),
-        "each": Algorithm("every member reads and combines all operands", ("allreduce",), "always"),
-        "meet": Algorithm("read from the root, which writes a share", ("bcast",), "always"),
-        "blocks": Algorithm("read blocks from their owners", tuple(BLOCKS), "always"),
+        "each": Algorithm(
+            "every member reads and combines all operands",
+            ("allreduce",),
+            "always",
+            takes=("chunk", "block"),
+        ),
+        "meet": Algorithm(
+            "read from the root, which writes a share", ("bcast",), "always", takes=("chunk",)
+        ),
+        "blocks": Algorithm(
+            "read blocks from their owners", tuple(BLOCKS), "always", takes=("chunk", "block")
+        ),
     }
     parameters = {
         "chunk": Parameter(

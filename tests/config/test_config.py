@@ -522,6 +522,7 @@ VALUES = {
     "timeout": (("wait", "timeout"), "5", 5.0, 6.0, 7.0),
     "check": (("check",), "yes", True, False, True),
     "trials": (("trials",), "no", False, True, False),
+    "tuned": (("tuned",), "off", "off", "auto", "mine.json"),
     "wait": (("wait", "policy"), "yield", "yield", "sleep", "spin"),
     "progress": (("wait", "progress"), "off", "off", "thread", "auto"),
     "spin": (("wait", "spin"), "5", 5, 6, 7),

@@ -1,0 +1,256 @@
+"""The command ``han tune``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from han.cli.common import (
+    ConfigOption,
+    DtypeOption,
+    JsonOption,
+    OpOption,
+    check_files,
+    known_op,
+    say,
+    write_file,
+    wrote,
+)
+from han.cli.world import rank
+from han.common.errors import ArgumentError
+from han.common.suggest import expect_known
+
+if TYPE_CHECKING:
+    from han.measure.tune.session import Outcome
+    from han.measure.tune.tuner import Input, Plans, Tuned
+    from han.tuning.tuned.table import TunedTable
+
+COLLECTIVES = "bcast,reduce,allreduce,allgather"
+SECONDS = {"": 1.0, "s": 1.0, "min": 60.0, "h": 3600.0}
+FORMAT, VERSION = "han-tuning", 1
+
+
+class Action(str, Enum):
+    """What to do."""
+
+    RUN = "run"
+    EXPORT = "export"
+    REPORT = "report"
+
+
+def tune(
+    action: Annotated[
+        Action, typer.Argument(help="run: measure; export: write rules; report: write a page.")
+    ] = Action.RUN,
+    file: Annotated[
+        Path | None, typer.Argument(help="Of export and report: rules.yaml, report.html.")
+    ] = None,
+    budget: Annotated[str, typer.Option(help="Time for all: 90s, 2min, 1h; 0: no limit.")] = "2min",
+    collectives: Annotated[str, typer.Option(help="Collectives, with commas.")] = COLLECTIVES,
+    sizes: Annotated[str, typer.Option(help="As for han bench.")] = "8:8MiB:4",
+    strategy: Annotated[
+        str,
+        typer.Option(help="exhaustive, heuristic, task, task+heuristic or simulate (--machine)."),
+    ] = "task+heuristic",
+    space: Annotated[
+        Path | None, typer.Option(help="A YAML file that restricts what is tried.")
+    ] = None,
+    machine: Annotated[
+        str | None, typer.Option(help="The machine model of the strategy simulate.")
+    ] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Write the data before each call, outside the time.")
+    ] = False,
+    dtype: DtypeOption = "f8",
+    op: OpOption = "sum",
+    config: ConfigOption = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The tuned table. By default that of this machine.")
+    ] = None,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Forget what an interrupted run has found.")
+    ] = False,
+    table: Annotated[
+        Path | None,
+        typer.Option(
+            help="Of export and report: the tuned table. By default that of this machine."
+        ),
+    ] = None,
+    json_file: JsonOption = None,
+) -> None:
+    """Find the best choices on this machine, and keep them in a tuned table.
+
+    Later programs use the table by themselves (HAN_TUNED=off: not). Calls like those measured run
+    what was fastest, unless a rule of the user matches. An interrupted run is resumed.
+
+    \b
+    Examples:
+      mpiexec -n 4 han tune
+      mpiexec -n 4 han tune --budget 10min --collectives bcast,allreduce --sizes 8:64MiB:8
+      mpiexec -n 4 han tune --config virtual-2x2 --strategy task --out tuned.json
+      han tune export rules.yaml --table tuned.json
+      han tune report report.html --table tuned.json
+    """
+    if action is not Action.RUN:
+        _show(action, file, table)
+        return
+    if file is not None:
+        raise ArgumentError(f"{file}: the table is named with --out")
+    from mpi4py import MPI
+
+    from han.measure.tune import session
+
+    check_files(out, json_file)
+    plans = _plans(collectives, sizes, strategy, budget, space, machine, dtype, op)
+    from han.cli.tune_texts import head, pruned_lines, table_text
+
+    tell = (lambda text: None) if str(json_file) == "-" else say
+    comm = MPI.COMM_WORLD
+    tell(head(plans, comm.size))
+    from han.cli.progress import phases
+
+    with phases() as bar:
+
+        def step(tuned: Tuned, done: int, total: int) -> None:
+            if bar is not None:
+                bar("tuning", done, total)
+
+        found = session.tune(
+            comm, config, plans, out, fresh=fresh, restart=restart, step=step, warn=say
+        )
+    tell(table_text(found.table.points))
+    tell("\n".join(pruned_lines(found.pruned)))
+    _tell_end(found, tell)
+    if json_file is not None:
+        from han.cli.measuring import keep
+
+        keep(_record(found, plans), json_file)
+    if found.problem:
+        raise ArgumentError(found.problem)
+
+
+def _plans(
+    collectives: str, sizes: str, strategy: str, budget: str, space: Path | None,
+    machine: str | None, dtype: str, op: str,
+) -> Plans:  # fmt: skip
+    """Return what to tune; raises ArgumentError before anything runs."""
+    from han.measure.bench_calls import Case
+    from han.measure.tune.tuner import Input, Plans
+    from han.model.collectives import DATALESS
+    from han.model.element_types import element_type
+    from han.tuning.search.space import EVERYTHING
+    from han.tuning.search.strategies import STRATEGIES
+
+    expect_known("strategy", strategy, STRATEGIES)
+    model = None
+    if STRATEGIES[strategy].models:
+        from han.config.machine import load_machine
+
+        if machine is None:
+            raise ArgumentError(f"strategy {strategy}: name the machine model with --machine")
+        model = load_machine(machine)
+    limits = EVERYTHING
+    if space is not None:
+        from han.tuning.search.limits import load_limits
+
+        limits = load_limits(space)
+    names = [name for name in collectives.split(",") if name]
+    for name in (name for name in names if name in DATALESS):
+        raise ArgumentError(f"{name} carries no data: its choice follows from the ranks alone")
+    from han.cli.measuring import cases_of
+
+    def case(name: str, nbytes: int) -> Case:
+        return Case(name, nbytes, element_type(dtype).name, known_op(op))
+
+    cases = cases_of(names, sizes, case)
+    inputs = tuple(Input(one.collective, one.nbytes) for one in cases if one.nbytes)
+    seconds = _seconds(budget)
+    return Plans(inputs, strategy, seconds or None, limits, model, element_type(dtype).name, op)
+
+
+def _seconds(text: str) -> float:
+    found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(s|min|h|)\s*", text)
+    if found is None:
+        raise ArgumentError(f"budget {text!r}: expected a time such as 90s, 2min or 1h")
+    return float(found[1]) * SECONDS[found[2]]
+
+
+def _tell_end(found: Outcome, tell: Any) -> None:
+    if not found.complete:
+        tell(f"# {_left(found.left)}; run the same command again to go on")
+    if not found.problem and found.table.points and not rank():
+        wrote(found.path)
+
+
+def _left(left: Sequence[Input]) -> str:
+    from han.common.units import format_size, plural
+
+    if not left:
+        return "the budget was spent before some candidates were measured"
+    named = ", ".join(f"{one.collective} of {format_size(one.nbytes)}" for one in left[:4])
+    more = ", ..." if len(left) > 4 else ""
+    return f"the budget was spent before {plural(len(left), 'input')}: {named}{more}"
+
+
+def _record(found: Outcome, plans: Plans) -> dict[str, Any]:
+    """Return what was measured, predicted and left out as plain data."""
+    import json
+
+    from han.common.version import __version__
+    from han.tuning.tuned.files import as_text
+
+    rows = json.loads(as_text(found.table))
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "han": __version__,
+        "unit": "s",
+        "machine": rows["machine"],
+        "strategy": plans.strategy,
+        "complete": found.complete,
+        "left": [{"collective": one.collective, "nbytes": one.nbytes} for one in found.left],
+        "pruned": list(found.pruned),
+        "rows": rows["points"],
+    }
+
+
+# ---- export and report ----------------------------------------------------------------------
+
+
+def _show(action: Action, file: Path | None, table: Path | None) -> None:
+    if file is None:
+        example = "rules.yaml" if action is Action.EXPORT else "report.html"
+        raise ArgumentError(f"han tune {action.value}: name the file to write, such as {example}")
+    check_files(file)
+    found = _table(table)
+    if rank():
+        return
+    if action is Action.EXPORT:
+        from han.tuning.tuned.export import as_rules
+
+        write_file(file, as_rules(found))
+        return
+    from han.plots.tuning import report
+
+    for path in report(found, file):
+        wrote(path)
+
+
+def _table(path: Path | None) -> TunedTable:
+    """Return the table of a file, or that of this machine; raises TunedError or ArgumentError."""
+    from han.tuning.tuned.files import read
+
+    if path is not None:
+        return read(path)
+    from han.ranks.machine import fingerprint
+    from han.tuning.tuned.places import AUTO, find_table
+
+    found = find_table(AUTO, fingerprint)
+    if found.table is None:
+        raise ArgumentError(f"no tuned table of this machine ({found.about}): name one (--table)")
+    return found.table

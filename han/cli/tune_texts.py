@@ -1,0 +1,65 @@
+"""The texts of ``han tune``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from han.common.tables import shown_table
+from han.common.units import format_size, format_us, plural
+from han.tuning.tuned.table import Point, spell
+
+if TYPE_CHECKING:
+    from han.measure.tune.tuner import Plans
+
+HEADS = ("size", "tuned us", "built-in us", "MPI us", "gain", "over MPI", "tried", "choice")
+
+
+def head(plans: Plans, ranks: int) -> str:
+    """Return the comment lines above the tables."""
+    limit = "no limit" if plans.budget is None else f"{plans.budget:g} s"
+    return (
+        f"# han tune: {plural(len(plans.inputs), 'input')} on {plural(ranks, 'rank')}, strategy "
+        f"{plans.strategy}, budget {limit}\n"
+        "# microseconds of the slowest rank, median; gain: built-in / tuned; tried: candidates "
+        "measured as a whole"
+    )
+
+
+def table_text(points: Sequence[Point]) -> str:
+    """Return a table for each collective, and the geometric means of the gains."""
+    parts = []
+    for name in dict.fromkeys(point.key.collective for point in points):
+        mine = [point for point in points if point.key.collective == name]
+        parts.append(shown_table(name, HEADS, map(_row, mine), left=["choice"]))
+    if points:
+        over_default = _mean([p.default.median / p.best.median for p in points])
+        parts.append(f"# geometric mean of gains over the built-in choices: {over_default:.2f}")
+        over_mpi = [p.library.median / p.best.median for p in points if p.library is not None]
+        if over_mpi:
+            parts.append(f"# geometric mean of gains over the MPI library: {_mean(over_mpi):.2f}")
+    return "\n".join(["", *parts])
+
+
+def _row(point: Point) -> list[str]:
+    best, library = point.best.median, point.library
+    return [
+        format_size(point.nbytes),
+        format_us(best * 1e6),
+        format_us(point.default.median * 1e6),
+        "-" if library is None else format_us(library.median * 1e6),
+        f"{point.default.median / best:.2f}",
+        "-" if library is None else f"{library.median / best:.2f}",
+        str(point.tried),
+        "built-in" if point.use is None else spell(point.use),
+    ]
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.exp(sum(map(math.log, values)) / len(values))
+
+
+def pruned_lines(pruned: Sequence[str]) -> list[str]:
+    """Return comment lines about what was left out, one for each reason."""
+    return [f"# left out: {line}" for line in pruned]

@@ -1,0 +1,1 @@
+"""``han tune``: measures tasks and collectives, and searches for the best choices."""

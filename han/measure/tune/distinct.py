@@ -1,0 +1,88 @@
+"""Find choices that give the same programs: only one of them needs to be measured.
+
+Many parameters change nothing on a given machine: all trees are one among two members, and a chunk
+of 1 MiB is one of 64 KiB for small messages. Ranks compare digests of the programs they would run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from han.model.program import Program
+from han.tasks.choice import Choice, LevelChoice
+from han.tasks.signature import Signature
+
+DIGEST = 16  # bytes
+COARSE, SEGMENT = 512 * 1024, 128 * 1024  # bytes of the message that is compared once for all sizes
+OFTEN = 16  # programs between two looks at the time
+EXACT = 64 * 1024  # bytes up to which messages are compared once more
+
+Levels = tuple[LevelChoice, ...]
+Make = Callable[[Signature, Choice], Program | None]  # None: the choice cannot serve the call
+
+
+class Distinct:
+    """Groups choices by the programs of all ranks; `make` lowers a choice for this rank.
+
+    Once `late` says on all ranks that the time is over, the others count as different.
+    """
+
+    def __init__(self, control: MPI.Intracomm, make: Make, late: Callable[[], bool]) -> None:
+        self._control, self._make, self._late = control, make, late
+        self._first: dict[tuple[str, bool, Levels], Levels] = {}  # by collective and segmented
+
+    def of(self, signature: Signature, choices: Sequence[Choice]) -> list[Choice]:
+        """Return the first choice of each group; collective."""
+        self._compare_levels(signature, choices)
+        kept = [c for c in choices if self._first[_key(signature, c)] == c.levels]
+        if signature.nbytes > EXACT:
+            return kept
+        first: dict[object, Choice] = {}
+        for choice, told in zip(kept, self._digests([(signature, c) for c in kept]), strict=True):
+            first.setdefault(choice if told is None else told, choice)
+        return list(first.values())
+
+    def _compare_levels(self, signature: Signature, choices: Sequence[Choice]) -> None:
+        """Compare levels that are new for a collective, at a size where most parameters matter."""
+        new = {_key(signature, c): c for c in choices if _key(signature, c) not in self._first}
+        large = replace(signature, count=COARSE // signature.element)
+        asked = [replace(c, segment=SEGMENT if c.segment else None) for c in new.values()]
+        digests = self._digests([(large, choice) for choice in asked])
+        groups: dict[Any, Levels] = {}
+        for key, told in zip(new, digests, strict=True):
+            levels = key[2]
+            usual = told if told is not None else levels
+            self._first[key] = groups.setdefault((key[:2], usual), levels)
+
+    def _digests(self, calls: Sequence[tuple[Signature, Choice]]) -> list[bytes | None]:
+        """Return for each call the digests of all ranks' programs; None if a rank has none."""
+        mine = np.zeros((len(calls), DIGEST), np.uint8)
+        for k, (signature, choice) in enumerate(calls):
+            if k % OFTEN == 0 and self._late():
+                break
+            program = self._make(signature, choice)
+            if program is not None:
+                mine[k] = np.frombuffer(digest_of(program), np.uint8)
+        every = np.empty((self._control.size, *mine.shape), np.uint8)
+        self._control.Allgather(mine, every)
+        joined = np.ascontiguousarray(every.transpose(1, 0, 2))  # by call, then by rank
+        return [ranks.tobytes() if ranks.any(axis=1).all() else None for ranks in joined]
+
+
+def _key(signature: Signature, choice: Choice) -> tuple[str, bool, Levels]:
+    return signature.collective, choice.segment is not None, choice.levels
+
+
+def digest_of(program: Program) -> bytes:
+    """Return the digest of what a program does, whatever its tasks are called."""
+    streams = [(stream.start, stream.stop) for stream in program.streams]
+    parts = (streams, program.requests, program.scratch, program.footprint, program.comms)
+    digest = hashlib.blake2b(repr(parts).encode(), digest_size=DIGEST)
+    digest.update(program.code.tobytes())
+    return digest.digest()

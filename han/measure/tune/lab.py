@@ -1,0 +1,251 @@
+"""The lab: measures whole collectives and the stages of short pipelines on the running job.
+
+Observations start in windows on one clock, and repeat until the interval of the median is narrow.
+Caches are warm: calls repeat on the same buffers. With `fresh`, a rank writes its data before each
+window. Every result is that of the slowest rank, so all ranks take the same decisions.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from statistics import median
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from han.measure.bench_calls import Buffers, Call, Case
+from han.measure.session import REFERENCE, Session
+from han.measure.tune.distinct import Distinct
+from han.measure.tune.windows import Series, Windows, slowest
+from han.message import parsers
+from han.model.collectives import ROWS
+from han.model.program import Program
+from han.model.timeline import TaskTime
+from han.ranks.clocks import identity
+from han.runtime.forced import Forced, forced
+from han.runtime.state import State
+from han.tasks.choice import Choice
+from han.tasks.plan import Plan
+from han.tasks.signature import Signature
+from han.tuning.costs.estimates import Estimate, estimate
+from han.tuning.costs.model import Costs, missing
+from han.tuning.costs.stages import (
+    Pipeline,
+    Ranks,
+    costs_of,
+    pipeline_of_choice,
+    stage_seconds,
+)
+from han.tuning.parts import plan_of_choice
+from han.tuning.search.results import OutOfTime
+
+ROUGH = 7  # observations of a rough measurement
+BATCH, MOST = 12, 60  # observations of a precise one: in a batch, and in all
+SHORT = 1e-3  # seconds: batches of short calls have more observations, and last about so long
+MOST_SHORT = 40
+NARROW = 0.02  # half width of the interval, as a share of the median, that is precise enough
+NARROW_TASK = 0.05
+# Shares of the time for a call after which its tasks, then its candidates, are not measured any
+# more; the rest is for the duel with the built-in choice.
+TASK_SHARE, RACE_SHARE = 0.5, 0.75
+WARM_UP = 2  # calls
+READ_CLOCKS = 16  # series between two comparisons of clocks
+
+
+class Lab(Session):
+    """Measures on a communicator with the built-in choices and `config`'s levels; collective."""
+
+    def __init__(
+        self, comm: MPI.Intracomm, config: Any, case: Callable[[str, int], Case],
+        fresh: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__(comm, rounds=1)
+        self.han = self.add_han(config)
+        self.library = self.add_mpi()
+        self.state: State = self.han._han
+        self.costs = Costs()
+        self.rules = replace(self.state.planner.rules, config=None, tuned=None)
+        self.windows = Windows(self.control, self._offset)
+        self._distinct = Distinct(self.control, self._program, self._is_late)
+        self._case, self._fresh = case, fresh
+        self._clocks = len(set(self.control.allgather(identity())))
+        self._series, self._reading = 0, 0.0
+        self._buffers: Buffers | None = None
+        self._seen: dict[tuple[Signature, Choice], list[float]] = {}
+        self._until = self._until_tasks = self._until_end = 0.0
+        self.observed = 0  # calls
+
+    # ---- time -------------------------------------------------------------------------------
+
+    def give(self, seconds: float) -> None:
+        """Set the time for the next call."""
+        now = time.monotonic()
+        self._until_end = now + seconds
+        self._until, self._until_tasks = now + RACE_SHARE * seconds, now + TASK_SHARE * seconds
+
+    def _is_late(self) -> bool:
+        """Whether so much of the time is over that programs are not compared any more."""
+        return bool(self.control.bcast(time.monotonic() > self._until_tasks))
+
+    def _expect_time(self, until: float) -> None:
+        """Raise OutOfTime on all ranks if rank 0's time is over."""
+        if self.control.bcast(time.monotonic() > until):
+            raise OutOfTime
+
+    def _offset(self) -> float:
+        if self._clocks > 1 and self._series % READ_CLOCKS == 0:
+            self._reading = self.state.tracing.read_clock().offset * 1e-9
+        self._series += 1
+        return self._reading
+
+    # ---- calls ------------------------------------------------------------------------------
+
+    def plan(self, signature: Signature, choice: Choice) -> Plan:
+        """Plan a call with a choice."""
+        return plan_of_choice(self.state.topology, signature, choice, self.state.config.memory)
+
+    def pipeline(self, signature: Signature, choice: Choice) -> Pipeline:
+        """Return the stages of a call with a choice, in short form."""
+        return pipeline_of_choice(signature, choice, self.plan)
+
+    def distinct(self, signature: Signature, choices: Sequence[Choice]) -> Sequence[Choice]:
+        """Return the choices without those that run the same programs as an earlier one."""
+        return self._distinct.of(signature, choices)
+
+    def _program(self, signature: Signature, choice: Choice) -> Program | None:
+        if self.rules.objection(signature, choice) is not None:
+            return None
+        return self.state.planner.program(self.plan(signature, choice))
+
+    def buffers(self, signature: Signature) -> Buffers:
+        """Return this rank's buffers for a call; those of the last size are kept."""
+        case = self._case(signature.collective, signature.nbytes)
+        if self._buffers is None or self._buffers.case != case:
+            self._buffers = None  # frees the memory first
+            self._buffers = Buffers(case, self.control.rank, self.control.size)
+            self._buffers.reset()
+        return self._buffers
+
+    def forced(self, signature: Signature, choice: Choice) -> Forced:
+        """Prepare a call that runs a choice."""
+        parser = getattr(parsers, ROWS[signature.collective].method.upper())
+        return forced(self.state, parser, self.buffers(signature).arguments(), choice)
+
+    def _before(self, signature: Signature) -> Callable[[], object] | None:
+        return self.buffers(signature).write if self._fresh else None
+
+    def _warm(self, call: Call, count: int) -> float:
+        """Run a call some times; return the seconds of the last one on the slowest rank."""
+        for _ in range(count - 1):
+            call()
+        self.observed += count
+        return slowest(self.control, [self.batch(call)])[0]
+
+    def _observe(self, signature: Signature, call: Call, count: int, expected: float) -> Series:
+        self.observed += count
+        return self.windows.observe(call, count, expected, self._before(signature))
+
+    # ---- whole collectives ------------------------------------------------------------------
+
+    def whole(self, signature: Signature, choice: Choice, rough: bool = False) -> Estimate:
+        """Measure a whole collective with a choice."""
+        self._expect_time(self._until)
+        seen = self._seen.setdefault((signature, choice), [])
+        call = self.forced(signature, choice).call
+        expected = self._warm(call, WARM_UP)
+        if rough:
+            seen += self._observe(signature, call, ROUGH, expected).usable
+            return estimate(seen)
+        count = _batch(expected)
+        while len(seen) < MOST and not (seen and estimate(seen).is_narrow(NARROW)):
+            seen += self._observe(signature, call, count, expected).usable
+            self._expect_time(self._until)
+        return estimate(seen)
+
+    def duel(self, signature: Signature, choices: Mapping[str, Choice]) -> dict[str, Estimate]:
+        """Measure choices and the MPI library (``mpi``) in turns.
+
+        Results are compared with the MPI library's first; raises WrongResultError on all ranks.
+        """
+        buffers = self.buffers(signature)
+        calls: dict[str, Call] = {
+            name: self.forced(signature, choice).call for name, choice in choices.items()
+        }
+        method = getattr(self.library, ROWS[signature.collective].method)
+        calls[REFERENCE] = partial(method, *buffers.arguments())
+        self.compare(buffers, calls)
+        expected = {name: self._warm(call, WARM_UP) for name, call in calls.items()}
+        seen: dict[str, list[float]] = {name: [] for name in calls}
+        while not self._decided(seen):
+            for name, call in calls.items():
+                count = _batch(expected[name])
+                seen[name] += self._observe(signature, call, count, expected[name]).usable
+        return {name: estimate(some) for name, some in seen.items()}
+
+    def _decided(self, seen: Mapping[str, list[float]]) -> bool:
+        if not all(seen.values()):
+            return False
+        told = [estimate(some) for some in seen.values()]
+        enough = all(e.is_narrow(NARROW) or e.count >= MOST for e in told)
+        return enough or bool(self.control.bcast(time.monotonic() > self._until_end))
+
+    # ---- stages -----------------------------------------------------------------------------
+
+    def learn(self, signature: Signature, choice: Choice) -> None:
+        """Measure the stages of a call whose costs are not known yet, from short pipelines."""
+        pipeline = self.pipeline(signature, choice)
+        if not pipeline.steps or not missing(pipeline, self.costs):
+            return
+        self._expect_time(self._until_tasks)
+        counts = [pipeline.short, *([pipeline.longer] if pipeline.is_long else [])]
+        seconds = [self._stages(signature, choice, pipeline, count) for count in counts]
+        for stage, ranks in costs_of(pipeline, *seconds).items():
+            self.costs.add(stage, ranks)
+
+    def _stages(
+        self, signature: Signature, choice: Choice, pipeline: Pipeline, segments: int
+    ) -> list[Ranks]:
+        """Return the seconds of each stage by rank, in a message of so many segments."""
+        nbytes = segments * pipeline.segment
+        if pipeline.count < segments:  # the message is shorter than its whole segments
+            nbytes = signature.nbytes
+        short = replace(signature, count=nbytes // signature.element)
+        made = self.forced(short, choice)
+        expected = self._warm(made.call, WARM_UP)
+        stage_of = {str(task): k for task, k in made.plan.stages.items()}
+        with self.han.trace() as trace:
+            series = self._observe(short, made.call, ROUGH, expected)
+        mine = _typical(_split(trace.times, series, stage_of))
+        return list(zip(*self.control.allgather(mine), strict=True))
+
+
+def _batch(expected: float) -> int:
+    """Return how many observations a batch of a precise measurement has."""
+    return min(MOST_SHORT, max(BATCH, int(SHORT / max(expected, 1e-6))))
+
+
+def _split(times: list[TaskTime], series: Series, stage_of: Mapping[str, int]) -> list[Ranks]:
+    """Return the seconds of each stage on this rank, for each observation."""
+    of: list[list[TaskTime]] = [[] for _ in series.begins]
+    for one in times:
+        at = int(np.searchsorted(series.begins, one.end, "right")) - 1
+        if at >= 0:
+            of[at].append(one)
+    rows = [
+        stage_seconds(some, stage_of, float(begin))
+        for some, begin in zip(of, series.begins, strict=True)
+    ]
+    in_time = [row for row, good in zip(rows, series.in_time, strict=True) if good]
+    return in_time if 2 * len(in_time) >= len(rows) else rows
+
+
+def _typical(rows: list[Ranks]) -> Ranks:
+    """Return the median of each stage, scaled so that they add up to the median of the totals."""
+    middles = [median(column) for column in zip(*rows, strict=True)]
+    total = sum(middles)
+    scale = median(map(sum, rows)) / total if total else 1.0
+    return tuple(scale * one for one in middles)

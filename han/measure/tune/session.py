@@ -1,0 +1,148 @@
+"""One run of ``han tune``: what it finds is kept after each input, so that it can be resumed."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from mpi4py import MPI
+
+from han.common.atomic import write_whole
+from han.config.config import Config, load_config
+from han.measure.bench_calls import Case
+from han.measure.tune.lab import Lab
+from han.measure.tune.tuner import Input, Plans, Tuned, Tuner
+from han.ranks.machine import fingerprint
+from han.tuning.tuned.files import TunedError, as_text, merged, read, write
+from han.tuning.tuned.places import OFF, default_file
+from han.tuning.tuned.table import Point, TunedTable
+
+Tell = Callable[[str], None]
+Step = Callable[[Tuned, int, int], None]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The points of a run, those of an interrupted run included.
+
+    `complete`: all inputs were searched without running out of time. `problem` says why the table
+    was not written, or "".
+    """
+
+    table: TunedTable
+    tuned: tuple[Tuned, ...]
+    pruned: tuple[str, ...]
+    complete: bool
+    left: tuple[Input, ...]
+    path: Path
+    problem: str = ""
+
+
+def tuned_config(source: Any) -> Config:
+    """Return a configuration for tuning: its levels, without rules and without a tuned table."""
+    return replace(load_config(source), rules=(), tuned=OFF)
+
+
+def partial_file(path: Path) -> Path:
+    """Return the file that keeps what an interrupted run has found."""
+    return path.with_name(f".{path.name}.partial")
+
+
+def tune(
+    comm: MPI.Intracomm, config: Any, plans: Plans, path: Path | None, *,
+    fresh: bool = False, restart: bool = False, step: Step | None = None, warn: Tell = print,
+) -> Outcome:  # fmt: skip
+    """Tune all inputs within the budget, and write the table; collective.
+
+    `step` is called after each input with the numbers of inputs done and of all; `warn` on rank 0.
+    """
+    path = comm.bcast(path or default_file(fingerprint()))
+    keeper = Keeper(path, comm.rank == 0, warn)
+    known = comm.bcast(() if restart or comm.rank else keeper.resumed())
+    case = partial(Case, dtype=plans.dtype, op=plans.op)
+    with Lab(comm, tuned_config(config), case, fresh) as lab:
+        tuner = Tuner(lab, plans)
+        before = [p for p in known if p.strategy == plans.strategy]
+        here = {(p.key, p.nbytes): p for p in before}
+        same = {one for one in plans.inputs if (tuner.key(one), one.nbytes) in here}
+        keeper.begin([here[tuner.key(one), one.nbytes] for one in plans.inputs if one in same])
+
+        def keep(tuned: Tuned, todo: Sequence[Input]) -> None:
+            keeper.add(tuned.point, tuned.found.complete)
+            if step is not None:
+                step(tuned, len(plans.inputs) - len(todo), len(plans.inputs))
+
+        complete = tuner.run(keep, same)
+    left = tuple(one for one in plans.inputs if one not in same and one not in tuner.done)
+    problem = comm.bcast(keeper.finish(complete))
+    pruned = tuple(f"{one.what}: {one.reason}" for one in tuner.pruned)
+    return Outcome(keeper.table, tuple(tuner.done.values()), pruned, complete, left, path, problem)
+
+
+class Keeper:
+    """Writes what was found: on rank 0 into a partial file after each input, then into `path`."""
+
+    def __init__(self, path: Path, writes: bool, warn: Tell) -> None:
+        self.path, self.part = path, partial_file(path)
+        self._writes, self._warn, self._warned = writes, warn, False
+        self.points: list[Point] = []
+        self._finished: list[Point] = []  # those that a resumed run does not search again
+
+    def begin(self, points: Sequence[Point]) -> None:
+        """Take the points that are known from an interrupted run."""
+        self.points, self._finished = [*points], [*points]
+
+    @property
+    def table(self) -> TunedTable:
+        """The points so far as a table of this machine."""
+        return TunedTable(tuple(self.points), fingerprint())
+
+    def resumed(self) -> tuple[Point, ...]:
+        """Return the points of an interrupted run on this machine; none if there was none."""
+        if not self.part.exists():
+            return ()
+        try:
+            points = merged(read(self.part), TunedTable((), fingerprint())).points
+        except TunedError as error:
+            self._warn(f"{error}; tuning begins anew")
+            return ()
+        self._warn(f"resumed: {len(points)} inputs are known from {self.part}")
+        return points
+
+    def add(self, point: Point, complete: bool) -> None:
+        """Keep a point; a file that cannot be written is told of once.
+
+        A resumed run searches again if the search was not `complete`.
+        """
+        self.points.append(point)
+        if complete:
+            self._finished.append(point)
+        if not self._writes:
+            return
+        try:
+            self.part.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(self.part, as_text(TunedTable(tuple(self._finished), fingerprint())))
+        except OSError as error:
+            if not self._warned:
+                self._warn(f"{self.part}: cannot be written: {error.strerror}; tuning goes on")
+            self._warned = True
+
+    def finish(self, complete: bool) -> str:
+        """Write the table; return why that failed, or "".
+
+        The partial file stays if the table was not written, or if inputs are left.
+        """
+        if not self._writes or not self.points:
+            return ""
+        try:
+            write(self.path, self.table)
+        except TunedError as error:
+            return f"{error}; what was found is in {self.part}"
+        if complete:
+            with contextlib.suppress(OSError):
+                self.part.unlink()
+        return ""

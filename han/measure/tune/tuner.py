@@ -1,0 +1,159 @@
+"""The tuner: searches input by input within a budget, and keeps what it has found."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+
+from han.config.machine import MachineModel
+from han.config.rules import LevelUse, Use
+from han.measure.tune.lab import Lab
+from han.tasks.call import call_signature
+from han.tasks.choice import Choice
+from han.tasks.outline import as_called, levels_of
+from han.tasks.signature import Signature
+from han.tuning.costs.estimates import Estimate
+from han.tuning.heuristics import BUILT_IN
+from han.tuning.rules import Decision
+from han.tuning.search.results import Found
+from han.tuning.search.space import EVERYTHING, Limits, Pruned, space_of
+from han.tuning.search.strategies import STRATEGIES, run
+from han.tuning.tuned.table import Candidate, Key, Point, Timing, key_of
+
+GAIN = 0.97  # a choice replaces the built-in one if it takes at most so much of its time
+KEPT = 5  # candidates that a point holds
+FINAL = 2  # candidates that are measured in turns with the built-in choice and the library
+LEAST_SECONDS = 0.05  # for an input, however little of the budget is left
+
+
+@dataclass(frozen=True)
+class Input:
+    """One collective of one size."""
+
+    collective: str
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class Plans:
+    """What to tune, and how. `budget` is in seconds; None: no limit."""
+
+    inputs: tuple[Input, ...]
+    strategy: str = "task+heuristic"
+    budget: float | None = None
+    limits: Limits = EVERYTHING
+    machine: MachineModel | None = None
+    dtype: str = "float64"
+    op: str = "sum"
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What was found for one input, with all that was measured and predicted for it."""
+
+    point: Point
+    found: Found
+
+
+@dataclass
+class Tuner:
+    """Tunes inputs one after the other; collective."""
+
+    lab: Lab
+    plans: Plans
+    done: dict[Input, Tuned] = field(default_factory=dict)
+    pruned: dict[Pruned, None] = field(default_factory=dict)
+
+    def run(self, keep: Callable[[Tuned, Sequence[Input]], None], known: set[Input]) -> bool:
+        """Tune all inputs but the known ones; return whether the budget sufficed for all.
+
+        `keep` is called after each input, with those that are left.
+        """
+        todo = [one for one in self.plans.inputs if one not in known]
+        end = None if self.plans.budget is None else time.monotonic() + self.plans.budget
+        complete = True
+        while todo:
+            left = None if end is None else max(0.0, end - time.monotonic())
+            if left is not None and self.lab.control.bcast(left == 0.0):
+                return False
+            one = todo.pop(0)
+            tuned = self._tune(one, None if left is None else left / (1 + len(todo)))
+            complete = complete and tuned.found.complete
+            self.done[one] = tuned
+            keep(tuned, todo)
+        return complete
+
+    def _tune(self, one: Input, seconds: float | None) -> Tuned:
+        began = time.monotonic()
+        plans, lab = self.plans, self.lab
+        signature = call_signature(one.collective, one.nbytes, plans.op, plans.dtype)
+        lab.give(1e9 if seconds is None else max(LEAST_SECONDS, seconds))
+        space = space_of(lab.rules, signature, plans.limits)
+        found = run(STRATEGIES[plans.strategy], lab, signature, space, plans.machine)
+        self.pruned |= dict.fromkeys(found.pruned)
+        point = self._point(signature, found, self._defaults(signature, space.candidates[0]))
+        seconds = self.lab.control.bcast(time.monotonic() - began)
+        return Tuned(replace(point, seconds=seconds, tried=len(found.measured)), found)
+
+    def _defaults(self, signature: Signature, built_in: Choice) -> list[Choice]:
+        """Return the built-in choice, and its rival: trials find the quicker one of both."""
+        rules = self.lab.rules
+        rival = rules.rival(signature, Decision(replace(built_in, rule=BUILT_IN)))
+        return [built_in] if rival is None else [built_in, replace(rival, rule="")]
+
+    def _point(self, signature: Signature, found: Found, defaults: Sequence[Choice]) -> Point:
+        """Measure the best candidates in turns with the built-in choices and the MPI library."""
+        best = [r.choice for r in found.measured[:FINAL]]
+        named = {str(k): choice for k, choice in enumerate(dict.fromkeys([*defaults, *best]))}
+        times = self.lab.duel(signature, named)
+        final = {choice: times[name] for name, choice in named.items()}
+        default = min((final[choice] for choice in defaults), key=lambda e: e.median)
+        others = sorted((c for c in best if c not in defaults), key=lambda c: final[c].median)
+        measured = {r.choice: r.measured for r in found.measured if r.measured is not None} | final
+        rest = sorted((c for c in measured if c not in others), key=lambda c: measured[c].median)
+        return Point(
+            key=key_of(signature, self.lab.state.topology),
+            nbytes=signature.nbytes,
+            keeps=not others or not _beats(final[others[0]], default),
+            candidates=self._candidates(signature, [*others, *rest][:KEPT], measured, found),
+            default=timing_of(default),
+            library=timing_of(times["mpi"]),
+            strategy=self.plans.strategy,
+            made=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        )
+
+    def _candidates(
+        self, signature: Signature, choices: Sequence[Choice],
+        measured: Mapping[Choice, Estimate], found: Found,
+    ) -> tuple[Candidate, ...]:  # fmt: skip
+        predicted = {r.choice: r.predicted for r in found.results}
+        return tuple(
+            Candidate(self.use_of(signature, c), timing_of(measured[c]), predicted.get(c))
+            for c in choices
+        )
+
+    def use_of(self, signature: Signature, choice: Choice) -> Use:
+        """Return a choice as a rule writes it, for the levels on which the call communicates."""
+        topology = self.lab.state.topology
+        active = levels_of(as_called(topology, signature), signature)
+        levels = {}
+        for k in active:
+            one = choice.levels[k]
+            levels[topology.names[k]] = LevelUse(one.submodule, one.algorithm, dict(one.parameters))
+        return Use(choice.segment or "whole", choice.schedule, levels)
+
+    def key(self, one: Input) -> Key:
+        """Return the key of an input's point."""
+        signature = call_signature(one.collective, one.nbytes, self.plans.op, self.plans.dtype)
+        return key_of(signature, self.lab.state.topology)
+
+
+def _beats(choice: Estimate, default: Estimate) -> bool:
+    return choice.median <= GAIN * default.median and choice.is_below(default)
+
+
+def timing_of(one: Estimate) -> Timing:
+    """Return an estimate as a table holds it."""
+    return Timing(one.median, one.low, one.high, one.count)

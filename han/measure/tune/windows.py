@@ -1,0 +1,113 @@
+"""Windows: moments on one clock at which all ranks begin an observation.
+
+A barrier lets ranks out at different times, by as much as a small collective takes. Here all ranks
+agree on a series of moments by rank 0's clock, and each rank waits for them on its own one. An
+observation lasts from the last rank's begin to the last rank's end. Where a rank came late to its
+moment, the observation is left out, and later windows are wider.
+
+Source: Hunold, Carpen-Amarie, Reproducible MPI micro-benchmarking isn't as easy as you think,
+section 4.4.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+Array = np.ndarray[Any, Any]
+
+LEAST = 30e-6  # seconds of a window: between two observations ranks write down their times
+ROOM = 1.5  # the width of a window, as a multiple of an observation
+WIDER = 2.0  # how much wider windows become after late ranks
+LEAD = 300e-6  # seconds from the agreement on a series to its first moment
+LATE, LATE_SHARE = 3e-6, 0.05  # seconds, and share of an observation, that a rank may be late
+NAP = 200e-6  # a rank that waits for longer lets others run
+
+
+@dataclass(frozen=True)
+class Series:
+    """Observations in seconds on the slowest rank, and those that no rank was late for."""
+
+    seconds: Array
+    in_time: Array  # of bool
+    begins: Array  # of this rank, by its own clock
+
+    @property
+    def usable(self) -> list[float]:
+        """The observations without late ranks; all if more than half have any."""
+        kept = self.seconds[self.in_time.astype(bool)]
+        most = 2 * len(kept) >= len(self.seconds)
+        return [float(s) for s in (kept if most else self.seconds)]
+
+
+@dataclass
+class Windows:
+    """Makes observations on all ranks of `control`.
+
+    `offset` returns the seconds to add to this rank's clock for rank 0's, and is called before each
+    series by all ranks.
+    """
+
+    control: MPI.Intracomm
+    offset: Callable[[], float]
+    clock: Callable[[], float] = time.monotonic
+    _wider: float = field(default=1.0)
+
+    def observe(
+        self, call: Callable[[], object], count: int, expected: float,
+        before: Callable[[], object] | None = None,
+    ) -> Series:  # fmt: skip
+        """Observe `count` calls that take about `expected` seconds each; collective.
+
+        Each rank runs `before` ahead of each window.
+        """
+        offset = self.offset()
+        width = max(LEAST, ROOM * expected) * self._wider
+        first = self._agree(self.clock() + offset + LEAD + width) - offset
+        begins, ends = np.zeros(count), np.zeros(count)
+        for k in range(count):
+            if before is not None:
+                before()
+            begins[k] = self._wait(first + k * width)
+            call()
+            ends[k] = self.clock()
+        moments = first + width * np.arange(count)
+        return self._series(begins, ends, moments, offset)
+
+    def _series(self, begins: Array, ends: Array, moments: Array, offset: float) -> Series:
+        last = np.concatenate([begins + offset, ends + offset, begins - moments])
+        self.control.Allreduce(MPI.IN_PLACE, last, MPI.MAX)
+        begin, end, late = np.split(last, 3)
+        seconds = end - begin
+        in_time = late <= np.maximum(LATE, LATE_SHARE * seconds)
+        if 2 * int(in_time.sum()) < len(in_time):
+            self._wider = min(16.0, self._wider * WIDER)
+        else:
+            self._wider = max(1.0, self._wider / WIDER)
+        return Series(seconds, in_time, begins)
+
+    def _agree(self, moment: float) -> float:
+        """Return rank 0's moment on all ranks."""
+        return float(self.control.bcast(moment))
+
+    def _wait(self, moment: float) -> float:
+        """Return the time at which this rank goes on: `moment`, or now if that is over."""
+        while True:
+            now = self.clock()
+            if now >= moment:
+                return now
+            if moment - now > NAP:
+                os.sched_yield()
+
+
+def slowest(control: MPI.Intracomm, numbers: Sequence[float]) -> list[float]:
+    """Return the maximum of each number over all ranks; collective."""
+    found = np.array(numbers, float)
+    control.Allreduce(MPI.IN_PLACE, found, MPI.MAX)
+    return [float(n) for n in found]

@@ -1,0 +1,158 @@
+"""The report of a tuned table: one page that stands alone, and its pictures. Needs matplotlib."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from han.common.units import format_size, format_us
+from han.plots.lines import Panel, lines
+from han.plots.plots import COLORS, GREY, pyplot, save
+from han.tuning.tuned.table import Point, Ranges, TunedTable, spell
+
+STYLE = (
+    "body{font:15px/1.5 sans-serif;max-width:70em;margin:2em auto;padding:0 1em}"
+    "table{border-collapse:collapse;font-size:13px}td,th{padding:2px 8px;text-align:right;"
+    "border-bottom:1px solid #ddd}td:last-child,th:last-child{text-align:left}img{max-width:100%}"
+)
+CAPTIONS = {
+    "curves": "Times by size: tuned, built-in, and the MPI library",
+    "choices": "What calls run, by size",
+    "predictions": "Predicted against measured",
+    "costs": "What the searches cost",
+}
+
+
+def report(table: TunedTable, path: Path) -> list[Path]:
+    """Write a page and its pictures beside it; return their files. Raises PlotError."""
+    draw: dict[str, Callable[[TunedTable, Path], None]] = {
+        "curves": curves, "choices": choices, "predictions": predictions, "costs": costs,
+    }  # fmt: skip
+    written = []
+    figures = []
+    for name, picture in draw.items():
+        file = path.with_name(f"{path.stem}-{name}.png")
+        picture(table, file)
+        written.append(file)
+        data = base64.b64encode(file.read_bytes()).decode()
+        figures.append(
+            f"<h2>{CAPTIONS[name]}</h2><img alt='{name}' src='data:image/png;base64,{data}'>"
+        )
+    path.write_text(_page(table, figures), encoding="utf-8")
+    return [path, *written]
+
+
+def _page(table: TunedTable, figures: Sequence[str]) -> str:
+    machine = table.machine
+    about = (
+        f"{machine.cpu}, {machine.cores} processors, {machine.library} {machine.library_version}, "
+        f"han {machine.han}"
+    )
+    rows = "".join(_row(point) for ranges in table.ranges() for point in ranges.points)
+    heads = "".join(
+        f"<th>{head}</th>"
+        for head in ("call", "size", "tuned us", "built-in us", "MPI us", "gain", "choice")
+    )
+    return (
+        f"<!doctype html><meta charset=utf-8><title>han tune</title><style>{STYLE}</style>"
+        f"<h1>Tuned table</h1><p>{escape(about)}</p>{''.join(figures)}"
+        f"<h2>All points</h2><table><tr>{heads}</tr>{rows}</table>\n"
+    )
+
+
+def _row(point: Point) -> str:
+    library = "" if point.library is None else format_us(point.library.median * 1e6)
+    cells = [
+        label(point), format_size(point.nbytes), format_us(point.best.median * 1e6),
+        format_us(point.default.median * 1e6), library,
+        f"{point.default.median / point.best.median:.2f}",
+        "built-in" if point.use is None else spell(point.use),
+    ]  # fmt: skip
+    return f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>"
+
+
+def label(point: Point) -> str:
+    """Return the name of a point's curve: ``bcast, 2 nodes of 4``."""
+    return f"{point.key.collective}, {point.key.nodes} x {point.key.ppn}"
+
+
+def curves(table: TunedTable, path: Path) -> None:
+    """Draw times by size, a panel for each kind of call."""
+    panels = []
+    for ranges in table.ranges():
+        series = {
+            "tuned": {p.nbytes: p.best.median * 1e6 for p in ranges.points},
+            "built-in": {p.nbytes: p.default.median * 1e6 for p in ranges.points},
+            "MPI": {p.nbytes: p.library.median * 1e6 for p in ranges.points if p.library},
+        }
+        panels.append(Panel(label(ranges.points[0]), "bytes", series))
+    lines(panels, path)
+
+
+def choices(table: TunedTable, path: Path) -> None:
+    """Draw a map of the choices: a row for each kind of call, a colour for each choice."""
+    plt = pyplot()
+    every = table.ranges()
+    figure, axis = plt.subplots(figsize=(9, 1.5 + 0.5 * len(every)))
+    colors: dict[str, str] = {}
+    for row, ranges in enumerate(every):
+        _bars(axis, row, ranges, colors)
+    axis.set_xscale("log", base=2)
+    axis.set_xlabel("bytes")
+    axis.set_yticks(range(len(every)), [label(ranges.points[0]) for ranges in every])
+    for name, color in colors.items():
+        axis.barh(0, 0, color=color, label=name)
+    axis.legend(frameon=False, fontsize=7, loc="upper left", bbox_to_anchor=(0, -0.3))
+    save(figure, path)
+
+
+def _bars(axis: Any, row: int, ranges: Ranges, colors: dict[str, str]) -> None:
+    low = ranges.points[0].nbytes / 2
+    for point, high in zip(ranges.points, ranges.bounds, strict=True):
+        name = "built-in" if point.use is None else spell(point.use)
+        color = GREY if point.use is None else COLORS[len(colors) % len(COLORS)]
+        color = colors.setdefault(name, color)
+        axis.barh(row, high - low, left=low, color=color, edgecolor="white")
+        low = high
+
+
+def predictions(table: TunedTable, path: Path) -> None:
+    """Draw predicted over measured times of all candidates that have both."""
+    plt = pyplot()
+    figure, axis = plt.subplots(figsize=(5.5, 5))
+    ends = []
+    for k, ranges in enumerate(table.ranges()):
+        pairs = [
+            (c.timing.median * 1e6, c.predicted * 1e6)
+            for p in ranges.points for c in p.candidates if c.predicted
+        ]  # fmt: skip
+        color = COLORS[k % len(COLORS)]
+        measured, predicted = [a for a, _ in pairs], [b for _, b in pairs]
+        axis.plot(measured, predicted, "o", ms=4, color=color, label=label(ranges.points[0]))
+        ends += [*measured, *predicted]
+    if ends:
+        axis.plot([min(ends), max(ends)], [min(ends), max(ends)], "-", color=GREY, lw=1)
+    axis.set_xscale("log")
+    axis.set_yscale("log")
+    axis.set_xlabel("measured (us)")
+    axis.set_ylabel("predicted (us)")
+    axis.legend(frameon=False, fontsize=8)
+    figure.tight_layout()
+    save(figure, path)
+
+
+def costs(table: TunedTable, path: Path) -> None:
+    """Draw the seconds of the searches, by strategy and kind of call."""
+    plt = pyplot()
+    spent: dict[str, float] = {}
+    for point in table.points:
+        name = f"{point.strategy}: {label(point)}"
+        spent[name] = spent.get(name, 0.0) + point.seconds
+    figure, axis = plt.subplots(figsize=(8, 1.2 + 0.4 * len(spent)))
+    axis.barh(list(spent), list(spent.values()), color=COLORS[0])
+    axis.set_xlabel("seconds")
+    figure.tight_layout()
+    save(figure, path)

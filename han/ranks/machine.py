@@ -1,0 +1,55 @@
+"""The processor and the MPI library of this process."""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+import re
+from functools import cache
+from pathlib import Path
+
+from mpi4py import MPI
+
+from han import _native
+from han.common.version import __version__
+from han.ranks.quota import processors
+from han.tuning.tuned.fingerprint import Fingerprint
+
+
+@cache
+def fingerprint() -> Fingerprint:
+    """Return the fingerprint of this machine; the first call takes a millisecond."""
+    name, version = MPI.get_vendor()
+    quota = processors()
+    return Fingerprint(
+        cpu=cpu_model(),
+        cores=os.cpu_count() or 1,
+        library=name,
+        library_version=".".join(map(str, version)),
+        quota=0.0 if math.isinf(quota) else quota,
+        mesh=_native.on_mesh(),
+        han=__version__,
+    )
+
+
+def library_name() -> str:
+    """Return the MPI library's name and version: ``"Open MPI 5.0.11"``."""
+    name, version = MPI.get_vendor()
+    return f"{name} {'.'.join(str(v) for v in version)}"
+
+
+def library_text() -> str:
+    """Return the beginning of the MPI library's version text, up to a comma or a line's end."""
+    first = re.split(r"[\n,]", MPI.Get_library_version().strip("\0"))[0]
+    return " ".join(first.split())
+
+
+def cpu_model() -> str:
+    """Return the processor's name."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        text = ""
+    names = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+    return names[1].strip() if names else platform.processor() or platform.machine()

@@ -1,0 +1,51 @@
+"""Calls that run a given choice, whatever the rules say, on a communicator as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+from han.message.parsers import Parser
+from han.runtime.prepared import Prepared
+from han.runtime.state import State
+from han.tasks.choice import Choice
+from han.tasks.plan import Plan
+from han.tuning.planner import Planned
+from han.tuning.rules import Decision
+
+
+@dataclass(frozen=True)
+class Forced:
+    """A blocking call with a choice of its own: run it with ``call()``, in step with all ranks.
+
+    `plan` is that of the call's size.
+    """
+
+    call: Callable[[], None]
+    plan: Plan
+    prepared: Prepared
+
+
+def forced(state: State, parser: Parser, arguments: tuple[object, ...], choice: Choice) -> Forced:
+    """Prepare a call that runs `choice`; collective.
+
+    The arguments are contiguous arrays in memory of the host. All ranks pass the same choice, which
+    can serve the call (``RuleTable.objection``).
+    """
+    state.health.live()
+    with state.health.preparing():
+        message = parser.parse(state.comm, *arguments)
+        called, sized = message.signature, state.planner.sized(message.signature)
+        memory = state.config.memory
+        planned = Planned(state.topology, sized, Decision(choice), memory)
+        if planned.talks:
+            state.engines.let_talk()
+        plan = planned.plan
+        program = state.planner.program(plan)
+        prepared = state.binder.bind(program, replace(message, signature=sized), state.engines.own)
+    run = partial(
+        state.engines.own.run, prepared.native, message.send, message.recv, message.keep,
+        called.nbytes,
+    )  # fmt: skip
+    return Forced(run, plan.of_size(called.nbytes), prepared)

@@ -1,0 +1,131 @@
+"""``han tune`` from end to end, and communicators that use what it found."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+import han
+from han.measure.tune.session import partial_file, tune, tuned_config
+from han.measure.tune.tuner import Input, Plans
+from han.ranks.machine import fingerprint
+from han.tuning.rules import TUNED
+from han.tuning.search.space import Limits
+from han.tuning.tuned.files import as_text, read
+from han.tuning.tuned.table import TunedTable
+
+WORLD = MPI.COMM_WORLD
+LIMITS = Limits(submodules=("sm",), algorithms=("flat", "knomial"), parameters={})
+INPUTS = (Input("bcast", 1024), Input("allreduce", 1024))
+
+
+def shared_path(tmp_path, name="tuned.json"):
+    """Return one path for all ranks."""
+    return WORLD.bcast(tmp_path / name)
+
+
+@pytest.mark.mpi(ranks=[2, 4], timeout=180, unit="s")
+def test_a_table_is_made_and_used(mpi_ranks, tmp_path):
+    path, config = shared_path(tmp_path), "virtual-2x2" if mpi_ranks == 4 else None
+    plans = Plans(INPUTS, "task+heuristic", 4.0, LIMITS)
+    told = []
+    found = tune(WORLD, config, plans, path, warn=told.append)
+    assert not found.problem
+    assert {(p.key.collective, p.nbytes) for p in found.table.points} <= {
+        (one.collective, one.nbytes) for one in INPUTS
+    }
+    everyone = WORLD.allgather([(p.key, p.nbytes, p.use, p.keeps) for p in found.table.points])
+    assert all(one == everyone[0] for one in everyone), "ranks decide alike"
+    if found.table.points:
+        assert read(path).points
+    WORLD.Barrier()
+    # a table that decides for another choice than the built-in one
+    if not WORLD.rank and found.table.points:
+        forced = [replace(p, keeps=False) for p in found.table.points if p.candidates]
+        path.write_text(as_text(TunedTable(tuple(forced), fingerprint())))
+    WORLD.Barrier()
+    source = replace(tuned_config(config), tuned=str(path))
+    comm = han.Comm(WORLD.Dup(), source)
+    for point in read(path).points if path.exists() else ():
+        assert comm.explain(point.key.collective, point.nbytes).rule == TUNED
+    for n in (1, 128, 200, 5000):
+        data = np.arange(n) * (comm.rank == 0)
+        comm.Bcast(data)
+        assert np.array_equal(data, np.arange(n))
+        total = np.empty(n)
+        comm.Allreduce(np.full(n, comm.rank + 1.0), total)
+        assert np.all(total == mpi_ranks * (mpi_ranks + 1) / 2)
+    comm.Free()
+
+
+@pytest.mark.mpi(ranks=2, timeout=120, unit="s")
+def test_an_interrupted_run_is_resumed(tmp_path):
+    path, told = shared_path(tmp_path), []
+    plans = Plans(INPUTS, "heuristic", None, LIMITS)
+
+    class Interrupted(Exception):
+        pass
+
+    def interrupt(tuned, done, total):
+        raise Interrupted
+
+    with pytest.raises(Interrupted):
+        tune(WORLD, None, plans, path, step=interrupt)
+    WORLD.Barrier()
+    assert not path.exists()
+    assert [p.nbytes for p in read(partial_file(path)).points] == [1024]
+    steps = []
+    found = tune(WORLD, None, plans, path, step=lambda *one: steps.append(one), warn=told.append)
+    assert found.complete
+    assert len(steps) == 1, "the first input is known"
+    assert len(found.table.points) == 2
+    assert WORLD.rank or "resumed: 1 inputs" in told[0]
+    WORLD.Barrier()
+    assert not partial_file(path).exists()
+
+
+@pytest.mark.mpi(ranks=2, timeout=120, unit="s")
+def test_tables_that_are_no_use_are_told_of_on_one_rank(tmp_path):
+    path = shared_path(tmp_path)
+    texts = {
+        "{": "damaged, not JSON",
+        json.dumps({"format": "han-tuned", "version": 9}): "version 9, this han reads version 1",
+        as_text(TunedTable((), replace(fingerprint(), cores=999))): "another machine: cores",
+    }
+    for text, said in texts.items():
+        if not WORLD.rank:
+            path.write_text(text)
+        WORLD.Barrier()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            comm = han.Comm(WORLD.Dup(), {"tuned": str(path)})
+        heard = [str(one.message) for one in caught if "tuned table" in str(one.message)]
+        assert len(heard) == (WORLD.rank == 0)
+        assert all(said in one and "built-in choices are used" in one for one in heard)
+        total = np.empty(3)
+        comm.Allreduce(np.ones(3), total)
+        assert np.all(total == 2)
+        comm.Free()
+        WORLD.Barrier()
+
+
+@pytest.mark.mpi(ranks=2, timeout=120, unit="s")
+def test_ranks_that_find_different_tables_use_none(tmp_path, monkeypatch):
+    home = tmp_path / f"home{WORLD.rank}"
+    folder = home / "han" / "tuned"
+    folder.mkdir(parents=True)
+    if WORLD.rank:
+        (folder / "a.json").write_text(as_text(TunedTable((), fingerprint())))
+    monkeypatch.setenv("XDG_DATA_HOME", str(home))
+    with warnings.catch_warnings(record=True):
+        warnings.simplefilter("always")
+        comm = han.Comm(WORLD.Dup(), {})
+    assert comm._han.planner.tuned is None
+    assert "found another tuned table than rank 0" in comm._han.tuned.about
+    comm.Barrier()
+    comm.Free()

@@ -1,0 +1,173 @@
+"""Estimates, costs of stages, and the cost model against examples computed by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from han.config.machine import load_machine
+from han.model.timeline import TaskTime
+from han.model.topology import virtual
+from han.tasks.call import call_signature
+from han.tasks.choice import Choice, level_choice
+from han.tasks.simulate import simulate
+from han.tuning.costs.estimates import estimate
+from han.tuning.costs.model import Costs, missing, predict
+from han.tuning.costs.stages import Operands, Stage, costs_of, pipeline_of, stage_seconds
+from han.tuning.parts import plan_of_choice
+
+KiB = 1024
+
+
+def plan(collective, nbytes, levels=None, segment=32 * KiB, topology=None, schedule="dataflow"):
+    topology = topology or virtual(8, 2)
+    levels = levels or (level_choice("sm", "flat"), level_choice("adapt", "chain"))
+    choice = Choice(tuple(levels), segment, schedule)
+    return plan_of_choice(topology, call_signature(collective, nbytes), choice, 1 << 24)
+
+
+def test_the_interval_of_a_median_is_that_of_order_statistics():
+    found = estimate([k / 10 for k in range(1, 101)])
+    assert found.median == pytest.approx(5.05)
+    # ranks 50 +- 0.98 * sqrt(100) of 100 observations
+    assert (found.low, found.high) == (4.1, 6.1)
+    assert found.half_width == pytest.approx(1 / 5.05)
+    assert found.is_narrow(0.2)
+    assert not found.is_narrow(0.19)
+
+
+def test_outliers_do_not_move_the_median():
+    calm = [1.0, 1.01, 1.02, 0.99, 1.0, 1.03, 0.98]
+    found = estimate([*calm, 40.0, 90.0])
+    assert found.outliers == 2
+    assert found.median == estimate(calm).median
+    assert estimate([2.0]).median == 2.0
+    assert not estimate([2.0] * 5).is_narrow(0.5), "five observations have no interval of 95 %"
+
+
+def test_stages_have_the_names_of_the_paper():
+    names = {
+        "bcast": ["ib", "sbib", "sb"],
+        "reduce": ["sr", "irsr", "ir"],
+        "allreduce": ["sr", "irsr", "ibirsr", "sbibirsr", "sbibir", "sbib", "sb"],
+    }
+    for collective, wanted in names.items():
+        pipeline = pipeline_of(plan(collective, 1 << 20))
+        found = [stage.name for stage, _ in pipeline.stages()]
+        assert list(dict.fromkeys(found)) == wanted
+        assert {stage.segment for stage, _ in pipeline.stages()} == {32 * KiB}
+        assert sum(times for _, times in pipeline.stages()) == 32 + pipeline.depth - 1
+        assert pipeline.steady.name == wanted[pipeline.depth - 1]
+        short = plan(collective, pipeline.short * 32 * KiB)
+        assert found[:-1] == short.tasks.stage_names()
+
+
+def test_equation_3_of_bcast_by_hand():
+    pipeline = pipeline_of(plan("bcast", 1 << 20))  # u = 32 segments
+    costs = Costs()
+    for stage, _ in pipeline.stages():
+        # leaders 0 and 2; leader 2 is slower in the first task, leader 0 in the steady ones
+        costs.add(stage, {"ib": (3.0, 9.0), "sbib": (2.0, 1.5), "sb": (1.0, 1.0)}[stage.name])
+    by_hand = max(3 + 31 * 2 + 1, 9 + 31 * 1.5 + 1)
+    assert predict(pipeline, costs) == pytest.approx(by_hand)
+
+
+def test_equation_4_of_allreduce_by_hand():
+    pipeline = pipeline_of(plan("allreduce", 1 << 20))
+    each = {
+        "sr": 1.0, "irsr": 2.0, "ibirsr": 3.0, "sbibirsr": 4.0, "sbibir": 5.0, "sbib": 6.0,
+        "sb": 7.0,
+    }  # fmt: skip
+    costs = Costs({stage: (each[stage.name],) for stage, _ in pipeline.stages()})
+    assert predict(pipeline, costs) == pytest.approx(1 + 2 + 3 + (32 - 3) * 4 + 5 + 6 + 7)
+
+
+def test_a_cost_that_is_not_known_gives_no_prediction():
+    pipeline = pipeline_of(plan("bcast", 1 << 20))
+    costs = Costs()
+    assert predict(pipeline, costs) is None
+    stages = [stage for stage, _ in pipeline.stages()]
+    assert missing(pipeline, costs) == stages
+    for stage in stages[:-1]:
+        costs.add(stage, (1.0,))
+    assert missing(pipeline, costs) == stages[-1:]
+
+
+def test_costs_are_used_again_for_other_sizes_and_collectives():
+    costs = Costs()
+    for stage, _ in pipeline_of(plan("allreduce", 32 * KiB)).stages():
+        costs.add(stage, (1.0, 2.0))
+    for collective, steps in {"bcast": 2, "reduce": 2}.items():
+        assert predict(pipeline_of(plan(collective, 32 * KiB)), costs) == 2.0 * steps
+    long = pipeline_of(plan("bcast", 1 << 20))
+    for stage, _ in long.stages():
+        costs.add(stage, (1.0, 2.0))
+    for nbytes in (512 * KiB, 4 << 20, 64 << 20):
+        segments = nbytes // (32 * KiB)
+        found = predict(pipeline_of(plan("bcast", nbytes)), costs)
+        assert found == pytest.approx(2.0 * (segments + 1))
+
+
+def test_costs_between_measured_segments_follow_a_log_scale():
+    small, large = (Stage((), n, Operands()) for n in (1024, 4096))
+    costs = Costs({small: (1.0, 4.0), large: (4.0, 4.0)})
+    assert costs.find(Stage((), 2048, Operands())) == pytest.approx((2.0, 4.0))
+    for outside in (512, 8192):
+        assert costs.find(Stage((), outside, Operands())) is None
+    costs.add(Stage((), 4096 * 9, Operands()), (9.0, 9.0))
+    assert costs.find(Stage((), 4096 * 3, Operands())) is None, "too far from both"
+
+
+def test_the_seconds_of_stages_add_up_to_those_of_the_call():
+    def task(name, end):
+        return TaskTime(0, 1, "bcast", "bcast@node", name, 0.0, end)
+
+    stage_of = {"ib(0)": 0, "ib(1)": 1, "sb(0)": 1, "sb(1)": 2}
+    times = [task("ib(0)", 12.0), task("ib(1)", 13.0), task("sb(0)", 15.0), task("sb(1)", 14.5)]
+    found = stage_seconds(times, stage_of, start=10.0)
+    assert found == (2.0, 3.0, 0.0), "a task that ends before the stage before it costs nothing"
+    assert sum(found) == 15.0 - 10.0
+
+
+MACHINES = {(8, 2): "emulated-1gbit", (12, 3): "thor"}
+
+
+def simulated(one, machine, place):
+    """Return the time of a plan by simulation, and the seconds of its stages by rank."""
+    found = simulate(one, machine, place, spans=True)
+    stage_of = {str(task): k for task, k in one.stages.items()}
+    ranks = [
+        stage_seconds([t for t in found.spans if t.rank == rank], stage_of, 0.0)
+        for rank in range(one.topology.size)
+    ]
+    return found.seconds, list(zip(*ranks, strict=True))
+
+
+@pytest.mark.parametrize("schedule", ["dataflow", "lockstep"])
+@pytest.mark.parametrize("ranks", MACHINES, ids=str)
+@pytest.mark.parametrize("collective", ["bcast", "reduce", "allreduce"])
+def test_short_pipelines_predict_long_ones_on_the_simulators_machine(collective, ranks, schedule):
+    machine = load_machine(MACHINES[ranks])
+    size, ppn = ranks
+    place, topology = machine.place(size // ppn, ppn), virtual(size, ppn)
+    networks = (
+        level_choice("adapt", "chain", segment=16 * KiB),
+        level_choice("adapt", "binomial", segment=32 * KiB),
+    )
+    for network in networks:
+        levels = (level_choice("sm", "flat"), network)
+
+        def make(nbytes, levels=levels):
+            return plan(collective, nbytes, levels, 64 * KiB, topology, schedule)
+
+        costs = Costs()
+        long = pipeline_of(make(4 << 20))
+        measured = [
+            simulated(make(count * 64 * KiB), machine, place)[1]
+            for count in (long.short, long.longer)
+        ]
+        for stage, seconds in costs_of(long, *measured).items():
+            costs.add(stage, seconds)
+        for nbytes in (1 << 20, 4 << 20):
+            wanted, _ = simulated(make(nbytes), machine, place)
+            found = predict(pipeline_of(make(nbytes)), costs)
+            assert found == pytest.approx(wanted, rel=0.2), (network, nbytes)

@@ -1,0 +1,259 @@
+"""The space of a search, what prunes it, and every strategy on the simulator's machine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from han.common.errors import ConfigError
+from han.config.machine import load_machine
+from han.model.topology import virtual
+from han.submodules import registry
+from han.tasks.call import call_signature
+from han.tasks.choice import Choice, level_choice
+from han.tasks.contract import Algorithm, Submodule
+from han.tasks.simulate import simulate
+from han.tuning.costs.estimates import Estimate
+from han.tuning.costs.model import Costs, missing
+from han.tuning.costs.stages import costs_of, pipeline_of_choice, stage_seconds
+from han.tuning.heuristics import NodeTraits
+from han.tuning.parts import plan_of_choice
+from han.tuning.rules import RuleTable
+from han.tuning.search.heuristics import prune
+from han.tuning.search.limits import load_limits
+from han.tuning.search.results import OutOfTime
+from han.tuning.search.space import Limits, space_of
+from han.tuning.search.strategies import STRATEGIES, run
+
+KiB = 1024
+TOPOLOGY = virtual(4, 2)
+RULES = RuleTable(None, TOPOLOGY, NodeTraits())
+LIMITS = Limits(
+    submodules=("sm", "adapt"), segments=(32 * KiB, 128 * KiB), schedules=("dataflow",),
+    algorithms=("flat", "chain", "binomial"),
+    parameters={"adapt.segment": (16 * KiB, 64 * KiB), "window": (), "radix": (), "chunk": ()},
+)  # fmt: skip
+
+
+class SimulatedLab:
+    """A lab whose machine is the simulator; `most` is the number of measurements it has time for.
+
+    `measured` counts the bytes that were moved to measure something.
+    """
+
+    def __init__(self, machine="emulated-1gbit", most=10**9):
+        self.machine = load_machine(machine)
+        self.place = self.machine.place(2, 2)
+        self.costs, self.most = Costs(), most
+        self.whole_calls = self.pipelines = 0
+        self.bytes = 0
+
+    def plan(self, signature, choice):
+        return plan_of_choice(TOPOLOGY, signature, choice, 1 << 24)
+
+    def pipeline(self, signature, choice):
+        return pipeline_of_choice(signature, choice, self.plan)
+
+    def distinct(self, signature, choices):
+        return choices
+
+    def _simulate(self, signature, choice, spans=False):
+        if self.whole_calls + self.pipelines >= self.most:
+            raise OutOfTime
+        self.bytes += signature.nbytes
+        plan = self.plan(signature, choice)
+        return plan, simulate(plan, self.machine, self.place, spans=spans)
+
+    def whole(self, signature, choice, rough=False):
+        _, found = self._simulate(signature, choice)
+        self.whole_calls += 1
+        return Estimate(found.seconds, found.seconds, found.seconds, 7 if rough else 30)
+
+    def learn(self, signature, choice):
+        pipeline = self.pipeline(signature, choice)
+        if not missing(pipeline, self.costs):
+            return
+        rows = []
+        for count in (pipeline.short, *([pipeline.longer] if pipeline.is_long else [])):
+            n = min(count * pipeline.segment, signature.nbytes)
+            one = replace(signature, count=n // signature.element)
+            rows.append(self._stages(*self._simulate(one, choice, spans=True)))
+            self.pipelines += 1
+        for stage, ranks in costs_of(pipeline, *rows).items():
+            self.costs.add(stage, ranks)
+
+    def _stages(self, plan, found):
+        stage_of = {str(task): k for task, k in plan.stages.items()}
+        ranks = [
+            stage_seconds([t for t in found.spans if t.rank == r], stage_of, 0.0) for r in range(4)
+        ]
+        return list(zip(*ranks, strict=True))
+
+
+def best(found):
+    return found.measured[0].measured.median
+
+
+def test_the_space_holds_what_the_registry_holds():
+    for collective in ("bcast", "reduce", "allreduce"):
+        signature = call_signature(collective, 1 << 20)
+        space = space_of(RULES, signature)
+        built_in = RULES.decide(signature).choice
+        assert space.candidates[0] == built_in
+        assert len(set(space.candidates)) == len(space.candidates)
+        assert all(RULES.objection(signature, c) is None for c in space.candidates)
+        on_network = {c.levels[1].submodule for c in space.candidates}
+        wanted = {"adapt", "libnbc", "exchange"} if collective == "allreduce" else {"adapt"}
+        assert wanted <= on_network
+        segments = {c.segment for c in space.candidates}
+        assert {None, 16 * KiB, 512 * KiB} <= segments
+        assert {c.schedule for c in space.candidates} == {"dataflow", "lockstep"}
+        told = {one.what: one.reason for one in space.pruned}
+        assert "wrong by design" in told["null"]
+        assert "may block" in told["mpi"]
+
+
+def test_a_submodule_of_somebody_else_is_in_the_space():
+    class Theirs(Submodule):
+        """Serves broadcasts."""
+
+        name, about = "theirs", "somebody else's"
+        algorithms = {"only": Algorithm("one", ("bcast",))}
+
+        def supports(self, question):
+            """Serve every call."""
+
+        def lower(self, context):
+            """Emit nothing."""
+
+    registry.register(Theirs())
+    try:
+        space = space_of(RULES, call_signature("bcast", 4096))
+        assert any(c.levels[1] == level_choice("theirs", "only") for c in space.candidates)
+        pruned = prune(space, call_signature("bcast", 4096), TOPOLOGY)
+        assert any(c.levels[1] == level_choice("theirs", "only") for c in pruned.candidates)
+    finally:
+        del registry._imported["theirs"]
+
+
+def test_limits_restrict_the_space_and_say_so():
+    space = space_of(RULES, call_signature("bcast", 1 << 20), LIMITS)
+    used = {level.submodule for c in space.candidates[1:] for level in c.levels}
+    assert used == {"sm", "adapt"}
+    assert {c.segment for c in space.candidates[1:]} == {None, 32 * KiB, 128 * KiB}
+    assert any("not among the wanted submodules" in one.reason for one in space.pruned)
+
+
+def test_heuristics_prune_with_reasons_and_keep_the_built_in_choice():
+    signature = call_signature("bcast", 1 << 20)
+    space = space_of(RULES, signature)
+    pruned = prune(space, signature, TOPOLOGY)
+    assert pruned.candidates[0] == space.candidates[0]
+    assert len(pruned.candidates) < len(space.candidates) / 2
+    reasons = " ".join(one.reason for one in pruned.pruned)
+    for text in ("lockstep starts no task earlier", "switches turn optimisations off"):
+        assert text in reasons
+
+
+@pytest.mark.parametrize("collective", ["bcast", "reduce", "allreduce"])
+def test_tasks_find_nearly_the_best_choice_and_serve_larger_messages(collective):
+    sizes = (128 * KiB, 1 << 20)
+    exhaustive, task = SimulatedLab(), SimulatedLab()
+    for nbytes in sizes:
+        signature = call_signature(collective, nbytes)
+        space = space_of(RULES, signature, LIMITS)
+        everything = run(STRATEGIES["exhaustive"], exhaustive, signature, space)
+        assert len(everything.measured) == len(space.candidates)
+        found = run(STRATEGIES["task"], task, signature, space)
+        assert best(found) <= 1.1 * best(everything), nbytes
+        assert {r.choice for r in found.results} == set(space.candidates), "nothing is dropped"
+    larger = call_signature(collective, 4 << 20)
+    again = [c for c in space_of(RULES, larger, LIMITS).candidates if c.segment in LIMITS.segments]
+    unknown = [c for c in again if missing(task.pipeline(larger, c), task.costs)]
+    assert len(unknown) < len(again) / 10, "costs of pipelines are used again"
+
+
+def test_a_model_of_the_machine_needs_few_measurements():
+    signature = call_signature("bcast", 1 << 20)
+    space = space_of(RULES, signature, LIMITS)
+    everything = run(STRATEGIES["exhaustive"], SimulatedLab(), signature, space)
+    lab = SimulatedLab()
+    found = run(STRATEGIES["simulate"], lab, signature, space, load_machine("emulated-1gbit"))
+    assert best(found) == best(everything)
+    assert lab.whole_calls < 12
+    assert not lab.pipelines
+
+
+@pytest.mark.parametrize("strategy", ["exhaustive", "heuristic", "task", "task+heuristic"])
+def test_a_search_that_runs_out_of_time_returns_what_it_has(strategy):
+    signature = call_signature("bcast", 1 << 20)
+    space = space_of(RULES, signature, LIMITS)
+    for most in (0, 1, 5):
+        found = run(STRATEGIES[strategy], SimulatedLab(most=most), signature, space)
+        assert not found.complete
+        assert len(found.measured) <= most
+    assert run(STRATEGIES[strategy], SimulatedLab(), signature, space).complete
+
+
+def test_candidates_without_a_prediction_are_measured():
+    class Blind(SimulatedLab):
+        def learn(self, signature, choice):
+            if choice.levels[1].algorithm != "chain":
+                super().learn(signature, choice)
+
+    signature = call_signature("bcast", 256 * KiB)
+    space = space_of(RULES, signature, LIMITS)
+    found = run(STRATEGIES["task"], Blind(), signature, space)
+    measured = {r.choice for r in found.measured}
+    unknown = [r.choice for r in found.results if r.predicted is None]
+    assert unknown
+    assert set(unknown) <= measured
+
+
+def test_a_pipeline_follows_from_the_plan_of_one_segment():
+    lab = SimulatedLab()
+    for collective in ("bcast", "allreduce"):
+        for segment in (None, 32 * KiB, 1 << 20):
+            choice = Choice((level_choice("sm", "flat"), level_choice("adapt", "chain")), segment)
+            signature = call_signature(collective, 256 * KiB)
+            found = lab.pipeline(signature, choice)
+            assert found.count == (8 if segment == 32 * KiB else 1)
+            assert found.segment == min(segment or 1 << 30, 256 * KiB)
+
+
+# ---- files that restrict the space ----------------------------------------------------------
+
+
+def test_a_file_restricts_the_space(tmp_path):
+    path = tmp_path / "space.yaml"
+    path.write_text(
+        "submodules: [sm, adapt]\nsegments: [64KiB, 1MiB]\nschedules: [dataflow]\n"
+        "parameters:\n  adapt.segment: [32KiB]\n  exchange.factors: [2x2, [4]]\n"
+    )
+    found = load_limits(path)
+    assert found.submodules == ("sm", "adapt")
+    assert found.segments == (64 * KiB, 1 << 20)
+    assert found.parameters == {
+        "adapt.segment": (32 * KiB,), "exchange.factors": ((2, 2), (4,)),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("submodule: [sm]", "unknown key; did you mean 'submodules'?"),
+        ("submodules: [sn]", "'sn': unknown submodule"),
+        ("algorithms: [flatt]", "did you mean 'flat'"),
+        ("parameters: {adapt.segmnt: [1KiB]}", "unknown parameter"),
+        ("parameters: {adapt.segment: [many]}", "is not a size in bytes"),
+        ("schedules: [sometimes]", "sometimes"),
+    ],
+)
+def test_what_is_wrong_with_such_a_file_is_named(tmp_path, text, said):
+    path = tmp_path / "space.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as error:
+        load_limits(path)
+    assert "space.yaml" in str(error.value)
+    assert said in str(error.value)

@@ -1,0 +1,399 @@
+"""Tuned tables: files, what is wrong with them, where they are found, and what they decide."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import resource
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+import yaml
+
+import han
+from han.config import load_config
+from han.config.rules import LevelUse, Use
+from han.model.topology import virtual
+from han.submodules.catalogue import catalogue
+from han.tasks.call import call_signature
+from han.tuning.heuristics import BUILT_IN, NodeTraits
+from han.tuning.planner import Planner
+from han.tuning.rules import TUNED, RuleTable
+from han.tuning.tuned import places
+from han.tuning.tuned.export import as_rules
+from han.tuning.tuned.files import TunedError, as_text, merged, parse, read, write
+from han.tuning.tuned.fingerprint import Fingerprint
+from han.tuning.tuned.places import AUTO, OFF, find_table
+from han.tuning.tuned.table import (
+    Candidate,
+    Key,
+    Point,
+    Ranges,
+    Timing,
+    TunedTable,
+    crossing,
+    key_of,
+)
+
+KiB = 1024
+HERE = Fingerprint("a processor", 8, "MPICH", "5.0", han=han.__version__)
+NODE = virtual(4)
+TWO = virtual(8, 4)
+
+
+def timing(us, spread=0.01):
+    return Timing(us * 1e-6, us * 1e-6 * (1 - spread), us * 1e-6 * (1 + spread), 40)
+
+
+def use(algorithm="knomial", submodule="sm", topology=NODE, **parameters):
+    level = LevelUse(submodule, algorithm, parameters)
+    return Use("whole", "dataflow", {topology.names[-1]: level})
+
+
+FLAT, TREE = use("flat", cells=4), use("knomial", radix=2, chunk=64 * KiB)
+
+
+def point(nbytes, times, keeps=False, collective="bcast", topology=NODE):
+    """Make a point; `times` are microseconds of uses, None stands for the built-in choice."""
+    default = times.get(None, 100.0)
+    found = sorted(((t, u) for u, t in times.items() if u is not None), key=lambda one: one[0])
+    candidates = tuple(Candidate(u, timing(t), t * 1e-6) for t, u in found)
+    key = key_of(call_signature(collective, nbytes), topology)
+    return Point(key, nbytes, keeps, candidates, timing(default), timing(150.0), "task")
+
+
+class Times(dict):
+    """Times by use: uses hold mappings, so they have no hash."""
+
+    def __init__(self, *pairs):
+        self.pairs = pairs
+
+    def items(self):
+        return self.pairs
+
+    def get(self, key, default=None):
+        return next((t for u, t in self.pairs if u == key), default)
+
+
+def table(*points, machine=HERE):
+    return parse(as_text(TunedTable(tuple(points), machine)), "tuned.json")
+
+
+SMALL = point(4 * KiB, Times((FLAT, 10.0), (TREE, 40.0), (None, 50.0)))
+LARGE = point(16 * KiB, Times((FLAT, 80.0), (TREE, 40.0), (None, 90.0)))
+
+
+# ---- files ----------------------------------------------------------------------------------
+
+
+def test_a_table_is_read_as_it_was_written(tmp_path):
+    path = tmp_path / "new" / "tuned.json"
+    made = TunedTable((SMALL, LARGE), HERE)
+    write(path, made)
+    found = read(path)
+    assert found.points == made.points
+    assert found.machine == HERE
+    assert found.source == str(path)
+    assert [p.name for p in path.parent.iterdir()] == ["tuned.json"], "no draft is left"
+
+
+def test_a_file_as_han_wrote_it_is_read_without_pydantic(tmp_path):
+    path = tmp_path / "tuned.json"
+    write(path, TunedTable((SMALL,), HERE))
+    code = (
+        "import sys; from pathlib import Path; from han.tuning.tuned.files import read; "
+        f"read(Path({str(path)!r})); print('pydantic' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def changed(change, *points):
+    record = json.loads(as_text(TunedTable(points or (SMALL,), HERE)))
+    change(record)
+    return json.dumps(record)
+
+
+def first_use(record):
+    return record["points"][0]["candidates"][0]["use"]["levels"]["network"]
+
+
+WRONG = {
+    "": "damaged, not JSON",
+    "[" * 100_000: "nested too deep",
+    "[]": "not a tuned table",
+    '{"format": "han-trace", "version": 1}': "its format is not han-tuned",
+    changed(lambda r: r.update(version=7)): "version 7, this han reads version 1; tune again",
+    changed(lambda r: r.update(speed=1)): "speed: Extra inputs are not permitted",
+    changed(lambda r: r["points"][0].pop("default")): "points.0.default: Field required",
+    changed(lambda r: r["points"][0].update(nbytes=-1)): "points.0.nbytes",
+    changed(lambda r: r["points"][0]["default"].update(median=0)): "points.0.default.median",
+    changed(lambda r: r["points"][0]["key"].update(collective="cast")): "unknown collective 'cast'",
+    changed(lambda r: first_use(r).update(algorithm="flatt")): "did you mean 'flat'",
+    changed(lambda r: first_use(r).update(submodule="sn")): "unknown submodule",
+    changed(lambda r: first_use(r).update(cels=3)): "did you mean 'cells'",
+    as_text(TunedTable((SMALL,), HERE))[:-40]: "damaged, not JSON",
+}
+
+
+@pytest.mark.parametrize("text", WRONG, ids=range(len(WRONG)))
+def test_what_is_wrong_with_a_file_is_named(text):
+    with pytest.raises(TunedError) as error:
+        parse(text, "mine.json")
+    assert str(error.value).startswith("mine.json: ")
+    assert WRONG[text] in str(error.value)
+
+
+def test_a_file_may_be_changed_by_hand(tmp_path):
+    found = parse(changed(lambda r: first_use(r).update(chunk="32KiB")), "mine.json")
+    level = found.points[0].use.levels["network"]
+    assert level.parameters == {"cells": 4, "chunk": 32 * KiB}
+    assert found.digest != table(SMALL).digest
+
+
+def test_runs_are_merged_and_the_later_point_counts():
+    later = replace(SMALL, keeps=True)
+    found = merged(table(SMALL, LARGE), table(later))
+    assert [p.nbytes for p in found.points] == [4 * KiB, 16 * KiB]
+    assert found.points[0].keeps
+    other = replace(HERE, cores=64)
+    with pytest.raises(TunedError, match="another machine: cores: 8 here, 64 there"):
+        merged(table(LARGE, machine=other), table(SMALL))
+
+
+def test_a_newer_library_is_the_same_machine():
+    newer = replace(HERE, library_version="5.1")
+    assert not newer.is_other(HERE)
+    assert newer.distance(HERE) == "library_version: 5.1 here, 5.0 there"
+    assert HERE.distance(HERE) == "this machine"
+
+
+def test_a_full_disk_leaves_the_old_file(tmp_path):
+    path = tmp_path / "tuned.json"
+    write(path, TunedTable((SMALL,), HERE))
+    before = path.read_text()
+    limits, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.getsignal(signal.SIGXFSZ)
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (512, limits[1]))
+    try:
+        with pytest.raises(TunedError, match=r"tuned\.json: cannot be written: File too large"):
+            write(path, TunedTable((LARGE,), HERE))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert path.read_text() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["tuned.json"]
+
+
+def _write_one(path, nbytes):
+    write(path, TunedTable((replace(SMALL, nbytes=nbytes),), HERE))
+
+
+def test_two_jobs_that_write_at_once_lose_nothing(tmp_path):
+    path, sizes = tmp_path / "tuned.json", [8 * (k + 1) for k in range(6)]
+    context = multiprocessing.get_context("fork")
+    jobs = [context.Process(target=_write_one, args=(path, n)) for n in sizes]
+    for job in jobs:
+        job.start()
+    for job in jobs:
+        job.join()
+    assert [p.nbytes for p in read(path).points] == sizes
+
+
+# ---- decisions between points ---------------------------------------------------------------
+
+
+def test_times_cross_on_a_log_scale():
+    # FLAT / TREE is 1/4 at 4 KiB and 2 at 16 KiB: equal after two thirds of the way
+    assert crossing(SMALL, LARGE) == int(4 * KiB * 4 ** (2 / 3))
+    unknown = point(16 * KiB, Times((TREE, 40.0), (None, 90.0)))
+    assert crossing(SMALL, unknown) == 8 * KiB, "the geometric mean"
+    same = point(16 * KiB, Times((FLAT, 20.0), (None, 90.0)))
+    assert crossing(SMALL, same) == 8 * KiB
+
+
+def test_sizes_far_from_any_measurement_are_left_to_the_built_in_choice():
+    ranges = Ranges.of([SMALL, LARGE])
+    found = {n: ranges.find(n) for n in (2 * KiB - 1, 2 * KiB, 4 * KiB, 16 * KiB, 32 * KiB + 1)}
+    assert found[2 * KiB - 1] is None
+    assert found[32 * KiB + 1] is None
+    assert found[2 * KiB].point is SMALL
+    assert "beyond the measured sizes" in found[2 * KiB].describe()[0]
+    assert "at 4KiB" in found[4 * KiB].describe()[0]
+    assert "between" not in found[16 * KiB].describe()[0]
+    between = ranges.find(6 * KiB).describe()
+    assert "for 6KiB between 4KiB and 16KiB" in between[0]
+    far = Ranges.of([SMALL, replace(LARGE, nbytes=4 << 20)])
+    assert far.find(64 * KiB) is None, "eight times as far from both as from the nearest"
+
+
+def test_no_class_of_sizes_holds_two_choices():
+    tuned = table(SMALL, LARGE, replace(LARGE, nbytes=4 << 20))
+    planner = Planner(NODE, load_config({}), NodeTraits(), 0, False, tuned)
+    signature = call_signature("bcast", 8)
+    low = 0
+    for high in planner.bounds:
+        if high > 16 << 20:
+            break
+        ends = [replace(signature, count=n) for n in (low + 1, high)]
+        choices = [planner.rules.tuned.find(one, NODE) for one in ends]
+        uses = [None if found is None else found.point.use for found in choices]
+        assert uses[0] == uses[1], (low + 1, high)
+        low = high
+
+
+def test_user_rules_come_first_then_the_table_then_the_built_in_choice():
+    tuned, signature = table(SMALL, LARGE), call_signature("bcast", 4 * KiB)
+
+    def decide(config, signature=signature, topology=NODE, **how):
+        rules = RuleTable(load_config(config), topology, NodeTraits(), tuned)
+        return rules.decide(signature, **how)
+
+    found = decide({})
+    assert found.choice.rule == TUNED
+    assert (found.choice.levels[-1].algorithm, found.choice.levels[-1].get("cells", 0)) == (
+        "flat", 4,
+    )  # fmt: skip
+    assert found.tuned.point == SMALL
+    rule = {"use": {"levels": {"network": {"submodule": "adapt"}}}}
+    assert decide({"rules": [rule]}).choice.rule.startswith("rules[0]")
+    assert decide({"rules": [rule]}).tuned is None
+    for other in (
+        call_signature("bcast", 1 << 20), call_signature("reduce", 4 * KiB),
+        replace(signature, mapped=True), replace(signature, counts=(8, 8, 8, 8)),
+    ):  # fmt: skip
+        assert decide({}, other).choice.rule == BUILT_IN
+    assert decide({}, topology=virtual(5)).choice.rule == BUILT_IN, "five ranks were not measured"
+
+
+def test_where_the_built_in_choice_is_kept_its_trials_stay():
+    kept = table(replace(SMALL, keeps=True))
+    found = RuleTable(None, NODE, NodeTraits(), kept).decide(call_signature("bcast", 4 * KiB))
+    assert found.choice.rule == BUILT_IN
+    assert found.tuned.point.keeps
+    assert "next network: sm flat" in found.tuned.describe()[-1]
+
+
+def test_what_cannot_serve_a_call_is_passed_over_with_the_reason():
+    blocking = point(4 * KiB, Times((use("default", "mpi"), 5.0), (None, 50.0)))
+    rules = RuleTable(None, NODE, NodeTraits(), table(blocking))
+    found = rules.decide(call_signature("bcast", 4 * KiB), blocking=False)
+    assert found.choice.rule == BUILT_IN
+    assert found.passed[0][0] == TUNED
+    assert "blocking collectives cannot serve" in found.passed[0][1]
+
+
+def test_programs_depend_on_the_table():
+    keys = [
+        Planner(NODE, load_config({}), NodeTraits(), 0, False, tuned).key()
+        for tuned in (None, table(SMALL), table(LARGE))
+    ]
+    assert len({json.dumps(key, sort_keys=True) for key in keys}) == 3
+
+
+# ---- where tables are found -----------------------------------------------------------------
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.setattr(places, "SHIPPED", tmp_path / "shipped")
+    return {"XDG_DATA_HOME": str(tmp_path)}
+
+
+def search(wanted, home, machine=HERE):
+    return find_table(wanted, lambda: machine, home)
+
+
+def test_off_and_no_files(home):
+    assert search(OFF, home).about == "off"
+    found = search(AUTO, home)
+    assert found.table is None
+    assert not found.problem
+    assert "none in" in found.about
+
+
+def test_the_table_that_differs_least_is_taken(home):
+    folder = places.user_folder(home)
+    older = replace(HERE, library_version="4.0", han="0.0.1")
+    machines = {"a": older, "b": HERE, "c": replace(HERE, cpu="another")}
+    for name, machine in machines.items():
+        write(folder / f"{name}.json", TunedTable((SMALL,), machine))
+    found = search(AUTO, home)
+    assert found.table.source == str(folder / "b.json")
+    assert found.about == "this machine"
+    (folder / "b.json").unlink()
+    assert search(AUTO, home).about.startswith("library_version: 5.0 here, 4.0 there")
+    (folder / "a.json").unlink()
+    left = search(AUTO, home)
+    assert left.table is None, "another machine's table is never taken"
+    assert not left.problem
+
+
+def test_damaged_files_are_told_of_and_the_others_are_used(home):
+    folder = places.user_folder(home)
+    write(folder / "good.json", TunedTable((SMALL,), HERE))
+    (folder / "bad.json").write_text("{")
+    found = search(AUTO, home)
+    assert found.table.source == str(folder / "good.json")
+    assert "bad.json: damaged, not JSON" in found.problem
+
+
+def test_a_named_file_that_is_no_use_is_told_of(home, tmp_path):
+    path = tmp_path / "mine.json"
+    assert "No such file" in search(str(path), home).problem
+    write(path, TunedTable((SMALL,), replace(HERE, library="Open MPI")))
+    found = search(str(path), home)
+    assert found.table is None
+    assert "measured on another machine: library: MPICH here, Open MPI there" in found.problem
+    assert "the built-in choices are used" in found.problem
+
+
+def test_the_files_of_machines_have_different_names(home):
+    machines = [HERE, replace(HERE, cpu="other"), replace(HERE, library="Open MPI")]
+    files = {places.default_file(machine, home) for machine in machines}
+    assert len(files) == 3
+    assert {path.parent for path in files} == {places.user_folder(home)}
+
+
+# ---- rules ----------------------------------------------------------------------------------
+
+
+def test_exported_rules_decide_as_the_table_does():
+    points = [
+        point(n, Times((best, 10.0), (None, 50.0)), topology=TWO, collective=collective)
+        for collective in ("bcast", "allreduce")
+        for n, best in (
+            (4 * KiB, use("binomial", "adapt", topology=TWO, segment=8 * KiB)),
+            (16 * KiB, use("binomial", "adapt", topology=TWO, segment=8 * KiB)),
+            (64 * KiB, use("chain", "adapt", topology=TWO, window=4)),
+        )
+    ]
+    tuned = table(*points, replace(points[0], nbytes=256 * KiB, keeps=True))
+    text = as_rules(tuned)
+    assert "times as fast as built-in" in text
+    document = yaml.safe_load(text)
+    assert len(document["rules"]) == 4, "adjacent sizes with one choice are one rule"
+    names = [{"name": TWO.names[0], "scope": {"size": 4}}, {"name": "network", "scope": "all"}]
+    config = han.config.config.validate_names(
+        load_config({**document, "levels": names}), catalogue()
+    )
+    by_rules = RuleTable(config, TWO, NodeTraits())
+    by_table = RuleTable(None, TWO, NodeTraits(), tuned)
+    for collective in ("bcast", "allreduce"):
+        for nbytes in (2 * KiB, 4 * KiB, 8 * KiB, 16 * KiB, 24 * KiB, 64 * KiB, 112 * KiB):
+            signature = call_signature(collective, nbytes)
+            assert by_rules.decide(signature).choice == by_table.decide(signature).choice
+
+
+def test_a_table_that_keeps_everything_gives_no_rules():
+    assert yaml.safe_load(as_rules(table(replace(SMALL, keeps=True)))) == {"rules": []}
+
+
+def test_keys_of_points_tell_operations_apart():
+    ordered = call_signature("reduce", 64, op="", commutative=False)
+    assert key_of(ordered, NODE) == Key("reduce", "ordered", 1, 4, NODE.names)
+    assert key_of(call_signature("reduce", 64), NODE).operation == "native"
+    assert key_of(call_signature("bcast", 64), NODE).operation == ""

@@ -1,0 +1,68 @@
+"""Estimates from repeated observations: a median with its confidence interval."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+Z = 1.96  # of the normal distribution, for an interval that holds the median with 95 %
+FENCE = 3.0  # interquartile ranges beyond the quartiles from which an observation is an outlier
+LEAST = 6  # observations: fewer have no interval of 95 %
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The median of `count` observations, in seconds.
+
+    The interval from `low` to `high` holds the true median with a probability of 95 %. `outliers`
+    observations beyond Tukey's outer fences were left out.
+    """
+
+    median: float
+    low: float
+    high: float
+    count: int
+    outliers: int = 0
+
+    @property
+    def half_width(self) -> float:
+        """Half of the interval, as a share of the median."""
+        return (self.high - self.low) / 2 / self.median if self.median else 0.0
+
+    def is_narrow(self, share: float) -> bool:
+        """Whether the half width is at most `share`."""
+        return self.count >= LEAST and self.half_width <= share
+
+    def is_below(self, other: Estimate) -> bool:
+        """Whether the intervals do not overlap and this one is the lower."""
+        return self.high < other.low
+
+
+def estimate(observations: Sequence[float]) -> Estimate:
+    """Return the estimate of some observations, at least one.
+
+    The interval is that of order statistics, which assumes no distribution (Hunold and
+    Carpen-Amarie, Reproducible MPI benchmarking is still not as easy as you think).
+    """
+    kept = without_outliers(observations)
+    n = len(kept)
+    reach = Z * math.sqrt(n) / 2
+    low, high = max(0, math.floor(n / 2 - reach)), min(n - 1, math.ceil(n / 2 + reach))
+    return Estimate(median(kept), kept[low], kept[high], n, len(observations) - n)
+
+
+def without_outliers(observations: Sequence[float]) -> list[float]:
+    """Return the observations within Tukey's outer fences, sorted."""
+    ordered = sorted(observations)
+    first, third = _quantile(ordered, 0.25), _quantile(ordered, 0.75)
+    reach = FENCE * (third - first)
+    return [x for x in ordered if first - reach <= x <= third + reach]
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float:
+    at = share * (len(ordered) - 1)
+    below = math.floor(at)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (at - below) * (ordered[above] - ordered[below])

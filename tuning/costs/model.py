@@ -1,0 +1,80 @@
+"""The cost model: the time of a collective from the costs of its stages (equations 1 to 4).
+
+Source: Luo et al., HAN, sections III-A2 and III-B2. For a pipeline of `u` segments that is full
+from stage `k` on, the time is ``max over ranks (first + (u - k) * steady + last)``. The numbers of
+levels, stages that fill it and stages that drain it follow from the pipeline.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from han.tuning.costs.stages import Pipeline, Ranks, Stage
+
+REACH = 8  # largest ratio of two measured segments between which costs are interpolated
+
+
+class Costs:
+    """Known costs of stages; a cost between two measured segments is interpolated."""
+
+    def __init__(self, known: Mapping[Stage, Ranks] | None = None) -> None:
+        self._known: dict[Stage, Ranks] = {}
+        self._segments: dict[Stage, list[int]] = {}
+        for stage, ranks in (known or {}).items():
+            self.add(stage, ranks)
+
+    def add(self, stage: Stage, ranks: Ranks) -> None:
+        """Enter a measured cost; one that is known is replaced."""
+        if stage not in self._known:
+            segments = self._segments.setdefault(replace(stage, segment=0), [])
+            segments.insert(bisect_left(segments, stage.segment), stage.segment)
+        self._known[stage] = ranks
+
+    def items(self) -> Iterable[tuple[Stage, Ranks]]:
+        """Return the measured costs."""
+        return self._known.items()
+
+    def find(self, stage: Stage) -> Ranks | None:
+        """Return the cost of a stage, measured or interpolated on a log scale; None if unknown."""
+        found = self._known.get(stage)
+        if found is not None or not stage.segment:
+            return found
+        segments = self._segments.get(replace(stage, segment=0), [])
+        above = bisect_left(segments, stage.segment)
+        if above in (0, len(segments)):
+            return None
+        low, high = segments[above - 1], segments[above]
+        if not low or high > REACH * low:
+            return None
+        share = math.log(stage.segment / low) / math.log(high / low)
+        ends = (self._known[replace(stage, segment=end)] for end in (low, high))
+        return tuple(_between(a, b, share) for a, b in zip(*ends, strict=True))
+
+
+def _between(a: float, b: float, share: float) -> float:
+    if a <= 0 or b <= 0:
+        return a + share * (b - a)
+    return math.exp((1 - share) * math.log(a) + share * math.log(b))
+
+
+def missing(pipeline: Pipeline, costs: Costs) -> list[Stage]:
+    """Return the stages of a pipeline whose costs are not known."""
+    return [stage for stage, _ in pipeline.stages() if costs.find(stage) is None]
+
+
+def predict(pipeline: Pipeline, costs: Costs) -> float | None:
+    """Return the seconds of a collective on the slowest rank; None if a cost is not known.
+
+    A call without stages takes no time.
+    """
+    totals: list[float] = []
+    for stage, times in pipeline.stages():
+        ranks = costs.find(stage)
+        if ranks is None:
+            return None
+        totals = totals or [0.0] * len(ranks)
+        totals = [total + times * cost for total, cost in zip(totals, ranks, strict=True)]
+    return max(totals, default=0.0)

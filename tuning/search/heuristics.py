@@ -1,0 +1,112 @@
+"""Prior knowledge that prunes the space of a search (HAN, section III-C), with reasons.
+
+Source: Luo et al., HAN, section III-C.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from han.model.topology import Topology
+from han.submodules.registry import submodule
+from han.tasks.choice import Choice, LevelChoice
+from han.tasks.outline import as_called, levels_of
+from han.tasks.signature import Signature
+from han.tuning.search.space import Pruned, Space
+
+KiB = 1024
+SINGLE_COPY = 16 * KiB  # bytes below which attaching costs more than a second copy
+MOST_SEGMENTS = 64
+SWITCHES = ("bool", "name")  # kinds of parameters that choose between variants of one algorithm
+
+Reason = Callable[[Signature, Topology, int, LevelChoice, Choice], str | None]
+
+
+def _single_copy(
+    signature: Signature, topology: Topology, level: int, one: LevelChoice, choice: Choice
+) -> str | None:
+    moved = min(signature.nbytes, choice.segment or signature.nbytes)
+    if submodule(one.submodule).reads_peers and moved < SINGLE_COPY:
+        return f"single copies of less than {SINGLE_COPY // KiB} KiB cost more than two copies"
+    return None
+
+
+def _chain(
+    signature: Signature, topology: Topology, level: int, one: LevelChoice, choice: Choice
+) -> str | None:
+    pieces = -(-signature.nbytes // one.get("segment", 32 * KiB))
+    if one.algorithm == "chain" and pieces < topology.widest(level) - 1:
+        return f"{pieces} pieces do not fill a chain of {topology.widest(level)} members"
+    return None
+
+
+def _switch(
+    signature: Signature, topology: Topology, level: int, one: LevelChoice, choice: Choice
+) -> str | None:
+    known = submodule(one.submodule).parameters
+    names = [key for key, _ in one.parameters if known[key].kind in SWITCHES]
+    reduces = [key for key in names if key.startswith("reduce_") and not signature.reduces]
+    if reduces:
+        return f"{reduces[0]} matters to reductions only"
+    sockets = len(set(topology.sockets)) > len(set(topology.memory))
+    by_socket = [key for key in names if "socket" in key or "leaders" in key]
+    if by_socket and not sockets:
+        return f"{by_socket[0]} matters on several sockets only"
+    if any(known[key].kind == "bool" for key in names):
+        return "switches turn optimisations off, for han ablation"
+    return None
+
+
+def _pieces(
+    signature: Signature, topology: Topology, level: int, one: LevelChoice, choice: Choice
+) -> str | None:
+    """Refuse parameters in bytes that are larger than what a task moves."""
+    moved = min(signature.nbytes, choice.segment or signature.nbytes)
+    known = submodule(one.submodule).parameters
+    sizes = [v for key, v in one.parameters if known[key].kind == "size"]
+    if any(isinstance(v, int) and v >= 4 * moved for v in sizes):
+        return "pieces that are larger than the data"
+    return None
+
+
+BY_LEVEL: tuple[Reason, ...] = (_single_copy, _chain, _switch, _pieces)
+
+
+def _whole(signature: Signature, choice: Choice) -> str | None:
+    if choice.schedule == "lockstep":
+        return "lockstep starts no task earlier than dataflow does"
+    if choice.segment and signature.nbytes > MOST_SEGMENTS * choice.segment:
+        return f"more than {MOST_SEGMENTS} segments cost more than they overlap"
+    return None
+
+
+def reason_against(signature: Signature, topology: Topology, choice: Choice) -> str | None:
+    """Return why a choice is not expected to be the best one, or None."""
+    whole = _whole(signature, choice)
+    if whole is not None:
+        return whole
+    called = as_called(topology, signature)
+    for level in levels_of(called, signature):
+        for reason in BY_LEVEL:
+            told = reason(signature, called, level, choice.levels[level], choice)
+            if told is not None:
+                return told
+    return None
+
+
+def prune(space: Space, signature: Signature, topology: Topology) -> Space:
+    """Return a space without what heuristics expect to be slow; the built-in choice stays."""
+    first, *others = space.candidates
+    kept, pruned = [first], dict.fromkeys(space.pruned)
+    for choice in others:
+        reason = reason_against(signature, topology, choice)
+        if reason is None:
+            kept.append(choice)
+        else:
+            pruned[Pruned("heuristic", reason)] = None
+    return Space(tuple(kept), tuple(pruned))
+
+
+def names(pruned: Iterable[Pruned]) -> list[str]:
+    """Return one line for each group of candidates that is left out."""
+    return [f"{one.what}: {one.reason}" for one in pruned]

@@ -1,0 +1,81 @@
+"""Files that restrict the space of a search, as YAML."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from han.common.errors import ConfigError
+from han.common.suggest import unknown
+from han.config.document_types import FromList, Names, Parameter, Size
+from han.config.errors import config_error, problems_of
+from han.config.rules import Schedule
+from han.config.yaml_file import read_yaml
+from han.submodules.registry import registered
+from han.tuning.search.space import Limits
+
+Values = Annotated[tuple[Parameter, ...], FromList]
+
+
+class Document(BaseModel):
+    """What a file may say. A key that is not given restricts nothing."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+
+    submodules: Names | None = Field(default=None, description="Submodules to try.")
+    algorithms: Names | None = Field(default=None, description="Algorithms to try.")
+    segments: Annotated[tuple[Size, ...], FromList] | None = Field(
+        default=None, description="Bytes of a segment of the pipeline over the levels."
+    )
+    schedules: Annotated[tuple[Schedule, ...], FromList] = Field(
+        default=("dataflow", "lockstep"), description="Schedules to try."
+    )
+    parameters: Mapping[str, Values] = Field(
+        default={}, description="Values to try, by parameter or submodule.parameter."
+    )
+
+
+def load_limits(path: Path) -> Limits:
+    """Return what a file restricts a search to; raises ConfigError with all problems."""
+    data, origin = read_yaml(path)
+    try:
+        document = Document.model_validate(data)
+    except ValidationError as error:
+        keys = {"": tuple(Document.model_fields)}
+        raise config_error(problems_of(error, keys), origin) from None
+    _check_names(document, str(path))
+    given = {name: _parsed(name, values, path) for name, values in document.parameters.items()}
+    return Limits(
+        document.submodules, document.algorithms, document.segments, document.schedules, given
+    )
+
+
+def _check_names(document: Document, place: str) -> None:
+    parts = registered()
+    algorithms = [name for part in parts.values() for name in part.algorithms]
+    known = {"submodule": (document.submodules, [*parts]),
+             "algorithm": (document.algorithms, list(dict.fromkeys(algorithms)))}  # fmt: skip
+    for what, (wanted, names) in known.items():
+        for name in wanted or ():
+            if name not in names:
+                raise ConfigError(f"{place}: {what}s: {name!r}: {unknown(what, name, names)}")
+
+
+def _parsed(name: str, values: tuple[Parameter, ...], path: Path) -> tuple[Parameter, ...]:
+    """Return the values of a parameter as its kind; raises ConfigError."""
+    from han.submodules.catalogue import catalogue
+
+    submodule, dot, key = name.rpartition(".")
+    parts = catalogue().submodules
+    fits = {n: p for n, p in parts.items() if n == submodule or not dot}
+    infos = [part.parameters[key] for part in fits.values() if key in part.parameters]
+    if not infos:
+        known = sorted({k for part in parts.values() for k in part.parameters})
+        raise ConfigError(f"{path}: parameters: {unknown('parameter', name, known)}")
+    try:
+        return tuple(infos[0].parse(value) for value in values)
+    except ValueError as error:
+        raise ConfigError(f"{path}: parameters.{name}: {error}") from None

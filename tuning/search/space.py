@@ -1,0 +1,176 @@
+"""The space of a search: all choices that can serve a call, from the registry of submodules.
+
+A submodule of another package is in the space like han's own. What is left out is listed with the
+reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+from han.model.collectives import ROWS
+from han.submodules.registry import registered
+from han.tasks.choice import Choice, LevelChoice, Value
+from han.tasks.contract import Algorithm, Parameter, Submodule
+from han.tasks.outline import as_called, levels_of
+from han.tasks.signature import Signature
+from han.tuning.rules import RuleTable
+
+KiB = 1024
+SEGMENTS = tuple(1 << k for k in range(14, 21))  # 16 KiB to 1 MiB
+SIZES = (16 * KiB, 64 * KiB, 256 * KiB, 1024 * KiB)  # of parameters in bytes
+COUNTS = (1, 2, 4, 8, 16)  # of parameters that are whole numbers
+SCHEDULES = ("dataflow", "lockstep")
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """Candidates that are left out: what they have in common, and the reason."""
+
+    what: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a user restricts a search to; None: no restriction.
+
+    `parameters` gives the values to try by the name of the parameter, ``segment`` or
+    ``adapt.segment``; () tries none.
+    """
+
+    submodules: tuple[str, ...] | None = None
+    algorithms: tuple[str, ...] | None = None
+    segments: tuple[int, ...] | None = None
+    schedules: tuple[str, ...] = SCHEDULES
+    parameters: Mapping[str, tuple[Value, ...]] | None = None
+
+
+@dataclass(frozen=True)
+class Space:
+    """The candidates of a call, the built-in choice first, and what is left out."""
+
+    candidates: tuple[Choice, ...]
+    pruned: tuple[Pruned, ...]
+
+
+EVERYTHING = Limits()
+
+
+def space_of(rules: RuleTable, signature: Signature, limits: Limits = EVERYTHING) -> Space:
+    """Return every choice that can serve a call on the ranks of `rules`.
+
+    It holds all combinations of algorithms, segments and schedules with default parameters. For
+    each level it also holds each algorithm with one parameter at another value, where the other
+    levels run the built-in choice.
+    """
+    topology = as_called(rules.topology, signature)
+    active = levels_of(topology, signature)
+    first = replace(rules, config=None, tuned=None).decide(signature).choice
+    built_in = replace(first, rule="")
+    pruned: dict[Pruned, None] = {}
+    plain, varied = [], []
+    for level, usual in enumerate(built_in.levels):
+        kinds = _kinds(signature, outermost=level == active[-1]) if level in active else []
+        found = [*_options(kinds, limits, pruned)]
+        plain.append(list(dict.fromkeys([usual, *(x for x in found if not x.parameters)])))
+        varied.append([x for x in found if x.parameters])
+    combinations = [*product(*plain), *_one_varied(built_in.levels, varied)]
+    several = len(active) > 1
+    segments: Sequence[int | None] = _segments(signature, limits) if several else (None,)
+    schedules = limits.schedules if several else SCHEDULES[:1]
+    kept = {built_in: None}
+    for levels, segment, schedule in product(combinations, segments, schedules):
+        choice = Choice(levels, segment, schedule)
+        reason = _objection(rules, signature, choice)
+        if reason is None:
+            kept[choice] = None
+        else:
+            pruned[reason] = None
+    return Space(tuple(kept), tuple(pruned))
+
+
+def _one_varied(
+    usual: tuple[LevelChoice, ...], varied: Sequence[Sequence[LevelChoice]]
+) -> Iterator[tuple[LevelChoice, ...]]:
+    for level, options in enumerate(varied):
+        for option in options:
+            yield (*usual[:level], option, *usual[level + 1 :])
+
+
+def _kinds(signature: Signature, outermost: bool) -> list[set[str]]:
+    """Return the sets of task kinds of which an algorithm of a level serves one."""
+    kinds = [set(ROWS[signature.collective].task_kinds)]
+    return [*kinds, {"allreduce"}] if outermost and signature.collective == "allreduce" else kinds
+
+
+def _segments(signature: Signature, limits: Limits) -> list[int | None]:
+    wanted = SEGMENTS if limits.segments is None else limits.segments
+    return [None, *(s for s in wanted if s < signature.nbytes)]
+
+
+def _objection(rules: RuleTable, signature: Signature, choice: Choice) -> Pruned | None:
+    reason = rules.objection(signature, choice)
+    if reason is None:
+        return None
+    return Pruned(reason.partition(": ")[2].partition(":")[0], reason)
+
+
+def _options(
+    kinds: Sequence[set[str]], limits: Limits, pruned: dict[Pruned, None]
+) -> Iterator[LevelChoice]:
+    """Yield what may carry out tasks of some kinds on a level."""
+    for name, part in registered().items():
+        reason = _unwanted(name, part, limits)
+        if reason is not None:
+            pruned[Pruned(name, reason)] = None
+            continue
+        for algorithm, about in part.algorithms.items():
+            if not any(kind <= set(about.kinds) for kind in kinds):
+                continue
+            if limits.algorithms is not None and algorithm not in limits.algorithms:
+                pruned[Pruned(f"{name} {algorithm}", "not among the wanted algorithms")] = None
+                continue
+            yield from _variants(name, part, algorithm, about, limits, pruned)
+
+
+def _unwanted(name: str, part: Submodule, limits: Limits) -> str | None:
+    if not part.correct:
+        return "its results are wrong by design"
+    if part.may_block:
+        return "it may block, so calls could not be looked up by their shape alone"
+    if limits.submodules is not None and name not in limits.submodules:
+        return "not among the wanted submodules"
+    return None
+
+
+def _variants(
+    name: str, part: Submodule, algorithm: str, about: Algorithm, limits: Limits,
+    pruned: dict[Pruned, None],
+) -> Iterator[LevelChoice]:  # fmt: skip
+    """Yield an algorithm with its defaults, then with one parameter at another value each."""
+    yield LevelChoice(name, algorithm)
+    for key, parameter in part.parameters.items():
+        if about.takes is not None and key not in about.takes:
+            continue
+        values = _values(f"{name}.{key}", key, parameter, limits)
+        if not values:
+            reason = "no values to try: name them in the space's parameters"
+            pruned[Pruned(f"{name} {key}", reason)] = None
+        for value in values:
+            yield LevelChoice(name, algorithm, ((key, value),))
+
+
+def _values(full: str, key: str, parameter: Parameter, limits: Limits) -> tuple[Value, ...]:
+    """Return the values of a parameter to try, within its bounds."""
+    given = limits.parameters or {}
+    if full in given or key in given:
+        return given.get(full, given.get(key, ()))
+    if parameter.kind == "bool":
+        return (False, True)
+    if parameter.kind == "name":
+        return parameter.choices
+    wanted: Iterable[int] = {"size": SIZES, "int": COUNTS}.get(parameter.kind, ())
+    return tuple(v for v in wanted if parameter.minimum <= v <= parameter.maximum)

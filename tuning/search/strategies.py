@@ -1,0 +1,68 @@
+"""The table of strategies: a new one is a file and a row here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from han.config.machine import MachineModel
+from han.tasks.plan import Plan
+from han.tasks.signature import Signature
+from han.tasks.simulate import simulate
+from han.tuning.search import exhaustive, task
+from han.tuning.search import simulate as simulated
+from han.tuning.search.heuristics import prune
+from han.tuning.search.results import Found, Lab
+from han.tuning.search.space import Pruned, Space
+
+Search = Callable[[Lab, Signature, Space], Found]
+
+
+class Strategy(NamedTuple):
+    """A strategy; `prunes`: heuristics prune the space. `models`: it needs a machine model."""
+
+    about: str
+    search: Search | None
+    prunes: bool = False
+    models: bool = False
+
+
+STRATEGIES = {
+    "exhaustive": Strategy("measure every candidate of every input", exhaustive.search),
+    "heuristic": Strategy("measure what heuristics leave over", exhaustive.search, prunes=True),
+    "task": Strategy("predict from the costs of tasks, measure the best", task.search),
+    "task+heuristic": Strategy("the same for what heuristics leave over", task.search, prunes=True),
+    "simulate": Strategy(
+        "predict on a machine model, measure the best", None, prunes=True, models=True
+    ),
+}
+
+
+def run(
+    strategy: Strategy, lab: Lab, signature: Signature, space: Space,
+    machine: MachineModel | None = None,
+) -> Found:  # fmt: skip
+    """Search the space of a call by a strategy."""
+    topology = lab.plan(signature, space.candidates[0]).topology
+    if strategy.prunes:
+        space = prune(space, signature, topology)
+    space = _distinct(lab, signature, space)
+    if strategy.search is not None:
+        return strategy.search(lab, signature, space)
+    assert machine is not None, "a strategy without a search needs a machine model"
+    nodes, ppn = topology.nodes, topology.ppn
+    seconds_of = partial(_seconds, machine, machine.place(nodes, ppn))
+    return simulated.search(lab, signature, space, seconds_of)
+
+
+def _distinct(lab: Lab, signature: Signature, space: Space) -> Space:
+    kept = tuple(lab.distinct(signature, space.candidates))
+    if len(kept) == len(space.candidates):
+        return space
+    left = Pruned("the same programs", "a parameter or a shape changes nothing on these ranks")
+    return Space(kept, (*space.pruned, left))
+
+
+def _seconds(machine: MachineModel, place: Sequence[Sequence[int]], plan: Plan) -> float:
+    return simulate(plan, machine, place).seconds

@@ -1,0 +1,44 @@
+"""``task``: predict every candidate from the costs of tasks, and measure only the best ones.
+
+Costs are measured once and used again for other sizes and collectives.
+
+Source: Luo et al., HAN, section III-C.
+"""
+
+from __future__ import annotations
+
+from han.tasks.choice import Choice
+from han.tasks.signature import Signature
+from han.tuning.costs.model import predict
+from han.tuning.search.race import by_prediction
+from han.tuning.search.results import Found, Lab, OutOfTime
+from han.tuning.search.space import Pruned, Space
+
+LATE = Pruned("not predicted", "the time for this input was over before its tasks were measured")
+
+
+def search(lab: Lab, signature: Signature, space: Space) -> Found:
+    """Measure the tasks that are not known yet, predict all candidates, and measure the best."""
+    predicted, in_time = _predicted(lab, signature, space)
+    results, complete = by_prediction(lab, signature, predicted, space.candidates[0])
+    late = len(predicted) < len(space.candidates)
+    pruned = (*space.pruned, LATE) if late else space.pruned
+    return Found(tuple(results), pruned, complete and in_time)
+
+
+def _predicted(
+    lab: Lab, signature: Signature, space: Space
+) -> tuple[dict[Choice, float | None], bool]:
+    """Return the predicted seconds of candidates, and whether there was time for all tasks."""
+    predicted: dict[Choice, float | None] = {}
+    in_time = True
+    for choice in space.candidates:
+        try:
+            if in_time:
+                lab.learn(signature, choice)
+        except OutOfTime:
+            in_time = False
+        seconds = predict(lab.pipeline(signature, choice), lab.costs)
+        if in_time or seconds is not None:
+            predicted[choice] = seconds
+    return predicted, in_time

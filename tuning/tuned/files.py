@@ -1,0 +1,198 @@
+"""Read, write and merge the files of tuned tables."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from han.common.atomic import alone_in, write_whole
+from han.common.errors import HanError
+from han.config.rules import LevelUse, Use
+from han.tuning.tuned.fingerprint import Fingerprint
+from han.tuning.tuned.table import Candidate, Key, Point, Timing, TunedTable
+
+FORMAT, VERSION, WHAT = "han-tuned", 1, "tuned table"
+
+
+class TunedError(HanError, ValueError):
+    """A tuned table cannot be read or written. The text names the file and the cause."""
+
+
+def read(path: Path) -> TunedTable:
+    """Return the table of a file; raises TunedError.
+
+    A file as han wrote it is known by its digest. Any other one is checked key by key.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise TunedError(f"{path}: cannot be read: {reason}") from None
+    return parse(text, str(path))
+
+
+def parse(text: str, place: str) -> TunedTable:
+    """Return the table of a text; `place` names it in errors."""
+    record = _record(text, place)
+    digest = digest_of(record)
+    if record.get("digest") != digest:
+        record = _checked(record, place)
+    try:
+        return replace(_table(record), source=place, digest=digest)
+    except (KeyError, TypeError, ValueError) as error:  # a digest that was computed for nonsense
+        raise TunedError(f"{place}: not a {WHAT}: {type(error).__name__}: {error}") from None
+
+
+def _record(text: str, place: str) -> dict[str, Any]:
+    try:
+        record = json.loads(text)
+    except RecursionError:
+        raise TunedError(f"{place}: not a {WHAT}: nested too deep") from None
+    except ValueError as error:
+        raise TunedError(f"{place}: damaged, not JSON: {error}; tune again") from None
+    if not isinstance(record, dict) or record.get("format") != FORMAT:
+        raise TunedError(f"{place}: not a {WHAT}: its format is not {FORMAT}")
+    if record.get("version") != VERSION:
+        raise TunedError(
+            f"{place}: version {record.get('version')!r}, this han reads version {VERSION}; "
+            "tune again with this han"
+        )
+    return record
+
+
+def _checked(record: Mapping[str, Any], place: str) -> dict[str, Any]:
+    """Return a record that was changed by hand, with sizes as numbers; raises TunedError.
+
+    The error names the first wrong key.
+    """
+    from pydantic import ValidationError
+
+    from han.tuning.tuned.documents import Table
+
+    try:
+        table = Table.model_validate(record)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(map(str, first["loc"])) or "the file"
+        raise TunedError(f"{place}: {key}: {first['msg']}") from None
+    plain = table.model_dump()
+    for point, read in zip(plain["points"], table.points, strict=True):
+        point["candidates"] = [
+            {
+                "use": use_record(c.use_data),
+                "timing": c.timing.model_dump(),
+                "predicted": c.predicted,
+            }
+            for c in read.candidates
+        ]
+    return plain
+
+
+def digest_of(record: Mapping[str, Any]) -> str:
+    """Return the digest of a record, of all keys but the digest itself."""
+    content = {key: value for key, value in record.items() if key != "digest"}
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+# ---- from and to plain data ---------------------------------------------------------------
+
+
+def _table(record: Mapping[str, Any]) -> TunedTable:
+    points = tuple(_point(one) for one in record["points"])
+    return TunedTable(points, Fingerprint(**record["machine"]))
+
+
+def _point(record: Mapping[str, Any]) -> Point:
+    key = record["key"]
+    parts = {
+        "key": Key(**{**key, "levels": tuple(key["levels"])}),
+        "candidates": tuple(_candidate(one) for one in record["candidates"]),
+        "default": Timing(**record["default"]),
+        "library": Timing(**record["library"]) if record.get("library") else None,
+    }
+    return Point(**{**record, **parts})
+
+
+def _candidate(record: Mapping[str, Any]) -> Candidate:
+    timing = Timing(**record["timing"])
+    return Candidate(use_of(record["use"]), timing, record.get("predicted"))
+
+
+def use_of(record: Mapping[str, Any]) -> Use:
+    """Return a use from the form in which configurations write it, with sizes as numbers."""
+    levels = {}
+    for name, level in record.get("levels", {}).items():
+        given = {key: _value(value) for key, value in level.items()}
+        levels[name] = LevelUse(given.pop("submodule"), given.pop("algorithm"), given)
+    return Use(record.get("segment"), record.get("schedule"), levels)
+
+
+def _value(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def use_record(use: Use) -> dict[str, Any]:
+    """Return a use in the form in which configurations write it."""
+    levels = {
+        name: {"submodule": level.submodule, "algorithm": level.algorithm, **level.parameters}
+        for name, level in use.levels.items()
+    }
+    record: dict[str, Any] = {"segment": use.segment, "schedule": use.schedule}
+    return {key: value for key, value in record.items() if value is not None} | {"levels": levels}
+
+
+def _point_record(point: Point) -> dict[str, Any]:
+    record = asdict(replace(point, candidates=()))
+    record["candidates"] = [
+        {"use": use_record(c.use), "timing": asdict(c.timing), "predicted": c.predicted}
+        for c in point.candidates
+    ]
+    return record
+
+
+def as_text(table: TunedTable) -> str:
+    """Return a table as the text of a file."""
+    record: dict[str, Any] = {
+        "format": FORMAT,
+        "version": VERSION,
+        "machine": asdict(table.machine),
+        "points": [_point_record(point) for point in table.points],
+    }
+    record = json.loads(json.dumps(record))  # tuples become lists, as the reader finds them
+    return json.dumps({**record, "digest": digest_of(record)}, indent=1) + "\n"
+
+
+# ---- merging and writing ------------------------------------------------------------------
+
+
+def merged(old: TunedTable, new: TunedTable) -> TunedTable:
+    """Return the points of both; where both have a point, that of `new`.
+
+    Raises TunedError if they are of different machines.
+    """
+    if new.machine.is_other(old.machine):
+        told = new.machine.distance(old.machine)
+        raise TunedError(f"{old.source}: measured on another machine: {told}")
+    points = {(point.key, point.nbytes): point for point in (*old.points, *new.points)}
+    ordered = sorted(points.values(), key=lambda p: (p.key.collective, p.key.nodes, p.nbytes))
+    return replace(new, points=tuple(ordered))
+
+
+def write(path: Path, table: TunedTable) -> None:
+    """Write a table, with the points that the file already has; raises TunedError.
+
+    If two jobs write at once, the file has the points of both in the end.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with alone_in(path.parent):
+            if path.exists():
+                table = merged(read(path), table)
+            write_whole(path, as_text(table))
+    except OSError as error:
+        raise TunedError(f"{path}: cannot be written: {error.strerror or error}") from None

@@ -1,0 +1,115 @@
+"""Where tuned tables are found: a named file, the user's data folder, those that come with han."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from han.config.source import READY
+from han.tuning.tuned.files import TunedError, read
+from han.tuning.tuned.fingerprint import Fingerprint
+from han.tuning.tuned.table import TunedTable
+
+OFF, AUTO = "off", "auto"
+SHIPPED = READY / "tuned"
+_read: dict[tuple[Path, int, int], TunedTable | TunedError] = {}  # by path, time and size
+
+
+@dataclass(frozen=True)
+class Search:
+    """The table that this rank would use, and what is to be told about others.
+
+    `problem` is what the user should know: a file that was named, or that han wrote, is no use.
+    """
+
+    table: TunedTable | None = None
+    about: str = ""
+    problem: str = ""
+
+    @property
+    def digest(self) -> str:
+        """What ranks compare: those with the same one decide alike."""
+        return "" if self.table is None else self.table.digest
+
+    def without_table(self, problem: str) -> Search:
+        """Return a search that found nothing to use, for a reason."""
+        return replace(self, table=None, about=problem, problem=problem)
+
+
+def user_folder(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the folder of the user's tables, by the XDG base directory specification."""
+    home = environ.get("XDG_DATA_HOME", "")
+    data = Path(home) if os.path.isabs(home) else Path("~/.local/share").expanduser()
+    return data / "han" / "tuned"
+
+
+def default_file(here: Fingerprint, environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the file of a machine and its MPI library in the user's folder."""
+    words = f"{here.library.rpartition(' ')[0] or here.library}-{here.cores}-{here.cpu}".lower()
+    return user_folder(environ) / f"{re.sub('[^a-z0-9]+', '-', words).strip('-')[:80]}.json"
+
+
+def find_table(
+    wanted: str, here: Callable[[], Fingerprint], environ: Mapping[str, str] = os.environ
+) -> Search:
+    """Return the table for a setting: ``off``, ``auto`` or a file. It never raises.
+
+    ``auto`` takes the table of the user's folder, then of han's, that differs least from `here`.
+    """
+    if wanted == OFF:
+        return Search(about="off")
+    if wanted != AUTO:
+        return _named(Path(wanted).expanduser(), here)
+    files = [*_files(user_folder(environ)), *_files(SHIPPED)]
+    if not files:
+        return Search(about=f"none in {user_folder(environ)}")
+    machine, problems, fits = here(), [], []
+    for path in files:
+        found = _load(path)
+        if isinstance(found, TunedError):
+            problems.append(f"{found}; it is not used")
+        elif not machine.is_other(found.machine):
+            fits.append(found)
+    best = min(fits, key=lambda t: len(machine.differences(t.machine)), default=None)
+    told = "; ".join(problems)
+    if best is None:
+        return Search(None, told or f"none of {len(files)} tables is of this machine", told)
+    return Search(best, machine.distance(best.machine), told)
+
+
+def _named(path: Path, here: Callable[[], Fingerprint]) -> Search:
+    found = _load(path)
+    if isinstance(found, TunedError):
+        return Search().without_table(f"{found}; the built-in choices are used")
+    machine = here()
+    told = machine.distance(found.machine)
+    if machine.is_other(found.machine):
+        return Search().without_table(
+            f"{path}: measured on another machine: {told}; the built-in choices are used"
+        )
+    return Search(found, told)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    try:
+        yield from sorted(p for p in folder.iterdir() if p.suffix == ".json" and p.name[0] != ".")
+    except OSError:
+        return
+
+
+def _load(path: Path) -> TunedTable | TunedError:
+    """Read a table, once in a process for as long as the file stays the same."""
+    try:
+        about = path.stat()
+    except OSError as error:
+        return TunedError(f"{path}: cannot be read: {error.strerror}")
+    key = path, about.st_mtime_ns, about.st_size
+    if key not in _read:
+        try:
+            _read[key] = read(path)
+        except TunedError as error:
+            _read[key] = error
+    return _read[key]

@@ -1,0 +1,255 @@
+"""Tuned tables as immutable plain data: measured points, and the decisions between them."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+
+from han.common.units import format_size, format_us
+from han.config.rules import Use
+from han.model.topology import Topology
+from han.tasks.signature import Signature
+from han.tuning.tuned.fingerprint import Fingerprint
+
+INSIDE = 8  # largest ratio of a size to the nearest measured one, between measured sizes
+BEYOND = 2  # the same for sizes below or above all measured ones
+
+
+@dataclass(frozen=True)
+class Timing:
+    """A measured time in seconds, and the interval that holds its median with 95 %."""
+
+    median: float
+    low: float
+    high: float
+    count: int
+
+    def describe(self) -> str:
+        """Return ``12.3 us (12.1 us to 12.6 us, 40 calls)``."""
+        median, low, high = (format_us(s * 1e6) for s in (self.median, self.low, self.high))
+        return f"{median} us ({low} to {high} us, {self.count} calls)"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """What was measured; `predicted` are the seconds of the cost model, None without it."""
+
+    use: Use
+    timing: Timing
+    predicted: float | None = None
+
+
+@dataclass(frozen=True)
+class Key:
+    """The calls for which points are comparable; points differ in their sizes.
+
+    `operation` is the class of the operation: "" for calls that do not reduce, ``native``,
+    ``user-defined`` or ``ordered`` (operands that do not commute).
+    """
+
+    collective: str
+    operation: str
+    nodes: int
+    ppn: int
+    levels: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Point:
+    """What was found for one size. The best candidate is the first one.
+
+    `keeps` says that the built-in choice is kept: no candidate is faster beyond doubt. `default`
+    is the time of the built-in choice with its trials, `library` that of the MPI library.
+    """
+
+    key: Key
+    nbytes: int
+    keeps: bool
+    candidates: tuple[Candidate, ...]
+    default: Timing
+    library: Timing | None = None
+    strategy: str = ""
+    made: str = ""
+    seconds: float = 0.0  # that the search took
+    tried: int = 0  # candidates that were measured as whole collectives
+
+    @property
+    def use(self) -> Use | None:
+        """What calls run; None for the built-in choice."""
+        return None if self.keeps or not self.candidates else self.candidates[0].use
+
+    @property
+    def best(self) -> Timing:
+        """The time of what calls run."""
+        return self.default if self.use is None else self.candidates[0].timing
+
+    def time_of(self, use: Use | None) -> float | None:
+        """Return the measured seconds of a use; None if it was not measured here."""
+        if use is None:
+            return self.default.median
+        return next((c.timing.median for c in self.candidates if c.use == use), None)
+
+
+@dataclass(frozen=True)
+class Found:
+    """The point that decides for a size, and how far the size is from it."""
+
+    point: Point
+    nbytes: int
+    between: tuple[int, int] | None = None  # the measured sizes around `nbytes`
+
+    def describe(self) -> list[str]:
+        """Return the measurement behind the decision, and that of the runner-up."""
+        point, size = self.point, format_size(self.point.nbytes)
+        where = f"at {size}"
+        if self.nbytes != point.nbytes:
+            around = "beyond the measured sizes"
+            if self.between is not None:
+                around = f"between {' and '.join(map(format_size, self.between))}"
+            where += f", for {format_size(self.nbytes)} {around}"
+        lines = [f"{point.best.describe()} {where}"]
+        others = point.candidates if point.use is None else point.candidates[1:]
+        if point.use is not None:
+            lines.append(f"built-in {point.default.describe()}")
+        if others:
+            lines.append(f"next {spell(others[0].use)}: {others[0].timing.describe()}")
+        return lines
+
+
+def spell(use: Use) -> str:
+    """Return ``node: sm flat (chunk 16KiB), network: adapt chain; segment 64KiB``."""
+    levels = [
+        f"{name}: {level.submodule} {level.algorithm}{_parameters(level.parameters.items())}"
+        for name, level in use.levels.items()
+    ]
+    segment = use.segment if isinstance(use.segment, int) else None
+    more = f"; segment {format_size(segment)}" if segment else ""
+    return ", ".join(levels) + more + ("; lockstep" if use.schedule == "lockstep" else "")
+
+
+def _parameters(items: Iterable[tuple[str, object]]) -> str:
+    shown = ", ".join(f"{name} {value}" for name, value in items)
+    return f" ({shown})" if shown else ""
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """The points of one key by size, and the largest size that each decides for."""
+
+    points: tuple[Point, ...]
+    bounds: tuple[int, ...]
+
+    @classmethod
+    def of(cls, points: Sequence[Point]) -> Ranges:
+        """Sort the points, and find where one takes over from another."""
+        ordered = tuple(sorted(points, key=lambda p: p.nbytes))
+        bounds = [crossing(a, b) for a, b in pairwise(ordered)]
+        return cls(ordered, (*bounds, ordered[-1].nbytes * BEYOND))
+
+    def find(self, nbytes: int) -> Found | None:
+        """Return the point that decides for a size; None if all are too far away."""
+        at = bisect_left(self.bounds, nbytes)
+        sizes = [p.nbytes for p in self.points]
+        if at == len(sizes) or nbytes * BEYOND < sizes[0]:
+            return None
+        point = self.points[at]
+        low = bisect_left(sizes, nbytes)
+        between = (sizes[low - 1], sizes[low]) if 0 < low < len(sizes) else None
+        ratio = max(nbytes, point.nbytes) / max(1, min(nbytes, point.nbytes))
+        return Found(point, nbytes, between) if ratio <= INSIDE else None
+
+    @property
+    def thresholds(self) -> tuple[int, ...]:
+        """The sizes from which on another choice may hold."""
+        edges = [bound + 1 for a, b, bound in self._pairs() if a.use != b.use]
+        far = [p.nbytes * INSIDE + 1 for p in self.points]
+        near = [-(-p.nbytes // INSIDE) for p in self.points]
+        gaps = [n for n in (*far, *near) if self.find(n) is None or self.find(n - 1) is None]
+        ends = (-(-self.points[0].nbytes // BEYOND), self.bounds[-1] + 1)
+        return tuple(sorted({*edges, *gaps, *ends}))
+
+    def _pairs(self) -> list[tuple[Point, Point, int]]:
+        return [(a, b, n) for (a, b), n in zip(pairwise(self.points), self.bounds, strict=False)]
+
+
+def crossing(small: Point, large: Point) -> int:
+    """Return the largest size for which the point of the smaller size decides.
+
+    Times are interpolated on a log scale: the sizes' choices cross where both take the same time.
+    Where one was not measured at both sizes, the geometric mean of the sizes is the bound.
+    """
+    ends = [(point.time_of(small.use), point.time_of(large.use)) for point in (small, large)]
+    share = 0.5
+    if small.use != large.use and all(a and b for a, b in ends):
+        gaps = [math.log(a / b) for a, b in ends if a and b]
+        if gaps[0] <= 0 <= gaps[1] and gaps[0] < gaps[1]:
+            share = gaps[0] / (gaps[0] - gaps[1])
+    reach = math.log(large.nbytes / small.nbytes)
+    bound = math.floor(small.nbytes * math.exp(share * reach))
+    return min(max(bound, small.nbytes), large.nbytes - 1)
+
+
+def operation_of(signature: Signature) -> str:
+    """Return the class of a call's operation; see :class:`Key`."""
+    if not signature.reduces:
+        return ""
+    if not signature.commutative:
+        return "ordered"
+    return "native" if signature.native else "user-defined"
+
+
+def key_of(signature: Signature, topology: Topology) -> Key:
+    """Return the key of a call on a topology."""
+    nodes, ppn, levels = topology.nodes, topology.ppn, topology.names
+    return Key(signature.collective, operation_of(signature), nodes, ppn, levels)
+
+
+@dataclass(frozen=True)
+class TunedTable:
+    """The points of one file, and the machine that they were measured on.
+
+    `digest` stands for the content: ranks with the same digest decide alike.
+    """
+
+    points: tuple[Point, ...]
+    machine: Fingerprint
+    source: str = ""
+    digest: str = field(default="", compare=False)
+
+    @cached_property
+    def _ranges(self) -> dict[Key, Ranges]:
+        points: dict[Key, list[Point]] = {}
+        for point in self.points:
+            points.setdefault(point.key, []).append(point)
+        return {key: Ranges.of(some) for key, some in points.items()}
+
+    def ranges(self) -> list[Ranges]:
+        """Return the points of each key by size."""
+        return list(self._ranges.values())
+
+    def find(self, signature: Signature, topology: Topology) -> Found | None:
+        """Return what decides for a call; None if nothing comparable was measured.
+
+        Calls on shared arrays, in place or with blocks of different sizes were not measured.
+        """
+        if signature.mapped or signature.in_place or signature.counts:
+            return None
+        ranges = self._ranges.get(key_of(signature, topology))
+        return None if ranges is None else ranges.find(signature.nbytes)
+
+    def uses(self, topology: Topology) -> list[Use]:
+        """Return what calls of ranks of a topology may run."""
+        points = [point for ranges in self._of(topology) for point in ranges.points]
+        return [point.use for point in points if point.use is not None]
+
+    def thresholds(self, topology: Topology) -> tuple[int, ...]:
+        """Return the sizes from which on another choice may hold for ranks of a topology."""
+        return tuple(sorted({n for ranges in self._of(topology) for n in ranges.thresholds}))
+
+    def _of(self, topology: Topology) -> list[Ranges]:
+        here = topology.nodes, topology.ppn, topology.names
+        return [r for k, r in self._ranges.items() if (k.nodes, k.ppn, k.levels) == here]
