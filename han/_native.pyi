@@ -144,6 +144,11 @@ def arena_give(arena: object, address: int, /) -> None:
 def arena_tell(arena: object, /) -> _Seven:
     """Return the fields of ``han.memory.arena.Usage``."""
 
+def read_vector(
+    reader: Reader, spec: object, size: int, /
+) -> tuple[tuple[int, int, int, int, int, bool], tuple[int, ...]] | None:
+    """Return what ``reader.read`` does, and the elements of each of `size` blocks."""
+
 def map_file(fd: int, size: int, writes: bool = False, /) -> tuple[object, int]:
     """Map a file, for reading only unless it `writes`; return (owner, address)."""
 
@@ -402,10 +407,6 @@ class Reader:
 
         None if the argument is refused. A count in `spec` is that of one of `blocks` blocks.
         """
-    def read_vector(
-        self, spec: object, size: int, /
-    ) -> tuple[tuple[int, int, int, int, int, bool], tuple[int, ...]] | None:
-        """Return what :meth:`read` does, and the elements of each of `size` blocks."""
 
 @final
 class Board:

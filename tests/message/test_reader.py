@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from mpi4py import MPI
 from tensors import BFLOAT16, FLOAT8, GPU, PINNED, OnDevice, Tensor
 
+from han import _native
 from han.message.buffers import Buffer, parse
 from han.message.reader import NUMBERS, READER, REFUSED, facts
 from han.message.uneven import Vector
@@ -234,7 +235,7 @@ def check_vector(spec: Any) -> Vector | None:
         vector = Vector.of(spec, "buf", SIZE)
     except (TypeError, ValueError):
         vector = None
-    read = READER.read_vector(spec, SIZE)
+    read = _native.read_vector(READER, spec, SIZE)
     if vector is None:
         assert read is None, spec
         return None
@@ -293,14 +294,14 @@ def test_reader_serves_blocks_in_usual_spellings():
                 [a, counts, starts, "d"],
             ):
                 check_vector(spec)
-                assert READER.read_vector(spec, SIZE)[1] == (1, 2, 3), spec
+                assert _native.read_vector(READER, spec, SIZE)[1] == (1, 2, 3), spec
         for spec in ([a, (counts, None)], [a, counts, None, MPI.DOUBLE]):
-            assert READER.read_vector(spec, SIZE)[1] == (1, 2, 3), spec
+            assert _native.read_vector(READER, spec, SIZE)[1] == (1, 2, 3), spec
     for spec in (a, [a], [a, "d"], [a, 2], [a, (2, None), "d"], [a, (2, 2)], [a, 2, 2, "d"]):
         check_vector(spec)
-        assert READER.read_vector(spec, SIZE)[1] == (2, 2, 2), spec
-    assert READER.read_vector(np.zeros(5), SIZE)[1] == (2, 2, 1)
-    assert READER.read_vector([a, ([1, 0, 3], [0, 9, 1])], SIZE)[1] == (1, 0, 3)
+        assert _native.read_vector(READER, spec, SIZE)[1] == (2, 2, 2), spec
+    assert _native.read_vector(READER, np.zeros(5), SIZE)[1] == (2, 2, 1)
+    assert _native.read_vector(READER, [a, ([1, 0, 3], [0, 9, 1])], SIZE)[1] == (1, 0, 3)
 
 
 def test_reader_leaves_other_blocks_to_the_parser():
@@ -310,7 +311,7 @@ def test_reader_leaves_other_blocks_to_the_parser():
         [a, [1, 2, 4]], [a, [1, 2]], [a, np.array([1, 2, 3], "i2")], [a, [1, 1, 1], OUTSIDE],
     ):  # fmt: skip
         check_vector(spec)
-        assert READER.read_vector(spec, SIZE) is None, spec
+        assert _native.read_vector(READER, spec, SIZE) is None, spec
 
 
 def test_reader_of_blocks_holds_no_memory():
@@ -318,5 +319,5 @@ def test_reader_of_blocks_holds_no_memory():
     for spec in ([a, counts], [a, counts, "d"], (a, (counts, [3, 1, 0])), [a, [1, 2, 900]]):
         before = sys.getrefcount(a), sys.getrefcount(counts)
         for _ in range(100):
-            READER.read_vector(spec, SIZE)
+            _native.read_vector(READER, spec, SIZE)
         assert (sys.getrefcount(a), sys.getrefcount(counts)) == before

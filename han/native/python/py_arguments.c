@@ -220,5 +220,5 @@ bool han_read_reduce_scatter(const han_caller *self, PyObject *const *args, han_
 
 int han_py_open_arguments(void) {
     import_array1(-1);
-    return han_py_open_vectors();
+    return 0;
 }

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "python/py_memory.h"
-#include "python/py_vectors.h"
 
 bool han_py_whole(PyObject *o, uint64_t *n) {
     if (!PyLong_Check(o) && !PyArray_IsScalar(o, Integer)) return false;
@@ -232,7 +231,7 @@ static PyObject *reader_learn_tensor(ReaderObject *self, PyObject *args) {
 }
 
 /* The facts of a buffer, for tests: a new tuple. */
-static PyObject *facts_of(const han_buffer *b) {
+PyObject *han_py_buffer_facts(const han_buffer *b) {
     return Py_BuildValue("(KKKKiN)", (unsigned long long)(uintptr_t)b->data,
                          (unsigned long long)b->nbytes, (unsigned long long)b->element->size,
                          (unsigned long long)b->element->handle, (int)b->element->kind,
@@ -245,28 +244,11 @@ static PyObject *reader_read(ReaderObject *self, PyObject *args) {
     han_buffer b = {0};
     if (!PyArg_ParseTuple(args, "O|K", &spec, &blocks)) return NULL;
     if (han_py_read(self, spec, blocks, &b) && !b.datatype)
-        facts = facts_of(&b);
+        facts = han_py_buffer_facts(&b);
     else
         facts = Py_NewRef(Py_None);
     han_py_release(&b);
     return facts;
-}
-
-static PyObject *reader_read_vector(ReaderObject *self, PyObject *args) {
-    PyObject *spec;
-    int size;
-    uint64_t *counts = NULL;
-    han_blocks b;
-    han_buffer buffer = {0};
-    if (!PyArg_ParseTuple(args, "Oi", &spec, &size)) return NULL;
-    if (!han_py_blocks(&b, &counts, 0, size)) return PyErr_NoMemory();
-    PyObject *found = han_py_read_vector(self, spec, &b, &buffer) ? PyTuple_New(size) : NULL;
-    for (int r = 0; found && r < size; r++)
-        PyTuple_SET_ITEM(found, r, PyLong_FromUnsignedLongLong(counts[r]));
-    PyObject *answer = found ? Py_BuildValue("(NN)", facts_of(&buffer), found) : Py_NewRef(Py_None);
-    han_py_release(&buffer);
-    PyMem_Free(counts);
-    return answer;
 }
 
 static int reader_init(ReaderObject *self, PyObject *args, PyObject *kwargs) {
@@ -321,9 +303,6 @@ static PyMethodDef reader_methods[] = {
     {"read", (PyCFunction)reader_read, METH_VARARGS,
      "read($self, spec, blocks=1, /)\n--\n\n"
      "Return address, bytes, size, handle and kind of elements, and read-only; None if refused."},
-    {"read_vector", (PyCFunction)reader_read_vector, METH_VARARGS,
-     "read_vector($self, spec, size, /)\n--\n\n"
-     "Return what `read` does, and the elements of each of `size` blocks; None if refused."},
     {NULL, NULL, 0, NULL},
 };
 

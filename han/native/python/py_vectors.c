@@ -158,7 +158,34 @@ bool han_py_read_vector(const ReaderObject *r, PyObject *o, han_blocks *b, han_b
     return found;
 }
 
-int han_py_open_vectors(void) {
+static PyObject *read_vector(PyObject *module, PyObject *args) {
+    (void)module;
+    const ReaderObject *reader;
+    PyObject *spec;
+    int size;
+    uint64_t *counts = NULL;
+    han_blocks b;
+    han_buffer buffer = {0};
+    if (!PyArg_ParseTuple(args, "O!Oi", &ReaderType, &reader, &spec, &size)) return NULL;
+    if (!han_py_blocks(&b, &counts, 0, size)) return PyErr_NoMemory();
+    PyObject *found = han_py_read_vector(reader, spec, &b, &buffer) ? PyTuple_New(size) : NULL;
+    for (int r = 0; found && r < size; r++)
+        PyTuple_SET_ITEM(found, r, PyLong_FromUnsignedLongLong(counts[r]));
+    PyObject *answer = found ? Py_BuildValue("(NN)", han_py_buffer_facts(&buffer), found)
+                             : Py_NewRef(Py_None);
+    han_py_release(&buffer);
+    PyMem_Free(counts);
+    return answer;
+}
+
+static PyMethodDef methods[] = {
+    {"read_vector", read_vector, METH_VARARGS,
+     "read_vector($module, reader, spec, size, /)\n--\n\n"
+     "Return what `reader.read` does, and the elements of each of `size` blocks; None if refused."},
+    {NULL, NULL, 0, NULL},
+};
+
+int han_py_add_vectors(PyObject *module) {
     import_array1(-1);
-    return 0;
+    return PyModule_AddFunctions(module, methods);
 }

@@ -24,6 +24,6 @@ bool han_py_read_counts(PyObject *, han_blocks *);
  * ends with the last block. */
 bool han_py_read_vector(const ReaderObject *, PyObject *, han_blocks *, han_buffer *);
 
-int han_py_open_vectors(void);
+int han_py_add_vectors(PyObject *module);
 
 #endif
