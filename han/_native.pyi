@@ -417,6 +417,8 @@ class Board:
         """Publish the choice for the next request; return False if a rank is too far behind."""
     def read(self) -> _Pair | None:
         """Return the choice for the next request and the leader's call, or None."""
+    def gathered(self) -> bool:
+        """Return whether all ranks have come to the next request."""
     def leave(self, slot: int, /) -> None:
         """Log that this rank leaves a slot."""
     def reclaim(self) -> int:
