@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 CASES = "HAN_TEST_CASES"  # a file that each session appends the number of its tests to
+os.environ["XDG_DATA_HOME"] = str(Path(__file__).parent / "no-data")  # not the user's tuned tables
 ISOLATED = "PYTEST_ISOLATE_MPI_IS_FORKED"  # set in a session that is one rank of a test
 _run: set[str] = set()
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
+from han import _native
 from han.common.errors import SetupError, SharedMemoryError
 from han.common.units import format_size
 from han.memory.directory import directory
@@ -258,6 +259,8 @@ def lend_channels(wanted: Sequence[Wanted], rank: int, notes: int) -> dict[int, 
             give_back(loans)
             return None
         loans[w.level] = loan
+        for place, other in enumerate(w.ranks):  # errors name ranks that have not come yet
+            _native.store_word(loan.address + place * CONTROL + RANK, other)
     return loans
 
 

@@ -14,12 +14,10 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
-import numpy as np
 from mpi4py import MPI
 
-from han.ranks.meeting import Patience, abandon
+from han.ranks.meeting import abandon
 
-FLUSH = 1.0  # seconds in which all ranks come to free a communicator that had errors
 EARLY = 256  # communicators for which messages are kept that arrive before the communicator is made
 
 
@@ -38,8 +36,8 @@ Fields = Sequence[Any]
 class Receiver(Protocol):
     """Takes the messages of one communicator."""
 
-    def arrived(self, fields: Fields) -> None:
-        """Take a message."""
+    def arrived(self, source: int, fields: Fields) -> None:
+        """Take a message; `source` is its sender's rank on the duplicate."""
 
 
 class Mail:
@@ -55,11 +53,10 @@ class Mail:
         self.tag = tag_limit(comm)
         self.lock = threading.RLock()  # several threads may wait in calls of its communicators
         self._receivers: dict[int, Receiver] = {}
-        self._early: OrderedDict[int, list[Fields]] = OrderedDict()
+        self._early: OrderedDict[int, list[tuple[int, Fields]]] = OrderedDict()
         self._numbers = 0
         self._sent: list[tuple[MPI.Request, bytes]] = []
-        self._sends, self._receives = np.zeros((2, self.size), np.int32)  # messages by rank
-        self._quiet = True  # no message is under way
+        self._quiet = True  # messages of closed communicators have arrived
         self.closed = False
 
     def number(self) -> int:
@@ -72,13 +69,19 @@ class Mail:
         """Deliver the messages of a communicator from now on."""
         with self.lock:
             self._receivers[token] = receiver
-            for fields in self._early.pop(token, ()):
-                receiver.arrived(fields)
+            for source, fields in self._early.pop(token, ()):
+                receiver.arrived(source, fields)
 
-    def leave(self, token: int) -> bool:
-        """Deliver no more; return whether no communicator uses the mail any more."""
+    def leave(self, token: int, quiet: bool) -> bool:
+        """Deliver no more; return whether no communicator uses the mail any more.
+
+        If it is not `quiet`, messages may be under way, and the duplicate is never freed: in Open
+        MPI a message that comes later takes the place of the first one of the communicator that has
+        the same number then.
+        """
         with self.lock:
             self._receivers.pop(token, None)
+            self._quiet &= quiet
             return not self._receivers
 
     def send(self, token: int, fields: Fields, ranks: Iterable[int]) -> None:
@@ -90,8 +93,6 @@ class Mail:
             for rank in {*ranks} - {self.rank}:
                 request = self.comm.Isend([data, MPI.BYTE], rank, self.tag)
                 self._sent.append((request, data))
-                self._sends[rank] += 1
-                self._quiet = False
 
     def fetch(self) -> None:
         """Receive and deliver all messages that have arrived."""
@@ -102,42 +103,19 @@ class Mail:
                 message.Recv([data, MPI.BYTE])
                 own, token, *fields = json.loads(data)
                 if own == self.token:
-                    self._receives[status.Get_source()] += 1
-                    self._deliver(token, fields)
+                    self._deliver(token, status.Get_source(), fields)
 
-    def _deliver(self, token: int, fields: Fields) -> None:
+    def _deliver(self, token: int, source: int, fields: Fields) -> None:
         receiver = self._receivers.get(token)
         if receiver is not None:
-            receiver.arrived(fields)
+            receiver.arrived(source, fields)
             return
-        self._early.setdefault(token, []).append(fields)
+        self._early.setdefault(token, []).append((source, fields))
         if len(self._early) > EARLY:
             self._early.popitem(last=False)
 
-    def flush(self) -> bool:
-        """Receive the messages that are under way; return False if other ranks do not do the same.
-
-        Collective over `comm`, if there were messages. The communicator must be flushed before it
-        is freed: in Open MPI a message that comes later takes the place of the first one of the
-        communicator that has the same number then.
-        """
-        self.fetch()
-        if not (self._sends.any() or self._receives.any()):
-            return True
-        expected = np.zeros_like(self._sends)
-        request = self.comm.Ialltoall(self._sends, expected)
-        patience = Patience()
-        while not (request.Test() and np.array_equal(self._receives, expected)):
-            self.fetch()
-            patience.pause()
-            if patience.waited > FLUSH:
-                abandon((request, self._sends, expected))
-                return False
-        self._quiet = True
-        return True
-
     def close(self, free: bool) -> None:
-        """Leave unfinished sends to the MPI library; free `comm` if that is safe (collective)."""
+        """Leave unfinished sends to the MPI library; free `comm` if no message is under way."""
         self.closed = True
         abandon([s for s in self._sent if not s[0].Test()])
         if free and self._quiet:

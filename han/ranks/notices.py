@@ -6,9 +6,12 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from han.common.errors import HanError, MismatchError, PeerError, RevokedError
 from han.ranks.departures import Departure
 from han.ranks.mail import Fields, Mail
+from han.ranks.meeting import Meeting, Patience, abandon
 from han.ranks.mismatch import mismatch
 
 LEFT = 1 << 61  # calls that start no run of the communicator's engine are counted from here on
@@ -16,6 +19,7 @@ LATEST = 1 << 62  # the call number of a notice that concerns all calls
 DEPARTURE = -1  # stands in place of the call number if the sender leaves
 WITHDRAWAL = -2  # and this, if it then stops to wait for the departure of the receiver
 LONGEST = 2000  # characters of a text at most
+FLUSH = 1.0  # seconds in which all ranks come to free a communicator that had errors
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,7 @@ class Notices:
         self._early: list[Notice] = []
         self.gone: list[Departure] = []  # ranks that have sent that they leave
         self.withdrawn: set[int] = set()  # ranks that left and have stopped listening
+        self._sends, self._receives = np.zeros((2, self.size), np.int32)  # messages by rank
         self._lock = mail.lock
         mail.join(token, self)
 
@@ -101,7 +106,10 @@ class Notices:
 
     def _post(self, fields: tuple[object, ...], peers: Iterable[int]) -> None:
         """Send fields to `peers`, without waiting."""
-        self.mail.send(self.token, fields, [self.places[peer] for peer in peers])
+        others = {*peers} - {self.rank}
+        self.mail.send(self.token, fields, [self.places[peer] for peer in others])
+        for peer in others:
+            self._sends[peer] += 1
 
     def fetch(self) -> None:
         """Receive what has arrived, for `gone` and for later calls."""
@@ -109,8 +117,9 @@ class Notices:
             self.mail.fetch()
             self._early = [n for n in self._early if not self._failed_here_too(n)]
 
-    def arrived(self, fields: Fields) -> None:
+    def arrived(self, source: int, fields: Fields) -> None:
         """Take a message from the mail."""
+        self._receives[self.places.index(source)] += 1
         call, *rest = fields
         if call == DEPARTURE:
             rank, text, steps, calls, runs = rest
@@ -159,9 +168,32 @@ class Notices:
         calls = [0 if call == LATEST else call for call in early if call < LEFT or call == LATEST]
         return 1 + min(calls, default=-1)
 
-    def close(self) -> bool:
-        """Receive no more; return whether no communicator uses the mail any more."""
-        return self.mail.leave(self.token)
+    def flush(self, meeting: Meeting) -> bool:
+        """Receive what is under way; return False if other ranks do not do the same in FLUSH.
+
+        Collective if any message was sent, as all ranks exchange notices then.
+        """
+        self.fetch()  # this rank may have finished the call that raised on another one
+        if not (self._sends.any() or self._receives.any()):
+            return True
+        expected = np.zeros_like(self._sends)
+        request = meeting.comm.Ialltoall(self._sends, expected)
+        patience = Patience()
+        while not (request.Test() and np.array_equal(self._receives, expected)):
+            self.fetch()
+            patience.pause()
+            if patience.waited > FLUSH:
+                meeting.gave_up = True
+                abandon((request, self._sends, expected))
+                return False
+        return True
+
+    def close(self, quiet: bool) -> bool:
+        """Receive no more; return whether no communicator uses the mail any more.
+
+        `quiet`: no message is under way.
+        """
+        return self.mail.leave(self.token, quiet)
 
     def _failed_here_too(self, notice: Notice) -> bool:
         left = self._mine.get(notice.call)

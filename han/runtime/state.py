@@ -349,23 +349,25 @@ class State:
 
     def _release(self, free: bool) -> None:
         """Release everything. The communicators are freed by all ranks, after an error by none."""
-        free = free and self.health.failed is None
+        quiet = free and self._quiet()
         self.tracing.close()
         self.health.failed = self.health.failed or "it has been freed"
         self.engines.stop()
-        self.plans.clear(free)
+        self.plans.clear(quiet)
         self.persistent.slots.close()
         self.shared.windows.clear()
-        self._close_mail(free)
+        self._close_mail(quiet)
 
-    def _close_mail(self, free: bool) -> None:
-        """Leave the mail; its first communicator receives what is under way before."""
-        meeting, notices = self.health.meeting, self.health.notices
-        mail, own = notices.mail, meeting.own
-        if mail.comm == own and free:
-            with contextlib.suppress(MPI.Exception):
-                free = mail.flush()
-        if notices.close():
-            mail.close(free)
-        if own is not None and own != mail.comm and free:
+    def _quiet(self) -> bool:
+        """Return whether no message is under way, as MPI demands before it frees a communicator."""
+        with contextlib.suppress(MPI.Exception):
+            return self.health.failed is None and self.health.notices.flush(self.health.meeting)
+        return False
+
+    def _close_mail(self, quiet: bool) -> None:
+        """Leave the mail; free it after its last communicator, and this one's own duplicate."""
+        notices, own = self.health.notices, self.health.meeting.own
+        if notices.close(quiet):
+            notices.mail.close(quiet)
+        if own is not None and own != notices.mail.comm and quiet:
             own.Free()
