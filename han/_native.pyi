@@ -248,6 +248,8 @@ class Engine:
         """Cancel the runs under way, and unmap the channels."""
     def look(self, waited: float, /) -> None:
         """Raise if `waited` seconds exceed the time limit, or if a peer has died."""
+    def rest(self) -> None:
+        """Take an engine without runs off the list of engines that waiting threads step."""
     def leave(self) -> None:
         """Tell peers that share memory that this rank begins no more runs."""
     def blocked(self) -> tuple[int, int, list[_Triple]]:
@@ -298,6 +300,8 @@ class Board:
         """Publish the choice for the next request; return False if a rank is too far behind."""
     def read(self) -> _Pair | None:
         """Return the choice for the next request and the leader's call, or None."""
+    def gathered(self) -> bool:
+        """Return whether all ranks have come to the next request."""
     def leave(self, slot: int, /) -> None:
         """Log that this rank leaves a slot."""
     def reclaim(self) -> int:

@@ -32,8 +32,9 @@ from han.tasks.signature import ON_DEVICE as DEVICE
 
 LEADER = 0
 MOST_SLOTS = 4096
-FIRST, MOST_SMALL = 4, 512  # small slots that are made at a time: twice as many each time
+FIRST, MOST_SMALL = 2, 128  # small slots that are made at a time: twice as many each time
 MOST_LARGE = 4  # large slots that are made at a time
+FEW = 16  # slots whose engines stay in the list of active ones while no request uses them
 MOST_PLANS = 4  # plans that a slot keeps
 LARGE_SHARE = 8  # so many times the memory of a communicator is for large slots
 # What the leader publishes in place of a slot's number: its call is left to the MPI library, with a
@@ -92,6 +93,8 @@ class Lease:
     def __del__(self) -> None:
         if self._passing:
             self._slot.tidy()
+        if self._slot.number >= FEW:
+            self._slot.engine.rest()
         self._slots.leave(self._slot.number)
 
 
@@ -103,7 +106,8 @@ class Slots:
         self._memory = memory
         self.together = shared.topology.whole is not None  # one channel holds all ranks
         layouts = [each for each in geometries(shared.topology, memory) if each is not None]
-        self._cells = sum(each.ranks * each.ring for each in layouts) or 1  # of a large slot
+        cells = sum(each.ranks * each.ring for each in layouts) or 1  # of a large slot
+        self._most_large = max(1, LARGE_SHARE * memory // cells)
         self._every: list[Slot] = []
         self._large = 0  # a bit for each large slot
         self._batches = [0, 0]  # how often small and large slots were made
@@ -125,43 +129,55 @@ class Slots:
         """Return the slot of the next request, after the leader has chosen it.
 
         There is none if the call is left to the MPI library. `call` identifies the call: a rank
-        whose call differs from the leader's raises MismatchError.
-        `number` is that of the call in notices, `story` tells what this
-        rank is in.
+        whose call differs from the leader's raises MismatchError. `number` is that of the call in
+        notices, `story` tells what this rank is in.
         """
         board = self._board or self._opened(story())
-        if self._health.rank == LEADER:
-            choice = self._choose(need)
-            patience = Patience()
+        patience = Patience()
+
+        def pause() -> None:
+            self._pause(patience, number, story)
+
+        def lead() -> int:
+            choice = self._choose(board, need, pause)
             while not board.publish(choice, call):
-                self._pause(patience, number, story)
-        else:
-            choice, theirs = board.read() or self._await(board, number, story)
+                pause()
+            return choice
+
+        def follow() -> int:
+            while (found := board.read()) is None:
+                pause()
+            choice, theirs = found
             if theirs != call:
                 shown = f"its buffer is {DEVICE}" if choice == ON_DEVICE else ""
                 raise differs(self._health, LEADER, story(), shown)
-        return self._slot(choice, story)
+            return choice
 
-    def _choose(self, need: Need) -> int:
-        """Choose a slot that all ranks have left."""
-        assert self._board is not None
+        return self._chosen(lead if self._health.rank == LEADER else follow, story)
+
+    def _choose(self, board: _native.Board, need: Need, pause: Callable[[], None]) -> int:
+        """Choose a slot that all ranks have left.
+
+        If there is none, wait until all ranks have come to this request, as they would have to in
+        order to make slots: they may have left some meanwhile.
+        """
         if need in (Need.LEFT, Need.ON_DEVICE):
             return int(need)
-        while (left := self._board.reclaim()) >= 0:
-            self._free |= 1 << left
-        choice = self._pick(self._free, need is Need.LARGE)
+        large = need is Need.LARGE
+        self._reclaim(board)
+        if not self._fit(self._free, large):
+            while not board.gathered():
+                pause()
+            self._reclaim(board)
+        choice = self._pick(self._free, large)
         if choice < MOST_SLOTS:
             self._free &= ~(1 << choice)
         return choice
 
-    def _await(
-        self, board: _native.Board, number: int, story: Callable[[], str]
-    ) -> tuple[int, int]:
-        """Wait for the leader's choice."""
-        patience = Patience()
-        while (found := board.read()) is None:
-            self._pause(patience, number, story)
-        return found
+    def _reclaim(self, board: _native.Board) -> None:
+        """Note which slots all ranks have left."""
+        while (left := board.reclaim()) >= 0:
+            self._free |= 1 << left
 
     def _pause(self, patience: Patience, number: int, story: Callable[[], str]) -> None:
         """Let collectives progress; now and then check for errors and the time limit."""
@@ -196,10 +212,10 @@ class Slots:
 
         `free` are the slots that all ranks have left. `story` tells what this rank is in.
         """
-        choice = int(need)
-        if need in (Need.SMALL, Need.LARGE):
-            choice = self._pick(int.from_bytes(free.tobytes(), "little"), need is Need.LARGE)
-        slot = self._slot(choice, story)
+        if need in (Need.LEFT, Need.ON_DEVICE):
+            return None
+        left = int.from_bytes(free.tobytes(), "little")
+        slot = self._chosen(lambda: self._pick(left, need is Need.LARGE), story)
         if slot is not None:
             self._free &= ~(1 << slot.number)
         return slot
@@ -215,11 +231,15 @@ class Slots:
         else:
             self._left.append(number)  # the garbage collector may call this at any time
 
+    def _fit(self, free: int, large: bool) -> int:
+        """Return those of some slots that are large, or small."""
+        return free & self._large if large else free & ~self._large
+
     def _pick(self, free: int, large: bool) -> int:
         """Choose one of these slots, or what to make; the same on all ranks for the same slots."""
-        fit = free & self._large if large else free & ~self._large
+        fit = self._fit(free, large)
         if not fit and large and not self._more(large):
-            fit, large = free & ~self._large, False
+            fit, large = self._fit(free, False), False
         if fit:
             return (fit & -fit).bit_length() - 1
         return FULL if not self._more(large) else MAKE_LARGE if large else MAKE_SMALL
@@ -229,8 +249,19 @@ class Slots:
         made = self._batches[large]
         if not large:
             return min(FIRST << made, MOST_SMALL, MOST_SLOTS - len(self._every))
-        room = max(1, LARGE_SHARE * self._memory // self._cells) - self._large.bit_count()
-        return min(1 << made // 2, MOST_LARGE, room, MOST_SLOTS - len(self._every))
+        room = min(self._most_large - self._large.bit_count(), MOST_SLOTS - len(self._every))
+        return min(1 << made // 2, MOST_LARGE, room)
+
+    def _chosen(self, choose: Callable[[], int], story: Callable[[], str]) -> Slot | None:
+        """Return the slot that is chosen. If no large one can be made, choose among small ones."""
+        choice = choose()
+        try:
+            return self._slot(choice, story)
+        except SharedMemoryError:  # on all ranks
+            if choice != MAKE_LARGE:
+                raise
+            self._most_large = self._large.bit_count()
+        return self._slot(choose(), story)
 
     def _slot(self, choice: int, story: Callable[[], str]) -> Slot | None:
         """Return the chosen slot; make slots if it is to be made (collective)."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from _support import FLAT, SECONDS, TWO_BY_TWO, check_works, new_comm, outcome
+from _support import FLAT, SECONDS, TWO_BY_TWO, TWO_LEVELS, check_works, new_comm, outcome
 from mpi4py import MPI
 from tensors import OnDevice, Tensor
 
@@ -374,8 +374,9 @@ def check_told(error, odd, text):
 @on_ranks
 @with_each
 def test_one_rank_fails_and_the_others_hear_of_it(mpi_ranks, levels):
+    apart = levels is TWO_BY_TWO and mpi_ranks > 2  # the next test makes persistent requests there
     for k, row in enumerate([*ODD, *(ODD_BLOCKS if levels is FLAT else ())]):
-        for variant in ("{}", "I{}"):
+        for variant in VARIANTS[: 2 if apart else 3]:
             comm, odd = new_comm(levels), (k + 1) % mpi_ranks
             begun = time.monotonic()
             error = call_oddly(comm, variant, odd, row)
@@ -401,10 +402,9 @@ def test_one_rank_fails_and_the_others_hear_of_it(mpi_ranks, levels):
 
 
 @on_ranks
-@with_each
-def test_one_rank_fails_to_make_a_persistent_request(mpi_ranks, levels):
-    comm = new_comm(levels)
-    for k, row in enumerate([*ODD, *(ODD_BLOCKS if levels is FLAT else ())]):
+def test_one_rank_fails_to_make_a_persistent_request_between_nodes(mpi_ranks):
+    comm = new_comm(TWO_LEVELS)
+    for k, row in enumerate(ODD):
         odd = k % mpi_ranks
         error = call_oddly(comm, "{}_init", odd, row)
         if comm.rank != odd:

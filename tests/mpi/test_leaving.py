@@ -27,7 +27,7 @@ CALLS = {
     "igather, test": lambda c: test(c.Iallgather(send, np.empty(send.size * c.size))),
     "persistent": lambda c: again(requests[id(c)]),
     "split": lambda c: c.Split(0),
-    "init": lambda c: c.Allreduce_init(send, recv),
+    "init": lambda c: again(c.Allreduce_init(send, recv)),
     "create": lambda c: c.Create_group(c.Get_group()),
     "first call": lambda c: children[id(c)].Barrier(),
 }

@@ -31,6 +31,17 @@ def test_ranks_read_the_choices_in_order_and_the_leader_waits_for_the_slowest():
         assert quick.read() == ((AHEAD + k) % 7, 1000 + AHEAD + k)
 
 
+def test_the_leader_knows_when_all_ranks_have_come_to_a_request():
+    leader, *others = boards(3)
+    for k in range(5):
+        assert not leader.gathered()
+        for other in others:
+            assert other.read() is None
+        assert leader.gathered()
+        assert leader.publish(k, 0)
+        assert all(other.read() == (k, 0) for other in others)
+
+
 @pytest.mark.parametrize("size", [1, 2, 5])
 def test_a_slot_is_reclaimed_when_all_ranks_have_left_it(size):
     ranks, dice = boards(size), random.Random(size)

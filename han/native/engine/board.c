@@ -33,10 +33,19 @@ bool han_board_publish(han_board *b, uint64_t slot, uint64_t call) {
 
 bool han_board_read(han_board *b, uint64_t *slot, uint64_t *call) {
     const han_choice *choice = next_choice(b);
+    atomic_store_explicit(&notes_of(b, b->me)->reached, b->made + 1, memory_order_release);
     if (atomic_load_explicit(&choice->number, memory_order_acquire) != b->made + 1) return false;
     *slot = atomic_load_explicit(&choice->slot, memory_order_relaxed);
     *call = atomic_load_explicit(&choice->call, memory_order_relaxed);
     advance(b);
+    return true;
+}
+
+bool han_board_gathered(const han_board *b) {
+    for (uint32_t r = 0; r < b->size; r++)
+        if (r != b->me && atomic_load_explicit(&notes_of(b, r)->reached, memory_order_acquire) <=
+                              b->made)
+            return false;
     return true;
 }
 

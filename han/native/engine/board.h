@@ -25,9 +25,10 @@ typedef struct {
 /* What one rank writes. A slot is in a rank's log once between two choices of it, so that no entry
  * is overwritten before the leader has read it. */
 typedef struct {
+    _Atomic uint64_t reached; /* the last request that this rank has come to, counted from 1 */
     _Atomic uint64_t read;    /* choices that this rank has read */
     _Atomic uint64_t entries; /* ever written to its log */
-    uint64_t unused[6];
+    uint64_t unused[5];
     _Atomic uint32_t log[HAN_BOARD_SLOTS];
     han_choice choices[HAN_BOARD_CHOICES]; /* of the leader */
 } han_notes;
@@ -47,6 +48,9 @@ bool han_board_publish(han_board *, uint64_t slot, uint64_t call);
 
 /* Read the choice for the next request; false if it is not published yet. */
 bool han_board_read(han_board *, uint64_t *slot, uint64_t *call);
+
+/* Whether all ranks have come to the next request. What they leave before it is in their logs. */
+bool han_board_gathered(const han_board *);
 
 /* Log that this rank leaves a slot. */
 void han_board_leave(han_board *, uint32_t slot);

@@ -53,6 +53,10 @@ void han_deactivate(han_engine *e) {
     han_unlock(&active.lock);
 }
 
+void han_rest(han_engine *e) {
+    if (e->issued == e->epoch) han_deactivate(e);
+}
+
 bool han_others_active(const han_engine *e) {
     return atomic_load_explicit(&active.count, memory_order_relaxed) > (e && e->active);
 }

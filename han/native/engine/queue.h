@@ -20,6 +20,8 @@ enum han_status han_try(han_engine *, const han_run *, int rounds);
 /* Add an engine to the list of active engines; remove it, when no thread steps it any more. */
 void han_activate(han_engine *);
 void han_deactivate(han_engine *);
+/* Remove it if it has no runs. */
+void han_rest(han_engine *);
 /* Whether other engines than this one (or NULL) are active. */
 bool han_others_active(const han_engine *);
 /* Step every active engine but this one (or NULL) once. */

@@ -63,6 +63,11 @@ static PyObject *board_read(BoardObject *self, PyObject *unused) {
     return Py_BuildValue("(KK)", (unsigned long long)slot, (unsigned long long)call);
 }
 
+static PyObject *board_gathered(BoardObject *self, PyObject *unused) {
+    (void)unused;
+    return PyBool_FromLong(han_board_gathered(&self->board));
+}
+
 static PyObject *board_leave(BoardObject *self, PyObject *arg) {
     unsigned long slot = PyLong_AsUnsignedLong(arg);
     if (PyErr_Occurred()) return NULL;
@@ -86,6 +91,9 @@ static PyMethodDef board_methods[] = {
     {"read", (PyCFunction)board_read, METH_NOARGS,
      "read($self, /)\n--\n\n"
      "Return the choice for the next request and the leader's call, or None."},
+    {"gathered", (PyCFunction)board_gathered, METH_NOARGS,
+     "gathered($self, /)\n--\n\n"
+     "Return whether all ranks have come to the next request."},
     {"leave", (PyCFunction)board_leave, METH_O,
      "leave($self, slot, /)\n--\n\n"
      "Log that this rank leaves a slot."},

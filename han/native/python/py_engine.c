@@ -171,6 +171,14 @@ static PyObject *engine_look(EngineObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
+static PyObject *engine_rest(EngineObject *self, PyObject *unused) {
+    (void)unused;
+    Py_BEGIN_ALLOW_THREADS /* another thread may be in a step that needs Python */
+    han_rest(&self->engine);
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
 static PyObject *engine_leave(EngineObject *self, PyObject *unused) {
     (void)unused;
     han_leave(&self->engine);
@@ -263,6 +271,9 @@ static PyMethodDef engine_methods[] = {
     {"look", (PyCFunction)engine_look, METH_VARARGS,
      "look($self, waited, /)\n--\n\n"
      "Raise if `waited` seconds exceed the time limit, or if a peer has died."},
+    {"rest", (PyCFunction)engine_rest, METH_NOARGS,
+     "rest($self, /)\n--\n\n"
+     "Take an engine without runs off the list of engines that waiting threads step."},
     {"leave", (PyCFunction)engine_leave, METH_NOARGS,
      "leave($self, /)\n--\n\n"
      "Tell peers that share memory that this rank begins no more runs."},
