@@ -114,6 +114,7 @@ def test_a_known_request_is_made_without_a_message(mpi_ranks):
 def test_the_first_rank_waits_for_no_one(mpi_ranks):
     with opened(new_comm(FLAT)) as comm:
         comm.Barrier_init().Free()
+        comm.Barrier()  # all ranks have left the slot
         if comm.rank:
             WORLD.recv(source=0)
         requests = [comm.Bcast_init(np.full(4, comm.rank)) for _ in range(FIRST)]
