@@ -91,8 +91,8 @@ def _misfit(program: Program, signature: Signature) -> str | None:
         return "an operation on data is the same for all sizes"
     start, stop = terms["start"][:, None], terms["stop"][:, None]
     before = (terms["origin"] > start) & (terms["blocks"] == 0)
-    beyond = (stop > grains).any() or (terms["origin"] > grains).any()
-    if before.any() or (start > stop).any() or beyond:
+    outside = (stop > grains).any() or (terms["origin"] > grains).any()
+    if before.any() or (start > stop).any() or outside:
         return "an operation leaves the message"
     same = program.at(signature.nbytes).code
     return None if np.array_equal(same, program.code) else "its operations are of another size"

@@ -460,3 +460,13 @@ def test_the_command_says_how_wisdom_is_switched_on(monkeypatch):
     assert "set HAN_WISDOM to a folder" in call("wisdom")
     assert "set HAN_WISDOM to a folder" in call("wisdom", "--clear")
     assert json.loads(call("wisdom", "--json")) == {"folder": None, "plans": []}
+
+
+def test_a_program_without_operations_is_read_back():
+    topology, bound = virtual(1), 96
+    signature = class_of(Signature("bcast", bound), bound)
+    choice = RuleTable(None, topology, NodeTraits()).decide(Signature("bcast", bound)).choice
+    program = lower(plan_of_choice(topology, signature, choice, 1 << 20), 0)
+    assert not len(program.code)
+    read = compact.load(compact.dump(program))
+    program_check.check(read, program_check.ground(topology, signature, 0, 1 << 20))
