@@ -11,6 +11,7 @@ from han import arguments
 from han.collectives import Collectives
 from han.intercomm import Intercomm
 from han.ranks.agreement import agree
+from han.runtime.inherited import Inherited
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -127,8 +128,13 @@ class Communicators(Collectives):
         return self._child(super().Create_group(group, tag))
 
     def Shrink(self) -> Any:
-        """Return a han.Comm of the ranks that have not failed; collective over these ranks."""
-        return self._child(super().Shrink())
+        """Return a han.Comm of the ranks that have not failed; collective over these ranks.
+
+        It has this communicator's configuration and takes over nothing else.
+        """
+        child, mine = self._bare(super().Shrink()), self._heritage
+        child._config = mine.config if isinstance(mine, Inherited) else mine
+        return child
 
     # ---- topologies ---------------------------------------------------------------------------
 

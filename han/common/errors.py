@@ -35,7 +35,12 @@ class ArgumentTypeError(ArgumentError, TypeError):
 
 
 class SharedMemoryError(HanError, OSError):
-    """Shared memory cannot be reserved. The text names size, place and remedy."""
+    """Shared memory cannot be reserved. The text names size, place and remedy.
+
+    All ranks raise it, unless it is `alone`: then the others raise PeerError.
+    """
+
+    alone = False
 
 
 class SetupError(HanError, RuntimeError):

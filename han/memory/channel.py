@@ -16,15 +16,13 @@ import os
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import NamedTuple
 
-from han import _native
 from han.common.errors import SetupError, SharedMemoryError
 from han.common.units import format_size
 from han.memory.directory import directory
 from han.memory.loans import Loan, lend
-from han.memory.places import Mapped, Place, map_place
+from han.memory.places import Mapped, Place, identity, map_place
 from han.model.channel_layout import (
     CONTROL,
     EPOCH_SHIFT,
@@ -91,7 +89,7 @@ class Channel:
     def introduce(self) -> None:
         """Write this rank's identity to its control record."""
         at = self.me * CONTROL
-        RECORD.pack_into(self.memory, at, 0, 0, 0, 0, *_process(os.getpid()), 0)
+        RECORD.pack_into(self.memory, at, 0, 0, 0, 0, *identity(os.getpid()), 0)
         struct.pack_into("Q", self.memory, at + RANK, self.ranks[self.me])
 
     def mark_error(self, call: int) -> None:
@@ -145,14 +143,6 @@ class Channel:
             self.memory.release()  # the last view of a file unmaps it
             if self.loan is not None:
                 self.loan.close(self.me)
-
-
-@cache
-def _process(pid: int) -> tuple[int, int, int]:
-    """Return what identifies this process: its number, start time and namespace of numbers."""
-    with open("/proc/self/stat") as stat:
-        start = int(stat.read().rpartition(")")[2].split()[19])
-    return pid, start, os.stat("/proc/self/ns/pid").st_ino
 
 
 class Wanted(NamedTuple):
@@ -245,10 +235,13 @@ def open_several(
 Offsets = dict[int, int]  # by level: where a channel is in the arena of its first rank
 
 
-def lend_channels(wanted: Sequence[Wanted], rank: int, notes: int) -> dict[int, Loan] | None:
+def lend_channels(
+    wanted: Sequence[Wanted], rank: int, places: Sequence[Place], notes: int
+) -> dict[int, Loan] | None:
     """Lend the memory of the channels of which this rank is the first, by level; not collective.
 
-    None if this process has no room for them.
+    `places` are those of all ranks, `notes` bytes for each rank behind the small slots. None if
+    this process has no room for them.
     """
     loans: dict[int, Loan] = {}
     for w in wanted:
@@ -259,8 +252,10 @@ def lend_channels(wanted: Sequence[Wanted], rank: int, notes: int) -> dict[int, 
             give_back(loans)
             return None
         loans[w.level] = loan
-        for place, other in enumerate(w.ranks):  # errors name ranks that have not come yet
-            _native.store_word(loan.address + place * CONTROL + RANK, other)
+        memory = loan.memory(w.geometry.cells)
+        for slot, other in enumerate(w.ranks):  # also of ranks that have not come, or never will
+            RECORD.pack_into(memory, slot * CONTROL, 0, 0, 0, 0, *places[other][:3], 0)
+            struct.pack_into("Q", memory, slot * CONTROL + RANK, other)
     return loans
 
 
@@ -292,9 +287,7 @@ def borrow_channels(
             arena = held[places[first]]
             loan = Loan(arena.address, offsets[first][w.level], len(w.ranks), arena)
         view = loan.memory(w.geometry.cells + notes * len(w.ranks))
-        channel = Channel(w.ranks, w.ranks.index(rank), w.geometry, view, naps, loan)
-        channel.introduce()
-        channels.append(channel)
+        channels.append(Channel(w.ranks, w.ranks.index(rank), w.geometry, view, naps, loan))
     return channels
 
 

@@ -96,17 +96,17 @@ class Loan:
             self.arena.give(self.base + self._rings)
 
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # a signal handler may free a communicator too
 _ending: list[Loan] = []  # closed by this process, their lender
 
 
 def take_back() -> None:
     """End the loans that all ranks have closed."""
     with _lock:
-        over = [loan for loan in _ending if loan.over()]
-        _ending[:] = [loan for loan in _ending if loan not in over]
-    for loan in over:
-        loan.end()
+        for loan in [loan for loan in _ending if loan.over()]:
+            if loan in _ending:  # a signal handler may have ended it
+                loan.end()
+                _ending.remove(loan)
 
 
 def lend(geometry: Geometry, more: int = 0) -> Loan | None:
@@ -135,4 +135,5 @@ def _no_room(arena: Arena, nbytes: int, error: OSError) -> SharedMemoryError:
         f"or allow more with {VARIABLE}"
     )
     failure.errno = error.errno
+    failure.alone = True
     return failure

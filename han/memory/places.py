@@ -7,6 +7,7 @@ one user.
 from __future__ import annotations
 
 import os
+from functools import cache
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
@@ -14,10 +15,23 @@ from han import _native
 from han.memory.arena import Arena
 
 
+@cache
+def identity(pid: int) -> tuple[int, int, int]:
+    """Return what identifies this process, number `pid`: also its start and namespace."""
+    with open("/proc/self/stat") as stat:
+        start = int(stat.read().rpartition(")")[2].split()[19])
+    return pid, start, os.stat("/proc/self/ns/pid").st_ino
+
+
 class Place(NamedTuple):
-    """The location of an arena: process, descriptor and address, and the file behind them."""
+    """The location of an arena: process, descriptor and address, and the file behind them.
+
+    `start` and `namespace` tell the process from later ones with its number.
+    """
 
     pid: int
+    start: int
+    namespace: int
     fd: int
     device: int
     inode: int
@@ -28,7 +42,8 @@ class Place(NamedTuple):
     def of(cls, arena: Arena) -> Place:
         """Return the location of an arena of this process."""
         stat, usage = os.fstat(arena.fd), arena.usage()
-        return cls(arena.pid, arena.fd, stat.st_dev, stat.st_ino, usage.base, usage.size)
+        process = identity(arena.pid)
+        return cls(*process, arena.fd, stat.st_dev, stat.st_ino, usage.base, usage.size)
 
     def holds(self, address: int) -> bool:
         """Return whether an address of that process is in the arena."""

@@ -104,7 +104,7 @@ class Lending:
                 hold(reach.held, reach.places[w.ranks[0]], is_own=w.ranks[0] == rank)
         except OSError:  # also SharedMemoryError
             return None
-        loans = lend_channels(wanted, rank, notes)
+        loans = lend_channels(wanted, rank, reach.places, notes)
         return None if loans is None else cls(wanted, reach, loans, notes)
 
     @property

@@ -22,6 +22,11 @@ from han.ranks.notices import Notices, first_cause, peer_error
 AGREED = (ConfigError, SharedMemoryError, SetupError)  # raised on all ranks at the same step
 
 
+def raised_alike(error: BaseException) -> bool:
+    """Return whether all ranks raise an error at the same step."""
+    return isinstance(error, AGREED) and not getattr(error, "alone", False)
+
+
 def check_live(failed: str | None) -> None:
     """Raise RevokedError if `failed`, why a communicator is revoked, is not None.
 
@@ -158,10 +163,8 @@ class Health:
             if notices.early:
                 self.listen(self.engines.own.issued, story)
             yield call
-        except AGREED:
-            raise
         except BaseException as error:
-            if self.failed is None:
+            if self.failed is None and not raised_alike(error):
                 notices.tell(call, error)
             raise
 
@@ -183,10 +186,8 @@ class Health:
         before, self.step = self.step, step
         try:
             yield
-        except AGREED:
-            raise
         except BaseException as error:
-            if self.failed is None:
+            if self.failed is None and not raised_alike(error):
                 self.give_up(error)
             raise
         finally:

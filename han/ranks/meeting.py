@@ -112,6 +112,7 @@ class Meeting:
             self.wait(request, "the making of a han.Comm")
             return_errors(own)
             self.own = own
+            self.steps += 1
         return self.own
 
     def _look(self, step: str) -> None:
@@ -145,13 +146,23 @@ class Meeting:
         comm, places, base = self.line
         first, *others = (places[r] for r in ranks)
         nothing = bytearray(1)
-        if self.rank == ranks[0]:
-            for tag, move in ((TAG_COME, comm.Irecv), (TAG_GO, comm.Isend)):
-                for place in others:
-                    self.wait(move([nothing, 0, MPI.BYTE], place, base + tag), step, nothing)
-        else:
-            for tag, move in ((TAG_COME, comm.Isend), (TAG_GO, comm.Irecv)):
-                self.wait(move([nothing, 0, MPI.BYTE], first, base + tag), step, nothing)
+
+        def receive(place: int, tag: int) -> None:
+            request = comm.Irecv([nothing, 0, MPI.BYTE], place, base + tag)
+            try:
+                self.wait(request, step, nothing)
+            except BaseException:
+                request.Cancel()  # it must not take the message of a later communicator
+                raise
+
+        def send(place: int, tag: int) -> None:
+            self.wait(comm.Isend([nothing, 0, MPI.BYTE], place, base + tag), step, nothing)
+
+        come, go = (receive, send) if self.rank == ranks[0] else (send, receive)
+        peers = others if self.rank == ranks[0] else [first]
+        for move, tag in ((come, TAG_COME), (go, TAG_GO)):
+            for place in peers:
+                move(place, tag)
 
     def allgather(self, value: T, step: str) -> list[T]:
         """Return the values that all ranks pass, by rank; values are pickled.

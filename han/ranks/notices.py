@@ -107,9 +107,10 @@ class Notices:
     def _post(self, fields: tuple[object, ...], peers: Iterable[int]) -> None:
         """Send fields to `peers`, without waiting."""
         others = {*peers} - {self.rank}
-        self.mail.send(self.token, fields, [self.places[peer] for peer in others])
-        for peer in others:
-            self._sends[peer] += 1
+        with self._lock:
+            self.mail.send(self.token, fields, [self.places[peer] for peer in others])
+            for peer in others:
+                self._sends[peer] += 1
 
     def fetch(self) -> None:
         """Receive what has arrived, for `gone` and for later calls."""

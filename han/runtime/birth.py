@@ -102,7 +102,8 @@ class Birth:
         if one is None or self.draft is None or self.lending is None or len(lends) < len(told):
             return None
         token = told[0].token
-        tag = (1 + token % COMMUNICATORS) * TAGS
+        number, first = divmod(token - one.mail.token - 1, one.mail.size)
+        tag = (1 + (number + 7 * first) % COMMUNICATORS) * TAGS
         line = Line(one.mail.comm, one.mail_places(self.draft.ranks), tag)
         return Known(self.draft, one.mail, token, line, self.lending, lends)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Iterable, Iterator
 
@@ -36,6 +37,7 @@ class Engines:
     def __init__(self, health: Health, waiting: Waiting, recorder: Recorder) -> None:
         self.health, self.waiting, self._recorder = health, waiting, recorder
         self._live: weakref.WeakSet[_native.Engine] = weakref.WeakSet()
+        self._guard = threading.RLock()  # another thread may receive messages about these engines
         self._made = health.notices.token  # so that tags differ from those of freed communicators
         self._channels: list[Channel] = []
 
@@ -68,7 +70,8 @@ class Engines:
         if own is not None:
             engine.messages = MPI._handleof(own)
         report.engine = weakref.ref(engine)
-        self._live.add(engine)
+        with self._guard:
+            self._live.add(engine)
         self._recorder.attach(engine, number)
         return engine
 
@@ -88,7 +91,8 @@ class Engines:
         """
         dropped = {r._engine for r in _native.orphans() if r._engine is not None}
         mine = {e for e in dropped if reporter(e).health() is self.health}
-        return iter({*self._live, *mine})
+        with self._guard:
+            return iter({*self._live, *mine})
 
     def numbered(self) -> list[tuple[_native.Engine, int]]:
         """List the engines with their numbers, the same on all ranks; the own engine has 0."""

@@ -42,6 +42,7 @@ STEP = "the making of a persistent request"
 MOST_KINDS = 256  # kinds of requests that are remembered
 PLAN_BYTES = 64 << 10  # at most, of a plan that a slot keeps: operations and scratch memory
 SPREAD = 0x9E3779B97F4A7C15  # an odd number: it spreads sizes over the numbers of calls
+COUNTED = 0xC2B2AE3D27D4EB4F  # the same for their positions, so that a rank that raised is noticed
 PARSED, MAPPED, NO_ARENA, NO_WINDOW = 1, 2, 4, 8  # what is true on a rank, in an exchange
 IN_ARENA = Spot(ARENA), Spot(ARENA)
 
@@ -98,6 +99,7 @@ class Persistent:
         self.comparing = Comparing(comm, health, shared.windows)
         self.slots = Slots(health, engines, shared, config.memory)
         self._kinds: OrderedDict[Signature, Kind] = OrderedDict()
+        self._asked = 0  # calls that make requests, also those that raised; the same on all ranks
 
     # ---- calls ------------------------------------------------------------------------------
 
@@ -105,6 +107,7 @@ class Persistent:
         self, parser: Parser, arguments: tuple[object, ...]
     ) -> tuple[Signature, Request | None]:
         """Make a request; collective. There is none if the call is left to the MPI library."""
+        self._asked += 1
         message: Message | None = None
         spots: Sequence[Spots] = ()
         free: Words | None = None
@@ -135,6 +138,7 @@ class Persistent:
         if not self.slots.together or self._compares():
             return False
         health.live()
+        self._asked += 1
         with health.initiating(STEP) as number, health.together(STEP):
             slot = self._published(kind, nbytes, number)
             assert slot is not None
@@ -146,7 +150,8 @@ class Persistent:
 
     def _published(self, kind: Kind, nbytes: int, number: int) -> Slot | None:
         story = partial(kind.story, nbytes)
-        return self.slots.publish(kind.call(nbytes), number, story, kind.need)
+        call = (kind.call(nbytes) + self._asked * COUNTED) % (1 << 64)
+        return self.slots.publish(call, number, story, kind.need)
 
     def _compares(self) -> bool:
         """Whether ranks compare calls and buffers beforehand; the same on all ranks.

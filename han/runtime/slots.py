@@ -116,13 +116,17 @@ class Slots:
         self._free = 0  # a bit for each slot that this rank has left; for the leader, all ranks
         self._left: list[int] = []  # slots that this rank has left since it last looked
         self._board: _native.Board | None = None
+        self._board_channels: list[Channel] = []
 
     def __len__(self) -> int:
         return len(self._every)
 
     def close(self) -> None:
-        """Forget all slots; their engines are stopped already."""
-        self._board = None
+        """Forget all slots, whose engines have stopped, and close the channels of the board."""
+        self._board = None  # it holds the memory
+        for channel in self._board_channels:
+            channel.close()
+        self._board_channels = []
         self._every.clear()
 
     # ---- where one channel holds all ranks --------------------------------------------------
@@ -194,6 +198,7 @@ class Slots:
         """Make the board and the first slots; collective. The board is in the cells of one more."""
         sets = self._shared.more_channels(0, FIRST + 1, story, NOTES)
         self._add(sets[1:], large=False)
+        self._board_channels = sets[0]
         channel = sets[0][self._shared.whole_channel]
         layout, ranks = channel.geometry, channel.ranks
         notes, spins = channel.memory[layout.cells :], self._engines.waiting.spins

@@ -158,6 +158,7 @@ class State:
                 meeting, draft.topology, sleeps, known.lending, known.offsets
             )
             self._make(stored)
+            meeting.look, meeting.expect = self.health.look, self.health.expect_step
             if self.topology.whole is None:
                 self.engines.let_talk()
         except BaseException as error:

@@ -11,6 +11,7 @@ import numpy as np
 from _support import (
     FLAT,
     LEVELS,
+    SECONDS,
     WORLD,
     check_works,
     mapped,
@@ -119,6 +120,59 @@ def test_no_room_when_rings_grow(mpi_ranks):
             assert type(outcome(child.Barrier)[0]) is han.RevokedError
             child.Free()
         check_works(comm)
+
+
+@on_both
+def test_no_room_for_the_rings_of_a_persistent_request(mpi_ranks):
+    """The lender raises in the call that makes the request; the others in it or at its start."""
+    full = OSError(errno.ENOSPC, "No space left on device")
+    with opened(new_comm(FLAT)) as comm:
+        child = comm.Dup()
+        allreduce(child, 8)
+        send, recv = np.ones(20_000), np.empty(20_000)
+
+        def use():
+            request = child.Allreduce_init(send, recv)
+            request.Start()
+            request.Wait()
+
+        with mock.patch("han.memory.arena.Arena.fill", side_effect=full):
+            error, _ = outcome(use)
+        assert type(error) is (han.PeerError if child.rank else han.SharedMemoryError), error
+        assert "no room for" in str(error)
+        child.Free()
+        check_works(comm)
+
+
+@on_both
+def test_different_calls_are_noticed_while_ranks_wait_for_rings(mpi_ranks):
+    """The lender makes a call that needs no cells, so the others would wait for ever."""
+    with opened(new_comm(FLAT)) as comm:
+        child = comm.Dup()
+        allreduce(child, 8)
+        error, seconds = outcome(
+            lambda: allreduce(child, 64_000) if child.rank else child.Barrier()
+        )
+        assert type(error) is han.MismatchError, error
+        assert seconds < SECONDS
+        WORLD.Barrier()
+        child.Free()
+
+
+@on_both
+def test_persistent_requests_give_their_memory_back(mpi_ranks):
+    with opened(new_comm()) as comm:
+        first, before = comm.Dup(), taken()
+        check_works(first)
+        first.Free()
+        for _ in range(3):
+            child = comm.Dup()
+            data = np.full(1000, child.rank)
+            with child.Bcast_init(data, root=0) as request:
+                request.Start()
+                request.Wait()
+            child.Free()
+        assert taken() == before
 
 
 @on_both

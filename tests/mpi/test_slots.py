@@ -304,3 +304,24 @@ def test_requests_take_part_in_trials(mpi_ranks):
         gc.collect()
         assert usual + rivals == 60
         assert 0 < rivals < 60
+
+
+@pytest.mark.mpi(ranks=[2, 3], timeout=60, unit="s")
+def test_a_rank_that_raised_in_one_call_is_not_taken_to_be_in_it(mpi_ranks):
+    """It goes on to the next call of the same kind and size, whose slot the others would take."""
+    for odd in (0, 1):
+        comm = new_comm()
+        comm.Allreduce_init(np.ones(4), np.empty(4)).Free()
+        raised = []
+        for call in range(2):
+            wrong = comm.rank == odd and call == 0
+            try:
+                request = comm.Allreduce_init(np.ones(5 if wrong else 4), np.empty(4))
+                request.Start()
+                request.Wait()
+            except Exception as error:
+                raised.append(type(error))
+        assert raised
+        errors = han.HanError, ValueError
+        assert all(issubclass(each, errors) for each in raised), raised
+        WORLD.Barrier()

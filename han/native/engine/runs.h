@@ -119,8 +119,6 @@ static inline void han_begin(han_engine *e, const han_run *run) {
         han_channel *ch = &e->channels[c];
         uint8_t **base = &e->bases[HAN_B_CHANNEL + HAN_B_PER_CHANNEL * c];
         base[HAN_B_SMALL] = ch->memory + ch->small + (e->epoch & (ch->banks - 1)) * ch->small_bank;
-        uint64_t part = han_take_cells(ch, e->epoch, p->footprint[c]);
-        base[HAN_B_CELLS] = ch->rings ? ch->rings + part : NULL;
         base[HAN_B_FLAGS] = ch->memory + ch->flags;
         han_control *mine = han_own_record(ch);
         atomic_store_explicit(han_calls_of(ch, ch->me, e->epoch + 1), calls, memory_order_release);
@@ -131,8 +129,20 @@ static inline void han_begin(han_engine *e, const han_run *run) {
     }
     if ((p->arena_size || han_leads(e, p)) && e->bells >> p->whole & 1)
         han_ring(&e->channels[p->whole]);
-    if (!offers && !e->tried) han_take_up(e, p); /* no choice to wait for */
     e->started = true;
+}
+
+/* Take the run's part of the rings; false if they have no memory for it yet. */
+static inline bool han_place(han_engine *e) {
+    const han_plan *p = e->head->plan;
+    if (!han_rings_there(e, p)) return false;
+    for (uint32_t c = 0; c < e->n_channels; c++) {
+        han_channel *ch = &e->channels[c];
+        uint64_t part = han_take_cells(ch, e->epoch, p->footprint[c]);
+        e->bases[HAN_B_CHANNEL + HAN_B_PER_CHANNEL * c + HAN_B_CELLS] =
+            ch->rings ? ch->rings + part : NULL;
+    }
+    return e->placed = true;
 }
 
 /* Begin the run if it has not begun, and choose its plan if none is chosen. Returns whether its
@@ -140,12 +150,13 @@ static inline void han_begin(han_engine *e, const han_run *run) {
  * it writes. */
 static inline bool han_ready(han_engine *e) {
     if (!e->started) {
-        if (!han_rings_there(e, e->head->plan)) return false;
         if (e->choices >> (HAN_HISTORY - 1) & 1 && !han_may_forget(e)) return false;
         han_begin(e, e->head);
     }
+    if (!e->placed && !han_place(e)) return false;
     if (!e->plan) {
-        han_plan *p = han_decide(e);
+        bool choice = e->offers & 1 || e->tried;
+        han_plan *p = choice ? han_decide(e) : e->head->plan;
         if (!p) return false;
         han_take_up(e, p);
     }
@@ -164,7 +175,7 @@ static inline void han_finish(han_engine *e) {
         if (e->plan->sync && ch->known < e->epoch) ch->known = e->epoch;
     }
     __atomic_store_n(&e->epoch, e->epoch + 1, __ATOMIC_RELAXED); /* read without the lock too */
-    e->started = false;
+    e->started = e->placed = false;
     e->plan = NULL;
     e->head = run->next;
     if (!e->head) e->tail = NULL;

@@ -52,7 +52,7 @@ void han_engine_stop(han_engine *e) {
         e->left = !settle(e, e->plan);
         e->head->left = e->left || given(e->plan);
     }
-    e->started = false;
+    e->started = e->placed = false;
     e->plan = NULL;
     if (!e->failed) e->failed = HAN_E_FAILED;
     for (han_run *run = e->head, *next; run; run = next) {
