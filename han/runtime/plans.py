@@ -149,7 +149,7 @@ class Plans:
             if other is not None and other.signature == signature and p.native.alternative:
                 natives.append(p.native.alternative)
         natives += [native.rival for native in natives if native.rival]
-        return [native.counts for native in natives]
+        return [native.counts for native in dict.fromkeys(natives)]  # an alternative may live too
 
     def tried(self, signature: Signature) -> tuple[int, int]:
         """Return the number of runs of the plans in use for a signature, and of their rivals."""

@@ -14,6 +14,8 @@ import pytest
 from mpi4py import MPI
 
 import han
+from han.runtime.alike import ALIKE
+from han.tuning import planner
 
 RANK = MPI.COMM_WORLD.rank
 CALLS = 10_000
@@ -158,7 +160,9 @@ def measure(mix: Mix) -> dict[str, int]:
 def test_nothing_grows_over_ten_thousand_calls(mpi_ranks, levels, monkeypatch):
     shared = MPI.COMM_WORLD.bcast(tempfile.mkdtemp(dir="/dev/shm") if not RANK else None)
     monkeypatch.setenv("HAN_SHM_DIR", shared)
-    config = {"levels": NODES[-levels:], "memory": "1MiB"}
+    monkeypatch.setattr(ALIKE, "_most", 1 << 20)  # bytes: what is kept fills soon, also
+    monkeypatch.setattr(planner, "REMEMBERED", 16)
+    config = {"levels": NODES[-levels:], "memory": "1MiB", "plans": 64}
     mix = Mix(han.Comm(MPI.COMM_WORLD, config=config))
     seen = []
     for _ in range(CALLS // WINDOW):
