@@ -2,6 +2,7 @@
 
 #include "engine/departed.h"
 #include "engine/inspect.h"
+#include "engine/queue.h"
 #include "engine/wait.h"
 #include "python/py_plan.h"
 #include "python/py_run.h"
