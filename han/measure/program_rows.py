@@ -19,6 +19,7 @@ from han.measure.bench_calls import Array, Call
 
 COUNT = 4  # numbers of a small message
 LONGER = 8192  # numbers of the 64 KiB of a persistent request
+MANY = 64  # persistent requests that are alive at once
 
 
 def nothing() -> None:
@@ -164,6 +165,24 @@ def _restarted(comm: MPI.Intracomm) -> Work:
     return Work(call, [recv], free=request.Free, kept=[send])
 
 
+def _many(comm: MPI.Intracomm) -> Work:
+    pairs = [pair(comm) for _ in range(MANY)]
+    requests = [comm.Allreduce_init(send, recv) for send, recv in pairs]
+
+    def call() -> None:
+        for request in requests:
+            request.Start()
+        for request in requests:
+            request.Wait()
+
+    def free() -> None:
+        for request in requests:
+            request.Free()
+
+    results = [recv for _, recv in pairs]
+    return Work(call, results, MANY, free, [send for send, _ in pairs])
+
+
 # ---- the table ----------------------------------------------------------------------------------
 
 SPELLINGS, COMMUNICATORS, PERSISTENT = "spellings", "communicators", "persistent"
@@ -187,4 +206,5 @@ ROWS = (
     ProgramRow(COMMUNICATORS, "Split, Allreduce of 8B, Free", _split_and_call),
     ProgramRow(PERSISTENT, "Allreduce_init, Start, Wait, Free", _from_init_to_free),
     ProgramRow(PERSISTENT, "Start, Wait of 64KiB", _restarted),
+    ProgramRow(PERSISTENT, f"{MANY} requests, a Start and Wait", _many),
 )  # fmt: skip

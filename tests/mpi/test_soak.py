@@ -21,6 +21,7 @@ RANK = MPI.COMM_WORLD.rank
 CALLS = 10_000
 WINDOW = 2_000
 LARGEST = 40_000  # elements
+MOST_REQUESTS = 3  # persistent ones that stay alive
 GROWTH = 512 << 10  # bytes per window; a leak grows in every window, a cache that fills does not
 NODES = [
     {"name": "node", "symbol": "s", "scope": {"size": 2}},
@@ -114,8 +115,15 @@ class Mix:
         n = self.size()
         recv = np.empty(n)
         self.requests.append(comm.Allreduce_init(self.send[:n], recv))
-        if len(self.requests) > 3:
-            self.requests.pop(self.dice.randrange(3)).Free()
+        if len(self.requests) > MOST_REQUESTS:
+            self.requests.pop(self.dice.randrange(MOST_REQUESTS)).Free()
+
+    def fill_slots(self) -> None:
+        """Make as many requests as are ever alive at once: their slots stay."""
+        for n in (1, LARGEST):
+            sizes = [n] * (MOST_REQUESTS + 1)
+            for request in [self.comm.Allreduce_init(self.send[:k], np.empty(k)) for k in sizes]:
+                request.Free()
 
     def make_comm(self) -> None:
         comm = self.comm
@@ -164,6 +172,7 @@ def test_nothing_grows_over_ten_thousand_calls(mpi_ranks, levels, monkeypatch):
     monkeypatch.setattr(planner, "REMEMBERED", 16)
     config = {"levels": NODES[-levels:], "memory": "1MiB", "plans": 64}
     mix = Mix(han.Comm(MPI.COMM_WORLD, config=config))
+    mix.fill_slots()
     seen = []
     for _ in range(CALLS // WINDOW):
         for _ in range(WINDOW):
