@@ -84,14 +84,13 @@ static inline void han_take_up(han_engine *e, han_plan *p) {
 
 enum { LAST_RUNS = (1 << HAN_HISTORY) - 1 };
 
-/* Whether this rank offers the alternative, if there is one; adds the bits of this run. */
-static inline bool han_offer(han_engine *e, const han_run *run) {
+/* Add the bits of this run: whether this rank offers the alternative, if there is one. */
+static inline void han_offer(han_engine *e, const han_run *run) {
     const han_plan *p = run->plan;
     bool offers = p->arena_size && han_in_arena(p, run->send) && han_in_arena(p, run->recv) &&
                   p->alternative;
     e->offers = (e->offers << 1 | offers) & LAST_RUNS;
     e->choices = e->choices << 1 | (p->arena_size || e->tried);
-    return offers;
 }
 
 static inline bool han_leads(const han_engine *e, const han_plan *p) {
@@ -107,7 +106,7 @@ static inline void han_lead_run(han_engine *e, const han_run *run) {
 static inline void han_begin(han_engine *e, const han_run *run) {
     han_plan *p = run->plan;
     e->tried = p->tried && run->led;
-    bool offers = han_offer(e, run);
+    han_offer(e, run);
     han_lead_run(e, run);
     uint64_t entered = (e->epoch + 1) << HAN_EPOCH_SHIFT | e->offers << HAN_OFFERS_SHIFT |
                        e->ways << HAN_WAYS_SHIFT;
