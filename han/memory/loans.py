@@ -105,8 +105,8 @@ def take_back() -> None:
     with _lock:
         for loan in [loan for loan in _ending if loan.over()]:
             if loan in _ending:  # a signal handler may have ended it
+                _ending.remove(loan)  # first: another end would give back memory of a later loan
                 loan.end()
-                _ending.remove(loan)
 
 
 def lend(geometry: Geometry, more: int = 0) -> Loan | None:

@@ -230,8 +230,3 @@ def _unpickle(
     return [
         pickle.loads(data[end - n : end].tobytes()) for n, end in zip(counts, ends, strict=True)
     ]
-
-
-def duplicate(meeting: Meeting) -> MPI.Intracomm:
-    """Duplicate a communicator for han's own messages; collective."""
-    return meeting.messages()

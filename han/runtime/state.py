@@ -30,7 +30,7 @@ from han.ranks.discover import (
 )
 from han.ranks.health import AGREED, Health
 from han.ranks.mail import Mail
-from han.ranks.meeting import Meeting, Patience, duplicate
+from han.ranks.meeting import Meeting, Patience
 from han.ranks.notices import Notices
 from han.runtime.alike import ALIKE
 from han.runtime.binder import Binder
@@ -126,7 +126,7 @@ class State:
 
     def _discover(self, outer: Meeting, draft: Draft | None, stored: str) -> None:
         """Find out where the ranks are, and make shared memory; collective."""
-        own = duplicate(outer)
+        own = outer.messages()
         meeting = Meeting(own, outer.limit, own)
         meeting.look = outer.look
         try:
