@@ -35,8 +35,9 @@ enum {
     BATCH = 16,
     PATIENCE_NS = 5000000, /* between two checks of a token */
     FORGET_NS = 100000000, /* MPI has not asked for so long: it did not wait */
-    PATIENCE_ROUNDS = 1000,
-    CLOCK_ROUNDS = 64, /* of Open MPI's waiting, between two readings of the clock */
+    PATIENCE_ROUNDS = 1000, /* of Open MPI's progress between two checks: it is waiting */
+    LONGEST_NS = 20000000,  /* as rounds of ranks that yield to each other may be slow */
+    CLOCK_ROUNDS = 64,      /* between two readings of the clock, unless rounds are slow */
 };
 
 static struct {
@@ -50,8 +51,9 @@ static struct {
     _Atomic int shown;   /* in the list */
     _Atomic int telling; /* completions that MPI is being told of */
     _Atomic bool closed; /* MPI must not be called any more */
-    _Atomic uint64_t slow;
-    _Atomic uint32_t rounds; /* of waiting, since `slow` was set */
+    _Atomic uint64_t read, slow, looked; /* of the clock: last reading, next look, last look around */
+    _Atomic uint32_t rounds;             /* of progress, since `slow` was set */
+    _Atomic bool slowly;                 /* the clock is read in each round */
 } tokens = {.lock = ATOMIC_FLAG_INIT, .list = {.next = &tokens.list, .previous = &tokens.list}};
 
 /* ---- states ------------------------------------------------------------------------------- */
@@ -133,6 +135,7 @@ static bool reported(han_token *t, enum han_status status) {
 /* At intervals, check for what no flag tells. The time limit counts from the last progress, and only
  * while MPI waits for this request. */
 static enum han_status look(han_token *t, bool waits) {
+    if (!waits) return han_look(&t->engine->engine, 0); /* the caller minds the intervals */
     uint64_t now = han_now_ns();
     if (!t->since || now > t->slow + FORGET_NS) {
         t->since = now;
@@ -140,7 +143,7 @@ static enum han_status look(han_token *t, bool waits) {
     }
     if (now < t->slow) return HAN_BLOCKED;
     t->slow = now + PATIENCE_NS;
-    return han_look(&t->engine->engine, waits ? (double)(now - t->since) * 1e-9 : 0);
+    return han_look(&t->engine->engine, (double)(now - t->since) * 1e-9);
 }
 
 static bool over(const han_token *t) {
@@ -265,6 +268,23 @@ static void look_around(void) {
     one->pins--;
 }
 
+/* Whether it is time to look around: Open MPI has made many rounds of progress since the last look, or
+ * few slow ones. */
+static bool time_to_look(void) {
+    uint32_t round = atomic_load_explicit(&tokens.rounds, memory_order_relaxed) + 1;
+    atomic_store_explicit(&tokens.rounds, round, memory_order_relaxed);
+    if (!tokens.slowly && round % CLOCK_ROUNDS) return false;
+    uint64_t now = han_now_ns();
+    tokens.slowly = now - tokens.read > PATIENCE_NS;
+    tokens.read = now;
+    if (now < tokens.slow) return false;
+    bool waits = round > PATIENCE_ROUNDS || now > tokens.looked + LONGEST_NS;
+    tokens.slow = now + PATIENCE_NS;
+    tokens.rounds = 0;
+    if (waits) tokens.looked = now;
+    return waits;
+}
+
 /* Open MPI calls this in each round of any waiting. */
 static int progressed(void) {
     if (!atomic_load_explicit(&tokens.shown, memory_order_relaxed)) return 0;
@@ -273,15 +293,7 @@ static int progressed(void) {
         han_progress_others(NULL);
         han_tokens_collect();
     }
-    uint32_t round = atomic_load_explicit(&tokens.rounds, memory_order_relaxed) + 1;
-    atomic_store_explicit(&tokens.rounds, round, memory_order_relaxed);
-    if (round % CLOCK_ROUNDS) return 0;
-    uint64_t now = han_now_ns();
-    if (now < tokens.slow) return 0;
-    bool waits = tokens.rounds > PATIENCE_ROUNDS;
-    tokens.slow = now + PATIENCE_NS;
-    tokens.rounds = 0;
-    if (waits) look_around();
+    if (time_to_look()) look_around();
     return 0;
 }
 
