@@ -27,6 +27,10 @@ export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM ?= 1
 export PRTE_ALLOW_RUN_AS_ROOT ?= 1
 export PRTE_ALLOW_RUN_AS_ROOT_CONFIRM ?= 1
 
+# The tests start many ranks, each with all of NumPy: they read compiled modules, also where Python
+# was told not to write them.
+export PYTHONDONTWRITEBYTECODE :=
+
 # $(call step,title,commands): run commands, and print how long they took
 step = echo "=== $(1)"; from=$$SECONDS; $(2); echo "=== $(1): $$((SECONDS - from)) s"
 # $(call with,library,command): run a command in a library's environment, if it could be made
