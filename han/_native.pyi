@@ -20,8 +20,8 @@ _Seven: TypeAlias = tuple[int, int, int, int, int, int, int]
 _Library: TypeAlias = tuple[str, int, int, int, int, int, int]
 _Channel: TypeAlias = tuple[WriteableBuffer, int, int, int, int, int, int, int, int, int, int, bool]
 _Started = TypeVar("_Started", bound=MPI.Request)
-# Addresses to send from and receive at, size, and the objects that own the buffers.
-_Maker: TypeAlias = Callable[[int, int, int, tuple[object, ...]], object]
+# Addresses to send from and receive at, size, the objects that own the buffers, sizes of blocks.
+_Maker: TypeAlias = Callable[[int, int, int, tuple[object, ...], bytes | None], object]
 
 NUMBERS: dict[str, dict[str, int]]
 
@@ -203,13 +203,16 @@ class Operations:
 
     `tag` is the stream's part of a message tag. A message has `nbytes` bytes in elements of
     `element` bytes, and is cut at multiples of `grain` bytes. `grains` is 0 in a program for one
-    size.
+    size. In an `uneven` one blocks differ in size, and each operation names the `block` of which it
+    moves bytes.
     """
 
     task: int
     """The number of the task that operations belong to from now on."""
 
-    def __init__(self, tag: int, nbytes: int, element: int, grain: int, grains: int, /) -> None: ...
+    def __init__(
+        self, tag: int, nbytes: int, element: int, grain: int, grains: int, uneven: bool = False, /
+    ) -> None: ...
     def __len__(self) -> int: ...
     @property
     def operand(self) -> int:
@@ -217,16 +220,30 @@ class Operations:
     @property
     def writes(self) -> bytes:
         """Bits for what is written, by channel."""
-    def copy(self, dst: Ref, src: Ref, nbytes: int, /) -> None:
+    def copy(self, dst: Ref, src: Ref, nbytes: int, /, *, block: int | None = None) -> None:
         """Copy, unless there are no bytes or both addresses are the same."""
-    def reduce(self, dst: Ref, a: Ref, b: Ref, nbytes: int, /, also: Ref | None = None) -> None:
+    def reduce(
+        self,
+        dst: Ref,
+        a: Ref,
+        b: Ref,
+        nbytes: int,
+        /,
+        *,
+        also: Ref | None = None,
+        block: int | None = None,
+    ) -> None:
         """Combine ``dst = a op b``; write the result to `also` too, if given."""
-    def pull(self, dst: Ref, src: Ref, nbytes: int, peer: _Triple, /) -> None:
+    def pull(
+        self, dst: Ref, src: Ref, nbytes: int, peer: _Triple, /, *, block: int | None = None
+    ) -> None:
         """Copy from `src` in the memory of a peer, which has shown its buffers.
 
         `peer` is its rank, and the channel and slot where it shows them.
         """
-    def push(self, dst: Ref, src: Ref, nbytes: int, peer: _Triple, /) -> None:
+    def push(
+        self, dst: Ref, src: Ref, nbytes: int, peer: _Triple, /, *, block: int | None = None
+    ) -> None:
         """Copy to `dst` in the memory of a peer, which has allowed its peers to write."""
     def post(self, flag: Ref, k: int, /) -> None:
         """Store-release ``epoch + k`` to a flag of this rank."""
@@ -347,6 +364,7 @@ class Engine:
         terms: bytes | None = None,
         grains: int = 0,
         grain: int = 0,
+        blocks: int = 0,
     ) -> Plan:
         """Make a Plan from the records of a program, which serves many sizes if it has `terms`.
 
@@ -354,10 +372,20 @@ class Engine:
         `dtype`. The plan may get an alternative if `arena` (address, bytes) is not empty. It may
         get a rival if `leader` is a rank of the channel `whole`. The plan keeps `keep` alive.
         """
-    def run(self, plan: Plan, send: int, recv: int, keep: object, nbytes: int = 0, /) -> None:
+    def run(
+        self,
+        plan: Plan,
+        send: int,
+        recv: int,
+        keep: object,
+        nbytes: int = 0,
+        sizes: bytes = b"",
+        /,
+    ) -> None:
         """Run a plan on two addresses, and wait until it has finished.
 
-        `nbytes` is the size of the message or of a block, if the plan serves many sizes.
+        `nbytes` is the size of the message or of the largest block, if the plan serves many sizes.
+        `sizes` are the bytes of each block, as numbers of 64 bits, if they differ.
         """
     def fail(self) -> None:
         """Cancel the runs under way; later runs raise."""
@@ -452,13 +480,13 @@ class Calls(Generic[_Started]):
         root: int,
         op: object,
         key: _Triple,
-        counts: tuple[int, ...],
+        uneven: bool,
         /,
     ) -> None:
         """Enter a plan, or a function that makes persistent requests.
 
         `op` may be None, `key` is (bound of its class, kind, handle).
-        `counts` are the elements of all blocks, or () if they are equal.
+        `uneven` says whether blocks differ in size.
         """
     def clear(self) -> None:
         """Remove all plans."""

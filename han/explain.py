@@ -39,7 +39,7 @@ def explain(
     if signature.rooted and not 0 <= root < state.size:
         raise ArgumentError(f"root {root} is not in 0..{state.size - 1}")
     planned = state.planner.planned(signature)
-    plan, decision = planned.plan.of_size(signature.nbytes), planned.decision
+    plan, decision = planned.plan.of_size(signature.nbytes, signature.counts), planned.decision
     if planned.left:
         return Explanation(plan, decision)
     counted = sum(map(Counted.of, state.plans.counts(planned.signature)), Counted())

@@ -19,7 +19,8 @@ from han.tasks.stream import Builder
 def lower(plan: Plan, rank: int) -> Program:
     """Lower the plan for one rank."""
     if plan.largest is not None:
-        return lower(plan.largest, rank).at(plan.signature.nbytes)
+        lengths = [plan.signature.length(r) for r in range(len(plan.signature.counts))]
+        return lower(plan.largest, rank).at(plan.signature.nbytes, lengths)
     builder = Builder(plan, rank)
     groups = _groups(plan, rank)
     where = _operands(plan, builder, groups)

@@ -36,11 +36,15 @@ class Plan(Outline):
         """Return the bytes that a run takes of every rank's ring, by channel."""
         return self._footprint if self.largest is None else self.largest.footprint()
 
-    def of_size(self, nbytes: int) -> Plan:
-        """Return the plan of a message of `nbytes` bytes from one for many sizes."""
+    def of_size(self, nbytes: int, counts: tuple[int, ...] = ()) -> Plan:
+        """Return the plan of a message of `nbytes` bytes from one for many sizes.
+
+        Where blocks differ, `nbytes` is the size of the largest one, and `counts` are the elements
+        of each.
+        """
         if not self.signature.grains:
             return self
-        signature = exact(self.signature, nbytes)
+        signature = exact(self.signature, nbytes, counts)
         tasks = cut_in_proportion(self.tasks, self.signature, nbytes)
         return replace(self, signature=signature, tasks=tasks, largest=self)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -29,7 +30,8 @@ class Signature:
 
     With `grains`, the signature stands for all sizes up to `bound` bytes of a class
     (han/tasks/size_classes.py). `count` is that of the largest one in whole grains; algorithms cut
-    the message at multiples of a grain.
+    the message at multiples of a grain. If it is `varied`, blocks differ in size, and each run has
+    its own counts.
     """
 
     collective: str
@@ -46,6 +48,7 @@ class Signature:
     device: bool = False
     grains: int = 0
     bound: int = 0
+    varied: bool = False
 
     @cached_property
     def grain(self) -> int:
@@ -56,6 +59,16 @@ class Signature:
     def nbytes(self) -> int:
         """Size of the message, or of the largest block, in bytes."""
         return self.count * self.element
+
+    @property
+    def uneven(self) -> bool:
+        """Whether blocks differ in size."""
+        return self.varied or bool(self.counts)
+
+    @cached_property
+    def sizes(self) -> bytes:
+        """The bytes of each block, as numbers of 64 bits for the executor; empty if alike."""
+        return array("Q", (n * self.element for n in self.counts)).tobytes()
 
     def length(self, block: int) -> int:
         """Return the bytes of a rank's block."""
@@ -104,6 +117,8 @@ class Signature:
         size = f" of {format_size(self.nbytes)}" if ROWS[self.collective].recv else ""
         if self.grains:
             size = f" of up to {format_size(self.bound)}"
+        if self.varied:
+            size = f" of blocks of up to {format_size(self.bound or self.nbytes)}"
         if self.counts:
             size = f" of {_listed([self.length(r) for r in range(len(self.counts))])}"
         return f"{self.collective}{size}" + (f" ({', '.join(details)})" if details else "")

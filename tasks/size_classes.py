@@ -40,11 +40,13 @@ def bounds_of(thresholds: Iterable[int] = ()) -> tuple[int, ...]:
 def bound_of(signature: Signature, bounds: tuple[int, ...]) -> int:
     """Return the upper bound of a call's class, in bytes; 0 if it has none.
 
-    A call without data has none, nor one with blocks of different sizes or in memory of a device.
+    Blocks that differ in size are in the class of the largest one. A call without data has no
+    class, nor one in memory of a device.
     """
     nbytes = signature.nbytes
-    alike = not (signature.counts or signature.device)
-    if not nbytes or nbytes > bounds[-1] or not alike or not ROWS[signature.collective].recv:
+    if not nbytes or nbytes > bounds[-1] or not ROWS[signature.collective].recv:
+        return 0
+    if signature.device:
         return 0
     bound = bounds[bisect_left(bounds, nbytes)]
     return bound if _grains(signature.element, bound) < GRAINS else 0
@@ -67,16 +69,28 @@ def class_of(signature: Signature, bound: int) -> Signature:
     is shorter than a line is not cut.
     """
     element, grains = signature.element, _grains(signature.element, bound)
-    if LINE % element or bound < LINE:
-        return replace(signature, count=bound // element, grains=grains, bound=bound)
-    return replace(signature, count=grains * LINE // element, grains=grains, bound=bound)
+    whole = LINE % element == 0 and bound >= LINE
+    count = grains * LINE // element if whole else bound // element
+    varied = signature.uneven
+    return replace(signature, count=count, grains=grains, bound=bound, counts=(), varied=varied)
 
 
-def exact(signature: Signature, nbytes: int) -> Signature:
-    """Return the signature of one call of a class; that of another call is returned unchanged."""
+def exact(signature: Signature, nbytes: int, counts: tuple[int, ...] = ()) -> Signature:
+    """Return the signature of one call of a class; that of another call is returned unchanged.
+
+    `counts` are the elements of the blocks, where these differ; else they remain open.
+    """
     if not signature.grains:
         return signature
-    return replace(signature, count=nbytes // signature.element, grains=0, bound=0)
+    varied = signature.varied and not counts
+    return replace(
+        signature,
+        count=nbytes // signature.element,
+        grains=0,
+        bound=0,
+        counts=counts,
+        varied=varied,
+    )
 
 
 def cut_in_proportion(tasks: Tasks, signature: Signature, nbytes: int) -> Tasks:

@@ -57,7 +57,12 @@ class Stream(Operations):
     def __init__(self, index: int, kind: str, level: int, name: str, builder: Builder) -> None:
         signature, tag = builder.signature, _tag(kind, level, len(ROWS))
         super().__init__(
-            tag, signature.nbytes, signature.element, signature.grain, signature.grains
+            tag,
+            signature.nbytes,
+            signature.element,
+            signature.grain,
+            signature.grains,
+            signature.varied,
         )
         self.index, self.kind, self.level, self.name = index, kind, level, name
         self.builder = builder
@@ -245,6 +250,7 @@ class Builder:
             grains=grains,
             grain=self.signature.grain if grains else 0,
             terms=np.frombuffer(terms, TERMS) if grains else None,
+            blocks=self.plan.topology.size if self.signature.varied else 0,
         )
 
     def _written(self, streams: Iterable[Stream]) -> tuple[int, ...]:

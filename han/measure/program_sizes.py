@@ -1,4 +1,4 @@
-"""Allreduces of sizes that change from call to call: a first pass over them and a second one.
+"""Calls of sizes that change from call to call: a first pass over them and a second one.
 
 A pass takes as many of the sizes as its time allows, in a random order that is the same on all
 ranks. Both sides take turns after each chunk of sizes. The first pass is on a new communicator.
@@ -10,6 +10,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -31,6 +32,7 @@ class Sizes:
     least: int
     most: int
     count: int
+    blocks: bool = False  # gathered by all, one of each rank, the largest of that size
     group: str = SIZES
 
     def counts(self) -> list[int]:
@@ -46,6 +48,7 @@ class Sizes:
 
 SMALL = Sizes("2000 sizes to 16KiB", 8, 16 << 10, 2000)
 LARGE = Sizes("500 sizes, 80KiB to 1MiB", 80 << 10, 1 << 20, 500)
+BLOCKS = Sizes("1000 Allgathervs to 16KiB", 8, 16 << 10, 1000, blocks=True)
 
 
 @dataclass(frozen=True)
@@ -64,15 +67,28 @@ class _Side:
     comm: MPI.Intracomm
     send: Array
     recv: Array
+    blocks: bool
+
+    def _arguments(self, most: int) -> tuple[Any, Any]:
+        if not self.blocks:
+            return self.send[:most], self.recv[:most]
+        counts = counts_of(most, self.comm.Get_size())
+        return self.send[: counts[self.comm.Get_rank()]], [self.recv, counts, MPI.DOUBLE]
 
     def seconds(self, control: MPI.Intracomm, counts: Sequence[int]) -> float:
         """Return the seconds of calls of some counts on this rank."""
-        call, pairs = self.comm.Allreduce, [(self.send[:n], self.recv[:n]) for n in counts]
+        call = self.comm.Allgatherv if self.blocks else self.comm.Allreduce
+        pairs = [self._arguments(n) for n in counts]
         control.Barrier()
         begun = perf_counter()
         for send, recv in pairs:
             call(send, recv)
         return perf_counter() - begun
+
+
+def counts_of(most: int, size: int) -> list[int]:
+    """Return numbers of each rank's block: the largest is `most`, at another rank for each size."""
+    return [most - most * ((rank + most) % size) // size for rank in range(size)]
 
 
 def passes(
@@ -85,11 +101,15 @@ def passes(
     """
     counts = sizes.counts()
     most = max(counts)
-    sides = {name: _Side(comm, np.ones(most), np.zeros(most)) for name, comm in comms.items()}
+    room = most * session.control.Get_size() if sizes.blocks else most
+    sides = {
+        name: _Side(comm, np.ones(most), np.zeros(room), sizes.blocks)
+        for name, comm in comms.items()
+    }
     for side in sides.values():
         side.seconds(session.control, [1])  # sets the communicator up
     first, reached = _pass(session, sides, counts, seconds)
-    _check(session, sides, max(counts[:reached]))
+    _check(session, sides, max(counts[:reached]), sizes.blocks)
     second, _ = _pass(session, sides, counts[:reached], np.inf)
     return Passes(first, second, reached)
 
@@ -107,10 +127,11 @@ def _pass(
     return dict(zip(sides, map(float, spent * 1e6 / done), strict=True)), done
 
 
-def _check(session: Session, sides: Mapping[str, _Side], most: int) -> None:
-    """Compare what the calls of a pass left with the number of ranks."""
+def _check(session: Session, sides: Mapping[str, _Side], most: int, blocks: bool) -> None:
+    """Compare what the calls of a pass left with the number of ranks, or with the ones gathered."""
     size = session.control.Get_size()
-    wrong = {name: int((side.recv[:most] != size).sum()) for name, side in sides.items()}
+    right, reach = (1, sum(counts_of(most, size))) if blocks else (size, most)
+    wrong = {name: int((side.recv[:reach] != right).sum()) for name, side in sides.items()}
     problems = [
         f"rank {rank}: {count} numbers ({name})"
         for rank, told in enumerate(session.control.allgather(wrong))
@@ -118,4 +139,4 @@ def _check(session: Session, sides: Mapping[str, _Side], most: int) -> None:
         if count
     ]
     if problems:
-        raise WrongResultError(f"allreduces of different sizes are wrong: {'; '.join(problems)}")
+        raise WrongResultError(f"calls of different sizes are wrong: {'; '.join(problems)}")

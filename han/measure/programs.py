@@ -23,7 +23,7 @@ from han.measure.bench import SIDES
 from han.measure.program_mix import MIXED, mixed
 from han.measure.program_results import Result, Settings
 from han.measure.program_rows import ProgramRow, Work
-from han.measure.program_sizes import LARGE, SIZES, SMALL, Passes, Sizes, passes
+from han.measure.program_sizes import BLOCKS, LARGE, SIZES, SMALL, Passes, Sizes, passes
 from han.measure.session import WARM_UP, Session
 from han.model.measurements import Times
 
@@ -45,7 +45,14 @@ def chosen(groups: Sequence[str] = (), replay: Path | None = None) -> list[Row]:
     """
     for name in groups:
         expect_known("group of rows", name, GROUPS)
-    rows: list[Row] = [*program_rows.ROWS, SMALL, LARGE, *program_solver.ROWS, mixed(replay)]
+    rows: list[Row] = [
+        *program_rows.ROWS,
+        SMALL,
+        LARGE,
+        BLOCKS,
+        *program_solver.ROWS,
+        mixed(replay),
+    ]
     wanted = groups or GROUPS
     found = [row for row in rows if row.group in wanted]
     return sorted(found, key=lambda row: GROUPS.index(row.group))

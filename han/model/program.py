@@ -6,6 +6,7 @@ runs it unchanged, and other code examines it without MPI.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
@@ -84,8 +85,9 @@ INSTRUCTION = np.dtype(
 
 
 # For each instruction of a program for many sizes: the grains of the message that it moves, from
-# `start` to `stop`; for each operand a constant offset, how many blocks of the message's size lie
-# before it, and which grain is there; the bytes of what `n` counts (`each`; 0: `n` is constant).
+# `start` to `stop`; for each operand a constant offset, how many blocks lie before it, and which
+# grain is there; the bytes of what `n` counts (`each`; 0: `n` is constant). Where blocks differ in
+# size, it moves grains of block `block`.
 TERMS = np.dtype(
     [
         ("offset", "u8", 4),
@@ -93,7 +95,8 @@ TERMS = np.dtype(
         ("stop", "u4"),
         ("origin", "u4", 4),
         ("blocks", "u2", 4),
-        ("each", "u8"),
+        ("each", "u4"),
+        ("block", "u4"),
     ]
 )
 
@@ -128,17 +131,22 @@ class PeerBase(NamedTuple):
 
 
 def positions(
-    numbers: npt.NDArray[np.uint64], grains: int, grain: int, nbytes: int
+    numbers: npt.NDArray[np.uint64],
+    grains: int,
+    grain: int,
+    nbytes: int | npt.NDArray[np.uint64],
 ) -> npt.NDArray[np.uint64]:
     """Return where grains of a message begin, by their numbers.
 
     A message of `nbytes` bytes, at most `grains` times `grain`, is cut in proportion, at multiples
     of `grain` bytes. So memory for some grains of the largest message holds these of any message.
+    Each number may be of a message of its own size.
     """
-    rate = (-(-nbytes // grain) << RATE_BITS) // grains
-    up = np.uint64((1 << RATE_BITS) - 1)
-    units = numbers * np.uint64(rate) + up >> np.uint64(RATE_BITS)
-    found: npt.NDArray[np.uint64] = np.minimum(units * np.uint64(grain), np.uint64(nbytes))
+    sizes, bits = np.asarray(nbytes, "u8"), np.uint64(RATE_BITS)
+    whole = (sizes + np.uint64(grain - 1)) // np.uint64(grain)
+    rate = (whole << bits) // np.uint64(grains)
+    units = numbers * rate + np.uint64((1 << RATE_BITS) - 1) >> bits
+    found: npt.NDArray[np.uint64] = np.minimum(units * np.uint64(grain), sizes)
     return found
 
 
@@ -170,7 +178,8 @@ class Program:
     all ranks must start the collectives of a communicator in the same order.
 
     A program for many sizes has `terms` (TERMS), in `grains` grains of `grain` bytes. Its code is
-    that of the largest message, and all other numbers serve every size.
+    that of the largest message, and all other numbers serve every size. If its `blocks` blocks
+    differ in size, each run brings their sizes; 0: they are alike.
     """
 
     rank: int
@@ -187,21 +196,37 @@ class Program:
     grains: int = 0
     grain: int = 0
     terms: npt.NDArray[np.void] | None = None
+    blocks: int = 0
 
-    def at(self, nbytes: int) -> Program:
-        """Return the program of a message of `nbytes` bytes, as the executor computes it."""
+    def at(self, nbytes: int, lengths: Sequence[int] = ()) -> Program:
+        """Return the program of a message of `nbytes` bytes, as the executor computes it.
+
+        `lengths` are the bytes of each block, if these differ.
+        """
         if self.terms is None:
             return self
         terms, code = self.terms, self.code.copy()
-        start, stop, origin = (
-            positions(terms[name].astype("u8"), self.grains, self.grain, nbytes)
-            for name in ("start", "stop", "origin")
+        sizes = np.array(lengths or [nbytes] * max(self.blocks, 1), "u8")
+        own = sizes[terms["block"]]  # of the block that an operation moves
+        start, stop = (
+            positions(terms[name].astype("u8"), self.grains, self.grain, own)
+            for name in ("start", "stop")
         )
-        code["off"] = terms["offset"] + terms["blocks"] * np.uint64(nbytes)
+        origin = positions(terms["origin"].astype("u8"), self.grains, self.grain, own[:, None])
+        code["off"] = terms["offset"] + self._before(sizes, nbytes)
         code["off"] += start[:, None] - origin
         sized = terms["each"] != 0
         code["n"][sized] = (stop - start)[sized] // terms["each"][sized]
-        return replace(self, code=code, grains=0, grain=0, terms=None)
+        return replace(self, code=code, grains=0, grain=0, terms=None, blocks=0)
+
+    def _before(self, sizes: npt.NDArray[np.uint64], nbytes: int) -> npt.NDArray[np.uint64]:
+        """Return the bytes of the blocks before each operand."""
+        assert self.terms is not None
+        blocks = self.terms["blocks"]
+        if not self.blocks:
+            return blocks * np.uint64(nbytes)
+        starts = np.concatenate([np.zeros(1, "u8"), np.cumsum(sizes, dtype="u8")])
+        return starts[blocks]
 
     @property
     def talks_mpi(self) -> bool:

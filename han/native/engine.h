@@ -52,7 +52,8 @@ typedef struct han_run {
     han_plan *plan;
     const void *send;
     void *recv;
-    uint64_t nbytes; /* of the message or of a block, if the plan is for many sizes */
+    uint64_t nbytes; /* of the message or of the largest block, if the plan is for many sizes */
+    const uint64_t *sizes; /* of all blocks, in bytes, if the plan is for blocks that differ */
     bool led;  /* of a blocking call or a persistent request: may wait for a leader's choice */
     bool left; /* it failed; MPI or a peer may still access the memory of plan, send and recv */
     han_idler idle;

@@ -33,6 +33,12 @@ typedef struct {
     _Atomic uint64_t sent, received; /* in messages */
 } han_counts;
 
+/* A block of the call that the code is fitted to. */
+typedef struct {
+    uint64_t nbytes, start;
+    uint64_t rate; /* grains of this block for one of the largest: engine/sizes.c */
+} han_block;
+
 #define HAN_BURST 8 /* runs in a row that a trial takes of one plan */
 
 /* The leader's state of trials between a plan and its rival: engine/trials.h. */
@@ -53,6 +59,8 @@ typedef struct han_plan {
     const han_term *terms; /* NULL: the plan is for one size */
     han_instr *fitted;     /* the code, to be written */
     uint64_t grains, grain, nbytes;
+    han_block *table; /* the blocks of a call whose blocks differ in size; else NULL */
+    uint32_t n_blocks;
     uint32_t n_code;
     uint32_t n_streams, n_requests, n_comms;
     han_stream streams[HAN_MAX_STREAMS];

@@ -75,15 +75,15 @@ typedef struct {
 _Static_assert(sizeof(han_instr) == 64, "one cache line, as in han/model/program.py");
 
 /* Of a program for many sizes, for each instruction: which grains of the message it moves, from
- * `start` to `stop`; for each operand a constant offset, how many blocks of the message's size lie
- * before it, and which grain is there; the bytes of what `n` counts (0: `n` is constant).
- * han/model/program.py: TERMS. */
+ * `start` to `stop`; for each operand a constant offset, how many blocks lie before it, and which
+ * grain is there; the bytes of what `n` counts (0: `n` is constant). Where blocks differ in size, it
+ * moves grains of block `block`. han/model/program.py: TERMS. */
 typedef struct {
     uint64_t offset[4];
     uint32_t start, stop;
     uint32_t origin[4];
     uint16_t blocks[4];
-    uint64_t each;
+    uint32_t each, block;
 } han_term;
 
 /* HAN_COLL stores two arguments in offsets that it does not need. */

@@ -62,6 +62,7 @@ if TYPE_CHECKING:
             end: Callable[[], object] | None = None,
             persistent: bool = False,
             nbytes: int = 0,
+            sizes: bytes = b"",
         ) -> None: ...
 
         @property

@@ -46,6 +46,6 @@ def forced(state: State, parser: Parser, arguments: tuple[object, ...], choice: 
         prepared = state.binder.bind(program, replace(message, signature=sized), state.engines.own)
     run = partial(
         state.engines.own.run, prepared.native, message.send, message.recv, message.keep,
-        called.nbytes,
+        called.nbytes, called.sizes,
     )  # fmt: skip
-    return Forced(run, plan.of_size(called.nbytes), prepared)
+    return Forced(run, plan.of_size(called.nbytes, called.counts), prepared)

@@ -98,6 +98,7 @@ def native_plan(
         terms=None if program.terms is None else program.terms.tobytes(),
         grains=program.grains,
         grain=program.grain,
+        blocks=program.blocks,
     )
 
 

@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from zlib import crc32
 
 import numpy as np
 from mpi4py import MPI
@@ -35,7 +36,7 @@ from han.runtime.slots import Lease, Need, Slot, Slots
 from han.runtime.stored_plans import Call
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
-from han.tasks.size_classes import bound_of
+from han.tasks.size_classes import bound_of, exact
 from han.tuning.planner import Planned
 
 STEP = "the making of a persistent request"
@@ -64,20 +65,23 @@ class Kind:
     keeps: bool
     planned: dict[int, Planned] = field(default_factory=dict)
 
-    def call(self, nbytes: int) -> int:
+    def call(self, nbytes: int, sizes: bytes) -> int:
         """Return a number that identifies a call; the same on all ranks."""
-        return (self.number + nbytes * SPREAD) % (1 << 64)
+        return (self.number + (nbytes + (crc32(sizes) << 32)) * SPREAD) % (1 << 64)
 
     def story(self, nbytes: int) -> str:
         """Return what a rank is in, for errors."""
-        signature = replace(self.called, count=nbytes // self.called.element)
+        signature = exact(self.message.signature, nbytes)
         return f"{signature.describe()}: {STEP}"
 
     def __call__(
-        self, send: int, recv: int, nbytes: int, keep: tuple[object, ...]
+        self, send: int, recv: int, nbytes: int, keep: tuple[object, ...], sizes: bytes | None
     ) -> Request | bool:
-        """Make a request on these buffers; return False if the call must be parsed."""
-        return self.persistent.known(self, send, recv, nbytes, keep)
+        """Make a request on these buffers; return False if the call must be parsed.
+
+        `sizes` are the bytes of each block, if these differ.
+        """
+        return self.persistent.known(self, send, recv, nbytes, keep, sizes or b"")
 
 
 class Persistent:
@@ -117,21 +121,21 @@ class Persistent:
             message, spots = self.comparing.compare(parser, arguments)
         with self._health.initiating(STEP) as number:
             message = message or parser.parse(self._comm, *arguments)
-            kind, nbytes = self._kind(message), message.signature.nbytes
+            kind, called = self._kind(message), message.signature
             with self._health.together(STEP):
                 if free is None:
-                    slot = self._published(kind, nbytes, number)
+                    slot = self._published(kind, called.nbytes, called.sizes, number)
                 else:
-                    slot = self.slots.take(free, kind.need, partial(kind.story, nbytes))
+                    slot = self.slots.take(free, kind.need, partial(kind.story, called.nbytes))
                 if slot is None:
-                    return message.signature, None
+                    return called, None
                 request = self._mapped_request(kind, slot, message, spots)
                 request = request or self._request(kind, slot, message)
         self._remember(kind, message)
-        return message.signature, request
+        return called, request
 
     def known(
-        self, kind: Kind, send: int, recv: int, nbytes: int, keep: tuple[object, ...]
+        self, kind: Kind, send: int, recv: int, nbytes: int, keep: tuple[object, ...], sizes: bytes
     ) -> Request | bool:
         """Make a request on known buffers; return False if the ranks must compare more."""
         health = self._health
@@ -140,17 +144,18 @@ class Persistent:
         health.live()
         self._asked += 1
         with health.initiating(STEP) as number, health.together(STEP):
-            slot = self._published(kind, nbytes, number)
+            slot = self._published(kind, nbytes, sizes, number)
             assert slot is not None
             prepared = self._prepared(kind, slot, send, recv)
             lease = Lease(self.slots, slot, kind not in slot.plans)
             return Prequest(
-                slot.engine, prepared.native, send, recv, (keep, lease), None, None, True, nbytes
-            )
+                slot.engine, prepared.native, send, recv, (keep, lease), None, None, True, nbytes,
+                sizes,
+            )  # fmt: skip
 
-    def _published(self, kind: Kind, nbytes: int, number: int) -> Slot | None:
+    def _published(self, kind: Kind, nbytes: int, sizes: bytes, number: int) -> Slot | None:
         story = partial(kind.story, nbytes)
-        call = (kind.call(nbytes) + self._asked * COUNTED) % (1 << 64)
+        call = (kind.call(nbytes, sizes) + self._asked * COUNTED) % (1 << 64)
         return self.slots.publish(call, number, story, kind.need)
 
     def _compares(self) -> bool:
@@ -228,11 +233,14 @@ class Persistent:
         signature, key = message.signature, message.key
         if key is None or not kind.keeps or self._checks or not self.slots.together:
             return
-        bound = bound_of(signature, self._planner.bounds) or key.nbytes
+        bound = bound_of(signature, self._planner.bounds)
+        if signature.uneven and not bound:
+            return  # the plan serves these sizes only
         way = signature.root or int(signature.in_place)  # no call has both
         op = message.op if signature.reduces else None
         code = ROWS[signature.collective].code
-        self._engines.calls.add(kind, code, way, op, key._replace(nbytes=bound), signature.counts)
+        key = key._replace(nbytes=bound or key.nbytes)
+        self._engines.calls.add(kind, code, way, op, key, signature.uneven)
 
     # ---- plans ------------------------------------------------------------------------------
 
@@ -345,7 +353,7 @@ class Persistent:
         keep = (*message.keep, mapping, Lease(self.slots, slot, passing))
         return Prequest(
             slot.engine, prepared.native, message.send, message.recv, keep, begin, message.end,
-            True, message.signature.nbytes,
+            True, message.signature.nbytes, message.signature.sizes,
         )  # fmt: skip
 
     def _begin(self, message: Message, mapping: Mapping | None) -> Callable[[], None]:

@@ -235,8 +235,9 @@ class State:
             if message.begin is not None:
                 message.begin()
             self.engines.own.run(
-                prepared.native, message.send, message.recv, message.keep, message.signature.nbytes
-            )
+                prepared.native, message.send, message.recv, message.keep,
+                message.signature.nbytes, message.signature.sizes,
+            )  # fmt: skip
         if message.end is not None:
             message.end()
         if on_device:
@@ -264,6 +265,7 @@ class State:
             request = Request(
                 self.engines.own, prepared.native, message.send, message.recv, message.keep,
                 message.begin, message.end, nbytes=message.signature.nbytes,
+                sizes=message.signature.sizes,
             )  # fmt: skip
             request.Start()
         tell_limit(prepared.native, self.config.wait)
@@ -290,9 +292,11 @@ class State:
         kind = ROWS[signature.collective].code
         op = message.op if signature.reduces else None
         way = signature.root or int(signature.in_place)  # no call has both
-        bound = bound_of(signature, self.planner.bounds) or message.key.nbytes
-        key = message.key._replace(nbytes=bound)
-        self.calls.add(prepared.native, kind, way, op, key, signature.counts)
+        bound = bound_of(signature, self.planner.bounds)
+        if signature.uneven and not bound:
+            return  # the plan serves these sizes only
+        key = message.key._replace(nbytes=bound or message.key.nbytes)
+        self.calls.add(prepared.native, kind, way, op, key, signature.uneven)
 
     def wait_for(self, request: MPI.Request, step: str) -> None:
         """Wait for a call of the MPI library; raises if another rank raised or gave up."""

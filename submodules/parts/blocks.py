@@ -100,7 +100,7 @@ def _parts(signature: Signature, ranks: int) -> int:
 
 def block_of(buffer: Ref, number: int, signature: Signature) -> Ref:
     """Return where block `number` is in a buffer that holds one for each rank."""
-    if signature.counts:
+    if signature.counts:  # a program for these sizes only
         return buffer + signature.start(number)
     return buffer.behind(number)
 

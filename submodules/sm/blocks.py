@@ -63,16 +63,17 @@ def _turn_to(mine: Blocks, piece: Piece) -> None:
 def _show_one(mine: Blocks, piece: Piece) -> None:
     """Show this rank's block, which all peers receive."""
     stream, own, nbytes = mine.context.stream, mine.source(piece), mine.nbytes(piece, mine.me)
-    stream.copy(mine.shown(mine.me, piece), own, nbytes)
+    stream.copy(mine.shown(mine.me, piece), own, nbytes, block=mine.me)
     mine.post(GATHERED, piece.index + 1)
-    stream.copy(mine.result(piece, mine.me), own, nbytes)
+    stream.copy(mine.result(piece, mine.me), own, nbytes, block=mine.me)
 
 
 def _show_parts(mine: Blocks, piece: Piece) -> None:
     """Show a block for every peer."""
     for m in mine.others:
         target = mine.shown(mine.me, piece, m)
-        mine.context.stream.copy(target, mine.source(piece, m), mine.nbytes(piece, m))
+        nbytes = mine.nbytes(piece, m)
+        mine.context.stream.copy(target, mine.source(piece, m), nbytes, block=m)
     mine.post(GATHERED, piece.index + 1)
 
 
@@ -81,7 +82,7 @@ def _take_blocks(mine: Blocks, piece: Piece) -> None:
     for m in mine.others:
         mine.wait(m, GATHERED, piece.index + 1)
         nbytes = mine.nbytes(piece, m)
-        mine.context.stream.copy(mine.result(piece, m), mine.shown(m, piece), nbytes)
+        mine.context.stream.copy(mine.result(piece, m), mine.shown(m, piece), nbytes, block=m)
 
 
 def _take_parts(mine: Blocks, piece: Piece) -> None:
@@ -110,7 +111,7 @@ def _combine_parts(mine: Blocks, piece: Piece) -> None:
     for at in range(piece.start, piece.start + length, step):
         nbytes, total = min(step, piece.start + length - at), operands[0].to(at)
         for operand in operands[1:]:
-            context.stream.reduce(dst.to(at), total, operand.to(at), nbytes)
+            context.stream.reduce(dst.to(at), total, operand.to(at), nbytes, block=mine.me)
             total = dst.to(at)
 
 

@@ -26,9 +26,9 @@ def _fetch(solo: Reads, piece: Piece, to: int, member: int, number: int = 0) -> 
     source, dst = _block(solo, Base.SEND, piece, number), _block(solo, Base.RECV, piece, to)
     nbytes = piece.within(solo.context.builder.signature.length(to))
     if member == solo.context.group.me:
-        solo.context.stream.copy(dst, source, nbytes)
+        solo.context.stream.copy(dst, source, nbytes, block=to)
     else:
-        solo.pull(dst, source, nbytes, member)
+        solo.pull(dst, source, nbytes, member, block=to)
 
 
 def _post_and_wait(solo: Reads, piece: Piece, posts: bool, kind: int, waits: list[int]) -> None:

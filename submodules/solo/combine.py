@@ -57,18 +57,19 @@ class Combiner:
             if m == context.group.me:
                 here = block_of(context.source, number, signature).to(at)
             else:
-                here = self._fetch(m, block_of(self.operands[m], number, signature).to(at), nbytes)
+                operand = block_of(self.operands[m], number, signature).to(at)
+                here = self._fetch(m, operand, nbytes, number)
             if total is not None:
                 last = m == self.solo.members[-1]
                 target = dst if last else self.partial.holding(at)
-                context.stream.reduce(target, total, here, nbytes)
+                context.stream.reduce(target, total, here, nbytes, block=number)
                 here = target
             total = here
 
-    def _fetch(self, member: int, operand: Ref, nbytes: int) -> Ref:
+    def _fetch(self, member: int, operand: Ref, nbytes: int, number: int) -> Ref:
         """Return where bytes of a member's operand are; read them first if they are not mapped."""
         if self.solo.mapped:
             return self.solo.there(operand, member)
         room = self.room[member % 2].holding(operand.at)
-        self.solo.pull(room, operand, nbytes, member)
+        self.solo.pull(room, operand, nbytes, member, block=number)
         return room

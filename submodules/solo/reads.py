@@ -86,14 +86,17 @@ class Reads:
         rank = self.context.group.ranks[member]
         self.context.stream.wait(self.flag(member, kind), value, rank)
 
-    def pull(self, dst: Ref, src: Ref, nbytes: int, member: int) -> None:
-        """Read from a member's memory: copy if it is mapped, else attach."""
+    def pull(self, dst: Ref, src: Ref, nbytes: int, member: int, block: int | None = None) -> None:
+        """Read from a member's memory: copy if it is mapped, else attach.
+
+        `block` is what is read, where blocks differ in size.
+        """
         group, builder = self.context.group, self.context.builder
         if self.mapped:
-            self.context.stream.copy(dst, self.there(src, member), nbytes)
+            self.context.stream.copy(dst, self.there(src, member), nbytes, block=block)
             return
         peer = Peer(group.ranks[member], builder.channel(group.level), group.slots[member])
-        self.context.stream.pull(dst, src, nbytes, peer)
+        self.context.stream.pull(dst, src, nbytes, peer, block=block)
 
     def push(self, dst: Ref, src: Ref, nbytes: int, member: int) -> None:
         """Write to a member's memory by attach, as ranks map their peers' memory for reading."""

@@ -42,6 +42,7 @@ class _Rest(_Model):
     comms: tuple[tuple[Number, tuple[Number, ...]], ...]
     grains: Annotated[int, Field(ge=0, lt=GRAINS)]
     grain: Number
+    blocks: Number
 
 
 def dump(program: Program) -> bytes:

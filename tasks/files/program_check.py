@@ -46,7 +46,7 @@ def ground(topology: Topology, signature: Signature, rank: int, memory: int) -> 
 
 def check(program: Program, where: Ground) -> None:
     """Raise ValueError unless a Program keeps to its memory, requests, peers and streams."""
-    problem = _problem(program, where) or _misfit(program, where.signature)
+    problem = _problem(program, where) or _misfit(program, where.signature, where.topology.size)
     if problem is not None:
         raise ValueError(problem)
     _check_operations(program, where)
@@ -75,13 +75,16 @@ def _check_operations(program: Program, where: Ground) -> None:
     )
 
 
-def _misfit(program: Program, signature: Signature) -> str | None:
+def _misfit(program: Program, signature: Signature, size: int) -> str | None:
     """Return what is wrong with the terms of a Program for many sizes, or None.
 
     Terms that pass keep every operation within the memory that it has for the largest message.
     """
     terms, grains = program.terms, signature.grains
     grain = signature.grain if grains else 0
+    blocks = size if signature.varied else 0
+    if program.blocks != blocks:
+        return f"it has {program.blocks} blocks that differ in size, not {blocks}"
     if (program.grains, program.grain) != (grains, grain):
         return f"its message has {program.grains} grains of {program.grain} bytes"
     if terms is None:
@@ -89,6 +92,8 @@ def _misfit(program: Program, signature: Signature) -> str | None:
     sized = terms["each"] != 0
     if not np.array_equal(sized, np.isin(program.code["code"], SIZED)):
         return "an operation on data is the same for all sizes"
+    if (terms["block"] > max(blocks - 1, 0)).any() or (terms["blocks"] >= max(size, 1)).any():
+        return "an operation moves a block that does not exist"
     start, stop = terms["start"][:, None], terms["stop"][:, None]
     before = (terms["origin"] > start) & (terms["blocks"] == 0)
     outside = (stop > grains).any() or (terms["origin"] > grains).any()

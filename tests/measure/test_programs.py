@@ -13,7 +13,7 @@ from han.common.errors import ArgumentError, WrongResultError
 from han.measure.program_mix import DEFAULT
 from han.measure.program_results import Result, Settings, mean_ratio, summary
 from han.measure.program_rows import ProgramRow, Work
-from han.measure.program_sizes import CHUNK, LARGE, SMALL, passes
+from han.measure.program_sizes import BLOCKS, CHUNK, LARGE, SMALL, counts_of, passes
 from han.measure.programs import GROUPS, Programs, chosen
 from han.model.measurements import Times
 from han.model.recorded import (
@@ -48,7 +48,7 @@ def test_rows_are_of_known_groups_and_can_be_chosen():
 
 
 def test_sizes_are_different_and_in_the_same_order_on_all_ranks():
-    for sizes in (SMALL, LARGE):
+    for sizes in (SMALL, LARGE, BLOCKS):
         counts = sizes.counts()
         assert counts == sizes.counts() != sorted(counts)
         assert len(set(counts)) == sizes.count
@@ -175,6 +175,9 @@ def test_a_row_that_the_library_does_not_have(running):
 
 def test_a_pass_ends_in_time_and_the_second_one_has_the_same_calls(running):
     assert passes(running, running.comms, SMALL, 0).calls == CHUNK
+    assert passes(running, running.comms, BLOCKS, 0).calls == CHUNK
+    assert counts_of(9, 3) == [9, 6, 3]
+    assert counts_of(10, 3) == [7, 4, 10]
     assert passes(running, running.comms, LARGE, 1e6).calls == LARGE.count
 
 

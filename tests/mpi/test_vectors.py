@@ -12,6 +12,8 @@ from _support import FLAT, new_comm, opened
 from mpi4py import MPI
 from tensors import Tensor
 
+import han
+
 WORLD = MPI.COMM_WORLD
 D = MPI.DOUBLE
 on_ranks = pytest.mark.mpi(ranks=[2, 3], timeout=120, unit="s")
@@ -126,6 +128,72 @@ def test_a_list_of_counts_that_changes(mpi_ranks):
             assert found == allgatherv(WORLD, [a, numbers], a, numbers, 0)
             result = reduce_scatter(comm, counts, numbers, MPI.SUM, False)
             assert result == reduce_scatter(WORLD, numbers, numbers, MPI.SUM, False), rank
+
+
+def allgathered(comm: MPI.Intracomm, form: int, counts: Any) -> Any:
+    """Gather blocks; check that nothing is written behind them."""
+    mine = np.arange(float(counts[comm.rank])) + 1000 * comm.rank
+    recv = np.full(sum(counts) + 3, -1.0)
+    args = [mine, mine.size, D], [recv, list(counts), D]
+    if form == 0:
+        comm.Allgatherv(*args)
+    elif form == 1:
+        comm.Iallgatherv(*args).Wait()
+    else:
+        request = comm.Allgatherv_init(*args)
+        for _ in range(2):
+            request.Start()
+            request.Wait()
+        request.Free()
+    assert (recv[-3:] == -1).all()
+    return recv.tolist()
+
+
+def scattered(comm: MPI.Intracomm, form: int, counts: Any) -> Any:
+    mine = np.arange(float(sum(counts))) * (comm.rank + 1)
+    recv = np.full(counts[comm.rank] + 3, -1.0)
+    args = [mine, D], [recv, int(counts[comm.rank]), D], list(counts)
+    if form == 0:
+        comm.Reduce_scatter(*args)
+    elif form == 1:
+        comm.Ireduce_scatter(*args).Wait()
+    else:
+        request = comm.Reduce_scatter_init(*args)
+        request.Start()
+        request.Wait()
+        request.Free()
+    assert (recv[-3:] == -1).all()
+    return recv.tolist()
+
+
+@on_ranks
+def test_calls_of_many_counts_share_few_plans(mpi_ranks):
+    draw = np.random.default_rng(11)
+    with opened(new_comm(FLAT)) as comm:
+        if not comm._han.moves_blocks():
+            pytest.skip("the ranks share no memory")
+        for k in range(240):
+            most = int(2 ** draw.uniform(0, 17))
+            counts = draw.integers(0, most + 1, comm.size)
+            counts[draw.integers(comm.size)] = most
+            for call in (allgathered, scattered):
+                assert call(comm, k % 3, counts) == call(WORLD, 0, counts), (call, counts)
+        assert len(comm._han.plans._kept) < 100, comm.cache_info()
+
+
+@on_ranks
+def test_ranks_that_pass_other_counts_are_told(mpi_ranks):
+    for init in (False, True):
+        comm = new_comm(FLAT)
+        if not comm._han.moves_blocks():
+            pytest.skip("the ranks share no memory")
+        counts = [4] * (comm.size - 1) + [7]
+        for _ in range(3):
+            allgathered(comm, 2 * init, counts)
+        wrong = [5, *counts[1:]] if comm.rank == 1 else counts
+        with pytest.raises(han.HanError):
+            allgathered(comm, 2 * init, wrong)
+        WORLD.Barrier()
 
 
 @on_ranks

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_plans import TARGETS, example
 
+from han._native import Operations, joined
 from han.config.config import Config, load_config
 from han.model.channel_layout import LINE
-from han.model.program import positions
+from han.model.program import TERMS, Base, Ref, positions
 from han.model.topology import virtual
 from han.tasks.choice import Choice, level_choice
 from han.tasks.contract import Algorithm, Submodule
@@ -104,7 +105,6 @@ def test_a_class_holds_its_calls(nbytes, element):
         Signature("barrier"),
         Signature("bcast"),
         Signature("bcast", 8, device=True),
-        Signature("allgather", 8, counts=(8, 3)),
         Signature("bcast", BOUNDS[-1] + 1),
     ],
 )
@@ -164,13 +164,22 @@ def test_every_algorithm_is_proved_at_the_edges_of_classes(part):
         one = example(k)
         plan = of_class(one.plans[0], MEMORY)
         for nbytes in edges(plan) if plan is not None else ():
-            call = plan.of_size(nbytes)
+            calls = [plan.of_size(nbytes, counts) for counts in blocks_of(plan, nbytes)]
             try:
-                verify([call, call], in_place=one.in_place)
+                verify([calls[0], calls[-1]], in_place=one.in_place)
             except Refuted as refuted:
                 pytest.fail(f"example {k}, {nbytes} bytes: {refuted}\n{one}")
             proofs += 1
     assert proofs > number, "most examples have a class"
+
+
+def blocks_of(plan: Plan, nbytes: int) -> list[tuple[int, ...]]:
+    """List counts of blocks that differ, some empty, the largest of `nbytes` bytes."""
+    if not plan.signature.varied:
+        return [()]
+    most, size = nbytes // plan.signature.element, plan.topology.size
+    falling = tuple(most * (size - 1 - r) // (size - 1) for r in range(size))
+    return [falling, tuple(most if r == 1 else r % 3 % (most + 1) for r in range(size))]
 
 
 @settings(deadline=None, max_examples=60)
@@ -192,6 +201,51 @@ def test_different_sizes_of_a_class_run_one_behind_the_other():
     report = verify([plan.of_size(n) for n in (24_576, 16_392, 20_000, 24_568)])
     assert report.ranks == 3
     assert "20000B" in str(report)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.data())
+def test_one_plan_serves_blocks_of_all_sizes(data):
+    """Offsets and lengths are those of each block, whichever blocks are long, short or empty."""
+    size = data.draw(st.integers(2, 6))
+    reduces, in_memory = data.draw(st.booleans()), data.draw(st.booleans())
+    most = data.draw(st.integers(1, 4000))
+    rows = [
+        [data.draw(st.integers(0, most)) for _ in range(size - 1)] + [most]
+        for _ in range(data.draw(st.integers(1, 3)))
+    ]
+    rows = [data.draw(st.permutations(row)) for row in rows]
+    signature = Signature("allgather", most, counts=tuple(rows[0]))
+    if reduces:
+        signature = Signature("reduce_scatter", most, 8, "sum", "f8", counts=tuple(rows[0]))
+    chunk = data.draw(st.sampled_from([64, 512, 1 << 16]))
+    choice = Choice((level_choice("sm" if in_memory else "solo", "blocks", chunk=chunk),), None)
+    topology = replace(virtual(size), attach=True)
+    planned = class_of(signature, bound_of(signature, BOUNDS))
+    plan = plan_of_choice(topology, planned, choice, MEMORY)
+    calls = [plan.of_size(most * signature.element, tuple(row)) for row in rows]
+    assert [call.signature.counts for call in calls] == [tuple(row) for row in rows]
+    verify(calls)
+
+
+def test_blocks_that_differ_are_in_the_class_of_the_largest():
+    one, two = (Signature("allgather", 8, counts=counts) for counts in ((8, 3), (0, 8)))
+    planned = class_of(one, bound_of(one, BOUNDS))
+    assert planned == class_of(two, bound_of(two, BOUNDS))
+    assert planned != class_of(Signature("allgather", 8), 8), "a table is filled in at each run"
+    assert exact(planned, 8, (8, 3)) == one
+    assert planned.describe() == "allgather of blocks of up to 8B"
+    assert one.sizes == np.array([8, 3], "u8").tobytes()
+    assert not Signature("allgather", 8).sizes
+
+
+def test_an_operation_names_the_block_where_blocks_differ():
+    stream = Operations(0, 64, 8, 8, 8, True)
+    with pytest.raises(ValueError, match="name the block"):
+        stream.copy(Ref(Base.RECV), Ref(Base.SEND), 64)
+    stream.copy(Ref(Base.RECV), Ref(Base.SEND), 64, block=5)
+    _, terms = joined((stream,))
+    assert np.frombuffer(terms, TERMS)["block"].tolist() == [5]
 
 
 def test_shares_are_in_proportion():

@@ -66,7 +66,7 @@ def test_each_operation_has_its_record(stream):
     stream.copy(recv, send, 256)
     stream.reduce(recv, send, cell, 256)
     stream.reduce(recv, send, cell, 64, also=cell)
-    stream.reduce(recv, send, cell, 64, cell)
+    stream.reduce(recv, send, cell, 64, block=3)  # no block differs
     stream.pull(recv, send, 64, Peer(3, 1, 2))
     stream.push(recv, send, 64, Peer(3, 1, 2))
     stream.post(flag, 9)
@@ -82,7 +82,7 @@ def test_each_operation_has_its_record(stream):
         (Code.COPY, 0, [2, 1, 0, 0], [128, 128, 0, 0], 256, 0),
         (Code.REDUCE, 0, [2, 1, cells, 0], [128, 128, 64, 0], 32, 0),
         (Code.REDUCE2, 0, [2, 1, cells, cells], [128, 128, 64, 64], 8, 0),
-        (Code.REDUCE2, 0, [2, 1, cells, cells], [128, 128, 64, 64], 8, 0),
+        (Code.REDUCE, 0, [2, 1, cells, 0], [128, 128, 64, 0], 8, 0),
         (Code.PULL, 3, [2, 1, 0, 0], [128, 128, 1, 2], 64, 0),
         (Code.PUSH, 3, [2, 1, 0, 0], [128, 128, 1, 2], 64, 0),
         (Code.POST, 0, [flags, 0, 0, 0], [192, 0, 0, 0], 9, 0),
@@ -156,8 +156,10 @@ def test_streams_are_joined():
         (lambda s: s.copy(Ref(1 << 16), Ref(1), 64), ValueError, "a base of 65536"),
         (lambda s: s.copy(Ref(2), 5, 64), TypeError, "a Ref expected, not int"),
         (lambda s: s.copy(Ref(2), Ref(1)), TypeError, "copy takes 3 arguments, not 2"),
-        (lambda s: s.reduce(Ref(2), Ref(1), Ref(1), also=Ref(2)), TypeError, "'also' only"),
-        (lambda s: s.reduce(Ref(2), Ref(1), Ref(1), 8, to=Ref(2)), TypeError, "'also' only"),
+        (lambda s: s.reduce(Ref(2), Ref(1), Ref(1), also=Ref(2)), TypeError, "4 arguments, not 3"),
+        (lambda s: s.reduce(Ref(2), Ref(1), Ref(1), 64, to=Ref(2)), TypeError, "argument 'to'"),
+        (lambda s: s.reduce(Ref(2), Ref(1), Ref(1), 64, also=7), TypeError, "a Ref expected"),
+        (lambda s: s.copy(Ref(2), Ref(1), 64, block=-1), OverflowError, "negative"),
         (lambda s: s.post(Ref(6), -1), OverflowError, "negative"),
         (lambda s: s.test(1 << 40), ValueError, "a request of number"),
         (lambda s: s.pull(Ref(2), Ref(1), 64, 3), TypeError, "tuple"),

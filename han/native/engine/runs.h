@@ -70,7 +70,7 @@ static uint8_t han_nowhere[3][HAN_LINE];
 
 /* Set up the chosen plan: its scratch, the addresses that peers read, the start of its streams. */
 static inline void han_take_up(han_engine *e, han_plan *p) {
-    if (p->terms && p->nbytes != e->head->nbytes) han_fit(p, e->head->nbytes);
+    if (!han_fits(p, e->head)) han_fit(p, e->head);
     e->bases[HAN_B_SCRATCH] = p->scratch ? p->scratch : han_nowhere[2];
     for (uint32_t c = 0; c < e->n_channels; c++) {
         han_control *mine = han_own_record(&e->channels[c]);
@@ -113,7 +113,7 @@ static inline void han_begin(han_engine *e, const han_run *run) {
     e->bases[HAN_B_SEND] = run->send ? (uint8_t *)(uintptr_t)run->send : han_nowhere[0];
     e->bases[HAN_B_RECV] = run->recv ? run->recv : han_nowhere[1];
     /* A call that waits for a leader differs from one that does not. */
-    uint64_t calls = han_called(e, han_call_of(p, run->nbytes) ^ e->tried);
+    uint64_t calls = han_called(e, han_call_of(p, run) ^ e->tried);
     for (uint32_t c = 0; c < e->n_channels; c++) {
         han_channel *ch = &e->channels[c];
         uint8_t **base = &e->bases[HAN_B_CHANNEL + HAN_B_PER_CHANNEL * c];

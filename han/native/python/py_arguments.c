@@ -179,9 +179,11 @@ static bool blocks_of(const han_caller *self, han_call *c, han_blocks *b) {
     return han_py_blocks(b, &c->counts, self->rank, self->size);
 }
 
-/* Compare the call by its blocks too, unless all are of one size: then it is one of equal blocks. */
-static void compare_blocks(han_call *c, const han_blocks *b) {
-    c->key.counts = b->alike ? NULL : b->counts;
+/* Turn the counts into bytes, of elements of `size` bytes. Blocks of one size make a call of equal
+ * blocks. */
+static void in_bytes(han_call *c, const han_blocks *b, uint64_t size) {
+    for (int32_t r = 0; r < b->size; r++) b->counts[r] *= size;
+    c->key.uneven = !b->alike;
 }
 
 /* send, recv with counts */
@@ -191,9 +193,8 @@ bool han_read_allgatherv(const han_caller *self, PyObject *const *args, han_call
     if (!blocks_of(self, c, &b) || !han_py_read_vector(self->reader, args[1], &b, &c->recv) ||
         c->recv.readonly)
         return false;
-    uint64_t size = c->recv.element->size; /* blocks are moved as bytes */
-    for (int32_t r = 0; r < self->size; r++) b.counts[r] *= size;
-    compare_blocks(c, &b);
+    uint64_t size = c->recv.element->size;
+    in_bytes(c, &b, size);
     c->key.nbytes = b.largest * size;
     if (says_in_place(self, args[0])) {
         c->send.data = c->recv.data + b.start * size;
@@ -211,9 +212,9 @@ bool han_read_reduce_scatter(const han_caller *self, PyObject *const *args, han_
     if (!blocks_of(self, c, &b) || !han_py_read_counts(args[2], &b)) return false;
     if (!writes(self, args[1], &c->recv) || !reads(self, args[0], &c->send)) return false;
     uint64_t size = c->recv.element->size;
-    compare_blocks(c, &b);
-    return !__builtin_mul_overflow(b.total, size, &whole) && c->send.nbytes == whole &&
-           c->recv.nbytes == b.counts[self->rank] * size &&
+    if (__builtin_mul_overflow(b.total, size, &whole)) return false;
+    in_bytes(c, &b, size);
+    return c->send.nbytes == whole && c->recv.nbytes == b.counts[self->rank] &&
            c->send.element->kind == c->recv.element->kind && apart(c) &&
            reduces(c, b.largest * size, c->recv.element, args[3]);
 }

@@ -14,7 +14,7 @@ typedef struct {
     han_buffer send, recv; /* the caller releases their objects */
     han_entry key;
     PyObject *end;    /* called when the run has ended; or NULL */
-    uint64_t *counts; /* memory that `key` refers to, or NULL; the caller frees it with PyMem_Free */
+    uint64_t *counts; /* bytes of each block, or NULL; the caller frees them with PyMem_Free */
 } han_call;
 
 /* Read arguments into a call that is all zero; false, without an exception, if they are refused. */

@@ -27,7 +27,7 @@ typedef PyObject *(*mode)(CallsObject *, PlanObject *, const han_call *);
 
 static PyObject *blocking(CallsObject *self, PlanObject *plan, const han_call *c) {
     PyObject *const kept[] = {c->send.owner, c->recv.owner};
-    if (han_py_run(self->engine, plan, c->send.data, c->recv.data, c->key.nbytes, kept, 2))
+    if (han_py_run(self->engine, plan, c->send.data, c->recv.data, c->key.nbytes, c->counts, kept, 2))
         return NULL;
     if (!c->end) Py_RETURN_TRUE;
     PyObject *done = PyObject_CallNoArgs(c->end);
@@ -35,13 +35,26 @@ static PyObject *blocking(CallsObject *self, PlanObject *plan, const han_call *c
     return done ? Py_NewRef(Py_True) : NULL;
 }
 
+/* The sizes of blocks that differ, as bytes that a request owns; NULL if there are none. 0 or -1. */
+static int sizes_of(const CallsObject *self, const han_call *c, PyObject **out) {
+    if (!c->key.uneven) return 0;
+    Py_ssize_t n = (Py_ssize_t)(self->caller.size * sizeof *c->counts);
+    *out = PyBytes_FromStringAndSize((const char *)c->counts, n);
+    return *out ? 0 : -1;
+}
+
 static PyObject *or_none(PyObject *o) { return o ? o : Py_None; }
 
 static PyObject *nonblocking(CallsObject *self, PlanObject *plan, const han_call *c) {
-    PyObject *kept = PyTuple_Pack(2, or_none(c->send.owner), or_none(c->recv.owner));
-    if (!kept) return NULL;
+    PyObject *sizes = NULL, *kept = PyTuple_Pack(2, or_none(c->send.owner), or_none(c->recv.owner));
+    if (!kept || sizes_of(self, c, &sizes)) {
+        Py_XDECREF(kept);
+        return NULL;
+    }
     PyObject *request = han_py_request((PyTypeObject *)self->request, self->engine, plan,
-                                       c->send.data, c->recv.data, c->key.nbytes, kept, c->end);
+                                       c->send.data, c->recv.data, c->key.nbytes, sizes, kept,
+                                       c->end);
+    Py_XDECREF(sizes);
     if (!request) return NULL;
     PyObject *started = han_py_start(request);
     Py_XDECREF(started);
@@ -90,7 +103,7 @@ static bool prepare(const CallsObject *self, const han_call *c, han_call *with) 
 /* Run a call with buffers of derived types on packed copies of their data. If they cannot be made,
  * the Python way raises the error, and tells the other ranks. */
 static PyObject *run_packed(CallsObject *self, PlanObject *plan, const han_call *c, mode go) {
-    han_call with = {.key = c->key};
+    han_call with = {.key = c->key, .counts = c->counts};
     PyObject *answer;
     Py_INCREF(plan); /* another thread may empty the look-up meanwhile */
     if (prepare(self, c, &with)) {
@@ -109,7 +122,7 @@ static PyObject *run_packed(CallsObject *self, PlanObject *plan, const han_call 
 /* The result of `go`, False if the plan must be made first, or NULL with an exception. */
 static PyObject *run(CallsObject *self, const han_call *c, mode go) {
     han_entry key = c->key;
-    if (!key.counts) key.nbytes = han_py_look_up_bound(&self->plans, key.nbytes);
+    key.nbytes = han_py_look_up_bound(&self->plans, key.nbytes);
     PlanObject *found = (PlanObject *)han_py_look_up_find(&self->plans, &key)->plan;
     if (!found || lacks_rival(&found->plan, go)) Py_RETURN_FALSE;
     if (c->send.datatype || c->recv.datatype) return run_packed(self, found, c, go);
@@ -122,16 +135,19 @@ static PyObject *run(CallsObject *self, const han_call *c, mode go) {
  * size and the objects that own the buffers. */
 static PyObject *persistent(CallsObject *self, const han_call *c) {
     han_entry key = c->key;
-    if (!key.counts) key.nbytes = han_py_look_up_bound(&self->plans, key.nbytes);
+    key.nbytes = han_py_look_up_bound(&self->plans, key.nbytes);
     key.collective += HAN_LOOK_UP_INIT;
     PyObject *make = han_py_look_up_find(&self->plans, &key)->plan;
     if (!make || c->send.datatype || c->recv.datatype) Py_RETURN_FALSE;
+    PyObject *sizes = NULL;
+    if (sizes_of(self, c, &sizes)) return NULL;
     Py_INCREF(make); /* it may empty the look-up */
     PyObject *request = PyObject_CallFunction(
-        make, "KKK(OO)", (unsigned long long)(uintptr_t)c->send.data,
+        make, "KKK(OO)O", (unsigned long long)(uintptr_t)c->send.data,
         (unsigned long long)(uintptr_t)c->recv.data, (unsigned long long)c->key.nbytes,
-        or_none(c->send.owner), or_none(c->recv.owner));
+        or_none(c->send.owner), or_none(c->recv.owner), or_none(sizes));
     Py_DECREF(make);
+    Py_XDECREF(sizes);
     return request;
 }
 
@@ -189,35 +205,18 @@ static PyObject *calls_clear(CallsObject *self, PyObject *unused) {
     Py_RETURN_NONE;
 }
 
-/* Read the sizes of all blocks from a tuple, which is empty if they are equal. 0 or -1. */
-static int sizes_of_blocks(const CallsObject *self, PyObject *sizes, const uint64_t **out) {
-    Py_ssize_t n = PyTuple_GET_SIZE(sizes);
-    if (!n) return 0;
-    if (n != self->caller.size) return few(n, self->caller.size);
-    uint64_t *counts = PyMem_Malloc((size_t)n * sizeof *counts);
-    if (!counts) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    for (Py_ssize_t r = 0; r < n; r++)
-        counts[r] = PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(sizes, r));
-    *out = counts;
-    if (!PyErr_Occurred()) return 0;
-    PyMem_Free(counts);
-    return -1;
-}
-
-/* add(plan or function, collective, root, op or None, (bound of its class, kind, handle), sizes of
- * blocks) */
+/* add(plan or function, collective, root, op or None, (bound of its class, kind, handle), whether
+ * blocks differ in size) */
 static PyObject *calls_add(CallsObject *self, PyObject *args) {
     han_entry entry = {0};
-    PyObject *plan, *op, *sizes;
+    PyObject *plan, *op;
+    int uneven;
     unsigned long long nbytes, handle;
-    if (!PyArg_ParseTuple(args, "OiiO(KiK)O!", &plan, &entry.collective, &entry.root, &op, &nbytes,
-                          &entry.kind, &handle, &PyTuple_Type, &sizes) ||
-        sizes_of_blocks(self, sizes, &entry.counts))
+    if (!PyArg_ParseTuple(args, "OiiO(KiK)p", &plan, &entry.collective, &entry.root, &op, &nbytes,
+                          &entry.kind, &handle, &uneven))
         return NULL;
     if (!PyObject_TypeCheck(plan, &PlanType)) entry.collective += HAN_LOOK_UP_INIT;
+    entry.uneven = uneven;
     entry.nbytes = nbytes;
     entry.handle = handle;
     entry.op = op == Py_None ? NULL : op;
@@ -233,7 +232,7 @@ static int calls_init(CallsObject *self, PyObject *args, PyObject *kwargs) {
                                      &ReaderType, &reader, &PyType_Type, &request,
                                      &self->caller.rank, &self->caller.size, &PyTuple_Type,
                                      &bounds) ||
-        han_py_look_up_open(&self->plans, bounds, self->caller.size))
+        han_py_look_up_open(&self->plans, bounds))
         return -1;
     self->engine = (EngineObject *)Py_NewRef(engine);
     self->caller.reader = (ReaderObject *)Py_NewRef(reader);
@@ -288,9 +287,9 @@ static PyMethodDef calls_methods[] = {
     BOTH(allgatherv, ", send, recv"),
     BOTH(reduce_scatter, ", send, recv, counts, op"),
     {"add", (PyCFunction)calls_add, METH_VARARGS,
-     "add($self, plan, collective, root, op, key, counts, /)\n--\n\n"
+     "add($self, plan, collective, root, op, key, uneven, /)\n--\n\n"
      "Enter a plan, or a function that makes persistent requests; `op` may be None, `key` is (bound "
-     "of its class, kind, handle), `counts` are the elements of all blocks, or () if they are equal."},
+     "of its class, kind, handle), `uneven` says whether blocks differ in size."},
     {"clear", (PyCFunction)calls_clear, METH_NOARGS,
      "clear($self, /)\n--\n\nRemove all plans."},
     {NULL, NULL, 0, NULL},

@@ -57,8 +57,12 @@ static int write_term(OperationsObject *self, const operation *op, han_term *ter
                      (unsigned long long)grain);
         return -1;
     }
+    if (op->each && self->uneven && op->block == HAN_NO_BLOCK) {
+        PyErr_SetString(PyExc_ValueError, "blocks differ in size: name the block that is moved");
+        return -1;
+    }
     *term = (han_term){.start = (uint32_t)start, .stop = (uint32_t)((op->at + nbytes) / grain),
-                       .each = op->each,
+                       .each = (uint32_t)op->each, .block = self->uneven && op->each ? op->block : 0,
                        .offset = {0, 0, op->numbers[0], op->numbers[1]}};
     for (int k = 0; k < 4; k++) {
         const RefObject *ref = op->refs[k];

@@ -4,6 +4,7 @@
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -27,19 +28,22 @@ typedef struct {
     uint64_t nbytes, element; /* of the message */
     uint64_t grain, grains;
     uint64_t operand; /* most bytes that one operation combines */
+    bool uneven;      /* blocks differ in size: operations name the block that they move */
     unsigned int task;
     uint16_t tag;
     uint8_t writes[HAN_MAX_CHANNELS];
 } OperationsObject;
 
-/* An operation to be written. What it moves begins at the message's byte `at`. `n` counts things of
- * `each` bytes of the message; 0: it does not depend on the message's size. `numbers` take the
- * place of the last two offsets. */
+/* An operation to be written. What it moves begins at the message's byte `at`, or at that of block
+ * `block` where blocks differ in size. `n` counts things of `each` bytes of the message; 0: it does
+ * not depend on the message's size. `numbers` take the place of the last two offsets. */
+
 typedef struct {
     enum han_code code;
     const RefObject *refs[4];
     uint64_t numbers[2];
     uint64_t n, each, at, slot;
+    uint32_t block;
     int32_t peer;
 } operation;
 

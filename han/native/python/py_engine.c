@@ -159,11 +159,15 @@ static PyObject *engine_stop(EngineObject *self, PyObject *unused) {
 static PyObject *engine_run(EngineObject *self, PyObject *args) {
     PlanObject *plan;
     Py_ssize_t send, recv;
-    PyObject *keep;
+    PyObject *keep, *sizes = NULL;
     unsigned long long nbytes = 0;
-    if (!PyArg_ParseTuple(args, "O!nnO|K", &PlanType, &plan, &send, &recv, &keep, &nbytes))
+    if (!PyArg_ParseTuple(args, "O!nnO|KS", &PlanType, &plan, &send, &recv, &keep, &nbytes, &sizes))
         return NULL;
-    if (han_py_run(self, plan, (const void *)send, (void *)recv, nbytes, &keep, 1)) return NULL;
+    PyObject *const kept[] = {keep, sizes};
+    const uint64_t *table;
+    if (han_py_sizes(&plan->plan, sizes, &table) ||
+        han_py_run(self, plan, (const void *)send, (void *)recv, nbytes, table, kept, 2))
+        return NULL;
     Py_RETURN_NONE;
 }
 
@@ -274,11 +278,12 @@ static PyMethodDef engine_methods[] = {
     {"plan", (PyCFunction)(void (*)(void))han_py_plan, METH_VARARGS | METH_KEYWORDS,
      "plan($self, *, code, streams, requests, footprint, writes, sync, brief, signature, kernel, "
      "element, op, dtype, commutative, operand, comms, scratch, keep, number=0, shifts=None, "
-     "arena=(0, 0), whole=0, leader=-1, terms=None, grains=0, grain=0)\n--\n\n"
+     "arena=(0, 0), whole=0, leader=-1, terms=None, grains=0, grain=0, blocks=0)\n--\n\n"
      "Make a Plan from the records of a program."},
     {"run", (PyCFunction)engine_run, METH_VARARGS,
-     "run($self, plan, send, recv, keep, nbytes=0, /)\n--\n\n"
-     "Run a plan on two addresses, and wait until it has finished."},
+     "run($self, plan, send, recv, keep, nbytes=0, sizes=b'', /)\n--\n\n"
+     "Run a plan on two addresses, and wait until it has finished; `sizes` are the bytes of each "
+     "block, as numbers of 64 bits, if they differ."},
     {"fail", (PyCFunction)engine_fail, METH_NOARGS,
      "fail($self, /)\n--\n\n"
      "Cancel the runs under way; later runs raise."},

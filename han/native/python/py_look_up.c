@@ -1,12 +1,11 @@
 #include "python/py_look_up.h"
 
-int han_py_look_up_open(han_py_look_up *self, PyObject *bounds, int32_t ranks) {
+int han_py_look_up_open(han_py_look_up *self, PyObject *bounds) {
     Py_ssize_t n = PyTuple_GET_SIZE(bounds);
     if (n > UINT16_MAX) {
         PyErr_Format(PyExc_ValueError, "%zd bounds of sizes, at most %d", n, UINT16_MAX);
         return -1;
     }
-    self->ranks = (uint32_t)ranks;
     self->bounds = PyMem_Calloc((size_t)n + 1, sizeof *self->bounds);
     if (!self->bounds) {
         PyErr_NoMemory();
@@ -25,10 +24,7 @@ int han_py_look_up_open(han_py_look_up *self, PyObject *bounds, int32_t ranks) {
 void han_py_look_up_add(han_py_look_up *self, const han_entry *entry) {
     if (self->used == HAN_LOOK_UP_MOST) han_py_look_up_clear(self);
     han_entry *slot = han_py_look_up_find(self, entry);
-    if (slot->plan) {
-        PyMem_Free((void *)entry->counts);
-        return;
-    }
+    if (slot->plan) return;
     Py_XINCREF(entry->op);
     Py_INCREF(entry->plan);
     *slot = *entry;
@@ -39,7 +35,6 @@ void han_py_look_up_clear(han_py_look_up *self) {
     for (int k = 0; k < HAN_LOOK_UP_SLOTS; k++) {
         han_entry old = self->slots[k];
         self->slots[k] = (han_entry){0};
-        PyMem_Free((void *)old.counts);
         Py_XDECREF(old.op);
         Py_XDECREF(old.plan);
     }

@@ -2,7 +2,7 @@
 #ifndef HAN_PY_LOOK_UP_H
 #define HAN_PY_LOOK_UP_H
 
-#include <string.h>
+#include <stdbool.h>
 
 #include "python/objects.h"
 
@@ -13,15 +13,15 @@ typedef struct {
     uint64_t nbytes;  /* of a call; of an entry, the bound of its class of sizes */
     PyObject *op;     /* compared by identity; owned */
     uint64_t handle;  /* of MPI's type, if the library or the user's function reduces; 0: any */
-    const uint64_t *counts; /* of each block, if they differ: of `ranks` ranks; an entry owns them */
     int32_t collective, root, kind; /* HAN_LOOK_UP_INIT is added to the collective of an `_init` */
+    bool uneven;    /* blocks differ in size */
     PyObject *plan; /* or a function that makes requests; owned; NULL: an empty slot */
 } han_entry;
 
 typedef struct {
     uint64_t *bounds; /* of classes of sizes, ascending; 0 behind the last one */
     uint16_t octaves[HAN_OCTAVES]; /* by the bits of a size: where the search for its bound begins */
-    uint32_t used, ranks;
+    uint32_t used;
     han_entry slots[HAN_LOOK_UP_SLOTS];
 } han_py_look_up;
 
@@ -33,39 +33,24 @@ static inline uint64_t han_py_look_up_bound(const han_py_look_up *self, uint64_t
     return *bound ? *bound : nbytes;
 }
 
-/* A number that stands for the sizes of blocks. */
-static inline uint64_t han_py_look_up_digest(const han_py_look_up *self, const uint64_t *counts) {
-    uint64_t h = 1;
-    for (uint32_t r = 0; r < self->ranks; r++) h = (h ^ counts[r]) * 0x9e3779b97f4a7c15u;
-    return h;
-}
-
-static inline bool han_py_look_up_alike(const han_py_look_up *self, const uint64_t *a,
-                                        const uint64_t *b) {
-    return a == b || (a && b && !memcmp(a, b, self->ranks * sizeof *a));
-}
-
 /* The entry of a call, or the empty slot where it belongs. */
 static inline han_entry *han_py_look_up_find(han_py_look_up *self, const han_entry *key) {
     uint64_t h = key->nbytes * 0x9e3779b97f4a7c15u ^ (uint64_t)(uintptr_t)key->op;
     h ^= (uint64_t)(uint32_t)key->collective << 40 ^ (uint64_t)(uint32_t)key->root << 20 ^
-         (uint64_t)(uint32_t)key->kind;
-    if (key->counts) h ^= han_py_look_up_digest(self, key->counts);
+         (uint64_t)(uint32_t)key->kind ^ (uint64_t)key->uneven << 60;
     h *= 0xff51afd7ed558ccdu;
     for (uint32_t k = (uint32_t)(h >> 40) % HAN_LOOK_UP_SLOTS;; k = (k + 1) % HAN_LOOK_UP_SLOTS) {
         han_entry *s = &self->slots[k];
         if (!s->plan || (s->nbytes == key->nbytes && s->op == key->op && s->root == key->root &&
                          s->collective == key->collective && s->kind == key->kind &&
-                         (!s->handle || s->handle == key->handle) &&
-                         han_py_look_up_alike(self, s->counts, key->counts)))
+                         (!s->handle || s->handle == key->handle) && s->uneven == key->uneven))
             return s;
     }
 }
 
 /* Take over the bounds of classes, a tuple: 0, or -1 with an exception. */
-int han_py_look_up_open(han_py_look_up *, PyObject *bounds, int32_t ranks);
-/* Enter a plan, unless there is one; a full table is emptied first. Takes over the counts, which are
- * PyMem's. */
+int han_py_look_up_open(han_py_look_up *, PyObject *bounds);
+/* Enter a plan, unless there is one; a full table is emptied first. */
 void han_py_look_up_add(han_py_look_up *, const han_entry *);
 void han_py_look_up_clear(han_py_look_up *);
 

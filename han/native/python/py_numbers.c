@@ -45,7 +45,8 @@ static const number instruction[] = {
 };
 static const number term[] = {
     AT(han_term, offset), AT(han_term, start), AT(han_term, stop), AT(han_term, origin),
-    AT(han_term, blocks), AT(han_term, each), {"size", sizeof(han_term)}, {NULL, 0},
+    AT(han_term, blocks), AT(han_term, each), AT(han_term, block), {"size", sizeof(han_term)},
+    {NULL, 0},
 };
 /* The fields of a base with the bit PEER: where they begin, and their largest values. */
 static const number peer_base[] = {

@@ -26,14 +26,14 @@ static PyObject *operations_new(PyTypeObject *type, PyObject *args, PyObject *kw
 
 static int operations_init(OperationsObject *self, PyObject *args, PyObject *kwargs) {
     unsigned long long nbytes, element, grain, grains;
-    int tag;
+    int tag, uneven = 0;
     if (kwargs && PyDict_Size(kwargs)) {
         PyErr_SetString(PyExc_TypeError, "Operations takes no keyword arguments");
         return -1;
     }
-    if (!PyArg_ParseTuple(args, "iKKKK:Operations", &tag, &nbytes, &element, &grain, &grains))
+    if (!PyArg_ParseTuple(args, "iKKKK|p:Operations", &tag, &nbytes, &element, &grain, &grains, &uneven))
         return -1;
-    if (!element || !grain) {
+    if (!element || !grain || element > UINT32_MAX) {
         PyErr_SetString(PyExc_ValueError, "elements and grains have at least one byte");
         return -1;
     }
@@ -46,45 +46,33 @@ static int operations_init(OperationsObject *self, PyObject *args, PyObject *kwa
     self->element = element;
     self->grain = grain;
     self->grains = grains;
+    self->uneven = uneven;
     return 0;
 }
 
 static Py_ssize_t operations_length(OperationsObject *self) { return (Py_ssize_t)self->length; }
 
-/* ---- arguments ------------------------------------------------------------------------------ */
-
-static int count_arguments(const char *name, Py_ssize_t given, Py_ssize_t expected) {
-    if (given == expected) return 0;
-    PyErr_Format(PyExc_TypeError, "%s takes %zd arguments, not %zd", name, expected, given);
-    return -1;
-}
-
-/* Read arguments: addresses, then integers of 0 or more. 0 or -1. */
-static int take(const char *name, PyObject *const *args, Py_ssize_t given, const RefObject **refs,
-                int n_refs, uint64_t *numbers, int n_numbers) {
-    if (count_arguments(name, given, n_refs + n_numbers)) return -1;
-    for (int k = 0; k < n_refs; k++)
-        if (!(refs[k] = han_ref_of(args[k]))) return -1;
-    for (int k = 0; k < n_numbers; k++)
-        if (han_number_of(args[n_refs + k], &numbers[k])) return -1;
-    return 0;
-}
+/* ---- operations ----------------------------------------------------------------------------- */
 
 static PyObject *none_or_error(int failed) {
     if (failed) return NULL;
     Py_RETURN_NONE;
 }
 
-/* ---- operations ----------------------------------------------------------------------------- */
-
-static PyObject *copy(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
+/* copy(dst, src, nbytes, block=None) */
+static PyObject *copy(OperationsObject *self, PyObject *const *args, Py_ssize_t given,
+                      PyObject *names) {
     const RefObject *ref[2];
+    han_options more;
     uint64_t nbytes;
-    if (take("copy", args, given, ref, 2, &nbytes, 1)) return NULL;
+    if (han_take("copy", args, given, ref, 2, &nbytes, 1) ||
+        han_take_options("copy", args, given, names, &more))
+        return NULL;
     if (!nbytes || han_ref_same(ref[0], ref[1])) Py_RETURN_NONE;
     han_wrote(self, ref[0]);
     return none_or_error(han_emit(self, &(operation){.code = HAN_COPY, .refs = {ref[0], ref[1]},
-                                                 .n = nbytes, .each = 1, .at = ref[0]->at}));
+                                                 .n = nbytes, .each = 1, .at = ref[0]->at,
+                                                 .block = more.block}));
 }
 
 /* Note how many bytes an operation of MPI may combine. */
@@ -92,21 +80,16 @@ static void combines(OperationsObject *self, uint64_t nbytes) {
     if (nbytes > self->operand) self->operand = nbytes;
 }
 
-/* reduce(dst, a, b, nbytes, also=None) */
+/* reduce(dst, a, b, nbytes, also=None, block=None) */
 static PyObject *reduce(OperationsObject *self, PyObject *const *args, Py_ssize_t given,
                         PyObject *names) {
     const RefObject *ref[4] = {NULL};
+    han_options more;
     uint64_t nbytes;
-    Py_ssize_t named = names ? PyTuple_GET_SIZE(names) : 0;
-    if (named > 1 || (named && given != 4) ||
-        (named && PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "also"))) {
-        PyErr_SetString(PyExc_TypeError, "reduce takes the keyword argument 'also' only");
+    if (han_take("reduce", args, given, ref, 3, &nbytes, 1) ||
+        han_take_options("reduce", args, given, names, &more))
         return NULL;
-    }
-    bool both = given + named == 5;
-    PyObject *also = both ? args[4] : Py_None;
-    if (take("reduce", args, both ? 4 : given, ref, 3, &nbytes, 1)) return NULL;
-    if (also != Py_None && !(ref[3] = han_ref_of(also))) return NULL;
+    ref[3] = more.also;
     if (!nbytes) Py_RETURN_NONE;
     han_wrote(self, ref[0]);
     if (ref[3]) han_wrote(self, ref[3]);
@@ -114,17 +97,21 @@ static PyObject *reduce(OperationsObject *self, PyObject *const *args, Py_ssize_
     return none_or_error(han_emit(self, &(operation){.code = ref[3] ? HAN_REDUCE2 : HAN_REDUCE,
                                                  .refs = {ref[0], ref[1], ref[2], ref[3]},
                                                  .n = nbytes / self->element,
-                                                 .each = self->element, .at = ref[0]->at}));
+                                                 .each = self->element, .at = ref[0]->at,
+                                                 .block = more.block}));
 }
 
-/* pull or push (dst, src, nbytes, (rank, channel, slot)) */
+/* pull or push (dst, src, nbytes, (rank, channel, slot), block=None) */
 static PyObject *attach(OperationsObject *self, const char *name, enum han_code code,
-                        PyObject *const *args, Py_ssize_t given) {
+                        PyObject *const *args, Py_ssize_t given, PyObject *names) {
     const RefObject *ref[2];
+    han_options more;
     uint64_t nbytes;
     int rank;
     unsigned int channel, slot;
-    if (count_arguments(name, given, 4) || take(name, args, 3, ref, 2, &nbytes, 1)) return NULL;
+    if (han_expect(name, given, 4) || han_take(name, args, 3, ref, 2, &nbytes, 1) ||
+        han_take_options(name, args, given, names, &more))
+        return NULL;
     if (!PyTuple_Check(args[3])) {
         PyErr_Format(PyExc_TypeError, "%s: a peer is a tuple of rank, channel and slot", name);
         return NULL;
@@ -134,21 +121,24 @@ static PyObject *attach(OperationsObject *self, const char *name, enum han_code 
     if (code == HAN_PULL) han_wrote(self, ref[0]);
     return none_or_error(han_emit(self, &(operation){.code = code, .refs = {ref[0], ref[1]},
                                                  .numbers = {channel, slot}, .n = nbytes, .each = 1,
-                                                 .at = ref[0]->at, .peer = rank}));
+                                                 .at = ref[0]->at, .block = more.block,
+                                                 .peer = rank}));
 }
 
-static PyObject *pull(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
-    return attach(self, "pull", HAN_PULL, args, given);
+static PyObject *pull(OperationsObject *self, PyObject *const *args, Py_ssize_t given,
+                      PyObject *names) {
+    return attach(self, "pull", HAN_PULL, args, given, names);
 }
 
-static PyObject *push(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
-    return attach(self, "push", HAN_PUSH, args, given);
+static PyObject *push(OperationsObject *self, PyObject *const *args, Py_ssize_t given,
+                      PyObject *names) {
+    return attach(self, "push", HAN_PUSH, args, given, names);
 }
 
 static PyObject *post(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
     const RefObject *flag[1];
     uint64_t value;
-    if (take("post", args, given, flag, 1, &value, 1)) return NULL;
+    if (han_take("post", args, given, flag, 1, &value, 1)) return NULL;
     han_wrote(self, flag[0]);
     return none_or_error(
         han_emit(self, &(operation){.code = HAN_POST, .refs = {flag[0]}, .n = value}));
@@ -157,7 +147,7 @@ static PyObject *post(OperationsObject *self, PyObject *const *args, Py_ssize_t 
 static PyObject *wait_for(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
     const RefObject *flag[1];
     uint64_t number[2]; /* value, rank */
-    if (take("wait", args, given, flag, 1, number, 2)) return NULL;
+    if (han_take("wait", args, given, flag, 1, number, 2)) return NULL;
     return none_or_error(han_emit(self, &(operation){.code = HAN_WAIT, .refs = {flag[0]},
                                                  .n = number[0], .peer = (int32_t)number[1]}));
 }
@@ -165,22 +155,22 @@ static PyObject *wait_for(OperationsObject *self, PyObject *const *args, Py_ssiz
 static PyObject *isend(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
     const RefObject *src[1];
     uint64_t number[3]; /* bytes, rank, request */
-    if (take("isend", args, given, src, 1, number, 3) || han_check_request(number[2])) return NULL;
+    if (han_take("isend", args, given, src, 1, number, 3) || han_check_request(number[2])) return NULL;
     return none_or_error(han_note_receive(self, number[2], (receive){0}) ||
                          han_emit(self, &(operation){.code = HAN_ISEND, .refs = {NULL, src[0]},
-                                                 .n = number[0], .each = 1, .at = src[0]->at,
+                                                 .n = number[0], .each = 1, .block = HAN_NO_BLOCK, .at = src[0]->at,
                                                  .peer = (int32_t)number[1], .slot = number[2]}));
 }
 
 static PyObject *irecv(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
     const RefObject *dst[1];
     uint64_t number[3]; /* bytes, rank, request */
-    if (take("irecv", args, given, dst, 1, number, 3) || han_check_request(number[2])) return NULL;
+    if (han_take("irecv", args, given, dst, 1, number, 3) || han_check_request(number[2])) return NULL;
     int32_t rank = (int32_t)number[1];
     const receive what = {.nbytes = number[0], .at = dst[0]->at, .rank = rank};
     return none_or_error(han_note_receive(self, number[2], what) ||
                          han_emit(self, &(operation){.code = HAN_IRECV, .refs = {dst[0]},
-                                                 .n = number[0], .each = 1, .at = dst[0]->at,
+                                                 .n = number[0], .each = 1, .block = HAN_NO_BLOCK, .at = dst[0]->at,
                                                  .peer = rank, .slot = number[2]}));
 }
 
@@ -190,6 +180,7 @@ static PyObject *test(OperationsObject *self, PyObject *argument) {
     receive what = {0};
     if (request < self->n_receives) what = self->receives[request];
     return none_or_error(han_emit(self, &(operation){.code = HAN_TEST, .n = what.nbytes, .each = 1,
+                                                 .block = HAN_NO_BLOCK,
                                                  .at = what.at, .peer = what.rank,
                                                  .slot = request}));
 }
@@ -198,14 +189,14 @@ static PyObject *test(OperationsObject *self, PyObject *argument) {
 static PyObject *coll(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
     const RefObject *ref[2];
     uint64_t kind, number[4]; /* n, root, comm, request */
-    if (count_arguments("coll", given, 7) || han_number_of(args[0], &kind) ||
-        take("coll", args + 1, 6, ref, 2, number, 4) || han_check_request(number[3]))
+    if (han_expect("coll", given, 7) || han_number_of(args[0], &kind) ||
+        han_take("coll", args + 1, 6, ref, 2, number, 4) || han_check_request(number[3]))
         return NULL;
     bool broadcasts = (kind & ~(uint64_t)HAN_C_BLOCKING) == HAN_C_BCAST;
     const operation op = {
         .code = HAN_COLL, .refs = {ref[0], ref[1]}, .numbers = {kind, number[2]}, .n = number[0],
         .each = broadcasts ? 1 : self->element, .at = (ref[0]->base ? ref[0] : ref[1])->at,
-        .peer = (int32_t)number[1], .slot = number[3],
+        .peer = (int32_t)number[1], .slot = number[3], .block = HAN_NO_BLOCK,
     };
     combines(self, op.n * op.each);
     han_wrote(self, ref[0]);
@@ -214,7 +205,7 @@ static PyObject *coll(OperationsObject *self, PyObject *const *args, Py_ssize_t 
 
 static PyObject *await_stream(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
     uint64_t number[2]; /* stream, position */
-    if (take("await_stream", args, given, NULL, 0, number, 2)) return NULL;
+    if (han_take("await_stream", args, given, NULL, 0, number, 2)) return NULL;
     return none_or_error(han_emit(self, &(operation){.code = HAN_AWAIT, .n = number[1],
                                                  .peer = (int32_t)number[0]}));
 }
@@ -296,17 +287,17 @@ static PyObject *joined(PyObject *module, PyObject *streams) {
     {name, (PyCFunction)(void (*)(void))function, METH_FASTCALL | (flags), text}
 
 static PyMethodDef methods[] = {
-    FAST("copy", copy, 0,
-         "copy($self, dst, src, nbytes, /)\n--\n\n"
-         "Copy, unless there are no bytes or both addresses are the same."),
+    FAST("copy", copy, METH_KEYWORDS,
+         "copy($self, dst, src, nbytes, /, *, block=None)\n--\n\n"
+         "Copy, unless there are no bytes or both addresses are the same; `block` is what is moved."),
     FAST("reduce", reduce, METH_KEYWORDS,
-         "reduce($self, dst, a, b, nbytes, /, also=None)\n--\n\n"
+         "reduce($self, dst, a, b, nbytes, /, *, also=None, block=None)\n--\n\n"
          "Combine ``dst = a op b``; write the result to `also` too, if given."),
-    FAST("pull", pull, 0,
-         "pull($self, dst, src, nbytes, peer, /)\n--\n\n"
+    FAST("pull", pull, METH_KEYWORDS,
+         "pull($self, dst, src, nbytes, peer, /, *, block=None)\n--\n\n"
          "Copy from `src` in the memory of a peer, which has shown its buffers."),
-    FAST("push", push, 0,
-         "push($self, dst, src, nbytes, peer, /)\n--\n\n"
+    FAST("push", push, METH_KEYWORDS,
+         "push($self, dst, src, nbytes, peer, /, *, block=None)\n--\n\n"
          "Copy to `dst` in the memory of a peer, which has allowed its peers to write."),
     FAST("post", post, 0,
          "post($self, flag, k, /)\n--\n\n"

@@ -10,6 +10,7 @@ static void plan_dealloc(PlanObject *self) {
     free(self->code);
     free(self->terms);
     free(self->comms);
+    free(self->plan.table);
     free(self->plan.requests);
     free(self->plan.operand);
     if (self->scratch.obj) PyBuffer_Release(&self->scratch);
@@ -180,6 +181,27 @@ static void note_mpi(han_plan *p, const han_instr *i, bool kernel) {
     p->calls_mpi |= reduces && !kernel;
 }
 
+/* Make the table of blocks that differ in size, of which the terms must speak; 0 or -1. */
+static int fill_table(PlanObject *self, uint32_t n_blocks) {
+    han_plan *p = &self->plan;
+    if (!n_blocks) return 0;
+    bool fits = self->terms;
+    for (uint32_t k = 0; fits && k < p->n_code; k++) {
+        const han_term *t = &self->terms[k];
+        fits = t->block < n_blocks;
+        for (int ref = 0; ref < 4; ref++) fits &= t->blocks[ref] < n_blocks;
+    }
+    if (!fits) {
+        PyErr_SetString(PyExc_ValueError, "the terms are not those of the blocks");
+        return -1;
+    }
+    p->n_blocks = n_blocks;
+    p->table = calloc(n_blocks, sizeof *p->table);
+    if (p->table) return 0;
+    PyErr_NoMemory();
+    return -1;
+}
+
 /* Take over the terms of a plan for many sizes, and release their buffer; 0 or -1. */
 static int fill_terms(PlanObject *self, Py_buffer *terms, uint64_t grains, uint64_t grain) {
     han_plan *p = &self->plan;
@@ -202,21 +224,22 @@ static int fill_plan(PlanObject *self, PyObject *args, PyObject *kwargs, unsigne
                             "brief",  "signature", "kernel",  "element", "op",
                             "dtype",  "commutative", "operand", "comms",   "scratch",
                             "keep",   "number",  "shifts", "arena",  "whole", "leader",
-                            "terms",  "grains",  "grain", NULL};
+                            "terms",  "grains",  "grain",  "blocks", NULL};
     han_plan *p = &self->plan;
     Py_buffer code, writes, terms = {0};
     PyObject *streams, *footprint, *comms, *scratch, *keep, *shifts = Py_None;
     unsigned long long signature, mpi_op, mpi_dtype; /* handles: no overflow check */
     unsigned long long number = 0, arena = 0, arena_size = 0, grains = 0, grain = 0;
     int sync, brief, commutative, op, dtype, leader = -1;
+    unsigned blocks = 0;
     Py_ssize_t requests, element, operand;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*O!nO!y*ppK(ii)nKKpnO!OO|KO(KK)Iiz*KK", names,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*O!nO!y*ppK(ii)nKKpnO!OO|KO(KK)Iiz*KKI", names,
                                      &code, &PyTuple_Type, &streams, &requests, &PyTuple_Type,
                                      &footprint, &writes, &sync, &brief,
                                      &signature, &op, &dtype, &element, &mpi_op, &mpi_dtype,
                                      &commutative, &operand, &PyTuple_Type, &comms, &scratch,
                                      &keep, &number, &shifts, &arena, &arena_size, &p->whole,
-                                     &leader, &terms, &grains, &grain))
+                                     &leader, &terms, &grains, &grain, &blocks))
         return -1;
     self->code = copy_of(code.buf, (size_t)code.len);
     memcpy(p->writes, writes.buf,
@@ -225,7 +248,7 @@ static int fill_plan(PlanObject *self, PyObject *args, PyObject *kwargs, unsigne
         p->footprint[c] = PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(footprint, c));
     Py_ssize_t code_len = code.len;
     p->n_code = (uint32_t)((size_t)code_len / sizeof(han_instr));
-    int bad = fill_terms(self, &terms, grains, grain);
+    int bad = fill_terms(self, &terms, grains, grain) || fill_table(self, blocks);
     PyBuffer_Release(&code);
     PyBuffer_Release(&writes);
     if (bad || PyErr_Occurred()) return -1;

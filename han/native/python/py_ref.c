@@ -154,3 +154,41 @@ PyTypeObject RefType = {
     .tp_doc = "Ref(base, offset=0, at=0, origin=0, blocks=0)\n--\n\n"
               "An address in a program: `offset` bytes from a base, behind `blocks` messages.",
 };
+
+/* ---- arguments of operations ---------------------------------------------------------------- */
+
+int han_expect(const char *name, Py_ssize_t given, Py_ssize_t expected) {
+    if (given == expected) return 0;
+    PyErr_Format(PyExc_TypeError, "%s takes %zd arguments, not %zd", name, expected, given);
+    return -1;
+}
+
+int han_take(const char *name, PyObject *const *args, Py_ssize_t given, const RefObject **refs,
+             int n_refs, uint64_t *numbers, int n_numbers) {
+    if (han_expect(name, given, n_refs + n_numbers)) return -1;
+    for (int k = 0; k < n_refs; k++)
+        if (!(refs[k] = han_ref_of(args[k]))) return -1;
+    for (int k = 0; k < n_numbers; k++)
+        if (han_number_of(args[n_refs + k], &numbers[k])) return -1;
+    return 0;
+}
+
+int han_take_options(const char *name, PyObject *const *args, Py_ssize_t given, PyObject *names,
+                     han_options *out) {
+    *out = (han_options){.block = HAN_NO_BLOCK};
+    for (Py_ssize_t k = 0; names && k < PyTuple_GET_SIZE(names); k++) {
+        PyObject *key = PyTuple_GET_ITEM(names, k), *value = args[given + k];
+        uint64_t block;
+        if (!PyUnicode_CompareWithASCIIString(key, "also")) {
+            if (value != Py_None && !(out->also = han_ref_of(value))) return -1;
+        } else if (!PyUnicode_CompareWithASCIIString(key, "block")) {
+            if (value == Py_None) continue;
+            if (han_number_of(value, &block)) return -1;
+            out->block = (uint32_t)block;
+        } else {
+            PyErr_Format(PyExc_TypeError, "%s takes no keyword argument %R", name, key);
+            return -1;
+        }
+    }
+    return 0;
+}

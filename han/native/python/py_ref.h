@@ -32,4 +32,21 @@ const RefObject *han_ref_of(PyObject *argument);
 /* An argument that must be an integer of 0 or more; 0 or -1 with an error. */
 int han_number_of(PyObject *argument, uint64_t *number);
 
+enum { HAN_NO_BLOCK = UINT32_MAX };
+
+/* The keyword arguments of an operation: which block it moves, a second result. */
+typedef struct {
+    uint32_t block;
+    const RefObject *also; /* or NULL */
+} han_options;
+
+/* 0, or -1 with a TypeError for a wrong number of arguments of the operation `name`. */
+int han_expect(const char *name, Py_ssize_t given, Py_ssize_t expected);
+/* Read arguments: addresses, then integers of 0 or more. 0 or -1. */
+int han_take(const char *name, PyObject *const *args, Py_ssize_t given, const RefObject **refs,
+             int n_refs, uint64_t *numbers, int n_numbers);
+/* Read keyword arguments, which follow the `given` others. 0 or -1. */
+int han_take_options(const char *name, PyObject *const *args, Py_ssize_t given, PyObject *names,
+                     han_options *out);
+
 #endif

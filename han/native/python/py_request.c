@@ -21,19 +21,21 @@ static PyObject *request_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 }
 
 static void fill(PyObject *o, EngineObject *engine, PlanObject *plan, const void *send, void *recv,
-                 uint64_t nbytes) {
+                 uint64_t nbytes, const uint64_t *sizes) {
     request *self = han_request_fields(o);
     Py_INCREF(engine);
     Py_INCREF(plan);
     self->engine = engine;
     self->plan = plan;
-    self->run = (han_run){.plan = &plan->plan, .send = send, .recv = recv, .nbytes = nbytes};
+    self->run = (han_run){.plan = &plan->plan, .send = send, .recv = recv, .nbytes = nbytes,
+                          .sizes = sizes};
 }
 
 static int request_init(PyObject *o, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"engine", "plan", "send", "recv", "keep", "begin", "end",
-                            "persistent", "nbytes", NULL};
-    PyObject *engine, *plan, *keep = Py_None, *begin = Py_None, *end = Py_None;
+                            "persistent", "nbytes", "sizes", NULL};
+    PyObject *engine, *plan, *keep = Py_None, *begin = Py_None, *end = Py_None, *sizes = NULL;
+    const uint64_t *table;
     unsigned long long send, recv; /* addresses */
     unsigned long long nbytes = 0;
     int persistent = false;
@@ -42,13 +44,15 @@ static int request_init(PyObject *o, PyObject *args, PyObject *kwargs) {
         PyErr_SetString(PyExc_RuntimeError, "the request exists already");
         return -1;
     }
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!KK|OOOpK", names, &EngineType, &engine,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!KK|OOOpKS", names, &EngineType, &engine,
                                      &PlanType, &plan, &send, &recv, &keep, &begin, &end,
-                                     &persistent, &nbytes))
+                                     &persistent, &nbytes, &sizes) ||
+        han_py_sizes(&((PlanObject *)plan)->plan, sizes, &table))
         return -1;
     fill(o, (EngineObject *)engine, (PlanObject *)plan, (const void *)(uintptr_t)send,
-         (void *)(uintptr_t)recv, nbytes);
+         (void *)(uintptr_t)recv, nbytes, table);
     self->persistent = self->run.led = persistent;
+    self->sizes = Py_XNewRef(sizes);
     self->keep = none_or(keep);
     self->begin = none_or(begin);
     self->end = none_or(end);
@@ -57,11 +61,13 @@ static int request_init(PyObject *o, PyObject *args, PyObject *kwargs) {
 }
 
 PyObject *han_py_request(PyTypeObject *type, EngineObject *engine, PlanObject *plan,
-                         const void *send, void *recv, uint64_t nbytes, PyObject *kept,
-                         PyObject *end) {
-    PyObject *o = request_new(type, NULL, NULL);
+                         const void *send, void *recv, uint64_t nbytes, PyObject *sizes,
+                         PyObject *kept, PyObject *end) {
+    const uint64_t *table;
+    PyObject *o = han_py_sizes(&plan->plan, sizes, &table) ? NULL : request_new(type, NULL, NULL);
     if (o) {
-        fill(o, engine, plan, send, recv, nbytes);
+        fill(o, engine, plan, send, recv, nbytes, table);
+        han_request_fields(o)->sizes = Py_XNewRef(sizes);
         han_request_fields(o)->keep = kept;
         han_request_fields(o)->end = Py_XNewRef(end);
     } else {
@@ -116,7 +122,7 @@ static PyType_Slot slots[] = {
     {Py_tp_init, request_init},
     {Py_tp_new, request_new},
     {Py_tp_doc, "Request(engine, plan, send, recv, keep=None, begin=None, end=None, "
-                "persistent=False, nbytes=0)\n--\n\n"
+                "persistent=False, nbytes=0, sizes=b'')\n--\n\n"
                 "A plan bound to buffers; it is started, waited for and tested like an MPI request."},
     {0, NULL},
 };

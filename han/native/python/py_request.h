@@ -7,9 +7,9 @@
 /* The function han._native.request_class. */
 PyObject *han_py_request_class(PyObject *module, PyObject *args);
 
-/* Make a request of a nonblocking call; takes over the reference `kept`. `end` is called when the
- * run has ended; or NULL. */
+/* Make a request of a nonblocking call; takes over the reference `kept`. `sizes` are those of
+ * blocks that differ, as bytes; or NULL. `end` is called when the run has ended; or NULL. */
 PyObject *han_py_request(PyTypeObject *, EngineObject *, PlanObject *, const void *send, void *recv,
-                         uint64_t nbytes, PyObject *kept, PyObject *end);
+                         uint64_t nbytes, PyObject *sizes, PyObject *kept, PyObject *end);
 
 #endif

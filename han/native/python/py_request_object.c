@@ -114,10 +114,11 @@ void han_request_release(PyObject *o) {
     request *self = han_request_fields(o);
     part_with_token(o);
     if (self->run.left) { /* MPI or a peer may still access the memory: never free it */
-        self->keep = NULL;
+        self->keep = self->sizes = NULL;
         self->plan = NULL;
         self->run.left = false;
     }
+    Py_CLEAR(self->sizes);
     Py_CLEAR(self->keep);
     Py_CLEAR(self->begin);
     Py_CLEAR(self->end);

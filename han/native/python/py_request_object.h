@@ -11,6 +11,7 @@ typedef struct {
     EngineObject *engine;
     PlanObject *plan;
     han_token *token; /* NULL: MPI's handle is MPI_REQUEST_NULL */
+    PyObject *sizes;  /* of blocks that differ, as bytes, or NULL */
     PyObject *keep;   /* the user's buffers */
     PyObject *begin;  /* called before a start (packing), or NULL */
     PyObject *end;    /* called after completion (unpacking), or NULL */

@@ -90,10 +90,23 @@ static void keep_for_ever(PyObject *const *kept, Py_ssize_t n) {
     for (Py_ssize_t k = 0; k < n; k++) Py_XINCREF(kept[k]);
 }
 
+int han_py_sizes(const han_plan *p, PyObject *bytes, const uint64_t **out) {
+    size_t length = bytes ? (size_t)PyBytes_GET_SIZE(bytes) : 0, expected = p->n_blocks * sizeof **out;
+    *out = NULL;
+    if (!expected) return 0;
+    if (length != expected) {
+        PyErr_Format(PyExc_ValueError, "sizes of %zu bytes for a plan of %u blocks", length,
+                     (unsigned)p->n_blocks);
+        return -1;
+    }
+    *out = (const uint64_t *)(const void *)PyBytes_AS_STRING(bytes);
+    return 0;
+}
+
 int han_py_run(EngineObject *self, PlanObject *plan, const void *send, void *recv,
-               uint64_t nbytes, PyObject *const *kept, Py_ssize_t n) {
-    han_run run = {
-        .plan = &plan->plan, .send = send, .recv = recv, .nbytes = nbytes, .led = true};
+               uint64_t nbytes, const uint64_t *sizes, PyObject *const *kept, Py_ssize_t n) {
+    han_run run = {.plan = &plan->plan, .send = send, .recv = recv, .nbytes = nbytes,
+                   .sizes = sizes, .led = true};
     Py_INCREF(plan); /* a signal handler may empty the cache that owns the plan */
     int rc = han_py_enqueue(self, &run);
     if (!rc) (void)han_py_try(self, &run);

@@ -19,9 +19,13 @@ int han_py_enqueue(EngineObject *, han_run *);
 enum han_status han_py_try(EngineObject *, const han_run *);
 /* Wait for a queued run without the lock; raises what engine.on_error raises. 0 or -1. */
 int han_py_wait(EngineObject *, han_run *);
-/* A whole blocking call. The objects `kept` own its buffers. 0 or -1. */
+/* A whole blocking call. The objects `kept`, or NULL, own its buffers. 0 or -1. */
 int han_py_run(EngineObject *, PlanObject *, const void *send, void *recv, uint64_t nbytes,
-               PyObject *const *kept, Py_ssize_t n);
+               const uint64_t *sizes, PyObject *const *kept, Py_ssize_t n);
+
+/* The sizes of blocks in a bytes object, or NULL for a plan of equal blocks. 0, or -1 with an
+ * exception if they are not those of the plan's blocks. */
+int han_py_sizes(const han_plan *, PyObject *bytes, const uint64_t **out);
 
 /* Fail the engine and cancel its runs, without the lock. */
 void han_py_stop(EngineObject *);

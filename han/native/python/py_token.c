@@ -6,6 +6,7 @@
 #include "data/processor.h"
 #include "engine/helper.h"
 #include "engine/lock.h"
+#include "engine/pace.h"
 #include "engine/queue.h"
 #include "engine/wait.h"
 #include "python/py_run.h"
@@ -35,9 +36,6 @@ enum {
     BATCH = 16,
     PATIENCE_NS = 5000000, /* between two checks of a token */
     FORGET_NS = 100000000, /* MPI has not asked for so long: it did not wait */
-    PATIENCE_ROUNDS = 1000, /* of Open MPI's progress between two checks: it is waiting */
-    LONGEST_NS = 20000000,  /* as rounds of ranks that yield to each other may be slow */
-    CLOCK_ROUNDS = 64,      /* between two readings of the clock, unless rounds are slow */
 };
 
 static struct {
@@ -51,9 +49,7 @@ static struct {
     _Atomic int shown;   /* in the list */
     _Atomic int telling; /* completions that MPI is being told of */
     _Atomic bool closed; /* MPI must not be called any more */
-    _Atomic uint64_t read, slow, looked; /* of the clock: last reading, next look, last look around */
-    _Atomic uint32_t rounds;             /* of progress, since `slow` was set */
-    _Atomic bool slowly;                 /* the clock is read in each round */
+    han_pace pace;       /* of looks around */
 } tokens = {.lock = ATOMIC_FLAG_INIT, .list = {.next = &tokens.list, .previous = &tokens.list}};
 
 /* ---- states ------------------------------------------------------------------------------- */
@@ -268,23 +264,6 @@ static void look_around(void) {
     one->pins--;
 }
 
-/* Whether it is time to look around: Open MPI has made many rounds of progress since the last look, or
- * few slow ones. */
-static bool time_to_look(void) {
-    uint32_t round = atomic_load_explicit(&tokens.rounds, memory_order_relaxed) + 1;
-    atomic_store_explicit(&tokens.rounds, round, memory_order_relaxed);
-    if (!tokens.slowly && round % CLOCK_ROUNDS) return false;
-    uint64_t now = han_now_ns();
-    tokens.slowly = now - tokens.read > PATIENCE_NS;
-    tokens.read = now;
-    if (now < tokens.slow) return false;
-    bool waits = round > PATIENCE_ROUNDS || now > tokens.looked + LONGEST_NS;
-    tokens.slow = now + PATIENCE_NS;
-    tokens.rounds = 0;
-    if (waits) tokens.looked = now;
-    return waits;
-}
-
 /* Open MPI calls this in each round of any waiting. */
 static int progressed(void) {
     if (!atomic_load_explicit(&tokens.shown, memory_order_relaxed)) return 0;
@@ -293,7 +272,7 @@ static int progressed(void) {
         han_progress_others(NULL);
         han_tokens_collect();
     }
-    if (time_to_look()) look_around();
+    if (han_due(&tokens.pace)) look_around();
     return 0;
 }
 
