@@ -224,9 +224,9 @@ class Program:
         assert self.terms is not None
         blocks = self.terms["blocks"]
         if not self.blocks:
-            return blocks * np.uint64(nbytes)
+            return np.asarray(blocks * np.uint64(nbytes), "u8")
         starts = np.concatenate([np.zeros(1, "u8"), np.cumsum(sizes, dtype="u8")])
-        return starts[blocks]
+        return np.asarray(starts[blocks], "u8")
 
     @property
     def talks_mpi(self) -> bool:
