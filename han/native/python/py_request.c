@@ -6,6 +6,7 @@
 #include "python/py_plan.h"
 #include "python/py_request_methods.h"
 #include "python/py_request_object.h"
+#include "python/py_run.h"
 
 static PyObject *none_or(PyObject *o) {
     if (o == Py_None) return NULL;
