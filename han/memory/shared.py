@@ -91,6 +91,7 @@ class Lending:
         parent: Reach,
         ranks: Sequence[int],
         notes: int = 0,
+        banks: int = LENT_BANKS,
     ) -> Lending | None:
         """Lend the memory of the channels whose first rank this is; None if that cannot be.
 
@@ -99,7 +100,7 @@ class Lending:
         """
         try:
             reach = parent.part(ranks, topology)
-            wanted = Wanted.all_of(topology, rank, memory, LENT_BANKS)
+            wanted = Wanted.all_of(topology, rank, memory, banks)
             for w in wanted:
                 hold(reach.held, reach.places[w.ranks[0]], is_own=w.ranks[0] == rank)
         except OSError:  # also SharedMemoryError
@@ -191,20 +192,20 @@ class SharedMemory:
         return own is not None and all(own.holds(at) for at in addresses if at)
 
     def more_channels(
-        self, memory: int, number: int, step: str, notes: int = 0
+        self, memory: int, number: int, step: str, notes: int = 0, banks: int = LENT_BANKS
     ) -> list[list[Channel]]:
-        """Make the channels of several persistent requests; collective.
+        """Make the channels of several persistent requests, with `banks` of small slots; collective.
 
         Behind the small slots of each channel are at least `notes` bytes for each rank, until a run
         needs cells. Raises SharedMemoryError, on all ranks alike.
         """
-        lent = self._lent_channels(memory, number, step, notes)
+        lent = self._lent_channels(memory, number, step, notes, banks)
         if lent is not None:
             return lent
         return open_several(self.meeting, self.topology, memory, number, step, self.naps)
 
     def _lent_channels(
-        self, memory: int, number: int, step: str, notes: int
+        self, memory: int, number: int, step: str, notes: int, banks: int
     ) -> list[list[Channel]] | None:
         """Make channels in memory that ranks lend; None, on all ranks alike, if that cannot be."""
         meeting, topology, reach = self.meeting, self.topology, self.reach
@@ -212,7 +213,8 @@ class SharedMemory:
             return None
         every = range(meeting.size)
         lent = [
-            Lending.by(topology, meeting.rank, memory, reach, every, notes) for _ in range(number)
+            Lending.by(topology, meeting.rank, memory, reach, every, notes, banks)
+            for _ in range(number)
         ]
         lendings = [each for each in lent if each is not None]
         whole = len(lendings) == number

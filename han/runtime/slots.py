@@ -22,7 +22,7 @@ from han import _native
 from han.common.errors import SharedMemoryError
 from han.memory.channel import Channel
 from han.memory.shared import SharedMemory
-from han.model.channel_layout import PAGE
+from han.model.channel_layout import LENT_BANKS, PAGE, SMALL_BANKS
 from han.ranks.health import Health
 from han.ranks.meeting import Patience, Words
 from han.runtime.engines import Engines
@@ -35,6 +35,7 @@ LEADER = 0
 MOST_SLOTS = 4096
 FIRST, MOST_SMALL = 2, 128  # small slots that are made at a time: twice as many each time
 MOST_LARGE = 4  # large slots that are made at a time
+EARLY = 2  # batches of slots with as many banks as the communicator: ranks may run as far ahead
 FEW = 16  # slots whose engines stay in the list of active ones while no request uses them
 MOST_PLANS = 4  # plans that a slot keeps
 LARGE_SHARE = 8  # so many times the memory of a communicator is for large slots
@@ -196,7 +197,7 @@ class Slots:
 
     def _opened(self, story: str) -> _native.Board:
         """Make the board and the first slots; collective. The board is in the cells of one more."""
-        sets = self._shared.more_channels(0, FIRST + 1, story, NOTES)
+        sets = self._shared.more_channels(0, FIRST + 1, story, NOTES, SMALL_BANKS)
         self._add(sets[1:], large=False)
         self._board_channels = sets[0]
         channel = sets[0][self._shared.whole_channel]
@@ -282,7 +283,9 @@ class Slots:
             )
         large, first = choice == MAKE_LARGE, len(self._every)
         memory = self._memory if large else 0
-        self._add(self._shared.more_channels(memory, self._more(large), story()), large)
+        banks = SMALL_BANKS if self._batches[large] < EARLY else LENT_BANKS
+        sets = self._shared.more_channels(memory, self._more(large), story(), banks=banks)
+        self._add(sets, large)
         self._free &= ~(1 << first)
         return self._every[first]
 
