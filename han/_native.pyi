@@ -18,7 +18,9 @@ _Triple: TypeAlias = tuple[int, int, int]
 _Five: TypeAlias = tuple[int, int, int, int, int]
 _Seven: TypeAlias = tuple[int, int, int, int, int, int, int]
 _Library: TypeAlias = tuple[str, int, int, int, int, int, int]
-_Channel: TypeAlias = tuple[WriteableBuffer, int, int, int, int, int, int, int, int, int, int, bool]
+_Channel: TypeAlias = tuple[
+    WriteableBuffer, int, int, int, int, int, int, int, int, int, int, int, bool
+]
 _Started = TypeVar("_Started", bound=MPI.Request)
 # Addresses to send from and receive at, size, the objects that own the buffers, sizes of blocks.
 _Maker: TypeAlias = Callable[[int, int, int, tuple[object, ...], bytes | None], object]

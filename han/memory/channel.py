@@ -27,6 +27,7 @@ from han.model.channel_layout import (
     CONTROL,
     EPOCH_SHIFT,
     REASON,
+    RING_MIN,
     SMALL_BANKS,
     Geometry,
 )
@@ -59,7 +60,7 @@ class Peer(NamedTuple):
 
 
 ChannelSpec = tuple[
-    "memoryview[int]", int, int, int, int, int, int, int, int, int, int, bool
+    "memoryview[int]", int, int, int, int, int, int, int, int, int, int, int, bool
 ]  # of native/python/py_engine.c
 
 
@@ -83,7 +84,7 @@ class Channel:
         g, lender = self.geometry, self.loan.base if self.loan else 0
         return (
             self.memory, len(self.ranks), self.me, 0, g.flags, g.small, g.small_bank, g.banks,
-            g.cells, g.ring, lender, self.naps,
+            g.cells, g.ring, g.least, lender, self.naps,
         )  # fmt: skip
 
     def introduce(self) -> None:
@@ -154,16 +155,25 @@ class Wanted(NamedTuple):
 
     @classmethod
     def all_of(
-        cls, topology: Topology, rank: int, memory: int, banks: int = SMALL_BANKS
+        cls,
+        topology: Topology,
+        rank: int,
+        memory: int,
+        banks: int = SMALL_BANKS,
+        whole: bool = False,
     ) -> list[Wanted]:
-        """List the channels of `rank`, one for each level that has channels."""
+        """List the channels of `rank`, one for each level that has channels.
+
+        `whole`: rings that are lent get all of their memory at once.
+        """
         from han.tasks.outline import geometries
 
         wanted = []
         for level, geometry in enumerate(geometries(topology, memory)):
             if geometry is not None:
                 ranks = topology.home(level, rank)
-                fit = Geometry(len(ranks), geometry.ring * len(ranks), banks)
+                least = geometry.ring if whole else RING_MIN
+                fit = Geometry(len(ranks), geometry.ring * len(ranks), banks, least)
                 wanted.append(cls(level, ranks, fit))
         return wanted
 

@@ -92,6 +92,7 @@ class Lending:
         ranks: Sequence[int],
         notes: int = 0,
         banks: int = LENT_BANKS,
+        whole: bool = False,
     ) -> Lending | None:
         """Lend the memory of the channels whose first rank this is; None if that cannot be.
 
@@ -100,7 +101,7 @@ class Lending:
         """
         try:
             reach = parent.part(ranks, topology)
-            wanted = Wanted.all_of(topology, rank, memory, banks)
+            wanted = Wanted.all_of(topology, rank, memory, banks, whole)
             for w in wanted:
                 hold(reach.held, reach.places[w.ranks[0]], is_own=w.ranks[0] == rank)
         except OSError:  # also SharedMemoryError
@@ -194,7 +195,7 @@ class SharedMemory:
     def more_channels(
         self, memory: int, number: int, step: str, notes: int = 0, banks: int = LENT_BANKS
     ) -> list[list[Channel]]:
-        """Make the channels of several persistent requests, with `banks` of small slots; collective.
+        """Make the channels of several persistent requests, with so many banks; collective.
 
         Behind the small slots of each channel are at least `notes` bytes for each rank, until a run
         needs cells. Raises SharedMemoryError, on all ranks alike.
@@ -213,7 +214,7 @@ class SharedMemory:
             return None
         every = range(meeting.size)
         lent = [
-            Lending.by(topology, meeting.rank, memory, reach, every, notes, banks)
+            Lending.by(topology, meeting.rank, memory, reach, every, notes, banks, whole=True)
             for _ in range(number)
         ]
         lendings = [each for each in lent if each is not None]

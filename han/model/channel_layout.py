@@ -35,16 +35,18 @@ class Geometry:
 
     The areas, in order: control records, end times, digests of calls, reasons why ranks left,
     flags, small slots (in `banks`), and a ring of cells for each rank. Each run takes the next part
-    of the rings, so it seldom waits for readers of an earlier run.
+    of the rings, so it seldom waits for readers of an earlier run. A ring that is lent has `least`
+    bytes once it has memory.
     """
 
     ranks: int
     memory: int
     banks: int = SMALL_BANKS
+    least: int = RING_MIN
 
     def ring_for(self, nbytes: int) -> int:
         """Bytes of a ring, if it is lent, from which runs take up to `nbytes` (engine/rings.h)."""
-        wrap = RING_MIN
+        wrap = self.least
         while wrap < 8 * nbytes:
             wrap *= 2
         return min(wrap, self.ring)

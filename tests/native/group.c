@@ -35,6 +35,7 @@ static void lend(han_channel *ch, const place *p)
 {
     han_control *first = han_records(ch);
     ch->lender = ch->memory;
+    ch->least = HAN_RING_LEAST;
     ch->rings = NULL;
     ch->wrap = 0;
     atomic_store(&first->cells, p->cells);

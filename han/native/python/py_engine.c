@@ -22,8 +22,9 @@ static int add_channel(EngineObject *self, PyObject *spec) {
     PyObject *buffer;
     unsigned long long cells, lender;
     int naps;
-    if (!PyArg_ParseTuple(spec, "OIIKKKKKKKKp", &buffer, &c->size, &c->me, &c->control, &c->flags,
-                          &c->small, &c->small_bank, &c->banks, &cells, &c->ring, &lender, &naps))
+    if (!PyArg_ParseTuple(spec, "OIIKKKKKKKKKp", &buffer, &c->size, &c->me, &c->control, &c->flags,
+                          &c->small, &c->small_bank, &c->banks, &cells, &c->ring, &c->least,
+                          &lender, &naps))
         return -1;
     if (PyObject_GetBuffer(buffer, view, PyBUF_WRITABLE)) return -1;
     c->memory = view->buf;
