@@ -44,23 +44,27 @@ SMALL, MEDIUM, LARGE = 1, 450, 20011  # elements of 8 bytes, for a line, a page,
 class Case:
     """A call and its choice; the executor's test may run reductions in place.
 
-    With `sized`, the program is that of the call's class of sizes.
+    With `sized`, the program is that of the call's class of sizes. If it is `varied`, each run draws
+    the sizes of its blocks, up to that of the signature.
     """
 
     signature: Signature
     choice: Choice
     sized: bool = False
+    varied: bool = False
 
     @property
     def name(self) -> str:
         levels = " + ".join(level.describe() for level in self.choice.levels)
-        return f"{'class of ' if self.sized else ''}{self.signature.describe()}: {levels}"
+        kind = "varied " if self.varied else "class of " if self.sized else ""
+        return f"{kind}{self.signature.describe()}: {levels}"
 
     @property
     def planned(self) -> Signature:
         """The signature of which the program is made."""
         bound = bound_of(self.signature, bounds_of()) if self.sized else 0
-        return class_of(self.signature, bound) if bound else self.signature
+        one = replace(self.signature, varied=self.varied)
+        return class_of(one, bound) if bound else self.signature
 
 
 @dataclass(frozen=True)
@@ -203,6 +207,13 @@ def every_size(cases: tuple[Case, ...]) -> tuple[Case, ...]:
     )
 
 
+def with_uneven_blocks(cases: tuple[Case, ...]) -> Iterator[Case]:
+    """Yield the calls whose blocks may differ in size, for blocks of all sizes."""
+    for case in cases:
+        if ROWS[case.signature.collective].uneven and case.planned.grains:
+            yield replace(case, varied=True)
+
+
 # ---- machines ---------------------------------------------------------------------------------
 
 
@@ -216,7 +227,10 @@ def worlds() -> Iterator[World]:
     for n in (2, 3, 5):
         cases = tuple(shared_cases(n))
         yield World(f"{n} ranks on one node", virtual(n), cases)
-        yield World(f"{n} ranks, classes of sizes", virtual(n), every_size(cases))
+        sized = every_size(cases)
+        yield World(f"{n} ranks, classes of sizes", virtual(n), sized)
+        uneven = tuple(with_uneven_blocks(sized))
+        yield World(f"{n} ranks, blocks that differ", virtual(n), uneven)
     cases = tuple(shared_cases(4, levels=2))
     yield World("2 sockets of 2 ranks", virtual(4, 2), cases)
     for domains in ((0, 0, 1, 1), (0, 1, 0, 2, 1), (0, 1, 2)):
@@ -247,7 +261,7 @@ def put_program(file: BinaryIO, program: Program) -> None:
         put(file, stream.start, stream.stop)
     put(file, len(program.code))
     file.write(program.code.tobytes())
-    put(file, program.grains, program.grain)
+    put(file, program.grains, program.grain, program.blocks)
     if program.terms is not None:
         file.write(program.terms.tobytes())
 

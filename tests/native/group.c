@@ -141,6 +141,11 @@ static void take_terms(han_plan *p, const program *from)
     p->grains = from->grains;
     p->grain = from->grain;
     p->nbytes = p->grains * p->grain;
+    p->n_blocks = (uint32_t)from->blocks;
+    if (from->blocks) {
+        p->table = aligned(from->blocks * sizeof *p->table);
+        memset(p->table, 0, from->blocks * sizeof *p->table);
+    }
 }
 
 void plan_open(han_plan *p, const test_case *c, uint64_t rank)
@@ -169,4 +174,5 @@ void plan_close(han_plan *p)
     free(p->requests);
     free(p->scratch);
     free(p->fitted);
+    free(p->table);
 }

@@ -56,6 +56,7 @@ static void read_program(FILE *f, program *p)
     p->code = code;
     p->grains = number(f);
     p->grain = number(f);
+    p->blocks = at_most(number(f), MAX_RANKS);
     if (!p->grains)
         return;
     han_term *terms = room(p->n_code, sizeof *terms);

@@ -15,6 +15,7 @@ typedef struct {
     const han_instr *code;
     uint64_t grains, grain; /* of a program for many sizes */
     const han_term *terms;  /* or NULL */
+    uint64_t blocks;        /* that differ in size; else 0 */
 } program;
 
 typedef struct {

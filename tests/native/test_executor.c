@@ -26,6 +26,7 @@ typedef struct {
     han_run run;
     uint64_t step;
     bool in_place;
+    uint64_t sizes[MAX_RANKS]; /* bytes of each block */
     int64_t send[LARGEST], recv[LARGEST]; /* doubles if the type is float64 */
 } slot;
 
@@ -83,27 +84,48 @@ static int64_t encode(const test_case *c, int64_t v)
 
 /* ---- operands and results, in elements ---- */
 
-static uint64_t sends(const runner *r, const test_case *c)
+/* Elements before a rank's block; for the number of ranks, of all blocks. */
+static uint64_t start_of(const slot *s, uint64_t rank)
 {
-    uint64_t n = c->nbytes / 8, all = n * r->world->ranks;
+    uint64_t n = 0;
+    for (uint64_t k = 0; k < rank; k++)
+        n += s->sizes[k] / 8;
+    return n;
+}
+
+static uint64_t block_with(const runner *r, const slot *s, uint64_t i)
+{
+    uint64_t block = 0;
+    while (block + 1 < r->world->ranks && start_of(s, block + 1) <= i)
+        block++;
+    return block;
+}
+
+static uint64_t sends(const runner *r, const slot *s)
+{
+    const test_case *c = s->call;
+    uint64_t n = c->nbytes / 8, all = start_of(s, r->world->ranks);
     switch (c->collective) {
     case HAN_C_BCAST: return c->root == r->rank ? n : 0;
     case HAN_C_SCATTER: return c->root == r->rank ? all : 0;
     case HAN_C_ALLTOALL:
     case HAN_C_REDUCE_SCATTER: return all;
+    case HAN_C_ALLGATHER: return s->sizes[r->rank] / 8;
     default: return n;
     }
 }
 
-static uint64_t gets(const runner *r, const test_case *c)
+static uint64_t gets(const runner *r, const slot *s)
 {
-    uint64_t n = c->nbytes / 8, all = n * r->world->ranks;
+    const test_case *c = s->call;
+    uint64_t n = c->nbytes / 8, all = start_of(s, r->world->ranks);
     switch (c->collective) {
     case HAN_C_BARRIER: return 0;
     case HAN_C_REDUCE: return c->root == r->rank ? n : 0;
     case HAN_C_GATHER: return c->root == r->rank ? all : 0;
     case HAN_C_ALLGATHER:
     case HAN_C_ALLTOALL: return all;
+    case HAN_C_REDUCE_SCATTER: return s->sizes[r->rank] / 8;
     default: return n;
     }
 }
@@ -111,12 +133,12 @@ static uint64_t gets(const runner *r, const test_case *c)
 static int64_t expected(const runner *r, const slot *s, uint64_t i)
 {
     const test_case *c = s->call;
-    uint64_t n = c->nbytes / 8, mine = r->rank * n;
+    uint64_t n = c->nbytes / 8, mine = start_of(s, r->rank), block = block_with(r, s, i);
     switch (c->collective) {
     case HAN_C_BCAST: return value(s->step, c->root, i);
     case HAN_C_SCATTER: return value(s->step, c->root, mine + i);
     case HAN_C_GATHER:
-    case HAN_C_ALLGATHER: return value(s->step, i / n, i % n);
+    case HAN_C_ALLGATHER: return value(s->step, block, i - start_of(s, block));
     case HAN_C_ALLTOALL: return value(s->step, i / n, mine + i % n);
     case HAN_C_REDUCE_SCATTER: i += mine;
     }
@@ -135,7 +157,7 @@ static bool in_place(const runner *r, const slot *s)
     if (s->call->collective == HAN_C_BCAST)
         return true;
     bool reduces = s->call->collective == HAN_C_REDUCE || s->call->collective == HAN_C_ALLREDUCE;
-    return s->in_place && reduces && gets(r, s->call);
+    return s->in_place && reduces && gets(r, s);
 }
 
 /* Another case for the same call, the same one on all ranks; NULL if there is none. */
@@ -145,7 +167,8 @@ static const test_case *another(const runner *r, const slot *s)
     for (uint64_t k = 0, n = 1; k < r->world->n_cases; k++) {
         const test_case *o = &r->world->cases[k];
         bool same = o != c && o->collective == c->collective && o->op == c->op &&
-                    o->dtype == c->dtype && o->nbytes == c->nbytes && o->root == c->root;
+                    o->dtype == c->dtype && o->nbytes == c->nbytes && o->root == c->root &&
+                    o->programs[0].blocks == c->programs[0].blocks;
         if (same && common(r, s->step, 20 + n) % n == 0)
             found = o;
         n += same;
@@ -192,19 +215,31 @@ static void open_rival(runner *r, slot *s)
     s->plan.trial.rival = common(r, s->step, 7) % 2;
 }
 
+/* Blocks of one size, or of any sizes up to that, the same on all ranks. */
+static void size_blocks(const runner *r, slot *s)
+{
+    uint64_t n = s->call->nbytes, largest = common(r, s->step, 30) % r->world->ranks;
+    for (uint64_t rank = 0; rank < r->world->ranks; rank++) {
+        bool whole = !s->call->programs[0].blocks || rank == largest;
+        uint64_t some = common(r, s->step, 31 + rank);
+        s->sizes[rank] = whole ? n : some % 4 ? some / 4 % (n / 8 + 1) * 8 : 0;
+    }
+}
+
 static void prepare(runner *r, slot *s)
 {
     const test_case *c = s->call;
+    size_blocks(r, s);
     for (uint64_t i = 0; i < LARGEST; i++)
         s->send[i] = s->recv[i] = UNTOUCHED;
     int64_t *operand = in_place(r, s) ? s->recv : s->send;
-    for (uint64_t i = 0; i < sends(r, c); i++)
+    for (uint64_t i = 0; i < sends(r, s); i++)
         operand[GUARD + i] = encode(c, value(s->step, r->rank, i));
     plan_open(&s->plan, c, r->rank);
-    bool none = c->collective == HAN_C_BARRIER || (c->nbytes && !gets(r, c));
+    bool none = c->collective == HAN_C_BARRIER || (c->nbytes && !gets(r, s));
     void *recv = none ? NULL : s->recv + GUARD;
     s->run = (han_run){.plan = &s->plan, .send = operand + GUARD, .recv = recv,
-                       .nbytes = c->nbytes};
+                       .nbytes = c->nbytes, .sizes = s->sizes};
     s->run.led = common(r, s->step, 8) % 4;
     s->other = NULL;
     if (!strstr(r->world->name, "nodes")) /* all ranks share the outermost channel */
@@ -222,7 +257,7 @@ static void complain(const runner *r, const slot *s, const char *what, uint64_t 
 
 static void check(runner *r, slot *s)
 {
-    uint64_t got = gets(r, s->call), sent = in_place(r, s) ? 0 : sends(r, s->call);
+    uint64_t got = gets(r, s), sent = in_place(r, s) ? 0 : sends(r, s);
     for (uint64_t i = 0; i < got; i++)
         if (s->recv[GUARD + i] != expected(r, s, i))
             complain(r, s, "wrong result", i);
