@@ -43,7 +43,7 @@ class ImaginedMachine:
             socket = frozenset([str(self.sockets[rank])])
             places = dict.fromkeys(("numa", "l3", "socket"), socket)
             facts.append(Facts(first, f"node{node}", frozenset([rank - first]), places))
-        rails_of(config, facts)  # raises if a rank has none
+        rails_of(config.rails, facts, config.origin)  # raises if a rank has none
         return arrange(config.levels, facts, config.sockets)
 
     def plan(self, config: Config, signature: Signature) -> tuple[Plan, Decision]:

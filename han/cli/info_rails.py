@@ -19,7 +19,8 @@ SHOWN = 4
 def rails_record(comm: Comm) -> dict[str, Any]:
     """Return the rails of the configuration and the adapters of the environment; collective."""
     state = comm._han
-    count, rails = state.config.rails.count, rails_of(state.config, state.facts)
+    config = state.config
+    count, rails = config.rails.count, rails_of(config.rails, state.facts, config.origin)
     found = comm.allgather(bound(MPI.Get_processor_name(), os.environ))
     missing = {
         f"{one.host} has no adapter {m}" for row in found for one in row for m in one.missing

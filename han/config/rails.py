@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from han.config.errors import Problem, config_error
+from han.config.errors import Origin, Problem, config_error
 from han.model.rails import local_ranks, rail_of
 
 if TYPE_CHECKING:
     from han.config.arrange import Facts
-    from han.config.config import Config
     from han.config.parts import Rails
 
 # The launchers of Open MPI, MPICH and Intel MPI, Cray's and Slurm's tell a rank its number there.
@@ -24,15 +23,14 @@ def launched_place(environ: Mapping[str, str]) -> int | None:
     return next((int(v) for name in LOCAL_RANK if (v := environ.get(name, "")).isdigit()), None)
 
 
-def rails_of(config: Config, facts: Sequence[Facts]) -> tuple[int, ...]:
-    """Return the rail of each rank.
+def rails_of(rails: Rails, facts: Sequence[Facts], origin: Origin) -> tuple[int, ...]:
+    """Return the rail of each rank; `origin` is that of the configuration.
 
     A rank's number on its node is the launcher's, else its place among these ranks. Raises
     ConfigError, which is the same for all ranks, if a rank is bound to no rail.
     """
     places = local_ranks([f.memory for f in facts])
     local = [p if f.local is None else f.local for f, p in zip(facts, places, strict=True)]
-    rails = config.rails
     if rails.bind == "local_rank":
         return tuple(rail_of(number, rails.count) for number in local)
     problems = [
@@ -46,7 +44,7 @@ def rails_of(config: Config, facts: Sequence[Facts]) -> tuple[int, ...]:
         if number >= len(rails.bind)
     ]
     if problems:
-        raise config_error(problems[:1], config.origin)
+        raise config_error(problems[:1], origin)
     return tuple(rails.bind[number] for number in local)
 
 

@@ -35,7 +35,7 @@ class Conditions(NamedTuple):
 
 def discover(facts: Sequence[Facts], config: Config) -> tuple[Topology, Conditions]:
     """Return the topology that the configuration describes for these ranks, and the conditions."""
-    rails_of(config, facts)  # raises if a rank has none
+    rails_of(config.rails, facts, config.origin)  # raises if a rank has none
     return arrange(config.levels, facts, config.sockets), conditions(facts)
 
 

@@ -26,7 +26,8 @@ def rails_of(bind: str, ppn: int, rails: int) -> tuple[int, ...] | None:
     named = tuple(map(int, bind.split(",")))
     if max(named) >= rails:
         raise EmulationError(
-            f"--bind {bind}: there is no rail {max(named)}, a node has {rails} from 0 (--rails)"
+            f"--bind {bind}: there is no rail {max(named)}; with --rails {rails} a node has"
+            f" {'rail 0' if rails == 1 else f'rails 0 to {rails - 1}'}"
         )
     if len(named) < ppn:
         raise EmulationError(

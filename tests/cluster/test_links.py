@@ -78,7 +78,7 @@ def test_rails_of_ranks():
 @pytest.mark.parametrize(
     ("bind", "message"),
     [
-        ("0,2", "there is no rail 2, a node has 2 from 0"),
+        ("0,2", "there is no rail 2; with --rails 2 a node has rails 0 to 1"),
         ("1", "local rank 1 is bound to no rail; name one for each of 2 ranks"),
         ("socket", "local_rank, none or rails by local rank"),
         ("-1", "local_rank, none or rails by local rank"),

@@ -4,7 +4,7 @@ import pytest
 
 from han.common.errors import ConfigError
 from han.config.arrange import Facts
-from han.config.config import load_config
+from han.config.config import Config, load_config
 from han.config.rails import launched_place, rails_of
 from han.ranks.adapters import Bound, bound, contradictions
 from han.tuning.imagined import ImaginedMachine
@@ -18,6 +18,10 @@ def facts(*nodes: int, local: tuple[int | None, ...] = ()) -> list[Facts]:
     ]
 
 
+def found(config: Config, ranks: list[Facts]) -> tuple[int, ...]:
+    return rails_of(config.rails, ranks, config.origin)
+
+
 @pytest.mark.parametrize(
     ("rails", "expected"),
     [
@@ -28,13 +32,13 @@ def facts(*nodes: int, local: tuple[int | None, ...] = ()) -> list[Facts]:
     ],
 )
 def test_ranks_of_a_node_are_bound_by_their_place(rails, expected):
-    assert rails_of(load_config({"rails": rails}), facts(0, 0, 0, 1, 1)) == expected
+    assert found(load_config({"rails": rails}), facts(0, 0, 0, 1, 1)) == expected
 
 
 def test_the_launcher_counts_the_ranks_of_a_node():
     """As in a communicator of some ranks of each node."""
     config = load_config({"rails": {"count": 2}})
-    assert rails_of(config, facts(0, 0, 1, local=(1, 3, 0))) == (1, 1, 0)
+    assert found(config, facts(0, 0, 1, local=(1, 3, 0))) == (1, 1, 0)
     assert launched_place({"MPI_LOCALRANKID": "3"}) == 3
     assert launched_place({"OMPI_COMM_WORLD_LOCAL_RANK": "1", "SLURM_LOCALID": "0"}) == 1
     assert launched_place({"SLURM_LOCALID": "x"}) is None
@@ -65,7 +69,7 @@ def test_a_rank_without_a_rail_is_told_with_file_and_line(tmp_path):
     file.write_text("check: false\nrails: {count: 2, bind: [0, 1]}\n")
     expected = r"rails.yaml:2: rails.bind = \[0, 1\]: rank 4 is number 2 of its node, n1, and is "
     with pytest.raises(ConfigError, match=expected):
-        rails_of(load_config(file), facts(0, 0, 1, 1, 1))
+        found(load_config(file), facts(0, 0, 1, 1, 1))
     with pytest.raises(ConfigError, match="rank 2 is number 2 of its node"):
         ImaginedMachine.even(4, 4).topology(load_config(file))
 
@@ -86,8 +90,8 @@ def test_adapters_that_do_not_exist_are_found(tmp_path):
         "all": (), "mlx5_*": (), "eth0, eth2": ("eth2",),
     }  # fmt: skip
     for text, missing in texts.items():
-        (found,) = bound("n0", {"UCX_NET_DEVICES": text, "HOME": "eth9"}, tmp_path)
-        assert found == Bound("n0", "UCX_NET_DEVICES", text, missing)
+        (one,) = bound("n0", {"UCX_NET_DEVICES": text, "HOME": "eth9"}, tmp_path)
+        assert one == Bound("n0", "UCX_NET_DEVICES", text, missing)
 
 
 def test_adapters_that_contradict_the_rails_are_told():
