@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from han.config.arrange import Facts, arrange
 from han.config.config import Config
+from han.config.rails import rails_of
 from han.model.topology import Topology
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
@@ -42,6 +43,7 @@ class ImaginedMachine:
             socket = frozenset([str(self.sockets[rank])])
             places = dict.fromkeys(("numa", "l3", "socket"), socket)
             facts.append(Facts(first, f"node{node}", frozenset([rank - first]), places))
+        rails_of(config.rails, facts, config.origin)  # raises if a rank has none
         return arrange(config.levels, facts, config.sockets)
 
     def plan(self, config: Config, signature: Signature) -> tuple[Plan, Decision]:

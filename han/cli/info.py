@@ -15,6 +15,7 @@ from mpi4py import MPI
 import han
 from han import _native
 from han.cli.common import ConfigOption, JsonFlag, say
+from han.cli.info_rails import rails_lines, rails_record
 from han.comm import Comm
 from han.common.units import format_size, plural, spans
 from han.measure.bench_machine import (
@@ -101,6 +102,7 @@ def collect(comm: Comm) -> dict[str, Any]:
         "windows": [window.nbytes for window in state.shared.windows],
         "levels": [_level(state.topology, k) for k in range(state.topology.depth)],
         "sockets": _sockets(state.topology),
+        "rails": rails_record(comm),
         "submodules": submodule_uses(state.topology),
     }
 
@@ -178,6 +180,7 @@ def as_text(record: Mapping[str, Any]) -> str:
         "levels     (innermost first)",
         *(f"  {_level_line(level)}" for level in record["levels"]),
         f"sockets    {_groups(record['sockets'])}",
+        *rails_lines(record["rails"]),
         f"submodules for an {PROBE.describe()}",
     ]
     for name, part in record["submodules"].items():

@@ -26,6 +26,7 @@ class Facts:
     places: dict[str, frozenset[str]]  # of numa, l3, socket: the ones that its processors are in
     quota: float = math.inf  # processors that its container may use, by its quota
     mesh: bool = False  # whether its processor is a mesh
+    local: int | None = None  # its number on its node, as the launcher counts
 
 
 def arrange(levels: Sequence[Level], facts: Sequence[Facts], sockets: Scope = "socket") -> Topology:

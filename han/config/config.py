@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from han.config import checks
 from han.config.errors import Origin, config_error
-from han.config.parts import SIZE, Level, Scope, Wait, as_document
+from han.config.parts import SIZE, Level, Rails, Scope, Wait, as_document
+from han.config.rails import rail_problems
 from han.config.rc import VARIABLES, rc
 from han.config.settings import with_settings
 from han.config.source import read_document
@@ -34,14 +35,16 @@ class Config:
     """The user's configuration. By default it has two levels and no rules.
 
     `levels` are innermost first; a level without a symbol gets one. `sockets` are the groups below
-    all levels that trees in shared memory follow. `memory` is the shared memory of one channel in
-    bytes, `plans` the number of plans that a communicator keeps. `tuned` is the file of a tuned
-    table, ``auto`` or ``off``. Raises ConfigError if values contradict each other.
+    all levels that trees in shared memory follow, `rails` the adapters of a node. `memory` is the
+    shared memory of one channel in bytes, `plans` the number of plans that a communicator keeps.
+    `tuned` is the file of a tuned table, ``auto`` or ``off``. Raises ConfigError if values
+    contradict each other.
     """
 
     levels: tuple[Level, ...] = TWO_LEVELS
     rules: tuple[Rule, ...] = ()
     sockets: Scope = "socket"
+    rails: Rails = field(default_factory=Rails)
     memory: int = field(default=16 * 2**20, metadata=SIZE)
     plans: int = 512
     wait: Wait = field(default_factory=Wait)
@@ -56,6 +59,7 @@ class Config:
             *checks.level_problems(self.levels),
             *checks.rule_problems(self.rules, self.levels),
             *checks.socket_problems(self.sockets),
+            *rail_problems(self.rails),
         ]
         if problems:
             raise config_error(problems, self.origin)

@@ -91,6 +91,14 @@ def _plain(value: object) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
+def _binding(value: object) -> str | tuple[int, ...]:
+    if value == "local_rank":
+        return "local_rank"
+    if isinstance(value, (list, tuple)) and value and all(type(rail) is int for rail in value):
+        return tuple(value)
+    raise ValueError("expected local_rank, or the rail of each rank of a node: [0, 0, 1, 1]")
+
+
 SIZE_PATTERN = r"^\s*[0-9]+(\.[0-9]+)?\s*([kKmMgG]?[bB]|[kKmMgG][iI][bB])?\s*$"
 SIZE_SCHEMA = {
     "anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": SIZE_PATTERN}],
@@ -106,6 +114,12 @@ PARAMETER_SCHEMA = {
         {"type": "array", "items": {"type": "integer"}},
     ],
     "description": "A parameter of the submodule: a number, a size, true, false, a name or a list.",
+}
+BINDING_SCHEMA = {
+    "anyOf": [
+        {"const": "local_rank"},
+        {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1},
+    ],
 }
 NAMES_SCHEMA = {"enum": list(COLLECTIVES)}
 COLLECTIVES_SCHEMA = {
@@ -129,6 +143,12 @@ Parameter = Annotated[
     ParameterValue,
     PlainValidator(_parameter),
     WithJsonSchema(PARAMETER_SCHEMA),
+    PlainSerializer(_plain, when_used="json"),
+]
+Binding = Annotated[
+    str | tuple[int, ...],
+    PlainValidator(_binding),
+    WithJsonSchema(BINDING_SCHEMA),
     PlainSerializer(_plain, when_used="json"),
 ]
 FromList = BeforeValidator(_as_tuple)

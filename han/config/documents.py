@@ -23,6 +23,7 @@ from han.common.suggest import unknown
 from han.config import parts, rules
 from han.config.document_types import (
     SCOPES,
+    Binding,
     Collectives,
     Expression,
     FromList,
@@ -233,6 +234,17 @@ class Wait(Model):
     )
 
 
+class Rails(Model):
+    """The network adapters (rails) of a node, and which of them carries a rank's messages."""
+
+    count: int = Field(default=1, ge=1, description="Rails of a node.")
+    bind: Binding = Field(
+        default="local_rank",
+        description="How the launcher binds ranks to rails: the ranks of a node take them in turn "
+        "(local_rank), or the rail of each rank of a node.",
+    )
+
+
 class Config(Model):
     """What the user decided; the defaults are two levels and no rules."""
 
@@ -252,6 +264,7 @@ class Config(Model):
         default="socket",
         description="The groups below all levels that trees in shared memory follow.",
     )
+    rails: Rails = Field(default=Rails(), description="The network adapters of a node.")
     memory: Annotated[Size, Field(ge=SMALLEST_MEMORY)] = Field(
         default=16 * 2**20, description="Shared memory of one channel in bytes."
     )
@@ -283,6 +296,7 @@ MODELS: Mapping[str, type[Model]] = {
     "nodes": Count,
     "ppn": Count,
     "use": Use,
+    "rails": Rails,
     "wait": Wait,
 }
 KNOWN_KEYS = {key: tuple(model.model_fields) for key, model in MODELS.items()}

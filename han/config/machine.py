@@ -5,7 +5,7 @@ latency (alpha), bandwidth of one pair of ranks (R_b), and overhead of the proce
 A message between nodes also goes through an adapter (rail) of each node. An adapter carries
 `injection` bytes a second in each direction (R_N). This is the max-rate model (Gropp, Olson,
 Samfass; Bienz et al., equation 3). A rank uses one rail for all of its messages; the ranks of a
-node take the rails in turn (`rail_of`).
+node take the rails in turn (`han.model.rails.rail_of`).
 """
 
 from __future__ import annotations
@@ -66,11 +66,6 @@ RATE_SCHEMA = {
 }
 Seconds = Annotated[float, BeforeValidator(parse_time), WithJsonSchema(TIME_SCHEMA)]
 Rate = Annotated[float, BeforeValidator(parse_rate), WithJsonSchema(RATE_SCHEMA)]
-
-
-def rail_of(local: int, rails: int) -> int:
-    """Return the rail that carries all messages of rank number `local` of a node."""
-    return local % rails
 
 
 def ranks_on_a_rail(ppn: int, rails: int) -> int:

@@ -78,6 +78,18 @@ class Wait:
         return replace(self, policy=policy)  # type: ignore[arg-type]
 
 
+@dataclass(frozen=True)
+class Rails:
+    """The network adapters (rails) of a node, and which of them carries a rank's messages.
+
+    `bind`: the ranks of a node take the rails in turn (``local_rank``), or the rail of each rank of
+    a node. The launcher does it; this says what it does.
+    """
+
+    count: int = 1
+    bind: Literal["local_rank"] | tuple[int, ...] = "local_rank"
+
+
 def as_document(part: Any) -> Any:
     """Return a part as plain data for JSON and YAML, with sizes as text and without None."""
     if is_dataclass(part):

@@ -13,6 +13,7 @@ from mpi4py import MPI
 from han import _native
 from han.common.errors import ConfigError
 from han.config.arrange import Facts, arrange
+from han.config.rails import launched_place, rails_of
 from han.model.topology import Topology
 from han.ranks.quota import processors
 
@@ -34,6 +35,7 @@ class Conditions(NamedTuple):
 
 def discover(facts: Sequence[Facts], config: Config) -> tuple[Topology, Conditions]:
     """Return the topology that the configuration describes for these ranks, and the conditions."""
+    rails_of(config.rails, facts, config.origin)  # raises if a rank has none
     return arrange(config.levels, facts, config.sockets), conditions(facts)
 
 
@@ -65,7 +67,15 @@ def _memory_of(comm: MPI.Intracomm) -> int:
 def _look(memory: int, wanted: Sequence[str]) -> Facts:
     cpus = frozenset(os.sched_getaffinity(0))
     places = {name: frozenset(_place(cpu, name) for cpu in cpus) for name in wanted}
-    return Facts(memory, MPI.Get_processor_name(), cpus, places, processors(), _native.on_mesh())
+    return Facts(
+        memory,
+        MPI.Get_processor_name(),
+        cpus,
+        places,
+        processors(),
+        _native.on_mesh(),
+        launched_place(os.environ),
+    )
 
 
 def _place(cpu: int, name: str) -> str:

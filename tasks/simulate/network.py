@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from han.config.machine import Link, MachineModel, rail_of
+from han.config.machine import Link, MachineModel
+from han.model.rails import local_ranks, rail_of
 
 NEVER = float("inf")
 
@@ -64,7 +65,7 @@ class Network:
             [[Adapter(node.injection, node.burst) for _ in range(node.rails)] for _ in range(nodes)]
             for _ in range(2)
         )
-        self.rail = _rails(self.node_of, node.rails)
+        self.rail = [rail_of(local, node.rails) for local in local_ranks(self.node_of)]
         self.line = [0.0] * size  # until when a rank's messages occupy its bandwidth R_b
         self.queues: dict[tuple[int, int, int], tuple[deque[Message], deque[Message]]] = {}
         self.links: dict[tuple[int, int], Link] = {}
@@ -151,14 +152,3 @@ class Network:
             self.started += 1
             heappush(self.coming, (message.due, self.started, last + link.latency, message))
         message.gone = min(message.gone, last)
-
-
-def _rails(node_of: Sequence[int], rails: int) -> list[int]:
-    """Return each rank's rail: a node's ranks take its rails in turn."""
-    seen: dict[int, int] = {}
-    found = []
-    for node in node_of:
-        local = seen.get(node, 0)
-        found.append(rail_of(local, rails))
-        seen[node] = local + 1
-    return found

@@ -3,6 +3,10 @@
 network.py creates nodes and links, launch.py runs MPI programs on them. This is the command line:
 
     python emulate.py run --nodes 4 --ppn 2 --rate 1gbit -- python prog.py
+    python emulate.py run --nodes 16 --ppn 4 --latency 50ms -- python prog.py
+    python emulate.py run --nodes 4 --ppn 2 --rails 2 --rate 500mbit -- python prog.py
+
+docs/cluster.md explains the options.
 """
 
 import contextlib
@@ -14,13 +18,25 @@ from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 import typer
+from binding import LOCAL_RANK
 from host import EmulationError
 from launch import LIBRARIES, Cluster
 from network import check, remove, stale
+from wiring import Links
+
+from han.config.machine import parse_time
 
 app = typer.Typer(help=__doc__, add_completion=False, no_args_is_help=True)
 Nodes = Annotated[int, typer.Option(help="Number of nodes.")]
-Rate = Annotated[str, typer.Option(help="Rate of each link in each direction, as tc writes it.")]
+Rate = Annotated[
+    str | None,
+    typer.Option(help="Rate of each link in each direction, as tc writes it; 1gbit by default."),
+]
+Latency = Annotated[
+    str | None,
+    typer.Option(help="Time of a packet from node to node, as 50ms; links then have no rate."),
+]
+Rails = Annotated[int, typer.Option(help="Network adapters of each node, each with its link.")]
 
 
 @contextlib.contextmanager
@@ -57,11 +73,29 @@ def _parse_settings(pairs: Sequence[str]) -> dict[str, str]:
     return dict(pair.split("=", 1) for pair in pairs)
 
 
+def _parse_links(rate: str | None, latency: str | None, rails: int) -> Links:
+    if latency is None:
+        return Links(rate or "1gbit", rails=rails)
+    if rate is not None:
+        raise EmulationError(
+            f"--rate {rate} with --latency {latency}: links with a latency have no rate; leave out"
+            f" one of them"
+        )
+    try:
+        seconds = parse_time(latency)
+    except ValueError as error:
+        raise EmulationError(f"--latency {error}") from None
+    if not seconds:
+        raise EmulationError(f"--latency {latency}: must be above 0; leave it out for none")
+    return Links(latency=seconds, rails=rails)
+
+
 @app.command()
-def up(nodes: Nodes = 4, rate: Rate = "1gbit") -> None:
+def up(nodes: Nodes = 4, rate: Rate = None, latency: Latency = None, rails: Rails = 1) -> None:
     """Create a cluster that stays until `down`; print the namespaces of its nodes."""
     with _failures_as_exits(), contextlib.ExitStack() as undo:
-        cluster = undo.enter_context(Cluster(nodes, rate))
+        links = _parse_links(rate, latency, rails)
+        cluster = undo.enter_context(Cluster(nodes, links))
         print(f"emulate: to run a command on a node: {cluster.agent} NODE COMMAND", file=sys.stderr)
         print("\n".join(cluster.namespace(node) for node in cluster.nodes))
         undo.pop_all()
@@ -77,10 +111,10 @@ def down() -> None:
 
 
 @app.command("check")
-def check_machine() -> None:
+def check_machine(rate: Rate = None, latency: Latency = None, rails: Rails = 1) -> None:
     """Print whether this machine can emulate a cluster; if not, print why and exit with 1."""
     with _failures_as_exits():
-        reason = check()
+        reason = check(_parse_links(rate, latency, rails))
     print(reason or "this machine can emulate a cluster")
     raise SystemExit(1 if reason else 0)
 
@@ -89,7 +123,16 @@ def check_machine() -> None:
 def run(
     command: Annotated[list[str], typer.Argument(help="The program, after --.")],
     nodes: Nodes = 4,
-    rate: Rate = "1gbit",
+    rate: Rate = None,
+    latency: Latency = None,
+    rails: Rails = 1,
+    bind: Annotated[
+        str,
+        typer.Option(
+            help="Rails of the ranks: local_rank (in turn), none (the MPI library chooses), or "
+            "a rail for each local rank, as 0,0,1."
+        ),
+    ] = LOCAL_RANK,
     ppn: Annotated[
         str, typer.Option(help="Ranks per node: 2 for all nodes, or 3,1,2 for three nodes.")
     ] = "1",
@@ -105,7 +148,7 @@ def run(
     """Create a cluster, run an MPI program on it, remove it; exit with the program's status."""
     with _failures_as_exits():
         counts, settings = _parse_counts(ppn), _parse_settings(env or ())
-        with Cluster(nodes, rate) as cluster:
+        with Cluster(nodes, _parse_links(rate, latency, rails)) as cluster:
             done = cluster.run(
                 command,
                 ppn=counts if len(counts) > 1 else counts[0],
@@ -113,6 +156,7 @@ def run(
                 python=python,
                 timeout=timeout,
                 env=settings,
+                bind=bind,
                 capture=False,
             )
     raise SystemExit(done.returncode)

@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import host
-from host import STOP_S, EmulationError, namespaces, stop
-from network import BRIDGE, HUB, NETWORK, Network
+from binding import LOCAL_RANK, RAIL, rails_of
+from host import STOP_S, EmulationError, stop
+from network import HUB, Network
+from wiring import BRIDGE, FIRST_RAIL, NETWORK
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,7 @@ class Library:
     version: str  # text in the output of `mpiexec --version`
     arguments: str  # of mpiexec; {agent}, {hosts}, {machines} and {size} are filled in
     settings: Mapping[str, str]  # environment of the launcher and of every rank
+    adapter: str  # variable that names the adapter of a rank
 
 
 LIBRARIES: Mapping[str, Library] = {
@@ -35,17 +38,19 @@ LIBRARIES: Mapping[str, Library] = {
         # All nodes have one boot id, so UCX might use cross-memory attach between them: allow TCP
         # only. MPICH yields by default.
         settings={"UCX_TLS": "tcp,self"},
+        adapter="UCX_NET_DEVICES",
     ),
     "openmpi": Library(
         version="Open MPI",
         arguments="--allow-run-as-root --bind-to none --host {hosts} -n {size}",
         settings={
             "PRTE_MCA_plm_ssh_agent": "{agent}",
-            "PRTE_MCA_prte_if_include": str(NETWORK),
+            "PRTE_MCA_prte_if_include": str(FIRST_RAIL),
             "OMPI_MCA_btl_tcp_if_include": str(NETWORK),
             "OMPI_MCA_pml": "ob1",
             "OMPI_MCA_mpi_yield_when_idle": "1",
         },
+        adapter="OMPI_MCA_btl_tcp_if_include",
     ),
     "impi": Library(
         version="Intel(R) MPI",
@@ -60,6 +65,7 @@ LIBRARIES: Mapping[str, Library] = {
             "I_MPI_WAIT_MODE": "1",  # ranks sleep in waits: they outnumber the cores
             "FI_PROVIDER": "tcp",
         },
+        adapter="FI_TCP_IFACE",
     ),
 }
 
@@ -76,6 +82,7 @@ class Cluster(Network):
         python: str | os.PathLike[str] | None = None,
         timeout: float = 300,
         env: Mapping[str, str] | None = None,
+        bind: str = LOCAL_RANK,
         capture: bool = True,
     ) -> subprocess.CompletedProcess[str]:
         """Run an MPI program on the nodes; its processes have ended when this returns.
@@ -83,7 +90,8 @@ class Cluster(Network):
         `ppn`: ranks per node, one number or one per node. `mpi`: a name in `LIBRARIES`, by default
         that of the `mpiexec` beside the interpreter. `python`: the interpreter that replaces a bare
         "python" in `command`, by default this one. `env`: variables of the launcher and the ranks,
-        which override the library's settings. `capture`: the result holds stdout and stderr.
+        which override the library's settings. `bind`: the rails of the ranks, see `rails_of`, where
+        nodes have several. `capture`: the result holds stdout and stderr.
 
         The status is that of mpiexec, which is the program's. Intel MPI's may be 255 if ranks of
         several nodes fail at once.
@@ -94,12 +102,22 @@ class Cluster(Network):
         ranks = _ranks_per_node(ppn, len(self.nodes))
         command, mpiexec = _resolve(command, python)
         kind = mpi or detect(mpiexec)
+        binding = self._binding(_library(kind), bind, max(ranks))
         arguments, settings = self._fill_in(_library(kind), ranks)
         assignments = [f"{k}={v}" for k, v in (settings | dict(env or {})).items()]
         launch = ["env", *assignments, str(mpiexec), *arguments]
-        print(f"emulate: {self.rate}, {kind}: {shlex.join(launch)}", file=sys.stderr, flush=True)
+        said = shlex.join([*launch, *binding])
+        print(f"emulate: {self.links}, {kind}: {said}", file=sys.stderr, flush=True)
         # Launchers pass on different variables, so `env` sets them for each rank.
-        return self._launch([*launch, "env", *assignments, *command], timeout, capture)
+        return self._launch([*launch, "env", *assignments, *binding, *command], timeout, capture)
+
+    def _binding(self, library: Library, bind: str, ppn: int) -> list[str]:
+        """Return what comes before a rank's command to bind the rank to a rail, or nothing."""
+        rails = rails_of(bind, ppn, self.links.rails)
+        if self.links.rails == 1 or rails is None:
+            return []
+        adapters = ",".join(self.links.adapters[rail] for rail in rails)
+        return ["sh", str(RAIL), library.adapter, adapters]
 
     def _fill_in(self, library: Library, ranks: Sequence[int]) -> tuple[list[str], dict[str, str]]:
         """Return the arguments of `mpiexec` and the settings for `ranks` on these nodes."""
@@ -118,6 +136,7 @@ class Cluster(Network):
     def _launch(
         self, command: Sequence[str], timeout: float, capture: bool
     ) -> subprocess.CompletedProcess[str]:
+        self.check_switch()
         pipe = subprocess.PIPE if capture else None
         arguments = [str(self.agent), HUB, shlex.join(command)]
         process = subprocess.Popen(
@@ -133,6 +152,7 @@ class Cluster(Network):
         except subprocess.TimeoutExpired as expired:
             self._end(process)
             out, err = process.communicate(timeout=STOP_S)
+            self.check_switch()
             raise subprocess.TimeoutExpired(list(command), timeout, out, err) from expired
         finally:
             self._end(process)
@@ -141,7 +161,7 @@ class Cluster(Network):
     def _end(self, launcher: subprocess.Popen[str]) -> None:
         """End the launcher, even before it is in its namespace, and all that it has started."""
         launcher.terminate()
-        stop(namespaces(self.tag))
+        stop(self.spaces)  # not the switch
         launcher.wait(timeout=STOP_S)
 
 

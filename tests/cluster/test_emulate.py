@@ -11,6 +11,7 @@ import pytest
 from host import EmulationError, ip
 from launch import Cluster
 from network import HUB, check, remove, stale
+from wiring import Links
 
 pytestmark = pytest.mark.cluster
 
@@ -112,7 +113,10 @@ def test_a_program_that_outlives_its_limit_is_ended(cluster):
 
 
 def test_a_terminated_run_leaves_nothing():
-    command = [sys.executable, EMULATE, "run", "--nodes", "2", "--timeout", "60", "--"]
+    options = ["--nodes", "2", "--timeout", "60", "--rails", "2"]
+    if check(Links(latency=1e-3)) is None:
+        options += ["--latency", "1ms"]
+    command = [sys.executable, EMULATE, "run", *options, "--"]
     with subprocess.Popen([*command, *SLEEP], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline().strip() == "up"  # returns when the run ends, at the latest
         process.send_signal(signal.SIGTERM)

@@ -132,6 +132,18 @@ def test_info_shows_the_groups(mpi_ranks):
     assert ("ranks [0-1]" in done.stdout) == (MPI.COMM_WORLD.rank == 0)
 
 
+@on_two
+def test_info_shows_rails_and_adapters_that_contradict_them(mpi_ranks, tmp_path, monkeypatch):
+    monkeypatch.setenv("FI_TCP_IFACE", "lo")
+    (tmp_path / "rails.yaml").write_text("rails: {count: 2}")
+    done = CliRunner().invoke(app, ["info", "--config", str(tmp_path / "rails.yaml")])
+    assert done.exit_code == 0, done.exception
+    if not MPI.COMM_WORLD.rank:
+        assert "2 rails a node; 0: ranks 0; 1: ranks 1" in done.stdout
+        assert "lo: ranks 0-1" in done.stdout
+        assert "have rails 0 and 1, but FI_TCP_IFACE is lo for both" in done.stdout
+
+
 @on_ranks
 def test_limits_of_all_collectives_and_what_has_none(mpi_ranks, tmp_path):
     record = tmp_path / "limits.json"

@@ -1,0 +1,103 @@
+"""A switch between TUN devices that delivers each packet after a latency.
+
+    python switch.py --latency 0.05 hub/t0=10.77.0.1 t1=10.77.0.2 t2=10.77.0.3
+
+Creates the devices in its own network namespace and prints a line when they exist; they last as
+long as the process. A packet goes to the device that has its destination address. Packets from and
+to a device written as hub/NAME are not delayed: it is the launcher's, which is not measured.
+"""
+
+import argparse
+import contextlib
+import fcntl
+import heapq
+import ipaddress
+import itertools
+import os
+import select
+import struct
+import time
+from collections.abc import Mapping, Set
+
+TUN = "/dev/net/tun"
+TUNSETIFF = 0x400454CA
+IFF_TUN, IFF_NO_PI = 0x0001, 0x1000
+HUB = "hub/"
+LARGEST = 1 << 16  # bytes of a packet
+TURN = 64  # packets that are taken from one device before the next one has its turn
+
+
+class Switch:
+    """Forwards packets between file descriptors, which `ports` names by address.
+
+    `prompt` are the descriptors whose packets are not delayed. All times are in seconds of one
+    clock, which the caller reads.
+    """
+
+    def __init__(self, ports: Mapping[bytes, int], latency: float, prompt: Set[int] = frozenset()):
+        self.ports = dict(ports)
+        self.latency = latency
+        self.prompt = prompt
+        self._count = itertools.count()  # packets that are due at once leave in order
+        self._waiting: list[tuple[float, int, int, bytes]] = []
+
+    def take(self, port: int, now: float) -> None:
+        """Take the packets that have arrived at `port`, at most TURN of them."""
+        for _ in range(TURN):
+            try:
+                packet = os.read(port, LARGEST)
+            except OSError:  # no more, or the device is gone
+                return
+            out = self.ports.get(packet[16:20]) if packet[:1] and packet[0] >> 4 == 4 else None
+            if out is not None:
+                late = 0.0 if port in self.prompt or out in self.prompt else self.latency
+                heapq.heappush(self._waiting, (now + late, next(self._count), out, packet))
+
+    def deliver(self, now: float) -> float | None:
+        """Deliver what is due; return the seconds until the next packet is, None if none waits."""
+        while self._waiting and self._waiting[0][0] <= now:
+            _, _, out, packet = heapq.heappop(self._waiting)
+            with contextlib.suppress(OSError):  # as a full queue or a link that is down loses it
+                os.write(out, packet)
+        return self._waiting[0][0] - now if self._waiting else None
+
+
+def serve(switch: Switch) -> None:
+    """Forward packets until the process is ended."""
+    with select.epoll() as poller:
+        for port in switch.ports.values():
+            poller.register(port, select.EPOLLIN)
+        while True:
+            # The timeout of epoll_wait is in whole milliseconds, that of select in microseconds.
+            select.select([poller], [], [], switch.deliver(time.monotonic()))
+            for port, _ in poller.poll(0):
+                switch.take(port, time.monotonic())
+
+
+def open_device(name: str) -> int:
+    """Create a TUN device; it lasts until the descriptor is closed."""
+    port = os.open(TUN, os.O_RDWR | os.O_NONBLOCK)
+    fcntl.ioctl(port, TUNSETIFF, struct.pack("16sH22x", name.encode(), IFF_TUN | IFF_NO_PI))
+    return port
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--latency", type=float, required=True, help="seconds each way")
+    parser.add_argument("devices", nargs="+", metavar="[hub/]NAME=ADDRESS")
+    arguments = parser.parse_args()
+    ports, prompt = {}, set()
+    for device in arguments.devices:
+        name, address = device.split("=")
+        port = open_device(name.removeprefix(HUB))
+        ports[ipaddress.IPv4Address(address).packed] = port
+        if name.startswith(HUB):
+            prompt.add(port)
+    with contextlib.suppress(OSError):  # before ranks that poll; a container may refuse it
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    print("ready", flush=True)
+    serve(Switch(ports, arguments.latency, frozenset(prompt)))
+
+
+if __name__ == "__main__":
+    main()

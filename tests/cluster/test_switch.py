@@ -1,0 +1,91 @@
+"""The switch without devices: its ports are sockets, and the test is its clock."""
+
+import socket
+from contextlib import ExitStack, suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from switch import Switch
+
+pytestmark = pytest.mark.cluster
+
+NODES = 3
+LATENCY = 5.0
+
+
+def packet(destination: int, number: int, version: int = 4) -> bytes:
+    """Return an IP packet to a node that carries a number."""
+    return bytes([version << 4]) + bytes(15) + bytes([10, 77, 0, destination]) + bytes([number])
+
+
+class Ports:
+    """A switch with a socket for each node; node 0 is the launcher's, whose packets are prompt."""
+
+    def __init__(self, undo: ExitStack):
+        pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM) for _ in range(NODES)]
+        for one in (end for pair in pairs for end in pair):
+            one.setblocking(False)
+            undo.enter_context(one)
+        self.nodes = [node for node, _ in pairs]
+        self.ends = [end.fileno() for _, end in pairs]
+        ports = {bytes([10, 77, 0, k]): end for k, end in enumerate(self.ends)}
+        self.switch = Switch(ports, LATENCY, {self.ends[0]})
+
+    def send(self, source: int, data: bytes, now: float) -> None:
+        self.nodes[source].send(data)
+        self.switch.take(self.ends[source], now)
+
+    def received(self, node: int) -> list[int]:
+        numbers: list[int] = []
+        with suppress(BlockingIOError):
+            while True:
+                numbers.append(self.nodes[node].recv(100)[-1])
+        return numbers
+
+
+@pytest.fixture
+def ports():
+    with ExitStack() as undo:
+        yield Ports(undo)
+
+
+def test_a_packet_arrives_after_the_latency(ports):
+    ports.send(1, packet(2, 7), now=1.0)
+    assert ports.switch.deliver(now=1.0 + LATENCY / 2) == LATENCY / 2
+    assert ports.received(2) == []
+    assert ports.switch.deliver(now=1.0 + LATENCY) is None
+    assert ports.received(2) == [7]
+
+
+@pytest.mark.parametrize("pair", [(0, 2), (2, 0)])
+def test_packets_of_the_launcher_are_not_delayed(ports, pair):
+    ports.send(pair[0], packet(pair[1], 7), now=1.0)
+    assert ports.switch.deliver(now=1.0) is None
+    assert ports.received(pair[1]) == [7]
+
+
+@pytest.mark.parametrize("data", [packet(9, 1), packet(2, 1, version=6), b"\x45", b"\x00"])
+def test_packets_to_nobody_are_dropped(ports, data):
+    ports.send(1, data, now=0.0)
+    assert ports.switch.deliver(now=2 * LATENCY) is None
+    assert [ports.received(node) for node in range(NODES)] == [[]] * NODES
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.floats(0, 20)), max_size=20))
+def test_packets_of_a_pair_keep_their_order(moves):
+    with ExitStack() as undo:
+        ports, now = Ports(undo), 0.0
+        received = {node: [] for node in range(NODES)}
+        for number, (source, target, pause) in enumerate(moves):
+            ports.send(source, packet(target, number), now)
+            now += pause
+            ports.switch.deliver(now)
+            for node, numbers in received.items():
+                numbers += ports.received(node)
+        ports.switch.deliver(now + LATENCY)
+        for node, numbers in received.items():
+            numbers += ports.received(node)
+            for source in range(NODES):
+                sent = [k for k, move in enumerate(moves) if move[:2] == (source, node)]
+                assert [k for k in numbers if k in sent] == sent

@@ -1,0 +1,172 @@
+"""What joins the nodes of an emulated cluster: links of a limited rate, or a switch that delays.
+
+A node has an adapter for each rail: eth0, eth1 ... Rail r of node i has the address 10.77.r.(i+2).
+All adapters are in one network, so that every rail reaches every other one. What is sent from an
+adapter's address leaves through that adapter (a routing table for each), and only this adapter
+answers for the address.
+"""
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Interface, IPv4Network
+from pathlib import Path
+
+from host import COMMAND_S, STOP_S, EmulationError, ip, run
+
+BRIDGE = "br0"  # the hub's adapter
+NETWORK = IPv4Network("10.77.0.0/16")  # of the namespaces only
+FIRST_RAIL = IPv4Network("10.77.0.0/24")  # and the hub
+SHAPE = "burst 128kb latency 200ms"
+TUN = Path("/dev/net/tun")
+MTU = 9000  # of the switch's links: fewer packets for its one process
+QUEUE = 10000  # packets that a switch may be late to take
+RAILS = 8  # most of a node
+LATENCY_S = 10.0  # the highest
+TABLE = 100  # routing table of rail 0; the next rails have the next ones
+ARP = "cd /proc/sys/net/ipv4/conf/all && echo 1 >arp_ignore && echo 2 >arp_announce"
+
+
+@dataclass(frozen=True)
+class Links:
+    """The links of a cluster: `rails` of each node, of a rate (as `tc` writes it) or a latency.
+
+    `latency`: seconds each way between two nodes; links then have no rate.
+    """
+
+    rate: str = "1gbit"
+    latency: float = 0.0
+    rails: int = 1
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.rails <= RAILS:
+            raise EmulationError(f"--rails {self.rails}: a node has 1 to {RAILS} rails")
+        if not 0 <= self.latency <= LATENCY_S:
+            raise EmulationError(f"--latency {self.latency:g}s: above 0, at most {LATENCY_S:g}s")
+
+    def __str__(self) -> str:
+        kind = f"{self.latency * 1e3:g} ms each way" if self.latency else self.rate
+        return f"{kind}, {self.rails} rails a node" if self.rails > 1 else kind
+
+    @property
+    def adapters(self) -> tuple[str, ...]:
+        """The names of a node's adapters, by rail."""
+        return tuple(f"eth{rail}" for rail in range(self.rails))
+
+    def problem(self) -> str | None:
+        """Return why this machine cannot have such links, or None."""
+        if not self.latency:
+            return None
+        try:
+            os.close(os.open(TUN, os.O_RDWR))
+        except OSError as error:
+            return (
+                f"--latency needs {TUN}, which a process may not open: {error.strerror};"
+                f" load the module (modprobe tun) or give the container this device, or leave out"
+                f" --latency for links of a limited rate"
+            )
+        return None
+
+
+def address(rail: int, index: int) -> IPv4Interface:
+    """Return the address of a rail of a node; the hub has index -1."""
+    return IPv4Interface(
+        (int(NETWORK.network_address) + (rail << 8) + index + 2, NETWORK.prefixlen)
+    )
+
+
+def build_bridge(hub: str) -> None:
+    """Create the bridge of shaped links, in the hub."""
+    ip(f"-n {hub} link add {BRIDGE} type bridge forward_delay 0")
+    _raise(hub, BRIDGE, address(0, -1))
+
+
+def attach_shaped(hub: str, name: str, index: int, port: str, links: Links) -> None:
+    """Create a node's links; the bridge's port of rail 0 has the name `port`, rail 1 `port`-1."""
+    for rail, adapter in enumerate(links.adapters):
+        end = f"{port}-{rail}" if rail else port
+        ip(f"-n {name} link add {adapter} type veth peer name {end} netns {hub}")
+        ip(f"-n {hub} link set {end} master {BRIDGE}")
+        for space, link in ((name, adapter), (hub, end)):
+            shape = f"qdisc replace dev {link} root tbf rate {links.rate} {SHAPE}"
+            run(["tc", "-n", space, *shape.split()])
+        ip(f"-n {hub} link set {end} up")
+        _raise(name, adapter, address(rail, index))
+
+
+def attach_delayed(switch: str, hub: str, names: Sequence[str], links: Links) -> None:
+    """Move the switch's devices into their nodes."""
+    for device, index, rail in _devices(len(names), links):
+        name = names[index] if index >= 0 else hub
+        adapter = links.adapters[rail] if index >= 0 else BRIDGE
+        ip(f"-n {switch} link set {device} netns {name} name {adapter}")
+        ip(f"-n {name} link set {adapter} mtu {MTU} txqueuelen {QUEUE}")
+        _raise(name, adapter, address(rail, index))
+
+
+def separate_rails(name: str, index: int, links: Links) -> None:
+    """Let what has an adapter's address as its source leave through that adapter.
+
+    UCX connects two adapters only if it finds a route from one to the other, also within a node.
+    """
+    run(["ip", "netns", "exec", name, "sh", "-ec", ARP])
+    own = [address(rail, index).ip for rail in range(links.rails)]
+    for rail, adapter in enumerate(links.adapters):
+        ip(f"-n {name} rule add from {own[rail]} table {TABLE + rail}")
+        ip(f"-n {name} route add {NETWORK} dev {adapter} src {own[rail]} table {TABLE + rail}")
+        for other in {*own} - {own[rail]}:
+            ip(f"-n {name} route append {other} dev {adapter} scope link metric {rail + 1}")
+
+
+def start_switch(space: str, nodes: int, links: Links, log: Path) -> "subprocess.Popen[str]":
+    """Start the switch in its namespace; raises EmulationError if it cannot create its devices."""
+    devices = [
+        f"{'hub/' if index < 0 else ''}{device}={address(rail, index).ip}"
+        for device, index, rail in _devices(nodes, links)
+    ]
+    program = [sys.executable, "-S", str(Path(__file__).with_name("switch.py"))]
+    with log.open("w") as errors:
+        switch = subprocess.Popen(
+            ["ip", "netns", "exec", space, *program, "--latency", repr(links.latency), *devices],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            start_new_session=True,
+        )
+    assert switch.stdout is not None
+    with switch.stdout as out:
+        if out.readline() != "ready\n":
+            stop_switch(switch)
+            raise EmulationError(f"the switch has not started: {why(log)}")
+    return switch
+
+
+def stop_switch(switch: "subprocess.Popen[str]") -> None:
+    """End the switch, even before it is in its namespace; its devices go with it."""
+    switch.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        switch.wait(timeout=STOP_S)
+    switch.kill()
+    switch.wait(timeout=COMMAND_S)
+
+
+def why(log: Path) -> str:
+    """Return the last line that the switch wrote."""
+    return (log.read_text().strip().splitlines() or ["no message"])[-1]
+
+
+def _devices(nodes: int, links: Links) -> Iterator[tuple[str, int, int]]:
+    """Yield the name, the node (-1: the hub) and the rail of each of the switch's devices."""
+    yield "t0", -1, 0
+    pairs = [(index, rail) for index in range(nodes) for rail in range(links.rails)]
+    for k, (index, rail) in enumerate(pairs, start=1):
+        yield f"t{k}", index, rail
+
+
+def _raise(space: str, link: str, interface: IPv4Interface) -> None:
+    ip(f"-n {space} address add {interface} dev {link}")
+    ip(f"-n {space} link set {link} up")
