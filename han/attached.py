@@ -1,11 +1,16 @@
 """The State of a communicator, kept in an attribute of MPI's.
 
-A communicator that is not used yet has what it inherits from its parent in its place.
+A communicator that is not used yet has what it inherits from its parent in its place, or why it
+cannot be set up.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mpi4py import MPI
@@ -14,6 +19,7 @@ from han.common.errors import ConfigError
 from han.common.uncaught import print_once
 from han.config.environment import warn_of_unknown
 from han.ranks.discover import try_to_load
+from han.ranks.health import raised_alike, revoked
 from han.runtime.inherited import Inherited
 from han.runtime.state import State
 from han.runtime.tuned import tell_problem
@@ -23,6 +29,17 @@ if TYPE_CHECKING:
 
 PERMANENT = (MPI.COMM_WORLD, MPI.COMM_SELF)  # MPI does not free them
 _keyval: list[int] = []  # MPI's key of the attribute that holds a State; made at first use
+_later: list[weakref.ref[Any]] = []  # children that MPI may not have made yet, as han.Comm
+
+
+@dataclass(frozen=True)
+class Lost:
+    """Why a step failed on this rank alone: another attempt would wait for ranks that went on."""
+
+    why: str
+
+
+Kept = State | Inherited | Lost
 
 
 def _key() -> int:
@@ -31,19 +48,47 @@ def _key() -> int:
     return _keyval[0]
 
 
-def _delete(comm: MPI.Comm, keyval: int, what: State | Inherited) -> None:
+def _delete(comm: MPI.Comm, keyval: int, what: Kept) -> None:
     if isinstance(what, State) and not MPI.Is_finalized():
         what.close(free=comm not in PERMANENT)
 
 
-def kept(comm: MPI.Comm) -> State | Inherited | None:
-    """Return the State of a communicator, or what it inherits, or None; not collective."""
-    return comm.Get_attr(_key())  # type: ignore[return-value]
+def kept(comm: MPI.Comm) -> Kept | None:
+    """Return the State of a communicator, or what stands in its place, or None; not collective."""
+    found: Any = comm.Get_attr(_key())
+    if found is None and _later:
+        found = next((child._config for child in _children() if child == comm), None)
+    return found if isinstance(found, Kept) else None
 
 
-def keep(comm: MPI.Comm, what: State | Inherited) -> None:
-    """Let other han.Comm of the same communicator find its State or what it inherits."""
+def keep(comm: MPI.Comm, what: Kept) -> None:
+    """Let other han.Comm of the same communicator find its State, or what stands in its place."""
     comm.Set_attr(_key(), what)
+    _later[:] = [weakref.ref(child) for child in _children() if child != comm]
+
+
+def inherit_later(child: Any) -> None:
+    """Let other han.Comm of `child` find what it inherits, which it cannot have as an attribute.
+
+    MPI may make it later, and drop the attributes that it has until then.
+    """
+    _later[:] = [weakref.ref(each) for each in (*_children(), child)]
+
+
+def _children() -> list[Any]:
+    """Return the children in `_later` that still exist."""
+    return [child for child in (ref() for ref in _later) if child is not None]
+
+
+@contextlib.contextmanager
+def in_step(comm: MPI.Intracomm) -> Iterator[None]:
+    """Take a collective step of a communicator without a State; an error of this rank is kept."""
+    try:
+        yield
+    except BaseException as error:
+        if not raised_alike(error):
+            keep(comm, Lost(f"{type(error).__name__}: {error}"))
+        raise
 
 
 def drop(comm: MPI.Comm) -> None:
@@ -54,11 +99,18 @@ def drop(comm: MPI.Comm) -> None:
 def attach(comm: MPI.Intracomm, config: Any) -> State:
     """Return the communicator's State; make it if there is none (collective)."""
     found = kept(comm)
+    if isinstance(found, Lost):
+        raise revoked(found.why)
     if found is not None:
         _expect_same(found.config, config)
         config = found
     if isinstance(config, State):
         return config
+    with in_step(comm):
+        return _made(comm, config)
+
+
+def _made(comm: MPI.Intracomm, config: Any) -> State:
     if isinstance(config, Inherited):
         return _counted(comm, State(comm, config.config, config))
     try:

@@ -11,12 +11,12 @@ import numpy as np
 from mpi4py import MPI
 
 from han import arguments
-from han.attached import PERMANENT, attach, drop, keep, kept
+from han.attached import PERMANENT, Lost, attach, drop, keep, kept
 from han.common.errors import ArgumentTypeError, HanError, RevokedError
 from han.handles import KINDS, Handles
 from han.intercomm import Intercomm
 from han.memory.arena import as_shared, sharing
-from han.ranks.health import AGREED, check_live
+from han.ranks.health import check_live
 from han.runtime.cache_info import CacheInfo
 from han.runtime.inherited import Inherited
 from han.runtime.state import State
@@ -82,8 +82,6 @@ class Comm(Handles):
 
     # ---- state --------------------------------------------------------------------------------
 
-    _lost: str | None = None  # why the first call failed on this rank, if it did
-
     def __repr__(self) -> str:
         name, state = f"han.{type(self).__name__}", self._state
         if state is None:
@@ -97,18 +95,15 @@ class Comm(Handles):
         """The State; the first use makes it (collective)."""
         if self._state is None:
             self._check_live()
-            self._state = self._set_up()
+            self._state = self._attached(self._config)
         return self._state
 
-    def _set_up(self) -> State:
-        """Make the State. After an error of this rank alone the communicator cannot be used."""
-        try:
-            return self._attached(self._config)
-        except AGREED:
-            raise
-        except BaseException as error:
-            self._lost = f"{type(error).__name__}: {error}"
-            raise
+    @property
+    def _lost(self) -> str | None:
+        """Why a step of this communicator, which is not set up, failed on this rank, if it did."""
+        unused = self._state is None and self != MPI.COMM_NULL
+        found = kept(self) if unused else None
+        return found.why if isinstance(found, Lost) else None
 
     def _attached(self, config: Any) -> State:
         """Return the State of this communicator; make it if there is none (collective)."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from mpi4py import MPI
 
 from han import arguments
+from han.attached import in_step, inherit_later
 from han.collectives import Collectives
 from han.intercomm import Intercomm
 from han.ranks.agreement import agree
@@ -25,9 +26,9 @@ class Communicators(Collectives):
     MismatchError. Then no communicator is made.
 
     A new communicator is MPI's until its first call that sets it up: a blocking or persistent
-    collective, or one of these methods. That call waits for all ranks. It raises
-    SharedMemoryError, on all ranks alike, if the memory of the communicator cannot be made. A later
-    call tries again. Nonblocking calls before it are the MPI library's.
+    collective. That call waits for all ranks. It raises SharedMemoryError, on all ranks alike, if
+    the memory of the communicator cannot be made. A later call tries again. Nonblocking calls
+    before it are the MPI library's. These methods do not set it up.
     """
 
     _config: Any = None  # of a communicator without a State: what its State is made with
@@ -40,7 +41,15 @@ class Communicators(Collectives):
 
     def _agree(self, step: str, read: Callable[[], object]) -> None:
         """Read the arguments of `step` together with all ranks."""
-        agree(self._han.health, step, read)
+        inherited = self._config if self._found() is None else None
+        if isinstance(inherited, Inherited):
+            self._check_live()
+            comm = MPI.Intracomm(self)
+            agree(inherited.meeting(comm), in_step(comm), step, read)
+        else:
+            health = self._han.health
+            health.live()
+            agree(health.meeting, health.together(step), step, read)
 
     @staticmethod
     def _bare(comm: MPI.Comm, other: Any = None) -> Any:
@@ -105,6 +114,7 @@ class Communicators(Collectives):
     def _later(self, child: Any, request: MPI.Request) -> tuple[Any, MPI.Request]:
         """Let the first call set up `child`, whose attributes cannot be set yet."""
         child._config = self._heritage
+        inherit_later(child)
         return child, request
 
     def Create(self, group: MPI.Group) -> Any:

@@ -8,43 +8,47 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import numpy as np
 
 from han.common.errors import MismatchError, PeerError
-from han.ranks.health import Health
+from han.ranks.meeting import Meeting
 
 RAISED = -1  # the word of a rank whose arguments are wrong
 
 
-def agree(health: Health, step: str, read: Callable[[], object]) -> None:
+def agree(
+    meeting: Meeting,
+    together: AbstractContextManager[None],
+    step: str,
+    read: Callable[[], object],
+) -> None:
     """Read the arguments of `step` on all ranks; return when all have done so (collective).
 
     `read` returns what all ranks must pass alike, or raises. If it raises on a rank, that rank
     raises the error, and the others PeerError. If the values differ, all raise MismatchError. The
-    communicator stays usable.
+    communicator stays usable. Only errors of the exchange itself leave the block `together`.
     """
-    health.live()
     word, value, problem = RAISED, None, None
-    with health.together(step):
+    with together:
         try:
             value = read()
             word = zlib.crc32(repr(value).encode())
         except Exception as error:
             problem = error
-        words = _words(health, word, step)
+        words = _words(meeting, word, step)
         alike = bool((words == words[0]).all())
         told = repr(value) if problem is None else f"{type(problem).__name__}: {problem}"
-        texts = [] if alike else health.meeting.allgather(told, step)
+        texts = [] if alike else meeting.allgather(told, step)
     if problem is not None:
         raise problem
     if not alike:
         raise _difference(step, words.tolist(), texts)
 
 
-def _words(health: Health, word: int, step: str) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _words(meeting: Meeting, word: int, step: str) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """Return the words that all ranks pass, by rank."""
-    meeting = health.meeting
     mine, words = np.array([word], np.int64), np.empty(meeting.size, np.int64)
     meeting.wait(meeting.comm.Iallgather(mine, words), step, (mine, words))
     return words

@@ -26,10 +26,16 @@ Words = np.ndarray[Any, np.dtype[np.uint64]]
 TAG_COME, TAG_GO, TAG_CLOCK, TAG_LAST = 1, 2, 3, 4
 YIELDS = 200  # rounds with a yield; later rounds sleep
 NAP = 50e-6  # seconds
+SETUP_LEAST = 30.0  # seconds; the least limit of set-up: ranks still import modules
 LOOK = 0.02  # seconds between two checks of the time limit and of notices
 ROOM = 504  # bytes of a pickled value in a slot
 SLOT = np.dtype([("size", "i8"), ("data", "u1", ROOM)])
 _abandoned: list[object] = []  # MPI may still write to memory that these own
+
+
+def setup_limit(limit: float) -> float:
+    """Return the time limit of steps that may be the first ones of the ranks; 0: none."""
+    return limit and max(limit, SETUP_LEAST)
 
 
 def abandon(owner: object) -> None:

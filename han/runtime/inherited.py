@@ -16,6 +16,7 @@ from han.ranks.departures import IN_FLIGHT
 from han.ranks.discover import Conditions, discover, facts_of
 from han.ranks.health import Health
 from han.ranks.mail import Mail
+from han.ranks.meeting import Meeting, setup_limit
 from han.tuning.tuned.places import Search
 
 if TYPE_CHECKING:
@@ -111,8 +112,14 @@ class Inherited:
         topology = replace(topology, attach=near)
         return Draft(ranks, facts, topology, conditions, near)
 
+    def meeting(self, comm: MPI.Intracomm) -> Meeting:
+        """Return steps for the ranks of `comm`, which is not used yet."""
+        meeting = Meeting(comm, setup_limit(self.config.wait.timeout))
+        meeting.look = self.watch(comm)
+        return meeting
+
     def watch(self, comm: MPI.Intracomm) -> Callable[[str], None]:
-        """Return what the ranks of `comm` call while they wait in its set-up.
+        """Return what the ranks of `comm` call while they wait in a step before it is set up.
 
         It raises PeerError if a rank of `comm` has left the parent. A rank that left may have
         taken part in the step under way: then its last message arrives within IN_FLIGHT.

@@ -30,7 +30,7 @@ from han.ranks.discover import (
 )
 from han.ranks.health import AGREED, Health
 from han.ranks.mail import Mail
-from han.ranks.meeting import Meeting, Patience
+from han.ranks.meeting import Meeting, Patience, setup_limit
 from han.ranks.notices import Notices
 from han.runtime.alike import ALIKE
 from han.runtime.binder import Binder
@@ -60,7 +60,6 @@ from han.tuning.tuned.places import Search
 check_compiled()
 
 SETUP_LIMIT = 600.0  # seconds; the limit until the configuration is known
-SETUP_LEAST = 30.0  # the least limit of set-up: ranks still import modules
 
 
 class Served(Enum):
@@ -105,7 +104,7 @@ class State:
         said = trouble or damage or mistake if problem is None else str(problem)
         fingerprint = loaded.fingerprint() if loaded else ""
         limit = SETUP_LIMIT if loaded is None else loaded.wait.timeout
-        meeting = Meeting(comm, limit and max(limit, SETUP_LEAST))
+        meeting = Meeting(comm, setup_limit(limit))
         meeting.look = inherited.watch(comm) if inherited is not None else None
         self.config = loaded
         found = tuned_table(loaded) if inherited is None else inherited.tuned

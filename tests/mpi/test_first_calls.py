@@ -25,6 +25,7 @@ from _support import (
 from mpi4py import MPI
 
 import han
+from han import attached
 from han.memory import arena
 from han.ranks.meeting import SLOT
 
@@ -153,6 +154,25 @@ def test_another_handle_finds_what_a_communicator_inherits(mpi_ranks):
 
 
 @on_two
+def test_another_handle_of_an_idup_finds_what_it_inherits(mpi_ranks):
+    """MPI would lose an attribute of a communicator whose request is under way."""
+    with opened(new_comm()) as comm:
+        for _ in range(3):  # MPI may give the handle of a freed communicator to the next one
+            child, request = comm.Idup()
+            request.Wait()
+            other = han.Comm.fromhandle(child.handle)
+            assert not is_used(other)
+            check_works(other)
+            assert other._han.config == comm._han.config
+            assert other._han.health.notices.mail is comm._han.health.notices.mail
+            assert child._han is other._han
+            child.Free()
+        plain = WORLD.Dup()
+        assert attached.kept(plain) is None
+        plain.Free()
+
+
+@on_two
 def test_a_configuration_must_be_the_inherited_one(mpi_ranks):
     with opened(new_comm()) as comm, opened(comm.Dup()) as child:
         with pytest.raises(han.ConfigError, match="another configuration"):
@@ -176,6 +196,54 @@ def test_children_of_a_communicator_that_is_not_used_yet(mpi_ranks):
     child.Free()
     check_works(grandchild)
     grandchild.Free()
+
+
+@on_both
+def test_making_communicators_does_not_set_up_the_one_they_are_made_of(mpi_ranks):
+    for levels in LEVELS:
+        with opened(new_comm(levels)) as comm, opened(comm.Dup()) as child:
+            for name, make in CHILDREN.items():
+                with opened(make(child)) as grandchild:
+                    if name != "Create_cart":
+                        check_works(grandchild)
+                    with opened(grandchild.Split(0)) as last:
+                        check_works(last)
+            half = child.Split(comm.rank % 2)
+            inter = half.Create_intercomm(0, comm, 1 - comm.rank % 2, 7)
+            with opened(inter.Merge()) as whole:
+                check_works(whole)
+            inter.Free()
+            assert not is_used(half)
+            half.Free()
+            assert not is_used(child)
+            check_works(child)
+
+
+@on_both
+def test_wrong_arguments_leave_a_communicator_that_is_not_used_yet_usable(mpi_ranks):
+    with opened(new_comm()) as comm, opened(comm.Dup()) as child:
+        last = comm.size - 1
+        error, _ = outcome(lambda: child.Split("red" if comm.rank == last else 0))
+        assert type(error) is (TypeError if comm.rank == last else han.PeerError)
+        assert comm.rank == last or f"Split: rank {last} raised TypeError" in str(error)
+        with pytest.raises(han.MismatchError, match="Create_cart: the ranks do not agree"):
+            child.Create_cart([comm.size], [comm.rank == 0])
+        assert not is_used(child)
+        for make in CHILDREN.values():
+            make(child).Free()
+        check_works(child)
+
+
+@on_two
+def test_ranks_come_to_split_a_communicator_that_is_not_used_yet_at_any_time(mpi_ranks):
+    with opened(new_comm()) as comm, opened(comm.Dup()) as child:
+        request = child.Iallreduce(np.ones(2), total := np.zeros(2))  # MPI's
+        if comm.rank:
+            time.sleep(0.3)
+        with opened(child.Split(0)) as part:
+            check_works(part)
+        request.Wait()
+        assert (total == comm.size).all()
 
 
 @on_two
@@ -209,8 +277,43 @@ def interrupted(*arguments):
 
 
 @on_two
+def test_every_handle_knows_that_the_set_up_failed_on_this_rank(mpi_ranks, monkeypatch):
+    """Another attempt would wait for ranks that have gone on."""
+    with opened(han.Comm(MPI.COMM_SELF.Dup())) as comm:
+        plain, child = MPI.COMM_SELF.Dup(), comm.Dup()
+        handles = [han.Comm.fromhandle(child.handle), child]
+        for step in ("han.memory.shared.borrow_channels", "han.runtime.birth.Birth.introduce"):
+            with monkeypatch.context() as patch:
+                patch.setattr(step, interrupted)
+                first = plain if "introduce" in step else child
+                with pytest.raises(KeyboardInterrupt):
+                    han.Comm(MPI.Intracomm(first))
+        handles += [han.Comm.fromhandle(each.handle) for each in (child, plain)]
+        for handle in handles:
+            for call in (handle.Barrier, handle.Split, lambda h=handle: han.Comm(MPI.Intracomm(h))):
+                with pytest.raises(han.RevokedError, match="KeyboardInterrupt: here"):
+                    call()
+            handle.Free()
+            assert handle == MPI.COMM_NULL
+
+
+@on_two
+def test_every_handle_knows_that_a_split_failed_on_this_rank(mpi_ranks, monkeypatch):
+    with opened(han.Comm(MPI.COMM_SELF.Dup())) as comm:
+        child = comm.Dup()
+        with monkeypatch.context() as patch:
+            patch.setattr("han.ranks.meeting.Meeting.wait", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                child.Split()
+        for handle in (child, han.Comm.fromhandle(child.handle)):
+            with pytest.raises(han.RevokedError, match="KeyboardInterrupt: here"):
+                handle.Split()
+            handle.Free()
+
+
+@on_two
 def test_a_first_call_ends_at_the_time_limit(mpi_ranks, monkeypatch):
-    monkeypatch.setattr("han.runtime.state.SETUP_LEAST", 0.2)
+    monkeypatch.setattr("han.ranks.meeting.SETUP_LEAST", 0.2)
     comm = new_comm(timeout=0.2)
     child = comm.Dup()
     if comm.rank == 0:
