@@ -223,6 +223,16 @@ class Comm(Handles):
         """Wait for all collectives and for MPI's communication; then free the communicator."""
         self._end(super().Disconnect)
 
+    def Revoke(self) -> None:
+        """Make the communicator unusable on all ranks, in MPI's calls and in han's; not collective.
+
+        Waiting ranks raise PeerError. ``Shrink`` returns a communicator of the ranks that are left.
+        """
+        super().Revoke()
+        state = self._found()
+        if state is not None:
+            state.health.give_up(RevokedError("Revoke was called"))
+
     def _end(self, end: Callable[[], None] | None) -> None:
         """Release all that han holds; `end` frees the communicator itself."""
         state = self._found()
