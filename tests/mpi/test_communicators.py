@@ -321,6 +321,23 @@ def test_predefined_communicators_can_be_pickled_and_others_cannot(mpi_ranks, mo
 
 
 @on_some
+def test_a_communicator_of_a_group_alone_is_of_han(mpi_ranks):
+    """MPI makes it from the group without a parent, so it inherits nothing."""
+    group = WORLD.Get_group()
+    try:
+        made = han.Comm.Create_from_group(group, "org.han.test")
+    except (NotImplementedError, MPI.Exception) as refused:
+        with pytest.raises(type(refused)):
+            MPI.Intracomm.Create_from_group(group, "org.han.test")
+    else:
+        assert type(made) is han.Comm
+        assert made.Compare(WORLD) == MPI.CONGRUENT
+        check_works(made)
+        made.Free()
+    group.Free()
+
+
+@on_some
 def test_free_in_lower_case_is_mpi4pys(mpi_ranks):
     for plain in (MPI.COMM_WORLD, MPI.COMM_SELF):
         comm = han.Comm(plain)

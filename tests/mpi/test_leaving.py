@@ -30,6 +30,7 @@ CALLS = {
     "init": lambda c: again(c.Allreduce_init(send, recv)),
     "create": lambda c: c.Create_group(c.Get_group()),
     "first call": lambda c: children[id(c)].Barrier(),
+    "split, not used yet": lambda c: children[id(c)].Split(0),
 }
 send, recv = np.ones(100), np.empty(100)
 
