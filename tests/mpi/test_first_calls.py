@@ -237,7 +237,8 @@ def test_wrong_arguments_leave_a_communicator_that_is_not_used_yet_usable(mpi_ra
 @on_two
 def test_ranks_come_to_split_a_communicator_that_is_not_used_yet_at_any_time(mpi_ranks):
     with opened(new_comm()) as comm, opened(comm.Dup()) as child:
-        request = child.Iallreduce(np.ones(2), total := np.zeros(2))  # MPI's
+        data, total = np.ones(2), np.zeros(2)
+        request = child.Iallreduce(data, total)  # MPI's, which does not keep the buffers
         if comm.rank:
             time.sleep(0.3)
         with opened(child.Split(0)) as part:
