@@ -96,6 +96,30 @@ def test_requests_that_are_dropped_still_run(mpi_ranks):
         assert total_of[0] == comm.Get_size()
 
 
+@on_ranks
+def test_a_request_freed_while_it_is_active_is_completed(mpi_ranks):
+    """MPI forbids it, and mpi4py hands it to MPI. One rank frees; the others wait."""
+    with opened(open_interleaved()) as comm:
+        size, rank = comm.Get_size(), comm.Get_rank()
+        for k, n in enumerate((3, 30_000)):
+            mine, sums = np.full(n, rank + k), np.zeros(n, int)
+            persistent = comm.Allreduce_init(mine, sums)
+            for lasting in (False, True):
+                sums[:] = 0
+                request = persistent if lasting else comm.Iallreduce(mine, sums)
+                if lasting:
+                    persistent.Start()
+                request.Free() if rank == k % size else request.Wait()
+                assert set(sums.tolist()) == {total(size, k)}
+            if rank == k % size:
+                with pytest.raises(ValueError, match="freed"):
+                    persistent.Start()
+                assert persistent == MPI.REQUEST_NULL
+            else:
+                persistent.Free()
+        check_works(comm)
+
+
 @on_six
 def test_two_communicators_with_crossed_waits(mpi_ranks):
     with opened(open_interleaved()) as one, opened(open_interleaved()) as two:
