@@ -20,6 +20,7 @@ def catalogue() -> Catalogue:
                         p.minimum,
                         p.maximum,
                         p.choices,
+                        p.joint,
                     )
                     for key, p in part.parameters.items()
                 },

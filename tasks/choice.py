@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 Value = int | bool | str | tuple[int, ...]
@@ -12,11 +12,38 @@ SIZES = ("segment", "chunk", "partition", "whole")  # parameters in bytes
 
 @dataclass(frozen=True)
 class LevelChoice:
-    """The submodule of one level, its algorithm and the algorithm's parameters."""
+    """The submodule of one level, its algorithm and the algorithm's parameters.
+
+    `kinds` are the kinds of tasks that run otherwise on this level: (kind, choice) of each, with
+    the same submodule.
+    """
 
     submodule: str
     algorithm: str
     parameters: tuple[tuple[str, Value], ...] = ()
+    kinds: tuple[tuple[str, LevelChoice], ...] = ()
+
+    def of(self, kind: str) -> LevelChoice:
+        """Return what tasks of a kind run."""
+        if not self.kinds:
+            return self
+        return dict(self.kinds).get(kind) or self.alike
+
+    @cached_property
+    def alike(self) -> LevelChoice:
+        """The same for all kinds of tasks."""
+        return replace(self, kinds=()) if self.kinds else self
+
+    @property
+    def each(self) -> tuple[LevelChoice, ...]:
+        """What all kinds of tasks run, the level's own choice first."""
+        return (self.alike, *(choice for _, choice in self.kinds))
+
+    def where(self, kind: str, choice: LevelChoice) -> LevelChoice:
+        """Return the same, but tasks of a kind run `choice`."""
+        own = {**dict(self.kinds), kind: choice}
+        kept = tuple(sorted((k, c) for k, c in own.items() if c != self.alike))
+        return replace(self, kinds=kept)
 
     @cached_property
     def _values(self) -> dict[str, Value]:
@@ -37,11 +64,20 @@ class LevelChoice:
         """Return the parameters as users write them: ``{"segment": "32KiB"}``."""
         return {name: _spelled(name, value) for name, value in self.parameters}
 
+    def record(self) -> dict[str, object]:
+        """Return it as plain data for JSON; what kinds of tasks run is in ``kinds``."""
+        own: dict[str, object] = {"algorithm": self.algorithm, "parameters": dict(self.parameters)}
+        kinds = {kind: choice.record() for kind, choice in self.kinds}
+        return {"submodule": self.submodule, **own, **({"kinds": kinds} if kinds else {})}
+
     def describe(self) -> str:
-        """Return a name such as ``adapt chain (segment 32KiB)``."""
+        """Return a name such as ``adapt chain (segment 32KiB), reduce: binomial``."""
+        own = [f", {kind}: {choice._described()}" for kind, choice in self.kinds]
+        return f"{self.submodule} {self._described()}{''.join(own)}"
+
+    def _described(self) -> str:
         shown = ", ".join(f"{k} {text}" for k, text in self.spelled().items())
-        text = f"{self.submodule} {self.algorithm}"
-        return text + (f" ({shown})" if shown else "")
+        return self.algorithm + (f" ({shown})" if shown else "")
 
 
 def _spelled(name: str, value: Value) -> str:

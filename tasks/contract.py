@@ -21,7 +21,8 @@ class Parameter:
 
     A ``size`` (bytes), an ``int``, a ``bool`` or ``factors`` (whole numbers) within a range, or a
     ``name`` among `choices`. Tests set it to the values of `tried`, which are small, so that small
-    messages take many pieces. A test that needs only one value takes the first.
+    messages take many pieces. A test that needs only one value takes the first. `joint`: all kinds
+    of tasks of a level have the same value.
     """
 
     kind: str
@@ -30,6 +31,7 @@ class Parameter:
     maximum: int = 1 << 40
     choices: tuple[str, ...] = ()
     tried: tuple[int, ...] = ()
+    joint: bool = False
 
     @property
     def values(self) -> tuple[Value, ...]:
@@ -65,7 +67,8 @@ class Algorithm:
 class Question:
     """The argument of :meth:`Submodule.supports`: a call, and the level that is to be served.
 
-    `blocking` is False for nonblocking and persistent calls, whose Start must not wait.
+    `blocking` is False for nonblocking and persistent calls, whose Start must not wait. `kind` is
+    the kind of tasks that run `choice`; "" for all of the call's.
     """
 
     topology: Topology
@@ -75,6 +78,7 @@ class Question:
     lockstep: bool = False
     segment: int | None = None
     blocking: bool = True
+    kind: str = ""
 
     @property
     def segmented(self) -> bool:
@@ -127,7 +131,8 @@ def order_kept(question: Question, algorithm: Algorithm, name: str = "") -> str 
     The reason calls the algorithm `name`, by default as in the configuration.
     """
     signature = question.signature
-    if not signature.reduces or signature.commutative or algorithm.ordered == "always":
+    keeps = algorithm.ordered == "always" or question.kind == "bcast"
+    if not signature.reduces or signature.commutative or keeps:
         return None
     name = name or question.choice.algorithm
     if algorithm.ordered == "never":

@@ -79,7 +79,7 @@ def _lower_batch(
     plan: Plan, builder: Builder, tasks: Sequence[Task], group: Group, operand: Ref
 ) -> None:
     kind, level = tasks[0].stream
-    choice = plan.choice.levels[level]
+    choice = plan.choice.levels[level].of(kind)
     result = Ref(Base.RECV)
     source = result if kind == "bcast" else operand
     if kind == "reduce":

@@ -192,10 +192,13 @@ def _shared(
         return _for_all(signature, ranks, traits)
     chunk = _quarter(min(signature.nbytes, segment or signature.nbytes))
     ordered = signature.reduces and not signature.commutative
-    reduce_tree = _reduce_tree(signature, topology, ranks)
     if ranks <= FLAT_RANKS or (ordered and signature.root):
-        return level_choice("sm", "flat", chunk=chunk, cells=8, **reduce_tree)
-    return level_choice("sm", "knomial", radix=4, chunk=chunk, cells=8, **reduce_tree)
+        release = level_choice("sm", "flat", chunk=chunk, cells=8)
+    else:
+        release = level_choice("sm", "knomial", radix=4, chunk=chunk, cells=8)
+    tree = _reduce_tree(signature, topology, ranks)
+    gather = level_choice("sm", "kary", chunk=chunk, cells=8, **tree) if tree else release
+    return release.where("reduce", gather)
 
 
 def _for_all(signature: Signature, ranks: int, traits: NodeTraits) -> LevelChoice:
@@ -212,7 +215,7 @@ def _for_all(signature: Signature, ranks: int, traits: NodeTraits) -> LevelChoic
 
 
 def _reduce_tree(signature: Signature, topology: Topology, ranks: int) -> dict[str, Value]:
-    """The parameters of the tree of reductions, if it differs from the tree of releases.
+    """The parameters of the k-ary tree of reductions, if it differs from the tree of releases.
 
     The tree follows sockets, and it is binary for large reductions (Jain et al., section VI-B).
     """
@@ -221,11 +224,8 @@ def _reduce_tree(signature: Signature, topology: Topology, ranks: int) -> dict[s
     several = len(set(topology.sockets)) > len(set(topology.memory))
     large = signature.nbytes >= BINARY_BYTES
     if several and ranks > FLAT_RANKS and signature.nbytes >= SOCKET_BYTES:
-        return {
-            "reduce_tree": "kary", "reduce_radix": 2 if large else 3, "reduce_leaders": "last",
-            "reduce_skew": "right",
-        }  # fmt: skip
-    return {"reduce_tree": "kary", "reduce_radix": 2} if large and ranks >= BINARY_RANKS else {}
+        return {"radix": 2 if large else 3, "leaders": "last", "skew": "right"}
+    return {"radix": 2} if large and ranks >= BINARY_RANKS else {}
 
 
 def _quarter(nbytes: int) -> int:

@@ -55,7 +55,9 @@ class Planned:
         """Whether ranks send messages in the plan of the decision's choice."""
         topology, choice = self.topology, self.decision.choice
         parts, levels = parts_of(choice), levels_of(topology, self.signature)
-        return any(parts[k].sends(topology, k, choice.levels[k]) for k in levels)
+        return any(
+            parts[k].sends(topology, k, one) for k in levels for one in choice.levels[k].each
+        )
 
     @property
     def left(self) -> bool:

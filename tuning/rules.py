@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from han.common.errors import NoRuleError
+from han.config.rules import KindUse, LevelUse, Use
 from han.model.collectives import FUSED, ROWS
 from han.model.topology import Topology
 from han.submodules.registry import submodule
@@ -18,7 +19,6 @@ from han.tuning.heuristics import BUILT_IN, NodeTraits, choose, rival
 
 if TYPE_CHECKING:
     from han.config.config import Config
-    from han.config.rules import Use
     from han.tuning.tuned.table import Found, TunedTable
 
 TUNED = "tuned table"  # the name of its rule
@@ -101,7 +101,7 @@ class RuleTable:
     def _apply(self, use: Use, name: str, default: Choice) -> Choice:
         """Return the built-in choice with the values that a rule or a tuned table sets."""
         levels = [
-            _overlay(choice, use.levels, name)
+            _overlay(choice, use.levels.get(name))
             for choice, name in zip(default.levels, self.topology.names, strict=True)
         ]
         segment = default.segment if use.segment is None else use.segment
@@ -145,29 +145,57 @@ def apart(topology: Topology) -> str:
     )
 
 
-def _overlay(choice: LevelChoice, uses: Mapping[str, object], name: str) -> LevelChoice:
-    use = uses.get(name)
+def use_of(choice: Choice, names: Mapping[int, str]) -> Use:
+    """Return a choice as a rule writes it, for the levels that have names."""
+    levels = {}
+    for k, name in names.items():
+        one = choice.levels[k]
+        kinds = {kind: KindUse(own.algorithm, dict(own.parameters)) for kind, own in one.kinds}
+        levels[name] = LevelUse(one.submodule, one.algorithm, dict(one.parameters), kinds)
+    return Use(choice.segment or "whole", choice.schedule, levels)
+
+
+def _overlay(choice: LevelChoice, use: LevelUse | None) -> LevelChoice:
+    """Return the built-in choice of a level with the values that a rule sets."""
     if use is None:
         return choice
-    chosen: str = use.submodule  # type: ignore[attr-defined]
-    algorithm: str | None = use.algorithm  # type: ignore[attr-defined]
-    parameters = dict(use.parameters)  # type: ignore[attr-defined]
-    if algorithm is None:
-        same = chosen == choice.submodule
-        algorithm = choice.algorithm if same else next(iter(submodule(chosen).algorithms))
-        parameters = {**(dict(choice.parameters) if same else {}), **parameters}
-    return LevelChoice(chosen, algorithm, tuple(sorted(parameters.items())))
+    if use.algorithm is None and use.submodule != choice.submodule:
+        first = next(iter(submodule(use.submodule).algorithms))
+        choice = LevelChoice(use.submodule, first)
+    level = replace(_changed(choice.alike, use), submodule=use.submodule)
+    if use.algorithm is None:  # the built-in choice's own kinds stay
+        for kind, own in choice.kinds:
+            level = level.where(kind, _changed(own, use))
+    for kind, other in use.kinds.items():
+        level = level.where(kind, _changed(level.of(kind), other))
+    return level
+
+
+def _changed(choice: LevelChoice, use: LevelUse | KindUse) -> LevelChoice:
+    """Return a choice with another algorithm and its parameters, or with some more parameters."""
+    kept = dict(choice.parameters) if use.algorithm is None else {}
+    parameters = tuple(sorted({**kept, **use.parameters}.items()))
+    return LevelChoice(choice.submodule, use.algorithm or choice.algorithm, parameters)
 
 
 def _unfit(question: Question, outermost: bool) -> str | None:
-    choice = question.choice
+    """Return why a level's choice cannot serve its tasks, or None."""
+    choice, collective = question.choice, question.signature.collective
     part = submodule(choice.submodule)
-    algorithm = part.algorithms[choice.algorithm]
-    if algorithm.fuses:
-        if question.signature.collective not in FUSED:
+    if part.algorithms[choice.algorithm].fuses:
+        if collective not in FUSED:
             return f"{choice.algorithm} serves {' and '.join(FUSED)} only"
         if not outermost:
             return f"{choice.algorithm} serves the outermost level only"
-    elif not set(ROWS[question.signature.collective].task_kinds) <= set(algorithm.kinds):
-        return f"{choice.algorithm} serves {', '.join(algorithm.kinds)} only"
-    return part.supports(question)
+        return part.supports(question)
+    kinds = ROWS[collective].task_kinds
+    alike = not any(kind in kinds for kind, _ in choice.kinds)
+    for kind in ("",) if alike else kinds:
+        one = choice.of(kind)
+        algorithm = part.algorithms[one.algorithm]
+        if not {*((kind,) if kind else kinds)} <= {*algorithm.kinds}:
+            return f"{one.algorithm} serves {', '.join(algorithm.kinds)} only"
+        reason = part.supports(replace(question, choice=one, kind=kind))
+        if reason is not None:
+            return reason
+    return None

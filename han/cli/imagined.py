@@ -46,7 +46,7 @@ def explanation_json(found: Explanation) -> str:
         "schedule": choice.schedule,
         "composition": choice.composition,
         "levels": {
-            name: {**asdict(level), "parameters": dict(level.parameters)}
+            name: level.record()
             for name, level in zip(plan.topology.names, choice.levels, strict=True)
         },
         "stages": found.stages(),

@@ -20,12 +20,14 @@ class ParameterInfo:
     """The values that a parameter of a submodule takes; the bounds are inclusive.
 
     ``choices`` are the names that a parameter of kind ``name`` takes; () means any name.
+    ``joint``: all kinds of tasks of a level have the same value.
     """
 
     kind: Literal["size", "int", "bool", "name", "factors"]
     minimum: int | None = None
     maximum: int | None = None
     choices: tuple[str, ...] = ()
+    joint: bool = False
 
     def parse(self, value: ParameterValue) -> ParameterValue:
         """Return ``value`` as this kind (``"64KiB"`` as 65536), or raise ValueError."""

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 from han.common.suggest import unknown
 from han.config.errors import KeyPath, Problem
 from han.config.parts import Level, Scope, SizeScope, as_document
+from han.config.rules import KINDS
 from han.model.topology import MAX_LEVELS
 
 if TYPE_CHECKING:
     from han.config.catalogue import Catalogue, ParameterValue, SubmoduleInfo
-    from han.config.rules import LevelUse, Rule
+    from han.config.rules import KindUse, LevelUse, Rule
 
-FIELDS = ("submodule", "algorithm")  # keys of a level's use that are not parameters
+FIELDS = ("submodule", "algorithm", *KINDS)  # keys of a level's use that are not parameters
 SOCKETS = ("l3", "numa", "socket")
 _WIDTH = {"l3": 0, "numa": 0, "socket": 1, "shared_memory": 2, "all": 3}
 
@@ -115,21 +116,38 @@ def _named_use(
         reason = unknown("submodule", use.submodule, catalogue.submodules)
         problems.append(Problem((*path, "submodule"), reason, use.submodule))
         return use
-    if use.algorithm is not None and use.algorithm not in info.algorithms:
-        reason = unknown(f"algorithm of {use.submodule}", use.algorithm, info.algorithms)
-        problems.append(Problem((*path, "algorithm"), reason, use.algorithm))
-    return replace(use, parameters=_parsed_parameters(use, info, path, problems))
+    kinds = {}
+    for kind, own in use.kinds.items():
+        _check_algorithm(use.submodule, own.algorithm, info, (*path, kind), problems)
+        parsed = _parsed_parameters(use.submodule, own, info, (*path, kind), problems)
+        kinds[kind] = replace(own, parameters=parsed)
+    _check_algorithm(use.submodule, use.algorithm, info, path, problems)
+    parsed = _parsed_parameters(use.submodule, use, info, path, problems)
+    return replace(use, parameters=parsed, kinds=kinds)
+
+
+def _check_algorithm(
+    submodule: str, algorithm: str | None, info: SubmoduleInfo, path: KeyPath,
+    problems: list[Problem],
+) -> None:  # fmt: skip
+    if algorithm is not None and algorithm not in info.algorithms:
+        reason = unknown(f"algorithm of {submodule}", algorithm, info.algorithms)
+        problems.append(Problem((*path, "algorithm"), reason, algorithm))
 
 
 def _parsed_parameters(
-    use: LevelUse, info: SubmoduleInfo, path: KeyPath, problems: list[Problem]
-) -> dict[str, ParameterValue]:
-    parsed = {}
+    submodule: str, use: LevelUse | KindUse, info: SubmoduleInfo, path: KeyPath,
+    problems: list[Problem],
+) -> dict[str, ParameterValue]:  # fmt: skip
+    parsed, of_kind = {}, path[-1] in KINDS
     for name, value in use.parameters.items():
         if name not in info.parameters:
-            keys = [*info.parameters, *FIELDS]
-            reason = unknown(f"parameter of {use.submodule}", name, keys)
+            keys = [*info.parameters, *(FIELDS[1:2] if of_kind else FIELDS)]
+            reason = unknown(f"parameter of {submodule}", name, keys)
             problems.append(Problem((*path, name), reason))
+            continue
+        if of_kind and info.parameters[name].joint:
+            problems.append(Problem((*path, name), f"is for the level: write it beside {path[-1]}"))
             continue
         try:
             parsed[name] = info.parameters[name].parse(value)

@@ -175,6 +175,22 @@ class When(Model):
     )
 
 
+class KindUse(Model):
+    """What one kind of tasks runs, where it differs from the level: algorithm and parameters."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Parameter]
+
+    algorithm: str | None = Field(
+        default=None,
+        description="An algorithm. By default the level's, with the level's parameters.",
+    )
+
+    def data(self) -> rules.KindUse:
+        """Return the plain data: all keys but the algorithm are parameters."""
+        return rules.KindUse(self.algorithm, self.model_extra or {})
+
+
 class LevelUse(Model):
     """The submodule of one level, its algorithm, and parameters of the algorithm."""
 
@@ -186,10 +202,14 @@ class LevelUse(Model):
         default=None,
         description="An algorithm of the submodule. By default the built-in choice's or the first.",
     )
+    reduce: KindUse | None = Field(default=None, description="What reductions run, if other.")
+    bcast: KindUse | None = Field(default=None, description="What broadcasts run, if other.")
 
     def data(self) -> rules.LevelUse:
-        """Return the plain data: all keys but the two named ones are parameters."""
-        return rules.LevelUse(self.submodule, self.algorithm, self.model_extra or {})
+        """Return the plain data: all keys but the named ones are parameters."""
+        written = {kind: getattr(self, kind) for kind in rules.KINDS}
+        kinds = {kind: use.data() for kind, use in written.items() if use is not None}
+        return rules.LevelUse(self.submodule, self.algorithm, self.model_extra or {}, kinds)
 
 
 class Use(Model):

@@ -10,6 +10,7 @@ from han.config.catalogue import ParameterValue
 from han.config.parts import BESIDE, SIZE
 
 Schedule = Literal["dataflow", "lockstep"]
+KINDS = ("reduce", "bcast")  # kinds of tasks that a level may carry out in different ways
 
 
 @dataclass(frozen=True)
@@ -62,16 +63,28 @@ class When:
 
 
 @dataclass(frozen=True)
+class KindUse:
+    """What one kind of tasks of a level runs, where it differs: an algorithm and parameters.
+
+    Without an algorithm it is that of the level, with the level's parameters.
+    """
+
+    algorithm: str | None = None
+    parameters: Mapping[str, ParameterValue] = field(default_factory=dict, metadata=BESIDE)
+
+
+@dataclass(frozen=True)
 class LevelUse:
     """The submodule of one level, its algorithm, and parameters of the algorithm.
 
     Parameters stay as written until ``validate_names`` parses them (``"64KiB"`` as 65536).
-    In a document they are keys beside the other two.
+    In a document they are keys beside the other two, and so are kinds of tasks.
     """
 
     submodule: str
     algorithm: str | None = None
     parameters: Mapping[str, ParameterValue] = field(default_factory=dict, metadata=BESIDE)
+    kinds: Mapping[str, KindUse] = field(default_factory=dict, metadata=BESIDE)
 
 
 @dataclass(frozen=True)

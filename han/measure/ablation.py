@@ -14,7 +14,7 @@ import numpy as np
 from mpi4py import MPI
 
 from han.config.config import Config, load_config
-from han.config.rules import Bytes, LevelUse, Rule, Use, When
+from han.config.rules import Bytes, Rule, When
 from han.explain import make_signature
 from han.measure.bench import Settings
 from han.measure.bench_calls import Buffers, Case, Mode, prepare
@@ -27,7 +27,7 @@ from han.tasks.choice import Choice, LevelChoice
 from han.tasks.outline import active_levels
 from han.tasks.signature import Signature
 from han.tuning.heuristics import FLAT_RANKS
-from han.tuning.rules import RuleTable
+from han.tuning.rules import RuleTable, use_of
 
 KiB = 1024
 COLLECTIVES = tuple(n for n, row in ROWS.items() if row.recv and not row.by_blocks)
@@ -47,10 +47,10 @@ class Variant:
 
 
 def _with(level: LevelChoice, algorithm: str = "", **parameters: Any) -> LevelChoice:
-    told = dict(level.parameters) | parameters
-    return replace(
-        level, algorithm=algorithm or level.algorithm, parameters=tuple(sorted(told.items()))
-    )
+    """Return a choice with another algorithm and parameters, for all kinds of tasks."""
+    told = tuple(sorted({**dict(level.parameters), **parameters}.items()))
+    kinds = tuple((kind, _with(own, algorithm, **parameters)) for kind, own in level.kinds)
+    return replace(level, algorithm=algorithm or level.algorithm, parameters=told, kinds=kinds)
 
 
 def _is_tree(level: LevelChoice) -> bool:
@@ -70,21 +70,16 @@ def _small_chunks(level: LevelChoice, signature: Signature, topology: Topology) 
     return _with(level, chunk=SMALL_CHUNK) if large else None
 
 
-def _plain(level: LevelChoice) -> LevelChoice:
-    """Remove the parameters of reductions, which then use the tree of releases."""
-    kept = tuple((k, v) for k, v in level.parameters if not k.startswith("reduce_"))
-    return replace(level, parameters=kept)
-
-
 def _other_tree(level: LevelChoice, signature: Signature, topology: Topology) -> Changed:
     if not _is_tree(level):
         return None
     flat = level.algorithm == "flat"
-    return _with(_plain(level), "knomial", radix=2) if flat else _with(_plain(level), "flat")
+    return _with(level.alike, "knomial", radix=2) if flat else _with(level.alike, "flat")
 
 
 def _no_sockets(level: LevelChoice, signature: Signature, topology: Topology) -> Changed:
-    return _plain(level) if "reduce_leaders" in dict(level.parameters) else None
+    """Reductions use the tree of releases."""
+    return level.alike if "leaders" in dict(level.of("reduce").parameters) else None
 
 
 def _own_flags(level: LevelChoice, signature: Signature, topology: Topology) -> Changed:
@@ -205,11 +200,7 @@ class Ablation(Session):
 
 def _rule(case: Case, choice: Choice, topology: Topology) -> Rule:
     """Return a rule that makes a choice for one call."""
-    levels = {
-        name: LevelUse(level.submodule, level.algorithm, dict(level.parameters))
-        for name, level in zip(topology.names, choice.levels, strict=True)
-    }
-    use = Use("whole" if choice.segment is None else choice.segment, choice.schedule, levels)
+    use = use_of(choice, dict(enumerate(topology.names)))
     exactly = Bytes(min=case.nbytes, max=case.nbytes)
     return Rule(use, When(collective=(case.collective,), bytes=exactly))
 

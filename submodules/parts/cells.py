@@ -7,6 +7,7 @@ from functools import cached_property
 
 from han.model.channel_layout import LINE, PAGE
 from han.submodules.parts.pieces import number
+from han.tasks.choice import LevelChoice
 from han.tasks.graph import Task
 from han.tasks.outline import Outline
 
@@ -33,6 +34,10 @@ def is_small(plan: Outline, level: int) -> bool:
     return inline and whole and plan.signature.nbytes <= PAGE
 
 
+def _choice(plan: Outline, level: int, tasks: tuple[Task, ...]) -> LevelChoice:
+    return plan.choice.levels[level].of(tasks[0].kind)
+
+
 def _fit(chunk: int, most: int, plan: Outline, tasks: tuple[Task, ...]) -> int:
     """Return the bytes of a cell: at most `chunk`, `most` and the largest task.
 
@@ -54,7 +59,7 @@ class Ring:
     @classmethod
     def of(cls, plan: Outline, level: int, tasks: tuple[Task, ...]) -> Ring:
         """Fit the configured number and size of cells into the part of the ring that a run has."""
-        geometry, choice = plan.geometries[level], plan.choice.levels[level]
+        geometry, choice = plan.geometries[level], _choice(plan, level, tasks)
         assert geometry is not None
         cells = choice.get("cells", CELLS)
         if choice.algorithm == "each":
@@ -97,7 +102,7 @@ class Shares:
 
         A cell for a share holds half a piece, which is the largest share: that of a group of two.
         """
-        geometry, choice = plan.geometries[level], plan.choice.levels[level]
+        geometry, choice = plan.geometries[level], _choice(plan, level, tasks)
         assert geometry is not None
         unit = max(LINE, plan.signature.grain)
         most = (geometry.area - 2 * unit - 8 * LINE) // 3

@@ -171,7 +171,7 @@ class Sm(Submodule):
         **PARAMETERS,
         "cells": Parameter("int", "cells of a rank's ring", 1, 8, tried=(3, 1, 2, 4, 8)),
         "chunk": Parameter("size", "bytes of one cell", 64, 4 << 20, tried=TRIED_SIZES),
-        "inline": Parameter("bool", "data of up to a page goes beside the flag"),
+        "inline": Parameter("bool", "data of up to a page goes beside the flag", joint=True),
         "read_parent_flag": Parameter("bool", "children read their parent's flag, not their own"),
         "in_recv": Parameter("bool", "the root combines in its receive buffer"),
         "trailing": Parameter("bool", "no rank leaves before its data has been read"),
@@ -195,7 +195,7 @@ class Sm(Submodule):
             return f"{choice.algorithm} takes the message in one segment"
         if choice.algorithm not in ALGORITHMS:
             return order_kept(question, algorithm)
-        tree = Tree.of(choice, "reduce")
+        tree = Tree.of(choice)
         return order_kept(question, replace(algorithm, ordered=tree.ordered), tree.describe())
 
     def footprint(self, plan: Outline, level: int) -> int:
@@ -220,7 +220,7 @@ def _place(context: Context) -> Place:
     """Return this rank's place in the tree of the context's tasks."""
     group, topology = context.group, context.builder.plan.topology
     sockets = [topology.sockets[r] for r in group.ranks]
-    return Tree.of(context.choice, context.tasks[0].kind).place(group, sockets)
+    return Tree.of(context.choice).place(group, sockets)
 
 
 def _gather(context: Context) -> None:

@@ -1,7 +1,6 @@
 """The trees of ``sm``: one for releases and one for gathers.
 
-A rule names the tree of releases. It is also that of gathers, except for what the parameters
-``reduce_...`` change. Either tree can be skewed, or joined from trees within sockets.
+Either tree can be skewed, or joined from trees within sockets.
 
 Source: Jain et al., section III-A.
 """
@@ -14,7 +13,7 @@ from itertools import chain
 
 from han.model.topology import Group
 from han.submodules.parts.trees import SHAPES, Place
-from han.tasks.choice import LevelChoice, Value
+from han.tasks.choice import LevelChoice
 from han.tasks.contract import Algorithm, Parameter
 
 RADIX = 4
@@ -24,7 +23,7 @@ ALGORITHMS = {
     "kary": Algorithm("k-ary tree of flags", ordered="never"),
     "knomial": Algorithm("k-nomial tree of flags"),
 }
-BOTH = {
+PARAMETERS = {
     "radix": Parameter(
         "int", "children of a member (kary), base of the tree (knomial)", 2, 64, tried=(2, 3, 5)
     ),
@@ -38,8 +37,6 @@ BOTH = {
     "socket_tree": Parameter("name", "tree within a socket (leaders)", choices=NAMES),
     "socket_radix": Parameter("int", "radix within a socket (leaders)", 2, 64, tried=(2, 3, 5)),
 }  # fmt: skip
-REDUCE = {"tree": Parameter("name", "tree of reductions", choices=NAMES), **BOTH}
-PARAMETERS = BOTH | {f"reduce_{name}": about for name, about in REDUCE.items()}
 
 
 @dataclass(frozen=True)
@@ -54,12 +51,9 @@ class Tree:
     socket_radix: int
 
     @classmethod
-    def of(cls, choice: LevelChoice, kind: str) -> Tree:
-        """Return the tree of a task kind, ``reduce`` or ``bcast``."""
-        given = dict(choice.parameters)
-        own = {k.removeprefix("reduce_"): v for k, v in given.items() if k.startswith("reduce_")}
-        values: dict[str, Value] = given | own if kind == "reduce" else given
-        shape = str(values.get("tree", choice.algorithm))
+    def of(cls, choice: LevelChoice) -> Tree:
+        """Return the tree of tasks that run `choice`."""
+        values, shape = dict(choice.parameters), choice.algorithm
         radix = int(str(values.get("radix", RADIX)))
         return cls(
             shape, radix, str(values.get("skew", "left")), str(values.get("leaders", "none")),

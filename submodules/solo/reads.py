@@ -29,23 +29,23 @@ def reads_mapped(topology: Topology, signature: Signature, level: int) -> bool:
     return not own and topology.channel_ranks(level) <= PEER_SLOTS
 
 
-def chunk_of(plan: Outline, level: int) -> int:
-    """Return the bytes of a piece.
+def chunk_of(plan: Outline, level: int, kind: str) -> int:
+    """Return the bytes of a piece in tasks of a kind.
 
     Two shares of it, those of a reduce, must fit into the part of the ring that a run has.
     """
     grain = plan.signature.grain
-    chunk = plan.choice.levels[level].get("chunk", CHUNK)
+    chunk = plan.choice.levels[level].of(kind).get("chunk", CHUNK)
     geometry = plan.geometries[level]
     if geometry is not None:
         chunk = min(chunk, geometry.area - 4 * (LINE + grain))
     return max(grain, chunk // grain * grain)
 
 
-def share_room(plan: Outline, level: int) -> int:
+def share_room(plan: Outline, level: int, kind: str) -> int:
     """Return the bytes of the largest share of a piece: that of a group of two."""
     unit = max(LINE, plan.signature.grain)
-    return -(-(chunk_of(plan, level) // 2 + unit) // LINE) * LINE
+    return -(-(chunk_of(plan, level, kind) // 2 + unit) // LINE) * LINE
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,8 @@ class Reads:
     def of(cls, context: Context) -> Reads:
         """Cut the context's tasks into pieces."""
         plan, level = context.builder.plan, context.group.level
-        pieces = cut(context.tasks, chunk_of(plan, level), context.grain, context.stream.sequence)
+        chunk = chunk_of(plan, level, context.tasks[0].kind)
+        pieces = cut(context.tasks, chunk, context.grain, context.stream.sequence)
         context.stream.sequence += len(pieces)
         mapped = reads_mapped(plan.topology, plan.signature, level)
         return cls(context, pieces, range(context.group.size), mapped)
@@ -118,7 +119,7 @@ class Reads:
     def cell(self, member: int, piece: Piece) -> Ref:
         """Return where a member puts its share of a piece of a reduce."""
         group, builder = self.context.group, self.context.builder
-        room = share_room(builder.plan, group.level)
+        room = share_room(builder.plan, group.level, self.context.tasks[0].kind)
         cell = builder.cells(group.level, group.slots[member]) + piece.index % 2 * room
         return cell.holding(self.bounds(piece, member)[0])
 

@@ -95,7 +95,7 @@ class Solo(Submodule):
     def footprint(self, plan: Outline, level: int) -> int:
         """Return how many bytes of each rank's ring a run takes, for the shares of a reduce."""
         tasks = tasks_at(plan, level).get("reduce")
-        return 0 if tasks is None else 2 * share_room(plan, level)
+        return 0 if tasks is None else 2 * share_room(plan, level, "reduce")
 
     def reads_mapped(self, topology: Topology, signature: Signature, level: int) -> bool:
         """Return whether members of a level map all buffers of peers that they read."""

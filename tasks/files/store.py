@@ -81,6 +81,7 @@ class _Level(_Model):
     submodule: str
     algorithm: str
     parameters: tuple[tuple[str, int | bool | str | tuple[int, ...]], ...]
+    kinds: tuple[tuple[str, _Level], ...] = ()
 
 
 class _Choice(_Model):
@@ -190,11 +191,14 @@ def _plan(record: _File, resolve: Resolve) -> Plan:
     topology = Topology(**record.topology.model_dump())
     signature = Signature(**record.signature.model_dump())
     choice = record.choice.model_dump()
-    levels = tuple(LevelChoice(**level) for level in choice.pop("levels"))
+    levels = tuple(map(_level, choice.pop("levels")))
     parts = tuple(resolve(level.submodule) for level in levels)
     for level, part in zip(levels, parts, strict=True):
-        if level.algorithm not in part.algorithms:
-            raise ConfigError(f"submodule {level.submodule!r} has no algorithm {level.algorithm!r}")
+        for one in level.each:
+            if one.submodule != level.submodule or one.algorithm not in part.algorithms:
+                raise ConfigError(
+                    f"submodule {level.submodule!r} has no algorithm {one.algorithm!r}"
+                )
     check_topology(topology, len(levels))
     check_counts(signature, topology.size)
     if topology.size > 1:
@@ -202,6 +206,11 @@ def _plan(record: _File, resolve: Resolve) -> Plan:
         check_message(signature, moved)
     check_segments(signature, choice["segment"], len(record.tasks), topology.size)
     return make_plan(topology, signature, Choice(levels, **choice), record.memory, parts)
+
+
+def _level(record: dict[str, Any]) -> LevelChoice:
+    kinds = tuple((kind, _level(own)) for kind, own in record.pop("kinds"))
+    return LevelChoice(**record, kinds=kinds)
 
 
 def _read_program(p: _Program) -> Program:

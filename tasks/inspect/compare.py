@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import reduce
 from itertools import zip_longest
 from typing import Any
@@ -135,16 +135,15 @@ class Side:
 
     def record(self) -> dict[str, Any]:
         """Return it as plain data."""
-        topology, choice = self.plan.topology, asdict(self.plan.choice)
-        levels = choice.pop("levels")
+        topology, choice = self.plan.topology, asdict(replace(self.plan.choice, levels=()))
+        levels = self.plan.choice.levels
         return {
             "name": self.name,
             "call": asdict(self.plan.signature),
             "topology": {"ranks": topology.size, "nodes": topology.nodes, "ppn": topology.ppn},
             "choice": choice | {
                 "levels": {
-                    name: level | {"parameters": dict(level["parameters"])}
-                    for name, level in zip(topology.names, levels, strict=True)
+                    name: level.record() for name, level in zip(topology.names, levels, strict=True)
                 }
             },
             "figures": asdict(self.figures),
@@ -231,6 +230,9 @@ def _choice(plan: Plan) -> dict[str, str]:
         name, level = plan.topology.names[k], choice.levels[k]
         shown[name] = f"{level.submodule} {level.algorithm}"
         shown |= {f"{name}: {key}": text for key, text in level.spelled().items()}
+        for kind, own in level.kinds:
+            shown[f"{name}: {kind}"] = own.algorithm
+            shown |= {f"{name}: {kind} {key}": text for key, text in own.spelled().items()}
     return shown
 
 

@@ -51,7 +51,7 @@ CATALOGUE = Catalogue(
                 "radix": ParameterInfo("int", 2, 64),
                 "cells": ParameterInfo("int", 1),
                 "chunk": ParameterInfo("size", 64, 2**20),
-                "inline": ParameterInfo("bool"),
+                "inline": ParameterInfo("bool", joint=True),
                 "skew": ParameterInfo("name", choices=("left", "right")),
             },
         ),
@@ -224,16 +224,17 @@ def test_a_configuration_cannot_be_changed():
 
 
 def test_plain_data_has_the_fields_and_defaults_of_the_documents():
-    for document in set(documents.MODELS.values()) | {documents.LevelUse}:
+    for document in {*documents.MODELS.values(), documents.LevelUse, documents.KindUse}:
         name = document.__name__
         data = (
             Config if name == "Config" else getattr(parts if hasattr(parts, name) else rules, name)
         )
         own = {f.name: f for f in dataclasses.fields(data) if f.compare}
-        assert set(own) - {"parameters"} == set(document.model_fields), name
+        fields = set(document.model_fields) - set(rules.KINDS)
+        assert set(own) - {"parameters", "kinds"} == fields, name
         given = {f: "x" for f, info in document.model_fields.items() if info.is_required()}
         made = documents.values_of(document.model_construct(**given))
-        assert made == {f: getattr(data(**given), f) for f in document.model_fields}, name
+        assert {f: made[f] for f in fields} == {f: getattr(data(**given), f) for f in fields}, name
 
 
 def test_parts_that_do_not_fit_together_are_refused_without_a_document_too():
@@ -686,6 +687,18 @@ def test_known_names_pass_and_their_parameters_are_parsed(write):
     assert validate_names(config, CATALOGUE) == config
 
 
+def test_a_kind_of_tasks_may_run_otherwise_than_its_level():
+    own = {"algorithm": "tree", "chunk": "4KiB"}
+    config = load(use(submodule="sm", algorithm="flat", reduce=own, bcast={"cells": 2}))
+    found = validate_names(config, CATALOGUE).rules[0].use.levels["node"]
+    assert found.kinds == {
+        "reduce": rules.KindUse("tree", {"chunk": 4096}), "bcast": rules.KindUse(None, {"cells": 2})
+    }  # fmt: skip
+    assert load(yaml.safe_load(config.to_yaml())) == config
+    with pytest.raises(ConfigError, match="reduce = 'tree': expected a mapping"):
+        load(use(submodule="sm", reduce="tree"))
+
+
 @pytest.mark.parametrize(
     ("level", "expected"),
     [
@@ -699,6 +712,17 @@ def test_known_names_pass_and_their_parameters_are_parsed(write):
         (
             {"submodule": "sm", "algoritm": "flat"},
             "node.algoritm: unknown parameter of sm; did you",
+        ),
+        (
+            {"submodule": "sm", "reduce": {"algorithm": "tre"}},
+            "node.reduce.algorithm = 'tre': unknown algorithm of sm; did you mean 'tree'?",
+        ),
+        ({"submodule": "sm", "bcast": {"radx": 4}}, "node.bcast.radx: unknown parameter of sm"),
+        ({"submodule": "sm", "reduce": {"submodule": "sm"}}, "reduce.submodule: unknown parameter"),
+        ({"submodule": "sm", "reduce": {"radix": 1}}, "node.reduce.radix = 1: must be at least 2"),
+        (
+            {"submodule": "sm", "reduce": {"inline": False}},
+            "node.reduce.inline: is for the level: write it beside reduce",
         ),
         ({"submodule": "sm", "radix": 1}, "node.radix = 1: must be at least 2"),
         ({"submodule": "sm", "radix": 65}, "node.radix = 65: must be at most 64"),

@@ -19,6 +19,7 @@ from han.model.collectives import (
     REDUCING,
     REPLACING,
     ROOTED,
+    ROWS,
     UNEVEN,
 )
 from han.model.topology import Topology
@@ -135,7 +136,9 @@ def draw_plan(
             name, algorithm = other.submodule, other.algorithm
         wanted = list(choice.levels)
         members = as_called(topology, signature).widest(level)
-        wanted[level] = draw_level(draw, name, algorithm, signature, members)
+        wanted[level] = draw_kinds(
+            draw, draw_level(draw, name, algorithm, signature, members), signature, members
+        )
         tried = replace(choice, levels=tuple(wanted))
         reason = table.objection(signature, tried)
         if reason is None:
@@ -190,6 +193,19 @@ def draw_choice(draw: Random, topology: Topology, signature: Signature, unit: in
     )
     serves = RuleTable(None, topology, traits).objection(signature, choice) is None
     return choice if serves else built_in
+
+
+def draw_kinds(draw: Random, level: LevelChoice, signature: Signature, members: int) -> LevelChoice:
+    """Draw what tasks of one kind run, where they run otherwise on a level."""
+    part = registered()[level.submodule]
+    kinds = ROWS[signature.collective].task_kinds
+    if part.algorithms[level.algorithm].fuses or len(kinds) < 2 or draw.random() < 0.4:
+        return level
+    kind = draw.choice(kinds)
+    others = [name for name, about in part.algorithms.items() if kind in about.kinds]
+    own = draw_level(draw, level.submodule, draw.choice(others), signature, members)
+    kept = tuple((k, v) for k, v in own.parameters if not part.parameters[k].joint)
+    return level.where(kind, replace(own, parameters=kept))
 
 
 def draw_level(

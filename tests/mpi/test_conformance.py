@@ -180,13 +180,15 @@ def test_types_and_operations(mpi_ranks, level):
 
 VARIANTS = (
     {"algorithm": "kary", "radix": 2, "read_parent_flag": False, "in_recv": False},
-    {"algorithm": "kary", "reduce_tree": "flat", "leaders": "first", "reduce_leaders": "last"},
+    {"algorithm": "kary", "leaders": "first", "reduce": {"algorithm": "flat", "leaders": "last"}},
     {"algorithm": "knomial", "skew": "right", "leaders": "last", "socket_tree": "flat"},
     {"algorithm": "flat", "cells": 1, "trailing": True, "inline": False},
-    {"algorithm": "flat", "read_parent_flag": False, "trailing": True, "reduce_tree": "knomial"},
+    {"algorithm": "flat", "read_parent_flag": False, "trailing": True,
+     "reduce": {"algorithm": "knomial", "cells": 2, "chunk": 256}},
+    {"algorithm": "flat", "bcast": {"algorithm": "knomial", "cells": 1, "trailing": True}},
     {"submodule": "solo", "algorithm": "pull", "tree": "kary", "radix": 2},
-    {"submodule": "solo", "algorithm": "pull", "tree": "chain"},
-)
+    {"submodule": "solo", "algorithm": "pull", "tree": "chain", "reduce": {"chunk": 512}},
+)  # fmt: skip
 
 
 @pytest.mark.mpi(ranks=[7, 8], timeout=120, unit="s")

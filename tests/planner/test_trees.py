@@ -70,27 +70,25 @@ def test_leaders_first_and_last_as_in_the_paper():
 
 
 def test_reductions_have_their_own_tree():
-    choice = level_choice("sm", "flat", radix=3, reduce_tree="kary", reduce_leaders="last")
-    assert Tree.of(choice, "bcast") == Tree("flat", 3, "left", "none", "flat", 3)
-    assert Tree.of(choice, "reduce") == Tree("kary", 3, "left", "last", "kary", 3)
+    gather = level_choice("sm", "kary", radix=3, leaders="last")
+    choice = level_choice("sm", "flat", radix=3).where("reduce", gather)
+    assert Tree.of(choice.of("bcast")) == Tree("flat", 3, "left", "none", "flat", 3)
+    assert Tree.of(choice.of("reduce")) == Tree("kary", 3, "left", "last", "kary", 3)
 
 
 @pytest.mark.parametrize(
-    ("parameters", "said"),
+    ("choice", "said"),
     [
-        ({}, None),
-        ({"leaders": "first"}, "flat, by sockets does not keep"),
-        ({"leaders": "first", "reduce_leaders": "none"}, None),
-        ({"reduce_skew": "right"}, "flat, skewed right does not keep"),
-        ({"reduce_tree": "kary"}, "kary does not keep"),
-        ({"reduce_tree": "knomial"}, "only towards rank 0"),
+        (level_choice("sm", "flat"), None),
+        (level_choice("sm", "flat", leaders="first"), "flat, by sockets does not keep"),
+        (level_choice("sm", "flat", skew="right"), "flat, skewed right does not keep"),
+        (level_choice("sm", "kary"), "kary does not keep"),
+        (level_choice("sm", "knomial"), "only towards rank 0"),
     ],
 )
-def test_the_tree_of_reductions_says_whether_operands_keep_their_order(parameters, said):
+def test_the_tree_of_reductions_says_whether_operands_keep_their_order(choice, said):
     signature = Signature("reduce", 4, 8, "op", "u8", False, False, 1)
-    question = Question(topology_of([[0] * 4], 0), 0, signature, level_choice("sm", "flat"))
-    question = Question(question.topology, 0, signature, level_choice("sm", "flat", **parameters))
-    reason = Sm().supports(question)
+    reason = Sm().supports(Question(topology_of([[0] * 4], 0), 0, signature, choice))
     assert (reason is None) if said is None else (reason is not None and said in reason)
 
 
@@ -168,8 +166,8 @@ def test_built_in_reductions_stay_within_sockets():
     two = replace(one, sockets=tuple(r // 8 for r in range(16)))
     for nbytes, radix in ((256, None), (512, 3), (8192, 2)):
         signature = Signature("reduce", nbytes // 8, 8, "sum", "float64", True, True)
-        tree = Tree.of(choose(signature, two, NodeTraits()).levels[0], "reduce")
-        usual = Tree.of(choose(signature, one, NodeTraits()).levels[0], "reduce")
+        tree = Tree.of(choose(signature, two, NodeTraits()).levels[0].of("reduce"))
+        usual = Tree.of(choose(signature, one, NodeTraits()).levels[0].of("reduce"))
         large = nbytes >= 8192
         assert usual.shape == ("kary" if large else "knomial")
         assert usual.radix == (2 if large else 4)
@@ -192,9 +190,9 @@ def test_built_in_reductions_of_much_go_along_binary_trees(ranks, nbytes, commut
     node = topology_of([[0] * ranks], 0)
     reduction = Signature("reduce", nbytes // 8, 8, "sum", "float64", commutes, True)
     choice = choose(reduction, node, NodeTraits())
-    tree = Tree.of(choice.levels[0], "reduce")
+    tree = Tree.of(choice.levels[0].of("reduce"))
     assert (tree.shape, tree.radix) == (shape, 2 if shape == "kary" else tree.radix)
-    assert Tree.of(choice.levels[0], "bcast").shape == ("flat" if ranks < 5 else "knomial")
+    assert Tree.of(choice.levels[0].of("bcast")).shape == ("flat" if ranks < 5 else "knomial")
     assert verify([plan_of_choice(node, reduction, choice, MEMORY)] * 3).events
 
 

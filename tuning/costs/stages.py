@@ -123,7 +123,9 @@ def pipeline_of(plan: Outline) -> Pipeline:
     """Return the stages of a plan in short form; of a plan without tasks, no steps."""
     signature, tasks = plan.signature, plan.tasks.all
     first = [task for task in tasks if task.segment == 0]
-    steps = tuple(Step(t.name, t.kind, t.level, plan.choice.levels[t.level]) for t in first)
+    steps = tuple(
+        Step(t.name, t.kind, t.level, plan.choice.levels[t.level].of(t.kind)) for t in first
+    )
     segment = max((task.nbytes for task in first), default=0)
     count = signature.nbytes / segment if segment else 1.0
     return Pipeline(steps, segment, count, operands_of(signature), plan.choice.schedule)

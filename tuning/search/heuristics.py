@@ -6,6 +6,7 @@ Source: Luo et al., HAN, section III-C.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import product
 
 from han.model.topology import Topology
 from han.submodules.registry import submodule
@@ -45,9 +46,6 @@ def _switch(
 ) -> str | None:
     known = submodule(one.submodule).parameters
     names = [key for key, _ in one.parameters if known[key].kind in SWITCHES]
-    reduces = [key for key in names if key.startswith("reduce_") and not signature.reduces]
-    if reduces:
-        return f"{reduces[0]} matters to reductions only"
     sockets = len(set(topology.sockets)) > len(set(topology.memory))
     by_socket = [key for key in names if "socket" in key or "leaders" in key]
     if by_socket and not sockets:
@@ -87,8 +85,8 @@ def reason_against(signature: Signature, topology: Topology, choice: Choice) -> 
         return whole
     called = as_called(topology, signature)
     for level in levels_of(called, signature):
-        for reason in BY_LEVEL:
-            told = reason(signature, called, level, choice.levels[level], choice)
+        for reason, one in product(BY_LEVEL, choice.levels[level].each):
+            told = reason(signature, called, level, one, choice)
             if told is not None:
                 return told
     return None

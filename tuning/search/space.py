@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import permutations, product
 
 from han.model.collectives import ROWS
 from han.submodules.registry import registered
@@ -64,7 +64,8 @@ def space_of(rules: RuleTable, signature: Signature, limits: Limits = EVERYTHING
 
     It holds all combinations of algorithms, segments and schedules with default parameters. For
     each level it also holds each algorithm with one parameter at another value, where the other
-    levels run the built-in choice.
+    levels run the built-in choice. Where a level has several kinds of tasks, each of them may run
+    its own algorithm of a submodule, or have its own value of a parameter.
     """
     topology = as_called(rules.topology, signature)
     active = levels_of(topology, signature)
@@ -75,12 +76,15 @@ def space_of(rules: RuleTable, signature: Signature, limits: Limits = EVERYTHING
     for level, usual in enumerate(built_in.levels):
         kinds = _kinds(signature, outermost=level == active[-1]) if level in active else []
         found = [*_options(kinds, limits, pruned)]
-        plain.append(list(dict.fromkeys([usual, *(x for x in found if not x.parameters)])))
-        varied.append([x for x in found if x.parameters])
+        several = len(ROWS[signature.collective].task_kinds) > 1
+        found += _by_kind(found) if several else ()
+        default = [x for x in found if not any(one.parameters for one in x.each)]
+        plain.append(list(dict.fromkeys([usual, *default])))
+        varied.append([x for x in found if any(one.parameters for one in x.each)])
     combinations = [*product(*plain), *_one_varied(built_in.levels, varied)]
-    several = len(active) > 1
-    segments: Sequence[int | None] = _segments(signature, limits) if several else (None,)
-    schedules = limits.schedules if several else SCHEDULES[:1]
+    nested = len(active) > 1
+    segments: Sequence[int | None] = _segments(signature, limits) if nested else (None,)
+    schedules = limits.schedules if nested else SCHEDULES[:1]
     kept = {built_in: None}
     for levels, segment, schedule in product(combinations, segments, schedules):
         choice = Choice(levels, segment, schedule)
@@ -90,6 +94,23 @@ def space_of(rules: RuleTable, signature: Signature, limits: Limits = EVERYTHING
         else:
             pruned[reason] = None
     return Space(tuple(kept), tuple(pruned))
+
+
+def _by_kind(found: Sequence[LevelChoice]) -> Iterator[LevelChoice]:
+    """Yield levels whose reductions run otherwise than their broadcasts.
+
+    They have other algorithms, or one of them has one parameter at another value.
+    """
+    for release, gather in permutations(found, 2):
+        part = registered()[release.submodule]
+        if gather.submodule != release.submodule or (release.parameters and gather.parameters):
+            continue
+        kinds = [part.algorithms[one.algorithm].kinds for one in (release, gather)]
+        varied = {key for key, _ in (*release.parameters, *gather.parameters)}
+        fits = "bcast" in kinds[0] and "reduce" in kinds[1]
+        one_differs = (release.algorithm == gather.algorithm) == bool(varied)
+        if fits and one_differs and not any(part.parameters[key].joint for key in varied):
+            yield release.where("reduce", gather)
 
 
 def _one_varied(

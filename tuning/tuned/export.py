@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from han.common.units import format_size
+from han.config.rules import KINDS
 from han.submodules.registry import submodule
+from han.tasks.contract import Parameter
 from han.tuning.tuned.files import use_record
 from han.tuning.tuned.table import Key, Point, Ranges, TunedTable, spell
 
@@ -71,16 +74,22 @@ def _when(key: Key, low: int, high: int) -> dict[str, Any]:
     )
 
 
+def _spell(values: dict[str, Any], known: Mapping[str, Parameter]) -> None:
+    for name, value in values.items():
+        if name in known and known[name].kind == "size":
+            values[name] = format_size(value)
+        elif isinstance(value, tuple):
+            values[name] = list(value)
+
+
 def _use(point: Point) -> dict[str, Any]:
     assert point.use is not None
     record = use_record(point.use)
     for level in record["levels"].values():
         known = submodule(level["submodule"]).parameters
-        for name, value in level.items():
-            if name in known and known[name].kind == "size":
-                level[name] = format_size(value)
-            elif isinstance(value, tuple):
-                level[name] = list(value)
+        _spell(level, known)
+        for kind in KINDS:
+            _spell(level.get(kind, {}), known)
     if isinstance(record.get("segment"), int):
         record["segment"] = format_size(record["segment"])
     return record

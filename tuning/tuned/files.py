@@ -11,7 +11,7 @@ from typing import Any
 
 from han.common.atomic import alone_in, write_whole
 from han.common.errors import HanError
-from han.config.rules import LevelUse, Use
+from han.config.rules import KINDS, KindUse, LevelUse, Use
 from han.tuning.tuned.fingerprint import Fingerprint
 from han.tuning.tuned.table import Candidate, Key, Point, Timing, TunedTable
 
@@ -128,8 +128,14 @@ def use_of(record: Mapping[str, Any]) -> Use:
     levels = {}
     for name, level in record.get("levels", {}).items():
         given = {key: _value(value) for key, value in level.items()}
-        levels[name] = LevelUse(given.pop("submodule"), given.pop("algorithm"), given)
+        kinds = {kind: _kind_use(given.pop(kind)) for kind in KINDS if kind in given}
+        levels[name] = LevelUse(given.pop("submodule"), given.pop("algorithm"), given, kinds)
     return Use(record.get("segment"), record.get("schedule"), levels)
+
+
+def _kind_use(record: Mapping[str, Any]) -> KindUse:
+    given = {key: _value(value) for key, value in record.items()}
+    return KindUse(given.pop("algorithm", None), given)
 
 
 def _value(value: Any) -> Any:
@@ -139,7 +145,12 @@ def _value(value: Any) -> Any:
 def use_record(use: Use) -> dict[str, Any]:
     """Return a use in the form in which configurations write it."""
     levels = {
-        name: {"submodule": level.submodule, "algorithm": level.algorithm, **level.parameters}
+        name: {
+            "submodule": level.submodule,
+            "algorithm": level.algorithm,
+            **level.parameters,
+            **{kind: {"algorithm": k.algorithm, **k.parameters} for kind, k in level.kinds.items()},
+        }
         for name, level in use.levels.items()
     }
     record: dict[str, Any] = {"segment": use.segment, "schedule": use.schedule}

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 
 from han.common.units import format_size, format_us
-from han.config.rules import Use
+from han.config.rules import KindUse, LevelUse, Use
 from han.model.topology import Topology
+from han.tasks.choice import SIZES
 from han.tasks.signature import Signature
 from han.tuning.tuned.fingerprint import Fingerprint
 
@@ -123,7 +124,8 @@ class Found:
 def spell(use: Use) -> str:
     """Return ``node: sm flat (chunk 16KiB), network: adapt chain; segment 64KiB``."""
     levels = [
-        f"{name}: {level.submodule} {level.algorithm}{_parameters(level.parameters.items())}"
+        f"{name}: {level.submodule} {_spelled(level)}"
+        + "".join(f", {kind}: {_spelled(own)}" for kind, own in level.kinds.items())
         for name, level in use.levels.items()
     ]
     segment = use.segment if isinstance(use.segment, int) else None
@@ -131,9 +133,13 @@ def spell(use: Use) -> str:
     return ", ".join(levels) + more + ("; lockstep" if use.schedule == "lockstep" else "")
 
 
-def _parameters(items: Iterable[tuple[str, object]]) -> str:
-    shown = ", ".join(f"{name} {value}" for name, value in items)
-    return f" ({shown})" if shown else ""
+def _spelled(use: LevelUse | KindUse) -> str:
+    shown = ", ".join(f"{name} {_value(name, value)}" for name, value in use.parameters.items())
+    return f"{use.algorithm}" + (f" ({shown})" if shown else "")
+
+
+def _value(name: str, value: object) -> str:
+    return format_size(value) if name in SIZES and isinstance(value, int) else str(value)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
 from han.config.machine import MachineModel
-from han.config.rules import LevelUse, Use
+from han.config.rules import Use
 from han.measure.tune.lab import Lab
 from han.tasks.call import call_signature
 from han.tasks.choice import Choice
@@ -16,7 +16,7 @@ from han.tasks.outline import as_called, levels_of
 from han.tasks.signature import Signature
 from han.tuning.costs.estimates import Estimate
 from han.tuning.heuristics import BUILT_IN
-from han.tuning.rules import Decision
+from han.tuning.rules import Decision, use_of
 from han.tuning.search.results import Found
 from han.tuning.search.space import EVERYTHING, Limits, Pruned, space_of
 from han.tuning.search.strategies import STRATEGIES, run
@@ -138,11 +138,7 @@ class Tuner:
         """Return a choice as a rule writes it, for the levels on which the call communicates."""
         topology = self.lab.state.topology
         active = levels_of(as_called(topology, signature), signature)
-        levels = {}
-        for k in active:
-            one = choice.levels[k]
-            levels[topology.names[k]] = LevelUse(one.submodule, one.algorithm, dict(one.parameters))
-        return Use(choice.segment or "whole", choice.schedule, levels)
+        return use_of(choice, {k: topology.names[k] for k in active})
 
     def key(self, one: Input) -> Key:
         """Return the key of an input's point."""
