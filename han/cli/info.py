@@ -39,6 +39,8 @@ from han.tasks.signature import Signature
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from han.runtime.state import State
+
 PROBE = Signature("allreduce", 128, 8, "sum", "float64")  # submodules are asked to serve this call
 SHOWN_GROUPS = 4
 MESH = "lines are slow from core to core (a mesh): single copies already for small messages"
@@ -86,6 +88,8 @@ def collect(comm: Comm) -> dict[str, Any]:
         "tuned": {
             "table": state.tuned.table.source if state.tuned.table is not None else None,
             "about": state.tuned.about,
+            "points": 0 if state.tuned.table is None else len(state.tuned.table.points),
+            "collectives": _tuned_here(state),
         },
         "check": state.config.check,
         "wait": describe_wait(comm),
@@ -192,7 +196,18 @@ def as_text(record: Mapping[str, Any]) -> str:
 def _tuned(record: Mapping[str, Any]) -> str:
     if record["table"] is None:
         return f"no table: {record['about']}"
-    return f"{record['table']} ({record['about']})"
+    here = ", ".join(record["collectives"]) or "none"
+    return (
+        f"{record['table']} ({record['about']}); {plural(record['points'], 'measured input')}, "
+        f"for these ranks: {here}"
+    )
+
+
+def _tuned_here(state: State) -> list[str]:
+    """Return the collectives whose points hold for these ranks."""
+    table = state.tuned.table
+    found = [] if table is None else table.keys_of(state.topology)
+    return list(dict.fromkeys(key.collective for key in found))
 
 
 def _attach(answer: bool | str) -> str:

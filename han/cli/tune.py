@@ -41,14 +41,18 @@ class Action(str, Enum):
     RUN = "run"
     EXPORT = "export"
     REPORT = "report"
+    MERGE = "merge"
 
 
 def tune(
     action: Annotated[
-        Action, typer.Argument(help="run: measure; export: write rules; report: write a page.")
+        Action,
+        typer.Argument(
+            help="run: measure; export: write rules; report: write a page; merge: join tables."
+        ),
     ] = Action.RUN,
     file: Annotated[
-        Path | None, typer.Argument(help="Of export and report: rules.yaml, report.html.")
+        Path | None, typer.Argument(help="Of the other actions: the file to write.")
     ] = None,
     budget: Annotated[str, typer.Option(help="Time for all: 90s, 2min, 1h; 0: no limit.")] = "2min",
     collectives: Annotated[str, typer.Option(help="Collectives, with commas.")] = COLLECTIVES,
@@ -76,9 +80,10 @@ def tune(
         bool, typer.Option("--restart", help="Forget what an interrupted run has found.")
     ] = False,
     table: Annotated[
-        Path | None,
+        list[Path] | None,
         typer.Option(
-            help="Of export and report: the tuned table. By default that of this machine."
+            help="Of the other actions: the tuned table, by default that of this machine; of "
+            "merge: a table, may be given several times."
         ),
     ] = None,
     json_file: JsonOption = None,
@@ -95,9 +100,10 @@ def tune(
       mpiexec -n 4 han tune --config virtual-2x2 --strategy task --out tuned.json
       han tune export rules.yaml --table tuned.json
       han tune report report.html --table tuned.json
+      han tune merge all.json --table monday.json --table tuesday.json
     """
     if action is not Action.RUN:
-        _show(action, file, table)
+        _show(action, file, table or [])
         return
     if file is not None:
         raise ArgumentError(f"{file}: the table is named with --out")
@@ -222,12 +228,22 @@ def _record(found: Outcome, plans: Plans) -> dict[str, Any]:
 # ---- export and report ----------------------------------------------------------------------
 
 
-def _show(action: Action, file: Path | None, table: Path | None) -> None:
+EXAMPLES = {
+    Action.EXPORT: "rules.yaml", Action.REPORT: "report.html", Action.MERGE: "tuned.json",
+}  # fmt: skip
+
+
+def _show(action: Action, file: Path | None, tables: Sequence[Path]) -> None:
     if file is None:
-        example = "rules.yaml" if action is Action.EXPORT else "report.html"
+        example = EXAMPLES[action]
         raise ArgumentError(f"han tune {action.value}: name the file to write, such as {example}")
     check_files(file)
-    found = _table(table)
+    if action is Action.MERGE:
+        _merge(file, tables)
+        return
+    if len(tables) > 1:
+        raise ArgumentError(f"han tune {action.value}: one --table; join several with merge first")
+    found = _table(tables[0] if tables else None)
     if rank():
         return
     if action is Action.EXPORT:
@@ -239,6 +255,19 @@ def _show(action: Action, file: Path | None, table: Path | None) -> None:
 
     for path in report(found, file):
         wrote(path)
+
+
+def _merge(file: Path, tables: Sequence[Path]) -> None:
+    """Write the points of several tables; where several have a point, that of the last one."""
+    from han.tuning.tuned.files import as_text, merged, read
+
+    if not tables:
+        raise ArgumentError("han tune merge: name the tables to join, each with --table")
+    found = read(tables[0])
+    for path in tables[1:]:
+        found = merged(found, read(path))
+    if not rank():
+        write_file(file, as_text(found))
 
 
 def _table(path: Path | None) -> TunedTable:

@@ -6,6 +6,7 @@ import math
 import os
 import platform
 import re
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -15,6 +16,11 @@ from han import _native
 from han.common.version import __version__
 from han.ranks.quota import processors
 from han.tuning.tuned.fingerprint import Fingerprint
+
+TRANSPORTS = (  # variables of MPI libraries
+    "FI_PROVIDER", "I_MPI_FABRICS", "MPIR_CVAR_CH4_NETMOD", "OMPI_MCA_btl", "OMPI_MCA_mtl",
+    "OMPI_MCA_pml", "UCX_TLS",
+)  # fmt: skip
 
 
 @cache
@@ -27,10 +33,21 @@ def fingerprint() -> Fingerprint:
         cores=os.cpu_count() or 1,
         library=name,
         library_version=".".join(map(str, version)),
+        transport=transport(MPI.Get_library_version(), os.environ),
         quota=0.0 if math.isinf(quota) else quota,
         mesh=_native.on_mesh(),
         han=__version__,
     )
+
+
+def transport(text: str, environ: Mapping[str, str]) -> str:
+    """Return how the MPI library moves messages: its device, and variables that choose others.
+
+    `text` is that of MPI_Get_library_version. The device is unknown for Open MPI.
+    """
+    device = re.search(r"\bch\d:\w+", text)
+    chosen = [f"{name}={environ[name]}" for name in TRANSPORTS if environ.get(name)]
+    return ", ".join(([device[0]] if device else []) + chosen)
 
 
 def library_name() -> str:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import yaml
@@ -17,6 +18,7 @@ import han
 from han.config import load_config
 from han.config.rules import LevelUse, Use
 from han.model.topology import virtual
+from han.ranks.machine import transport
 from han.submodules.catalogue import catalogue
 from han.tasks.call import call_signature
 from han.tuning.heuristics import BUILT_IN, NodeTraits
@@ -300,11 +302,12 @@ def test_programs_depend_on_the_table():
 @pytest.fixture
 def home(tmp_path, monkeypatch):
     monkeypatch.setattr(places, "SHIPPED", tmp_path / "shipped")
-    return {"XDG_DATA_HOME": str(tmp_path)}
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    return tmp_path
 
 
 def search(wanted, home, machine=HERE):
-    return find_table(wanted, lambda: machine, home)
+    return find_table(wanted, lambda: machine)
 
 
 def test_off_and_no_files(home):
@@ -316,7 +319,7 @@ def test_off_and_no_files(home):
 
 
 def test_the_table_that_differs_least_is_taken(home):
-    folder = places.user_folder(home)
+    folder = places.user_folder()
     older = replace(HERE, library_version="4.0", han="0.0.1")
     machines = {"a": older, "b": HERE, "c": replace(HERE, cpu="another")}
     for name, machine in machines.items():
@@ -333,7 +336,7 @@ def test_the_table_that_differs_least_is_taken(home):
 
 
 def test_damaged_files_are_told_of_and_the_others_are_used(home):
-    folder = places.user_folder(home)
+    folder = places.user_folder()
     write(folder / "good.json", TunedTable((SMALL,), HERE))
     (folder / "bad.json").write_text("{")
     found = search(AUTO, home)
@@ -351,11 +354,41 @@ def test_a_named_file_that_is_no_use_is_told_of(home, tmp_path):
     assert "the built-in choices are used" in found.problem
 
 
+def test_a_table_that_comes_with_han_is_used_where_the_user_has_none_that_is_nearer(home):
+    older = replace(HERE, library_version="4.0")
+    write(places.SHIPPED / "ours.json", TunedTable((SMALL,), older))
+    assert search(AUTO, home).table.source.endswith("shipped/ours.json")
+    write(places.user_folder() / "mine.json", TunedTable((LARGE,), older))
+    assert search(AUTO, home).table.source.endswith("tuned/mine.json")
+    write(places.SHIPPED / "nearer.json", TunedTable((SMALL,), HERE))
+    assert search(AUTO, home).table.source.endswith("shipped/nearer.json")
+
+
+def test_the_folder_is_that_of_the_platform(home, monkeypatch):
+    assert places.user_folder() == home / "han" / "tuned"
+    monkeypatch.delenv("XDG_DATA_HOME")
+    monkeypatch.setenv("HOME", str(home))
+    assert places.user_folder() == home / ".local" / "share" / "han" / "tuned"
+
+
+def test_tables_that_come_with_han_can_be_read_and_are_installed():
+    for path in places._files(places.SHIPPED):
+        assert read(path).points, path
+    assert '"configs/tuned/*.json"' in (Path(__file__).parents[2] / "pyproject.toml").read_text()
+
+
+def test_the_transport_is_that_of_the_library_and_of_variables_that_choose_another():
+    text = "MPICH Version: 5.0.2\nMPICH Device: ch4:ofi\n"
+    assert transport(text, {}) == "ch4:ofi"
+    assert transport("Open MPI v5.0.3", {}) == ""
+    assert transport(text, {"UCX_TLS": "tcp", "OTHER": "1"}) == "ch4:ofi, UCX_TLS=tcp"
+
+
 def test_the_files_of_machines_have_different_names(home):
     machines = [HERE, replace(HERE, cpu="other"), replace(HERE, library="Open MPI")]
-    files = {places.default_file(machine, home) for machine in machines}
+    files = {places.default_file(machine) for machine in machines}
     assert len(files) == 3
-    assert {path.parent for path in files} == {places.user_folder(home)}
+    assert {path.parent for path in files} == {places.user_folder()}
 
 
 # ---- rules ----------------------------------------------------------------------------------

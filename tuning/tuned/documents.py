@@ -104,6 +104,7 @@ class Fingerprint(Model):
     cores: int = Field(ge=1)
     library: str
     library_version: str
+    transport: str = ""
     quota: Seconds = 0.0
     mesh: bool = False
     han: str = ""

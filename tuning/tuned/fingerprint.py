@@ -11,13 +11,15 @@ SAME = ("cpu", "cores", "library")  # other machines differ in one of these
 class Fingerprint:
     """A machine, its MPI library and han's version, as one rank sees them.
 
-    `quota` is the number of processors whose time a node's ranks may use; 0: no limit.
+    `transport` is how the library moves messages, as far as it tells. `quota` is the number of
+    processors whose time a node's ranks may use; 0: no limit.
     """
 
     cpu: str
     cores: int
     library: str
     library_version: str
+    transport: str = ""
     quota: float = 0.0
     mesh: bool = False
     han: str = ""

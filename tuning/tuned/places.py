@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -39,33 +38,32 @@ class Search:
         return replace(self, table=None, about=problem, problem=problem)
 
 
-def user_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the folder of the user's tables, by the XDG base directory specification."""
-    home = environ.get("XDG_DATA_HOME", "")
-    data = Path(home) if os.path.isabs(home) else Path("~/.local/share").expanduser()
-    return data / "han" / "tuned"
+def user_folder() -> Path:
+    """Return the folder of the user's tables, below the data folder of this platform."""
+    from platformdirs import user_data_path
+
+    return user_data_path("han", appauthor=False) / "tuned"
 
 
-def default_file(here: Fingerprint, environ: Mapping[str, str] = os.environ) -> Path:
+def default_file(here: Fingerprint) -> Path:
     """Return the file of a machine and its MPI library in the user's folder."""
     words = f"{here.library.rpartition(' ')[0] or here.library}-{here.cores}-{here.cpu}".lower()
-    return user_folder(environ) / f"{re.sub('[^a-z0-9]+', '-', words).strip('-')[:80]}.json"
+    return user_folder() / f"{re.sub('[^a-z0-9]+', '-', words).strip('-')[:80]}.json"
 
 
-def find_table(
-    wanted: str, here: Callable[[], Fingerprint], environ: Mapping[str, str] = os.environ
-) -> Search:
+def find_table(wanted: str, here: Callable[[], Fingerprint]) -> Search:
     """Return the table for a setting: ``off``, ``auto`` or a file. It never raises.
 
-    ``auto`` takes the table of the user's folder, then of han's, that differs least from `here`.
+    ``auto`` takes the table that differs least from `here`, of the user's folder or of those that
+    come with han; the user's, if both differ as much.
     """
     if wanted == OFF:
         return Search(about="off")
     if wanted != AUTO:
         return _named(Path(wanted).expanduser(), here)
-    files = [*_files(user_folder(environ)), *_files(SHIPPED)]
+    files = [*_files(user_folder()), *_files(SHIPPED)]
     if not files:
-        return Search(about=f"none in {user_folder(environ)}")
+        return Search(about=f"none in {user_folder()}")
     machine, problems, fits = here(), [], []
     for path in files:
         found = _load(path)

@@ -256,6 +256,10 @@ class TunedTable:
         """Return the sizes from which on another choice may hold for ranks of a topology."""
         return tuple(sorted({n for ranges in self._of(topology) for n in ranges.thresholds}))
 
+    def keys_of(self, topology: Topology) -> list[Key]:
+        """Return the keys of the points that hold for ranks of a topology."""
+        return [ranges.points[0].key for ranges in self._of(topology)]
+
     def _of(self, topology: Topology) -> list[Ranges]:
         here = topology.nodes, topology.ppn, topology.names
         return [r for k, r in self._ranges.items() if (k.nodes, k.ppn, k.levels) == here]
