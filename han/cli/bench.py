@@ -73,6 +73,14 @@ def bench(
     ] = None,
     time: Annotated[float, typer.Option(min=0, help="Approximate seconds for a size.")] = 0.3,
     config: ConfigOption = None,
+    tuned: Annotated[
+        bool | None,
+        typer.Option(
+            "--tuned/--default",
+            help="Use a tuned table and measure the built-in choices beside it, or the built-in "
+            "choices only.",
+        ),
+    ] = None,
     only: Annotated[Side | None, typer.Option(help="Measure one side only.")] = None,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Write JSON to a file; - is standard output.")
@@ -94,6 +102,7 @@ def bench(
       mpiexec -n 2 han bench bcast --sizes 64KiB:8MiB --fresh
       mpiexec -n 4 han bench --config virtual-2x2 --json mpich.json --plot mpich.png
       mpiexec -n 2 han bench reduce --only han --json -
+      mpiexec -n 2 han bench bcast --tuned
       mpiexec -n 2 han bench --programs
       mpiexec -n 4 han bench --programs mixed --replay stats.json
     """
@@ -107,7 +116,7 @@ def bench(
 
     settings = measuring.Settings(
         mode, element_type(dtype).name, op, root, rounds, iterations, time, check,
-        only.value if only else None, shared, fresh,
+        only.value if only else None, shared, fresh, tuned,
     )  # fmt: skip
     check_files(json_file, plot=plot)
     cases = cases_of(collectives or measurable(), sizes, settings.case)

@@ -7,25 +7,33 @@ and after the timed calls.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
 from mpi4py import MPI
 
+from han.common.errors import ArgumentError
+from han.config.config import load_config
 from han.measure.bench_calls import Buffers, Call, Case, Mode, Prepared, check_case, prepare
 from han.measure.session import Session
 from han.model.collectives import DATALESS
 from han.model.measurements import Times
+from han.tuning.tuned.places import AUTO, OFF
 
 SHORTEST_BATCH = 0.002  # seconds: barrier and clock distort shorter batches
 LONGEST_BATCH = 0.020
 SIDES = ("han", "mpi")
+DEFAULT = "default"  # the side that runs han's built-in choices, beside those of a tuned table
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How to measure; `seconds` is the approximate time for one size, of all sides together."""
+    """How to measure; `seconds` is the approximate time for one size, of all sides together.
+
+    `tuned`: han uses a tuned table, and its built-in choices are measured beside; False: built-in
+    choices only; None: as configured.
+    """
 
     mode: Mode = Mode.BLOCKING
     dtype: str = "float64"
@@ -38,6 +46,7 @@ class Settings:
     only: str | None = None
     shared: bool = False
     fresh: bool = False  # write the data before each call, within the time
+    tuned: bool | None = None
 
     def case(self, collective: str, nbytes: int) -> Case:
         """Return the case of one collective and size."""
@@ -46,7 +55,9 @@ class Settings:
     @property
     def sides(self) -> tuple[str, ...]:
         """The sides to measure."""
-        return SIDES if self.only is None else (self.only,)
+        sides = SIDES if self.only is None else (self.only,)
+        beside = (DEFAULT,) if self.tuned and "han" in sides else ()
+        return (*sides[:1], *beside, *sides[1:])
 
     @property
     def batch_seconds(self) -> float:
@@ -72,15 +83,33 @@ class Row:
     @property
     def ratio(self) -> float | None:
         """How many times longer the MPI library takes; None if only one side was measured."""
-        if len(self.times) < len(SIDES):
+        return self._longer("mpi")
+
+    @property
+    def gain(self) -> float | None:
+        """How many times longer built-in choices take than tuned ones; None if not measured."""
+        return self._longer(DEFAULT)
+
+    def _longer(self, side: str) -> float | None:
+        if not {side, "han"} <= self.times.keys():
             return None
-        return self.times["mpi"].median / self.times["han"].median
+        return self.times[side].median / self.times["han"].median
 
     def record(self) -> dict[str, Any]:
         """Return the row as plain data."""
         record: dict[str, Any] = {"collective": self.collective, "nbytes": self.nbytes}
         record |= {side: asdict(times) for side, times in self.times.items()}
-        return record | {"ratio": self.ratio, "notes": list(self.notes)}
+        gain = {} if self.gain is None else {"gain": self.gain}
+        return record | {"ratio": self.ratio, **gain, "notes": list(self.notes)}
+
+
+def _with_table(source: Any, tuned: bool | None) -> Any:
+    """Return a configuration that uses a tuned table, or none; None: as it is."""
+    if tuned is None:
+        return source
+    config = load_config(source)
+    off = AUTO if config.tuned == OFF else config.tuned
+    return replace(config, tuned=off if tuned else OFF)
 
 
 def _write_and_call(buffers: Buffers, call: Call) -> None:
@@ -94,8 +123,14 @@ class Bench(Session):
     def __init__(self, comm: MPI.Intracomm, config: Any, settings: Settings) -> None:
         super().__init__(comm, settings.rounds, settings.iterations)
         self.settings = settings
+        config = _with_table(config, settings.tuned)
         self.han = self.add_han(config) if "han" in settings.sides else None
         self.comms: dict[str, MPI.Intracomm] = {} if self.han is None else {"han": self.han}
+        if DEFAULT in settings.sides and self.han is not None:
+            found = self.han._han.tuned
+            if found.table is None:
+                raise ArgumentError(f"no tuned table: {found.about}; make one with han tune")
+            self.comms[DEFAULT] = self.add_han(_with_table(config, False))
         if "mpi" in settings.sides or settings.compares:
             self.comms["mpi"] = self.add_mpi()
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 
 from han.common.units import format_size, format_us
-from han.measure.bench import Row, Settings
+from han.measure.bench import DEFAULT, Row, Settings
 from han.measure.bench_machine import Machine
 from han.measure.document import document, heading
 from han.model.measurements import FORMAT, VERSION, Report, Times
@@ -48,22 +48,25 @@ def head(machine: Machine, settings: Settings) -> str:
     ]
     if settings.only is None:
         notes.append("ratio     time of the MPI library / time of han; above 1, han is faster")
+    if settings.tuned:
+        notes.append("gain      time of built-in choices (default) / time of tuned ones (han)")
     return heading("bench", about, machine, *notes)
 
 
 def table_head(collective: str, machine: Machine, settings: Settings) -> str:
     """Return the title and the column heads of one collective."""
-    titles = {"han": "han", "mpi": machine.library}
+    titles = {"han": "han", DEFAULT: DEFAULT, "mpi": machine.library}
     columns = "".join(f"{titles[s]:>{COLUMN}} {'(min .. max)':<21}" for s in settings.sides)
     ratio = f"{'ratio':>6}" if settings.only is None else ""
-    return f"\n# {collective}\n#{'size':>8}{columns}{ratio}"
+    gain = f"{'gain':>6}" if DEFAULT in settings.sides else ""
+    return f"\n# {collective}\n#{'size':>8}{columns}{ratio}{gain}"
 
 
 def table_row(row: Row) -> str:
     """Return the line of one size."""
-    ratio = "" if row.ratio is None else f"{row.ratio:>6.2f}"
+    ratios = "".join(f"{one:>6.2f}" for one in (row.ratio, row.gain) if one is not None)
     notes = "".join(f"  # {note}" for note in row.notes)
-    return f"{format_size(row.nbytes):>9}{''.join(map(_times, row.times.values()))}{ratio}{notes}"
+    return f"{format_size(row.nbytes):>9}{''.join(map(_times, row.times.values()))}{ratios}{notes}"
 
 
 def _times(times: Times) -> str:

@@ -9,7 +9,7 @@ from mpi4py import MPI
 from typer.testing import CliRunner
 
 from han.cli.main import app
-from han.common.errors import WrongResultError
+from han.common.errors import ArgumentError, WrongResultError
 from han.measure.ablation import BUILT_IN, VARIANTS
 from han.measure.bench import Bench, Settings
 from han.measure.bench_calls import Buffers, Mode, measurable, prepare
@@ -17,6 +17,9 @@ from han.measure.limits import COLLECTIVES
 from han.measure.program_results import Settings as ProgramSettings
 from han.measure.program_rows import ProgramRow, Work
 from han.measure.programs import GROUPS, Programs
+from han.ranks.machine import fingerprint
+from han.tuning.tuned.files import write
+from han.tuning.tuned.table import TunedTable
 
 on_two = pytest.mark.mpi(ranks=2, timeout=120, unit="s")
 on_ranks = pytest.mark.mpi(ranks=[2, 3], timeout=120, unit="s")
@@ -84,6 +87,27 @@ def test_no_comparison_when_it_is_not_wanted(mpi_ranks, monkeypatch):
     with Bench(MPI.COMM_WORLD, None, settings) as bench:
         (row,) = bench.rows("bcast", [8])
     assert list(row.times) == ["han"]
+
+
+@on_two
+def test_tuned_choices_are_measured_beside_the_built_in_ones(mpi_ranks, tmp_path):
+    settings = Settings(rounds=1, iterations=2, tuned=True)
+    with pytest.raises(ArgumentError, match="no tuned table: none in"):
+        Bench(MPI.COMM_WORLD, None, settings)
+    path = MPI.COMM_WORLD.bcast(tmp_path / "tuned.json")
+    if not MPI.COMM_WORLD.rank:
+        write(path, TunedTable((), fingerprint()))
+    MPI.COMM_WORLD.Barrier()
+    with Bench(MPI.COMM_WORLD, {"tuned": str(path)}, settings) as bench:
+        (row,) = bench.rows("bcast", [8])
+        assert list(row.times) == ["han", "default", "mpi"]
+        assert row.gain == row.record()["gain"]
+        assert row.gain == row.times["default"].median / row.times["han"].median
+        assert bench.comms["default"]._han.tuned.table is None
+    with Bench(MPI.COMM_WORLD, {"tuned": str(path)}, replace(settings, tuned=False)) as bench:
+        assert bench.han._han.tuned.table is None
+        (row,) = bench.rows("bcast", [8])
+        assert row.gain is None
 
 
 @on_two

@@ -84,7 +84,7 @@ def test_an_interrupted_run_is_resumed(tmp_path):
     assert found.complete
     assert len(steps) == 1, "the first input is known"
     assert len(found.table.points) == 2
-    assert WORLD.rank or "resumed: 1 inputs" in told[0]
+    assert WORLD.rank or "resumed: 1 known input" in told[0]
     WORLD.Barrier()
     assert not partial_file(path).exists()
 

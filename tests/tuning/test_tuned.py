@@ -161,6 +161,9 @@ def test_runs_are_merged_and_the_later_point_counts():
     found = merged(table(SMALL, LARGE), table(later))
     assert [p.nbytes for p in found.points] == [4 * KiB, 16 * KiB]
     assert found.points[0].keeps
+    searched, hurried = replace(SMALL, tried=9), replace(SMALL, keeps=True)
+    for runs in ((searched, hurried), (hurried, searched)):
+        assert merged(*map(table, runs)).points == (searched,), "nothing measured is lost"
     other = replace(HERE, cores=64)
     with pytest.raises(TunedError, match="another machine: cores: 8 here, 64 there"):
         merged(table(LARGE, machine=other), table(SMALL))

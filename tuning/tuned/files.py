@@ -184,12 +184,17 @@ def as_text(table: TunedTable) -> str:
 def merged(old: TunedTable, new: TunedTable) -> TunedTable:
     """Return the points of both; where both have a point, that of `new`.
 
-    Raises TunedError if they are of different machines.
+    A point for which there was no time to measure a candidate replaces none that has some. Raises
+    TunedError if they are of different machines.
     """
     if new.machine.is_other(old.machine):
         told = new.machine.distance(old.machine)
         raise TunedError(f"{old.source}: measured on another machine: {told}")
-    points = {(point.key, point.nbytes): point for point in (*old.points, *new.points)}
+    points = {(point.key, point.nbytes): point for point in old.points}
+    for point in new.points:
+        place = point.key, point.nbytes
+        if place not in points or point.tried or not points[place].tried:
+            points[place] = point
     ordered = sorted(points.values(), key=lambda p: (p.key.collective, p.key.nodes, p.nbytes))
     return replace(new, points=tuple(ordered))
 

@@ -12,6 +12,7 @@ from typing import Any
 from mpi4py import MPI
 
 from han.common.atomic import write_whole
+from han.common.units import plural
 from han.config.config import Config, load_config
 from han.measure.bench_calls import Case
 from han.measure.tune.lab import Lab
@@ -110,7 +111,7 @@ class Keeper:
         except TunedError as error:
             self._warn(f"{error}; tuning begins anew")
             return ()
-        self._warn(f"resumed: {len(points)} inputs are known from {self.part}")
+        self._warn(f"resumed: {plural(len(points), 'known input')} in {self.part}")
         return points
 
     def add(self, point: Point, complete: bool) -> None:

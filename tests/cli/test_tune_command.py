@@ -1,0 +1,109 @@
+"""``han tune`` as a user calls it: export, report, merge, and a run on one rank."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from commands import call
+from typer.testing import CliRunner
+
+from han.cli.main import app
+from han.common.errors import HanError
+from han.config import load_config
+from han.config.rules import KindUse, LevelUse, Use
+from han.ranks.machine import fingerprint
+from han.tuning.tuned.files import read, write
+from han.tuning.tuned.table import Candidate, Key, Point, Timing, TunedTable
+
+LEVELS = ("node", "network")
+
+
+def refuse(*arguments):
+    done = CliRunner().invoke(app, [str(one) for one in arguments])
+    assert isinstance(done.exception, HanError), (done.output, done.exception)
+    return str(done.exception)
+
+
+def point(nbytes=1024, us=10.0, collective="allreduce"):
+    level = LevelUse("sm", "flat", {"chunk": 4096}, {"reduce": KindUse("kary", {"radix": 2})})
+    use = Use("whole", "dataflow", {"node": level})
+    timing = Timing(us * 1e-6, us * 0.9e-6, us * 1.1e-6, 40)
+    key = Key(collective, "native" if collective == "allreduce" else "", 1, 4, LEVELS)
+    slow = replace(timing, median=2 * timing.median, high=2 * timing.high)
+    candidates = (Candidate(use, timing, 9e-6), Candidate(Use(levels={}), slow))
+    return Point(key, nbytes, False, candidates, slow, slow, "task", "", 2.0, 7)
+
+
+@pytest.fixture
+def tables(tmp_path):
+    paths = tmp_path / "monday.json", tmp_path / "tuesday.json"
+    write(paths[0], TunedTable((point(), point(4096)), fingerprint()))
+    write(paths[1], TunedTable((point(us=5.0), point(64, collective="bcast")), fingerprint()))
+    return paths
+
+
+def test_tables_are_merged_and_the_later_one_counts(tables, tmp_path):
+    out = tmp_path / "all.json"
+    call("tune", "merge", str(out), "--table", str(tables[0]), "--table", str(tables[1]))
+    found = {(p.key.collective, p.nbytes): p.best.median for p in read(out).points}
+    assert found == pytest.approx(
+        {("allreduce", 1024): 5e-6, ("allreduce", 4096): 10e-6, ("bcast", 64): 10e-6}
+    )
+
+
+def test_tables_of_different_machines_are_not_merged(tables, tmp_path):
+    write(tmp_path / "far.json", TunedTable((point(),), replace(fingerprint(), cores=99)))
+    said = refuse("tune", "merge", str(tmp_path / "all.json"), "--table", str(tables[0]),
+                  "--table", str(tmp_path / "far.json"))  # fmt: skip
+    assert "measured on another machine: cores" in said
+    assert not (tmp_path / "all.json").exists()
+
+
+def test_rules_are_exported_with_what_kinds_run(tables, tmp_path):
+    out = tmp_path / "rules.yaml"
+    call("tune", "export", str(out), "--table", str(tables[0]))
+    assert "reduce:\n          algorithm: kary" in out.read_text()
+    assert load_config(out).rules[0].use.levels["node"].kinds["reduce"].algorithm == "kary"
+
+
+def test_a_report_is_one_page_that_stands_alone(tables, tmp_path):
+    out = tmp_path / "report.html"
+    call("tune", "report", str(out), "--table", str(tables[0]))
+    page = out.read_text()
+    assert page.count("src='data:image/png;base64,") == 4
+    assert "http" not in page.replace("http-equiv", "")
+    assert "sm flat (chunk 4KiB), reduce: kary (radix 2)" in page
+    assert "2.00" in page
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["export"], "name the file to write, such as rules.yaml"),
+        (["merge"], "name the file to write, such as tuned.json"),
+        (["merge", "OUT"], "name the tables to join"),
+        (["report", "OUT", "--table", "A", "--table", "B"], "join several with merge first"),
+        (["export", "OUT", "--table", "NONE"], "cannot be read: No such file"),
+        (["export", "OUT"], "no tuned table of this machine"),
+        (["--strategy", "best"], "unknown strategy"),
+        (["--strategy", "simulate"], "name the machine model with --machine"),
+        (["--budget", "soon"], "expected a time such as 90s"),
+        (["--collectives", "barrier"], "barrier carries no data"),
+        (["run", "OUT"], "the table is named with --out"),
+    ],
+)
+def test_what_is_wrong_is_told(tables, tmp_path, arguments, said):
+    names = {"OUT": tmp_path / "out", "A": tables[0], "B": tables[1], "NONE": tmp_path / "none"}
+    assert said in refuse("tune", *(str(names.get(one, one)) for one in arguments))
+
+
+def test_a_run_on_one_rank_prints_a_table_and_what_is_left(tmp_path):
+    out, kept = tmp_path / "tuned.json", tmp_path / "tuning.json"
+    text = call("tune", "--collectives", "bcast", "--sizes", "64", "--budget", "2s", "--out",
+                str(out), "--json", str(kept))  # fmt: skip
+    assert "geometric mean of gains over the built-in choices" in text
+    assert "# left out: null: its results are wrong by design" in text
+    assert json.loads(kept.read_text())["complete"]
+    assert read(out).points[0].key.collective == "bcast"
