@@ -21,6 +21,7 @@ from han.model.topology import virtual
 from han.ranks.machine import transport
 from han.submodules.catalogue import catalogue
 from han.tasks.call import call_signature
+from han.tuning.explanation import Explanation
 from han.tuning.heuristics import BUILT_IN, NodeTraits
 from han.tuning.planner import Planner
 from han.tuning.rules import TUNED, RuleTable
@@ -279,7 +280,22 @@ def test_where_the_built_in_choice_is_kept_its_trials_stay():
     found = RuleTable(None, NODE, NodeTraits(), kept).decide(call_signature("bcast", 4 * KiB))
     assert found.choice.rule == BUILT_IN
     assert found.tuned.point.keeps
-    assert "next network: sm flat" in found.tuned.describe()[-1]
+    assert "runner-up network: sm flat" in found.tuned.describe()[1]
+
+
+def test_an_explanation_names_the_measurement_and_the_runner_up():
+    dated = replace(SMALL, made="2026-11-20T10:00:00+00:00")
+    planner = Planner(NODE, load_config({}), NodeTraits(), 0, False, table(dated, LARGE))
+    planned = planner.planned(call_signature("bcast", 4 * KiB))
+    text = str(Explanation(planned.plan, planned.decision))
+    for line in (
+        "rule      tuned table",
+        "measured  10.00 us (9.90 to 10.10 us, 40 calls) at 4KiB",
+        "measured  built-in 50.00 us (49.50 to 50.50 us, 40 calls), 5.00 times as long",
+        "measured  runner-up network: sm knomial (radix 2, chunk 64KiB): 40.00 us",
+        "measured  in tuned.json, task 2026-11-20T10:00:00+00:00",
+    ):
+        assert line in text
 
 
 def test_what_cannot_serve_a_call_is_passed_over_with_the_reason():

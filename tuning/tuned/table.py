@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 
@@ -102,6 +102,13 @@ class Found:
     point: Point
     nbytes: int
     between: tuple[int, int] | None = None  # the measured sizes around `nbytes`
+    source: str = ""  # the file of the table
+
+    @property
+    def runner_up(self) -> Candidate | None:
+        """The best candidate that was not taken; None if there is none."""
+        others = self.point.candidates[0 if self.point.use is None else 1 :]
+        return others[0] if others else None
 
     def describe(self) -> list[str]:
         """Return the measurement behind the decision, and that of the runner-up."""
@@ -113,12 +120,17 @@ class Found:
                 around = f"between {' and '.join(map(format_size, self.between))}"
             where += f", for {format_size(self.nbytes)} {around}"
         lines = [f"{point.best.describe()} {where}"]
-        others = point.candidates if point.use is None else point.candidates[1:]
         if point.use is not None:
-            lines.append(f"built-in {point.default.describe()}")
-        if others:
-            lines.append(f"next {spell(others[0].use)}: {others[0].timing.describe()}")
-        return lines
+            lines.append(f"built-in {self._beside(point.default)}")
+        if self.runner_up is not None:
+            one = self.runner_up
+            lines.append(f"runner-up {spell(one.use)}: {self._beside(one.timing)}")
+        how = " ".join(text for text in (point.strategy, point.made) if text)
+        told = [text for text in (self.source, how) if text]
+        return [*lines, f"in {', '.join(told)}"] if told else lines
+
+    def _beside(self, timing: Timing) -> str:
+        return f"{timing.describe()}, {timing.median / self.point.best.median:.2f} times as long"
 
 
 def spell(use: Use) -> str:
@@ -245,7 +257,8 @@ class TunedTable:
         if signature.mapped or signature.in_place or signature.counts:
             return None
         ranges = self._ranges.get(key_of(signature, topology))
-        return None if ranges is None else ranges.find(signature.nbytes)
+        found = None if ranges is None else ranges.find(signature.nbytes)
+        return None if found is None else replace(found, source=self.source)
 
     def uses(self, topology: Topology) -> list[Use]:
         """Return what calls of ranks of a topology may run."""

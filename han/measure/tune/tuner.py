@@ -112,7 +112,7 @@ class Tuner:
         default = min((final[choice] for choice in defaults), key=lambda e: e.median)
         others = sorted((c for c in best if c not in defaults), key=lambda c: final[c].median)
         measured = {r.choice: r.measured for r in found.measured if r.measured is not None} | final
-        rest = sorted((c for c in measured if c not in others), key=lambda c: measured[c].median)
+        rest = sorted(measured.keys() - {*others, *defaults}, key=lambda c: measured[c].median)
         return Point(
             key=key_of(signature, self.lab.state.topology),
             nbytes=signature.nbytes,
