@@ -290,6 +290,12 @@ class Plan:
     @alternative.setter
     def alternative(self, plan: Plan) -> None: ...
     @property
+    def learnt(self) -> tuple[int, int, tuple[int, int, int], tuple[int, int, int]] | None:
+        """Return what trials found on this rank: whether the rival is in use, the number of trials,
+        and the last, least and greatest nanoseconds of the plan and of the rival.
+        """
+
+    @property
     def rival(self) -> Plan | None:
         """The plan that all ranks run instead if the leader finds it faster."""
     @rival.setter

@@ -65,13 +65,17 @@ class RuleTable:
     ) -> Choice | None:
         """Return the choice that trials compare with the decision; None if there are no trials.
 
-        There are no trials if a rule of the user decided.
+        There are no trials if a rule of the user decided. A tuned choice is compared with the
+        built-in one, for calls that have trials.
         """
         if self.config is not None and not self.config.trials:
             return None
-        if decision.choice.rule != BUILT_IN:
+        if decision.choice.rule not in (BUILT_IN, TUNED):
             return None
         other = rival(signature, self.topology, self.traits)
+        if other is not None and decision.choice.rule == TUNED:
+            other = choose(signature, self.topology, self.traits)
+            other = None if other == decision.choice else other
         fits = other is not None and self.objection(signature, other, blocking=blocking) is None
         return other if fits else None
 

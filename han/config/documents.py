@@ -302,6 +302,10 @@ class Config(Model):
         default="auto",
         description="A tuned table of 'han tune', 'auto' for the one of this machine, or 'off'.",
     )
+    learn: bool = Field(
+        default=False,
+        description="Whether what trials find is kept in the user's tuned table at the end.",
+    )
 
 
 MODELS: Mapping[str, type[Model]] = {

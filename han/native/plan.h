@@ -41,6 +41,12 @@ typedef struct {
 
 #define HAN_BURST 8 /* runs in a row that a trial takes of one plan */
 
+/* Nanoseconds from run to run in trials: the last median, and the least and greatest one. */
+typedef struct {
+    uint64_t median, low, high;
+    uint32_t trials;
+} han_learnt;
+
 /* The leader's state of trials between a plan and its rival: engine/trials.h. */
 typedef struct {
     uint32_t runs; /* since the last decision */
@@ -50,6 +56,7 @@ typedef struct {
         uint64_t run;      /* counted from 1; 0: none */
         uint64_t finished; /* when the last rank finished it; 0: not known */
     } tried[2][HAN_BURST]; /* of the current trial: the plan in use, then the other one */
+    han_learnt learnt[2];  /* in all trials: of the plan, then of its rival */
 } han_trial;
 
 typedef struct han_plan {

@@ -20,11 +20,15 @@ from mpi4py import MPI
 
 from han import _native
 from han.common.uncaught import uncaught, watch_exit
+from han.config.config import Config
 from han.config.environment import aborts
 from han.ranks.departures import Departure
 from han.ranks.health import Health
+from han.runtime.binder import Binder
 from han.runtime.engines import Engines
+from han.runtime.learning import learn
 from han.runtime.reports import reporter
+from han.tuning.tuned.places import Search
 
 SETTLE = 0.05  # seconds in which requests that are under way at a normal end may complete
 PATIENCE = 3.0  # seconds in which the last messages of other ranks arrive
@@ -38,8 +42,11 @@ class State(Protocol):
     rank: int
     size: int
     closed: bool
+    config: Config
     health: Health
     engines: Engines
+    binder: Binder
+    tuned: Search
 
 
 if aborts(os.environ):
@@ -80,6 +87,7 @@ def leave() -> None:
     late = _settle(states, SETTLE if error is None else 0.0)
     text = ENDED if error is None else f"it raised {_text(error)}"
     awaited = {}
+    learn(states)
     for state in states:
         with contextlib.suppress(MPI.Exception):
             awaited[state] = _leave(state, text, error is not None)

@@ -37,6 +37,7 @@ from han.runtime.binder import Binder
 from han.runtime.birth import Birth, Known
 from han.runtime.engines import Engines
 from han.runtime.inherited import Draft, Inherited, world_ranks
+from han.runtime.learning import LEARNER
 from han.runtime.leaving import at_end
 from han.runtime.left import watch
 from han.runtime.numbers import check_compiled
@@ -348,6 +349,7 @@ class State:
         try:
             with contextlib.suppress(HanError, MPI.Exception):
                 self.engines.drain()
+            LEARNER.take(self)
         finally:  # also after an interrupt
             self._release(free)
 

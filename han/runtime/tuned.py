@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 
 from han.common.units import plural
 from han.config.config import Config
 from han.ranks.machine import fingerprint
-from han.tuning.tuned.places import OFF, Search, find_table
+from han.tuning.tuned.places import AUTO, OFF, Search, find_table
 
 LISTED = 8  # ranks in a message, at most
 
 
 def tuned_table(config: Config | None) -> Search:
     """Return the table that this rank found for a configuration; it never raises."""
-    return find_table(OFF if config is None else config.tuned, fingerprint)
+    wanted = OFF if config is None else config.tuned
+    begins = config is not None and config.learn and wanted not in (OFF, AUTO)
+    if begins and not Path(wanted).expanduser().exists():
+        return Search(about=f"{wanted} will be made from what trials find")
+    return find_table(wanted, fingerprint)
 
 
 def agreed_table(mine: Search, others: Sequence[int]) -> Search:

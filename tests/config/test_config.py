@@ -524,6 +524,7 @@ VALUES = {
     "check": (("check",), "yes", True, False, True),
     "trials": (("trials",), "no", False, True, False),
     "tuned": (("tuned",), "off", "off", "auto", "mine.json"),
+    "learn": (("learn",), "1", True, False, True),
     "wait": (("wait", "policy"), "yield", "yield", "sleep", "spin"),
     "progress": (("wait", "progress"), "off", "off", "thread", "auto"),
     "spin": (("wait", "spin"), "5", 5, 6, 7),

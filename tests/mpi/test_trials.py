@@ -11,8 +11,15 @@ from _support import FLAT, error_of, new_comm, on_two, opened
 from mpi4py import MPI
 
 import han
+from han.ranks.machine import fingerprint
 from han.runtime.alike import ALIKE
+from han.runtime.learning import LEARNER
 from han.tasks.signature import Signature
+from han.tuning.heuristics import BUILT_IN
+from han.tuning.rules import TUNED
+from han.tuning.tuned.files import as_text, read
+from han.tuning.tuned.learnt import STRATEGY, Learnt
+from han.tuning.tuned.table import Timing, TunedTable
 
 WORLD = MPI.COMM_WORLD
 COUNT = 66_001  # elements of 8 bytes: above all least sizes, and not a multiple of a piece
@@ -271,3 +278,33 @@ def test_a_leader_that_does_not_come_is_named_and_one_that_errs_is_followed_by_n
         assert "for rank 1 to choose a plan" in text
         assert "rank(s) 1 have not entered this call" in text
     assert {name for name, _ in told} <= {"", "CollectiveTimeoutError", "PeerError", "RevokedError"}
+
+
+@on_two
+def test_a_program_begins_with_what_trials_found_and_tries_the_built_in_choice(tmp_path):
+    path, size = WORLD.bcast(tmp_path / "tuned.json"), 1 << 20
+    for rule in (BUILT_IN, TUNED):
+        comm = attached(han.Comm(WORLD.Dup(), {"learn": True, "tuned": str(path)}))
+        data = np.zeros(size // 8)
+        for k in range(120):
+            data[:] = k if not comm.rank else 0
+            comm.Bcast(data)
+            assert data[0] == data[-1] == k
+            comm.Barrier()
+        said = comm.explain("bcast", size)
+        assert said.rule == rule
+        assert {rule, said.rival.choice.rule} in ({BUILT_IN, "rival"}, {BUILT_IN, TUNED})
+        assert sum(said.tried) == 120
+        told = [p.native.learnt for p in comm._han.binder.living.values() if p.planned]
+        assert all(one is None or one[1] for one in told)
+        comm.Free()
+        LEARNER.write()
+        WORLD.Barrier()
+        if path.exists():
+            assert {p.strategy for p in read(path).points} == {STRATEGY}
+        WORLD.Barrier()
+        if not WORLD.rank:  # whatever the trials found, the next program begins with the rival
+            times = (Timing(2e-4, 2e-4, 2e-4, 14), Timing(1e-4, 1e-4, 1e-4, 14))
+            won = Learnt(said.plan, said.decision.choice, said.rival.choice, times, True)
+            path.write_text(as_text(TunedTable((won.point("today"),), fingerprint())))
+        WORLD.Barrier()

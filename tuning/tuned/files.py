@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from han.config.rules import KINDS, KindUse, LevelUse, Use
 from han.tuning.tuned.fingerprint import Fingerprint
 from han.tuning.tuned.table import Candidate, Key, Point, Timing, TunedTable
 
+Join = Callable[[TunedTable, TunedTable], TunedTable]
 FORMAT, VERSION, WHAT = "han-tuned", 1, "tuned table"
 
 
@@ -187,9 +188,7 @@ def merged(old: TunedTable, new: TunedTable) -> TunedTable:
     A point for which there was no time to measure a candidate replaces none that has some. Raises
     TunedError if they are of different machines.
     """
-    if new.machine.is_other(old.machine):
-        told = new.machine.distance(old.machine)
-        raise TunedError(f"{old.source}: measured on another machine: {told}")
+    check_machine(old, new)
     points = {(point.key, point.nbytes): point for point in old.points}
     for point in new.points:
         place = point.key, point.nbytes
@@ -199,8 +198,15 @@ def merged(old: TunedTable, new: TunedTable) -> TunedTable:
     return replace(new, points=tuple(ordered))
 
 
-def write(path: Path, table: TunedTable) -> None:
-    """Write a table, with the points that the file already has; raises TunedError.
+def check_machine(old: TunedTable, new: TunedTable) -> None:
+    """Raise TunedError if two tables are of different machines."""
+    if new.machine.is_other(old.machine):
+        told = new.machine.distance(old.machine)
+        raise TunedError(f"{old.source}: measured on another machine: {told}")
+
+
+def write(path: Path, table: TunedTable, join: Join = merged) -> None:
+    """Write a table, joined with the one that the file already has; raises TunedError.
 
     If two jobs write at once, the file has the points of both in the end.
     """
@@ -208,7 +214,7 @@ def write(path: Path, table: TunedTable) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with alone_in(path.parent):
             if path.exists():
-                table = merged(read(path), table)
+                table = join(read(path), table)
             write_whole(path, as_text(table))
     except OSError as error:
         raise TunedError(f"{path}: cannot be written: {error.strerror or error}") from None

@@ -6,6 +6,8 @@
  * next trial. */
 #include "engine/trials.h"
 
+#include <string.h>
+
 #include "clock.h"
 
 enum {
@@ -82,6 +84,13 @@ static bool hopeless(const han_trial *t) {
            (m >= ENOUGH && other[0] / HOPELESS_HALVES > usual / 2);
 }
 
+static void learn(han_learnt *l, uint64_t ns) {
+    l->median = ns;
+    if (!l->trials || ns < l->low) l->low = ns;
+    if (ns > l->high) l->high = ns;
+    l->trials++;
+}
+
 /* Choose the plan to keep, and the number of runs until the next trial. */
 static void decide(han_trial *t) {
     uint64_t used[HAN_BURST], other[HAN_BURST], lost;
@@ -90,13 +99,18 @@ static void decide(han_trial *t) {
     bool change = false;
     if (n && m) {
         uint64_t usual = median(used, n), tried = median(other, m);
-        change = n >= ENOUGH && m >= ENOUGH && tried < usual - usual / MARGIN;
+        bool enough = n >= ENOUGH && m >= ENOUGH;
+        if (enough) learn(&t->learnt[t->rival], usual), learn(&t->learnt[!t->rival], tried);
+        change = enough && tried < usual - usual / MARGIN;
         lost = tried > usual ? (tried - usual) * (uint64_t)(m + 1) : 0;
         if (lost * SHARE / usual > rest) rest = lost * SHARE / usual;
     } else {
         rest = t->rest ? 4 * (uint64_t)t->rest : MOST; /* this program's calls yield no times */
     }
-    *t = (han_trial){.rival = t->rival != change, .rest = rest < NEVER ? (uint32_t)rest : NEVER};
+    t->rival = t->rival != change;
+    t->rest = rest < NEVER ? (uint32_t)rest : NEVER;
+    t->runs = 0;
+    memset(t->tried, 0, sizeof t->tried);
 }
 
 bool han_lead(han_engine *e, han_plan *p) {

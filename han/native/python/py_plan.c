@@ -84,6 +84,17 @@ static int set_rival(PlanObject *self, PyObject *o, void *unused) {
     return 0;
 }
 
+static PyObject *get_learnt(PlanObject *self, void *unused) {
+    (void)unused;
+    const han_trial *t = &self->plan.trial;
+    const han_learnt *a = &t->learnt[0], *b = &t->learnt[1];
+    if (!a->trials) Py_RETURN_NONE;
+    return Py_BuildValue("iI(KKK)(KKK)", t->rival, a->trials, (unsigned long long)a->median,
+                         (unsigned long long)a->low, (unsigned long long)a->high,
+                         (unsigned long long)b->median, (unsigned long long)b->low,
+                         (unsigned long long)b->high);
+}
+
 static PyObject *get_calls_mpi(PlanObject *self, void *unused) {
     (void)unused;
     return PyBool_FromLong(self->plan.calls_mpi);
@@ -96,6 +107,10 @@ static PyGetSetDef plan_getset[] = {
      NULL},
     {"alternative", (getter)get_alternative, (setter)set_alternative,
      "The plan that all ranks run instead if the buffers of all ranks are in their arenas.", NULL},
+    {"learnt", (getter)get_learnt, NULL,
+     "What trials found on this rank: whether the rival is in use, the number of trials, and the "
+     "last, least and greatest nanoseconds of the plan and of the rival. None: nothing.",
+     NULL},
     {"rival", (getter)get_rival, (setter)set_rival,
      "The plan that all ranks run instead if the leader finds it faster.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
