@@ -357,7 +357,7 @@ def test_wrong_levels_are_told(levels, expected):
 
 
 WRONG = [
-    ({"chek": True}, "config: chek: unknown key; did you mean 'check'? Known: check, levels"),
+    ({"chek": True}, "config: chek: unknown key; did you mean 'check'? Known: check, learn"),
     ({"check": 1}, "check = 1: expected true or false"),
     ({"memory": "16 Mb/s"}, "memory: '16 Mb/s' is not a size in bytes; write 64KiB"),
     ({"memory": 100}, "memory = 100: must be at least 4096"),
