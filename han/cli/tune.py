@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 COLLECTIVES = "bcast,reduce,allreduce,allgather"
 SECONDS = {"": 1.0, "s": 1.0, "min": 60.0, "h": 3600.0}
 FORMAT, VERSION = "han-tuning", 1
+COMPARE = "exhaustive"  # the strategy that compare compares with
 
 
 class Action(str, Enum):
@@ -42,13 +43,15 @@ class Action(str, Enum):
     EXPORT = "export"
     REPORT = "report"
     MERGE = "merge"
+    COMPARE = "compare"
 
 
 def tune(
     action: Annotated[
         Action,
         typer.Argument(
-            help="run: measure; export: write rules; report: write a page; merge: join tables."
+            help="run: measure; export: write rules; report: write a page; merge: join tables; "
+            "compare: strategies with exhaustive search."
         ),
     ] = Action.RUN,
     file: Annotated[
@@ -100,8 +103,16 @@ def tune(
       mpiexec -n 4 han tune --config virtual-2x2 --strategy task --out tuned.json
       han tune export rules.yaml --table tuned.json
       han tune report report.html --table tuned.json
+      mpiexec -n 2 han tune compare quality.png --collectives bcast
       han tune merge all.json --table monday.json --table tuesday.json
     """
+    if action is Action.COMPARE:
+        from han.cli.tune_quality import compare
+
+        check_files(json_file, plot=file)
+        plans = _plans(collectives, sizes, COMPARE, "0", space, None, dtype, op)
+        compare(config, plans, fresh, file, json_file)
+        return
     if action is not Action.RUN:
         _show(action, file, table or [])
         return

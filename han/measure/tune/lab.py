@@ -36,6 +36,7 @@ from han.tuning.costs.model import Costs, missing
 from han.tuning.costs.stages import (
     Pipeline,
     Ranks,
+    Stage,
     costs_of,
     pipeline_of_choice,
     stage_seconds,
@@ -78,6 +79,12 @@ class Lab(Session):
         self._seen: dict[tuple[Signature, Choice], list[float]] = {}
         self._until = self._until_tasks = self._until_end = 0.0
         self.observed = 0  # calls
+
+    def forget(self) -> None:
+        """Forget all measurements, as if the lab was new."""
+        self.costs = Costs()
+        self._seen.clear()
+        self._distinct = Distinct(self.control, self._program, self._is_late)
 
     # ---- time -------------------------------------------------------------------------------
 
@@ -155,6 +162,8 @@ class Lab(Session):
         """Measure a whole collective with a choice."""
         self._expect_time(self._until)
         seen = self._seen.setdefault((signature, choice), [])
+        if rough and len(seen) >= ROUGH // 2:
+            return estimate(seen)
         call = self.forced(signature, choice).call
         expected = self._warm(call, WARM_UP)
         if rough:
@@ -201,10 +210,21 @@ class Lab(Session):
         if not pipeline.steps or not missing(pipeline, self.costs):
             return
         self._expect_time(self._until_tasks)
+        if len(pipeline.steps) == 1 and not pipeline.is_long and pipeline.short == 1:
+            self._learn_whole(signature, choice, pipeline.stages()[0][0])
+            return
         counts = [pipeline.short, *([pipeline.longer] if pipeline.is_long else [])]
         seconds = [self._stages(signature, choice, pipeline, count) for count in counts]
         for stage, ranks in costs_of(pipeline, *seconds).items():
             self.costs.add(stage, ranks)
+
+    def _learn_whole(self, signature: Signature, choice: Choice, stage: Stage) -> None:
+        """Measure a stage that is the whole call. Its trace would only add time."""
+        made = self.forced(signature, choice)
+        expected = self._warm(made.call, WARM_UP)
+        seen = self._seen.setdefault((signature, choice), [])
+        seen += self._observe(signature, made.call, ROUGH, expected).usable
+        self.costs.add(stage, (estimate(seen).median,) * self.control.size)
 
     def _stages(
         self, signature: Signature, choice: Choice, pipeline: Pipeline, segments: int

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
@@ -71,7 +72,7 @@ class Tuner:
 
         `keep` is called after each input, with those that are left.
         """
-        todo = [one for one in self.plans.inputs if one not in known]
+        todo = [one for one in sparse_first(self.plans.inputs) if one not in known]
         end = None if self.plans.budget is None else time.monotonic() + self.plans.budget
         complete = True
         while todo:
@@ -144,6 +145,32 @@ class Tuner:
         """Return the key of an input's point."""
         signature = call_signature(one.collective, one.nbytes, self.plans.op, self.plans.dtype)
         return key_of(signature, self.lab.state.topology)
+
+
+def sparse_first(inputs: Sequence[Input]) -> list[Input]:
+    """Return inputs in the order of the search: of each collective sizes far apart, then between.
+
+    Costs of tasks are interpolated between sizes, and a budget that is spent early leaves no gap
+    at the large sizes.
+    """
+    found: list[Input] = []
+    for name in dict.fromkeys(one.collective for one in inputs):
+        mine = sorted({one for one in inputs if one.collective == name}, key=lambda i: i.nbytes)
+        found += dict.fromkeys(mine[k] for k in _halves(len(mine)))
+    return found
+
+
+def _halves(n: int) -> Iterator[int]:
+    """Yield 0, n - 1, then the middle between any two neighbours, again and again."""
+    yield 0
+    yield n - 1
+    gaps = deque([(0, n - 1)])
+    while gaps:
+        low, high = gaps.popleft()
+        if high - low > 1:
+            middle = (low + high) // 2
+            yield middle
+            gaps += [(low, middle), (middle, high)]
 
 
 def _beats(choice: Estimate, default: Estimate) -> bool:

@@ -1,0 +1,168 @@
+"""Strategies compared with exhaustive search: the quality of their choices, and their cost.
+
+Source: Luo et al., HAN, section IV-B, figures 7 to 9.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+from mpi4py import MPI
+
+from han.common.units import format_size
+from han.measure.bench_calls import Case
+from han.measure.tune.lab import Lab
+from han.measure.tune.session import tuned_config
+from han.measure.tune.tuner import Input, Plans, sparse_first
+from han.tasks.call import call_signature
+from han.tasks.choice import Choice
+from han.tasks.signature import Signature
+from han.tuning.search.results import Found
+from han.tuning.search.space import space_of
+from han.tuning.search.strategies import STRATEGIES, run
+
+YARDSTICK = "exhaustive"
+COMPARED = (YARDSTICK, "task", "task+heuristic")
+ENOUGH = 1e9  # seconds: no limit
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """A candidate with its measured and its predicted seconds."""
+
+    choice: str
+    measured: float
+    predicted: float
+
+    @property
+    def error(self) -> float:
+        """The error of the prediction as a share of the measured time."""
+        return abs(self.predicted - self.measured) / self.measured
+
+
+@dataclass(frozen=True)
+class Row:
+    """One input: by strategy, its choice, how many times as long that takes, and what it cost.
+
+    `ratio` compares with the fastest of all strategies' choices, measured in turns. `seconds` are
+    those of the search, `measured` the candidates that it measured as whole collectives.
+    """
+
+    collective: str
+    nbytes: int
+    candidates: int
+    choice: dict[str, str]
+    ratio: dict[str, float]
+    seconds: dict[str, float]
+    measured: dict[str, int]
+    predictions: tuple[Predicted, ...] = ()
+
+    def record(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return asdict(self)
+
+
+def compare(
+    comm: MPI.Intracomm, config: Any, plans: Plans, fresh: bool = False,
+    step: Callable[[str], None] | None = None,
+) -> list[Row]:  # fmt: skip
+    """Search all inputs by each strategy, from the beginning for each; collective."""
+    case = partial(Case, dtype=plans.dtype, op=plans.op)
+    found: dict[str, dict[Input, tuple[Found, float]]] = {}
+    rows = []
+    with Lab(comm, tuned_config(config), case, fresh) as lab:
+        for name in COMPARED:
+            lab.forget()
+            found[name] = {}
+            for one in sparse_first(plans.inputs):
+                if step is not None:
+                    step(f"{name}: {one.collective} of {format_size(one.nbytes)}")
+                found[name][one] = _search(lab, _signature(plans, one), name, plans)
+        for one in plans.inputs:
+            by_strategy = {name: by[one] for name, by in found.items()}
+            rows.append(_row(lab, _signature(plans, one), by_strategy))
+    return rows
+
+
+def _signature(plans: Plans, one: Input) -> Signature:
+    return call_signature(one.collective, one.nbytes, plans.op, plans.dtype)
+
+
+def _search(lab: Lab, signature: Signature, name: str, plans: Plans) -> tuple[Found, float]:
+    began = time.monotonic()
+    lab.give(ENOUGH)
+    found = run(STRATEGIES[name], lab, signature, space_of(lab.rules, signature, plans.limits))
+    return found, lab.control.bcast(time.monotonic() - began)
+
+
+def _row(lab: Lab, signature: Signature, found: dict[str, tuple[Found, float]]) -> Row:
+    """Measure the choices of all strategies in turns."""
+    best = {name: one.measured[0].choice for name, (one, _) in found.items()}
+    names = {choice: name for name, choice in reversed(best.items())}
+    lab.give(ENOUGH)
+    times = lab.duel(signature, {name: choice for choice, name in names.items()})
+    medians = {name: times[names[choice]].median for name, choice in best.items()}
+    fastest = min(medians.values())
+    return Row(
+        signature.collective,
+        signature.nbytes,
+        len(found[YARDSTICK][0].results),
+        {name: named(choice) for name, choice in best.items()},
+        {name: median / fastest for name, median in medians.items()},
+        {name: seconds for name, (_, seconds) in found.items()},
+        {name: len(one.measured) for name, (one, _) in found.items()},
+        tuple(_predictions(found[YARDSTICK][0], found["task"][0])),
+    )
+
+
+def _predictions(everything: Found, task: Found) -> Iterator[Predicted]:
+    """Yield the candidates that one search measured, and the other one predicted."""
+    told: dict[Choice, float | None] = {one.choice: one.predicted for one in task.results}
+    for one in everything.measured:
+        predicted = told.get(one.choice)
+        if predicted is not None and one.measured is not None:
+            yield Predicted(named(one.choice), one.measured.median, predicted)
+
+
+def named(choice: Choice) -> str:
+    """Return ``sm flat (chunk 16KiB) < adapt chain; segment 64KiB``."""
+    levels = " < ".join(level.describe() for level in choice.levels)
+    segment = "" if choice.segment is None else f"; segment {format_size(choice.segment)}"
+    return levels + segment + ("; lockstep" if choice.schedule == "lockstep" else "")
+
+
+# ---- all inputs together --------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a strategy is worth: shares of inputs, the worst ratio, and its share of the time."""
+
+    strategy: str
+    within_5: float
+    within_15: float
+    worst: float
+    seconds: float
+    cost: float  # as a share of the time of exhaustive search
+
+
+def summaries(rows: Sequence[Row]) -> list[Summary]:
+    """Return the summary of each strategy."""
+    whole = sum(row.seconds[YARDSTICK] for row in rows)
+    found = []
+    for name in COMPARED:
+        ratios = [row.ratio[name] for row in rows]
+        seconds = sum(row.seconds[name] for row in rows)
+        near, far = (sum(r <= most for r in ratios) / len(ratios) for most in (1.05, 1.15))
+        found.append(Summary(name, near, far, max(ratios), seconds, seconds / whole))
+    return found
+
+
+def errors(rows: Iterable[Row]) -> list[tuple[Row, Predicted]]:
+    """Return all predictions with their rows, the worst first."""
+    every = [(row, one) for row in rows for one in row.predictions]
+    return sorted(every, key=lambda pair: -pair[1].error)

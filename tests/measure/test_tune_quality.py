@@ -1,0 +1,67 @@
+"""Comparisons of strategies: summaries, texts and the picture; the order of a search."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from commands import call
+
+from han.cli.tune_quality import text_of
+from han.measure.tune.quality import Predicted, Row, errors, summaries
+from han.measure.tune.tuner import Input, sparse_first
+from han.plots.quality import quality
+
+
+def row(nbytes=1024, ratio=1.0, predicted=11e-6):
+    names = ("exhaustive", "task", "task+heuristic")
+    return Row(
+        "bcast", nbytes, 9, dict.fromkeys(names, "sm flat"),
+        dict(zip(names, (1.0, ratio, 1.0), strict=True)),
+        dict(zip(names, (10.0, 2.0, 0.5), strict=True)),
+        dict.fromkeys(names, 4), (Predicted("sm flat", 10e-6, predicted),),
+    )  # fmt: skip
+
+
+ROWS = [row(), row(2048, 1.04, 9e-6), row(4096, 1.1), row(8192, 1.2, 20e-6)]
+
+
+def test_a_summary_counts_inputs_near_the_best_and_the_time():
+    everything, task, pruned = summaries(ROWS)
+    assert (everything.within_5, everything.worst, everything.cost) == (1.0, 1.0, 1.0)
+    assert (task.within_5, task.within_15, task.worst) == (0.5, 0.75, 1.2)
+    assert (task.seconds, task.cost) == (8.0, pytest.approx(0.2))
+    assert pruned.cost == pytest.approx(0.05)
+    assert [one.error for _, one in errors(ROWS)] == pytest.approx([1.0, 0.1, 0.1, 0.1])
+
+
+def test_the_text_has_inputs_strategies_and_the_worst_predictions():
+    text = text_of(ROWS)
+    for part in ("1.200", "75 %", "20.0 %", "4 predictions: median 10.0 %", "100 %"):
+        assert part in text
+    assert "predictions" not in text_of([replace(one, predictions=()) for one in ROWS])
+
+
+def test_the_picture_is_drawn(tmp_path):
+    path = tmp_path / "quality.png"
+    quality(ROWS, path)
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_sizes_far_apart_come_first():
+    inputs = [Input("bcast", 1 << k) for k in range(7)] + [Input("reduce", 8)]
+    found = sparse_first(inputs)
+    assert sorted(found, key=inputs.index) == inputs
+    assert [one.nbytes for one in found[:7]] == [1, 64, 8, 2, 16, 4, 32]
+    assert found[7] == Input("reduce", 8)
+    assert sparse_first([]) == []
+
+
+def test_strategies_are_compared_on_one_rank(tmp_path):
+    file, space = tmp_path / "quality.json", tmp_path / "space.yaml"
+    space.write_text("submodules: [sm]\nalgorithms: [flat]\nparameters: {}\n")
+    text = call("tune", "compare", "--collectives", "bcast", "--sizes", "64,256", "--space", space,
+                "--json", file)  # fmt: skip
+    assert "task+heuristic" in text
+    assert [one["nbytes"] for one in json.loads(file.read_text())["rows"]] == [64, 256]
