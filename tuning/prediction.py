@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,6 +11,7 @@ from han.common.units import format_size
 from han.config.config import Config
 from han.config.errors import Origin
 from han.config.machine import MachineModel
+from han.config.rules import KINDS
 from han.model.program import Program
 from han.model.timeline import Timeline, whole_tasks
 from han.submodules.catalogue import catalogue
@@ -72,14 +73,23 @@ class Predicted:
 def with_choice(config: Config, algorithms: Iterable[str], segment: str | None) -> Config:
     """Return a configuration with one more rule, before its own rules and for all calls.
 
-    An algorithm is ``LEVEL=SUBMODULE[.ALGORITHM][:PARAMETER=VALUE,...]``. Raises ArgumentError for
-    another form or an unknown level, ConfigError for other unknown names.
+    An algorithm is ``LEVEL=SUBMODULE[.ALGORITHM][:PARAMETER=VALUE,...]``, or of one kind of tasks,
+    behind that of its level, ``LEVEL.KIND=ALGORITHM[:PARAMETER=VALUE,...]``. Raises ArgumentError
+    for another form or an unknown level, ConfigError for other unknown names.
     """
     from han.config import documents
     from han.config.config import validate_names
     from han.config.rules import Rule
 
-    levels = dict(_level_use(text, config) for text in algorithms)
+    levels: dict[str, dict[str, Any]] = {}
+    for text in algorithms:
+        level, kind, given = _level_use(text, config)
+        if not kind:
+            levels[level] = given
+        elif level in levels:
+            levels[level][kind] = given
+        else:
+            raise ArgumentError(f"--algorithm {text!r}: behind that of its level, {level}=...")
     if not levels and segment is None:
         return config
     use = {"levels": levels, **({} if segment is None else {"segment": segment})}
@@ -89,19 +99,23 @@ def with_choice(config: Config, algorithms: Iterable[str], segment: str | None) 
     return validate_names(chosen, catalogue())
 
 
-def _level_use(text: str, config: Config) -> tuple[str, Mapping[str, Any]]:
-    level, found, what = text.partition("=")
+def _level_use(text: str, config: Config) -> tuple[str, str, dict[str, Any]]:
+    """Return the level, the kind of tasks or "", and what they run, as in a document."""
+    place, found, what = text.partition("=")
+    level, dot, kind = place.partition(".")
     names = [one.name for one in config.levels]
-    if not found or level not in names:
+    if not found or level not in names or (dot and kind not in KINDS):
         raise ArgumentError(
             f"--algorithm {text!r}: LEVEL=SUBMODULE[.ALGORITHM][:PARAMETER=VALUE,...] expected, as "
             f"in {names[-1]}=adapt.chain:segment=64KiB; levels: {', '.join(names)}"
         )
     name, _, rest = what.partition(":")
-    submodule, _, algorithm = name.partition(".")
     pairs = [pair.partition("=") for pair in rest.split(",") if pair]
     parameters = {key: _value(value) for key, _, value in pairs}
-    return level, {"submodule": submodule, "algorithm": algorithm or None, **parameters}
+    if kind:
+        return level, kind, {"algorithm": name or None, **parameters}
+    submodule, _, algorithm = name.partition(".")
+    return level, "", {"submodule": submodule, "algorithm": algorithm or None, **parameters}
 
 
 def _value(text: str) -> int | bool | str:

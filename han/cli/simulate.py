@@ -55,7 +55,10 @@ PpnOption = Annotated[
 ]
 AlgorithmOption = Annotated[
     list[str] | None,
-    typer.Option(help="LEVEL=SUBMODULE[.ALGORITHM][:PARAMETER=VALUE,...]. May be repeated."),
+    typer.Option(
+        help="LEVEL=SUBMODULE[.ALGORITHM][:PARAMETER=VALUE,...]; behind it for one kind of tasks, "
+        "reduce or bcast: LEVEL.KIND=ALGORITHM[:...]. May be repeated."
+    ),
 ]
 SegmentOption = Annotated[str, typer.Option(help="Segment sizes to compare: 32KiB,128KiB,whole.")]
 PlanOption = Annotated[

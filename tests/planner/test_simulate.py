@@ -489,7 +489,13 @@ def test_the_choice_can_be_given():
     found = predict(where, decided(where, config, Signature("bcast", 1 << 20)))
     assert found.plan.choice.segment == 1 << 16
     assert found.plan.choice.levels[1] == level_choice("adapt", "binary", segment=4096)
-    for wrong in ("adapt", "netwrk=adapt", "=x"):
+    kinds = ["network=adapt.chain", "network.reduce=binary:segment=8KiB"]
+    level = with_choice(load_config(), kinds, None).rules[0].use.levels["network"]
+    assert (level.algorithm, level.kinds["reduce"].algorithm) == ("chain", "binary")
+    assert level.kinds["reduce"].parameters == {"segment": 8192}
+    with pytest.raises(ArgumentError, match="behind that of its level, network="):
+        with_choice(load_config(), kinds[::-1], None)
+    for wrong in ("adapt", "netwrk=adapt", "=x", "network.gather=binary"):
         with pytest.raises(ArgumentError, match="LEVEL=SUBMODULE"):
             with_choice(load_config(), [wrong], None)
     with pytest.raises(ConfigError, match="did you mean 'adapt'"):
