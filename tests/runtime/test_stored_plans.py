@@ -30,7 +30,7 @@ from han.tuning.heuristics import NodeTraits
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 
-SWEEP = 40
+SWEEP = 80
 MEETS = [k for k in range(600) if TARGETS[k % len(TARGETS)].algorithm == "meet"]
 
 
