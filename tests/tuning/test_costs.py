@@ -113,7 +113,7 @@ def test_costs_between_measured_segments_follow_a_log_scale():
     assert costs.find(Stage((), 2048, Operands())) == pytest.approx((2.0, 4.0))
     for outside in (512, 8192):
         assert costs.find(Stage((), outside, Operands())) is None
-    costs.add(Stage((), 4096 * 65, Operands()), (9.0, 9.0))
+    costs.add(Stage((), 4096 * 17, Operands()), (9.0, 9.0))
     assert costs.find(Stage((), 4096 * 3, Operands())) is None, "too far from both"
 
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from han.tuning.costs.stages import Pipeline, Ranks, Stage
 
-REACH = 64  # largest ratio of two measured segments between which costs are interpolated
+REACH = 16  # largest ratio of two measured segments between which costs are interpolated
 
 
 class Costs:
