@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from han.common.collector import collector_off
 from han.config.machine import MachineModel
 from han.model.program import Program
 from han.model.timeline import TaskTime
@@ -75,8 +76,9 @@ def simulate(
     _check_place(plan, machine, place)
     places = Places(plan, machine, place)
     loader = Loader(plan, places)
-    for program in _all(plan) if programs is None else programs:
-        loader.load(program)
+    with collector_off():
+        for program in _all(plan) if programs is None else programs:
+            loader.load(program)
     found = run(plan, places, loader, runs, spans, tell)
     if not found.ended:
         raise RuntimeError(f"the programs do not end: ranks {found.stuck[:8]} wait for ever")

@@ -45,7 +45,8 @@ def verify(
     plans belong to different communicators.
     """
     _check_together(plans)
-    made = programs or lower_all(plans, progress)
+    with collector_off():
+        made = programs or lower_all(plans, progress)
     try:
         with collector_off():
             verifier = _Verifier(plans, made, in_place)
