@@ -5,7 +5,7 @@
 
 #include "program.h"
 #include "simulate/growing.h"
-#include "simulate/operations.h"
+#include "simulate/operate.h"
 #include "simulate/ranks.h"
 
 /* ---- memory --------------------------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 /* Operations in virtual time: one row for each code of a program. */
-#ifndef HAN_SIMULATE_OPERATIONS_H
-#define HAN_SIMULATE_OPERATIONS_H
+#ifndef HAN_SIMULATE_OPERATE_H
+#define HAN_SIMULATE_OPERATE_H
 
 #include "simulate/world.h"
 

@@ -1,4 +1,4 @@
-#include "simulate/operations.h"
+#include "simulate/operate.h"
 
 #include "channel.h"
 #include "program.h"
