@@ -77,6 +77,18 @@ def peek(pid: int, address: int, /) -> int:
 def poke(pid: int, address: int, value: int, /) -> None:
     """Store an 8-byte word at an address of another process; raises OSError."""
 
+def simulate(
+    arrays: tuple[_Array, ...],
+    sizes: tuple[int, int, int, int, int, int, int, int, int, bool],
+    lengths: _Seven,
+    tell: Callable[[], object] | None,
+    /,
+) -> bytes:
+    """Run programs in virtual time; write the results into arrays and return spans as bytes.
+
+    `arrays` and what they hold: native/simulate/world.h.
+    """
+
 def check_program(
     *,
     code: bytes,

@@ -1,6 +1,6 @@
 """Allreduce in closed form, on the max-rate model: recursive doubling, SMP, NAP, and exchanges.
 
-Source: Bienz, Olson, Gropp, Node-aware improvements to allreduce, section IV, equations 4 to 6.
+Source: Bienz, Olson, Gropp, Node-aware improvements to allreduce, section IV, equations 1 to 6.
 Exchanges: the steps of Jocksch et al., sections 2.1.2 and 2.1.3, which state no times, on the same
 model.
 The start-up cost of a message is its latency plus the overhead on both sides. Inside a node, the
@@ -64,6 +64,25 @@ class Costs:
         """
         sharing = ranks_on_a_rail(ppn, self.rails)
         return self.alpha + sharing * nbytes / min(self.injection, sharing * self.pair)
+
+
+def max_rate(
+    costs: Costs, local: tuple[int, float], across: tuple[int, float], combined: float, ppn: int
+) -> float:
+    """Return the time of equation 3 for a rank of a node whose `ppn` ranks do the same.
+
+    `local` and `across` are the numbers of its messages inside the node and to other nodes, and
+    their bytes together; `combined` are the bytes that it reduces. Without the limit of adapters it
+    is equation 2, and equation 1 if both kinds of messages cost the same.
+    """
+    messages, nbytes = across
+    return (
+        costs.alpha_local * local[0]
+        + costs.beta_local * local[1]
+        + costs.alpha * (messages - 1 if messages else 0)
+        + (costs.max_rate(nbytes, ppn) if messages else 0.0)
+        + costs.gamma * combined
+    )
 
 
 def _crossed(machine: MachineModel, distance: int) -> Link:

@@ -125,7 +125,8 @@ def simulate(
             f"--timeline takes one size and one choice; this command has {len(cases)} cases"
         )
     if not rank():
-        answers = _predict(where, cases, calls, spans=len(cases) == 1)
+        pictured = plot is not None or timeline is not None
+        answers = _predict(where, cases, calls, spans=pictured and len(cases) == 1)
         _answer(answers, where, machine, calls, as_json)
         _write(answers, where, machine, plot, timeline)
 

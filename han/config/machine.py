@@ -93,6 +93,16 @@ class Link(Model):
         "(rendezvous), which costs two latencies unless the receive is late.",
     )
     flag: Seconds = Field(default=0.0, description="Time of a flag from one cache to another.")
+    copy_rate: Annotated[Rate | None, Field(alias="copy")] = Field(
+        default=None,
+        description="Bytes a second that a processor copies from or to memory of another rank of "
+        "this level. Without it the rate of the node.",
+    )
+    reduce_rate: Annotated[Rate | None, Field(alias="reduce")] = Field(
+        default=None,
+        description="Bytes a second that a processor reduces where an operand is in memory of "
+        "another rank of this level. Without it the rate of the node.",
+    )
     ranks: Annotated[int, Field(ge=1)] | None = Field(
         default=None, description="Ranks of a group, for levels inside of nodes."
     )
@@ -226,7 +236,7 @@ class MachineModel(Model):
 
 KEYS = {
     "": list(MachineModel.model_fields),
-    "levels": list(Link.model_fields),
+    "levels": [f.alias or name for name, f in Link.model_fields.items()],
     "node": [f.alias or name for name, f in Node.model_fields.items()],
 }
 

@@ -109,7 +109,7 @@ class Topology:
 
     @cached_property
     def _home_ranks(self) -> tuple[dict[int, tuple[int, ...]], ...]:
-        return tuple(_members(d) for d in self.homes)
+        return self._ranks if self.homes == self.domains else tuple(map(_members, self.homes))
 
     @cached_property
     def nodes(self) -> int:

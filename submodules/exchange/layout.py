@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -54,13 +54,19 @@ class Partition:
         if self.algorithm == "tree":
             return nbytes if block else 0
         if not self.size:
-            return share(nbytes, self.grain, block, self.blocks)[0]
+            return _share_start(nbytes, self.grain, block, self.blocks)
         return min(nbytes, block * self._step(nbytes))
 
     def _step(self, nbytes: int) -> int:
         """Return the bytes of a block: `size`, or a multiple of it if the message is longer."""
         unit = max(1, self.size // self.grain) * self.grain
         return max(1, -(-nbytes // (unit * self.blocks))) * unit
+
+
+@lru_cache(maxsize=1 << 14)
+def _share_start(nbytes: int, grain: int, block: int, blocks: int) -> int:
+    """Return where a block starts; all steps and tasks of an exchange ask for the same ones."""
+    return share(nbytes, grain, block, blocks)[0]
 
 
 class Spot(NamedTuple):

@@ -12,8 +12,9 @@ messages where they wrap around the end of the message.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
+from typing import Any, TypeVar
 
 from han.model.program import Ref
 from han.submodules.exchange.factors import misfit
@@ -27,7 +28,9 @@ from han.tasks.graph import Task
 
 MOST = 1 << 30  # bytes of a message, so that MPI's counts stay below 2^31
 SEGMENT = 32 * 1024  # below the eager limit of every MPI library over TCP
-Run = tuple[int, int]  # where bytes of the message start and stop
+Run = tuple[int, int]  # where bytes of a task start and stop
+Mailed = tuple[int, Run]  # a member, and the run that it sends or receives
+T = TypeVar("T")
 Arriving = dict[int, list[Transfer]]  # by member
 
 
@@ -68,6 +71,7 @@ class Exchange:
         )
         self.partition = partition_of(context.choice, self.steps, context.grain)
         self.start = self.nbytes = 0
+        self._known: dict[tuple[str, int, int], Any] = {}  # by the size of a task
         self.room = builder.scratch(self._room(context.tasks) if combines else 0)
 
     def begin(self, task: Task) -> None:
@@ -85,16 +89,19 @@ class Exchange:
         steps, sends = self.steps, list[Transfer]()
         first = steps.gathers - steps.releases if self.empty else 0
         for step in range(first + 1, steps.gathers + 1):
-            received = [
-                self.receive(self.work, run, member)
-                for member, blocks in _by_member(self.takes(self.me, step)).items()
-                for run in self.runs(blocks)
-            ]
-            for member in steps.takers(self.me, step):
-                taken = _by_member(self.takes(member, step)).get(self.me, [])
-                sends += [self.send(self.work, run, member) for run in self.runs(taken)]
+            arriving, leaving = self._once("gather", step, self._gathered)
+            received = [self.receive(self.work, run, member) for member, run in arriving]
+            sends += [self.send(self.work, run, member) for member, run in leaving]
             self.complete(received)
         self.complete(sends)
+
+    def _gathered(self, step: int) -> tuple[list[Mailed], list[Mailed]]:
+        """Return the runs that a gathering step brings this member, and those that it sends."""
+        takes = _by_member(self.takes(self.me, step)).items()
+        arriving = [(member, run) for member, blocks in takes for run in self.runs(blocks)]
+        takers = self.steps.takers(self.me, step)
+        given = ((m, _by_member(self.takes(m, step)).get(self.me, [])) for m in takers)
+        return arriving, [(member, run) for member, blocks in given for run in self.runs(blocks)]
 
     def takes(self, member: int, step: int) -> list[Take]:
         """Return what a member takes in a gathering step."""
@@ -115,17 +122,27 @@ class Exchange:
     def runs(self, parts: Iterable[Blocks]) -> list[Run]:
         """Return where consecutive blocks start and stop; a task without data is one empty run."""
         if self.empty:
-            return [(self.start, self.start)]
+            return [(0, 0)]
         found = [self.partition.span(self.nbytes, r.start, r.stop) for r in spans(parts)]
-        return [(self.start + a, self.start + b) for a, b in found if a < b]
+        return [(a, b) for a, b in found if a < b]
+
+    def _once(self, name: str, step: int, make: Callable[[int], T]) -> T:
+        """Return what `make` finds for a step: the same in all tasks of one size."""
+        key = name, step, self.nbytes
+        if key not in self._known:
+            self._known[key] = make(step)
+        found: T = self._known[key]
+        return found
 
     def receive(self, place: Ref, run: Run, member: int) -> Transfer:
-        """Start receiving a run from a member."""
-        return self.mail.receive(place, *run, member, self.most)
+        """Start receiving a run of the task from a member."""
+        start, stop = run
+        return self.mail.receive(place, self.start + start, self.start + stop, member, self.most)
 
     def send(self, place: Ref, run: Run, member: int) -> Transfer:
-        """Start sending a run to a member."""
-        return self.mail.send(place, *run, member, self.most)
+        """Start sending a run of the task to a member."""
+        start, stop = run
+        return self.mail.send(place, self.start + start, self.start + stop, member, self.most)
 
     def complete(self, transfers: Sequence[Transfer]) -> None:
         """Wait for all messages of some transfers."""
@@ -156,21 +173,32 @@ class Exchange:
     def _combine(self, stage: int) -> None:
         """Receive and send the operands of a stage, combine them, and wait for the sends."""
         arriving: Arriving = {}
-        for member, run, used in self._arrivals(stage):
-            place = (self.room + used).holding(run[0])
+        for member, run, used in self._once("arrivals", stage, self._arrivals):
+            place = (self.room + used).holding(self.start + run[0])
             arriving.setdefault(member, []).append(self.receive(place, run, member))
-        sends = [
-            self.send(self.mine, run, reader)
-            for reader in self.steps.readers(self.me, stage)
-            for run in self.runs(_operands(self.steps, reader, stage)[self.me])
-        ]
-        folds = self.steps.folds(self.me, stage)
-        for sources, group in groupby(folds, key=lambda fold: fold[1]):
-            for run in self.runs(blocks for blocks, _ in group):
-                self._fold(run, sources, arriving, sends)
+        departures = self._once("departures", stage, self._departures)
+        sends = [self.send(self.mine, run, reader) for reader, run in departures]
+        folds = self._once("folds", stage, self._folded)
+        for run, sources in folds:
+            self._fold(run, sources, arriving, sends)
         self.complete(sends)
         if folds:
             self.mine = self.work
+
+    def _departures(self, stage: int) -> list[Mailed]:
+        """Return the runs that this member sends in a stage, and to whom."""
+        return [
+            (reader, run)
+            for reader in self.steps.readers(self.me, stage)
+            for run in self.runs(_operands(self.steps, reader, stage)[self.me])
+        ]
+
+    def _folded(self, stage: int) -> list[tuple[Run, tuple[Source, ...]]]:
+        """Return the runs that this member combines in a stage, and their operands."""
+        folds = groupby(self.steps.folds(self.me, stage), key=lambda fold: fold[1])
+        return [
+            (run, sources) for sources, group in folds for run in self.runs(b for b, _ in group)
+        ]
 
     def _fold(
         self, run: Run, sources: tuple[Source, ...], arriving: Arriving, sends: Sequence[Transfer]
@@ -179,7 +207,7 @@ class Exchange:
         members = [member for member, _ in sources]
         own = members.index(self.me)
         operand = self.context.source if sources[own][1] == OWN else self.work
-        start, stop = run
+        start, stop = self.start + run[0], self.start + run[1]
         for at in range(start, stop, self._step) or [start]:
             end = min(at + self._step, stop)
             left = self._combined_before(members[:own], at, end, arriving)

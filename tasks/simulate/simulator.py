@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from han.common.collector import collector_off
 from han.config.machine import MachineModel
 from han.model.program import Program
 from han.model.timeline import TaskTime
 from han.tasks.lower import lower
 from han.tasks.plan import Plan
-from han.tasks.simulate.engine import Engine
-from han.tasks.simulate.loading import Loader, gates
-from han.tasks.simulate.network import Network
-from han.tasks.simulate.operations import Operations
+from han.tasks.simulate.engine import run
+from han.tasks.simulate.loading import Loader
+from han.tasks.simulate.places import Places
+from han.tasks.simulate.spans import task_times
 
 
 @dataclass(frozen=True)
@@ -73,14 +74,24 @@ def simulate(
     """
     place = plan.topology.homes if place is None else place
     _check_place(plan, machine, place)
-    loader = Loader(plan)
-    loaded = [loader.load(p) for p in (_all(plan) if programs is None else programs)]
-    engine = Engine(loaded, machine, place, runs, plan.signature if spans else None)
-    engine.guard(plan.topology, loader.channels, gates(plan, runs))
-    network = Network(machine, place)
-    work = Operations(engine, network, len(loader.flags))
-    engine.run(work.table, tell)
-    return _found(engine, network)
+    places = Places(plan, machine, place)
+    loader = Loader(plan, places)
+    with collector_off():
+        for program in _all(plan) if programs is None else programs:
+            loader.load(program)
+    found = run(plan, places, loader, runs, spans, tell)
+    if not found.ended:
+        raise RuntimeError(f"the programs do not end: ranks {found.stuck[:8]} wait for ever")
+    return Simulation(
+        tuple(map(tuple, found.finish.tolist())),
+        tuple(found.copying.tolist()),
+        tuple(found.reducing.tolist()),
+        tuple(found.messaging.tolist()),
+        tuple(found.messages.tolist()),
+        tuple(found.nbytes.tolist()),
+        int(found.operations[0]),
+        tuple(task_times(found.spans, loader.labels, plan.signature)),
+    )
 
 
 def _check_place(plan: Plan, machine: MachineModel, place: Sequence[Sequence[int]]) -> None:
@@ -89,17 +100,3 @@ def _check_place(plan: Plan, machine: MachineModel, place: Sequence[Sequence[int
             f"the machine has {len(machine.levels)} levels ({', '.join(machine.names)}) for "
             f"{plan.topology.size} ranks; {len(place)} levels are given"
         )
-
-
-def _found(engine: Engine, network: Network) -> Simulation:
-    ranks = engine.ranks
-    return Simulation(
-        tuple(map(tuple, engine.finish)),
-        tuple(r.copying for r in ranks),
-        tuple(r.reducing for r in ranks),
-        tuple(r.messaging for r in ranks),
-        tuple(network.messages),
-        tuple(network.bytes),
-        engine.operations,
-        tuple(engine.spans),
-    )

@@ -1,6 +1,7 @@
 """Proofs that Programs are right: one process examines those of all ranks, without MPI."""
 
+from han.tasks.verify.report import Report
 from han.tasks.verify.story import Refuted
-from han.tasks.verify.verifier import Progress, Report, lower_all, verify
+from han.tasks.verify.verifier import Progress, lower_all, verify
 
 __all__ = ["Progress", "Refuted", "Report", "lower_all", "verify"]

@@ -26,7 +26,8 @@ class Expressions:
     size: int
     pairs: list[tuple[int, int]] = field(default_factory=list)
     known: dict[tuple[int, int], int] = field(default_factory=dict)
-    flat: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    flat: dict[tuple[int, bool], tuple[int, ...]] = field(default_factory=dict)
+    right: dict[tuple[int, bool, int], tuple[int, ...]] = field(default_factory=dict)
 
     def combine(self, a: int, b: int) -> int:
         """Return the number of ``a op b``."""
@@ -35,11 +36,22 @@ class Expressions:
             self.pairs.append((a, b))
         return number
 
-    def ranks(self, number: int) -> tuple[int, ...]:
-        """Return the contributions of an expression, in the order of the operands."""
-        if number not in self.flat:
-            self.flat[number] = tuple(self._leaves(number))
-        return self.flat[number]
+    def ranks(self, number: int, ordered: bool) -> tuple[int, ...]:
+        """Return the contributions of an expression, in the order of the operands or sorted."""
+        if (number, ordered) not in self.flat:
+            leaves = self._leaves(number)
+            self.flat[number, ordered] = tuple(leaves if ordered else sorted(leaves))
+        return self.flat[number, ordered]
+
+    def combines(self, number: int, ranks: tuple[int, ...], ordered: bool) -> bool:
+        """Return whether an expression combines the contributions of `ranks`, maybe in order.
+
+        Answers are kept by the identity of `ranks`, because many bytes share few expressions.
+        """
+        key = number, ordered, id(ranks)
+        if self.right.get(key) is not ranks and self.ranks(number, ordered) == ranks:
+            self.right[key] = ranks
+        return self.right.get(key) is ranks
 
     def _leaves(self, number: int) -> Iterable[int]:
         left = [number]  # a stack in place of recursion, as expressions may be deep

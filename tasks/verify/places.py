@@ -52,16 +52,19 @@ class Parts:
 class Places:
     """Numbers all memories: those of channels first, then each rank's own in each run.
 
-    ``one_buffer[run, rank]`` says that the send and the receive buffer are the same.
+    ``one_buffer[run, rank]`` says that the send and the receive buffer are the same, and
+    ``replaced[run, rank]`` that this is so because of `in_place`.
     """
 
     def __init__(self, plans: Sequence[Plan], specs: Sequence[Spec], in_place: bool) -> None:
         topology = plans[0].topology
         self.plans, self.specs, self.size = plans, specs, topology.size
         self.channels = [k for k, g in enumerate(plans[0].geometries) if g is not None]
-        self.one_buffer = np.array(
-            [self._buffers(*one, in_place) for one in zip(plans, specs, strict=True)]
+        self.one_buffer, two = (
+            np.array([self._buffers(*one, form) for one in zip(plans, specs, strict=True)])
+            for form in (in_place, False)
         )
+        self.replaced: npt.NDArray[np.bool_] = self.one_buffer & ~two
         homes = [np.array(topology.homes[level]) for level in self.channels]
         first = np.cumsum([0, *(h.max() + 1 for h in homes)])
         self._homes = [h + n for h, n in zip(homes, first, strict=False)]
@@ -101,6 +104,15 @@ class Places:
         if base == Base.SEND and self.one_buffer[run, rank]:
             base = Base.RECV
         return self.shared + (run * self.size + rank) * 3 + base - Base.SEND
+
+    def operand(self, run: int, rank: int) -> int:
+        """Return the number of a rank's send buffer, also where it is the receive buffer."""
+        return self.shared + (run * self.size + rank) * 3
+
+    def operands(self, run: Numbers, holder: Numbers, base: Numbers) -> npt.NDArray[np.bool_]:
+        """Return which references are to send buffers that are receive buffers in place."""
+        sent: npt.NDArray[np.bool_] = (base == Base.SEND) & self.replaced[run[:, None], holder]
+        return sent
 
     def memories(self, run: int) -> Numbers:
         """Return the memory of each rank's bases, by rank and base; -1: none."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from han.common.collector import collector_off
 from han.model.opcodes import COMBINATIONS, DATA, MESSAGES
 from han.model.program import Base, Code, Coll, Program
 from han.tasks.lower import lower
@@ -14,49 +15,18 @@ from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 from han.tasks.spec import SPECS, UNEVEN, Spec
 from han.tasks.verify import bounds
+from han.tasks.verify.aliases import Apart, Operand, View
 from han.tasks.verify.events import FINISH, Events, Programs
 from han.tasks.verify.memory import Expressions, Memory, Span, combine, merged
 from han.tasks.verify.order import Action, Row, Strand, Walk
 from han.tasks.verify.pairs import Pairs
 from han.tasks.verify.places import Numbers, Places
+from han.tasks.verify.report import Report
 from han.tasks.verify.story import BEGIN, END, Refuted
 
 NOTHING, GOT, GIVEN, COLLECTED = range(FINISH + 1, FINISH + 5)  # codes of TEST by what it ends
 READS = FINISH + 5  # the code of a reduction with operands in memory of peers
 Progress = Callable[[str, int, int], None]  # the activity, its steps so far, all steps
-
-CHECKED = (
-    "operations, peers, requests, tags and streams that programs name exist; counts fit into ints",
-    "the values of a flag only grow, whichever ranks post it",
-    "all ranks take the same part of their rings",
-    "sends and receives match, with equal sizes and in one order per tag",
-    "calls of MPI collectives match",
-    "a request belongs to one stream, and completes before it is used again and before the end",
-    "no deadlock, also if sends wait for receives: the graph of events has no cycle",
-    "accesses are inside their memory, outside the flags, and as the kernels and their room allow",
-    "every read is ordered after its write, every write after the reads before it",
-    "reads find only bytes that were written and are not in flight",
-    "a peer's own memory is accessed only after it has entered and before it leaves",
-    "send buffers are only read; programs announce which shared memory they write",
-    "the result is as specified, with operands in order if the operation does not commute",
-    "all ranks of an allreduce combine in the same order",
-    "ranks that synchronise leave after all have entered",
-)
-
-
-@dataclass(frozen=True)
-class Report:
-    """What was proved, and of which runs."""
-
-    runs: tuple[str, ...]
-    ranks: int
-    events: int
-    checked: tuple[str, ...] = CHECKED
-
-    def __str__(self) -> str:
-        lines = [f"proved for {self.ranks} ranks and all interleavings ({self.events} events):"]
-        lines += [f"  run {k}: {text}" for k, text in enumerate(self.runs)]
-        return "\n".join([*lines, *(f"  - {text}" for text in self.checked)])
 
 
 def verify(
@@ -75,16 +45,18 @@ def verify(
     plans belong to different communicators.
     """
     _check_together(plans)
-    made = programs or lower_all(plans, progress)
+    with collector_off():
+        made = programs or lower_all(plans, progress)
     try:
-        verifier = _Verifier(plans, made, in_place)
-        verifier.run(progress)
+        with collector_off():
+            verifier = _Verifier(plans, made, in_place)
+            verifier.run(progress)
     except (LookupError, ValueError) as error:  # a program with numbers that lowering does not emit
         raise Refuted(
             "programs are well formed", "", repr(error), "numbers of things that exist"
         ) from error
     texts = tuple(plan.signature.describe() for plan in plans)
-    return Report(texts, plans[0].topology.size, verifier.events.operations)
+    return Report(texts, plans[0].topology.size, verifier.events.operations, verifier.apart.holds)
 
 
 def _check_together(plans: Sequence[Plan]) -> None:
@@ -149,6 +121,7 @@ class _Verifier:
         self.pairs = Pairs(self.events)
         self.expressions = Expressions(self.size)
         self.memories = _Memories()
+        self.apart = Apart()
         self.sent: dict[int, _Sent] = {}
         self.combined: dict[int, list[Span]] = {}  # of an MPI collective, by its first member
         self.results: dict[int, list[Span]] = {}  # by run: of the first rank that left
@@ -196,12 +169,16 @@ class _Verifier:
         for began, ends in ((Code.ISEND, GIVEN), (Code.IRECV, GOT), (Code.COLL, COLLECTED)):
             code[(start >= 0) & (events.code[start] == began)] = ends
         which[start >= 0] = start[start >= 0]
+        posts = events.code == Code.POST
+        posts[list(self.pairs.rises)] = False
+        code[posts] = NOTHING
         moves = np.isin(events.code[which], (*DATA, *MESSAGES))
         code[moves & (events.nbytes[which] == 0)] = NOTHING
         foreign = (events.holder != events.rank[:, None]).any(axis=1) & (code != NOTHING)
         code[foreign & (code == Code.COPY)] = Code.PULL
         code[foreign & np.isin(code, COMBINATIONS)] = READS
-        places = np.stack([events.memory[which], events.at[which]], axis=2).reshape(-1, 8)
+        memory = events.memory - self.places.operands(events.run, events.holder, events.base)
+        places = np.stack([memory[which], events.at[which]], axis=2).reshape(-1, 8)
         rows: Numbers = np.column_stack([code, places, events.nbytes[which], which])
         return rows
 
@@ -211,7 +188,11 @@ class _Verifier:
         run, rank = strand.run, strand.rank
         strand.entered = 1 << rank
         base = Base.RECV if self.places.one_buffer[run, rank] else Base.SEND
-        memory = self.memories[self.places.own(run, rank, base)]
+        number = self.places.own(run, rank, base)
+        if self.places.replaced[run, rank]:
+            self.memories[number] = result = View(self.apart)
+            self.memories[self.places.operand(run, rank)] = Operand(result)
+        memory = self.memories[number]
         for piece in self.specs[run].before[rank]:
             memory.fill(piece.start, piece.stop, (rank, piece.offset - piece.start))
 
@@ -224,8 +205,9 @@ class _Verifier:
             for span in spans:
                 self._check_result(run, rank, number, span)
             self._compare(run, rank, merged(spans))
-        for base in (Base.SEND, Base.RECV, Base.SCRATCH):
-            left = self.memories.pop(self.places.own(run, rank, base), None)
+        mine = (self.places.own(run, rank, b) for b in (Base.SEND, Base.RECV, Base.SCRATCH))
+        for number in (self.places.operand(run, rank), *mine):
+            left = self.memories.pop(number, None)
             if left is not None:
                 left.abandon(strand)
 
@@ -248,10 +230,9 @@ class _Verifier:
     def _check_result(self, run: int, rank: int, number: int, span: Span) -> None:
         start, stop, (expression, delta) = span
         piece = self.specs[run].after[rank][number]
-        ranks = self.expressions.ranks(expression)
-        if self.plans[run].signature.commutative:
-            ranks = tuple(sorted(ranks))
-        if ranks != piece.ranks or delta != piece.offset:
+        ordered = not self.plans[run].signature.commutative
+        if delta != piece.offset or not self.expressions.combines(expression, piece.ranks, ordered):
+            ranks = self.expressions.ranks(expression, ordered)
             raise Refuted(
                 "the result is as specified", f"run {run}, rank {rank}",
                 f"bytes {piece.start + start} to {piece.start + stop} are bytes from "
@@ -313,9 +294,7 @@ class _Verifier:
                 )  # fmt: skip
 
     def _post(self, strand: Strand, row: Row) -> None:
-        first = self.pairs.rises.get(strand.event)
-        if first is None:
-            return
+        first = self.pairs.rises[strand.event]
         _, rank, _ = self.events.where(first)
         if not strand.after(strand.domain.chain(rank, int(self.events.stream[first])), first):
             raise strand.problem("a flag whose value may fall", first, "posts in order")
@@ -347,7 +326,7 @@ class _Verifier:
             return
         if source < 0:
             source, at = to, at_to
-        if gives and gets and (source, at) == (to, at_to):  # MPI.IN_PLACE
+        if gives and gets and at == at_to and self._are_one(source, to):  # MPI.IN_PLACE
             sent.spans = self.memories[source].read(at, at + nbytes, strand)
             self._check_elements(strand, sent.spans)
         elif gives and source >= 0:
@@ -358,6 +337,12 @@ class _Verifier:
             self.sent[start] = _Sent(spans, memory, at, at + nbytes)
         if gets and to >= 0:
             self.memories[to].await_(at_to, at_to + nbytes, strand)
+
+    def _are_one(self, one: int, other: int) -> bool:
+        """Whether two memories are the same bytes, maybe seen as send and as receive buffer."""
+        if min(one, other) < 0:
+            return False
+        return self.memories[one].segments is self.memories[other].segments
 
     def _collect(self, strand: Strand, row: Row) -> None:
         to, at, nbytes, start = row[1], row[2], row[9], row[10]

@@ -14,7 +14,8 @@ MAY_INCLUDE = {
     "data": {"", "data"},
     "memory": {"", "memory"},
     "engine": {"", "data", "engine"},
-    "python": {"", "data", "memory", "engine", "python"},
+    "simulate": {"", "simulate"},
+    "python": {"", "data", "memory", "engine", "simulate", "python"},
 }
 
 INCLUDE = re.compile(r'^#include "([^"]+)"', re.M)

@@ -45,11 +45,10 @@ class Case:
     message: Message
 
 
-def two_nodes(ranks: int, rank: int) -> Planner:
-    """Return the planner of a rank on two nodes that share no memory."""
-    half = ranks // 2
-    plain = virtual(ranks, half)
-    memory = tuple(r // half for r in range(ranks))
+def nodes(ranks: int, ppn: int, rank: int) -> Planner:
+    """Return the planner of a rank on nodes of `ppn` ranks, which share no memory."""
+    plain = virtual(ranks, ppn)
+    memory = tuple(r // ppn for r in range(ranks))
     topology = Topology(("node", "network"), ("s", "i"), plain.domains, memory, attach=True)
     return Planner(topology, default_config(), NodeTraits(), rank, maps_arrays=False)
 
@@ -71,8 +70,8 @@ def cases() -> Iterator[Case]:
     """Yield the calls that are measured."""
     for where, planner in (
         ("2 ranks", one_node(2, 1)),
-        ("8 ranks on 2 nodes, a leader", two_nodes(8, 4)),
-        ("8 ranks on 2 nodes", two_nodes(8, 5)),
+        ("8 ranks on 2 nodes, a leader", nodes(8, 4, 4)),
+        ("8 ranks on 2 nodes", nodes(8, 4, 5)),
     ):
         for collective in ("bcast", "reduce", "allreduce"):
             for size in SIZES:
@@ -84,7 +83,8 @@ def cases() -> Iterator[Case]:
     for collective in ("bcast", "allreduce"):
         for where, planner in (
             ("128 ranks", one_node(128, 3)),
-            ("128 ranks on 2 nodes, a leader", two_nodes(128, 64)),
+            ("128 ranks on 2 nodes, a leader", nodes(128, 64, 64)),
+            ("4096 ranks on 256 nodes, a leader", nodes(4096, 16, 64)),
         ):
             for size in ("8", "1MiB"):
                 yield Case(f"{collective} {size}, {where}", planner, message_of(collective, size))
@@ -156,11 +156,11 @@ def main() -> None:
             profile.runcall(bench.first, case)
         pstats.Stats(profile).sort_stats(options.sort).print_stats(60)
         return
-    print(f"{'call':44} {'first':>8} {'plan':>8} {'lower':>8} {'bind':>8} operations")
+    print(f"{'call':48} {'first':>8} {'plan':>8} {'lower':>8} {'bind':>8} operations")
     for case in cases():
         if options.only in case.name:
             name, *times, operations = bench.row(case)
-            print(f"{name:44}", *(f"{t:8.0f}" for t in times), f"{operations:10d}", flush=True)
+            print(f"{name:48}", *(f"{t:8.0f}" for t in times), f"{operations:10d}", flush=True)
     comm.Free()
 
 

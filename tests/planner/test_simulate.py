@@ -20,9 +20,7 @@ from han.tasks.choice import Choice, level_choice
 from han.tasks.lower import lower
 from han.tasks.signature import Signature
 from han.tasks.simulate import simulate
-from han.tasks.simulate.engine import Engine
-from han.tasks.simulate.network import Adapter, Network
-from han.tasks.simulate.operations import Operations
+from han.tasks.simulate.places import Places
 from han.tuning.formulas import Costs, exchange, recursive_doubling, smp
 from han.tuning.parts import plan_of_choice
 from han.tuning.prediction import Where, predict, with_choice
@@ -62,6 +60,15 @@ def plan_of(collective, topology, nbytes, *levels, segment=None):
     made = tuple(level_choice(name, one, **dict(more)) for name, one, *more in levels)
     choice = Choice(made, segment)
     return plan_of_choice(topology, signature, choice, MEMORY)
+
+
+def program_of(plan, rank, rows):
+    """Return a program with other operations; `rows` are (code, peer, bytes, request)."""
+    code = np.array(
+        [(c, 0, peer, (1,) * 4, (0,) * 4, n, slot, 0) for c, peer, n, slot in rows], INSTRUCTION
+    )
+    stream = StreamInfo("messages", "bcast", 1, 0, len(rows))
+    return replace(lower(plan, rank), code=code, streams=(stream,), tasks=("t",), requests=64)
 
 
 SM = ("sm", "flat")
@@ -116,15 +123,16 @@ def test_an_adapter_takes_messages_in_the_order_in_which_they_come(bandwidth):
 
 def test_long_messages_that_are_due_at_the_same_time_pass_one_after_the_other():
     n, model = 1 << 20, machine({"bandwidth": "1GB/s"})
-    network = Network(model, model.place(3, 1))
-    messages = [network.send(0.0, rank, 2, 0, n) for rank in range(2)]
-    assert not network.deliver(1.0), "the receiver has not answered"
-    for rank in range(2):
-        network.receive(0.0, rank, 2, 0)
-    assert messages[0].due == messages[1].due == pytest.approx(30 * US)
-    assert network.deliver(1.0) == messages
-    times = [message.arrival for message in messages]
-    assert times == pytest.approx([30 * US + n / 100e6, 30 * US + 2 * n / 100e6])
+    plan = plan_of("bcast", nodes_of(1, 1, 1), 8, SM, LINEAR)
+    rows = [[(Code.ISEND, 2, n, 0), (Code.TEST, 0, 0, 0)] for _ in range(2)]
+    rows.append(
+        [(Code.IRECV, r, n, r) for r in range(2)] + [(Code.TEST, 0, 0, r) for r in range(2)]
+    )
+    programs = [program_of(plan, rank, rows[rank]) for rank in range(3)]
+    found = simulate(plan, model, programs=programs)
+    assert found.seconds == pytest.approx(30 * US + 2 * n / 100e6)
+    assert found.messages == (0, 2)
+    assert found.nbytes == (0, 2 * n)
 
 
 def test_rails_are_used_by_ranks_in_turn():
@@ -146,12 +154,12 @@ RAILS = [(1, 1), (1, 2), (2, 2), (4, 1), (4, 2), (4, 3), (4, 8), (5, 2)]
 def test_formulas_and_simulator_mean_the_same_by_a_rail(ppn, rails, bandwidth):
     """All ranks of a node send at once to the ranks of another node."""
     model, n = machine({"bandwidth": bandwidth}, rails=rails), 60_000
-    network = Network(model, model.place(2, ppn))
-    for rank in range(ppn):
-        network.receive(0.0, rank, ppn + rank, 0)
-    messages = [network.send(0.0, rank, ppn + rank, 0, n) for rank in range(ppn)]
-    network.deliver(1.0)
-    last = max(message.arrival for message in messages)
+    plan = plan_of("bcast", nodes_of(ppn, ppn), 8, SM, LINEAR)
+    test = (Code.TEST, 0, 0, 0)
+    rows = [[(Code.ISEND, ppn + r, n, 0), test] for r in range(ppn)]
+    rows += [[(Code.IRECV, r, n, 0), test] for r in range(ppn)]
+    programs = [program_of(plan, rank, row) for rank, row in enumerate(rows)]
+    last = simulate(plan, model, programs=programs).seconds
     assert last == pytest.approx(Costs.of(model, ppn).max_rate(n, ppn))
     assert ppn * n / (last - 10 * US) <= 1.0001 * rails * model.node.injection
 
@@ -220,12 +228,20 @@ def test_links_are_full_duplex():
 
 
 def test_a_burst_passes_an_adapter_at_once():
-    adapter = Adapter(100.0, 50.0)
-    assert adapter.take(0.0, 50) == (0.0, 0.5), "it was busy until now"
-    assert adapter.take(1.5, 50) == (1.5, 1.5), "after a pause"
-    assert adapter.take(1.5, 100) == (1.5, pytest.approx(2.5))
-    assert adapter.take(2.75, 50)[1] == pytest.approx(3.0), "25 have come back since"
-    assert Adapter(100.0, 0.0).take(1.0, 50) == (1.0, 1.5)
+    """Messages of 50 and 100 bytes at 0, 1.5, 1.5 and 2.75 s; half a second fills the bucket."""
+    link = {"bandwidth": "1000GB/s", "latency": "0us"}
+    model = machine(link, injection="100B/s", burst=50, memory="100GB/s")
+    plan = plan_of("bcast", nodes_of(1, 1, 1, 1, 1), 8, SM, LINEAR)
+    send, copy = Code.ISEND, Code.COPY
+    rows = [
+        (send, 1, 50, 0), (copy, 0, 1_500_000_000, 0), (send, 2, 50, 1), (send, 3, 100, 2),
+        (copy, 0, 1_250_000_000, 0), (send, 4, 50, 3),
+    ]  # fmt: skip
+    programs = [program_of(plan, 0, rows)]
+    for rank, n in enumerate((50, 50, 100, 50), 1):
+        programs.append(program_of(plan, rank, [(Code.IRECV, 0, n, 0), (Code.TEST, 0, 0, 0)]))
+    found = simulate(plan, model, programs=programs)
+    assert found.finish[0][1:] == pytest.approx((0.5, 1.5, 2.5, 3.0))
 
 
 def test_copies_share_the_memory_of_a_node():
@@ -246,14 +262,15 @@ def test_reductions_take_their_own_rate():
     assert found.seconds == pytest.approx(n / 1e9 + 1 * US + n / 500e6)
 
 
-def test_every_code_has_a_row_in_the_table():
-    """A code's number is the number of its row."""
-    engine = Engine([], machine(), ((0,), (0,)), 1)
-    table = Operations(engine, Network(machine(), ((0,), (0,))), 0).table
-    rows = {code: table[code].__name__.strip("_") for code in Code}
-    same = {"PULL": "copy", "PUSH": "copy", "REDUCE2": "reduce"}
-    assert rows == {code: same.get(code.name, code.name.lower()) for code in Code}
-    assert [int(code) for code in Code] == list(range(len(table)))
+@pytest.mark.parametrize(
+    "row",
+    [(len(Code), 0, 0, 0), (Code.ISEND, 2, 0, 0), (Code.IRECV, -1, 0, 0), (Code.AWAIT, 1, 0, 0)],
+)
+def test_programs_that_name_what_does_not_exist_are_refused(row):
+    plan = plan_of("bcast", nodes_of(1, 1), 8, SM, LINEAR)
+    programs = [program_of(plan, 0, [row]), lower(plan, 1)]
+    with pytest.raises(ValueError, match="rank 0: its program names things that do not exist"):
+        simulate(plan, machine(), programs=programs)
 
 
 def test_a_rank_pushes_into_the_memory_of_a_peer():
@@ -266,6 +283,36 @@ def test_a_rank_pushes_into_the_memory_of_a_peer():
     assert sum(found.copying) == pytest.approx(n / 1e9)
     assert min(found.copying) > 0
     assert found.seconds < 0.75 * n / 1e9
+
+
+def caches(**cache):
+    """Return a machine whose nodes have caches of two ranks."""
+    cache = {
+        "name": "cache",
+        "latency": "1us",
+        "bandwidth": "1GB/s",
+        "flag": "1us",
+        "ranks": 2,
+        **cache,
+    }
+    return load_machine({**SIMPLE, "levels": [cache, *SIMPLE["levels"]]})
+
+
+def test_copies_and_reductions_have_rates_of_each_level():
+    """A rank's own data has the rate of the node; other ranks' data that of the level between."""
+    n = 64 * 1024
+    topology = topology_of([[0, 0, 0], [0, 0, 0]], 0)
+    plan = plan_of("bcast", topology, n, ("sm", "flat", ("chunk", n)), LINEAR)
+    model = caches(copy="4GB/s")
+    place = ((0, 0, 1), (0, 0, 0), (0, 0, 0))
+    found = simulate(plan, model, place)
+    assert found.copying == pytest.approx((n / 1e9, n / 4e9, n / 1e9))
+    plan = plan_of("reduce", topology, n, ("sm", "flat", ("chunk", n)), LINEAR)
+    found = simulate(plan, caches(reduce="2GB/s"), place)
+    assert found.reducing[0] == pytest.approx(n / 2e9 + n / 500e6)
+    pulled = plan_of("bcast", topology, 1 << 20, ("solo", "pull"), LINEAR)
+    found = simulate(pulled, model, place)
+    assert found.copying[1] == pytest.approx((1 << 20) / 4e9)
 
 
 def test_ranks_beyond_the_cores_take_turns():
@@ -317,15 +364,6 @@ def test_a_rank_is_not_done_before_its_processor_is():
     found = simulate(plan, machine({"overhead": "100us", "latency": "1us", "copying": "1GB/s"}))
     assert all(done >= busy for done, busy in zip(found.finish[0], found.messaging, strict=True))
     assert found.seconds == pytest.approx(201 * US, rel=1e-2)
-
-
-def program_of(plan, rank, rows):
-    """Return a program with other operations; `rows` are (code, peer, bytes, request)."""
-    code = np.array(
-        [(c, 0, peer, (1,) * 4, (0,) * 4, n, slot, 0) for c, peer, n, slot in rows], INSTRUCTION
-    )
-    stream = StreamInfo("messages", "bcast", 1, 0, len(rows))
-    return replace(lower(plan, rank), code=code, streams=(stream,), tasks=("t",), requests=64)
 
 
 @pytest.mark.parametrize(("busy", "idle"), [(0, 1), (1, 0)])
@@ -470,8 +508,9 @@ def test_inner_levels_have_a_size():
         load_machine({**SIMPLE, "levels": [socket, *SIMPLE["levels"]]})
     model = load_machine({**SIMPLE, "levels": [{**socket, "ranks": 2}, *SIMPLE["levels"]]})
     assert model.place(2, 3) == ((0, 0, 1, 2, 2, 3), (0, 0, 0, 1, 1, 1), (0,) * 6)
-    network = Network(model, model.place(2, 3))
-    assert [network.level(0, r) for r in (1, 2, 3)] == [0, 1, 2]
+    places = Places(plan_of("bcast", nodes_of(3, 3), 8, SM, LINEAR), model, model.place(2, 3))
+    assert places.levels(0, np.array([1, 2, 3])).tolist() == [0, 1, 2]
+    assert places.rails().tolist() == [0] * 6
 
 
 def test_a_machine_of_one_node_has_one_node():

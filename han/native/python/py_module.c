@@ -26,6 +26,7 @@
 #include "python/py_request.h"
 #include "python/py_request_object.h"
 #include "python/py_token.h"
+#include "python/py_simulate.h"
 #include "python/py_vectors.h"
 
 static PyObject *module_let_attach(PyObject *self, PyObject *unused) {
@@ -165,6 +166,9 @@ static PyMethodDef module_methods[] = {
      "check_program($module, *, code, streams, channels, comms, ranks, tasks, requests, count, "
      "element, native, operand, lengths)\n--\n\n"
      "Raise ValueError unless a program accesses only its own memory."},
+    {"simulate", han_py_simulate, METH_VARARGS,
+     "simulate($module, arrays, sizes, lengths, tell, /)\n--\n\n"
+     "Run programs in virtual time; write the results into arrays and return spans as bytes."},
     {"has_kernel", module_has_kernel, METH_VARARGS,
      "has_kernel($module, op, dtype, /)\n--\n\n"
      "Return whether han has a kernel for a pair of operation and element type."},

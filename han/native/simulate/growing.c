@@ -1,0 +1,45 @@
+#include "simulate/growing.h"
+
+#include <stdlib.h>
+
+bool sim_grow(sim_state *s, void **items, size_t *room, size_t length, size_t each) {
+    if (length < *room) return true;
+    size_t more = *room ? 2 * *room : 8;
+    void *found = realloc(*items, more * each);
+    if (!found) {
+        s->failed = true;
+        return false;
+    }
+    *items = found;
+    *room = more;
+    return true;
+}
+
+void sim_append(sim_state *s, sim_list *list, int32_t item) {
+    if (sim_grow(s, (void **)&list->items, &list->room, list->length, sizeof(int32_t)))
+        list->items[list->length++] = item;
+}
+
+static bool before(const sim_event *a, const sim_event *b) {
+    return a->time < b->time || (a->time == b->time && a->order < b->order);
+}
+
+void sim_push(sim_state *s, sim_heap *heap, sim_event event) {
+    if (!sim_grow(s, (void **)&heap->events, &heap->room, heap->length, sizeof event)) return;
+    size_t k = heap->length++;
+    for (; k && before(&event, &heap->events[(k - 1) / 2]); k = (k - 1) / 2)
+        heap->events[k] = heap->events[(k - 1) / 2];
+    heap->events[k] = event;
+}
+
+sim_event sim_pop(sim_heap *heap) {
+    sim_event *events = heap->events, first = events[0], last = events[--heap->length];
+    size_t k = 0;
+    for (size_t child; (child = 2 * k + 1) < heap->length; k = child) {
+        if (child + 1 < heap->length && before(&events[child + 1], &events[child])) child++;
+        if (!before(&events[child], &last)) break;
+        events[k] = events[child];
+    }
+    events[k] = last;
+    return first;
+}

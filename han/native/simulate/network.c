@@ -1,0 +1,101 @@
+#include "simulate/network.h"
+
+#include "simulate/growing.h"
+
+static double later(double a, double b) { return a > b ? a : b; }
+
+/* Queue bytes at a time; when the first byte passes, and in `last`, when the last one has passed. */
+static double take(const sim_node *node, sim_adapter *a, double at, int64_t nbytes, double *last) {
+    double start = later(at, a->free), rate = node->injection, n = (double)nbytes;
+    if (node->burst > 0) {
+        double had = a->tokens + (start - a->counted) * rate;
+        a->tokens = had < node->burst ? had : node->burst;
+        double wait = later(0.0, n - a->tokens) / rate;
+        a->tokens = a->tokens + wait * rate - n;
+        a->counted = a->free = start + wait;
+    } else {
+        a->free = start + n / rate;
+    }
+    *last = a->free;
+    return start;
+}
+
+/* The message of a number, at its first or at its second side. */
+static int64_t meet(sim_state *s, int32_t src, int32_t dst, int64_t number) {
+    if (s->numbers[number]) return s->numbers[number] - 1;
+    int64_t place;
+    if (s->spare.length) {
+        place = s->spare.items[--s->spare.length];
+    } else {
+        if (!sim_grow(s, (void **)&s->messages, &s->message_room, s->messages_made,
+                      sizeof(sim_message)))
+            return -1;
+        place = (int64_t)s->messages_made++;
+    }
+    s->messages[place] = (sim_message){
+        src, dst, sim_level(s->world, src, dst), 2, 0, NEVER, NEVER, NEVER, NEVER, NEVER, 0};
+    s->numbers[number] = (int32_t)place + 1;
+    return place;
+}
+
+static void transfer(sim_state *s, int64_t place, bool eager) {
+    const sim_world *w = s->world;
+    sim_message *m = &s->messages[place];
+    const sim_link *link = &w->links[m->level];
+    double start = m->sent;
+    if (!eager) /* rendezvous: the sender asks, the receiver answers */
+        start = later(m->sent + link->latency, m->posted) + link->latency;
+    start = later(start, s->line[m->src]);
+    double last = s->line[m->src] = start + (double)m->nbytes / link->bandwidth, through;
+    int32_t a = w->node_of[m->src], b = w->node_of[m->dst];
+    if (a == b) {
+        m->due = m->arrival = last + link->latency;
+    } else {
+        sim_adapter *out = &s->out[a * w->rails + w->rail[m->src]];
+        double first = take(w->node, out, start, m->nbytes, &through);
+        last = later(last, through);
+        m->due = first + link->latency;
+        m->least = last + link->latency;
+        sim_push(s, &s->coming, (sim_event){m->due, place, ++s->started});
+    }
+    if (last < m->gone) m->gone = last;
+}
+
+int64_t sim_send(sim_state *s, double now, int32_t src, int32_t dst, int64_t number,
+                 int64_t nbytes) {
+    int64_t place = meet(s, src, dst, number);
+    if (place < 0) return place;
+    sim_message *m = &s->messages[place];
+    m->nbytes = nbytes, m->sent = now;
+    s->world->level_bytes[m->level] += nbytes;
+    s->world->level_messages[m->level]++;
+    bool eager = (double)nbytes <= s->world->links[m->level].eager;
+    if (eager) m->gone = now;
+    if (eager || m->posted < NEVER) transfer(s, place, eager);
+    return place;
+}
+
+int64_t sim_receive(sim_state *s, double now, int32_t src, int32_t dst, int64_t number) {
+    int64_t place = meet(s, src, dst, number);
+    if (place < 0) return place;
+    sim_message *m = &s->messages[place];
+    m->posted = now;
+    if (m->sent < NEVER && m->due == NEVER) transfer(s, place, false);
+    return place;
+}
+
+int64_t sim_deliver(sim_state *s, double now) {
+    if (!s->coming.length || s->coming.events[0].time > now) return -1;
+    const sim_world *w = s->world;
+    int64_t place = sim_pop(&s->coming).what;
+    sim_message *m = &s->messages[place];
+    sim_adapter *in = &s->in[w->node_of[m->dst] * w->rails + w->rail[m->dst]];
+    double last;
+    take(w->node, in, m->due, m->nbytes, &last);
+    m->arrival = later(m->least, last);
+    return place;
+}
+
+void sim_leave(sim_state *s, int64_t place) {
+    if (!--s->messages[place].ends) sim_append(s, &s->spare, (int32_t)place);
+}

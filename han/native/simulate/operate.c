@@ -1,0 +1,191 @@
+#include "simulate/operate.h"
+
+#include "channel.h"
+#include "program.h"
+#include "simulate/growing.h"
+#include "simulate/network.h"
+#include "simulate/ranks.h"
+
+
+static sim_open *task_of(sim_state *s, int32_t rank) {
+    sim_rank *r = &s->ranks[rank];
+    return r->open[r->stream].open ? &r->open[r->stream] : NULL;
+}
+
+static int64_t *slot_of(sim_state *s, int32_t rank, const sim_op *op) {
+    return &s->ranks[rank].requests[op->slot];
+}
+
+/* ---- data ----------------------------------------------------------------------------------- */
+
+static double copy(sim_state *s, int32_t rank, const sim_op *op, double now) {
+    double took = sim_move(s, rank, op->n, s->world->copy[op->level]);
+    s->world->copying[rank] += took;
+    sim_open *task = task_of(s, rank);
+    if (task) task->copying += took;
+    return now + took + s->world->node->operation;
+}
+
+static double reduce(sim_state *s, int32_t rank, const sim_op *op, double now) {
+    double took = sim_move(s, rank, op->n, s->world->reduce[op->level]);
+    s->world->reducing[rank] += took;
+    sim_open *task = task_of(s, rank);
+    if (task) task->reducing += took;
+    return now + took + s->world->node->operation;
+}
+
+/* ---- flags ---------------------------------------------------------------------------------- */
+
+static double flag_time(const sim_world *w, int32_t a, int32_t b) {
+    return w->links[sim_level(w, a, b)].flag;
+}
+
+static double post(sim_state *s, int32_t rank, const sim_op *op, double now) {
+    sim_flag *flag = &s->flags[op->what];
+    size_t room = flag->room; /* that of both arrays */
+    if (!sim_grow(s, (void **)&flag->values, &room, flag->length, sizeof(int64_t))) return now;
+    if (!sim_grow(s, (void **)&flag->times, &flag->room, flag->length, sizeof(double))) return now;
+    now += s->world->node->operation;
+    flag->rank = rank;
+    flag->values[flag->length] = ((int64_t)s->ranks[rank].run << HAN_EPOCH_SHIFT) + op->n;
+    flag->times[flag->length++] = now;
+    for (size_t k = 0; k < flag->waiting.length; k++) {
+        int32_t waiting = flag->waiting.items[k];
+        sim_wake(s, now + flag_time(s->world, rank, waiting), waiting);
+    }
+    flag->waiting.length = 0;
+    return now;
+}
+
+static double await_flag(sim_state *s, int32_t rank, const sim_op *op, double now) {
+    sim_flag *flag = &s->flags[op->what];
+    int64_t wanted = ((int64_t)s->ranks[rank].run << HAN_EPOCH_SHIFT) + op->n;
+    size_t low = 0, high = flag->length; /* the first post of that value or more */
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (flag->values[middle] < wanted)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == flag->length) {
+        sim_append(s, &flag->waiting, rank);
+        return -NEVER;
+    }
+    double seen = flag->times[low] + flag_time(s->world, flag->rank, rank);
+    return seen <= now ? now + s->world->node->operation : -seen;
+}
+
+static double await_stream(sim_state *s, int32_t rank, const sim_op *op, double now) {
+    return s->ranks[rank].pcs[op->what] >= op->n ? now : -NEVER;
+}
+
+/* ---- messages ------------------------------------------------------------------------------- */
+
+/* Occupy the processor for one side of a message; the time that it takes. */
+static double handle(sim_state *s, int32_t rank, int32_t level, int64_t nbytes) {
+    const sim_link *link = &s->world->links[level];
+    double took = link->overhead;
+    if (link->copying > 0)
+        took = sim_compute(s, rank, link->overhead + (double)nbytes / link->copying);
+    s->world->messaging[rank] += took;
+    return took + s->world->node->operation;
+}
+
+/* Wake the receiver when a message arrives, or see to it when the message is due. */
+static void expect(sim_state *s, const sim_message *m) {
+    if (m->arrival < NEVER)
+        sim_wake(s, m->arrival, m->dst);
+    else if (m->due < NEVER)
+        sim_push(s, &s->heap, (sim_event){m->due, NETWORK, NETWORK});
+}
+
+static int64_t number_of(const sim_state *s, int32_t rank, const sim_op *op) {
+    return (int64_t)s->ranks[rank].run * s->world->messages + op->what;
+}
+
+static double isend(sim_state *s, int32_t rank, const sim_op *op, double now) {
+    const sim_world *w = s->world;
+    double start = now + w->node->operation + w->links[op->level].overhead;
+    int64_t place = sim_send(s, start, rank, op->peer, number_of(s, rank, op), op->n);
+    if (place < 0) return now;
+    *slot_of(s, rank, op) = place + 1;
+    expect(s, &s->messages[place]);
+    return now + handle(s, rank, op->level, op->n);
+}
+
+static double irecv(sim_state *s, int32_t rank, const sim_op *op, double now) {
+    int64_t place = sim_receive(s, now, op->peer, rank, number_of(s, rank, op));
+    if (place < 0) return now;
+    *slot_of(s, rank, op) = place + 1;
+    const sim_message *m = &s->messages[place];
+    sim_wake(s, m->gone, op->peer);
+    if (m->arrival > now) expect(s, m);
+    return now + s->world->node->operation;
+}
+
+static double test(sim_state *s, int32_t rank, const sim_op *op, double now) {
+    int64_t *slot = slot_of(s, rank, op);
+    if (*slot < 0) {
+        double over = s->meetings[-*slot - 1].over;
+        return over <= now ? now : -over;
+    }
+    if (!*slot) return now;
+    const sim_message *m = &s->messages[*slot - 1];
+    bool receives = m->dst == rank;
+    double ready = receives ? m->arrival : m->gone;
+    if (receives && ready == NEVER && m->due < now) return -now; /* adapters are not there yet */
+    if (ready > now) return -ready;
+    int32_t level = m->level;
+    int64_t nbytes = m->nbytes;
+    sim_leave(s, *slot - 1);
+    *slot = 0;
+    return now + (receives ? handle(s, rank, level, nbytes) : 0.0);
+}
+
+void sim_deliver_all(sim_state *s, double now) {
+    for (int64_t place; (place = sim_deliver(s, now)) >= 0;)
+        sim_wake(s, s->messages[place].arrival, s->messages[place].dst);
+}
+
+/* ---- MPI collectives ------------------------------------------------------------------------ */
+
+/* Enter a collective; the last member ends it. Its number. */
+static int64_t enter(sim_state *s, int32_t rank, const sim_op *op, double now) {
+    const sim_world *w = s->world;
+    int64_t number = (int64_t)s->ranks[rank].run * w->meetings + op->what;
+    sim_meeting *m = &s->meetings[number];
+    int32_t first = w->first_member[op->what], stop = w->first_member[op->what + 1];
+    if (now > m->latest) m->latest = now;
+    if (++m->entered < stop - first) return number;
+    m->over = m->latest + w->meeting_seconds[op->what];
+    for (int32_t k = first; k < stop; k++) sim_wake(s, m->over, w->members[k]);
+    return number;
+}
+
+static double coll(sim_state *s, int32_t rank, const sim_op *op, double now) {
+    int64_t *slot = slot_of(s, rank, op);
+    if (!op->blocking || *slot >= 0) *slot = -enter(s, rank, op, now) - 1;
+    if (!op->blocking) return now + s->world->node->operation;
+    double over = s->meetings[-*slot - 1].over;
+    if (over > now) return -over;
+    *slot = 0;
+    return now;
+}
+
+double sim_operate(sim_state *s, int32_t rank, const sim_op *op, double now) {
+    switch (op->code) {
+    case HAN_COPY:
+    case HAN_PULL:
+    case HAN_PUSH: return copy(s, rank, op, now);
+    case HAN_REDUCE:
+    case HAN_REDUCE2: return reduce(s, rank, op, now);
+    case HAN_POST: return post(s, rank, op, now);
+    case HAN_WAIT: return await_flag(s, rank, op, now);
+    case HAN_AWAIT: return await_stream(s, rank, op, now);
+    case HAN_ISEND: return isend(s, rank, op, now);
+    case HAN_IRECV: return irecv(s, rank, op, now);
+    case HAN_TEST: return test(s, rank, op, now);
+    default: return coll(s, rank, op, now);
+    }
+}

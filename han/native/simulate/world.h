@@ -1,0 +1,148 @@
+/* What the simulator reads and keeps (tasks/simulate): programs as flat records, the machine, and the
+ * state of every rank, flag, message and collective in virtual time. */
+#ifndef HAN_SIMULATE_WORLD_H
+#define HAN_SIMULATE_WORLD_H
+
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define NEVER INFINITY
+
+/* One operation (tasks/simulate/loading.py: OPERATION). `what` is a flag, a stream, a message of the
+ * run or a collective of the run. `level` is that of the peer; for data, a row of the rates. */
+typedef struct {
+    uint8_t code, level, blocking, spare;
+    int32_t what, slot, peer;
+    uint32_t task;
+    int64_t n; /* bytes, a flag's value, or the position that an AWAIT waits for */
+} sim_op;
+
+typedef struct {
+    double latency, bandwidth, overhead, copying, eager, flag;
+} sim_link;
+
+typedef struct {
+    double memory, injection, burst, operation, call, late;
+} sim_node;
+
+/* Everything that does not change. Lists of several ranks or domains are one behind the other: those
+ * of item k begin at `first[k]`. */
+typedef struct {
+    int32_t size, runs, levels, channels, rails;
+    int32_t flags, messages, meetings; /* of messages and meetings, the numbers of one run */
+    const sim_op *ops;
+    const int64_t *streams, *first_stream; /* the first operations of streams; of each rank */
+    const int64_t *first_request;
+    const int32_t *place, *node_of, *host_of, *rail; /* place[level * size + rank] */
+    const sim_link *links;
+    const double *copy, *reduce; /* bytes a second: of a rank's own memory, then by level */
+    const sim_node *node;
+    const double *cores; /* by host */
+    const uint8_t *crowded;
+    const int32_t *needed;                /* [run * channels + channel]: see `writes` */
+    const uint8_t *writes;                /* [rank * channels + channel]: bits of areas */
+    const int32_t *home, *first_home, *home_ranks; /* home[channel * size + rank] */
+    const double *meeting_seconds;
+    const int32_t *first_member, *members;
+    int32_t banks; /* of small slots */
+    bool keep;     /* the spans of tasks */
+    double *finish;                                   /* results: [run * size + rank] */
+    double *copying, *reducing, *messaging;           /* by rank */
+    int64_t *level_messages, *level_bytes, *operations; /* by level; one number */
+} sim_world;
+
+/* The span of a task on a stream (tasks/simulate/spans.py: SPAN). */
+typedef struct {
+    int32_t rank, run, stream;
+    uint32_t task;
+    double begin, end, copying, reducing, start;
+} sim_span;
+
+/* A message; times are NEVER until known. It reaches the receiver's adapter at `due`. */
+typedef struct {
+    int32_t src, dst, level, ends; /* ends: sides that have not tested it yet */
+    int64_t nbytes;
+    double sent, posted, due, arrival, gone, least; /* least: of the arrival */
+} sim_message;
+
+typedef struct {
+    double time;
+    int64_t what, order; /* a rank (or NETWORK) or a message; the order among equal times */
+} sim_event;
+
+typedef struct {
+    sim_event *events;
+    size_t length, room;
+} sim_heap;
+
+typedef struct {
+    int32_t *items;
+    size_t length, room;
+} sim_list;
+
+/* The values posted in a flag and their times; both only grow. */
+typedef struct {
+    int64_t *values;
+    double *times;
+    size_t length, room;
+    int32_t rank;
+    sim_list waiting;
+} sim_flag;
+
+typedef struct {
+    double latest, over;
+    int32_t entered;
+} sim_meeting;
+
+/* One direction of an adapter: a token bucket that is empty at first. */
+typedef struct {
+    double free, tokens, counted;
+} sim_adapter;
+
+typedef struct {
+    double begin, start, copying, reducing;
+    uint32_t task;
+    bool open;
+} sim_open;
+
+typedef struct {
+    int64_t *pcs; /* by stream */
+    sim_open *open;
+    int64_t *requests; /* by slot: 0 none, a message + 1, or minus (a meeting + 1) */
+    double due, free;
+    int32_t run, stream, turn;
+    bool begun, working;
+} sim_rank;
+
+typedef struct {
+    const sim_world *world;
+    sim_rank *ranks;
+    sim_flag *flags;
+    sim_meeting *meetings;
+    sim_adapter *out, *in; /* [node * rails + rail] */
+    double *line;          /* until when a rank's messages occupy its bandwidth */
+    int32_t *computing, *moving;
+    sim_message *messages;
+    size_t message_room, messages_made;
+    int32_t *numbers; /* by number of a message: its place + 1, or 0 */
+    sim_list spare;   /* places of messages that are over */
+    sim_heap heap, coming;
+    sim_list *gates; /* by run: the ranks that wait until it has ended somewhere */
+    sim_span *spans;
+    size_t span_count, span_room;
+    int64_t started;
+    void *memory; /* of all fixed arrays */
+    bool failed;  /* no memory */
+} sim_state;
+
+enum { NETWORK = -1, TURN = 4 }; /* TURN: data operations of a stream in one turn, as the executor */
+
+static inline int sim_level(const sim_world *w, int32_t a, int32_t b) {
+    for (int k = 0; k < w->levels; k++)
+        if (w->place[(int64_t)k * w->size + a] == w->place[(int64_t)k * w->size + b]) return k;
+    return w->levels - 1;
+}
+
+#endif

@@ -1,0 +1,90 @@
+"""Where ranks are: the machine's domains of each rank, and the channels of a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from han.config.machine import MachineModel
+from han.model.channel_layout import SMALL
+from han.model.opcodes import ATTACHED, DATA, READS, WRITES
+from han.model.program import PEER, Area, Base, PeerBase
+from han.model.rails import local_ranks, rail_of
+from han.tasks.plan import Plan
+
+Numbers = npt.NDArray[np.int64]
+
+
+class Places:
+    """The place of each rank in the machine, and the ranks that share its channels.
+
+    ``place[k, r]`` is the domain of rank r on level k of the machine. ``homes[c][r]`` numbers the
+    domains of all channels; those of a channel come one after the other.
+    """
+
+    def __init__(self, plan: Plan, machine: MachineModel, place: Sequence[Sequence[int]]) -> None:
+        self.place = np.array(place, np.int32)
+        self.node_of = self.place[machine.node_level]
+        self.machine, self.topology = machine, plan.topology
+        self.channels = [k for k, g in enumerate(plan.geometries) if g is not None]
+        self.geometries = [g for g in plan.geometries if g is not None]
+        self.homes: list[npt.NDArray[np.int32]] = []
+        members: list[npt.NDArray[np.intp]] = []
+        first = [0]
+        for level in self.channels:
+            domain = np.array(plan.topology.homes[level], np.int32)
+            self.homes.append(domain + len(first) - 1)
+            members.append(np.argsort(domain, kind="stable"))
+            first += (first[-1] + np.cumsum(np.bincount(domain))).tolist()
+        self.first_home = np.array(first, np.int32)
+        self.members = np.concatenate([np.zeros(0, np.intp), *members]).astype(np.int32)
+
+    def levels(self, rank: int, peers: Numbers) -> Numbers:
+        """Return the innermost level of the machine that contains a rank and each of its peers."""
+        found = np.full(len(peers), len(self.place) - 1)
+        for k in reversed(range(len(self.place))):
+            found[self.place[k][peers] == self.place[k][rank]] = k
+        return found
+
+    def channels_of_ranks(self) -> tuple[npt.NDArray[np.int32], ...]:
+        """Return each rank's domain of each channel, where domains begin, and their ranks."""
+        homes = [np.zeros(0, np.int32), *self.homes]
+        return np.concatenate(homes), self.first_home, self.members
+
+    def rails(self) -> npt.NDArray[np.int32]:
+        """Return each rank's rail: a node's ranks take its rails in turn."""
+        local = local_ranks(self.node_of.tolist())
+        return np.array([rail_of(k, self.machine.node.rails) for k in local], np.int32)
+
+    def rates(self, rank: int, code: npt.NDArray[np.void]) -> Numbers:
+        """Return the row of the rates of each operation: 0 if its data is the rank's own.
+
+        Else it is 1 + the level of the farthest rank in whose memory or cells an operand is.
+        """
+        far = np.zeros(len(code), np.int64)
+        if not any(link.copy_rate or link.reduce_rate for link in self.machine.levels):
+            return far
+        for name in DATA:
+            where = np.flatnonzero(code["code"] == name)
+            for ref in {*READS[name], *WRITES[name]} if len(where) else ():
+                owners = self._owners(rank, code["base"][where, ref], code["off"][where, ref])
+                if ATTACHED.get(name) == ref:
+                    owners = code["peer"][where].astype(np.int64)
+                rows = np.where(owners == rank, 0, 1 + self.levels(rank, owners))
+                far[where] = np.maximum(far[where], rows)
+        return far
+
+    def _owners(self, rank: int, base: Numbers, offset: Numbers) -> Numbers:
+        """Return the ranks in whose buffers, slots or cells some addresses are."""
+        found = np.full(len(base), rank)
+        for channel, geometry in enumerate(self.geometries):
+            home = np.array(self.topology.home(self.channels[channel], rank))
+            for area, each in ((Area.SMALL, SMALL), (Area.CELLS, geometry.ring)):
+                here = base == Base.CHANNEL + len(Area) * channel + area
+                found[here] = home[offset[here] // each]
+        for k in np.flatnonzero(base >= PEER).tolist():
+            peer = PeerBase.of(int(base[k]))
+            found[k] = self.topology.home(self.channels[peer.channel], rank)[peer.slot]
+        return found

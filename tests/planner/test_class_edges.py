@@ -1,0 +1,96 @@
+"""Every algorithm and collective, proved at the edges of classes of sizes on a few machines.
+
+Unlike the random sweeps, each case is there in every run: the first size of a class, the last one,
+one element beyond it (the next class), and one that the quantum does not divide.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from time import process_time
+
+import pytest
+from machines import topology_of
+from random_plans import TARGETS, Target
+
+from han.model.collectives import BY_BLOCKS, REDUCING, ROOTED, ROWS
+from han.tasks.choice import LevelChoice
+from han.tasks.outline import as_called, levels_of
+from han.tasks.signature import Signature
+from han.tasks.size_classes import bound_of, bounds_of, class_of
+from han.tasks.verify import Refuted, verify
+from han.tuning.heuristics import NodeTraits, choose
+from han.tuning.parts import plan_of_choice
+from han.tuning.rules import RuleTable
+
+BOUNDS = bounds_of()
+MEMORY = 1 << 17
+TOPOLOGIES = {
+    "one node": replace(topology_of([[0] * 3], 0), attach=True),
+    "interleaved nodes": topology_of([[0, 1, 0, 1, 1], [0] * 5], 0),
+    "three levels": replace(
+        topology_of([[0, 0, 1, 1, 2], [0, 0, 0, 0, 1], [0] * 5], 2), attach=True
+    ),
+    "no shared memory": topology_of([[0] * 4], -1),
+}
+CLASSES = (64, 12288)  # upper bounds: a message of one line, and one of several pieces
+EDGES = ("first", "last", "beyond", "uneven")
+
+
+def sizes_of(bound: int, element: int) -> dict[str, int]:
+    """Return the bytes of each edge of a class, in whole elements."""
+    below = BOUNDS[BOUNDS.index(bound) - 1] // element
+    most = bound // element
+    uneven = next(n for n in range((below + most) // 2, most + 1) if n % 2 and n % 3)
+    counts = dict(zip(EDGES, (below + 1, most, most + 1, uneven), strict=True))
+    return {edge: n * element for edge, n in counts.items()}
+
+
+def signature_of(collective: str, nbytes: int, size: int) -> Signature:
+    root = size - 1 if collective in ROOTED else 0
+    if collective in REDUCING:
+        return Signature(collective, nbytes // 8, 8, "sum", "f8", root=root)
+    return Signature(collective, nbytes, root=root)
+
+
+def prove(target: Target, where: str, found: Counter[tuple[Target, str]]) -> None:
+    """Prove a target on each level of a machine that it can serve, at the edges of classes."""
+    topology = TOPOLOGIES[where]
+    table = RuleTable(None, topology, NodeTraits())
+    element = 8 if target.collective in REDUCING else 1
+    share = topology.size if target.collective in BY_BLOCKS else 1
+    for bound in (CLASSES[0], CLASSES[1] // share // 1024 * 1024 or 1024):
+        bound = next(b for b in BOUNDS if b >= bound)
+        for edge, nbytes in sizes_of(bound, element).items():
+            call = signature_of(target.collective, nbytes, topology.size)
+            one = class_of(call, bound_of(call, BOUNDS))
+            if call.by_blocks and topology.whole is None:
+                continue
+            for level in levels_of(as_called(topology, call), call):
+                built_in = choose(one, topology, NodeTraits())
+                levels = list(built_in.levels)
+                levels[level] = LevelChoice(target.submodule, target.algorithm)
+                choice = replace(built_in, levels=tuple(levels), segment=None)
+                if table.objection(one, choice) is not None:
+                    continue
+                plan = plan_of_choice(topology, one, choice, MEMORY).of_size(nbytes)
+                try:
+                    verify([plan, plan], in_place=bool(nbytes % 16))
+                except Refuted as refuted:
+                    pytest.fail(f"{target} on {where}, level {level}, {nbytes} bytes: {refuted}")
+                found[target, edge] += 1
+
+
+@pytest.mark.slow
+def test_every_algorithm_is_proved_at_each_edge_of_a_class(capsys):
+    found: Counter[tuple[Target, str]] = Counter()
+    start = process_time()
+    sized = [target for target in TARGETS if ROWS[target.collective].recv]
+    for target in sized:
+        for where in TOPOLOGIES:
+            prove(target, where, found)
+    with capsys.disabled():
+        print(f"\n{sum(found.values())} proofs, {process_time() - start:.1f} s of processor time")
+    missing = [(t, edge) for t in sized for edge in EDGES if not found[t, edge]]
+    assert not missing
