@@ -44,8 +44,8 @@ SMALL, MEDIUM, LARGE = 1, 450, 20011  # elements of 8 bytes, for a line, a page,
 class Case:
     """A call and its choice; the executor's test may run reductions in place.
 
-    With `sized`, the program is that of the call's class of sizes. If it is `varied`, each run draws
-    the sizes of its blocks, up to that of the signature.
+    With `sized`, the program is that of the call's class of sizes. If it is `varied`, each run
+    draws the sizes of its blocks, up to that of the signature.
     """
 
     signature: Signature
