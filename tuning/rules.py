@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from han.common.errors import NoRuleError
 from han.model.collectives import FUSED, ROWS
 from han.model.topology import Topology
-from han.submodules.registry import submodule
+from han.submodules.registry import registered, submodule
 from han.tasks.choice import LEFT, Choice, LevelChoice
-from han.tasks.contract import Question
+from han.tasks.compositions import Need, composition
+from han.tasks.contract import Algorithm, Question
 from han.tasks.outline import as_called, levels_of
 from han.tasks.signature import Signature
 from han.tuning.heuristics import BUILT_IN, NodeTraits, choose, rival
@@ -93,10 +94,16 @@ class RuleTable:
                 commutative=signature.commutative,
             ):
                 where = self.config.place("rules", index) if self.config is not None else ""
-                yield self._apply(rule.use, f"rules[{index}] of {where}", default)
+                base = self._default(signature, rule.use.composition) or default
+                yield self._apply(rule.use, f"rules[{index}] of {where}", base)
         if found is not None and found.point.use is not None:
-            yield self._apply(found.point.use, TUNED, default)
+            base = self._default(signature, found.point.use.composition) or default
+            yield self._apply(found.point.use, TUNED, base)
         yield default
+
+    def _default(self, signature: Signature, name: str | None) -> Choice | None:
+        """Return the built-in choice of a composition; None without one."""
+        return choose(signature, self.topology, self.traits, name) if name else None
 
     def _apply(self, use: Use, name: str, default: Choice) -> Choice:
         """Return the built-in choice with the values that a rule or a tuned table sets."""
@@ -119,7 +126,11 @@ class RuleTable:
         """Return the reason why `choice` cannot serve a call, or None."""
         if signature.by_blocks and self.topology.whole is None:
             return apart(self.topology)
-        topology = as_called(self.topology, signature)
+        topology = as_called(self.topology, signature, choice.composition)
+        row = composition(choice.composition)
+        misfit = row.unfit(topology, signature, choice)
+        if misfit is not None:
+            return misfit
         active = levels_of(topology, signature)
         for level in active:
             question = Question(
@@ -130,8 +141,9 @@ class RuleTable:
                 choice.schedule == "lockstep",
                 choice.segment,
                 blocking,
+                any(need.repeats for need in row.needs(level == active[-1])),
             )
-            reason = _unfit(question, outermost=level == active[-1])
+            reason = _unfit(question, choice.composition, outermost=level == active[-1])
             if reason is not None:
                 return f"{topology.names[level]}: {choice.levels[level].submodule}: {reason}"
         return None
@@ -159,15 +171,39 @@ def _overlay(choice: LevelChoice, uses: Mapping[str, object], name: str) -> Leve
     return LevelChoice(chosen, algorithm, tuple(sorted(parameters.items())))
 
 
-def _unfit(question: Question, outermost: bool) -> str | None:
+def _unfit(question: Question, name: str, outermost: bool) -> str | None:
+    """Return why a level cannot carry out its part of the composition `name`, or None."""
+    part = submodule(question.choice.submodule)
+    algorithm = part.algorithms[question.choice.algorithm]
+    needs = composition(name).needs(outermost, question.signature.collective)
+    reason = _unmet(question, needs, name) if needs else _no_tree(question, algorithm, outermost)
+    return reason or part.supports(question)
+
+
+def _unmet(question: Question, needs: Sequence[Need], name: str) -> str | None:
+    """Return why an algorithm meets none of the needs of a composition, or None."""
     choice = question.choice
-    part = submodule(choice.submodule)
-    algorithm = part.algorithms[choice.algorithm]
+    if any(submodule(choice.submodule).meets(choice.algorithm, need) for need in needs):
+        return None
+    able = [
+        f"{other} {algorithm}"
+        for other, part in registered().items()
+        for algorithm in part.algorithms
+        if part.correct and any(part.meets(algorithm, need) for need in needs)
+    ]
+    return f"{choice.algorithm} does not serve {name} here; known: {', '.join(able)}"
+
+
+def _no_tree(question: Question, algorithm: Algorithm, outermost: bool) -> str | None:
+    """Return why an algorithm cannot carry out a level's tasks of a tree, or None."""
+    choice, collective = question.choice, question.signature.collective
+    if "leaders" not in algorithm.families:
+        return f"{choice.algorithm} serves compositions other than tree and flat"
     if algorithm.fuses:
-        if question.signature.collective not in FUSED:
+        if collective not in FUSED:
             return f"{choice.algorithm} serves {' and '.join(FUSED)} only"
         if not outermost:
             return f"{choice.algorithm} serves the outermost level only"
-    elif not set(ROWS[question.signature.collective].task_kinds) <= set(algorithm.kinds):
+    elif not set(ROWS[collective].task_kinds) <= set(algorithm.kinds):
         return f"{choice.algorithm} serves {', '.join(algorithm.kinds)} only"
-    return part.supports(question)
+    return None

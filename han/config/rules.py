@@ -10,6 +10,7 @@ from han.config.catalogue import ParameterValue
 from han.config.parts import BESIDE, SIZE
 
 Schedule = Literal["dataflow", "lockstep"]
+Composition = Literal["tree", "flat", "nap", "lanes"]
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,7 @@ class Use:
     segment: int | Literal["whole"] | None = field(default=None, metadata=SIZE)
     schedule: str | None = None  # a Schedule
     levels: Mapping[str, LevelUse] = field(default_factory=dict)
+    composition: str | None = None  # a Composition
 
 
 @dataclass(frozen=True)

@@ -209,7 +209,12 @@ def _rule(case: Case, choice: Choice, topology: Topology) -> Rule:
         name: LevelUse(level.submodule, level.algorithm, dict(level.parameters))
         for name, level in zip(topology.names, choice.levels, strict=True)
     }
-    use = Use("whole" if choice.segment is None else choice.segment, choice.schedule, levels)
+    use = Use(
+        "whole" if choice.segment is None else choice.segment,
+        choice.schedule,
+        levels,
+        choice.composition,
+    )
     exactly = Bytes(min=case.nbytes, max=case.nbytes)
     return Rule(use, When(collective=(case.collective,), bytes=exactly))
 
