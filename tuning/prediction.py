@@ -69,7 +69,12 @@ class Predicted:
         return self.simulation.seconds if self.runs == 1 else self.simulation.each
 
 
-def with_choice(config: Config, algorithms: Iterable[str], segment: str | None) -> Config:
+def with_choice(
+    config: Config,
+    algorithms: Iterable[str],
+    segment: str | None,
+    composition: str | None = None,
+) -> Config:
     """Return a configuration with one more rule, before its own rules and for all calls.
 
     An algorithm is ``LEVEL=SUBMODULE[.ALGORITHM][:PARAMETER=VALUE,...]``. Raises ArgumentError for
@@ -80,10 +85,12 @@ def with_choice(config: Config, algorithms: Iterable[str], segment: str | None) 
     from han.config.rules import Rule
 
     levels = dict(_level_use(text, config) for text in algorithms)
-    if not levels and segment is None:
+    given = {"segment": segment, "composition": composition}
+    use: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    if not levels and not use:
         return config
-    use = {"levels": levels, **({} if segment is None else {"segment": segment})}
-    origin = Origin("--algorithm, --segment")
+    use["levels"] = levels
+    origin = Origin("--algorithm, --segment, --composition")
     rule = Rule(**documents.checked(documents.Rule, {"use": use}, origin))
     chosen = replace(config, rules=(rule, *config.rules), origin=origin)
     return validate_names(chosen, catalogue())
