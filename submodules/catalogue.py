@@ -6,6 +6,8 @@ from typing import Literal, cast
 
 from han.config.catalogue import Catalogue, ParameterInfo, SubmoduleInfo
 from han.submodules.registry import registered
+from han.tasks.compositions import COMPOSITIONS
+from han.tasks.contract import Submodule
 
 
 def catalogue() -> Catalogue:
@@ -24,7 +26,18 @@ def catalogue() -> Catalogue:
                     )
                     for key, p in part.parameters.items()
                 },
+                _serving(part, outermost=True),
+                _serving(part, outermost=False),
             )
             for name, part in registered().items()
         }
     )
+
+
+def _serving(part: Submodule, outermost: bool) -> dict[str, tuple[str, ...]]:
+    """Return the algorithms that serve each composition between nodes, or inside them."""
+    return {
+        name: tuple(a for a in part.algorithms if any(part.meets(a, need) for need in needs))
+        for name, row in COMPOSITIONS.items()
+        if (needs := row.needs(outermost))
+    }

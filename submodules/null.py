@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from han.model.collectives import BOTH, BY_BLOCKS
+from han.tasks.compositions import FAMILIES
 from han.tasks.context import Context
 from han.tasks.contract import Algorithm, Question, Submodule
 
@@ -14,8 +15,10 @@ class Null(Submodule):
     about = "does nothing: measures overhead, results are wrong by design"
     correct = False
     algorithms = {
-        "default": Algorithm("nothing", (*BOTH, *BY_BLOCKS), "always"),
-        "allreduce": Algorithm("nothing, as one task for both", ("allreduce",), "always"),
+        "default": Algorithm("nothing", (*BOTH, *BY_BLOCKS), "always", families=FAMILIES),
+        "allreduce": Algorithm(
+            "nothing, as one task for both", ("allreduce",), "always", families=FAMILIES
+        ),
     }
 
     def supports(self, question: Question) -> str | None:

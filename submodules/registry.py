@@ -21,6 +21,7 @@ ROWS = {  # name: module and class
     "solo": ("han.submodules.solo.solo", "Solo"),
     "adapt": ("han.submodules.adapt", "Adapt"),
     "exchange": ("han.submodules.exchange.exchange", "Exchange"),
+    "nap": ("han.submodules.nap", "Nap"),
     "libnbc": ("han.submodules.libnbc", "Libnbc"),
     "mpi": ("han.submodules.mpi", "Mpi"),
     "null": ("han.submodules.null", "Null"),

@@ -4,12 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from han.model.program import Ref
 from han.model.topology import Group
 from han.tasks.choice import LevelChoice
 from han.tasks.graph import Task
 from han.tasks.stream import Builder, Stream
+
+
+class Letters(NamedTuple):
+    """The messages of a rank in a round of nap, by the receiving and the sending member.
+
+    With `folds`, the operands of `before` come before this rank's own, and the result is combined
+    from all of them.
+    """
+
+    sends: tuple[int, ...]
+    receives: tuple[int, ...]
+    folds: bool = False
+    before: int = 0
 
 
 @dataclass(frozen=True)
@@ -22,6 +36,15 @@ class Context:
     choice: LevelChoice
     source: Ref  # this rank's operand, or the data that it broadcasts
     result: Ref  # where the result is written, if this rank gets one
+    contributes: tuple[bool, ...] = ()  # whether each member has an operand; (): all have one
+    lanes: int = 0  # members that have a share of the message, where members have shares
+    letters: Letters | None = None  # what this rank sends and receives, in a round of nap
+
+    @cached_property
+    def contributors(self) -> tuple[int, ...]:
+        """The members that have an operand."""
+        members = range(self.group.size)
+        return tuple(m for m in members if not self.contributes or self.contributes[m])
 
     @cached_property
     def builder(self) -> Builder:

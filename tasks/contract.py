@@ -8,10 +8,13 @@ from dataclasses import dataclass
 
 from han.model.topology import Topology
 from han.tasks.choice import LevelChoice, Value
+from han.tasks.compositions import Need
 from han.tasks.context import Context
 from han.tasks.outline import Outline
 from han.tasks.signature import Signature
 
+PLAIN = ("leaders", "lane")  # families of groups in which every member has an operand
+ANY = (*PLAIN, "everyone")  # also of groups in which some members have none
 TRIED_SIZES = (4096, 64, 256, 1000, 65536)  # of pieces, in tests
 
 
@@ -49,6 +52,9 @@ class Algorithm:
     broadcast. `ordered` says when operands keep their order: ``always``, ``rooted at 0``
     (only towards the first member) or ``never``. `one_segment`: it does not take a message in
     several segments. `takes` names the parameters that it reads; None: all of its submodule.
+    `families` are the families of groups that it serves (:mod:`han.tasks.compositions`). With
+    ``everyone`` it combines only the operands of ``Context.contributors``, and it may have several
+    tasks of a segment.
     """
 
     about: str
@@ -56,6 +62,7 @@ class Algorithm:
     ordered: str = "rooted at 0"
     one_segment: bool = False
     takes: tuple[str, ...] | None = None
+    families: tuple[str, ...] = PLAIN
 
     @property
     def fuses(self) -> bool:
@@ -79,6 +86,7 @@ class Question:
     segment: int | None = None
     blocking: bool = True
     kind: str = ""
+    repeats: bool = False  # a segment has several tasks on the level
 
     @property
     def segmented(self) -> bool:
@@ -111,6 +119,13 @@ class Submodule(ABC):
     @abstractmethod
     def lower(self, context: Context) -> None:
         """Emit this rank's operations for the context's tasks."""
+
+    def meets(self, algorithm: str, need: Need) -> bool:
+        """Return whether an algorithm carries out what a composition needs on a level."""
+        row = self.algorithms[algorithm]
+        knows_leaders_only = self.reads_peers and need.family != "leaders"
+        serves = set(need.kinds) <= set(row.kinds) and need.family in row.families
+        return serves and not knows_leaders_only
 
     def sends(self, topology: Topology, level: int, choice: LevelChoice) -> bool:
         """Return whether members of a level send messages."""

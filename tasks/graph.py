@@ -13,6 +13,7 @@ class Task(NamedTuple):
     """One fine-grained collective of one segment on one level: ``sr(3)``, ``ib(0)``.
 
     `start` and `stop` are the segment's byte offsets in the message, or in each of its blocks.
+    `step` is the task's place in the composition: a segment passes through the steps in order.
     """
 
     name: str
@@ -21,6 +22,7 @@ class Task(NamedTuple):
     segment: int
     start: int
     stop: int
+    step: int = 0
 
     def __str__(self) -> str:
         return f"{self.name}({self.segment})"
@@ -32,7 +34,7 @@ class Task(NamedTuple):
 
     @property
     def stream(self) -> tuple[str, int]:
-        """The stream of the task: tasks of one kind on one level run in order."""
+        """The stream of the task: tasks of one kind on one level run in order, step by step."""
         return self.kind, self.level
 
 
@@ -111,7 +113,7 @@ class Tasks(Staged):
 
 
 class Chains(Tasks):
-    """Tasks of segments that pass through the same steps, each step on a level of its own.
+    """Tasks of segments that pass through the same steps.
 
     A task waits for that of the step before, and for that of the segment before. So what follows
     from the links is known without them.
@@ -139,6 +141,8 @@ class Chains(Tasks):
 
     def streams(self) -> dict[tuple[str, int], list[Task]]:
         """Return the tasks of each stream in order, streams in the order of their first tasks."""
+        if len({task.stream for task in self.all[: self.steps]}) < self.steps:
+            return super().streams()
         return {self.all[k].stream: list(self.all[k :: self.steps]) for k in range(self.steps)}
 
     @cached_property

@@ -5,13 +5,11 @@ Nothing here needs MPI, and a rank lowers only its own operations.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
-from han.model.program import Base, Program, Ref
-from han.model.topology import Group
+from han.model.program import Program, Ref
 from han.tasks.context import Context
 from han.tasks.graph import Task
 from han.tasks.outline import Outline
+from han.tasks.places import RECV, SEND, Places, Tree, places
 from han.tasks.plan import Plan
 from han.tasks.stream import Builder
 
@@ -22,77 +20,55 @@ def lower(plan: Plan, rank: int) -> Program:
         lengths = [plan.signature.length(r) for r in range(len(plan.signature.counts))]
         return lower(plan.largest, rank).at(plan.signature.nbytes, lengths)
     builder = Builder(plan, rank)
-    groups = _groups(plan, rank)
-    where = _operands(plan, builder, groups)
+    found = places(plan, builder)
     for tasks in _batches(plan):
-        _, level = tasks[0].stream
-        group = groups[level]
-        if group is not None and group.size > 1:
-            _lower_batch(plan, builder, tasks, group, where[level])
-    _deliver(plan, builder, groups)
+        _lower_batch(plan, builder, found, tasks)
+    if found.alone:
+        _deliver(plan, builder)
     return builder.program(plan.footprint())
-
-
-def _groups(plan: Outline, rank: int) -> dict[int, Group | None]:
-    topology, signature = plan.topology, plan.signature
-    if signature.by_blocks:
-        return {k: topology.everyone(k, rank, signature.root) for k in plan.levels}
-    return {k: topology.group(k, rank, signature.root) for k in range(topology.depth)}
-
-
-def _operands(
-    plan: Outline, builder: Builder, groups: Mapping[int, Group | None]
-) -> dict[int, Ref]:
-    """Return where this rank's operand on each level is: its send buffer, or its partial result.
-
-    A leader reduces into its receive buffer where it has one (Jain, section III-E), so that no
-    level needs a copy of its own.
-    """
-    if plan.signature.collective == "bcast":
-        return dict.fromkeys(groups, Ref(Base.RECV))
-    if plan.signature.by_blocks:
-        return dict.fromkeys(groups, Ref(Base.SEND))
-    where, here = {}, Ref(Base.SEND)
-    for level, group in groups.items():
-        where[level] = here
-        if group is None or not group.leads:
-            break
-        if group.size > 1 and here.base == Base.SEND:
-            here = builder.accumulator()
-    builder.acc = here
-    return where
 
 
 def operand_of(plan: Outline, rank: int, level: int) -> Ref:
     """Return where a rank's operand on a level is, in its own memory; any rank may ask."""
-    return _operands(plan, Builder(plan, rank), _groups(plan, rank))[level]
+    return Tree(plan, Builder(plan, rank)).where[level]
 
 
 def _batches(plan: Plan) -> list[list[Task]]:
-    """Return the tasks that are lowered together: in lockstep one by one, else whole streams."""
-    if plan.lockstep:
+    """Return the tasks that are lowered together.
+
+    They are whole streams. Tasks are lowered one by one in lockstep, and where a segment passes
+    through a stream twice: the second task waits for one of another stream, which waits for the
+    first.
+    """
+    steps = {(task.stream, task.step) for task in plan.tasks if not task.segment}
+    if plan.lockstep or len(plan.streams) < len(steps):
         return [[task] for task in plan.stages]
     return list(map(list, plan.streams.values()))
 
 
-def _lower_batch(
-    plan: Plan, builder: Builder, tasks: Sequence[Task], group: Group, operand: Ref
-) -> None:
+def _lower_batch(plan: Plan, builder: Builder, found: Places, tasks: list[Task]) -> None:
+    place = found.at(tasks)
+    if place is None:
+        return
     kind, level = tasks[0].stream
-    choice = plan.choice.levels[level].of(kind)
-    result = Ref(Base.RECV)
-    source = result if kind == "bcast" else operand
-    if kind == "reduce":
-        result = builder.acc
-    context = Context(tuple(tasks), group, builder.stream(kind, level), choice, source, result)
+    context = Context(
+        place.tasks,
+        place.group,
+        builder.stream(kind, level),
+        plan.choice.levels[level].of(kind),
+        place.source,
+        place.result,
+        place.contributes,
+        place.lanes,
+        place.letters,
+    )
     plan.parts[level].lower(context)
 
 
-def _deliver(plan: Plan, builder: Builder, groups: Mapping[int, Group | None]) -> None:
+def _deliver(plan: Plan, builder: Builder) -> None:
     """Copy the send buffer to the receive buffer if no level communicates, as on one rank."""
     signature = plan.signature
-    moves = signature.reduces or signature.by_blocks
-    if not moves or any(g is not None and g.size > 1 for g in groups.values()):
+    if not (signature.reduces or signature.by_blocks):
         return
     stream = builder.stream(signature.collective if signature.by_blocks else "reduce", 0)
-    stream.copy(Ref(Base.RECV), Ref(Base.SEND), signature.nbytes)
+    stream.copy(RECV, SEND, signature.nbytes)

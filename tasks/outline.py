@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from han.model.channel_layout import Geometry
 from han.model.topology import Topology
 from han.tasks.choice import LEFT, Choice
+from han.tasks.compositions import TREE, composition
 from han.tasks.graph import Task, Tasks
 from han.tasks.signature import Signature
 
@@ -68,10 +69,13 @@ def geometries(topology: Topology, memory: int) -> tuple[Geometry | None, ...]:
     )
 
 
-def as_called(topology: Topology, signature: Signature) -> Topology:
-    """Return the topology of a call: with consecutive ranks in domains if operands keep order."""
+def as_called(topology: Topology, signature: Signature, name: str = TREE) -> Topology:
+    """Return the topology of a call: with consecutive ranks in domains if operands keep order.
+
+    It has the levels on which the composition `name` works.
+    """
     ordered = signature.reduces and not signature.commutative and not signature.by_blocks
-    return topology.ordered() if ordered else topology
+    return composition(name).view(topology.ordered() if ordered else topology)
 
 
 def levels_of(topology: Topology, signature: Signature) -> list[int]:

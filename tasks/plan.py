@@ -10,11 +10,13 @@ from han.common.pictures import picture
 from han.model.topology import Topology
 from han.tasks.builders import build
 from han.tasks.choice import LEFT, Choice
+from han.tasks.compositions import composition
 from han.tasks.contract import Submodule
 from han.tasks.graph import summarise
 from han.tasks.outline import Outline, as_called, geometries, levels_of
 from han.tasks.signature import Signature
 from han.tasks.size_classes import cut_in_proportion, exact
+from han.tasks.tree import chain_of_steps
 
 
 @dataclass(frozen=True, repr=False)
@@ -68,10 +70,15 @@ def make_plan(
 
     `parts` are the submodules that the choice names, by level.
     """
-    topology = as_called(topology, signature)
+    topology = as_called(topology, signature, choice.composition)
     levels = [] if choice.composition == LEFT else levels_of(topology, signature)
     fused = bool(levels) and _fuses(parts, choice, levels[-1])
-    tasks = build(signature, levels, topology.symbols, choice.segment, fused)
+    steps = composition(choice.composition).steps
+    if steps is None:
+        tasks = build(signature, levels, topology.symbols, choice.segment, fused)
+    else:
+        passed = steps(topology, signature, choice, fused)
+        tasks = chain_of_steps(passed, topology.symbols, signature, choice.segment)
     channels = geometries(topology, memory)
     return Plan(topology, signature, choice, tasks, channels, tuple(parts))
 

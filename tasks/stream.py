@@ -76,12 +76,12 @@ class Stream(Operations):
         """Attribute the operations that follow to `task`, in traces and reports."""
         if task is not self._labelled:
             self._labelled = task
-            self.task = self.builder.task_index(task)
+            self.task = self.builder.task_index(self.builder.whole(task))
 
     def begin(self, task: Task) -> None:
         """Begin `task`: wait for its prerequisites."""
         self.label(task)
-        for source in self.builder.prerequisites(task):
+        for source in self.builder.prerequisites(self.builder.whole(task)):
             self.after(source)
 
     def after(self, task: Task) -> None:
@@ -95,7 +95,7 @@ class Stream(Operations):
 
     def end(self, task: Task) -> None:
         """Mark `task` as done on this rank."""
-        self.done[task] = len(self)
+        self.done[self.builder.whole(task)] = len(self)
 
 
 class Builder:
@@ -108,6 +108,7 @@ class Builder:
         self.streams: dict[tuple[str, int], Stream] = {}
         self.acc = Ref(Base.SEND)  # where this rank combines; SEND: nothing combined yet
         self._tasks: dict[Task, int] = {}
+        self._wholes: dict[Task, Task] = {}
         self._shown = [0] * plan.topology.depth  # bits of Program.writes
         self._comms: list[tuple[int, tuple[int, ...]]] = []
         self._channels = [0, *accumulate(g is not None for g in plan.geometries)]
@@ -190,6 +191,16 @@ class Builder:
         return self._comms.index(key)
 
     # ---- tasks and their order -----------------------------------------------------------
+
+    def part(self, task: Task, start: int, stop: int) -> Task:
+        """Return the part [start, stop) of a task, which stands for the task on this rank."""
+        part = task._replace(start=start, stop=stop)
+        self._wholes[part] = task
+        return part
+
+    def whole(self, task: Task) -> Task:
+        """Return the task of the graph that a part stands for."""
+        return self._wholes.get(task, task)
 
     def task_index(self, task: Task) -> int:
         """Return the number of a task, for traces and reports."""

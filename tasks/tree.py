@@ -28,13 +28,21 @@ def chain_of_steps(
     segment: int | None,
 ) -> Tasks:
     """Make the tasks of every segment, which passes through `steps` (kind, level) in turn."""
-    named = [(symbols[level] + ROWS[kind].letter, kind, level) for kind, level in steps]
+    named = [
+        (symbols[level] + ROWS[kind].letter + _turn(steps[:k].count((kind, level))), kind, level)
+        for k, (kind, level) in enumerate(steps)
+    ]
     made = [
-        Task(*step, i, start, stop)
+        Task(*names, i, start, stop, step)
         for i, (start, stop) in enumerate(segments(signature, segment))
-        for step in named
+        for step, names in enumerate(named)
     ]
     return Chains(tuple(made), len(steps))
+
+
+def _turn(before: int) -> str:
+    """Number the names of steps of one kind on one level from the second on: ``sa``, ``sa2``."""
+    return str(before + 1) if before else ""
 
 
 def up(levels: Sequence[int]) -> list[tuple[str, int]]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from han.common.pictures import picture
 from han.common.units import format_size
 from han.tasks.choice import LEFT
+from han.tasks.compositions import describe as composed_of
 from han.tasks.graph import summarise
 from han.tasks.inspect.traffic import Counted, describe
 from han.tasks.plan import Plan
@@ -80,12 +81,14 @@ class Explanation:
         size = "" if choice.segment is None else f" of {format_size(choice.segment)}"
         cut = f"{self.plan.segments}{size if self.plan.segments > 1 else ''}"
         active = self.plan.levels
+        composed = composed_of(topology, choice)
         lines = [
             self.plan.signature.describe(),
             f"  rule      {choice.rule}",
             *(f"  measured  {line}" for line in self._measured()),
             *(f"  passed    {rule}: {reason}" for rule, reason in self.decision.passed),
             f"  topology  {topology.describe()}",
+            *([f"  composed  {composed}"] if composed else []),
         ]
         for k in range(topology.depth):
             what = choice.levels[k].describe() if k in active else "(one member: nothing to do)"

@@ -12,6 +12,7 @@ from han.model.topology import Topology
 from han.submodules.exchange.factors import core_of
 from han.submodules.registry import submodule
 from han.tasks.choice import Choice, LevelChoice, Value, level_choice
+from han.tasks.compositions import TREE, composition, nodes_of
 from han.tasks.outline import as_called, levels_of
 from han.tasks.signature import Signature
 
@@ -78,6 +79,9 @@ EXCHANGE_BLOCK = 16 * KiB  # between nodes: a node's least share of a large mess
 CHAIN_LINK = 8 * KiB  # a chain of n nodes needs n - 1 pieces of this size to fill its pipeline
 MESSAGE = 32 * KiB  # between nodes: below the eager limit of every MPI library over TCP
 SEGMENT = 128 * KiB  # for the pipeline over the levels
+NAP_OPERANDS = 4 * KiB  # in nap: from more bytes on, reading them all costs more than a second step
+LANE_SEGMENT = 512 * KiB  # of an allreduce: lanes work on a part of it each
+LANE_CHUNK = 128 * KiB  # bytes of all lanes' shares that a rank shows at a time
 
 
 @dataclass(frozen=True)
@@ -88,17 +92,57 @@ class NodeTraits:
     mesh: bool = False  # cache lines move slowly from core to core
 
 
-def choose(signature: Signature, topology: Topology, traits: NodeTraits) -> Choice:
-    """Make the built-in choice for a call."""
-    effective = as_called(topology, signature)
+def choose(
+    signature: Signature, topology: Topology, traits: NodeTraits, name: str = TREE
+) -> Choice:
+    """Make the built-in choice for a call, of the composition `name`."""
+    effective = as_called(topology, signature, name)
+    usual = _usual(signature, effective, traits)
+    active = levels_of(effective, signature)
+    if not composition(name).inner or len(active) != 2:
+        return replace(usual, composition=name)
+    inner, outer, segment = (_nap if name == "nap" else _lanes)(signature, effective, usual)
+    levels = list(usual.levels)
+    levels[active[0]], levels[active[1]] = inner, outer
+    return replace(usual, levels=tuple(levels), segment=segment, composition=name)
+
+
+OnTwo = tuple[LevelChoice, LevelChoice, int | None]  # inside nodes, between nodes, and a segment
+
+
+def _nap(signature: Signature, view: Topology, usual: Choice) -> OnTwo:
+    """Choose for nap: inside a node, every rank combines all operands of small messages."""
+    operands = signature.nbytes * view.widest(view.active[0])
+    small = operands <= NAP_OPERANDS and signature.nbytes <= PAGE // 2
+    inner = (
+        level_choice("sm", "direct") if small else level_choice("sm", "split", chunk=SPLIT_CHUNK)
+    )
+    return inner, level_choice("nap", "pairs"), None
+
+
+def _lanes(signature: Signature, view: Topology, usual: Choice) -> OnTwo:
+    """Choose for lanes: between nodes, what a message of the size of a lane's share takes."""
+    level = view.active[1]
+    lanes = min(map(len, nodes_of(view)))
+    share = replace(signature, count=max(1, signature.count // lanes), grains=0, bound=0)
+    inner, outer = (
+        level_choice("sm", "shares", chunk=LANE_CHUNK),
+        _network(share, view, level, True),
+    )
+    segment = LANE_SEGMENT if signature.collective == "allreduce" else usual.segment
+    return inner, outer, segment
+
+
+def _usual(signature: Signature, effective: Topology, traits: NodeTraits) -> Choice:
+    """Make the built-in choice for a tree on the levels of a topology."""
     active = levels_of(effective, signature)
     outermost = max(active, default=0)
     segment = _segment(signature, effective.nodes) if len(active) > 1 else None
     levels = []
-    for level in range(topology.depth):
+    for level in range(effective.depth):
         if signature.by_blocks:
             levels.append(_blocks(signature, effective, level, traits))
-        elif topology.shared[level] and _fits_cells(signature):
+        elif effective.shared[level] and _fits_cells(signature):
             outer = level == outermost
             levels.append(_shared(signature, effective, level, outer, segment, traits))
         else:

@@ -14,7 +14,7 @@ from han.model.program import Program
 from han.model.topology import Topology
 from han.tasks.choice import LEFT
 from han.tasks.lower import lower
-from han.tasks.outline import levels_of
+from han.tasks.outline import as_called, levels_of
 from han.tasks.plan import Plan
 from han.tasks.signature import ON_DEVICE, Signature
 from han.tasks.size_classes import bound_of, bounds_of, class_of, largest_of
@@ -53,7 +53,8 @@ class Planned:
     @cached_property
     def talks(self) -> bool:
         """Whether ranks send messages in the plan of the decision's choice."""
-        topology, choice = self.topology, self.decision.choice
+        choice = self.decision.choice
+        topology = as_called(self.topology, self.signature, choice.composition)
         parts, levels = parts_of(choice), levels_of(topology, self.signature)
         return any(
             parts[k].sends(topology, k, one) for k in levels for one in choice.levels[k].each

@@ -70,7 +70,12 @@ class Predicted:
         return self.simulation.seconds if self.runs == 1 else self.simulation.each
 
 
-def with_choice(config: Config, algorithms: Iterable[str], segment: str | None) -> Config:
+def with_choice(
+    config: Config,
+    algorithms: Iterable[str],
+    segment: str | None,
+    composition: str | None = None,
+) -> Config:
     """Return a configuration with one more rule, before its own rules and for all calls.
 
     An algorithm is ``LEVEL=SUBMODULE[.ALGORITHM][:PARAMETER=VALUE,...]``, or of one kind of tasks,
@@ -90,10 +95,12 @@ def with_choice(config: Config, algorithms: Iterable[str], segment: str | None) 
             levels[level][kind] = given
         else:
             raise ArgumentError(f"--algorithm {text!r}: behind that of its level, {level}=...")
-    if not levels and segment is None:
+    more = {"segment": segment, "composition": composition}
+    use: dict[str, Any] = {key: value for key, value in more.items() if value is not None}
+    if not levels and not use:
         return config
-    use = {"levels": levels, **({} if segment is None else {"segment": segment})}
-    origin = Origin("--algorithm, --segment")
+    use["levels"] = levels
+    origin = Origin("--algorithm, --segment, --composition")
     rule = Rule(**documents.checked(documents.Rule, {"use": use}, origin))
     chosen = replace(config, rules=(rule, *config.rules), origin=origin)
     return validate_names(chosen, catalogue())

@@ -10,8 +10,9 @@ from han.common.errors import NoRuleError
 from han.config.rules import KindUse, LevelUse, Use
 from han.model.collectives import FUSED, ROWS
 from han.model.topology import Topology
-from han.submodules.registry import submodule
+from han.submodules.registry import registered, submodule
 from han.tasks.choice import LEFT, Choice, LevelChoice
+from han.tasks.compositions import TREE, Need, composition
 from han.tasks.contract import Question
 from han.tasks.outline import as_called, levels_of
 from han.tasks.signature import Signature
@@ -97,10 +98,16 @@ class RuleTable:
                 commutative=signature.commutative,
             ):
                 where = self.config.place("rules", index) if self.config is not None else ""
-                yield self._apply(rule.use, f"rules[{index}] of {where}", default)
+                base = self._default(signature, rule.use.composition) or default
+                yield self._apply(rule.use, f"rules[{index}] of {where}", base)
         if found is not None and found.point.use is not None:
-            yield self._apply(found.point.use, TUNED, default)
+            base = self._default(signature, found.point.use.composition) or default
+            yield self._apply(found.point.use, TUNED, base)
         yield default
+
+    def _default(self, signature: Signature, name: str | None) -> Choice | None:
+        """Return the built-in choice of a composition; None without one."""
+        return choose(signature, self.topology, self.traits, name) if name else None
 
     def _apply(self, use: Use, name: str, default: Choice) -> Choice:
         """Return the built-in choice with the values that a rule or a tuned table sets."""
@@ -123,7 +130,11 @@ class RuleTable:
         """Return the reason why `choice` cannot serve a call, or None."""
         if signature.by_blocks and self.topology.whole is None:
             return apart(self.topology)
-        topology = as_called(self.topology, signature)
+        topology = as_called(self.topology, signature, choice.composition)
+        row = composition(choice.composition)
+        misfit = row.unfit(topology, signature, choice)
+        if misfit is not None:
+            return misfit
         active = levels_of(topology, signature)
         for level in active:
             question = Question(
@@ -134,8 +145,9 @@ class RuleTable:
                 choice.schedule == "lockstep",
                 choice.segment,
                 blocking,
+                any(need.repeats for need in row.needs(level == active[-1])),
             )
-            reason = _unfit(question, outermost=level == active[-1])
+            reason = _unfit(question, choice.composition, outermost=level == active[-1])
             if reason is not None:
                 return f"{topology.names[level]}: {choice.levels[level].submodule}: {reason}"
         return None
@@ -156,7 +168,8 @@ def use_of(choice: Choice, names: Mapping[int, str]) -> Use:
         one = choice.levels[k]
         kinds = {kind: KindUse(own.algorithm, dict(own.parameters)) for kind, own in one.kinds}
         levels[name] = LevelUse(one.submodule, one.algorithm, dict(one.parameters), kinds)
-    return Use(choice.segment or "whole", choice.schedule, levels)
+    other = None if choice.composition == TREE else choice.composition
+    return Use(choice.segment or "whole", choice.schedule, levels, other)
 
 
 def _overlay(choice: LevelChoice, use: LevelUse | None) -> LevelChoice:
@@ -182,10 +195,34 @@ def _changed(choice: LevelChoice, use: LevelUse | KindUse) -> LevelChoice:
     return LevelChoice(choice.submodule, use.algorithm or choice.algorithm, parameters)
 
 
-def _unfit(question: Question, outermost: bool) -> str | None:
-    """Return why a level's choice cannot serve its tasks, or None."""
+def _unfit(question: Question, name: str, outermost: bool) -> str | None:
+    """Return why a level cannot carry out its part of the composition `name`, or None."""
+    needs = composition(name).needs(outermost, question.signature.collective)
+    if not needs:
+        return _no_tree(question, outermost)
+    return _unmet(question, needs, name) or submodule(question.choice.submodule).supports(question)
+
+
+def _unmet(question: Question, needs: Sequence[Need], name: str) -> str | None:
+    """Return why an algorithm meets none of the needs of a composition, or None."""
+    choice = question.choice
+    if any(submodule(choice.submodule).meets(choice.algorithm, need) for need in needs):
+        return None
+    able = [
+        f"{other} {algorithm}"
+        for other, part in registered().items()
+        for algorithm in part.algorithms
+        if part.correct and any(part.meets(algorithm, need) for need in needs)
+    ]
+    return f"{choice.algorithm} does not serve {name} here; known: {', '.join(able)}"
+
+
+def _no_tree(question: Question, outermost: bool) -> str | None:
+    """Return why a level's choice cannot carry out its tasks of a tree, or None."""
     choice, collective = question.choice, question.signature.collective
     part = submodule(choice.submodule)
+    if "leaders" not in part.algorithms[choice.algorithm].families:
+        return f"{choice.algorithm} serves compositions other than tree and flat"
     if part.algorithms[choice.algorithm].fuses:
         if collective not in FUSED:
             return f"{choice.algorithm} serves {' and '.join(FUSED)} only"

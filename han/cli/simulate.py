@@ -61,6 +61,9 @@ AlgorithmOption = Annotated[
     ),
 ]
 SegmentOption = Annotated[str, typer.Option(help="Segment sizes to compare: 32KiB,128KiB,whole.")]
+CompositionOption = Annotated[
+    str, typer.Option(help="Compositions to compare: tree,flat,nap,lanes.")
+]
 PlanOption = Annotated[
     Path | None,
     typer.Option(help="Simulate a plan that 'han plan --save FILE' wrote, in place of a call."),
@@ -86,6 +89,7 @@ def simulate(
     ppn: PpnOption = None,
     algorithm: AlgorithmOption = None,
     segment: SegmentOption = "",
+    composition: CompositionOption = "",
     op: OpOption = "sum",
     dtype: DtypeOption = "f8",
     root: RootOption = 0,
@@ -107,6 +111,7 @@ def simulate(
       han simulate --machine stampede2 --nodes 64 --ppn 12 --segment 16KiB,64KiB,256KiB,1MiB
       han simulate --machine stampede2 --nodes 64 --algorithm network=adapt.binary:segment=64KiB
       han simulate --machine emulated-1gbit --bytes 8:4MiB --segment 32KiB,whole --plot sizes.png
+      han simulate --machine blue-waters --collective allreduce --bytes 8 --composition tree,nap
       han simulate --machine emulated-1gbit --bytes 1MiB --plot gantt.png --timeline predicted.json
     """
     from han.config.machine import load_machine
@@ -119,7 +124,8 @@ def simulate(
         cases = _stored(plan, where)
     else:
         signatures = _signatures(where, collective, nbytes, op, dtype, root)
-        cases = _cases(where, _choices(config, algorithm or (), segment), signatures)
+        choices = _choices(config, algorithm or (), segment, composition)
+        cases = _cases(where, choices, signatures)
     if timeline is not None and len(cases) > 1:
         raise ArgumentError(
             f"--timeline takes one size and one choice; this command has {len(cases)} cases"
@@ -131,15 +137,25 @@ def simulate(
         _write(answers, where, machine, plot, timeline)
 
 
-def _choices(config: str | None, algorithms: Sequence[str], segments: str) -> dict[str, Config]:
-    """Return a configuration for each segment size, or one that leaves the size to the rules."""
+def _choices(
+    config: str | None, algorithms: Sequence[str], segments: str, compositions: str
+) -> dict[str, Config]:
+    """Return a configuration for each segment size and composition, or for what the rules say."""
     from han.config.config import load_config
     from han.tuning.prediction import with_choice
 
-    base, sizes = load_config(config), segments.split(",")
+    base, sizes, names = load_config(config), segments.split(","), compositions.split(",")
     if segments and not all(sizes):
         raise ArgumentError(f"--segment {segments!r}: a size is missing; write 32KiB,128KiB,whole")
-    return {one or "chosen": with_choice(base, algorithms, one or None) for one in sizes}
+    if compositions and not all(names):
+        raise ArgumentError(f"--composition {compositions!r}: a name is missing; write tree,nap")
+    return {
+        " ".join(filter(None, (name, one))) or "chosen": with_choice(
+            base, algorithms, one or None, name or None
+        )
+        for name in names
+        for one in sizes
+    }
 
 
 def _signatures(

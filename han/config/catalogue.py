@@ -76,10 +76,16 @@ def _listed(value: ParameterValue) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class SubmoduleInfo:
-    """The algorithms of one submodule and the parameters that they take."""
+    """The algorithms of one submodule and the parameters that they take.
+
+    `between` and `inside` are the algorithms that serve a composition, by its name: on the
+    outermost level, and inside nodes. A composition that all levels serve like a tree is not there.
+    """
 
     algorithms: tuple[str, ...] = ()
     parameters: Mapping[str, ParameterInfo] = field(default_factory=dict)
+    between: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    inside: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

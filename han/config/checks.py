@@ -108,6 +108,42 @@ def named_rules(
     return tuple(parsed), problems
 
 
+def composition_problems(
+    rules: tuple[Rule, ...], levels: tuple[Level, ...], catalogue: Catalogue
+) -> Iterator[Problem]:
+    """Yield a problem for each level of a rule that cannot serve the rule's composition.
+
+    Of more than two levels, only the outermost one is known to be between nodes.
+    """
+    names = [level.name for level in levels]
+    for k, rule in enumerate(rules):
+        for name, use in rule.use.levels.items():
+            known = name in names and use.submodule in catalogue.submodules
+            if rule.use.composition is None or not known:
+                continue
+            side = "between" if name == names[-1] else "inside" if len(names) == 2 else ""
+            reason = _serves_not(rule.use.composition, side, use, catalogue) if side else None
+            if reason is not None:
+                path = ("rules", k, "use", "levels", name, "submodule")
+                yield Problem(path, reason, use.submodule)
+
+
+def _serves_not(composition: str, side: str, use: LevelUse, catalogue: Catalogue) -> str | None:
+    """Return why a level's use cannot serve a composition, or None."""
+    table = {
+        name: getattr(info, side).get(composition) for name, info in catalogue.submodules.items()
+    }
+    able = table[use.submodule]
+    if able is None or (able and use.algorithm in (None, *able)):
+        return None
+    known = [
+        f"{name} {one}" for name, ones in table.items() if name != "null" for one in ones or ()
+    ]
+    what = f"{use.algorithm} of {use.submodule}" if use.algorithm else use.submodule
+    where = "between nodes" if side == "between" else "inside nodes"
+    return f"{what} does not serve composition {composition!r} {where}; known: {', '.join(known)}"
+
+
 def _named_use(
     use: LevelUse, catalogue: Catalogue, path: KeyPath, problems: list[Problem]
 ) -> LevelUse:

@@ -142,6 +142,7 @@ def validate_names(config: Config, catalogue: Catalogue) -> Config:
     for values that a parameter does not take.
     """
     rules, problems = checks.named_rules(config.rules, catalogue)
+    problems += checks.composition_problems(config.rules, config.levels, catalogue)
     if problems:
         raise config_error(problems, config.origin)
     return replace(config, rules=rules)

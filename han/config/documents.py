@@ -37,7 +37,7 @@ from han.config.document_types import (
     Size,
 )
 from han.config.errors import Origin, config_error, problems_of
-from han.config.rules import Schedule
+from han.config.rules import Composition, Schedule
 from han.model.topology import MAX_LEVELS
 
 SMALLEST_MEMORY = 4096
@@ -215,6 +215,12 @@ class LevelUse(Model):
 class Use(Model):
     """What a rule decides. The built-in choice decides what the rule does not name."""
 
+    composition: Composition | None = Field(
+        default=None,
+        description="How the levels work together: 'tree' reduces up the levels and broadcasts "
+        "down, 'flat' has all ranks in one group, in 'nap' every rank of a node exchanges with "
+        "another node, in 'lanes' ranks of one place in their nodes combine a share each.",
+    )
     segment: Segment | None = Field(
         default=None, description="Bytes of a segment, or 'whole' for no segmentation."
     )

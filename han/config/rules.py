@@ -11,6 +11,7 @@ from han.config.parts import BESIDE, SIZE
 
 Schedule = Literal["dataflow", "lockstep"]
 KINDS = ("reduce", "bcast")  # kinds of tasks that a level may carry out in different ways
+Composition = Literal["tree", "flat", "nap", "lanes"]
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,7 @@ class Use:
     segment: int | Literal["whole"] | None = field(default=None, metadata=SIZE)
     schedule: str | None = None  # a Schedule
     levels: Mapping[str, LevelUse] = field(default_factory=dict)
+    composition: str | None = None  # a Composition
 
 
 @dataclass(frozen=True)

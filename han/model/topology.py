@@ -126,8 +126,9 @@ class Topology:
         """Return a text such as ``8 ranks on 4 nodes of up to 2``."""
         from han.common.units import plural
 
-        most = f" of up to {self.ppn}" if self.nodes > 1 else ""
-        return f"{plural(self.size, 'rank')} on {plural(self.nodes, 'node')}{most}"
+        nodes = self._home_ranks[-2] if self.depth > 1 else {0: range(self.size)}
+        most = f" of up to {max(map(len, nodes.values()))}" if len(nodes) > 1 else ""
+        return f"{plural(self.size, 'rank')} on {plural(len(nodes), 'node')}{most}"
 
     def widest(self, level: int) -> int:
         """Members of the largest group at `level`."""
@@ -234,6 +235,48 @@ class Topology:
         The result of a group then covers consecutive operands. Ranks keep their channels.
         """
         return self._ordered
+
+    def flat(self) -> Topology:
+        """Return the same ranks in one group, on the first level that has all of them.
+
+        Ranks keep their channels.
+        """
+        return self._flat
+
+    @cached_property
+    def _flat(self) -> Topology:
+        return self._regrouped(tuple(range(self.size)), 0)
+
+    def two_levels(self) -> Topology:
+        """Keep two levels: all ranks of a node are one group, and all nodes are another one.
+
+        Nodes are the domains of the outermost level whose domains share memory, inside the first
+        level that has all ranks. Without such a level the topology is flat. Ranks keep their
+        channels: of levels with the same domains, the innermost one has the channel.
+        """
+        return self._two_levels
+
+    @cached_property
+    def _two_levels(self) -> Topology:
+        inner = next((k for k in range(self._first_of_all - 1, -1, -1) if self.shared[k]), None)
+        if inner is None:
+            return self.flat()
+        return self._regrouped(self.domains[inner], self.homes.index(self.homes[inner]))
+
+    @property
+    def _first_of_all(self) -> int:
+        return self.homes.index(self.homes[-1])
+
+    def _regrouped(self, kept: tuple[int, ...], level: int) -> Topology:
+        """Let ranks be alone below a level, and in the domains `kept` up to that of all ranks."""
+        alone, last = tuple(range(self.size)), self._first_of_all
+        between = max(0, last - level)
+        domains = (
+            *(alone,) * (last - between),
+            *(kept,) * between,
+            *((0,) * self.size,) * (self.depth - last),
+        )
+        return self if domains == self.domains else replace(self, domains=domains, homes=self.homes)
 
     @cached_property
     def _ordered(self) -> Topology:

@@ -18,10 +18,10 @@ from typing import NamedTuple
 from han.model.channel_layout import INLINE, LINE, PAGE, RING_MIN
 from han.submodules.exchange.patterns import pattern_of
 from han.submodules.exchange.steps import Blocks, Pattern, Steps
-from han.submodules.parts.pieces import share
 from han.tasks.choice import LevelChoice
 from han.tasks.graph import Task
 from han.tasks.outline import Outline
+from han.tasks.shares import share
 
 CHUNK = 512 * 1024  # large: few waits, and cells that have left their writer's caches
 BANKS = 2

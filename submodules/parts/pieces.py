@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from han.model.channel_layout import LINE
 from han.tasks.graph import Task
 
 
@@ -51,14 +50,3 @@ def number(tasks: tuple[Task, ...], size: int, grain: int) -> int:
     """Return into how many pieces :func:`cut` cuts tasks."""
     step = max(grain, size // grain * grain)
     return sum(max(1, -(-task.nbytes // step)) for task in tasks)
-
-
-def share(nbytes: int, grain: int, member: int, members: int) -> tuple[int, int]:
-    """Return where a member's share of a piece of `nbytes` bytes starts and stops.
-
-    Shares are whole cache lines if these hold whole grains, else whole grains.
-    """
-    unit = grain if LINE % grain else LINE
-    units = -(-nbytes // unit)
-    start, stop = (min(nbytes, units * k // members * unit) for k in (member, member + 1))
-    return start, stop

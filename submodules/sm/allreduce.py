@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from han.model.channel_layout import FLAG, INLINE, LINE
+from han.model.channel_layout import FLAG, INLINE, LINE, PAGE
 from han.model.program import Ref
 from han.submodules.parts.cells import COMBINED, COPIED, Ring, Shares
-from han.submodules.parts.pieces import Piece, cut, share
+from han.submodules.parts.pieces import Piece, cut
 from han.tasks.context import Context
+from han.tasks.contract import ANY, Algorithm
+from han.tasks.shares import share
 
 BLOCK = 16 * 1024  # bytes combined at a time: partial results stay in the nearest cache
 
@@ -21,22 +23,38 @@ def direct(context: Context) -> None:
 
     Data moves once between members, while a gather and a release move it twice. All members
     combine in rank order, so that their results agree to the last bit.
+
+    If a run has several of these tasks, they use the halves of the slots in turn: a member that
+    begins a task has seen that all members have begun the task before, and so have finished the
+    one before that. So members without an operand post too, and all members wait for them.
     """
     stream, group, builder = context.stream, context.group, context.builder
     (task,) = context.tasks
     slots = [builder.small(group.level, s) for s in group.slots]
-    nbytes = task.nbytes
-    data = [(s + (FLAG if nbytes <= INLINE else LINE)).holding(task.start) for s in slots]
+    beside = _beside(context, stream.sequence)
+    data = [(s + beside).holding(task.start) for s in slots]
+    stream.sequence += 1
     stream.begin(task)
-    stream.copy(data[group.me], context.source, nbytes)
-    stream.post(slots[group.me], 1)
-    dst = context.result
+    if group.me in context.contributors:
+        stream.copy(data[group.me], context.source, task.nbytes)
+    stream.post(slots[group.me], stream.sequence)
+    first, *others = context.contributors
+    total, dst = data[first], context.result
     for m in range(group.size):
         if m != group.me:
-            stream.wait(slots[m], 1, group.ranks[m])
-        if m:
-            stream.reduce(dst, dst if m > 1 else data[0], data[m], nbytes)
+            stream.wait(slots[m], stream.sequence, group.ranks[m])
+        if m in others:
+            stream.reduce(dst, total, data[m], task.nbytes)
+            total = dst
     stream.end(task)
+
+
+def _beside(context: Context, turn: int) -> int:
+    """Return where a member's operand is in its small slot: beside the flag if it fits there."""
+    nbytes = context.tasks[0].nbytes
+    if len(context.builder.tasks_of(context.stream)) == 1:
+        return FLAG if nbytes <= INLINE else LINE
+    return FLAG * (1 + turn % 2) if nbytes <= FLAG else LINE + turn % 2 * PAGE // 2
 
 
 def split(context: Context) -> None:
@@ -123,7 +141,8 @@ class _Shown:
         if piece.first:
             stream.begin(piece.task)
         stream.label(piece.task)
-        stream.copy(self._cell(me, piece), context.source.to(piece.start), piece.nbytes)
+        if me in context.contributors:
+            stream.copy(self._cell(me, piece), context.source.to(piece.start), piece.nbytes)
         stream.post(self._flag(me), piece.index + 1)
 
     def combine(self, piece: Piece) -> None:
@@ -137,7 +156,7 @@ class _Shown:
         """
         context, group, stream = self.context, self.context.group, self.context.stream
         builder = context.builder
-        operands = [self._cell(m, piece) for m in range(group.size)]
+        operands = [self._cell(m, piece) for m in context.contributors]
         if group.size == 2 and builder.signature.native:
             operands[group.me] = context.source
         for m in _others(group.me, group.size):
@@ -204,8 +223,9 @@ class _Shares:
         cell = (self.cells[me] + self.layout.cell(piece.index, out=False)).holding(piece.start)
         start, stop = self.bounds(piece)[me]
         after = piece.start + stop
-        stream.copy(cell, source.to(piece.start), start)
-        stream.copy(cell.to(after), source.to(after), piece.nbytes - stop)
+        if me in self.context.contributors:
+            stream.copy(cell, source.to(piece.start), start)
+            stream.copy(cell.to(after), source.to(after), piece.nbytes - stop)
         stream.post(self.copied[me], piece.index + 1)
 
     def combine(self, piece: Piece) -> None:
@@ -219,7 +239,7 @@ class _Shares:
         if group.size == 2:  # there are no partial results
             step = max(1, stop - start)
         for at in range(start, stop, step) or [start]:
-            operands = [operand.to(at) for operand in shown]
+            operands = [shown[m].to(at) for m in self.context.contributors]
             self._combine_block(piece, operands, start, min(step, stop - at))
         stream.post(self.combined[group.me], piece.index + 1)
 
@@ -229,11 +249,11 @@ class _Shares:
         In place, the result overlays the operand, so it is written last.
         """
         group, stream, at = self.context.group, self.context.stream, operands[0].at
-        total, partial, last = operands[0], self.partial.holding(at), group.size - 1
-        for m, operand in enumerate(operands):
+        total, partial, last = operands[0], self.partial.holding(at), len(operands) - 1
+        for k, (m, operand) in enumerate(zip(self.context.contributors, operands, strict=True)):
             if at == start and m != group.me:
                 stream.wait(self.copied[m], piece.index + 1, group.ranks[m])
-            if 0 < m < last:
+            if 0 < k < last:
                 stream.reduce(partial, total, operand, nbytes)
                 total = partial
         cell = self.cells[group.me] + self.layout.cell(piece.index, out=True)
@@ -249,3 +269,30 @@ class _Shares:
             at = piece.start + start
             stream.wait(self.combined[m], piece.index + 1, group.ranks[m])
             stream.copy(result.to(at), (self.cells[m] + offset).holding(at), stop - start)
+
+
+ALLREDUCES = {"direct": direct, "each": each, "split": split}
+WHOLE = {
+    "direct": Algorithm(
+        "every member combines the data of all; one step",
+        ("allreduce",),
+        "always",
+        one_segment=True,
+        takes=(),
+        families=ANY,
+    ),
+    "each": Algorithm(
+        "every member combines the data of all, piece by piece",
+        ("allreduce",),
+        "always",
+        takes=("cells", "chunk"),
+        families=ANY,
+    ),
+    "split": Algorithm(
+        "every member combines its share, then copies the shares of the others",
+        ("allreduce",),
+        "always",
+        takes=("cells", "chunk"),
+        families=ANY,
+    ),
+}

@@ -31,14 +31,25 @@ from han.submodules.parts.cells import (
     Ring,
     footprint,
     is_small,
+    tasks_at,
 )
 from han.submodules.parts.pieces import Piece, cut
 from han.submodules.parts.trees import Place
-from han.submodules.sm.allreduce import direct, each, split
+from han.submodules.sm.allreduce import ALLREDUCES, WHOLE
 from han.submodules.sm.blocks import KINDS, blocks
+from han.submodules.sm.shares import KINDS as SHARES_KINDS
+from han.submodules.sm.shares import Layout, shares
+from han.submodules.sm.shares import unfit as shares_unfit
 from han.submodules.sm.trees import ALGORITHMS, PARAMETERS, Tree
 from han.tasks.context import Context
-from han.tasks.contract import TRIED_SIZES, Algorithm, Parameter, Question, Submodule, order_kept
+from han.tasks.contract import (
+    TRIED_SIZES,
+    Algorithm,
+    Parameter,
+    Question,
+    Submodule,
+    order_kept,
+)
 from han.tasks.outline import Outline
 
 
@@ -129,9 +140,6 @@ class Cells:
         return 0 if self.small else max(0, piece.index - self.ring.cells + 1)
 
 
-ALLREDUCES = {"direct": direct, "each": each, "split": split}
-
-
 class Sm(Submodule):
     """Moves data through cells in shared memory."""
 
@@ -141,24 +149,13 @@ class Sm(Submodule):
     in_memory = True
     algorithms = {
         **ALGORITHMS,
-        "direct": Algorithm(
-            "every member combines the data of all; one step",
-            ("allreduce",),
+        **WHOLE,
+        "shares": Algorithm(
+            "every lane's member combines a share, and shows it when its lane has combined it",
+            SHARES_KINDS,
             "always",
-            one_segment=True,
-            takes=(),
-        ),
-        "each": Algorithm(
-            "every member combines the data of all, piece by piece",
-            ("allreduce",),
-            "always",
-            takes=("cells", "chunk"),
-        ),
-        "split": Algorithm(
-            "every member combines its share, then copies the shares of the others",
-            ("allreduce",),
-            "always",
-            takes=("cells", "chunk"),
+            takes=("cells", "chunk", "lanes"),
+            families=("everyone",),
         ),
         "blocks": Algorithm(
             "every block from its owner to its receiver",
@@ -174,6 +171,12 @@ class Sm(Submodule):
         "inline": Parameter("bool", "data of up to a page goes beside the flag", joint=True),
         "read_parent_flag": Parameter("bool", "children read their parent's flag, not their own"),
         "in_recv": Parameter("bool", "the root combines in its receive buffer"),
+        "lanes": Parameter(
+            "int",
+            "shares: members that have a share; 0: the ranks of the smallest node",
+            0,
+            1 << 16,
+        ),
         "trailing": Parameter("bool", "no rank leaves before its data has been read"),
     }
 
@@ -183,13 +186,16 @@ class Sm(Submodule):
         if not topology.shared[question.level]:
             return "members of a group do not share memory"
         signature = question.signature
+        if choice.algorithm == "shares":
+            return shares_unfit(question)
         if signature.by_blocks:
             return block_cells.misfit(signature, topology.size)
         if signature.element > PAGE:
             size = signature.element
             return f"elements of {size} bytes do not fit into a cell of {PAGE} bytes"
-        if choice.algorithm == "direct" and question.signature.nbytes > PAGE:
-            return f"direct serves up to {PAGE} bytes, not {question.signature.nbytes}"
+        most = PAGE // 2 if question.repeats else PAGE
+        if choice.algorithm == "direct" and signature.nbytes > most:
+            return f"direct serves up to {most} bytes, not {signature.nbytes}"
         algorithm = self.algorithms[choice.algorithm]
         if algorithm.one_segment and question.segmented:
             return f"{choice.algorithm} takes the message in one segment"
@@ -200,13 +206,17 @@ class Sm(Submodule):
 
     def footprint(self, plan: Outline, level: int) -> int:
         """Return how many bytes of each rank's ring of cells a run takes."""
+        if plan.choice.levels[level].algorithm == "shares":
+            return Layout.of(plan, level).nbytes if tasks_at(plan, level) else 0
         blocked = plan.signature.by_blocks
         return block_cells.footprint(plan, level) if blocked else footprint(plan, level)
 
     def lower(self, context: Context) -> None:
         """Emit this rank's copies, reductions and flags."""
         kind, algorithm = context.tasks[0].kind, context.choice.algorithm
-        if kind in KINDS:
+        if algorithm == "shares":
+            shares(context)
+        elif kind in KINDS:
             blocks(context)
         elif kind == "allreduce":
             ALLREDUCES[algorithm](context)

@@ -14,11 +14,12 @@ Source: HAN, section III (ADAPT's trees); van de Geijn's scatter and allgather.
 from __future__ import annotations
 
 from han.submodules.parts.cells import COPIED, READ, RELEASED
-from han.submodules.parts.pieces import Piece, share
+from han.submodules.parts.pieces import Piece
 from han.submodules.parts.trees import SHAPES, Place, place
 from han.submodules.solo.reads import Reads
 from han.tasks.choice import LevelChoice
 from han.tasks.contract import Parameter
+from han.tasks.shares import share
 
 RADIX = 2
 PARAMETERS = {

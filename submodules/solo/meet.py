@@ -9,8 +9,9 @@ copy.
 from __future__ import annotations
 
 from han.submodules.parts.cells import COPIED, READ, RELEASED
-from han.submodules.parts.pieces import Piece, share
+from han.submodules.parts.pieces import Piece
 from han.submodules.solo.reads import Reads
+from han.tasks.shares import share
 
 
 def _cut(solo: Reads, piece: Piece) -> int:

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from han.model.channel_layout import LINE
 from han.model.program import PEER_SLOTS, PeerBase, Ref
 from han.model.topology import Topology
-from han.submodules.parts.pieces import Piece, cut, share
+from han.submodules.parts.pieces import Piece, cut
 from han.tasks.context import Context
 from han.tasks.lower import operand_of
 from han.tasks.outline import Outline, active_levels
+from han.tasks.shares import share
 from han.tasks.signature import Signature
 from han.tasks.stream import Peer
 

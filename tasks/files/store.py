@@ -28,7 +28,7 @@ from han.tasks.lower import lower
 from han.tasks.plan import Plan, make_plan
 from han.tasks.signature import Signature
 
-FORMAT, VERSION = "han-plan", 3
+FORMAT, VERSION = "han-plan", 4
 Resolve = Callable[[str], Submodule]  # finds a submodule by its name; raises LookupError
 Natural = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(gt=0)]

@@ -10,6 +10,7 @@ from han.model.topology import Topology
 from han.submodules.exchange.factors import primes
 from han.submodules.exchange.patterns import PRESETS
 from han.submodules.registry import registered
+from han.tasks.compositions import LANES
 
 SYMBOLS = "snxyz"
 PARTS = tuple(
@@ -18,6 +19,14 @@ PARTS = tuple(
     if part.correct
     for algorithm in part.algorithms
 )
+
+
+def composition_of(name: str, algorithm: str) -> str:
+    """Return the composition that an algorithm is made for; "" if it serves trees."""
+    families = registered()[name].algorithms[algorithm].families
+    if "leaders" in families:
+        return ""
+    return "nap" if "nap" in families else "lanes"
 
 
 def takes_factors(name: str) -> bool:
@@ -29,6 +38,8 @@ def collectives_of(name: str, algorithm: str) -> tuple[str, ...]:
     """Return the collectives that an algorithm of a submodule carries out."""
     found = registered()[name].algorithms[algorithm]
     kinds = set(found.kinds)
+    if "leaders" not in found.families and not found.fuses:
+        return LANES  # in parts
     if found.fuses:
         return FUSED
     return tuple(c for c, row in ROWS.items() if set(row.task_kinds) <= kinds)

@@ -11,7 +11,13 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from machines import PARTS as ALGORITHMS
-from machines import collectives_of, draw_factors, takes_factors, topology_of
+from machines import (
+    collectives_of,
+    composition_of,
+    draw_factors,
+    takes_factors,
+    topology_of,
+)
 
 from han.model.collectives import (
     BY_BLOCKS,
@@ -25,6 +31,7 @@ from han.model.collectives import (
 from han.model.topology import Topology
 from han.submodules.registry import registered
 from han.tasks.choice import Choice, LevelChoice
+from han.tasks.compositions import COMPOSITIONS, TREE
 from han.tasks.outline import as_called, levels_of
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
@@ -125,9 +132,15 @@ def draw_plan(
     signature = draw_signature(draw, topology.size, target.collective, unit)
     if signature.by_blocks and topology.whole is None:
         return None
-    active = levels_of(as_called(topology, signature), signature)
-    choice = draw_choice(draw, topology, signature, unit)
+    name = composition_of(target.submodule, target.algorithm) or draw_composition(draw)
     table = RuleTable(None, topology, NodeTraits())
+    choice = draw_choice(draw, topology, signature, unit, name)
+    if table.objection(signature, choice) is not None:
+        if composition_of(target.submodule, target.algorithm):
+            return None
+        choice = draw_choice(draw, topology, signature, unit, TREE)
+    view = as_called(topology, signature, choice.composition)
+    active = levels_of(view, signature)
     levels = dict.fromkeys(draw.sample(active, len(active)))
     for turn, level in enumerate(levels):
         name, algorithm = target.submodule, target.algorithm
@@ -135,7 +148,7 @@ def draw_plan(
             other = draw.choice(TARGETS)
             name, algorithm = other.submodule, other.algorithm
         wanted = list(choice.levels)
-        members = as_called(topology, signature).widest(level)
+        members = view.widest(level)
         wanted[level] = draw_kinds(
             draw, draw_level(draw, name, algorithm, signature, members), signature, members
         )
@@ -182,10 +195,17 @@ def draw_blocks(draw: Random, size: int, signature: Signature) -> Signature:
     return replace(signature, in_place=in_place)
 
 
-def draw_choice(draw: Random, topology: Topology, signature: Signature, unit: int) -> Choice:
+def draw_composition(draw: Random) -> str:
+    """Draw a composition; most are trees."""
+    return draw.choice([TREE, TREE, TREE, *COMPOSITIONS])
+
+
+def draw_choice(
+    draw: Random, topology: Topology, signature: Signature, unit: int, name: str
+) -> Choice:
     """Draw segment and schedule; what is built in for all levels, while it serves."""
     traits = NodeTraits(draw.random() < 0.5, draw.random() < 0.5)
-    built_in = choose(signature, topology, traits)
+    built_in = choose(signature, topology, traits, name)
     choice = replace(
         built_in,
         segment=draw.choice([None, None, unit, max(8, unit // 2)]),

@@ -21,7 +21,7 @@ from _support import (
     comm_with,
     opened,
 )
-from machines import PARTS, collectives_of, topology_of
+from machines import PARTS, collectives_of, composition_of, topology_of
 from mpi4py import MPI
 
 from han.explain import make_signature
@@ -114,9 +114,11 @@ def carried_out(comm, calls):
 def run_parts(comm, domains, level, schedule, calls, shared_to=0):
     """Make the calls with every algorithm on a level; it serves what its attributes say."""
     reference = Reference(comm.Dup())
-    for name, algorithm in PARTS:
+    for name, algorithm in filter(lambda part: may_be_on(part, level), PARTS):
         segment = segment_of(name, algorithm)
         use = force(level, name, algorithm, segment=segment, schedule=schedule)
+        if composition_of(name, algorithm):
+            use["composition"] = composition_of(name, algorithm)
         with opened(comm_with(comm, domains, use, shared_to)) as han_comm:
             check = Checker(han_comm, reference)
             mine = meant_for((name, algorithm), calls)
@@ -128,9 +130,18 @@ def run_parts(comm, domains, level, schedule, calls, shared_to=0):
             assert carried == {call.collective for call in mine if can}, (name, algorithm, refused)
 
 
+def may_be_on(part, level):
+    """Return whether rules may name an algorithm on a level: those of compositions have one."""
+    composition = composition_of(*part)
+    return not composition or (level == "network") == (composition == "nap")
+
+
 def can_serve(part, topology, level, shared_to):
     """Return whether a level has the place in the machine and the memory for an algorithm."""
     algorithm, k = registered()[part[0]].algorithms[part[1]], topology.names.index(level)
+    if composition_of(*part):
+        view = topology.two_levels().active
+        return len(view) == 2 and k == view["nap" in algorithm.families]
     if algorithm.fuses and k != active_levels(topology)[-1]:
         return False
     by_blocks = {*algorithm.kinds} <= {*BY_BLOCKS}

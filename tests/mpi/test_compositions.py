@@ -1,0 +1,119 @@
+"""Compositions between nodes, on 1 to 9 ranks of uneven and interleaved virtual nodes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from _support import WORLD, Call, Checker, Reference, comm_with, interleaved, opened
+from mpi4py import MPI
+
+SHAPES = {
+    "twos": lambda size: [r // 2 for r in range(size)],
+    "threes": lambda size: [r // 3 for r in range(size)],
+    "uneven": lambda size: [min(r // 2, 1) + r // 6 for r in range(size)],
+    "interleaved": lambda size: interleaved(size)[0],
+    "in turn": lambda size: [r % max(1, size // 2) for r in range(size)],
+}
+USES = {
+    "flat": [{}],
+    "nap": [{}, {"levels": {"level0": {"submodule": "sm", "algorithm": "each", "chunk": 1000}}}],
+    "lanes": [
+        {"segment": 3000},
+        {"levels": {"level0": {"submodule": "sm", "algorithm": "shares", "lanes": 1}}},
+        {"segment": 5000, "levels": {"network": {"submodule": "adapt", "algorithm": "chain"}}},
+        {"schedule": "lockstep", "levels": {"network": {"submodule": "libnbc"}}},
+    ],
+}
+COUNTS = (0, 1, 2, 5, 300, 9001)
+
+
+def calls_of(name: str, size: int) -> Iterator[Call]:
+    """Yield allreduces of several sizes, types and operations, and barriers between them."""
+    for count, op in itertools.product(COUNTS, ("sum", "max")):
+        yield Call("allreduce", count, "int64", op, in_place=count % 2 == 1)
+        yield Call("barrier")
+    for op in ("prod", "min"):
+        yield Call("allreduce", 77, "float64", op)
+        yield Call("allreduce", 1500, "float32", op, in_place=True)
+    yield from (Call("allreduce", 1, "float64", "sum") for _ in range(20))
+    if name != "nap":
+        for root in {0, size - 1}:
+            for count in (1, 700, 9001):
+                yield Call("bcast", count, root=root)
+                yield Call("reduce", count, root=root, in_place=count == 700)
+
+
+def serves(nodes: list[int]) -> bool:
+    """Return whether there are several nodes, and two ranks on one of them."""
+    return 1 < len(set(nodes)) < len(nodes)
+
+
+def check_one(comm: MPI.Intracomm, reference: Reference, name: str, about: tuple[object, ...]):
+    shape, use, shared_to = about
+    nodes = SHAPES[shape](comm.size)
+    with opened(
+        comm_with(comm, [nodes, [0] * comm.size], {"composition": name, **use}, shared_to)
+    ) as ours:
+        check = Checker(ours, reference)
+        for call in calls_of(name, comm.size):
+            check(call, (comm.size, name, *about))
+        check.agree()
+        found = ours.explain("allreduce", nbytes=800)
+        if name == "flat" or serves(nodes):
+            assert found.plan.choice.composition == name, str(found)
+        else:
+            assert found.plan.choice.composition == "tree"
+            assert f"{name}: " in str(found), "the reason"
+
+
+@pytest.mark.mpi(ranks=9, timeout=300, unit="s")
+def test_compositions_on_one_to_nine_ranks(mpi_ranks):
+    for size in range(1, WORLD.size + 1):
+        comm = WORLD.Split(0 if WORLD.rank < size else MPI.UNDEFINED, WORLD.rank)
+        if comm == MPI.COMM_NULL:
+            continue
+        reference = Reference(comm.Dup())
+        shapes = itertools.islice(itertools.cycle(SHAPES), size, size + 2)
+        cases = [(name, use) for name, uses in USES.items() for use in uses]
+        for shape, (turn, (name, use)) in itertools.product(shapes, enumerate(cases)):
+            check_one(comm, reference, name, (shape, use, turn % 2))
+        comm.Free()
+    WORLD.Barrier()
+
+
+@pytest.mark.mpi(ranks=6, timeout=60, unit="s")
+def test_operations_that_do_not_commute_keep_their_order(mpi_ranks):
+    def joined(a, b, dtype):
+        x, y = (np.frombuffer(m, np.int64) for m in (a, b))
+        y[:] = [int(f"{left}{right}") for left, right in zip(x, y, strict=True)]
+
+    op = MPI.Op.Create(joined, commute=False)
+    for name, shape in itertools.product(("flat", "nap", "lanes"), ("twos", "uneven")):
+        nodes = SHAPES[shape](WORLD.size)
+        with opened(comm_with(WORLD, [nodes, [0] * WORLD.size], {"composition": name})) as comm:
+            recv = np.zeros(3, np.int64)
+            for _ in range(3):
+                comm.Allreduce(np.full(3, WORLD.rank + 1), recv, op)
+                assert recv.tolist() == [123456] * 3
+    op.Free()
+
+
+@pytest.mark.mpi(ranks=4, timeout=60, unit="s")
+def test_requests_run_compositions(mpi_ranks):
+    for name in ("nap", "lanes"):
+        with opened(comm_with(WORLD, [[0, 0, 1, 1], [0] * 4], {"composition": name})) as comm:
+            send, recv = np.arange(500.0) + WORLD.rank, np.empty(500)
+            wanted = 4 * np.arange(500.0) + 6
+            request = comm.Allreduce_init(send, recv)
+            for _ in range(5):
+                recv[:] = 0
+                request.Start()
+                request.Wait()
+                np.testing.assert_array_equal(recv, wanted)
+            request.Free()
+            recv[:] = 0
+            comm.Iallreduce(send, recv).Wait()
+            np.testing.assert_array_equal(recv, wanted)

@@ -1,0 +1,350 @@
+"""Compositions other than the tree: who exchanges with whom, proofs, and why rules are refused."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from machines import topology_of
+from test_planner import quick
+
+from han.common.errors import ConfigError
+from han.config.config import load_config, validate_names
+from han.model.collectives import ROOTED
+from han.model.program import Code
+from han.model.topology import Topology
+from han.submodules.catalogue import catalogue
+from han.submodules.registry import submodule
+from han.tasks.choice import Choice, level_choice
+from han.tasks.compositions import COMPOSITIONS, LANES, NAP
+from han.tasks.files.store import PlanFileError, from_json, to_json
+from han.tasks.lower import lower
+from han.tasks.nap import Nap
+from han.tasks.signature import Signature
+from han.tasks.verify import verify
+from han.tuning.heuristics import NodeTraits, choose
+from han.tuning.parts import plan_of_choice
+from han.tuning.rules import RuleTable
+
+MEMORY = 1 << 20
+TRAITS = NodeTraits()
+proofs = settings(quick, max_examples=60)
+
+
+def even(nodes: int, ppn: int) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(range(ppn * n, ppn * (n + 1))) for n in range(nodes))
+
+
+def on_nodes(*sizes: int) -> Topology:
+    """Return consecutive ranks on nodes of these sizes."""
+    nodes = [n for n, size in enumerate(sizes) for _ in range(size)]
+    return topology_of([nodes, [0] * len(nodes)], 0)
+
+
+def call(nbytes: int, collective: str = "allreduce") -> Signature:
+    if collective == "barrier":
+        return Signature("barrier")
+    if collective == "bcast":
+        return Signature("bcast", nbytes, root=1)
+    return Signature(collective, nbytes // 8, 8, "sum", "uint64")
+
+
+def objection(topology: Topology, signature: Signature, choice: Choice) -> str:
+    return RuleTable(None, topology, TRAITS).objection(signature, choice) or ""
+
+
+# ---- the rounds of nap --------------------------------------------------------------------------
+
+
+def test_figure_6_of_the_paper():
+    nap = Nap(even(4, 4), 4)
+    assert nap.rounds == 1
+    assert nap.receives(2, 1)[1] == (1, 6)  # P9 exchanges with P6
+    assert (1, 6) in nap.sends(2, 1)
+    assert 2 not in {local for local, _ in nap.receives(2, 1).values()}  # local rank 2 is idle
+
+
+def test_figure_7_of_the_paper():
+    nap = Nap(even(16, 4), 4)
+    assert nap.rounds == 2
+    assert nap.receives(2, 2)[1] == (1, 24)  # P9 exchanges with P24
+    assert nap.round(2, 2).position == 2
+
+
+def test_figure_8_of_the_paper():
+    nap = Nap(even(12, 4), 4)
+    assert [nap.round(n, 2).parts for n in range(12)] == [3] * 12
+    idle = {local for n in range(12) for local, _ in nap.sends(n, 2)}
+    assert idle == {0, 1, 2}  # local rank 3 of each node has no counterpart
+
+
+def test_figure_9_of_the_paper():
+    """Ten nodes: the last subgroup has a node more, which hears from idle ranks."""
+    nap = Nap(even(10, 4), 4)
+    assert nap.round(9, 2).bounds == ((0, 3), (3, 6), (6, 10))
+    sizes = [len(nap.sends(n, 2)) for n in range(10)]
+    assert sum(sizes) == 10 * 2
+    extra = nap.receives(9, 2)
+    assert {sender // 4 for _, sender in extra.values()} == {2, 5}
+    for part, (_, sender) in extra.items():
+        assert sender % 4 == part  # the rank that has nothing to exchange in its subgroup
+
+
+@quick
+@given(st.lists(st.integers(1, 9), min_size=2, max_size=70), st.integers(2, 9))
+def test_rounds_reach_everybody_with_a_message_a_rank(sizes, base):
+    base = min(base, max(2, min(sizes)))
+    starts = [sum(sizes[:k]) for k in range(len(sizes))]
+    nodes = tuple(tuple(range(a, a + n)) for a, n in zip(starts, sizes, strict=True))
+    owner = {rank: n for n, ranks in enumerate(nodes) for rank in ranks}
+    nap, held = Nap(nodes, base), [[n] for n in range(len(nodes))]
+    assert base ** (nap.rounds - 1) < len(nodes) <= base**nap.rounds
+    for number in range(1, nap.rounds + 1):
+        sent, got, after = Counter(), Counter(), []
+        for n in range(len(nodes)):
+            here, received = nap.round(n, number), nap.receives(n, number)
+            sent.update((nodes[n][local], to) for local, to in nap.sends(n, number))
+            got.update((peer, nodes[n][local]) for local, peer in received.values())
+            assert len({local for local, _ in received.values()}) == len(received)
+            parts = [
+                held[n] if k == here.own else held[owner[received[k][1]]] for k in range(here.parts)
+            ]
+            after.append([node for part in parts for node in part])
+        assert sent == got
+        held = after
+    assert held == [list(range(len(nodes)))] * len(nodes), "every node once, in order"
+
+
+def test_a_rank_sends_one_message_a_round():
+    """16 ranks a node on 4096 nodes take three steps; recursive doubling takes twelve."""
+    nap = Nap(even(4096, 16), 16)
+    assert nap.rounds == 3
+    for number in (1, 2, 3):
+        most = Counter(local for local, _ in nap.sends(1234, number))
+        assert max(most.values()) == 1
+
+
+# ---- proofs -------------------------------------------------------------------------------------
+
+
+@st.composite
+def machines(draw: st.DrawFn) -> Topology:
+    """Draw nodes of any sizes on 2 to 4 levels, in order or interleaved, to 64 ranks."""
+    size = draw(st.one_of(st.integers(2, 16), st.integers(17, 64)))
+    nodes = draw(st.lists(st.integers(0, max(1, size // 3)), min_size=size, max_size=size))
+    if draw(st.booleans()):
+        nodes.sort()
+    domains = [nodes, [0] * size]
+    if draw(st.booleans()):
+        domains.insert(1, [n % 2 for n in nodes])
+    if draw(st.booleans()):
+        domains.insert(0, [2 * n + r % 2 for r, n in enumerate(nodes)])
+    return topology_of(domains, draw(st.integers(len(domains) - 2 - (len(domains) > 2), 1)))
+
+
+COLLECTIVES = {"nap": NAP, "lanes": LANES}
+INSIDE = {
+    "nap": [
+        level_choice("sm", "direct"),
+        level_choice("sm", "each", chunk=64, cells=2),
+        level_choice("sm", "split", chunk=256),
+    ],
+    "lanes": [
+        level_choice("sm", "shares", chunk=256, cells=1),
+        level_choice("sm", "shares", chunk=64, cells=3),
+        level_choice("sm", "shares", lanes=1),
+    ],
+}
+BETWEEN = {
+    "nap": [level_choice("nap", "pairs"), level_choice("nap", "pairs", base=2)],
+    "lanes": [
+        level_choice("exchange", "recursive_doubling"),
+        level_choice("exchange", "ring", segment=64),
+        level_choice("adapt", "chain", segment=100),
+        level_choice("adapt", "linear"),
+        level_choice("libnbc", "allreduce"),
+        level_choice("sm", "split", chunk=64),
+        level_choice("sm", "knomial", chunk=64),
+    ],
+}
+
+
+@proofs
+@given(machines(), st.sampled_from(["nap", "lanes"]), st.data())
+def test_nap_and_lanes_are_proved(topology, name, data):
+    nbytes = data.draw(st.sampled_from([0, 8, 16, 24, 600, 2048, 5000, 20_000]))
+    collective = data.draw(st.sampled_from(COLLECTIVES[name]))
+    signature = call(nbytes // 8 * 8, collective)
+    if collective in ROOTED:
+        signature = replace(signature, root=data.draw(st.integers(0, topology.size - 1)))
+    if signature.reduces and collective != "barrier" and data.draw(st.booleans()):
+        signature = replace(signature, commutative=False, native=False, op="op")
+    choice = choose(signature, topology, TRAITS, name)
+    if name == "lanes":
+        choice = replace(choice, segment=data.draw(st.sampled_from([None, 1000, 8000])))
+    choice = replace(choice, schedule=data.draw(st.sampled_from(["dataflow", "lockstep"])))
+    for level in range(topology.depth):
+        for table in (INSIDE, BETWEEN):
+            levels = list(choice.levels)
+            levels[level] = data.draw(st.sampled_from(table[name]))
+            other = replace(choice, levels=tuple(levels))
+            if not objection(topology, signature, other):
+                choice = other
+    if objection(topology, signature, choice):
+        return
+    plan = plan_of_choice(topology, signature, choice, MEMORY)
+    assert plan.choice.composition == name
+    verify([plan] * data.draw(st.integers(1, 3)), in_place=data.draw(st.booleans()))
+
+
+@proofs
+@given(machines(), st.sampled_from(["allreduce", "bcast", "reduce", "barrier"]))
+def test_flat_is_proved(topology, collective):
+    signature = call(4000, collective)
+    choice = choose(signature, topology, TRAITS, "flat")
+    assert objection(topology, signature, choice) == ""
+    plan = plan_of_choice(topology, signature, choice, MEMORY)
+    assert len(plan.levels) == 1
+    verify([plan, plan])
+
+
+def test_nap_sends_what_the_paper_says():
+    """256 nodes of 16 ranks: 2 messages a rank at most, 8 with recursive doubling."""
+    topology, signature = on_nodes(*[16] * 256), call(8)
+    plan = plan_of_choice(topology, signature, choose(signature, topology, TRAITS, "nap"), MEMORY)
+    sent = [int((lower(plan, r).code["code"] == Code.ISEND).sum()) for r in range(0, 4096, 97)]
+    assert max(sent) == 2
+    assert plan.tasks.stage_names() == ["sa", "ia", "sa2", "ia2", "sa3"]
+    assert len(plan.streams) == 2, "steps of one kind on one level share a stream"
+
+
+def test_lanes_share_the_traffic_between_nodes():
+    topology, signature = on_nodes(4, 4, 5, 4), call(256 * 1024)
+    plan = plan_of_choice(topology, signature, choose(signature, topology, TRAITS, "lanes"), MEMORY)
+    sent = [
+        int(code["n"][code["code"] == Code.ISEND].sum())
+        for code in (lower(plan, rank).code for rank in range(topology.size))
+    ]
+    assert sent[:4] == [96 * 1024] * 4, "2 (n - 1) / n of a quarter of the message"
+    assert sent[12] == 0, "the fifth rank of a node is in no lane"
+
+
+def test_lanes_of_a_broadcast_and_a_reduce_send_a_share_each():
+    topology = on_nodes(4, 4, 4)
+    for collective, senders in (("bcast", (4, 5, 6, 7)), ("reduce", (0, 1, 2, 3))):
+        signature = replace(call(256 * 1024, collective), root=6)
+        choice = choose(signature, topology, TRAITS, "lanes")
+        plan = plan_of_choice(topology, signature, choice, MEMORY)
+        sent = Counter()
+        for rank in range(12):
+            code = lower(plan, rank).code
+            sent[rank] = int(code["n"][code["code"] == Code.ISEND].sum())
+        assert sum(sent.values()) == 2 * 256 * 1024
+        assert all(sent[r] for r in senders)
+        assert max(sent.values()) <= 128 * 1024
+
+
+def test_trees_are_as_before():
+    """A tree's tasks have no numbers in their names, and one stream for each step."""
+    topology, signature = on_nodes(3, 2, 4), call(1 << 20)
+    plan = plan_of_choice(topology, signature, choose(signature, topology, TRAITS), MEMORY)
+    assert {t.name for t in plan.tasks} <= {"sr", "ir", "ib", "ia", "sb"}
+    assert all(len({t.step for t in tasks}) == 1 for tasks in plan.streams.values())
+
+
+@pytest.mark.parametrize("name", COMPOSITIONS)
+def test_plans_are_written_and_read(name):
+    topology, signature = on_nodes(3, 2, 4), call(1 << 14)
+    plan = plan_of_choice(topology, signature, choose(signature, topology, TRAITS, name), MEMORY)
+    text = to_json(plan, MEMORY)
+    read, programs = from_json(text, submodule)
+    assert (read.choice, read.tasks.all) == (plan.choice, plan.tasks.all)
+    verify([read], programs=[programs])
+    wrong = text.replace(f'"composition": "{name}"', '"composition": "ladder"')
+    with pytest.raises(PlanFileError, match="ladder"):
+        from_json(wrong, submodule)
+
+
+def test_a_file_with_a_base_of_one_is_refused():
+    topology, signature = on_nodes(3, 2, 4), call(8)
+    plan = plan_of_choice(topology, signature, choose(signature, topology, TRAITS, "nap"), MEMORY)
+    pairs = '"algorithm": "pairs", "parameters": ['
+    wrong = to_json(plan, MEMORY).replace(pairs, f'{pairs}["base", 1]')
+    with pytest.raises(PlanFileError, match="base 1: 2 or more"):
+        from_json(wrong, submodule)
+
+
+# ---- refusals -----------------------------------------------------------------------------------
+
+
+def refused(topology: Topology, name: str, nbytes: int = 800, collective: str = "allreduce", **use):
+    signature = call(nbytes, collective)
+    choice = choose(signature, topology, TRAITS, name)
+    levels = list(choice.levels)
+    for level, one in use.pop("levels", {}).items():
+        levels[level] = one
+    return objection(topology, signature, replace(choice, levels=tuple(levels), **use))
+
+
+def test_reasons_have_numbers():
+    nodes = on_nodes(4, 3, 4)
+    assert refused(nodes, "nap") == refused(nodes, "lanes") == ""
+    assert refused(on_nodes(5), "nap") == "nap: all 5 ranks are on one node"
+    assert refused(on_nodes(1, 1, 1), "lanes") == "lanes: each of 3 nodes has one rank"
+    assert refused(topology_of([[0, 0, 1, 1], [0] * 4], -1), "nap") == (
+        "nap: no level inside 'network' has groups that share memory"
+    )
+    assert refused(nodes, "nap", levels={1: level_choice("nap", "pairs", base=4)}) == (
+        "nap: base 4, but the smallest node has 3 ranks: at most 3"
+    )
+    assert "base 1: 2 or more" in refused(
+        nodes, "nap", levels={1: level_choice("nap", "pairs", base=1)}
+    )
+    assert refused(nodes, "lanes", levels={0: level_choice("sm", "shares", lanes=4)}) == (
+        "lanes: 4 lanes, but the smallest node has 3 ranks"
+    )
+    assert "one segment" in refused(nodes, "nap", segment=64)
+    assert "not bcast" in refused(nodes, "nap", collective="bcast")
+    assert "not barrier" in refused(nodes, "lanes", collective="barrier")
+    assert "nothing to share out" in refused(nodes, "lanes", 0)
+
+
+def test_submodules_that_cannot_serve_are_refused_with_those_that_can():
+    nodes = on_nodes(4, 3, 4)
+    reason = refused(nodes, "nap", levels={1: level_choice("adapt", "chain")})
+    assert reason == "network: adapt: chain does not serve nap here; known: nap pairs"
+    reason = refused(nodes, "nap", levels={0: level_choice("solo", "split")})
+    assert "known: sm direct, sm each, sm split" in reason
+    assert "does not serve lanes" in refused(
+        nodes, "lanes", levels={1: level_choice("solo", "split")}
+    )
+    for level, one in ((0, level_choice("sm", "shares")), (1, level_choice("nap", "pairs"))):
+        assert "compositions other than tree" in refused(nodes, "tree", levels={level: one})
+    assert "serves up to 2048 bytes" in refused(
+        nodes, "nap", 4000, levels={0: level_choice("sm", "direct")}
+    )
+
+
+@pytest.mark.parametrize(
+    ("composition", "levels", "said"),
+    [
+        ("nap", {"network": {"submodule": "adapt"}}, "adapt does not serve composition 'nap'"),
+        ("nap", {"node": {"submodule": "sm", "algorithm": "flat"}}, "flat of sm does not"),
+        ("lanes", {"node": {"submodule": "solo"}}, "known: sm shares"),
+        ("lanes", {"network": {"submodule": "nap"}}, "between nodes"),
+        ("ladder", {}, "unknown composition.*flat, lanes, nap, tree"),
+    ],
+)
+def test_rules_are_checked_when_they_are_read(composition, levels, said):
+    rule = {"use": {"composition": composition, "levels": levels}}
+    with pytest.raises(ConfigError, match=said):
+        validate_names(load_config({"rules": [rule]}), catalogue())
+
+
+def test_every_composition_may_be_named():
+    for name in COMPOSITIONS:
+        config = load_config({"rules": [{"use": {"composition": name}}]})
+        assert validate_names(config, catalogue()).rules[0].use.composition == name
