@@ -102,7 +102,7 @@ def choose(
     if not composition(name).inner or len(active) != 2:
         return replace(usual, composition=name)
     inner, outer, segment = (_nap if name == "nap" else _lanes)(signature, effective, usual)
-    levels = list(usual.levels)
+    levels = [level.alike for level in usual.levels]
     levels[active[0]], levels[active[1]] = inner, outer
     return replace(usual, levels=tuple(levels), segment=segment, composition=name)
 

@@ -145,7 +145,7 @@ class RuleTable:
                 choice.schedule == "lockstep",
                 choice.segment,
                 blocking,
-                any(need.repeats for need in row.needs(level == active[-1])),
+                repeats=any(need.repeats for need in row.needs(level == active[-1])),
             )
             reason = _unfit(question, choice.composition, outermost=level == active[-1])
             if reason is not None:
@@ -200,6 +200,9 @@ def _unfit(question: Question, name: str, outermost: bool) -> str | None:
     needs = composition(name).needs(outermost, question.signature.collective)
     if not needs:
         return _no_tree(question, outermost)
+    if question.choice.kinds:
+        kind, own = question.choice.kinds[0]
+        return f"{kind} tasks have their own algorithm ({own.algorithm}) in tree and flat only"
     return _unmet(question, needs, name) or submodule(question.choice.submodule).supports(question)
 
 

@@ -11,11 +11,12 @@ from dataclasses import replace
 from time import process_time
 
 import pytest
-from machines import topology_of
+from machines import composition_of, topology_of
 from random_plans import TARGETS, Target
 
 from han.model.collectives import BY_BLOCKS, REDUCING, ROOTED, ROWS
 from han.tasks.choice import LevelChoice
+from han.tasks.compositions import TREE
 from han.tasks.outline import as_called, levels_of
 from han.tasks.signature import Signature
 from han.tasks.size_classes import bound_of, bounds_of, class_of
@@ -67,8 +68,9 @@ def prove(target: Target, where: str, found: Counter[tuple[Target, str]]) -> Non
             one = class_of(call, bound_of(call, BOUNDS))
             if call.by_blocks and topology.whole is None:
                 continue
-            for level in levels_of(as_called(topology, call), call):
-                built_in = choose(one, topology, NodeTraits())
+            name = composition_of(target.submodule, target.algorithm) or TREE
+            for level in levels_of(as_called(topology, call, name), call):
+                built_in = choose(one, topology, NodeTraits(), name)
                 levels = list(built_in.levels)
                 levels[level] = LevelChoice(target.submodule, target.algorithm)
                 choice = replace(built_in, levels=tuple(levels), segment=None)

@@ -323,6 +323,10 @@ def test_submodules_that_cannot_serve_are_refused_with_those_that_can():
     )
     for level, one in ((0, level_choice("sm", "shares")), (1, level_choice("nap", "pairs"))):
         assert "compositions other than tree" in refused(nodes, "tree", levels={level: one})
+    own = level_choice("adapt", "chain").where("reduce", level_choice("adapt", "binomial"))
+    assert "reduce tasks have their own algorithm (binomial)" in refused(
+        nodes, "lanes", levels={1: own}
+    )
     assert "serves up to 2048 bytes" in refused(
         nodes, "nap", 4000, levels={0: level_choice("sm", "direct")}
     )
