@@ -106,15 +106,12 @@ def attach(comm: MPI.Intracomm, config: Any) -> State:
         config = found
     if isinstance(config, State):
         return config
-    with in_step(comm):
-        return _made(comm, config)
-
-
-def _made(comm: MPI.Intracomm, config: Any) -> State:
     if isinstance(config, Inherited):
-        return _counted(comm, State(comm, config.config, config))
+        with in_step(comm):
+            return _counted(comm, State(comm, config.config, config))
     try:
-        state = _counted(comm, _agreed(comm, config))
+        with in_step(comm):
+            state = _counted(comm, _agreed(comm, config))
     finally:
         if not comm.Get_rank():
             warn_of_unknown(os.environ)  # if it raises, the ranks are in step all the same

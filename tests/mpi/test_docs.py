@@ -24,11 +24,12 @@ SMALL = {  # options appended to a command, which override its own
     "--sizes": "64", "--rounds": "1", "--iterations": "1", "--time": "0", "--calls": "2",
 }  # fmt: skip
 PROGRAMS = [(page, ranks) for page in PAGES for ranks in [pages.program(page)[1]] if ranks > 1]
-COMMANDS = {  # without han run: tests/mpi/test_programs.py
+COMMANDS = {  # without han run: test_programs.py; what needs a tuned table: test_tune.py
     command.words: command
     for page in PAGES
     for command in pages.commands(page)
     if command.ranks and command.words[0] == "han" and command.words[1] != "run"
+    if "--tuned" not in command.words
 }
 
 
