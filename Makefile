@@ -134,7 +134,7 @@ test: export HAN_TEST_CASES := $(CURDIR)/build/cases
 test: .venv-$(FIRST)/.installed ## All tests: C, Python, MPI, emulated cluster, those of other projects
 	@mkdir -p build; rm -f $(HAN_TEST_CASES); from=$$SECONDS; failed=0; \
 	for part in native python mpi cluster others; do \
-		$(MAKE) --no-print-directory test-$$part || failed=1; done; \
+		$(MAKE) -k --no-print-directory test-$$part || failed=1; done; \
 	awk '{ n += $$1 } END { print "=== cases of all tests: " n }' $(HAN_TEST_CASES); \
 	echo "=== all tests: $$((SECONDS - from)) s"; exit $$failed
 
