@@ -226,7 +226,8 @@ class Comm(Handles):
     def Revoke(self) -> None:
         """Make the communicator unusable on all ranks, in MPI's calls and in han's; not collective.
 
-        Waiting ranks raise PeerError. ``Shrink`` returns a communicator of the ranks that are left.
+        Waiting ranks raise PeerError; in the call that sets the communicator up, MPI's own error.
+        ``Shrink`` returns a communicator of the ranks that are left.
         """
         super().Revoke()
         state = self._found()

@@ -28,7 +28,8 @@ class Communicators(Collectives):
     A new communicator is MPI's until its first call that sets it up: a blocking or persistent
     collective. That call waits for all ranks. It raises SharedMemoryError, on all ranks alike, if
     the memory of the communicator cannot be made. A later call tries again. Nonblocking calls
-    before it are the MPI library's. These methods do not set it up.
+    before it are the MPI library's. These methods do not set it up, unless it is one that `Shrink`
+    returned.
     """
 
     _config: Any = None  # of a communicator without a State: what its State is made with
@@ -135,6 +136,8 @@ class Communicators(Collectives):
         state = self._found()
         if state is not None:
             state.health.gather("Create_group", ranks)
+        else:
+            self._check_live()
         return self._child(super().Create_group(group, tag))
 
     def Shrink(self) -> Any:

@@ -161,7 +161,7 @@ def rival(signature: Signature, topology: Topology, traits: NodeTraits) -> Choic
     among = kind in RIVALS and (kind != "allreduce" or topology.size == 2)
     least = RIVAL_BYTES[topology.size > 2 or traits.oversubscribed]
     large = signature.nbytes >= least and _fits_cells(signature)
-    plain = not (signature.mapped or signature.in_place or signature.counts)
+    plain = not (signature.mapped or signature.in_place or signature.uneven)
     if level is None or not (topology.attach and among and large and plain):
         return None
     if (signature.reduces and not signature.native) or levels_of(topology, signature) != [level]:

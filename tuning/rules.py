@@ -231,6 +231,9 @@ def _no_tree(question: Question, outermost: bool) -> str | None:
             return f"{choice.algorithm} serves {' and '.join(FUSED)} only"
         if not outermost:
             return f"{choice.algorithm} serves the outermost level only"
+        own = [kind for kind, _ in choice.kinds if kind in ROWS[collective].task_kinds]
+        if own:
+            return f"{choice.algorithm} has no {own[0]} tasks of its own"
         return part.supports(question)
     kinds = ROWS[collective].task_kinds
     alike = not any(kind in kinds for kind, _ in choice.kinds)

@@ -87,7 +87,6 @@ def leave() -> None:
     late = _settle(states, SETTLE if error is None else 0.0)
     text = ENDED if error is None else f"it raised {_text(error)}"
     awaited = {}
-    learn(states)
     for state in states:
         with contextlib.suppress(MPI.Exception):
             awaited[state] = _leave(state, text, error is not None)
@@ -97,6 +96,7 @@ def leave() -> None:
     with contextlib.suppress(MPI.Exception):
         _hear(awaited)
     _native.close_requests()
+    learn(states)  # the peers know: it may wait for a file
     for text in warned:
         warnings.warn(text, RuntimeWarning, stacklevel=1)
 

@@ -323,6 +323,8 @@ def test_submodules_that_cannot_serve_are_refused_with_those_that_can():
     )
     for level, one in ((0, level_choice("sm", "shares")), (1, level_choice("nap", "pairs"))):
         assert "compositions other than tree" in refused(nodes, "tree", levels={level: one})
+    fused = level_choice("sm", "each").where("reduce", level_choice("sm", "flat"))
+    assert "each has no reduce tasks of its own" in refused(on_nodes(4), "tree", levels={0: fused})
     own = level_choice("adapt", "chain").where("reduce", level_choice("adapt", "binomial"))
     assert "reduce tasks have their own algorithm (binomial)" in refused(
         nodes, "lanes", levels={1: own}

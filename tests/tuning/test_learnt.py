@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from han.common.atomic import alone_in
 from han.config import load_config
 from han.config.rules import LevelUse, Use
 from han.model.topology import virtual
@@ -15,6 +16,7 @@ from han.ranks.machine import fingerprint
 from han.runtime import learning
 from han.runtime.learning import Learner
 from han.tasks.call import call_signature
+from han.tasks.signature import Signature
 from han.tuning.heuristics import BUILT_IN, NodeTraits
 from han.tuning.planner import Planner
 from han.tuning.rules import TUNED
@@ -169,3 +171,38 @@ def test_jobs_that_end_at_once_lose_nothing(home):
         job.join()
     classes = {planned(nbytes=n).signature.nbytes for n in sizes}
     assert {p.nbytes for p in read(places.default_file(HERE)).points} == classes
+
+
+def test_points_of_other_conditions_are_not_joined():
+    """Which way is faster depends on the transport, on a quota and on a mesh."""
+    old, new = TunedTable((point(),), HERE, "table.json"), TunedTable((point(),), HERE)
+    other = replace(new, machine=replace(HERE, transport="elsewhere", quota=0.5))
+    with pytest.raises(TunedError, match="measured in other conditions: transport elsewhere here"):
+        joined(old, other)
+    later = replace(new, machine=replace(HERE, han="99"))
+    assert joined(old, later).machine == HERE
+
+
+def test_blocks_that_differ_have_neither_trials_nor_tuned_choices():
+    alike = Signature("allgather", MiB)
+    uneven = replace(alike, counts=(MiB, 0))
+    planner = Planner(NODE, load_config({}), NodeTraits(), 0, True)
+    call = planner.planned(alike)
+    assert call.rival is not None
+    assert planner.planned(uneven).rival is None
+    times = timing(10.0), timing(5.0)
+    won = Learnt(call.plan, call.decision.choice, call.rival.choice, times, True).point("today")
+    planner = Planner(NODE, load_config({}), NodeTraits(), 0, True, TunedTable((won,), HERE))
+    assert planner.planned(alike).decision.choice.rule == TUNED
+    assert planner.planned(uneven).decision.choice.rule == BUILT_IN
+
+
+def test_a_lock_is_not_waited_for_for_ever(tmp_path):
+    with (
+        alone_in(tmp_path),
+        pytest.raises(TimeoutError, match="another process holds the lock"),
+        alone_in(tmp_path, limit=0.0),
+    ):
+        pass
+    with alone_in(tmp_path, limit=0.0):
+        pass

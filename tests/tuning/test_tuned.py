@@ -27,7 +27,16 @@ from han.tuning.planner import Planner
 from han.tuning.rules import TUNED, RuleTable
 from han.tuning.tuned import places
 from han.tuning.tuned.export import as_rules
-from han.tuning.tuned.files import TunedError, as_text, merged, parse, read, write
+from han.tuning.tuned.files import (
+    TunedError,
+    as_text,
+    merged,
+    parse,
+    read,
+    use_of,
+    use_record,
+    write,
+)
 from han.tuning.tuned.fingerprint import Fingerprint
 from han.tuning.tuned.places import AUTO, OFF, find_table
 from han.tuning.tuned.table import (
@@ -449,3 +458,9 @@ def test_keys_of_points_tell_operations_apart():
     assert key_of(ordered, NODE) == Key("reduce", "ordered", 1, 4, NODE.names)
     assert key_of(call_signature("reduce", 64), NODE).operation == "native"
     assert key_of(call_signature("bcast", 64), NODE).operation == ""
+
+
+def test_a_use_keeps_its_composition():
+    use = Use(None, None, {"node": LevelUse("sm", "flat")}, "lanes")
+    assert use_of(use_record(use)) == use
+    assert "composition" not in use_record(replace(use, composition=None))

@@ -131,7 +131,7 @@ def use_of(record: Mapping[str, Any]) -> Use:
         given = {key: _value(value) for key, value in level.items()}
         kinds = {kind: _kind_use(given.pop(kind)) for kind in KINDS if kind in given}
         levels[name] = LevelUse(given.pop("submodule"), given.pop("algorithm"), given, kinds)
-    return Use(record.get("segment"), record.get("schedule"), levels)
+    return Use(record.get("segment"), record.get("schedule"), levels, record.get("composition"))
 
 
 def _kind_use(record: Mapping[str, Any]) -> KindUse:
@@ -154,7 +154,9 @@ def use_record(use: Use) -> dict[str, Any]:
         }
         for name, level in use.levels.items()
     }
-    record: dict[str, Any] = {"segment": use.segment, "schedule": use.schedule}
+    record: dict[str, Any] = {
+        "segment": use.segment, "schedule": use.schedule, "composition": use.composition,
+    }  # fmt: skip
     return {key: value for key, value in record.items() if value is not None} | {"levels": levels}
 
 

@@ -254,7 +254,7 @@ class TunedTable:
 
         Calls on shared arrays, in place or with blocks of different sizes were not measured.
         """
-        if signature.mapped or signature.in_place or signature.counts:
+        if signature.mapped or signature.in_place or signature.uneven:
             return None
         ranges = self._ranges.get(key_of(signature, topology))
         found = None if ranges is None else ranges.find(signature.nbytes)
