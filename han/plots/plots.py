@@ -206,6 +206,16 @@ def size_axis(axis: Any, sizes: Sequence[int]) -> None:
     axis.set_xticks([], minor=True)
 
 
+def prediction_axes(axis: Any, times: Sequence[float]) -> None:
+    """Scale and label the axes of predicted over measured times; draw where both are equal."""
+    if times:
+        axis.plot([min(times), max(times)], [min(times), max(times)], "-", color=GREY, lw=1)
+        axis.set_xscale("log")
+        axis.set_yscale("log")
+    axis.set_xlabel("measured (us)")
+    axis.set_ylabel("predicted (us)")
+
+
 def _colors(panels: Panels) -> dict[str, str]:
     """Choose a colour for each library, the same in all panels."""
     names = dict.fromkeys(name for series in panels.values() for name in series)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from han.measure.tune.quality import COMPARED, Row, summaries
-from han.plots.plots import COLORS, GREY, pyplot, save, size_axis
+from han.plots.plots import COLORS, GREY, prediction_axes, pyplot, save, size_axis
 
 
 def quality(rows: Sequence[Row], path: Path) -> None:
@@ -53,11 +53,5 @@ def _costs(axis: Any, rows: Sequence[Row]) -> None:
 def _predictions(axis: Any, rows: Sequence[Row]) -> None:
     pairs = [(one.measured * 1e6, one.predicted * 1e6) for row in rows for one in row.predictions]
     axis.plot([a for a, _ in pairs], [b for _, b in pairs], "o", ms=3, color=COLORS[0])
-    ends = [value for pair in pairs for value in pair]
-    if ends:
-        axis.plot([min(ends), max(ends)], [min(ends), max(ends)], "-", color=GREY, lw=1)
-        axis.set_xscale("log")
-        axis.set_yscale("log")
-    axis.set_xlabel("measured (us)")
-    axis.set_ylabel("predicted (us)")
+    prediction_axes(axis, [value for pair in pairs for value in pair])
     axis.set_title("predictions", fontsize=10)

@@ -10,7 +10,7 @@ from typing import Any
 
 from han.common.units import format_size, format_us
 from han.plots.lines import Panel, lines
-from han.plots.plots import COLORS, GREY, pyplot, save
+from han.plots.plots import COLORS, GREY, prediction_axes, pyplot, save
 from han.tuning.tuned.table import Point, Ranges, TunedTable, spell
 
 STYLE = (
@@ -133,12 +133,7 @@ def predictions(table: TunedTable, path: Path) -> None:
         measured, predicted = [a for a, _ in pairs], [b for _, b in pairs]
         axis.plot(measured, predicted, "o", ms=4, color=color, label=label(ranges.points[0]))
         ends += [*measured, *predicted]
-    if ends:
-        axis.plot([min(ends), max(ends)], [min(ends), max(ends)], "-", color=GREY, lw=1)
-    axis.set_xscale("log")
-    axis.set_yscale("log")
-    axis.set_xlabel("measured (us)")
-    axis.set_ylabel("predicted (us)")
+    prediction_axes(axis, ends)
     axis.legend(frameon=False, fontsize=8)
     figure.tight_layout()
     save(figure, path)
