@@ -281,7 +281,7 @@ def borrow_channels(
     naps: bool,
     loans: Mapping[int, Loan],
     places: Sequence[Place],
-    offsets: Sequence[Offsets],
+    offsets: Sequence[Offsets | Sequence[int]],
     held: Mapping[Place, Mapped],
     notes: int,
 ) -> list[Channel]:

@@ -71,6 +71,38 @@ class Reach:
 
 
 @dataclass(frozen=True)
+class Site:
+    """The channels that a rank may share in lent memory, and how it reaches the lenders' arenas."""
+
+    wanted: list[Wanted]
+    reach: Reach
+
+    @classmethod
+    def of(
+        cls,
+        topology: Topology,
+        rank: int,
+        memory: int,
+        parent: Reach,
+        ranks: Sequence[int],
+        banks: int = LENT_BANKS,
+        whole: bool = False,
+    ) -> Site | None:
+        """Map the arenas of the ranks that would lend; None if that cannot be.
+
+        In `parent`, which covers the topology, the ranks have the numbers `ranks`.
+        """
+        try:
+            reach = parent.part(ranks, topology)
+            wanted = Wanted.all_of(topology, rank, memory, banks, whole)
+            for w in wanted:
+                hold(reach.held, reach.places[w.ranks[0]], is_own=w.ranks[0] == rank)
+        except OSError:  # also SharedMemoryError
+            return None
+        return cls(wanted, reach)
+
+
+@dataclass(frozen=True)
 class Lending:
     """The channels that a rank is about to share: its own loans, and the arenas of other lenders.
 
@@ -83,38 +115,24 @@ class Lending:
     notes: int
 
     @classmethod
-    def by(
-        cls,
-        topology: Topology,
-        rank: int,
-        memory: int,
-        parent: Reach,
-        ranks: Sequence[int],
-        notes: int = 0,
-        banks: int = LENT_BANKS,
-        whole: bool = False,
-    ) -> Lending | None:
+    def at(cls, site: Site | None, rank: int, notes: int = 0) -> Lending | None:
         """Lend the memory of the channels whose first rank this is; None if that cannot be.
 
-        In `parent`, which covers the topology, the ranks have the numbers `ranks`. All that may
-        fail is done here, before the ranks agree to share these channels.
+        All that may fail is done here, before the ranks agree to share these channels.
         """
-        try:
-            reach = parent.part(ranks, topology)
-            wanted = Wanted.all_of(topology, rank, memory, banks, whole)
-            for w in wanted:
-                hold(reach.held, reach.places[w.ranks[0]], is_own=w.ranks[0] == rank)
-        except OSError:  # also SharedMemoryError
+        if site is None:
             return None
-        loans = lend_channels(wanted, rank, reach.places, notes)
-        return None if loans is None else cls(wanted, reach, loans, notes)
+        loans = lend_channels(site.wanted, rank, site.reach.places, notes)
+        return None if loans is None else cls(site.wanted, site.reach, loans, notes)
 
     @property
     def offsets(self) -> Offsets:
         """Where the memory that this rank lends is in its arena."""
         return {level: loan.offset for level, loan in self.loans.items()}
 
-    def channels(self, rank: int, naps: bool, offsets: Sequence[Offsets]) -> list[Channel]:
+    def channels(
+        self, rank: int, naps: bool, offsets: Sequence[Offsets | Sequence[int]]
+    ) -> list[Channel]:
         """Make the channels; `offsets` are those of all ranks."""
         reach = self.reach
         return borrow_channels(
@@ -178,7 +196,7 @@ class SharedMemory:
         topology: Topology,
         naps: bool,
         lending: Lending,
-        offsets: Sequence[Offsets],
+        offsets: Sequence[Offsets | Sequence[int]],
     ) -> SharedMemory:
         """Make channels in memory that ranks lend; not collective.
 
@@ -212,11 +230,9 @@ class SharedMemory:
         meeting, topology, reach = self.meeting, self.topology, self.reach
         if reach is None:
             return None
-        every = range(meeting.size)
-        lent = [
-            Lending.by(topology, meeting.rank, memory, reach, every, notes, banks, whole=True)
-            for _ in range(number)
-        ]
+        rank, every = meeting.rank, range(meeting.size)
+        site = Site.of(topology, rank, memory, reach, every, banks, whole=True)
+        lent = [Lending.at(site, rank, notes) for _ in range(number)]
         lendings = [each for each in lent if each is not None]
         whole = len(lendings) == number
         told = meeting.allgather([each.offsets for each in lendings] if whole else None, step)

@@ -192,6 +192,15 @@ class Meeting:
         self.steps += 1
         return _unpickle(everything, counts)
 
+    def numbers(self, mine: Sequence[int], step: str) -> list[list[int]]:
+        """Return the numbers that all ranks pass, by rank; all pass as many."""
+        sent, table = np.array(mine, np.int64), np.empty((self.size, len(mine)), np.int64)
+        self.wait(self.comm.Iallgather(sent, table), step, (sent, table))
+        if self.look is not None:  # as in `allgather`
+            self.look(step)
+        self.steps += 1
+        return table.tolist()
+
     def common(self, words: Words, step: str) -> Words:
         """Return the bits that are set in the words of all ranks; all pass as many words."""
         found = np.empty_like(words)

@@ -1,7 +1,7 @@
 """The first step of a communicator, in which its ranks find out what all of them know.
 
-Every rank tells its settings. A rank whose communicator has a parent also tells the parent's token
-and what it lends. If all ranks have the same parent, nothing more has to be asked.
+Every rank tells the token of its communicator's parent, if it has one, and what it lends. If all
+ranks have the same parent, nothing more has to be asked. Else they also compare their settings.
 """
 
 from __future__ import annotations
@@ -11,27 +11,17 @@ from typing import NamedTuple
 
 from mpi4py import MPI
 
-from han.common.errors import ConfigError
-from han.memory.channel import Offsets
 from han.memory.shared import Lending
-from han.ranks.discover import STEP, Settings, check_agreement
+from han.model.topology import MAX_LEVELS
+from han.ranks.discover import STEP, check_agreement
 from han.ranks.mail import Mail
 from han.ranks.meeting import Line, Meeting
+from han.runtime.given import Given
 from han.runtime.inherited import Draft, Inherited
 
 TAGS = 4  # tags of the steps of a communicator
+TOKENS = 3  # numbers that a rank tells, before the offsets by level
 COMMUNICATORS = 62  # whose steps have tags of their own, below those of engines
-
-
-class Told(NamedTuple):
-    """What a rank tells: the parent's token, a token for the child, and what it lends, if it does.
-
-    Without a parent the tokens are 0.
-    """
-
-    parent: int = 0
-    token: int = 0
-    lends: Offsets | None = None
 
 
 class Known(NamedTuple):
@@ -42,7 +32,7 @@ class Known(NamedTuple):
     token: int
     line: Line
     lending: Lending
-    offsets: list[Offsets]
+    offsets: list[list[int]]
 
 
 @dataclass(frozen=True)
@@ -62,13 +52,12 @@ class Birth:
             return cls(inherited, draft)
         rank = comm.Get_rank()
         lending = None
-        if inherited.reach is not None:
-            memory = inherited.config.memory
-            lending = Lending.by(draft.topology, rank, memory, inherited.reach, draft.ranks)
+        if draft.site is not None:
+            lending = Lending.at(draft.site, rank)
         return cls(inherited, draft, lending, inherited.mail.number() if rank == 0 else 0)
 
     def introduce(
-        self, meeting: Meeting, settings: Settings, because: BaseException | None
+        self, meeting: Meeting, given: Given
     ) -> tuple[Known | Draft | None, tuple[int, ...]]:
         """Take the first step; collective.
 
@@ -76,32 +65,35 @@ class Birth:
         ranks do not have the same parent. Also returns which ranks have another tuned table than
         rank 0. Raises ConfigError, on all ranks alike.
         """
-        rows = meeting.allgather((settings, self._told()), STEP)
-        told = [each for _, each in rows]
-        try:
-            others = check_agreement([each for each, _ in rows], because)
-        except ConfigError:
-            self._cancel()
-            raise
-        if not all(each.parent == told[0].parent for each in told):
-            self._cancel()
-            return None, others
-        known = self._known(told)
-        if known is None:
-            self._cancel()
-        return known or self.draft, others
+        told = meeting.numbers(self._told(), STEP)
+        parent = told[0][0]
+        if parent and all(row[0] == parent for row in told):
+            known = self._known(told)
+            if known is None:
+                self._cancel()
+            return known or self.draft, ()
+        self._cancel()
+        rows = meeting.allgather(given.settings, STEP)
+        return None, check_agreement(rows, given.problem)
 
-    def _told(self) -> Told:
+    def _told(self) -> list[int]:
+        """Return the parent's token, one for the child, whether it lends, and offsets by level.
+
+        Without a parent the tokens are 0.
+        """
+        lent, lends = [0] * MAX_LEVELS, self.lending is not None
         if self.inherited is None or self.draft is None:
-            return Told()
-        lends = None if self.lending is None else self.lending.offsets
-        return Told(self.inherited.token, self.number, lends)
+            return [0, 0, lends, *lent]
+        if self.lending is not None:
+            for level, offset in self.lending.offsets.items():
+                lent[level] = offset
+        return [self.inherited.token, self.number, lends, *lent]
 
-    def _known(self, told: list[Told]) -> Known | None:
-        one, lends = self.inherited, [each.lends for each in told if each.lends is not None]
+    def _known(self, told: list[list[int]]) -> Known | None:
+        one, lends = self.inherited, [row[TOKENS:] for row in told if row[TOKENS - 1]]
         if one is None or self.draft is None or self.lending is None or len(lends) < len(told):
             return None
-        token = told[0].token
+        token = told[0][1]
         number, first = divmod(token - one.mail.token - 1, one.mail.size)
         tag = (1 + (number + 7 * first) % COMMUNICATORS) * TAGS
         line = Line(one.mail.comm, one.mail_places(self.draft.ranks), tag)

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 from mpi4py import MPI
 
 from han.config.arrange import Facts
-from han.memory.shared import Reach
+from han.memory.shared import Reach, Site
 from han.model.topology import Topology
 from han.ranks.departures import IN_FLIGHT
 from han.ranks.discover import Conditions, discover, facts_of
 from han.ranks.health import Health
 from han.ranks.mail import Mail
 from han.ranks.meeting import Meeting, setup_limit
-from han.tuning.tuned.places import Search
+from han.runtime.given import Given
 
 if TYPE_CHECKING:
     from han.config.config import Config
@@ -39,7 +39,7 @@ class Draft:
     """What follows for some ranks of a parent from what it knows.
 
     `ranks` are their numbers in the parent. `near`: they reach each other's memory as the parent
-    knows.
+    knows. `site` is where they may share channels then; None if this rank cannot.
     """
 
     ranks: tuple[int, ...]
@@ -47,6 +47,7 @@ class Draft:
     topology: Topology
     conditions: Conditions
     near: bool
+    site: Site | None
 
 
 @dataclass(frozen=True)
@@ -57,14 +58,18 @@ class Inherited:
     outlives its use.
     """
 
-    config: Config
+    given: Given
     conditions: Conditions
     parent: Health
     world: tuple[int, ...]
     facts: tuple[Facts, ...]
     reach: Reach | None
-    tuned: Search
     _drafts: dict[tuple[int, ...], Draft] = field(default_factory=dict)
+
+    @property
+    def config(self) -> Config:
+        """The configuration."""
+        return self.given.config
 
     @property
     def mail(self) -> Mail:
@@ -95,12 +100,12 @@ class Inherited:
         key = tuple(ranks)
         draft = self._drafts.get(key)
         if draft is None:
-            draft = self._draft(key)
-            if len(self._drafts) < DRAFTS:
+            draft = self._draft(key, comm.Get_rank())
+            if len(self._drafts) < DRAFTS and (draft.site is not None or not draft.near):
                 self._drafts[key] = draft
         return draft
 
-    def _draft(self, ranks: tuple[int, ...]) -> Draft:
+    def _draft(self, ranks: tuple[int, ...], own: int) -> Draft:
         facts = tuple(facts_of(self.facts, ranks))
         topology, here = discover(facts, self.config)
         # Ranks of the parent that are not in this communicator still use the processors.
@@ -108,9 +113,13 @@ class Inherited:
         conditions = Conditions(
             here.oversubscribed or above.oversubscribed, here.rationed or above.rationed, here.mesh
         )
-        near = self.reach is not None and self.reach.covers(topology, ranks)
+        reach = self.reach
+        near = reach is not None and reach.covers(topology, ranks)
         topology = replace(topology, attach=near)
-        return Draft(ranks, facts, topology, conditions, near)
+        site = None
+        if near and reach is not None:
+            site = Site.of(topology, own, self.config.memory, reach, ranks)
+        return Draft(ranks, facts, topology, conditions, near, site)
 
     def meeting(self, comm: MPI.Intracomm) -> Meeting:
         """Return steps for the ranks of `comm`, which is not used yet."""

@@ -14,7 +14,6 @@ from han import _native
 from han.common.errors import ArgumentError, HanError
 from han.config.arrange import Facts
 from han.config.config import Config
-from han.config.statistics import statistics_output
 from han.memory.shared import SharedMemory
 from han.message.message import Message
 from han.message.parsers import Parser
@@ -23,10 +22,8 @@ from han.model.topology import Topology
 from han.ranks.discover import (
     STEP,
     Conditions,
-    Settings,
     discover,
     gather_facts,
-    try_to_load,
 )
 from han.ranks.health import AGREED, Health
 from han.ranks.mail import Mail
@@ -36,6 +33,7 @@ from han.runtime.alike import ALIKE
 from han.runtime.binder import Binder
 from han.runtime.birth import Birth, Known
 from han.runtime.engines import Engines
+from han.runtime.given import Given
 from han.runtime.inherited import Draft, Inherited, world_ranks
 from han.runtime.learning import LEARNER
 from han.runtime.leaving import at_end
@@ -48,11 +46,9 @@ from han.runtime.prepared import Prepared
 from han.runtime.programs import Programs
 from han.runtime.progress import set_helper, tell_limit
 from han.runtime.request import Request
-from han.runtime.stored_plans import wisdom_folder
-from han.runtime.tuned import agreed_table, tuned_table
+from han.runtime.tuned import agreed_table
 from han.runtime.waiting import Waiting, naps
 from han.tasks.size_classes import bound_of
-from han.trace.trace_files import trace_folder
 from han.trace.tracing import Tracing
 from han.tuning.heuristics import NodeTraits
 from han.tuning.planner import Planner
@@ -93,38 +89,32 @@ class State:
     statistics: str  # where statistics of collectives go, or ""
     closed = False
     facts: tuple[Facts, ...]  # by rank
+    _given: Given
     _heritage: Inherited | None = None  # made for the first child
 
     def __init__(
         self, comm: MPI.Intracomm, config: Any, inherited: Inherited | None = None
     ) -> None:
-        loaded, problem = try_to_load(config)
-        folder, trouble = trace_folder()
-        stored, damage = wisdom_folder()
-        self.statistics, mistake = statistics_output()
-        said = trouble or damage or mistake if problem is None else str(problem)
-        fingerprint = loaded.fingerprint() if loaded else ""
-        limit = SETUP_LIMIT if loaded is None else loaded.wait.timeout
+        given = Given.read(config) if inherited is None else inherited.given
+        limit = SETUP_LIMIT if given.problem else given.config.wait.timeout
         meeting = Meeting(comm, setup_limit(limit))
         meeting.look = inherited.watch(comm) if inherited is not None else None
-        self.config = loaded
-        found = tuned_table(loaded) if inherited is None else inherited.tuned
-        counts = bool(self.statistics)
-        settings = Settings(fingerprint, said, folder, counts, found.digest)
-        known, others = Birth.of(inherited, comm).introduce(meeting, settings, problem)
-        self.tuned = agreed_table(found, others)
+        self.config, self.statistics = given.config, given.statistics
+        known, others = Birth.of(inherited, comm).introduce(meeting, given)
+        self.tuned = agreed_table(given.tuned, others)
+        self._given = given if self.tuned is given.tuned else given._replace(tuned=self.tuned)
         if isinstance(known, Known):
-            self._take_over(meeting, known, stored)
+            self._take_over(meeting, known)
         else:
-            self._discover(meeting, known, stored)
-        if folder:
-            self.tracing.record_into(folder)
+            self._discover(meeting, known)
+        if given.settings.folder:
+            self.tracing.record_into(given.settings.folder)
         meeting = self.health.meeting
         meeting.look, meeting.limit = self.health.look, limit
         meeting.expect = self.health.expect_step
         at_end(self)
 
-    def _discover(self, outer: Meeting, draft: Draft | None, stored: str) -> None:
+    def _discover(self, outer: Meeting, draft: Draft | None) -> None:
         """Find out where the ranks are, and make shared memory; collective."""
         own = outer.messages()
         meeting = Meeting(own, outer.limit, own)
@@ -138,12 +128,12 @@ class State:
             self.health = Health(meeting, Notices(Mail(own, token), range(meeting.size), token))
             memory, sleeps = self.config.memory, naps(self.config.wait, self.conditions)
             self.shared = SharedMemory.made(meeting, topology, memory, sleeps)
-            meeting.share(lambda: self._make(stored), STEP)
+            meeting.share(self._make, STEP)
         except AGREED:
             own.Free()
             raise
 
-    def _take_over(self, meeting: Meeting, known: Known, stored: str) -> None:
+    def _take_over(self, meeting: Meeting, known: Known) -> None:
         """Make all that the parent need not be asked for; not collective, for one node.
 
         If this raises, it tells the other ranks, which may have gone on.
@@ -157,7 +147,7 @@ class State:
             self.shared = SharedMemory.borrowed(
                 meeting, draft.topology, sleeps, known.lending, known.offsets
             )
-            self._make(stored)
+            self._make()
             meeting.look, meeting.expect = self.health.look, self.health.expect_step
             if self.topology.whole is None:
                 self.engines.let_talk()
@@ -165,7 +155,7 @@ class State:
             self.health.give_up(error)
             raise
 
-    def _make(self, stored: str) -> None:
+    def _make(self) -> None:
         """Make the parts that need no other rank."""
         health, shared = self.health, self.shared
         self.topology = shared.topology
@@ -183,7 +173,7 @@ class State:
         health.engines = self.engines
         self.calls = self.engines.calls
         self.binder = Binder(health, shared, recorder)
-        programs = Programs(self.planner, stored)
+        programs = Programs(self.planner, self._given.stored)
         self.plans = Plans(programs, self.binder, shared, self.engines)
         self.persistent = Persistent(self.comm, health, self.engines, shared, self.binder, programs)
         recorder.follow(self.engines, self.binder)
@@ -198,7 +188,7 @@ class State:
         if self._heritage is None:
             reach, world = self.shared.reach, world_ranks(self.comm)
             self._heritage = Inherited(
-                self.config, self.conditions, self.health, world, self.facts, reach, self.tuned
+                self._given, self.conditions, self.health, world, self.facts, reach
             )
         return self._heritage
 

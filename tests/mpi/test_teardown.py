@@ -338,11 +338,12 @@ BROKEN = (
 )
 
 
-def broken(place):
+def broken(place, **how):
     """Return a patch that lets a part of the set-up fail on rank ODD."""
     if WORLD.rank != ODD:
         return contextlib.nullcontext()
-    return mock.patch(place, side_effect=OSError(errno.EMFILE, "Too many open files"))
+    how = how or {"side_effect": OSError(errno.EMFILE, "Too many open files")}
+    return mock.patch(place, **how)
 
 
 @on_four
@@ -397,8 +398,7 @@ def test_a_child_whose_set_up_fails_tries_again_in_its_next_call(mpi_ranks, monk
             child = make(comm)
             with (
                 watched() as (made, freed),
-                broken("han.memory.shared.map_known"),
-                broken("han.memory.shared.hold"),
+                broken("han.memory.shared.Lending.at", return_value=None),
                 broken("han.memory.channel.Channel.introduce"),
                 pytest.raises(han.SharedMemoryError, match=f"rank {number}"),
             ):

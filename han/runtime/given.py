@@ -1,0 +1,45 @@
+"""What a communicator is set up with, before its ranks meet: from its arguments and surroundings.
+
+A child takes over what its parent was given, so nothing is read or compared once more.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from han.common.errors import ConfigError
+from han.config.config import Config
+from han.config.statistics import statistics_output
+from han.ranks.discover import Settings, try_to_load
+from han.runtime.stored_plans import wisdom_folder
+from han.runtime.tuned import tuned_table
+from han.trace.trace_files import trace_folder
+from han.tuning.tuned.places import Search
+
+
+class Given(NamedTuple):
+    """The configuration, what all ranks must have alike (`settings`), and what they need not.
+
+    `config` is None if it cannot be used; `problem` then says why. `statistics` is where counts of
+    calls go, `stored` the folder of stored plans; each may be "". `tuned` is the tuned table.
+    """
+
+    config: Config
+    settings: Settings
+    problem: ConfigError | None
+    statistics: str
+    stored: str
+    tuned: Search
+
+    @classmethod
+    def read(cls, config: Any) -> Given:
+        """Read the configuration and the environment; it raises nothing."""
+        loaded, problem = try_to_load(config)
+        folder, trouble = trace_folder()
+        stored, damage = wisdom_folder()
+        statistics, mistake = statistics_output()
+        said = trouble or damage or mistake if problem is None else str(problem)
+        fingerprint = loaded.fingerprint() if loaded else ""
+        tuned = tuned_table(loaded)
+        settings = Settings(fingerprint, said, folder, bool(statistics), tuned.digest)
+        return cls(loaded, settings, problem, statistics, stored, tuned)
