@@ -359,7 +359,7 @@ class Engine:
     def plan(
         self,
         *,
-        code: bytes,
+        code: ReadableBuffer,
         streams: tuple[_Pair, ...],
         requests: int,
         footprint: tuple[int, ...],
@@ -381,7 +381,7 @@ class Engine:
         arena: _Pair = (0, 0),
         whole: int = 0,
         leader: int = -1,
-        terms: bytes | None = None,
+        terms: ReadableBuffer | None = None,
         grains: int = 0,
         grain: int = 0,
         blocks: int = 0,

@@ -88,6 +88,7 @@ class Planner:
         measured = tuned.thresholds(topology) if tuned is not None else ()
         self.bounds = bounds_of((*config.thresholds, *measured))
         self._remembered = lru_cache(REMEMBERED)(self._planned)
+        self.sized = lru_cache(REMEMBERED)(self._sized)
 
     def planned(
         self,
@@ -120,7 +121,7 @@ class Planner:
             rival=None if rival is None else replace(one, decision=Decision(rival)).plan,
         )
 
-    def sized(self, signature: Signature) -> Signature:
+    def _sized(self, signature: Signature) -> Signature:
         """Return the signature of a call's class of sizes; its own if it has none."""
         bound = 0 if signature.grains else bound_of(signature, self.bounds)
         return class_of(signature, bound) if bound else signature

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from mpi4py import MPI
@@ -28,6 +29,7 @@ class Layout:
     behind: int
 
     @classmethod
+    @cache
     def plain(cls, size: int) -> Layout:
         """Return the layout of elements without gaps."""
         return cls(size, size, 0, size)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import TYPE_CHECKING, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -228,7 +229,22 @@ class Program:
         starts = np.concatenate([np.zeros(1, "u8"), np.cumsum(sizes, dtype="u8")])
         return np.asarray(starts[blocks], "u8")
 
-    @property
+    @cached_property
     def talks_mpi(self) -> bool:
         """Whether any operation calls the MPI library for more than a reduction."""
         return bool(_TALKS[self.code["code"]].any())
+
+    @cached_property
+    def records(self) -> dict[str, Any]:
+        """The arguments of ``_native.Engine.plan`` that every plan of this program has alike."""
+        return {
+            "code": np.ascontiguousarray(self.code),
+            "streams": tuple((s.start, s.stop) for s in self.streams),
+            "requests": self.requests,
+            "writes": bytes(self.writes),
+            "sync": self.sync,
+            "terms": None if self.terms is None else np.ascontiguousarray(self.terms),
+            "grains": self.grains,
+            "grain": self.grain,
+            "blocks": self.blocks,
+        }

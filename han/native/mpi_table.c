@@ -18,6 +18,12 @@ static const char *const NAMES[HAN_F_COUNT] = {
 };
 
 const char *han_mpi_load(han_mpi *mpi, const char *library) {
+    static han_anyfn known[HAN_F_COUNT]; /* of the library `loaded`; Python's lock guards both */
+    static char *loaded;
+    if (loaded && !strcmp(loaded, library)) {
+        memcpy(mpi->fn, known, sizeof known);
+        return NULL;
+    }
     /* mpi4py loads libmpi with RTLD_LOCAL: its symbols are visible through mpi4py's module only. */
     void *handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
     const char *missing = NULL;
@@ -28,6 +34,10 @@ const char *han_mpi_load(han_mpi *mpi, const char *library) {
         *(void **)&mpi->fn[f] = p;
     }
     if (handle) dlclose(handle); /* the module itself keeps the library loaded */
+    if (!missing && !loaded) {
+        memcpy(known, mpi->fn, sizeof known);
+        loaded = strdup(library);
+    }
     return missing;
 }
 

@@ -38,20 +38,21 @@ def agree(
         except Exception as error:
             problem = error
         words = _words(meeting, word, step)
-        alike = bool((words == words[0]).all())
+        alike = words.count(words[0]) == len(words)
         told = repr(value) if problem is None else f"{type(problem).__name__}: {problem}"
         texts = [] if alike else meeting.allgather(told, step)
     if problem is not None:
         raise problem
     if not alike:
-        raise _difference(step, words.tolist(), texts)
+        raise _difference(step, words, texts)
 
 
-def _words(meeting: Meeting, word: int, step: str) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _words(meeting: Meeting, word: int, step: str) -> list[int]:
     """Return the words that all ranks pass, by rank."""
     mine, words = np.array([word], np.int64), np.empty(meeting.size, np.int64)
     meeting.wait(meeting.comm.Iallgather(mine, words), step, (mine, words))
-    return words
+    found: list[int] = words.tolist()
+    return found
 
 
 def _difference(step: str, words: list[int], texts: list[str]) -> PeerError | MismatchError:

@@ -58,7 +58,7 @@ class Notices:
         self._early: list[Notice] = []
         self.gone: list[Departure] = []  # ranks that have sent that they leave
         self.withdrawn: set[int] = set()  # ranks that left and have stopped listening
-        self._sends, self._receives = np.zeros((2, self.size), np.int32)  # messages by rank
+        self._sends, self._receives = [0] * self.size, [0] * self.size  # messages by rank
         self._lock = mail.lock
         mail.join(token, self)
 
@@ -175,17 +175,18 @@ class Notices:
         Collective if any message was sent, as all ranks exchange notices then.
         """
         self.fetch()  # this rank may have finished the call that raised on another one
-        if not (self._sends.any() or self._receives.any()):
+        if not (any(self._sends) or any(self._receives)):
             return True
-        expected = np.zeros_like(self._sends)
-        request = meeting.comm.Ialltoall(self._sends, expected)
+        sends = np.array(self._sends, np.int32)
+        expected = np.zeros_like(sends)
+        request = meeting.comm.Ialltoall(sends, expected)
         patience = Patience()
         while not (request.Test() and np.array_equal(self._receives, expected)):
             self.fetch()
             patience.pause()
             if patience.waited > FLUSH:
                 meeting.gave_up = True
-                abandon((request, self._sends, expected))
+                abandon((request, sends, expected))
                 return False
         return True
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -73,7 +74,7 @@ class Binder:
         prepared = Prepared(native, program, signature, number, planned, is_rival)
         reporter(engine).know(prepared)
         self.living[number] = prepared
-        self._recorder.know(*names_of(prepared))
+        self._recorder.know(partial(names_of, prepared))
         return prepared
 
     def _ways(self, planned: Planned | None, is_rival: bool) -> Ways:

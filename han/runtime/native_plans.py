@@ -72,12 +72,8 @@ def native_plan(
     signature = message.signature
     callback = signature.reduces and message.numbers is None
     return engine.plan(
-        code=program.code.tobytes(),
-        streams=tuple((s.start, s.stop) for s in program.streams),
-        requests=program.requests,
+        **program.records,
         footprint=program.footprint,
-        writes=bytes(program.writes),
-        sync=program.sync,
         brief=not (program.talks_mpi or callback or ways.leader is not None)
         and _moved(program, signature) <= BRIEF,
         signature=identity(known_as or signature, ways.is_rival),
@@ -95,10 +91,6 @@ def native_plan(
         arena=ways.arena or (0, 0),
         whole=ways.whole,
         leader=-1 if ways.leader is None else ways.leader,
-        terms=None if program.terms is None else program.terms.tobytes(),
-        grains=program.grains,
-        grain=program.grain,
-        blocks=program.blocks,
     )
 
 

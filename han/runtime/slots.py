@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import cached_property
 
 import numpy as np
 
@@ -108,9 +109,6 @@ class Slots:
         self._health, self._engines, self._shared = health, engines, shared
         self._memory = memory
         self.together = shared.topology.whole is not None  # one channel holds all ranks
-        layouts = [each for each in geometries(shared.topology, memory) if each is not None]
-        cells = sum(each.ranks * each.ring for each in layouts) or 1  # of a large slot
-        self._most_large = max(1, LARGE_SHARE * memory // cells)
         self._every: list[Slot] = []
         self._large = 0  # a bit for each large slot
         self._batches = [0, 0]  # how often small and large slots were made
@@ -118,6 +116,12 @@ class Slots:
         self._left: list[int] = []  # slots that this rank has left since it last looked
         self._board: _native.Board | None = None
         self._board_channels: list[Channel] = []
+
+    @cached_property
+    def _most_large(self) -> int:
+        layouts = geometries(self._shared.topology, self._memory)
+        cells = sum(each.ranks * each.ring for each in layouts if each is not None) or 1
+        return max(1, LARGE_SHARE * self._memory // cells)  # cells: of a large slot
 
     def __len__(self) -> int:
         return len(self._every)

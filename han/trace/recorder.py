@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections.abc import Callable
 from typing import Protocol
 
 from han import _native
@@ -69,11 +70,11 @@ class Recorder:
         """Return whether a recording is active."""
         return recording in self._active
 
-    def know(self, number: int, names: Names) -> None:
-        """Note that a plan has been made."""
+    def know(self, named: Callable[[], tuple[int, Names]]) -> None:
+        """Note that a plan has been made; `named` returns its number and names."""
         with self._lock:
             if self._stretch is not None:
-                self._stretch.know(number, names)
+                self._stretch.know(*named())
 
     def attach(self, engine: _native.Engine, request: int) -> None:
         """Note that an engine has been made; `request` is its number."""
