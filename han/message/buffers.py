@@ -6,7 +6,7 @@ import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from mpi4py import MPI
 
@@ -16,8 +16,7 @@ from han.message.memory import Memory, memory_of
 from han.message.reader import READER, facts
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(NamedTuple):
     """Where the elements of a type are: `extent` bytes apart, each with `size` bytes of data.
 
     The data of an element is between the bytes `first` and `behind` after its address.

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from mpi4py import MPI
@@ -19,8 +18,7 @@ NATIVE = "@<" if sys.byteorder == "little" else "@>"  # of formats in this byte 
 Bounds = tuple[int, int]  # the first address, and the one behind the last byte
 
 
-@dataclass(frozen=True)
-class Memory:
+class Memory(NamedTuple):
     """The memory of an object. It stays valid as long as `owner` lives.
 
     `datatype` and `name` are those of the elements, `itemsize` their size. The type is
