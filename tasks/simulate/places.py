@@ -30,6 +30,8 @@ class Places:
         self.node_of = self.place[machine.node_level]
         self.memory_of = self.place[machine.memory_level]
         self.machine, self.topology = machine, plan.topology
+        links = machine.levels
+        self.has_rates = any(k.copy_rate or k.reduce_rate or k.cache for k in links)
         self.caches = Caches.of(plan, machine, self.place)
         self.channels = [k for k, g in enumerate(plan.geometries) if g is not None]
         self.geometries = [g for g in plan.geometries if g is not None]
@@ -68,8 +70,6 @@ class Places:
         of operations whose data is in caches follow those of all levels.
         """
         far = np.zeros(len(code), np.int64)
-        if not any(k.copy_rate or k.reduce_rate or k.cache for k in self.machine.levels):
-            return far
         for name in DATA:
             where = np.flatnonzero(code["code"] == name)
             for ref in {*READS[name], *WRITES[name]} if len(where) else ():
