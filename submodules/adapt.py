@@ -37,6 +37,7 @@ class Adapt(Submodule):
     """Sends pieces along trees of point-to-point messages."""
 
     name = "adapt"
+    by_place = True
     about = "event-driven point-to-point trees, internally segmented (HAN's ADAPT)"
     algorithms = {
         "linear": Algorithm(

@@ -111,6 +111,7 @@ class Submodule(ABC):
     reads_peers: bool = False  # ranks read or write their peers' buffers
     in_memory: bool = False  # every algorithm works in memory that ranks share, without messages
     may_block: bool = False  # it refuses nonblocking and persistent calls
+    by_place: bool = False  # of ranks, programs name only members of the group, by their place
 
     @abstractmethod
     def supports(self, question: Question) -> str | None:

@@ -68,6 +68,9 @@ Seconds = Annotated[float, BeforeValidator(parse_time), WithJsonSchema(TIME_SCHE
 Rate = Annotated[float, BeforeValidator(parse_rate), WithJsonSchema(RATE_SCHEMA)]
 
 
+UNSOURCED = ("name", "level", "ranks", "memory_of")  # of the machine's shape: no measured values
+
+
 def ranks_on_a_rail(ppn: int, rails: int) -> int:
     """Return how many of a node's `ppn` ranks share its busiest rail."""
     return -(-ppn // rails)
@@ -103,6 +106,11 @@ class Link(Model):
         description="Bytes a second that a processor reduces where an operand is in memory of "
         "another rank of this level. Without it the rate of the node.",
     )
+    cache: Size = Field(
+        default=0,
+        description="Bytes of the cache that the ranks of a group share. Data that fits is copied "
+        "and reduced at the rates of the level, and takes nothing of the memory's rate.",
+    )
     ranks: Annotated[int, Field(ge=1)] | None = Field(
         default=None, description="Ranks of a group, for levels inside of nodes."
     )
@@ -119,6 +127,11 @@ class Node(Model):
         description="Bytes a second that one processor reduces."
     )
     memory: Rate = Field(description="Bytes a second that all processors of a node move together.")
+    memory_of: str = Field(
+        default="",
+        description="The level inside the node whose groups have such a memory each. Without it "
+        "the node has one.",
+    )
     injection: Rate = Field(description="Bytes a second that an adapter carries in each direction.")
     rails: Annotated[int, Field(ge=1)] = Field(
         default=1, description="Adapters of a node. A rank uses one of them."
@@ -179,6 +192,10 @@ class MachineModel(Model):
             known = ", ".join(names)
             return [Problem(("node", "level"), f"is not a level; levels: {known}", self.node.level)]
         found = []
+        if self.node.memory_of and self.node.memory_of not in names[: self.node_level + 1]:
+            known = ", ".join(names[: self.node_level + 1])
+            told = f"is no level inside a node; levels: {known}"
+            found.append(Problem(("node", "memory_of"), told, self.node.memory_of))
         for k, level in enumerate(self.levels):
             fixed = level.ranks is not None
             if k < self.node_level and not fixed:
@@ -207,6 +224,11 @@ class MachineModel(Model):
         """Number of the level whose domains are nodes."""
         return self.names.index(self.node.level)
 
+    @property
+    def memory_level(self) -> int:
+        """Number of the level whose groups have a memory each."""
+        return self.names.index(self.node.memory_of or self.node.level)
+
     def values(self) -> list[str]:
         """Names of the values that the file sets: ``network.latency``, ``node.copy``."""
         parts: list[tuple[str, Model]] = [(level.name, level) for level in self.levels]
@@ -215,7 +237,7 @@ class MachineModel(Model):
             f"{name}.{type(part).model_fields[field].alias or field}"
             for name, part in parts
             for field in type(part).model_fields
-            if field in part.model_fields_set and field not in ("name", "level", "ranks")
+            if field in part.model_fields_set and field not in UNSOURCED
         ]
 
     def place(self, nodes: int, ppn: int) -> tuple[tuple[int, ...], ...]:

@@ -37,6 +37,7 @@ class Exchange(Submodule):
     """Combines data by exchanges with a few members at a time."""
 
     name = "exchange"
+    by_place = True
     about = "allreduce by exchanges, in shared memory or in messages, with any factors (Jocksch)"
     flags = FLAGS
     algorithms = {

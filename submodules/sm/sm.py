@@ -144,6 +144,7 @@ class Sm(Submodule):
     """Moves data through cells in shared memory."""
 
     name = "sm"
+    by_place = True
     about = "release/gather through cells in shared memory (Jain)"
     flags = FLAGS
     in_memory = True

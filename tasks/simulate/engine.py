@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from han._native import simulate
-from han.config.machine import MachineModel
 from han.model.channel_layout import SMALL_BANKS
 from han.model.program import Coll
 from han.tasks.plan import Plan
@@ -66,8 +65,8 @@ def run(
     host_of, cores, crowded = _hosts(places)
     inputs: tuple[Array, ...] = (
         *(loaded.operations, loaded.streams, loaded.first_stream, loaded.first_request),
-        *(places.place, places.node_of, host_of, places.rails()),
-        *_machine(places.machine),
+        *(places.place, places.node_of, places.memory_of, host_of, places.rails()),
+        *_machine(places),
         *(cores, crowded, _gates(plan, runs), loader.writes()),
         *places.channels_of_ranks(),
         *_meetings(places, loaded.meetings),
@@ -98,15 +97,25 @@ def _hosts(places: Places) -> tuple[Array, Times, Array]:
     return host_of, cores.astype(np.float64), (ranks > cores).astype(np.uint8)
 
 
-def _machine(machine: MachineModel) -> tuple[Times, Times, Times, Times]:
+def _machine(places: Places) -> tuple[Times, Times, Times, Times]:
     """Return the levels, the rates of copies and of reductions, and the node (`sim_link` ...)."""
+    machine, caches = places.machine, places.caches
+    slow = caches.exist and not caches.hold_buffers
     links = [
-        (k.latency, k.bandwidth, k.overhead, k.copying or 0.0, k.eager, k.flag)
+        (
+            k.latency,
+            k.bandwidth,
+            k.overhead,
+            k.copying or 0.0,
+            k.eager,
+            k.flag,
+            float(slow and k.copying is not None),
+        )
         for k in machine.levels
     ]
     node = machine.node
-    copies = [node.copy_rate, *(k.copy_rate or node.copy_rate for k in machine.levels)]
-    reductions = [node.reduce_rate, *(k.reduce_rate or node.reduce_rate for k in machine.levels)]
+    copies = caches.rates(node.copy_rate, [k.copy_rate for k in machine.levels])
+    reductions = caches.rates(node.reduce_rate, [k.reduce_rate for k in machine.levels])
     limits = (node.memory, node.injection, node.burst, node.operation, node.call, node.switch)
     links_, copies_, reductions_, limits_ = (
         np.array(one, np.float64) for one in (links, copies, reductions, limits)

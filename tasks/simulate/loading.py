@@ -12,22 +12,15 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from han.model.opcodes import COMBINATIONS, FLAG_OPERATIONS, MESSAGES, REQUESTS
+from han.model.opcodes import FLAG_OPERATIONS, MESSAGES
 from han.model.program import Area, Base, Code, Coll, Program
+from han.tasks.equal_roles import Role
 from han.tasks.plan import Plan
 from han.tasks.simulate.places import Places
+from han.tasks.simulate.shapes import OPERATION, Shape, wrong
 
 Numbers = npt.NDArray[np.int64]
 Ranks = tuple[int, ...]
-
-# The layout of `sim_op` (native/simulate/world.h).
-OPERATION = np.dtype(
-    [
-        ("code", "u1"), ("level", "u1"), ("blocking", "u1"), ("what", "i4"), ("slot", "i4"),
-        ("peer", "i4"), ("task", "u4"), ("n", "i8"),
-    ],
-    align=True,
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -65,50 +58,41 @@ class Loader:
         self.meetings: dict[tuple[object, int], int] = {}
         self.met: list[Meeting] = []
         self.written: list[tuple[int, ...]] = []
+        self.shapes: dict[int, Shape] = {}  # by identity of the program, which the shape holds
         self.labels: list[tuple[tuple[str, ...], tuple[str, ...]]] = []  # of streams and tasks
 
-    def load(self, program: Program) -> None:
+    def load(self, role: Role) -> None:
         """Add the program of the next rank."""
-        code, rank, first = program.code, program.rank, self.first_operation[-1]
-        found = np.zeros(len(code), OPERATION)
-        codes = code["code"]
-        for name in ("code", "peer", "task", "slot", "n"):
-            found[name] = code[name]
-        found["n"][np.isin(codes, COMBINATIONS)] *= self.plan.signature.element
-        awaits = codes == Code.AWAIT
-        found["what"][awaits] = code["peer"][awaits]
-        found["n"][awaits] += first
-        talks = np.isin(codes, MESSAGES)
-        found["what"][talks] = code["stream"][talks]  # the tag, until messages have numbers
-        self._check(program, found)
-        found["level"] = self.places.rates(rank, code)
-        found["level"][talks] = self.places.levels(rank, code["peer"][talks])
-        flags = np.isin(codes, FLAG_OPERATIONS)
-        self.flags.append(self._lines(rank, code["base"][flags, 0], code["off"][flags, 0]))
-        self._meet(program, found)
+        shape, rank, first = self._shape(role), role.rank, self.first_operation[-1]
+        program, code, found = shape.program, shape.program.code, shape.operations.copy()
+        found["n"][shape.awaits] += first
+        if role.peers is not None:
+            found["peer"][role.rows] = role.peers
+            code = role.moved(code) if self.places.has_rates else code
+        peers = found["peer"][shape.talks]
+        if len(peers) and not 0 <= int(peers.min()) <= int(peers.max()) < self.size:
+            raise wrong(program)
+        found["level"] = self.places.rates(rank, code) if self.places.has_rates else 0
+        found["level"][shape.talks] = self.places.levels(rank, peers)
+        self.flags.append(self._lines(rank, *shape.lines))
+        if shape.collectives:
+            self._meet(program, found)
         self.pieces.append(found)
         self.streams += [(s.start + first, s.stop + first) for s in program.streams]
         self.first_operation.append(first + len(code))
         self.first_stream.append(len(self.streams))
-        slots = found["slot"][np.isin(codes, REQUESTS)]
-        self.first_request.append(self.first_request[-1] + int(slots.max(initial=-1)) + 1)
+        self.first_request.append(self.first_request[-1] + shape.requests)
         self.written.append(program.writes[: len(self.places.channels)])
-        self.labels.append((tuple(s.name for s in program.streams), program.tasks))
+        self.labels.append(shape.labels)
 
-    def _check(self, program: Program, found: npt.NDArray[np.void]) -> None:
-        """Raise ValueError if an operation names a rank, stream or place that does not exist."""
-        codes = found["code"]
-        peers = found["peer"][np.isin(codes, MESSAGES)]
-        streams = found["what"][codes == Code.AWAIT]
-        stops = [(s.start, s.stop) for s in program.streams]
-        if (
-            (codes >= len(Code)).any()
-            or ((peers < 0) | (peers >= self.size)).any()
-            or ((streams < 0) | (streams >= len(stops))).any()
-            or (found["slot"] < 0).any()
-            or any(not 0 <= start <= stop <= len(codes) for start, stop in stops)
-        ):
-            raise ValueError(f"rank {program.rank}: its program names things that do not exist")
+    def _shape(self, role: Role) -> Shape:
+        """Return the shape of a rank's program; those of several ranks are kept."""
+        element, key = self.plan.signature.element, id(role.first)
+        if role.alone:
+            return Shape.of(role.first, element)
+        if key not in self.shapes:
+            self.shapes[key] = Shape.of(role.first, element)
+        return self.shapes[key]
 
     def _lines(self, rank: int, bases: Numbers, offsets: Numbers) -> Numbers:
         """Return one number for each flag, the same on all ranks that share its channel."""

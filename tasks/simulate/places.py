@@ -13,6 +13,7 @@ from han.model.opcodes import ATTACHED, DATA, READS, WRITES
 from han.model.program import PEER, Area, Base, PeerBase
 from han.model.rails import local_ranks, rail_of
 from han.tasks.plan import Plan
+from han.tasks.simulate.caches import Caches
 
 Numbers = npt.NDArray[np.int64]
 
@@ -27,7 +28,11 @@ class Places:
     def __init__(self, plan: Plan, machine: MachineModel, place: Sequence[Sequence[int]]) -> None:
         self.place = np.array(place, np.int32)
         self.node_of = self.place[machine.node_level]
+        self.memory_of = self.place[machine.memory_level]
         self.machine, self.topology = machine, plan.topology
+        links = machine.levels
+        self.has_rates = any(k.copy_rate or k.reduce_rate or k.cache for k in links)
+        self.caches = Caches.of(plan, machine, self.place)
         self.channels = [k for k, g in enumerate(plan.geometries) if g is not None]
         self.geometries = [g for g in plan.geometries if g is not None]
         self.homes: list[npt.NDArray[np.int32]] = []
@@ -61,11 +66,10 @@ class Places:
     def rates(self, rank: int, code: npt.NDArray[np.void]) -> Numbers:
         """Return the row of the rates of each operation: 0 if its data is the rank's own.
 
-        Else it is 1 + the level of the farthest rank in whose memory or cells an operand is.
+        Else it is 1 + the level of the farthest rank in whose memory or cells an operand is. Rows
+        of operations whose data is in caches follow those of all levels.
         """
         far = np.zeros(len(code), np.int64)
-        if not any(link.copy_rate or link.reduce_rate for link in self.machine.levels):
-            return far
         for name in DATA:
             where = np.flatnonzero(code["code"] == name)
             for ref in {*READS[name], *WRITES[name]} if len(where) else ():
@@ -74,7 +78,15 @@ class Places:
                     owners = code["peer"][where].astype(np.int64)
                 rows = np.where(owners == rank, 0, 1 + self.levels(rank, owners))
                 far[where] = np.maximum(far[where], rows)
+            far[where] += self._in_caches(code[where], {*READS[name], *WRITES[name]})
         return far
+
+    def _in_caches(self, code: npt.NDArray[np.void], refs: set[int]) -> Numbers:
+        """Return what to add to the rows of operations whose data is in caches."""
+        bases = code["base"][:, sorted(refs)]
+        cells = (bases >= Base.CHANNEL) & (bases < PEER)
+        held = np.where(cells, self.caches.hold_cells, self.caches.hold_buffers).all(axis=1)
+        return np.where(held, 1 + len(self.place), 0)
 
     def _owners(self, rank: int, base: Numbers, offset: Numbers) -> Numbers:
         """Return the ranks in whose buffers, slots or cells some addresses are."""

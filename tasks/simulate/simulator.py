@@ -9,7 +9,7 @@ from han.common.collector import collector_off
 from han.config.machine import MachineModel
 from han.model.program import Program
 from han.model.timeline import TaskTime
-from han.tasks.lower import lower
+from han.tasks.equal_roles import Role, roles
 from han.tasks.plan import Plan
 from han.tasks.simulate.engine import run
 from han.tasks.simulate.loading import Loader
@@ -50,9 +50,11 @@ class Simulation:
         return tuple(run[rank] for run in self.finish)
 
 
-def _all(plan: Plan) -> Iterator[Program]:
-    """Lower one rank after the other."""
-    return (lower(plan, rank) for rank in range(plan.topology.size))
+def _roles(plan: Plan, programs: Sequence[Program] | None) -> Iterator[Role]:
+    """Yield the role of one rank after the other; given programs are each rank's own."""
+    if programs is None:
+        return roles(plan)
+    return (Role(program.rank, program) for program in programs)
 
 
 def simulate(
@@ -77,8 +79,8 @@ def simulate(
     places = Places(plan, machine, place)
     loader = Loader(plan, places)
     with collector_off():
-        for program in _all(plan) if programs is None else programs:
-            loader.load(program)
+        for role in _roles(plan, programs):
+            loader.load(role)
     found = run(plan, places, loader, runs, spans, tell)
     if not found.ended:
         raise RuntimeError(f"the programs do not end: ranks {found.stuck[:8]} wait for ever")

@@ -128,20 +128,28 @@ class Memory:
 
     def read(self, start: int, stop: int, access: Access) -> list[Span]:
         """Return the spans of bytes, relative to `start`; raises if the read is not allowed."""
+        starts = self.starts
+        first = bisect_left(starts, start)
+        if first + 1 < len(starts) and starts[first] == start and starts[first + 1] == stop:
+            number, delta = self._read(first, access)  # most reads are of one segment
+            return [(0, stop - start, (number, delta + start))]
         found: list[Span] = []
-        starts, segments, chain = self.starts, self.segments, access.chain
         for k in self._range(start, stop):
-            segment = segments[k]
-            content, writer = segment.content, segment.chain
-            if content is None or segment.flying >= 0:
-                raise self._unreadable(k, access)
-            if writer >= 0 and writer != chain and not access.after(writer, segment.writer):
-                found_ = f"byte {starts[k]} not ordered after its write"
-                raise access.problem(found_, segment.writer, "a wait for it")
-            segment.readers[chain] = access.event
-            span = starts[k] - start, starts[k + 1] - start, (content[0], content[1] + start)
-            found.append(span)
+            number, delta = self._read(k, access)
+            found.append((starts[k] - start, starts[k + 1] - start, (number, delta + start)))
         return found
+
+    def _read(self, k: int, access: Access) -> Content:
+        """Return the content of a segment, which an event reads."""
+        segment, chain = self.segments[k], access.chain
+        content, writer = segment.content, segment.chain
+        if content is None or segment.flying >= 0:
+            raise self._unreadable(k, access)
+        if writer >= 0 and writer != chain and not access.after(writer, segment.writer):
+            found = f"byte {self.starts[k]} not ordered after its write"
+            raise access.problem(found, segment.writer, "a wait for it")
+        segment.readers[chain] = access.event
+        return content
 
     def _unreadable(self, k: int, access: Access) -> Exception:
         at, segment = self.starts[k], self.segments[k]
@@ -169,14 +177,15 @@ class Memory:
         ]
 
     def _check_write(self, k: int, access: Access) -> None:
-        segment = self.segments[k]
+        segment, mine = self.segments[k], access.chain
         if segment.flying >= 0 or segment.lent:
             raise self._in_use(k, access)
-        if segment.writer >= 0 and not access.after(segment.chain, segment.writer):
+        other = segment.writer >= 0 and segment.chain != mine
+        if other and not access.after(segment.chain, segment.writer):
             found = f"byte {self.starts[k]} not ordered after an earlier write"
             raise access.problem(found, segment.writer, "a wait for it")
         for chain, event in segment.readers.items():
-            if not access.after(chain, event):
+            if chain != mine and not access.after(chain, event):
                 found = f"byte {self.starts[k]} overwritten before a reader is done"
                 raise access.problem(found, event, "a wait for it")
 

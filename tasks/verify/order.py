@@ -129,6 +129,7 @@ class Joint(Strand):
         return self, self.clocks, self.entered
 
 
+AFTER, USED = 1, 2  # an event comes after events of other strands; others come after it
 Action = Callable[[Strand, Row], None]
 
 
@@ -145,6 +146,10 @@ class Walk:
             self.before.setdefault(event, [])
         edges = chain.from_iterable([*self.before.values(), *self.strict.values()])
         self._uses = Counter(edges)
+        self._marks = bytearray(events.number)  # bits of each event
+        for bit, some in ((AFTER, self.before), (USED, self._uses)):
+            for event in some:
+                self._marks[event] |= bit
         self._known: dict[int, Known] = {}  # by event, for those that others still learn from
         self._waiting: dict[int, list[Strand]] = defaultdict(list)
         self.domains = domains_of(events)
@@ -192,11 +197,10 @@ class Walk:
 
     def _advance(self, strand: Strand, actions: Mapping[int, Action], ready: deque[Strand]) -> None:
         """Run a strand until it has to wait."""
-        before, uses, get = self.before, self._uses, actions.get
-        start = strand.start
+        marks, get, start = self._marks, actions.get, strand.start
         for event in range(strand.event, strand.stop):
-            strand.event = event
-            if event in before and not self._may_pass(strand, event):
+            strand.event, mark = event, marks[event]
+            if mark & AFTER and not self._may_pass(strand, event):
                 return
             if not strand.rows:
                 strand.rows = self.rows[start : strand.stop].tolist()
@@ -204,7 +208,7 @@ class Walk:
             action = get(row[0])
             if action is not None:
                 action(strand, row)
-            if event in uses:
+            if mark & USED:
                 self._known[event] = strand.known()
                 ready.extend(self._waiting.pop(event, ()))
         strand.event = strand.stop

@@ -171,3 +171,27 @@ def test_short_pipelines_predict_long_ones_on_the_simulators_machine(collective,
             wanted, _ = simulated(make(nbytes), machine, place)
             found = predict(pipeline_of(make(nbytes)), costs)
             assert found == pytest.approx(wanted, rel=0.2), (network, nbytes)
+
+
+@pytest.mark.parametrize("segments", [5, 6, 7.5])
+def test_a_message_between_both_short_pipelines_is_predicted_exactly(segments):
+    """The longer pipeline has no more segments than the message, and its costs are per segment."""
+    machine, topology = load_machine("emulated-1gbit"), virtual(8, 2)
+    place, levels = (
+        machine.place(4, 2),
+        (level_choice("sm", "flat"), level_choice("adapt", "chain")),
+    )
+
+    def make(nbytes):
+        return plan("bcast", nbytes, levels, 64 * KiB, topology)
+
+    nbytes = int(segments * 64 * KiB)
+    pipeline = pipeline_of(make(nbytes))
+    assert pipeline.short < pipeline.longer == segments
+    assert pipeline.nbytes(pipeline.longer) == nbytes
+    measured = [
+        simulated(make(pipeline.nbytes(count)), machine, place)[1]
+        for count in (pipeline.short, pipeline.longer)
+    ]
+    wanted, _ = simulated(make(nbytes), machine, place)
+    assert predict(pipeline, Costs(costs_of(pipeline, *measured))) == pytest.approx(wanted)

@@ -76,8 +76,7 @@ class SimulatedLab:
             return
         rows = []
         for count in (pipeline.short, *([pipeline.longer] if pipeline.is_long else [])):
-            n = min(count * pipeline.segment, signature.nbytes)
-            one = replace(signature, count=n // signature.element)
+            one = replace(signature, count=pipeline.nbytes(count) // signature.element)
             rows.append(self._stages(*self._simulate(one, choice, spans=True)))
             self.pipelines += 1
         for stage, ranks in costs_of(pipeline, *rows).items():

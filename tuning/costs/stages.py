@@ -91,9 +91,13 @@ class Pipeline:
         return min(max(1, round(self.count)), self.depth + WARM)
 
     @property
-    def longer(self) -> int:
-        """Segments of the longer pipeline to measure."""
-        return self.depth + WARM + STEADY
+    def longer(self) -> float:
+        """Segments of the longer pipeline to measure, which has no more than this one either."""
+        return min(self.count, self.depth + WARM + STEADY)
+
+    def nbytes(self, segments: float) -> int:
+        """Return the bytes of so many segments, or of the whole message if it has no more."""
+        return int(min(segments, self.count) * self.segment + 0.5)
 
     @property
     def is_long(self) -> bool:

@@ -227,13 +227,10 @@ class Lab(Session):
         self.costs.add(stage, (estimate(seen).median,) * self.control.size)
 
     def _stages(
-        self, signature: Signature, choice: Choice, pipeline: Pipeline, segments: int
+        self, signature: Signature, choice: Choice, pipeline: Pipeline, segments: float
     ) -> list[Ranks]:
         """Return the seconds of each stage by rank, in a message of so many segments."""
-        nbytes = segments * pipeline.segment
-        if pipeline.count < segments:  # the message is shorter than its whole segments
-            nbytes = signature.nbytes
-        short = replace(signature, count=nbytes // signature.element)
+        short = replace(signature, count=pipeline.nbytes(segments) // signature.element)
         made = self.forced(short, choice)
         expected = self._warm(made.call, WARM_UP)
         stage_of = {str(task): k for task, k in made.plan.stages.items()}

@@ -2,7 +2,7 @@
 
 #include "simulate/simulator.h"
 
-enum { INPUTS = 22, OUTPUTS = 7, ALL = INPUTS + OUTPUTS, STEPS = 1 << 16 };
+enum { INPUTS = 23, OUTPUTS = 7, ALL = INPUTS + OUTPUTS, STEPS = 1 << 16 };
 
 /* Where the address of an array goes, and the bytes that it must have. */
 typedef struct {
@@ -67,9 +67,10 @@ PyObject *han_py_simulate(PyObject *self, PyObject *args) {
         {AT(ops), n_ops * (int64_t)sizeof(sim_op)}, {AT(streams), 2 * n_streams * word},
         {AT(first_stream), (size + 1) * word},      {AT(first_request), (size + 1) * word},
         {AT(place), size * levels * each},          {AT(node_of), size * each},
-        {AT(host_of), size * each},                 {AT(rail), size * each},
+        {AT(memory_of), size * each},               {AT(host_of), size * each},
+        {AT(rail), size * each},
         {AT(links), levels * (int64_t)sizeof(sim_link)},
-        {AT(copy), (levels + 1) * real},            {AT(reduce), (levels + 1) * real},
+        {AT(copy), 2 * (levels + 1) * real},        {AT(reduce), 2 * (levels + 1) * real},
         {AT(node), sizeof(sim_node)},               {AT(cores), hosts * real},
         {AT(crowded), hosts},                       {AT(needed), w.runs * w.channels * each},
         {AT(writes), in_channels},                  {AT(home), in_channels * each},

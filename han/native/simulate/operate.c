@@ -18,8 +18,13 @@ static int64_t *slot_of(sim_state *s, int32_t rank, const sim_op *op) {
 
 /* ---- data ----------------------------------------------------------------------------------- */
 
+/* Rows of rates after those of memory are those of caches, which take nothing of the memory's rate. */
+static double move(sim_state *s, int32_t rank, const sim_op *op, const double *rates) {
+    return sim_move(s, rank, op->n, rates[op->level], op->level <= s->world->levels);
+}
+
 static double copy(sim_state *s, int32_t rank, const sim_op *op, double now) {
-    double took = sim_move(s, rank, op->n, s->world->copy[op->level]);
+    double took = move(s, rank, op, s->world->copy);
     s->world->copying[rank] += took;
     sim_open *task = task_of(s, rank);
     if (task) task->copying += took;
@@ -27,7 +32,7 @@ static double copy(sim_state *s, int32_t rank, const sim_op *op, double now) {
 }
 
 static double reduce(sim_state *s, int32_t rank, const sim_op *op, double now) {
-    double took = sim_move(s, rank, op->n, s->world->reduce[op->level]);
+    double took = move(s, rank, op, s->world->reduce);
     s->world->reducing[rank] += took;
     sim_open *task = task_of(s, rank);
     if (task) task->reducing += took;
@@ -86,7 +91,9 @@ static double await_stream(sim_state *s, int32_t rank, const sim_op *op, double 
 static double handle(sim_state *s, int32_t rank, int32_t level, int64_t nbytes) {
     const sim_link *link = &s->world->links[level];
     double took = link->overhead;
-    if (link->copying > 0)
+    if (link->memory > 0)
+        took += sim_move(s, rank, nbytes, link->copying, true);
+    else if (link->copying > 0)
         took = sim_compute(s, rank, link->overhead + (double)nbytes / link->copying);
     s->world->messaging[rank] += took;
     return took + s->world->node->operation;

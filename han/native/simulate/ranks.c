@@ -24,21 +24,22 @@ double sim_compute(sim_state *s, int32_t rank, double seconds) {
     const sim_world *w = s->world;
     int32_t host = w->host_of[rank];
     s->computing[host]++;
-    s->moving[w->node_of[rank]]++;
+    s->moving[w->memory_of[rank]]++;
     s->ranks[rank].working = true;
     double share = s->computing[host] / w->cores[host];
     return seconds * (share > 1.0 ? share : 1.0);
 }
 
-double sim_move(sim_state *s, int32_t rank, int64_t nbytes, double rate) {
-    double most = s->world->node->memory / (s->moving[s->world->node_of[rank]] + 1);
+double sim_move(sim_state *s, int32_t rank, int64_t nbytes, double rate, bool memory) {
+    double most = s->world->node->memory / (s->moving[s->world->memory_of[rank]] + 1);
+    if (!memory) most = rate;
     return sim_compute(s, rank, (double)nbytes / (rate < most ? rate : most));
 }
 
 void sim_release(sim_state *s, int32_t rank) {
     s->ranks[rank].working = false;
     s->computing[s->world->host_of[rank]]--;
-    s->moving[s->world->node_of[rank]]--;
+    s->moving[s->world->memory_of[rank]]--;
 }
 
 /* ---- runs ----------------------------------------------------------------------------------- */

@@ -12,7 +12,7 @@ void sim_wake(sim_state *s, double time, int32_t rank);
 
 /* Occupy a core for some work, or a core and memory to move bytes; the time that it takes. */
 double sim_compute(sim_state *s, int32_t rank, double seconds);
-double sim_move(sim_state *s, int32_t rank, int64_t nbytes, double rate);
+double sim_move(sim_state *s, int32_t rank, int64_t nbytes, double rate, bool memory);
 void sim_release(sim_state *s, int32_t rank);
 
 /* Begin the rank's run once its memory is free. Whether it has begun. */

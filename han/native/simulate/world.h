@@ -21,6 +21,7 @@ typedef struct {
 
 typedef struct {
     double latency, bandwidth, overhead, copying, eager, flag;
+    double memory; /* above 0: copying takes of the memory's rate */
 } sim_link;
 
 typedef struct {
@@ -35,9 +36,9 @@ typedef struct {
     const sim_op *ops;
     const int64_t *streams, *first_stream; /* the first operations of streams; of each rank */
     const int64_t *first_request;
-    const int32_t *place, *node_of, *host_of, *rail; /* place[level * size + rank] */
+    const int32_t *place, *node_of, *memory_of, *host_of, *rail; /* place[level * size + rank] */
     const sim_link *links;
-    const double *copy, *reduce; /* bytes a second: of a rank's own memory, then by level */
+    const double *copy, *reduce; /* bytes a second: own memory, then by level; the same in caches */
     const sim_node *node;
     const double *cores; /* by host */
     const uint8_t *crowded;
