@@ -54,6 +54,7 @@ from han.runtime.waiting import Waiting, naps
 from han.tasks.size_classes import bound_of
 from han.trace.trace_files import trace_folder
 from han.trace.tracing import Tracing
+from han.tuning.built_in.shipped import digest
 from han.tuning.heuristics import NodeTraits
 from han.tuning.planner import Planner
 from han.tuning.tuned.places import Search
@@ -110,7 +111,7 @@ class State:
         self.config = loaded
         found = tuned_table(loaded) if inherited is None else inherited.tuned
         counts = bool(self.statistics)
-        settings = Settings(fingerprint, said, folder, counts, found.digest)
+        settings = Settings(fingerprint, said, folder, counts, found.digest, digest())
         known, others = Birth.of(inherited, comm).introduce(meeting, settings, problem)
         self.tuned = agreed_table(found, others)
         if isinstance(known, Known):
