@@ -85,6 +85,7 @@ class Explanation:
         lines = [
             self.plan.signature.describe(),
             f"  rule      {choice.rule}",
+            *(f"  row       {where}: {name}" for where, name in self.decision.rows),
             *(f"  measured  {line}" for line in self._measured()),
             *(f"  passed    {rule}: {reason}" for rule, reason in self.decision.passed),
             f"  topology  {topology.describe()}",

@@ -18,7 +18,8 @@ from han.tasks.outline import as_called, levels_of
 from han.tasks.plan import Plan
 from han.tasks.signature import ON_DEVICE, Signature
 from han.tasks.size_classes import bound_of, bounds_of, class_of, largest_of
-from han.tuning.heuristics import MAPPED_BYTES, NodeTraits
+from han.tuning.built_in.shipped import digest, shipped
+from han.tuning.heuristics import NodeTraits
 from han.tuning.parts import parts_of, plan_of_choice
 from han.tuning.rules import Decision, RuleTable
 
@@ -95,13 +96,13 @@ class Planner:
         signature: Signature,
         blocking: bool = True,
         memory: int | None = None,
-        least: int = MAPPED_BYTES,
+        least: int | None = None,
     ) -> Planned:
         """Decide what a call runs, and which plans it may run instead; raises NoRuleError.
 
         The plans are those of the call's class of sizes, if it has one. Channels have about
         `memory` bytes for cells; None: those of the communicator. Calls of fewer than `least` bytes
-        have no alternative.
+        have no alternative; None: as the table of built-in choices says.
         """
         try:
             size = self.config.memory if memory is None else memory
@@ -109,7 +110,9 @@ class Planner:
         except NoRuleError as error:  # it names the class
             raise NoRuleError(signature.describe(), [*error.passed]) from None
 
-    def _planned(self, signature: Signature, blocking: bool, memory: int, least: int) -> Planned:
+    def _planned(
+        self, signature: Signature, blocking: bool, memory: int, least: int | None
+    ) -> Planned:
         decision = self.decide(signature, blocking)
         one = Planned(self.topology, signature, decision, memory)
         if one.left or signature.mapped:
@@ -154,6 +157,7 @@ class Planner:
         """Return the data on which all programs of this rank depend."""
         return {
             "rules": as_document(self.config.rules),
+            "built_in": digest(),
             "tuned": self.tuned.digest if self.tuned is not None else "",
             "topology": asdict(self.topology),
             "traits": asdict(self.traits),
@@ -176,10 +180,12 @@ class Planner:
             return self.rules.leave(asked, error.passed)
 
     def _alternative(
-        self, signature: Signature, blocking: bool, memory: int, least: int
+        self, signature: Signature, blocking: bool, memory: int, least: int | None
     ) -> Plan | None:
         """Plan a call on shared arrays; None if its ranks would not read them where they are."""
-        if largest_of(self.sized(signature)).nbytes < least or not self.maps_arrays:
+        if not self.maps_arrays:
+            return None
+        if largest_of(self.sized(signature)).nbytes < (shipped().offer if least is None else least):
             return None
         mapped = replace(signature, mapped=True)
         decision = self.decide(mapped, blocking)

@@ -1,4 +1,8 @@
-"""The table of rules: the user's rules in order, then the tuned table, then the built-in choice."""
+"""The table of rules: the user's rules in order, then the tuned table, then the built-in choice.
+
+The built-in choice follows from a table too. If a row of it cannot serve a call, the safe choice
+does.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +20,15 @@ from han.tasks.compositions import TREE, Need, composition
 from han.tasks.contract import Question
 from han.tasks.outline import as_called, levels_of
 from han.tasks.signature import Signature
-from han.tuning.heuristics import BUILT_IN, NodeTraits, choose, rival
+from han.tuning.built_in.shipped import safe_table
+from han.tuning.heuristics import BUILT_IN, NodeTraits, choose, rival, rowed
 
 if TYPE_CHECKING:
     from han.config.config import Config
     from han.tuning.tuned.table import Found, TunedTable
 
 TUNED = "tuned table"  # the name of its rule
+Names = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
@@ -30,11 +36,13 @@ class Decision:
     """A Choice, and the rules that were passed over before it: (rule, reason) of each.
 
     `tuned` is the measurement behind it, if a tuned table decided or kept the built-in choice.
+    `rows` are the rows behind a built-in choice, with the level or ``segment`` of each.
     """
 
     choice: Choice
     passed: tuple[tuple[str, str], ...] = ()
     tuned: Found | None = None
+    rows: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -53,11 +61,11 @@ class RuleTable:
         """Choose for a call; the same on all ranks. Raises NoRuleError if no rule can serve it."""
         passed: list[tuple[str, str]] = []
         found = self.tuned.find(signature, self.topology) if self.tuned is not None else None
-        for choice in self._candidates(signature, found):
+        for choice, rows in self._candidates(signature, found):
             reason = self.objection(signature, choice, blocking=blocking)
             if reason is None:
                 measured = found if choice.rule in (TUNED, BUILT_IN) else None
-                return Decision(choice, tuple(passed), measured)
+                return Decision(choice, tuple(passed), measured, rows)
             passed.append((choice.rule, reason))
         raise NoRuleError(signature.describe(), passed)
 
@@ -86,8 +94,10 @@ class RuleTable:
         nothing = replace(default, composition=LEFT, rule=f"none: {LEFT}")
         return Decision(nothing, tuple(passed))
 
-    def _candidates(self, signature: Signature, found: Found | None) -> Iterator[Choice]:
-        default = choose(signature, self.topology, self.traits)
+    def _candidates(
+        self, signature: Signature, found: Found | None
+    ) -> Iterator[tuple[Choice, Names]]:
+        default, rows = rowed(signature, self.topology, self.traits)
         rules = self.config.rules if self.config is not None else ()
         for index, rule in enumerate(rules):
             if rule.when.matches(
@@ -99,11 +109,14 @@ class RuleTable:
             ):
                 where = self.config.place("rules", index) if self.config is not None else ""
                 base = self._default(signature, rule.use.composition) or default
-                yield self._apply(rule.use, f"rules[{index}] of {where}", base)
+                yield self._apply(rule.use, f"rules[{index}] of {where}", base), ()
         if found is not None and found.point.use is not None:
             base = self._default(signature, found.point.use.composition) or default
-            yield self._apply(found.point.use, TUNED, base)
-        yield default
+            yield self._apply(found.point.use, TUNED, base), ()
+        yield default, rows
+        safe = rowed(signature, self.topology, self.traits, table=safe_table())
+        if _parts(safe.choice) != _parts(default):
+            yield safe
 
     def _default(self, signature: Signature, name: str | None) -> Choice | None:
         """Return the built-in choice of a composition; None without one."""
@@ -151,6 +164,10 @@ class RuleTable:
             if reason is not None:
                 return f"{topology.names[level]}: {choice.levels[level].submodule}: {reason}"
         return None
+
+
+def _parts(choice: Choice) -> list[tuple[str, str]]:
+    return [(level.submodule, level.algorithm) for level in choice.levels]
 
 
 def apart(topology: Topology) -> str:

@@ -26,12 +26,12 @@ from han.submodules.sm.trees import ALGORITHMS
 from han.tasks.choice import Choice, LevelChoice
 from han.tasks.outline import active_levels
 from han.tasks.signature import Signature
-from han.tuning.heuristics import FLAT_RANKS
 from han.tuning.rules import RuleTable, use_of
 
 KiB = 1024
 COLLECTIVES = tuple(n for n, row in ROWS.items() if row.recv and not row.by_blocks)
 SMALL_CHUNK = 8 * KiB  # as in the paper
+FLAT_RANKS = 4  # up to this number of ranks, one parent serves all others
 BUILT_IN = "built-in"
 Changed = LevelChoice | None
 

@@ -118,6 +118,7 @@ class Settings(NamedTuple):
 
     `problem` is what is wrong with this rank's configuration, or None. `folder` is that of traces.
     `counts`: this rank counts its calls. `tuned` is the digest of a tuned table, or "".
+    `built_in` stands for the table of built-in choices.
     """
 
     fingerprint: str
@@ -125,6 +126,7 @@ class Settings(NamedTuple):
     folder: str
     counts: bool
     tuned: str = ""
+    built_in: str = ""
 
 
 def check_agreement(
@@ -144,6 +146,7 @@ def check_agreement(
         said = "the configuration cannot be used: " + "; ".join(messages)
         raise ConfigError(said) from (None if because is None else because.__cause__)
     _same("the configuration", [row.fingerprint for row in rows], "file and HAN_* variables")
+    _same("the table of built-in choices", [row.built_in for row in rows], "installation of han")
     _same("HAN_TRACE", [row.folder for row in rows], "folder, or none")
     _same("HAN_STATS", [str(row.counts) for row in rows], "value")
     return tuple(r for r, row in enumerate(rows) if row.tuned != rows[0].tuned)

@@ -14,6 +14,7 @@ from han.ranks.discover import Settings, try_to_load
 from han.runtime.stored_plans import wisdom_folder
 from han.runtime.tuned import tuned_table
 from han.trace.trace_files import trace_folder
+from han.tuning.built_in.shipped import digest
 from han.tuning.tuned.places import Search
 
 
@@ -41,5 +42,5 @@ class Given(NamedTuple):
         said = trouble or damage or mistake if problem is None else str(problem)
         fingerprint = loaded.fingerprint() if loaded else ""
         tuned = tuned_table(loaded)
-        settings = Settings(fingerprint, said, folder, bool(statistics), tuned.digest)
+        settings = Settings(fingerprint, said, folder, bool(statistics), tuned.digest, digest())
         return cls(loaded, settings, problem, statistics, stored, tuned)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from han.config.source import READY
+from han.tuning.built_in.shipped import FILE as BUILT_IN
 from han.tuning.tuned.files import TunedError, read
 from han.tuning.tuned.fingerprint import Fingerprint
 from han.tuning.tuned.table import TunedTable
@@ -93,7 +94,8 @@ def _named(path: Path, here: Callable[[], Fingerprint]) -> Search:
 
 def _files(folder: Path) -> Iterator[Path]:
     try:
-        yield from sorted(p for p in folder.iterdir() if p.suffix == ".json" and p.name[0] != ".")
+        found = sorted(p for p in folder.iterdir() if p.suffix == ".json" and p.name[0] != ".")
+        yield from (p for p in found if p != BUILT_IN)
     except OSError:
         return
 

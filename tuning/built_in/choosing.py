@@ -1,0 +1,151 @@
+"""Choose for a call by the table of built-in choices: a row for the segment and for each level."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import NamedTuple
+
+from han.model.topology import Topology
+from han.tasks.choice import Choice, LevelChoice
+from han.tasks.compositions import composition, nodes_of
+from han.tasks.outline import as_called, levels_of
+from han.tasks.signature import Signature
+from han.tuning.built_in.facts import COMPOSITIONS, Facts, largest_prime
+from han.tuning.built_in.row import Row
+from han.tuning.built_in.shipped import shipped
+from han.tuning.built_in.table import ChoiceTable
+
+
+class Allowed(NamedTuple):
+    """What a call may do on the levels of its topology, whatever rows prefer."""
+
+    cells: bool  # its elements fit into cells
+    attach: bool  # ranks that share memory can attach each other's
+    mapped: tuple[bool, ...]  # for each level: ranks can read all buffers where these are
+
+
+class Rowed(NamedTuple):
+    """A built-in choice, and the names of the rows that decided: (level or segment, row)."""
+
+    choice: Choice
+    rows: tuple[tuple[str, str], ...]
+
+
+class Case:
+    """A call of one composition, for which rows are searched."""
+
+    def __init__(
+        self, signature: Signature, topology: Topology, name: str, allowed: Allowed,
+        traits: tuple[bool, bool], table: ChoiceTable | None = None,
+    ) -> None:  # fmt: skip
+        self.table = shipped() if table is None else table
+        self.signature, self.name, self.allowed = signature, name, allowed
+        self.view = as_called(topology, signature, name)
+        self.active = levels_of(self.view, signature)
+        self.oversubscribed, self.mesh = traits
+        self.size = topology.nodes, topology.ppn
+        self.rows: list[tuple[str, str]] = []
+
+    @cached_property
+    def _several_sockets(self) -> bool:
+        """Whether ranks that share memory are on several sockets; asked for reductions only."""
+        if not self.signature.reduces or not self.signature.commutative:
+            return False
+        return len(set(self.view.sockets)) > len(set(self.view.memory))
+
+    def facts(
+        self, ranks: int, nbytes: int, outermost: bool, whole: bool = False, mapped: bool = False
+    ) -> Facts:
+        """Return the facts of a task of `nbytes` bytes among so many ranks."""
+        signature = self.signature
+        several = max(1, ranks)
+        return Facts(
+            nbytes,
+            nbytes // several,
+            nbytes // max(2, ranks - 1),
+            nbytes * ranks * (ranks if signature.by_blocks else 1),
+            ranks,
+            largest_prime(ranks),
+            *self.size,
+            signature.root,
+            signature.commutative,
+            signature.native,
+            mapped,
+            self.allowed.attach,
+            signature.uneven,
+            outermost,
+            whole,
+            self.mesh,
+            self.oversubscribed,
+            self._several_sockets,
+            COMPOSITIONS.index(self.name) if self.name in COMPOSITIONS else 0,
+        )
+
+    def choice(self, rule: str) -> Rowed:
+        """Return the choice; levels on which the call does not communicate run nothing."""
+        composed = bool(composition(self.name).inner) and len(self.active) == 2
+        segment = None if composed and self.name == "nap" else self._segment()
+        levels = [IDLE[self._section(level)] for level in range(self.view.depth)]
+        for level in self.active:
+            levels[level] = self._composed(level) if composed else self._level(level, segment)
+        choice = Choice(tuple(levels), segment, composition=self.name, rule=rule)
+        return Rowed(choice, tuple(self.rows))
+
+    def rival(self, ranks: int) -> LevelChoice | None:
+        """Return what trials compare with the choice among so many ranks; None: nothing."""
+        facts = self.facts(ranks, self.signature.nbytes, True)
+        row = self.find("rivals", "", facts)
+        return None if row is None else row.level_for(facts, facts.bytes)
+
+    def find(self, section: str, where: str, facts: Facts) -> Row | None:
+        """Return the row that decides, and remember its name."""
+        row = self.table.find(section, self.signature.collective, facts)
+        if row is not None:
+            self.rows.append((where, row.name))
+        return row
+
+    def _segment(self) -> int | None:
+        if len(self.active) < 2:
+            return None
+        facts = self.facts(self.view.nodes, self.signature.nbytes, True)
+        row = self.find("segments", "segment", facts)
+        return None if row is None else row.segment_for(facts)
+
+    def _section(self, level: int) -> str:
+        if self.signature.by_blocks:
+            return "blocks"
+        return "cells" if self.view.shared[level] and self.allowed.cells else "messages"
+
+    def _level(self, level: int, segment: int | None) -> LevelChoice:
+        signature, section = self.signature, self._section(level)
+        outermost = level == self.active[-1]
+        members = self.view.widest if section == "messages" else self.view.channel_ranks
+        whole = outermost and segment is None
+        mapped = self.allowed.mapped[level]
+        facts = self.facts(members(level), signature.nbytes, outermost, whole, mapped)
+        piece = min(signature.nbytes, segment or signature.nbytes)
+        return self._used(section, level, facts, piece)
+
+    def _composed(self, level: int) -> LevelChoice:
+        """Choose for a level of nap or lanes; between nodes, a lane has its share."""
+        outermost, nbytes = level == self.active[1], self.signature.nbytes
+        if outermost and self.name == "lanes":
+            lanes = min(map(len, nodes_of(self.view)))
+            count = max(1, self.signature.count // lanes)
+            nbytes = count * self.signature.element
+        section = "messages" if outermost and self.name == "lanes" else self.name
+        facts = self.facts(self.view.widest(level), nbytes, outermost)
+        return self._used(section, level, facts, nbytes)
+
+    def _used(self, section: str, level: int, facts: Facts, piece: int) -> LevelChoice:
+        row = self.find(section, self.view.names[level], facts)
+        assert row is not None, "safe rows serve all calls"
+        return row.level_for(facts, piece)
+
+
+# What is named for levels on which a call does not communicate.
+IDLE = {
+    "cells": LevelChoice("sm", "flat"),
+    "messages": LevelChoice("adapt", "binomial"),
+    "blocks": LevelChoice("sm", "blocks"),
+}

@@ -1,0 +1,50 @@
+"""What rows of the table of built-in choices may depend on, as numbers."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from han.submodules.exchange.factors import primes
+
+COMPOSITIONS = ("tree", "flat", "nap", "lanes")
+
+
+class Facts(NamedTuple):
+    """A call on one level, the same on all ranks. Facts that hold or not are 1 or 0.
+
+    `ranks` are the members of the level's largest group. Where data goes through cells, they are
+    all ranks that share the cells; in rows of ``segments``, the nodes.
+    """
+
+    bytes: int  # of the message; of a block, where a buffer holds a block for each rank
+    share: int  # of the message divided among the ranks
+    link: int  # of the message for each link of a chain of all ranks; two links at least
+    total: int  # of what all ranks receive; of a reduction, of all operands
+    ranks: int
+    prime: int  # the largest prime factor of the number of ranks
+    nodes: int
+    ppn: int
+    root: int
+    commutative: int
+    native: int  # han has a kernel for the operation and the type
+    mapped: int  # ranks can read all buffers that they need where these are
+    attach: int  # ranks can attach each other's memory
+    uneven: int  # blocks differ in size
+    outermost: int
+    whole: int  # the message is not cut, and the level is the outermost one
+    mesh: int
+    oversubscribed: int
+    sockets: int  # ranks that share memory are on several sockets
+    composition: int  # its place in COMPOSITIONS
+
+
+SIZES = ("bytes", "share", "link", "total")
+COUNTS = ("ranks", "prime", "nodes", "ppn", "root")
+FLAGS = tuple(name for name in Facts._fields if name not in (*SIZES, *COUNTS, "composition"))
+
+
+@lru_cache(maxsize=256)
+def largest_prime(number: int) -> int:
+    """Return the largest prime factor; 1 for the number 1."""
+    return max(primes(number), default=1)

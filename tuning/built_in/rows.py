@@ -1,0 +1,174 @@
+"""Rows of the table of built-in choices: from the form in which a file has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from han.common.suggest import unknown
+from han.config.catalogue import ParameterInfo
+from han.config.rules import KINDS
+from han.model.collectives import ROWS
+from han.submodules.registry import registered, submodule
+from han.tasks.choice import LevelChoice, Value
+from han.tasks.contract import Submodule
+from han.tuning.built_in.amounts import Amount, amount_of, size_of
+from han.tuning.built_in.facts import COMPOSITIONS, FLAGS, SIZES, Facts
+from han.tuning.built_in.row import Row, Rows, Test
+
+MOST = 1 << 63
+PLACES = {name: k for k, name in enumerate(Facts._fields)}
+WHEN = ("collective", *Facts._fields)
+
+
+def rows_of(records: object, section: str) -> Rows:
+    """Return the rows of a section; raises ValueError, whose text names the row and the key."""
+    if not isinstance(records, list):
+        raise ValueError(f"{section}: expected a list of rows")
+    return Rows([_placed(record, section, k) for k, record in enumerate(records)])
+
+
+def _placed(record: object, section: str, k: int) -> Row:
+    try:
+        return row_of(record, section)
+    except ValueError as error:
+        name = record.get("name") if isinstance(record, dict) else None
+        told = f" {name!r}" if name else ""
+        raise ValueError(f"{section}[{k}]{told}: {error}") from None
+
+
+def row_of(record: object, section: str) -> Row:
+    """Return a row of a section; raises ValueError, whose text names the key."""
+    what = "segment" if section == "segments" else "use"
+    known = ("name", "about", "when", what)
+    given = _keys(record, known, "")
+    if not isinstance(given.get("name"), str) or not given["name"]:
+        raise ValueError("name: expected a text")
+    if what not in given:
+        raise ValueError(f"the key {what!r} is missing")
+    when = dict(_keys(given.get("when", {}), WHEN, "when"))
+    collectives = _collectives(when.pop("collective", ()))
+    tests = tuple(_test(key, value) for key, value in when.items())
+    if what == "use":
+        return Row(given["name"], tests, collectives, _level(given["use"]))
+    return Row(given["name"], tests, collectives, segment=_segment(given["segment"]))
+
+
+def _keys(record: object, known: Iterable[str], where: str) -> Mapping[str, Any]:
+    at = f"{where}: " if where else ""
+    if not isinstance(record, dict):
+        raise ValueError(f"{at}expected keys and values")
+    for key in record:
+        if key not in known:
+            raise ValueError(f"{at}{unknown(f'key {key!r}', key, known)}")
+    return record
+
+
+def _collectives(names: object) -> tuple[str, ...]:
+    found = tuple(names) if isinstance(names, list) else (names,) if names else ()
+    for name in found:
+        if name not in ROWS:
+            raise ValueError(f"when.collective: {unknown(f'collective {name!r}', name, ROWS)}")
+    return found
+
+
+def _segment(value: object) -> int | Amount | None:
+    try:
+        return None if value == "whole" else amount_of(value)
+    except ValueError as error:
+        raise ValueError(f"segment: {error}, or 'whole'") from None
+
+
+# ---- conditions ---------------------------------------------------------------------------------
+
+
+def _test(key: str, value: object) -> Test:
+    """Return a condition: the place of a fact, and its least and its largest value."""
+    try:
+        low, high = _range(key, value)
+    except ValueError as error:
+        raise ValueError(f"when.{key}: {error}") from None
+    if low > high:
+        raise ValueError(f"when.{key}: min is larger than max")
+    return PLACES[key], low, high
+
+
+def _range(key: str, value: object) -> tuple[int, int]:
+    if key in FLAGS:
+        if not isinstance(value, bool):
+            raise ValueError("expected true or false")
+        return int(value), int(value)
+    if key == "composition":
+        if value not in COMPOSITIONS:
+            raise ValueError(unknown(f"composition {value!r}", value, COMPOSITIONS))
+        return (COMPOSITIONS.index(value),) * 2
+    number = size_of if key in SIZES else _count
+    if not isinstance(value, dict):
+        return (number(value),) * 2
+    ends = _keys(value, ("min", "max"), "")
+    low, high = (number(ends[end]) if end in ends else None for end in ("min", "max"))
+    return low or 0, MOST if high is None else high
+
+
+def _count(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(f"{value!r} is not a count; known keys of a range: min, max")
+    return value
+
+
+# ---- what calls run -----------------------------------------------------------------------------
+
+
+def _level(record: object) -> LevelChoice:
+    if not isinstance(record, dict):
+        raise ValueError("use: expected keys and values")
+    name = record.get("submodule")
+    try:
+        part = submodule(str(name))
+    except KeyError:
+        told = unknown(f"submodule {name!r}", name, registered())
+        raise ValueError(f"use.submodule: {told}") from None
+    rest = {k: v for k, v in record.items() if k not in ("submodule", *KINDS)}
+    level = _one(part, rest, "use", False)
+    for kind in (kind for kind in KINDS if kind in record):
+        own = _keys(record[kind], record[kind], f"use.{kind}")
+        level = level.where(kind, _one(part, own, f"use.{kind}", True))
+    return level
+
+
+def _one(part: Submodule, record: Mapping[str, Any], where: str, of_kind: bool) -> LevelChoice:
+    algorithm = record.get("algorithm")
+    if algorithm not in part.algorithms:
+        told = unknown(f"algorithm of {part.name} {algorithm!r}", algorithm, part.algorithms)
+        raise ValueError(f"{where}.algorithm: {told}")
+    values = dict(_values(part, record, where, of_kind))
+    return LevelChoice(part.name, str(algorithm), tuple(sorted(values.items())))
+
+
+def _values(
+    part: Submodule, record: Mapping[str, Any], where: str, of_kind: bool
+) -> Iterator[tuple[str, Value]]:
+    for key, value in record.items():
+        if key == "algorithm":
+            continue
+        row = part.parameters.get(key)
+        if row is None:
+            told = unknown(f"parameter of {part.name} {key!r}", key, [*part.parameters, *KINDS])
+            raise ValueError(f"{where}: {told}")
+        if of_kind and row.joint:
+            raise ValueError(f"{where}.{key}: is for the level: write it in use")
+        info = ParameterInfo(row.kind, row.minimum, row.maximum, row.choices)  # type: ignore[arg-type]
+        try:
+            yield key, _value(info, value)
+        except ValueError as error:
+            raise ValueError(f"{where}.{key}: {error}") from None
+
+
+def _value(info: ParameterInfo, value: Any) -> Any:
+    """Return the value of a parameter, or an amount whose bounds the parameter allows."""
+    if info.kind != "size":
+        return info.parse(tuple(value) if isinstance(value, list) else value)
+    found = amount_of(value)
+    for end in (found.low, found.high or found.low) if isinstance(found, Amount) else (found,):
+        info.parse(end)
+    return found

@@ -1,0 +1,33 @@
+"""Choices that are right for every call, for sections of the table that cannot be used.
+
+They also serve calls for which a table that a person has changed has no row.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+_DIRECT = {"submodule": "sm", "algorithm": "direct"}
+_SPLIT = {"submodule": "sm", "algorithm": "split"}
+
+
+def _row(use: dict[str, Any], **when: Any) -> dict[str, Any]:
+    return {"name": "safe", "when": when, "use": use}
+
+
+SAFE: dict[str, list[dict[str, Any]]] = {
+    "segments": [{"name": "safe", "segment": "whole"}],
+    "cells": [_row({"submodule": "sm", "algorithm": "flat"})],
+    "messages": [
+        _row({"submodule": "adapt", "algorithm": "linear"}, commutative=False, root={"min": 1}),
+        _row({"submodule": "adapt", "algorithm": "binomial"}),
+    ],
+    "blocks": [_row({"submodule": "sm", "algorithm": "blocks"})],
+    "nap": [
+        _row({"submodule": "nap", "algorithm": "pairs"}, outermost=True),
+        _row(_DIRECT, bytes={"max": "2KiB"}),
+        _row(_SPLIT),
+    ],
+    "lanes": [_row({"submodule": "sm", "algorithm": "shares"})],
+    "rivals": [],
+}

@@ -1,0 +1,83 @@
+"""The table of built-in choices: sections of rows, read when they are first asked for."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from han.common.errors import HanError
+from han.tuning.built_in.facts import Facts
+from han.tuning.built_in.row import Row, Rows
+from han.tuning.built_in.rows import rows_of
+from han.tuning.built_in.safe import SAFE
+from han.tuning.tuned.fingerprint import Fingerprint
+
+# What each section of rows decides.
+SECTIONS = {
+    "segments": "the segment of a message that passes through several levels",
+    "cells": "tasks of a level whose ranks share memory",
+    "messages": "tasks of a level whose ranks send messages",
+    "blocks": "calls whose buffers hold a block for each rank",
+    "nap": "both levels of the composition nap",
+    "lanes": "the inner level of the composition lanes",
+    "rivals": "what trials compare with the choice",
+}
+OFFER = 1 << 16  # without a table
+UNUSED = "safe choices are used, which may be slow"
+
+
+class ChoicesError(HanError, ValueError):
+    """A table of built-in choices cannot be used. The text names the file, the row and the key."""
+
+
+class ChoiceTable:
+    """The rows of each section, and the machines on which they were found.
+
+    `record` is the content of a file with known keys. A section that cannot be used is told of in a
+    warning when it is first asked for, and the safe choices take its place. Calls on shared arrays
+    of fewer than `offer` bytes do not ask whether all ranks have some. Any thread may use it.
+    """
+
+    def __init__(
+        self, record: Mapping[str, Any], offer: int = OFFER, source: str = "", digest: str = ""
+    ) -> None:
+        self.record, self.offer, self.source, self.digest = record, offer, source, digest
+        self._rows: dict[str, Rows] = {}
+
+    @cached_property
+    def machines(self) -> tuple[Fingerprint, ...]:
+        """The machines on which the rows were found."""
+        return tuple(Fingerprint(**one) for one in self.record.get("machines", ()))
+
+    def nearest(self, here: Fingerprint) -> Fingerprint | None:
+        """Return the machine of the table that differs least from this one."""
+        return min(self.machines, key=lambda m: len(here.differences(m)), default=None)
+
+    def find(self, section: str, collective: str, facts: Facts) -> Row | None:
+        """Return the row of a section that decides for a call; None if there is none."""
+        rows = self._rows.get(section)
+        return (self._load(section) if rows is None else rows).find(collective, facts)
+
+    def rows(self, section: str) -> Rows:
+        """Return the rows of a section; raises ChoicesError."""
+        try:
+            return rows_of(self.record[section], section)
+        except ValueError as error:
+            raise ChoicesError(f"{self.source}: {error}") from None
+
+    def check(self) -> None:
+        """Raise ChoicesError if a section cannot be used."""
+        for section in SECTIONS:
+            self.rows(section)
+
+    def _load(self, section: str) -> Rows:
+        try:
+            rows = self.rows(section)
+        except ChoicesError as error:
+            warnings.warn(f"built-in choices: {error}; {UNUSED}", UserWarning, stacklevel=2)
+            rows = Rows(())
+        safe = rows_of(SAFE[section], section).rows
+        rows = self._rows[section] = Rows((*rows.rows, *safe))
+        return rows
