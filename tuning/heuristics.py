@@ -12,7 +12,8 @@ from han.model.topology import Topology
 from han.submodules.exchange.factors import core_of
 from han.submodules.registry import submodule
 from han.tasks.choice import Choice, LevelChoice, Value, level_choice
-from han.tasks.compositions import TREE, composition, nodes_of
+from han.tasks.compositions import TREE, composition
+from han.tasks.lanes import inner_levels, lanes_of, outer_levels
 from han.tasks.outline import as_called, levels_of
 from han.tasks.signature import Signature
 
@@ -98,39 +99,38 @@ def choose(
     """Make the built-in choice for a call, of the composition `name`."""
     effective = as_called(topology, signature, name)
     usual = _usual(signature, effective, traits)
-    active = levels_of(effective, signature)
-    if not composition(name).inner or len(active) != 2:
+    if not composition(name).sides or not (inner_levels(effective) and outer_levels(effective)):
         return replace(usual, composition=name)
-    inner, outer, segment = (_nap if name == "nap" else _lanes)(signature, effective, usual)
-    levels = [level.alike for level in usual.levels]
-    levels[active[0]], levels[active[1]] = inner, outer
+    found, segment = (_nap if name == "nap" else _lanes)(signature, effective, usual)
+    levels = [found.get(k, level.alike) for k, level in enumerate(usual.levels)]
     return replace(usual, levels=tuple(levels), segment=segment, composition=name)
 
 
-OnTwo = tuple[LevelChoice, LevelChoice, int | None]  # inside nodes, between nodes, and a segment
+OnLevels = tuple[dict[int, LevelChoice], int | None]  # levels that a composition changes; a segment
 
 
-def _nap(signature: Signature, view: Topology, usual: Choice) -> OnTwo:
+def _nap(signature: Signature, view: Topology, usual: Choice) -> OnLevels:
     """Choose for nap: inside a node, every rank combines all operands of small messages."""
-    operands = signature.nbytes * view.widest(view.active[0])
+    *inside, node = inner_levels(view)
+    operands = signature.nbytes * view.widest(node)
     small = operands <= NAP_OPERANDS and signature.nbytes <= PAGE // 2
-    inner = (
+    whole = (
         level_choice("sm", "direct") if small else level_choice("sm", "split", chunk=SPLIT_CHUNK)
     )
-    return inner, level_choice("nap", "pairs"), None
+    below = {k: level_choice("sm", "flat") for k in inside}
+    return {**below, node: whole, view.active[-1]: level_choice("nap", "pairs")}, None
 
 
-def _lanes(signature: Signature, view: Topology, usual: Choice) -> OnTwo:
+def _lanes(signature: Signature, view: Topology, usual: Choice) -> OnLevels:
     """Choose for lanes: between nodes, what a message of the size of a lane's share takes."""
-    level = view.active[1]
-    lanes = min(map(len, nodes_of(view)))
+    inner, (*between, top) = inner_levels(view), outer_levels(view)
+    lanes = lanes_of(view, usual)
     share = replace(signature, count=max(1, signature.count // lanes), grains=0, bound=0)
-    inner, outer = (
-        level_choice("sm", "shares", chunk=LANE_CHUNK),
-        _network(share, view, level, True),
-    )
+    levels = {k: level_choice("sm", "shares", chunk=LANE_CHUNK) for k in inner}
+    levels |= {k: _network(share, view, k, False) for k in between}
+    levels[top] = _network(share, view, top, True)
     segment = LANE_SEGMENT if signature.collective == "allreduce" else usual.segment
-    return inner, outer, segment
+    return levels, segment
 
 
 def _usual(signature: Signature, effective: Topology, traits: NodeTraits) -> Choice:
