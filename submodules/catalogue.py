@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, cast
 
 from han.config.catalogue import Catalogue, ParameterInfo, SubmoduleInfo
@@ -26,18 +27,20 @@ def catalogue() -> Catalogue:
                     )
                     for key, p in part.parameters.items()
                 },
-                _serving(part, outermost=True),
-                _serving(part, outermost=False),
+                _serving(part, ("between", "outermost")),
+                _serving(part, ("inside", "node")),
             )
             for name, part in registered().items()
         }
     )
 
 
-def _serving(part: Submodule, outermost: bool) -> dict[str, tuple[str, ...]]:
+def _serving(part: Submodule, sides: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Return the algorithms that serve each composition between nodes, or inside them."""
-    return {
-        name: tuple(a for a in part.algorithms if any(part.meets(a, need) for need in needs))
-        for name, row in COMPOSITIONS.items()
-        if (needs := row.needs(outermost))
-    }
+    found = {}
+    for name, row in COMPOSITIONS.items():
+        needs = [need for side in sides for need in row.needs(side)]
+        if needs:
+            met = (a for a in part.algorithms if any(part.meets(a, need) for need in needs))
+            found[name] = tuple(met)
+    return found

@@ -7,6 +7,9 @@ A step is a kind of task on a level. The groups of a step are of one family:
 - ``lane``: the ranks that have one place in their nodes;
 - ``nap``: the ranks that exchange partial results in one round.
 
+What a level carries out depends on its side: it is ``inside`` nodes, the ``node`` level,
+``between`` nodes, or the ``outermost`` level.
+
 An algorithm names the families that it serves. Nothing here names a transport.
 
 Source: Luo et al. (HAN) for ``tree``, Bienz et al. for ``nap``, Jocksch et al. and Träff for
@@ -16,20 +19,23 @@ Source: Luo et al. (HAN) for ``tree``, Bienz et al. for ``nap``, Jocksch et al. 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from han.model.collectives import ROWS
 from han.model.topology import Topology
 from han.tasks.choice import LEFT, Choice
+from han.tasks.lanes import folds, inner_levels, lanes_at, lanes_of, outer_levels, sizes_at
 from han.tasks.nap import Nap
 from han.tasks.signature import Signature
+from han.tasks.tree import down, up
 
 Steps = list[tuple[str, int]]
+Fused = Callable[[int], bool]  # whether the algorithm of a level does reduce and broadcast at once
 NAP, LANES = ("allreduce", "barrier"), ("bcast", "reduce", "allreduce")  # what they serve
 FAMILIES = ("leaders", "everyone", "lane", "nap")
-MOST_ROUNDS = 64
+SIDES = ("inside", "node", "between", "outermost")
+MOST_TASKS = 256
 
 
 class Need(NamedTuple):
@@ -46,42 +52,39 @@ class Composition:
     """A row of the table of compositions.
 
     `view` returns the topology on which it works, `unfit` the reason why it cannot serve a call (a
-    view, a signature and a choice) or None. `inner` and `outer` say what its two levels carry out.
-    A tree has neither: builders know its steps.
+    view, a signature and a choice) or None. `sides` say what levels carry out, by their side. A
+    tree has none: builders know its steps.
     """
 
     about: str
     view: Callable[[Topology], Topology] = lambda topology: topology
     unfit: Callable[[Topology, Signature, Choice], str | None] = lambda *_: None
-    steps: Callable[[Topology, Signature, Choice, bool], Steps] | None = None
-    inner: tuple[Need, ...] = ()
-    outer: tuple[Need, ...] = ()
+    steps: Callable[[Topology, Signature, Choice, Fused], Steps] | None = None
+    sides: Mapping[str, tuple[Need, ...]] = field(default_factory=dict)
 
-    def needs(self, outermost: bool, collective: str = "") -> tuple[Need, ...]:
+    def needs(self, side: str, collective: str = "") -> tuple[Need, ...]:
         """Return what a level may carry out instead of a tree's tasks; () for a tree.
 
         It is one of these needs, for a collective or for any.
         """
-        needs = self.outer if outermost else self.inner
+        needs = self.sides.get(side, ())
         return tuple(n for n in needs if not collective or collective in n.collectives)
+
+
+def side_of(view: Topology, level: int) -> str:
+    """Return the side of an active level: see above."""
+    inner = inner_levels(view)
+    if level in inner:
+        return "node" if level == inner[-1] else "inside"
+    return "outermost" if level == view.active[-1] else "between"
 
 
 # ---- nap ----------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=64)
-def nodes_of(view: Topology) -> tuple[tuple[int, ...], ...]:
-    """Return the ranks of each node, in the order of the nodes' first ranks."""
-    level = view.active[0] if len(view.active) == 2 else max(0, view.depth - 2)
-    ranks: dict[int, list[int]] = {}
-    for rank, domain in enumerate(view.domains[level]):
-        ranks.setdefault(domain, []).append(rank)
-    return tuple(map(tuple, ranks.values()))
-
-
 def nap_of(view: Topology, choice: Choice) -> Nap:
     """Return the rounds of a choice."""
-    return Nap(nodes_of(view), base_of(view, choice))
+    return Nap(view.node_ranks, base_of(view, choice))
 
 
 def base_of(view: Topology, choice: Choice) -> int:
@@ -90,72 +93,90 @@ def base_of(view: Topology, choice: Choice) -> int:
 
 
 def largest_base(view: Topology) -> int:
-    """Return the largest base with which every local rank receives one message in a round."""
-    return max(2, min(map(len, nodes_of(view))))
+    """Return the largest base with which every local rank receives one message in a round.
+
+    It is 2 where trees inside nodes have different shapes: with three operands, they would add them
+    in different orders, and nodes would get different bits.
+    """
+    if len(inner_levels(view)) > 1 and not view.nodes_alike:
+        return 2
+    return max(2, min(map(len, view.node_ranks)))
 
 
 def _nap_unfit(view: Topology, signature: Signature, choice: Choice) -> str | None:
-    reason = _two_levels(view, signature, "nap", NAP) or _one_task(signature, choice, "nap")
+    reason = _no_nodes(view, signature, "nap", NAP) or _one_task(signature, choice, "nap")
     if reason is not None:
         return reason
     base, most = base_of(view, choice), largest_base(view)
     if base < 2:
         return f"nap: base {base}: 2 or more expected, or 0 for the ranks of the smallest node"
     if base > most:
-        least = min(map(len, nodes_of(view)))
-        return f"nap: base {base}, but the smallest node has {least} ranks: at most {most}"
-    tasks = 2 * nap_of(view, choice).rounds + 1
-    return None if tasks <= MOST_ROUNDS else f"nap: {tasks} tasks, at most {MOST_ROUNDS}"
+        least = min(map(len, view.node_ranks))
+        why = f"the smallest node has {least} ranks"
+        if len(inner_levels(view)) > 1 and not view.nodes_alike:
+            why = "nodes differ in the levels inside them"
+        return f"nap: base {base}, but {why}: at most {most}"
+    tasks = 2 * len(inner_levels(view)) * (nap_of(view, choice).rounds + 1)
+    return None if tasks <= MOST_TASKS else f"nap: {tasks} tasks, at most {MOST_TASKS}"
 
 
-def _nap_steps(view: Topology, signature: Signature, choice: Choice, fused: bool) -> Steps:
-    inner, outer = view.active
-    local = [("allreduce", inner)]
-    return local + [("allreduce", outer), *local] * nap_of(view, choice).rounds
+def _nap_steps(view: Topology, signature: Signature, choice: Choice, fused: Fused) -> Steps:
+    *inside, node = inner_levels(view)
+    local = [*up(inside), ("allreduce", node), *down(inside)]
+    return local + [("allreduce", view.active[-1]), *local] * nap_of(view, choice).rounds
 
 
 # ---- lanes --------------------------------------------------------------------------------------
 
 
-def lanes_of(view: Topology, choice: Choice) -> int:
-    """Return the number of lanes: by default the ranks of the smallest node."""
-    return choice.levels[view.active[0]].get("lanes", 0) or min(map(len, nodes_of(view)))
-
-
 def _lanes_unfit(view: Topology, signature: Signature, choice: Choice) -> str | None:
-    reason = _two_levels(view, signature, "lanes", LANES)
+    reason = _no_nodes(view, signature, "lanes", LANES)
     if reason is not None:
         return reason
-    lanes, least = lanes_of(view, choice), min(map(len, nodes_of(view)))
-    if lanes > least:
-        return f"lanes: {lanes} lanes, but the smallest node has {least} ranks"
+    *inside, node = inner_levels(view)
+    most, lanes = sizes_at(view, node)[1], lanes_at(view, node, choice.levels[node])
+    for level in inside:
+        least, asked = sizes_at(view, level)[0], lanes_at(view, level, choice.levels[level])
+        if asked > least:
+            name = view.names[level]
+            return f"lanes: {asked} lanes, but the smallest group of level {name!r} has {least}"
+    if lanes > most:
+        what = "parts" if inside else "ranks"
+        return f"lanes: {lanes} lanes, but the largest node has {most} {what}"
     if not signature.nbytes:
         return "lanes: a call without data has nothing to share out"
     return None
 
 
-def _lanes_steps(view: Topology, signature: Signature, choice: Choice, fused: bool) -> Steps:
-    inner, outer = view.active
+def _lanes_steps(view: Topology, signature: Signature, choice: Choice, fused: Fused) -> Steps:
+    inner, (*between, top) = inner_levels(view), outer_levels(view)
     row = ROWS[signature.collective]
     first = "reduce_scatter" if row.reduces else "scatter"
     last = "gather" if row.reduces and row.rooted else "allgather"
-    across = ("allreduce",) if fused else row.kinds
-    return [(first, inner), *((kind, outer) for kind in across), (last, inner)]
+    across = [("allreduce", top)] if fused(top) else [(kind, top) for kind in row.kinds]
+    return [
+        *((first, level) for level in inner),
+        *(up(between) if row.reduces else ()),
+        *across,
+        *(down(between) if "bcast" in row.kinds else ()),
+        *((last, level) for level in reversed(inner)),
+    ]
 
 
 # ---- the table ----------------------------------------------------------------------------------
 
 
-def _two_levels(
+def _no_nodes(
     view: Topology, signature: Signature, name: str, collectives: Sequence[str]
 ) -> str | None:
+    """Return why a call or a topology without several nodes of several ranks is not served."""
     if signature.collective not in collectives:
         return f"{name} serves {', '.join(collectives)}, not {signature.collective}"
-    if len(view.active) == 2:
+    if inner_levels(view) and outer_levels(view):
         return None
-    if view.depth == 1 or not any(view.shared[:-1]):
+    if not any(view.shared[:-1]):
         return f"{name}: no level inside {view.names[-1]!r} has groups that share memory"
-    nodes = nodes_of(view)
+    nodes = view.node_ranks
     if len(nodes) == 1:
         return f"{name}: all {view.size} ranks are on one node"
     return f"{name}: each of {len(nodes)} nodes has one rank"
@@ -172,6 +193,9 @@ def _flat_unfit(view: Topology, signature: Signature, choice: Choice) -> str | N
 
 
 TREE = "tree"
+TO_ROOT = (Need(("reduce",), "lane", ("reduce",)), Need(("bcast",), "lane", ("bcast",)))
+BY_TREES = (Need(("reduce", "bcast"), "lane", ("allreduce",)), *TO_ROOT)
+IN_SHARES = (Need(("reduce_scatter", "scatter", "gather", "allgather"), "everyone", LANES),)
 COMPOSITIONS: Mapping[str, Composition] = {
     TREE: Composition("reduce up the levels, broadcast down (HAN)"),
     "flat": Composition(
@@ -179,24 +203,25 @@ COMPOSITIONS: Mapping[str, Composition] = {
     ),
     "nap": Composition(
         "allreduce inside nodes; every rank of a node exchanges with another node (Bienz)",
-        Topology.two_levels,
+        Topology.one_network,
         _nap_unfit,
         _nap_steps,
-        (Need(("allreduce",), "everyone", NAP, repeats=True),),
-        (Need(("allreduce",), "nap", NAP, repeats=True),),
+        {
+            "inside": (Need(("reduce", "bcast"), "everyone", NAP, repeats=True),),
+            "node": (Need(("allreduce",), "everyone", NAP, repeats=True),),
+            "outermost": (Need(("allreduce",), "nap", NAP, repeats=True),),
+        },
     ),
     "lanes": Composition(
         "shares inside nodes; the ranks of one place in their nodes combine a share (Träff)",
-        Topology.two_levels,
-        _lanes_unfit,
-        _lanes_steps,
-        (Need(("reduce_scatter", "scatter", "gather", "allgather"), "everyone", LANES),),
-        (
-            Need(("allreduce",), "lane", ("allreduce",)),
-            Need(("reduce", "bcast"), "lane", ("allreduce",)),
-            Need(("reduce",), "lane", ("reduce",)),
-            Need(("bcast",), "lane", ("bcast",)),
-        ),
+        unfit=_lanes_unfit,
+        steps=_lanes_steps,
+        sides={
+            "inside": IN_SHARES,
+            "node": IN_SHARES,
+            "between": BY_TREES,
+            "outermost": (Need(("allreduce",), "lane", ("allreduce",)), *BY_TREES),
+        },
     ),
 }
 
@@ -205,12 +230,15 @@ def describe(view: Topology, choice: Choice) -> str:
     """Return a line about a composition other than a tree; "" for a tree."""
     from han.common.units import plural
 
-    nodes = plural(len(nodes_of(view)), "node")
-    if choice.composition == "nap" and len(view.active) == 2:
+    nodes = plural(len(view.node_ranks), "node")
+    if choice.composition == "nap" and inner_levels(view):
         rounds = plural(nap_of(view, choice).rounds, "round")
         return f"nap: {nodes}, {rounds} with base {base_of(view, choice)}"
-    if choice.composition == "lanes" and len(view.active) == 2:
-        return f"lanes: {plural(lanes_of(view, choice), 'lane')} of {nodes}"
+    if choice.composition == "lanes" and inner_levels(view):
+        folded = ", which small nodes fold" if folds(view, choice) else ""
+        rails = plural(len(set(view.rails)), "rail")
+        on_rails = f" on {rails}" if len(set(view.rails)) > 1 else ""
+        return f"lanes: {plural(lanes_of(view, choice), 'lane')}{on_rails} of {nodes}{folded}"
     return f"flat: one group of {plural(view.size, 'rank')}" if choice.composition == "flat" else ""
 
 

@@ -37,7 +37,7 @@ class Context:
     source: Ref  # this rank's operand, or the data that it broadcasts
     result: Ref  # where the result is written, if this rank gets one
     contributes: tuple[bool, ...] = ()  # whether each member has an operand; (): all have one
-    lanes: int = 0  # members that have a share of the message, where members have shares
+    owners: tuple[int, ...] = ()  # the member that each share belongs to, where members have shares
     letters: Letters | None = None  # what this rank sends and receives, in a round of nap
 
     @cached_property

@@ -9,7 +9,8 @@ from han.model.program import Program, Ref
 from han.tasks.context import Context
 from han.tasks.graph import Task
 from han.tasks.outline import Outline
-from han.tasks.places import RECV, SEND, Places, Tree, places
+from han.tasks.place import RECV, SEND
+from han.tasks.places import Places, Tree, places
 from han.tasks.plan import Plan
 from han.tasks.stream import Builder
 
@@ -47,22 +48,20 @@ def _batches(plan: Plan) -> list[list[Task]]:
 
 
 def _lower_batch(plan: Plan, builder: Builder, found: Places, tasks: list[Task]) -> None:
-    place = found.at(tasks)
-    if place is None:
-        return
     kind, level = tasks[0].stream
-    context = Context(
-        place.tasks,
-        place.group,
-        builder.stream(kind, level),
-        plan.choice.levels[level].of(kind),
-        place.source,
-        place.result,
-        place.contributes,
-        place.lanes,
-        place.letters,
-    )
-    plan.parts[level].lower(context)
+    for place in found.at(tasks):
+        context = Context(
+            place.tasks,
+            place.group,
+            builder.stream(kind, level),
+            plan.choice.levels[level].of(kind),
+            place.source,
+            place.result,
+            place.contributes,
+            place.owners,
+            place.letters,
+        )
+        plan.parts[level].lower(context)
 
 
 def _deliver(plan: Plan, builder: Builder) -> None:

@@ -55,6 +55,11 @@ class Outline:
         """Number of segments of the message."""
         return 1 + max((task.segment for task in self.tasks), default=0)
 
+    @cached_property
+    def repeats(self) -> bool:
+        """Whether a segment has several tasks of one kind on a level."""
+        return any(len(tasks) > self.segments for tasks in self.streams.values())
+
     @property
     def lockstep(self) -> bool:
         """Whether ranks carry out the tasks stage by stage."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from han.common.pictures import picture
 from han.model.topology import Topology
@@ -77,7 +77,7 @@ def make_plan(
     if steps is None:
         tasks = build(signature, levels, topology.symbols, choice.segment, fused)
     else:
-        passed = steps(topology, signature, choice, fused)
+        passed = steps(topology, signature, choice, partial(_fuses, parts, choice))
         tasks = chain_of_steps(passed, topology.symbols, signature, choice.segment)
     channels = geometries(topology, memory)
     return Plan(topology, signature, choice, tasks, channels, tuple(parts))

@@ -43,8 +43,8 @@ class ImaginedMachine:
             socket = frozenset([str(self.sockets[rank])])
             places = dict.fromkeys(("numa", "l3", "socket"), socket)
             facts.append(Facts(first, f"node{node}", frozenset([rank - first]), places))
-        rails_of(config.rails, facts, config.origin)  # raises if a rank has none
-        return arrange(config.levels, facts, config.sockets)
+        rails = rails_of(config.rails, facts, config.origin)
+        return arrange(config.levels, facts, config.sockets, rails)
 
     def plan(self, config: Config, signature: Signature) -> tuple[Plan, Decision]:
         """Plan a call by the rules of a configuration; return the plan and the decision."""

@@ -16,8 +16,9 @@ from han.model.collectives import FUSED, ROWS
 from han.model.topology import Topology
 from han.submodules.registry import registered, submodule
 from han.tasks.choice import LEFT, Choice, LevelChoice
-from han.tasks.compositions import TREE, Need, composition
+from han.tasks.compositions import TREE, Need, composition, side_of
 from han.tasks.contract import Question
+from han.tasks.lanes import folds
 from han.tasks.outline import as_called, levels_of
 from han.tasks.signature import Signature
 from han.tuning.built_in.shipped import safe_table
@@ -158,9 +159,9 @@ class RuleTable:
                 choice.schedule == "lockstep",
                 choice.segment,
                 blocking,
-                repeats=any(need.repeats for need in row.needs(level == active[-1])),
+                repeats=any(need.repeats for need in row.needs(side_of(topology, level))),
             )
-            reason = _unfit(question, choice.composition, outermost=level == active[-1])
+            reason = _unfit(question, choice, outermost=level == active[-1])
             if reason is not None:
                 return f"{topology.names[level]}: {choice.levels[level].submodule}: {reason}"
         return None
@@ -212,15 +213,27 @@ def _changed(choice: LevelChoice, use: LevelUse | KindUse) -> LevelChoice:
     return LevelChoice(choice.submodule, use.algorithm or choice.algorithm, parameters)
 
 
-def _unfit(question: Question, name: str, outermost: bool) -> str | None:
-    """Return why a level cannot carry out its part of the composition `name`, or None."""
-    needs = composition(name).needs(outermost, question.signature.collective)
+def _unfit(question: Question, choice: Choice, outermost: bool) -> str | None:
+    """Return why a level cannot carry out its part of the choice's composition, or None."""
+    view, name, own = question.topology, choice.composition, question.choice
+    side = side_of(view, question.level) if composition(name).sides else ""
+    needs = composition(name).needs(side, question.signature.collective)
     if not needs:
         return _no_tree(question, outermost)
-    if question.choice.kinds:
-        kind, own = question.choice.kinds[0]
-        return f"{kind} tasks have their own algorithm ({own.algorithm}) in tree and flat only"
-    return _unmet(question, needs, name) or submodule(question.choice.submodule).supports(question)
+    if own.kinds:
+        kind, other = own.kinds[0]
+        return f"{kind} tasks have their own algorithm ({other.algorithm}) in tree and flat only"
+    reason = _unmet(question, needs, name) or submodule(own.submodule).supports(question)
+    lanes = any(need.family == "lane" for need in needs)
+    return reason or (_crowded(question) if lanes and folds(view, choice) else None)
+
+
+def _crowded(question: Question) -> str | None:
+    """Return why ranks cannot carry several lanes: flags in shared memory count for all lanes."""
+    view, level, own = question.topology, question.level, question.choice
+    if not view.shared[level] or submodule(own.submodule).sends(view, level, own):
+        return None
+    return f"{own.algorithm} works in shared memory, and ranks of small nodes have several lanes"
 
 
 def _unmet(question: Question, needs: Sequence[Need], name: str) -> str | None:

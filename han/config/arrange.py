@@ -29,7 +29,12 @@ class Facts:
     local: int | None = None  # its number on its node, as the launcher counts
 
 
-def arrange(levels: Sequence[Level], facts: Sequence[Facts], sockets: Scope = "socket") -> Topology:
+def arrange(
+    levels: Sequence[Level],
+    facts: Sequence[Facts],
+    sockets: Scope = "socket",
+    rails: tuple[int, ...] = (),
+) -> Topology:
     """Return the topology of the ranks; inner domains divide outer ones."""
     outer: list[tuple[object, ...]] = [()] * len(facts)
     domains: list[tuple[int, ...]] = []
@@ -46,6 +51,7 @@ def arrange(levels: Sequence[Level], facts: Sequence[Facts], sockets: Scope = "s
         tuple(domains),
         memory,
         sockets=number_domains(list(zip(memory, parts, strict=True))),
+        rails=rails,
     )
 
 

@@ -54,7 +54,8 @@ class Topology:
     ``homes`` are the domains that own the channels: the same as `domains`, except in a topology
     made by :meth:`ordered`. `attach` is true if ranks that share memory can also read each other's
     private memory (cross-memory attach). ``sockets[r]`` is the socket of rank r, below all levels,
-    for trees in shared memory; by default all ranks are in one socket.
+    for trees in shared memory; by default all ranks are in one socket. ``rails[r]`` is the network
+    adapter of its node that carries the messages of rank r; by default all have the first one.
     """
 
     names: tuple[str, ...]
@@ -64,6 +65,7 @@ class Topology:
     homes: tuple[tuple[int, ...], ...] = field(default=())
     attach: bool = False
     sockets: tuple[int, ...] = field(default=())
+    rails: tuple[int, ...] = field(default=())
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "domains", tuple(number_domains(d) for d in self.domains))
@@ -71,6 +73,7 @@ class Topology:
         if not self.homes:
             object.__setattr__(self, "homes", self.domains)
         object.__setattr__(self, "sockets", number_domains(self.sockets or (0,) * self.size))
+        object.__setattr__(self, "rails", self.rails or (0,) * self.size)
         self._check()
 
     def __repr__(self) -> str:
@@ -245,38 +248,70 @@ class Topology:
 
     @cached_property
     def _flat(self) -> Topology:
-        return self._regrouped(tuple(range(self.size)), 0)
+        alone, last = tuple(range(self.size)), self._first_of_all
+        domains = (*(alone,) * last, *((0,) * self.size,) * (self.depth - last))
+        return self if domains == self.domains else replace(self, domains=domains, homes=self.homes)
 
-    def two_levels(self) -> Topology:
-        """Keep two levels: all ranks of a node are one group, and all nodes are another one.
+    def one_network(self) -> Topology:
+        """Keep the levels up to that of the nodes; all nodes are one group.
 
-        Nodes are the domains of the outermost level whose domains share memory, inside the first
-        level that has all ranks. Without such a level the topology is flat. Ranks keep their
-        channels: of levels with the same domains, the innermost one has the channel.
+        Without nodes of ranks that share memory the topology is flat. Ranks keep their channels.
         """
-        return self._two_levels
+        return self._one_network
 
     @cached_property
-    def _two_levels(self) -> Topology:
-        inner = next((k for k in range(self._first_of_all - 1, -1, -1) if self.shared[k]), None)
-        if inner is None:
+    def _one_network(self) -> Topology:
+        node, last = self.node_level, self._first_of_all
+        if node is None:
             return self.flat()
-        return self._regrouped(self.domains[inner], self.homes.index(self.homes[inner]))
+        between = (self.domains[node],) * (last - node - 1)
+        above = ((0,) * self.size,) * (self.depth - last)
+        domains = (*self.domains[: node + 1], *between, *above)
+        return self if domains == self.domains else replace(self, domains=domains, homes=self.homes)
+
+    @cached_property
+    def node_level(self) -> int | None:
+        """The outermost level whose domains share memory inside the first level with all ranks.
+
+        Its domains are the nodes. None: there is no such level.
+        """
+        return next((k for k in range(self._first_of_all - 1, -1, -1) if self.shared[k]), None)
+
+    @cached_property
+    def node_ranks(self) -> tuple[tuple[int, ...], ...]:
+        """The ranks of each node, nodes in the order of their first ranks."""
+        level = self.node_level if self.node_level is not None else max(0, self.depth - 2)
+        return tuple(self._ranks[level].values())
+
+    @cached_property
+    def nodes_alike(self) -> bool:
+        """Whether all nodes have the same numbers of ranks, in domains and sockets of one shape."""
+        inside = (*self.domains[: self.node_level or 0], self.sockets)
+        shapes = {
+            tuple(number_domains([domains[rank] for rank in ranks]) for domains in inside)
+            for ranks in self.node_ranks
+        }
+        return len(shapes) == 1
+
+    @cached_property
+    def units(self) -> dict[int, dict[int, tuple[int, ...]]]:
+        """What the domains of each active level consist of: domains of the active level below.
+
+        On the innermost active level these are ranks. They are in the order of their first ranks.
+        """
+        found: dict[int, dict[int, tuple[int, ...]]] = {}
+        below: Sequence[int] = range(self.size)
+        for level in self.active:
+            made: dict[int, dict[int, None]] = {}
+            for unit, domain in zip(below, self.domains[level], strict=True):
+                made.setdefault(domain, {})[unit] = None
+            found[level] = {domain: tuple(units) for domain, units in made.items()}
+            below = self.domains[level]
+        return found
 
     @property
     def _first_of_all(self) -> int:
         return self.homes.index(self.homes[-1])
-
-    def _regrouped(self, kept: tuple[int, ...], level: int) -> Topology:
-        """Let ranks be alone below a level, and in the domains `kept` up to that of all ranks."""
-        alone, last = tuple(range(self.size)), self._first_of_all
-        between = max(0, last - level)
-        domains = (
-            *(alone,) * (last - between),
-            *(kept,) * between,
-            *((0,) * self.size,) * (self.depth - last),
-        )
-        return self if domains == self.domains else replace(self, domains=domains, homes=self.homes)
 
     @cached_property
     def _ordered(self) -> Topology:

@@ -35,8 +35,8 @@ class Conditions(NamedTuple):
 
 def discover(facts: Sequence[Facts], config: Config) -> tuple[Topology, Conditions]:
     """Return the topology that the configuration describes for these ranks, and the conditions."""
-    rails_of(config.rails, facts, config.origin)  # raises if a rank has none
-    return arrange(config.levels, facts, config.sockets), conditions(facts)
+    rails = rails_of(config.rails, facts, config.origin)
+    return arrange(config.levels, facts, config.sockets, rails), conditions(facts)
 
 
 def gather_facts(meeting: Meeting, config: Config) -> list[Facts]:

@@ -46,6 +46,7 @@ def direct(context: Context) -> None:
         if m in others:
             stream.reduce(dst, total, data[m], task.nbytes)
             total = dst
+    stream.copy(dst, total, task.nbytes)
     stream.end(task)
 
 
@@ -157,7 +158,7 @@ class _Shown:
         context, group, stream = self.context, self.context.group, self.context.stream
         builder = context.builder
         operands = [self._cell(m, piece) for m in context.contributors]
-        if group.size == 2 and builder.signature.native:
+        if group.size == len(operands) == 2 and builder.signature.native:
             operands[group.me] = context.source
         for m in _others(group.me, group.size):
             stream.wait(self._flag(m), piece.index + 1, group.ranks[m])
@@ -170,6 +171,7 @@ class _Shown:
             for operand in operands[1:]:
                 stream.reduce(dst, total, operand.to(at), nbytes)
                 total = dst
+            stream.copy(dst, total, nbytes)
 
 
 def _others(me: int, size: int) -> list[int]:
@@ -257,8 +259,12 @@ class _Shares:
                 stream.reduce(partial, total, operand, nbytes)
                 total = partial
         cell = self.cells[group.me] + self.layout.cell(piece.index, out=True)
-        result = self.context.result.to(at)
-        stream.reduce(result, total, operands[last], nbytes, also=cell.holding(start).to(at))
+        result, finished = self.context.result.to(at), cell.holding(start).to(at)
+        if last:
+            stream.reduce(result, total, operands[last], nbytes, also=finished)
+        else:
+            stream.copy(result, total, nbytes)
+            stream.copy(finished, total, nbytes)
 
     def copy_out(self, piece: Piece) -> None:
         """Copy the other members' shares of the result out of their cells."""

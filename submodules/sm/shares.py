@@ -13,15 +13,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import NamedTuple
 
 from han.model.channel_layout import LINE, RING_MIN
 from han.model.program import Ref
+from han.model.topology import Topology
 from han.submodules.parts.cells import CHUNK, COMBINED, COPIED, READ, RELEASED
-from han.tasks.compositions import lanes_of
+from han.tasks.choice import LevelChoice
 from han.tasks.context import Context
 from han.tasks.contract import Question
 from han.tasks.graph import Task
+from han.tasks.lanes import inner_levels, lanes_at, sizes_at
 from han.tasks.outline import Outline
 from han.tasks.shares import share
 
@@ -40,12 +43,13 @@ def _lines(nbytes: int) -> int:
 
 @dataclass(frozen=True)
 class Layout:
-    """A rank's cells: `cells` for pieces of all shares, then `cells` for pieces of its own share.
+    """A rank's cells: `cells` for pieces of all shares, then `cells` for pieces of its own shares.
 
-    `chunk` is the most bytes of a share that a piece has.
+    `own` is the most shares that a rank has, `chunk` the most bytes of a share that a piece has.
     """
 
     lanes: int
+    own: int
     cells: int
     chunk: int
 
@@ -54,33 +58,43 @@ class Layout:
         """Fit the configured number and size of cells into the part of the ring that a run has."""
         geometry, choice = plan.geometries[level], plan.choice.levels[level]
         assert geometry is not None, "supports() lets only levels with shared memory pass"
-        lanes, cells = lanes_of(plan.topology, plan.choice), choice.get("cells", CELLS)
+        view, cells = plan.topology, choice.get("cells", CELLS)
+        lanes, own = _numbers(view, level, choice)
+        below = (k for k in inner_levels(view) if k < level)
+        cut = lanes * prod(lanes_at(view, k, plan.choice.levels[k]) for k in below)
         unit = _unit(plan.signature.grain)
-        longest = max(-(-task.nbytes // (unit * lanes)) * unit for task in plan.tasks)
-        most = geometry.area // (cells * (lanes + 1)) // LINE * LINE
+        longest = max(-(-task.nbytes // (unit * cut)) * unit for task in plan.tasks)
+        most = geometry.area // (cells * (lanes + own)) // LINE * LINE
         chunk = min(choice.get("chunk", CHUNK) // lanes, most, longest)
-        return cls(lanes, cells, max(unit, chunk // unit * unit))
+        return cls(lanes, own, cells, max(unit, chunk // unit * unit))
 
     @property
     def nbytes(self) -> int:
         """Bytes of all cells of a rank."""
-        return self.cells * (self.lanes + 1) * _lines(self.chunk)
+        return self.cells * (self.lanes + self.own) * _lines(self.chunk)
 
     def shown(self, index: int, lane: int) -> int:
         """Return the offset of the cell with an operand: piece `index` of a lane's share."""
         return (index % self.cells * self.lanes + lane) * _lines(self.chunk)
 
-    def finished(self, index: int) -> int:
-        """Return the offset of the cell with piece `index` of the finished share."""
-        return (self.cells * self.lanes + index % self.cells) * _lines(self.chunk)
+    def finished(self, index: int, turn: int) -> int:
+        """Return the offset of the cell with piece `index` of a rank's finished share `turn`."""
+        first = self.cells * self.lanes
+        return (first + index % self.cells * self.own + turn) * _lines(self.chunk)
+
+
+def _numbers(view: Topology, level: int, choice: LevelChoice) -> tuple[int, int]:
+    """Return the number of shares of a level, and the most that one member has."""
+    lanes = lanes_at(view, level, choice)
+    return lanes, -(-lanes // sizes_at(view, level)[0])
 
 
 def unfit(question: Question) -> str | None:
     """Return the reason why the cells cannot hold pieces of all shares, or None."""
     signature, choice = question.signature, question.choice
-    lanes = choice.get("lanes", 0) or question.topology.widest(question.level)
+    lanes, own = _numbers(question.topology, question.level, choice)
     cells = choice.get("cells", CELLS)
-    least = cells * (lanes + 1) * _lines(_unit(signature.element))
+    least = cells * (lanes + own) * _lines(_unit(signature.element))
     if least <= RING_MIN // 2:
         return None
     return (
@@ -106,9 +120,11 @@ class _Shares:
         self.context, self.stream, self.group = context, context.stream, context.group
         builder = context.builder
         self.layout = Layout.of(builder.plan, context.group.level)
-        self.own = self.group.me if self.group.me < context.lanes else None
-        self.others = [(self.group.me + k) % self.group.size for k in range(1, self.group.size)]
-        self.owners = [m for m in self.others if m < context.lanes]
+        me, size, owners = self.group.me, self.group.size, context.owners
+        self.own = [lane for lane, owner in enumerate(owners) if owner == me]
+        self.others = [(me + k) % size for k in range(1, size)]
+        self.owners = [m for m in self.others if m in owners]
+        self.turns = [owners[:lane].count(owner) for lane, owner in enumerate(owners)]
         self._shares: dict[Task, list[tuple[int, int]]] = {}
         self.pieces = self._pieces()
         self.step = max(1, BLOCK // context.grain) * context.grain
@@ -167,24 +183,27 @@ class _Shares:
             self.wait(member, COMBINED, piece.index - self.layout.cells + 1)
         for lane in range(self.layout.lanes):
             start, stop = self.span(piece, lane)
-            if lane != self.own:
+            if lane not in self.own:
                 cell = self.cell(self.group.me, self.layout.shown(piece.index, lane), start)
                 self.stream.copy(cell, self.context.source.to(start), stop - start)
         self.post(COPIED, piece)
 
     def combine(self, piece: Piece) -> None:
-        """Combine a piece of this member's share from the cells of all members, in their order.
+        """Combine a piece of this member's shares from the cells of all members, in their order."""
+        for lane in self.own:
+            if lane == self.own[0]:
+                for member in self.others:
+                    self.wait(member, COPIED, piece.index + 1)
+            self._combine(piece, lane)
+        if self.own:
+            self.post(COMBINED, piece)
 
-        In place, the result overlays the operand, so it is written last.
-        """
-        if self.own is None:
-            return
-        start, stop = self.span(piece, self.own)
-        offset = self.layout.shown(piece.index, self.own)
+    def _combine(self, piece: Piece, lane: int) -> None:
+        """Combine a piece of a share; in place, the result overlays the operand: it comes last."""
+        start, stop = self.span(piece, lane)
+        offset = self.layout.shown(piece.index, lane)
         operands = [self.cell(m, offset, start) for m in range(self.group.size)]
         operands[self.group.me] = self.context.source
-        for member in self.others:
-            self.wait(member, COPIED, piece.index + 1)
         for at in range(start, stop, self.step):
             nbytes, total = min(self.step, stop - at), operands[0].to(at)
             for operand in operands[1:-1]:
@@ -192,39 +211,46 @@ class _Shares:
                 self.stream.reduce(partial, total, operand.to(at), nbytes)
                 total = partial
             self.stream.reduce(self.context.result.to(at), total, operands[-1].to(at), nbytes)
-        self.post(COMBINED, piece)
 
     def receive(self, piece: Piece) -> None:
-        """Copy a piece of this member's share out of the root's cells."""
-        if self.own is None:
+        """Copy a piece of this member's shares out of the root's cells."""
+        if not self.own:
             return
-        root, (start, stop) = self.group.root, self.span(piece, self.own)
+        root = self.group.root
         self.wait(root, COPIED, piece.index + 1)
-        cell = self.cell(root, self.layout.shown(piece.index, self.own), start)
-        self.stream.copy(self.context.result.to(start), cell, stop - start)
+        for lane in self.own:
+            start, stop = self.span(piece, lane)
+            cell = self.cell(root, self.layout.shown(piece.index, lane), start)
+            self.stream.copy(self.context.result.to(start), cell, stop - start)
         self.post(COMBINED, piece)
 
     # ---- gathering ------------------------------------------------------------------------
 
     def release(self, piece: Piece, readers: Sequence[int]) -> None:
-        """Copy a piece of the finished share into a cell that all readers have read."""
-        if self.own is None:
+        """Copy a piece of the finished shares into cells that all readers have read."""
+        if not self.own:
             return
         for member in readers:
             self.wait(member, READ, piece.index - self.layout.cells + 1)
-        start, stop = self.span(piece, self.own)
-        cell = self.cell(self.group.me, self.layout.finished(piece.index), start)
-        self.stream.copy(cell, self.context.source.to(start), stop - start)
+        for lane in self.own:
+            start, stop = self.span(piece, lane)
+            cell = self.cell(self.group.me, self._finished(piece, lane), start)
+            self.stream.copy(cell, self.context.source.to(start), stop - start)
         self.post(RELEASED, piece)
 
     def take(self, piece: Piece) -> None:
         """Copy a piece of the other finished shares out of their owners' cells."""
         for member in self.owners:
-            start, stop = self.span(piece, member)
             self.wait(member, RELEASED, piece.index + 1)
-            cell = self.cell(member, self.layout.finished(piece.index), start)
-            self.stream.copy(self.context.result.to(start), cell, stop - start)
+            for lane, owner in enumerate(self.context.owners):
+                if owner == member:
+                    start, stop = self.span(piece, lane)
+                    cell = self.cell(member, self._finished(piece, lane), start)
+                    self.stream.copy(self.context.result.to(start), cell, stop - start)
         self.post(READ, piece)
+
+    def _finished(self, piece: Piece, lane: int) -> int:
+        return self.layout.finished(piece.index, self.turns[lane])
 
     def begin(self, piece: Piece) -> None:
         """Wait for what a task needs, before its first piece."""

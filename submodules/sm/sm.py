@@ -15,28 +15,14 @@ measure its effect.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 
-from han.model.channel_layout import FLAG, INLINE, LINE, PAGE
-from han.model.program import Ref
+from han.model.channel_layout import PAGE
 from han.submodules.parts import blocks as block_cells
-from han.submodules.parts.cells import (
-    FLAGS,
-    GATHERED,
-    READ,
-    RELEASED,
-    TAKEN,
-    Ring,
-    footprint,
-    is_small,
-    tasks_at,
-)
-from han.submodules.parts.pieces import Piece, cut
-from han.submodules.parts.trees import Place
+from han.submodules.parts.cells import FLAGS, footprint, tasks_at
 from han.submodules.sm.allreduce import ALLREDUCES, WHOLE
 from han.submodules.sm.blocks import KINDS, blocks
+from han.submodules.sm.gather_release import gather, release
 from han.submodules.sm.shares import KINDS as SHARES_KINDS
 from han.submodules.sm.shares import Layout, shares
 from han.submodules.sm.shares import unfit as shares_unfit
@@ -51,93 +37,6 @@ from han.tasks.contract import (
     order_kept,
 )
 from han.tasks.outline import Outline
-
-
-@dataclass(frozen=True)
-class Cells:
-    """The flags and cells of all members in a gather or a release, as one member addresses them."""
-
-    context: Context
-    ring: Ring
-    small: bool
-
-    @classmethod
-    def of(cls, context: Context) -> Cells:
-        """Return the cells of the context's stream."""
-        plan, level = context.builder.plan, context.group.level
-        tasks = context.builder.tasks_of(context.stream)
-        return cls(context, Ring.of(plan, level, tasks), is_small(plan, level))
-
-    def pieces(self) -> list[Piece]:
-        """Cut the context's tasks into pieces, numbered on from the stream's earlier ones."""
-        context = self.context
-        chunk = PAGE if self.small else self.ring.chunk
-        pieces = cut(context.tasks, chunk, context.grain, context.stream.sequence)
-        context.stream.sequence += len(pieces)
-        return pieces
-
-    def flag(self, member: int, kind: int) -> Ref:
-        """Return a member's flag of one kind; for a small message, the flag of its small slot."""
-        group, builder = self.context.group, self.context.builder
-        if self.small:
-            return builder.small(group.level, group.slots[member])
-        return builder.flag(group.level, group.slots[member], kind)
-
-    def own_flag(self, member: int) -> Ref:
-        """Return the flag of `member` that its parent writes: that of its slot in the run's bank.
-
-        The parent may be another rank in the next run, and may write before this run's parent has.
-        So runs need different flags, which the banks of small slots provide.
-        """
-        group, builder = self.context.group, self.context.builder
-        return builder.small(group.level, group.slots[member])
-
-    def done_flag(self, member: int, kind: int) -> Ref:
-        """Return the flag in which a member counts the pieces that it has read: TAKEN or READ."""
-        group, builder = self.context.group, self.context.builder
-        return builder.flag(group.level, group.slots[member], kind)
-
-    def value(self, piece: Piece, kind: int) -> int:
-        """Return the value of the flag once `piece` is there.
-
-        The flag of a small slot serves a gather first (1), then a release (2).
-        """
-        if self.small:
-            return 2 if kind == RELEASED else 1
-        return piece.index + 1
-
-    def cell(self, member: int, piece: Piece) -> Ref:
-        """Return where `piece` is in the cells or in the small slot of `member`."""
-        group, builder = self.context.group, self.context.builder
-        if self.small:
-            line = builder.small(group.level, group.slots[member])
-            cell = line + (FLAG if piece.nbytes <= INLINE else LINE)
-        else:
-            cell = builder.cells(group.level, group.slots[member]) + self.ring.cell(piece.index)
-        return cell.holding(piece.start)
-
-    @cached_property
-    def to_children(self) -> bool:
-        """Whether a parent writes a flag of each child, rather than one that all children read."""
-        return not self.context.choice.get("read_parent_flag", 1)
-
-    @cached_property
-    def trailing(self) -> bool:
-        """Whether writers wait at the end until their readers have read everything."""
-        return bool(self.context.choice.get("trailing", 0))
-
-    @cached_property
-    def counts_reads(self) -> bool:
-        """Whether readers count the pieces that they have read, as a writer waits for that."""
-        return self.trailing or (not self.small and self.ring.recycled)
-
-    def read_before_end(self, piece: Piece, last: bool) -> int:
-        """Return how many pieces must have been read before `piece` ends; 0: none."""
-        return piece.index + 1 if last and self.trailing else 0
-
-    def read_before_reuse(self, piece: Piece) -> int:
-        """Return how many pieces must have been read before `piece` may enter its cell; 0: none."""
-        return 0 if self.small else max(0, piece.index - self.ring.cells + 1)
 
 
 class Sm(Submodule):
@@ -174,7 +73,7 @@ class Sm(Submodule):
         "in_recv": Parameter("bool", "the root combines in its receive buffer"),
         "lanes": Parameter(
             "int",
-            "shares: members that have a share; 0: the ranks of the smallest node",
+            "shares: how many there are on a level; 0: as many as the smallest group has ranks",
             0,
             1 << 16,
         ),
@@ -222,166 +121,6 @@ class Sm(Submodule):
         elif kind == "allreduce":
             ALLREDUCES[algorithm](context)
         elif kind == "reduce":
-            _gather(context)
+            gather(context)
         else:
-            _release(context)
-
-
-def _place(context: Context) -> Place:
-    """Return this rank's place in the tree of the context's tasks."""
-    group, topology = context.group, context.builder.plan.topology
-    sockets = [topology.sockets[r] for r in group.ranks]
-    return Tree.of(context.choice).place(group, sockets)
-
-
-def _gather(context: Context) -> None:
-    """Reduce towards the group's root: children copy into their cells, parents combine."""
-    stream, group, cells = context.stream, context.group, Cells.of(context)
-    tree, room = _place(context), _room(context, cells)
-    pieces = cells.pieces()
-    for piece in pieces:
-        if piece.first:
-            stream.begin(piece.task)
-        own = context.source.to(piece.start)
-        if tree.parent is None:
-            _combine_at_root(context, cells, piece, tree.children, room)
-        else:
-            _await(context, cells, TAKEN, (tree.parent,), cells.read_before_reuse(piece))
-            cell = cells.cell(group.me, piece)
-            _combine(context, cells, piece, cell, own, tree.children)
-            stream.post(cells.flag(group.me, GATHERED), cells.value(piece, GATHERED))
-        if tree.children and cells.counts_reads:
-            stream.post(cells.done_flag(group.me, TAKEN), piece.index + 1)
-        if tree.parent is not None:
-            _await(
-                context,
-                cells,
-                TAKEN,
-                (tree.parent,),
-                cells.read_before_end(piece, piece is pieces[-1]),
-            )
-        if piece.last:
-            stream.end(piece.task)
-
-
-def _await(context: Context, cells: Cells, kind: int, members: Sequence[int], pieces: int) -> None:
-    """Wait until `members` have read that many pieces; 0: do not wait."""
-    for m in members if pieces else ():
-        context.stream.wait(cells.done_flag(m, kind), pieces, context.group.ranks[m])
-
-
-def _room(context: Context, cells: Cells) -> Ref | None:
-    """Return where the root combines if not in its receive buffer (Jain et al., section III-E)."""
-    if not context.group.leads or context.choice.get("in_recv", 1):
-        return None
-    most = max(task.nbytes for task in context.tasks)
-    return context.builder.scratch(min(most, PAGE if cells.small else cells.ring.chunk))
-
-
-def _combine(
-    context: Context, cells: Cells, piece: Piece, dst: Ref, own: Ref, members: tuple[int, ...]
-) -> None:
-    """Compute ``dst = own op member op member ...``; wait for the piece of each member in turn."""
-    stream, group = context.stream, context.group
-    if not members:
-        stream.copy(dst, own, piece.nbytes)
-    for k, m in enumerate(members):
-        stream.wait(cells.flag(m, GATHERED), cells.value(piece, GATHERED), group.ranks[m])
-        stream.reduce(dst, dst if k else own, cells.cell(m, piece), piece.nbytes)
-
-
-def _combine_at_root(
-    context: Context, cells: Cells, piece: Piece, children: tuple[int, ...], room: Ref | None
-) -> None:
-    """Combine a piece into the result.
-
-    If the operation does not commute, the children before the root in rank order come first.
-    """
-    stream, group, builder = context.stream, context.group, context.builder
-    result, own = context.result.to(piece.start), context.source.to(piece.start)
-    dst = result if room is None else room.holding(piece.start)
-    before = [c for c in children if c < group.me]
-    if builder.signature.commutative or not before:
-        _combine(context, cells, piece, dst, own, children)
-    else:
-        left = _combine_before(context, cells, piece, before)
-        stream.reduce(dst, left, own, piece.nbytes)
-        after = tuple(c for c in children if c > group.me)
-        if after:
-            _combine(context, cells, piece, dst, dst, after)
-    stream.copy(result, dst, piece.nbytes)
-
-
-def _combine_before(context: Context, cells: Cells, piece: Piece, members: list[int]) -> Ref:
-    """Combine the children before the root; return where their combination is.
-
-    It cannot be where the result goes, since in place the root's operand is there.
-    """
-    stream, group, builder = context.stream, context.group, context.builder
-    left = cells.cell(members[0], piece)
-    for c in members:
-        stream.wait(cells.flag(c, GATHERED), cells.value(piece, GATHERED), group.ranks[c])
-    if len(members) == 1:
-        return left
-    spare = builder.scratch(piece.nbytes).holding(piece.start)
-    for k, c in enumerate(members[1:]):
-        stream.reduce(spare, spare if k else left, cells.cell(c, piece), piece.nbytes)
-    return spare
-
-
-def _release(context: Context) -> None:
-    """Broadcast from the group's root: it copies into its cells, and all others copy out."""
-    stream, group, cells = context.stream, context.group, Cells.of(context)
-    tree = _place(context)
-    pieces = cells.pieces()
-    others = [m for m in range(group.size) if m != group.root]
-    for piece in pieces:
-        if piece.first:
-            stream.begin(piece.task)
-        if tree.parent is None:
-            _await(context, cells, READ, others, cells.read_before_reuse(piece))
-            _put(context, cells, piece, tree, context.source.to(piece.start))
-            _await(context, cells, READ, others, cells.read_before_end(piece, piece is pieces[-1]))
-        else:
-            _take(context, cells, piece, tree)
-            if cells.counts_reads:
-                stream.post(cells.done_flag(group.me, READ), piece.index + 1)
-        if piece.last:
-            stream.end(piece.task)
-
-
-def _put(context: Context, cells: Cells, piece: Piece, tree: Place, data: Ref) -> None:
-    """Copy the root's piece into its cell or the small slots of its children, and release these."""
-    stream, me = context.stream, context.group.me
-    if not (cells.small and cells.to_children):
-        stream.copy(cells.cell(me, piece), data, piece.nbytes)
-    _release_children(context, cells, piece, tree, data)
-
-
-def _release_children(context: Context, cells: Cells, piece: Piece, tree: Place, data: Ref) -> None:
-    """Post this rank's flag, or that of each child; copy a small message to each child first."""
-    stream, value = context.stream, cells.value(piece, RELEASED)
-    if not cells.to_children:
-        stream.post(cells.flag(context.group.me, RELEASED), value)
-        return
-    for child in tree.children:
-        if cells.small:
-            stream.copy(cells.cell(child, piece), data, piece.nbytes)
-        stream.post(cells.own_flag(child), value)
-
-
-def _take(context: Context, cells: Cells, piece: Piece, tree: Place) -> None:
-    """Wait until a piece is released, release the children, then copy the piece out."""
-    stream, group = context.stream, context.group
-    assert tree.parent is not None
-    flag = cells.flag(tree.parent, RELEASED)
-    source = cells.cell(tree.parent if cells.small else group.root, piece)
-    if cells.to_children:
-        flag = cells.own_flag(group.me)
-        source = cells.cell(group.me, piece) if cells.small else source
-    stream.wait(flag, cells.value(piece, RELEASED), group.ranks[tree.parent])
-    if tree.children:
-        if cells.small and not cells.to_children:  # the children read this rank's small slot
-            stream.copy(cells.cell(group.me, piece), source, piece.nbytes)
-        _release_children(context, cells, piece, tree, source)
-    stream.copy(context.result.to(piece.start), source, piece.nbytes)
+            release(context)

@@ -14,14 +14,14 @@ from itertools import chain
 from han.model.topology import Group
 from han.submodules.parts.trees import SHAPES, Place
 from han.tasks.choice import LevelChoice
-from han.tasks.contract import Algorithm, Parameter
+from han.tasks.contract import ANY, Algorithm, Parameter
 
 RADIX = 4
 NAMES = ("flat", "kary", "knomial")
 ALGORITHMS = {
-    "flat": Algorithm("all members are the root's children", ordered="always"),
-    "kary": Algorithm("k-ary tree of flags", ordered="never"),
-    "knomial": Algorithm("k-nomial tree of flags"),
+    "flat": Algorithm("all members are the root's children", ordered="always", families=ANY),
+    "kary": Algorithm("k-ary tree of flags", ordered="never", families=ANY),
+    "knomial": Algorithm("k-nomial tree of flags", families=ANY),
 }
 PARAMETERS = {
     "radix": Parameter(

@@ -60,6 +60,7 @@ class _Topology(_Model):
     homes: tuple[tuple[Natural, ...], ...]
     attach: bool
     sockets: tuple[Natural, ...] = ()
+    rails: tuple[Natural, ...] = ()
 
 
 class _Signature(_Model):

@@ -70,8 +70,9 @@ def check_topology(topology: Topology, levels: int) -> None:
     for name, rows in (("domains", topology.domains), ("homes", topology.homes)):
         if any(len(row) != topology.size for row in rows):
             raise ValueError(f"topology.{name}: one number for each of {topology.size} ranks")
-    if len(topology.sockets) != topology.size:
-        raise ValueError(f"topology.sockets: one number for each of {topology.size} ranks")
+    for name, row in (("sockets", topology.sockets), ("rails", topology.rails)):
+        if len(row) != topology.size:
+            raise ValueError(f"topology.{name}: one number for each of {topology.size} ranks")
     if any(number_domains(row) != row for row in topology.homes):
         raise ValueError("topology.homes: domains are 0, 1 ... in the order of their first ranks")
     if levels != topology.depth:

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
 from _support import WORLD, Call, Checker, Reference, comm_with, interleaved, opened
+from machines import topology_of
 from mpi4py import MPI
 
-SHAPES = {
+from han.model.topology import Topology
+from han.tasks.lanes import inner_levels, outer_levels
+
+Shape = Callable[[int], list[list[int]]]  # the domains of each level but the outermost
+FLAT_SHAPES: dict[str, Callable[[int], list[int]]] = {
     "twos": lambda size: [r // 2 for r in range(size)],
     "threes": lambda size: [r // 3 for r in range(size)],
     "uneven": lambda size: [min(r // 2, 1) + r // 6 for r in range(size)],
     "interleaved": lambda size: interleaved(size)[0],
     "in turn": lambda size: [r % max(1, size // 2) for r in range(size)],
+}
+SHAPES: dict[str, Shape] = {
+    **{name: (lambda size, nodes=nodes: [nodes(size)]) for name, nodes in FLAT_SHAPES.items()},
+    "sockets": lambda size: [[r // 2 for r in range(size)], [r // 4 for r in range(size)]],
+    "sockets in turn": lambda size: [[r % 4 for r in range(size)], [r % 2 for r in range(size)]],
+    "switches": lambda size: [[r // 2 for r in range(size)], [r // 4 for r in range(size)]],
 }
 USES = {
     "flat": [{}],
@@ -23,6 +34,7 @@ USES = {
     "lanes": [
         {"segment": 3000},
         {"levels": {"level0": {"submodule": "sm", "algorithm": "shares", "lanes": 1}}},
+        {"levels": {"level0": {"submodule": "sm", "algorithm": "shares", "lanes": 2}}},
         {"segment": 5000, "levels": {"network": {"submodule": "adapt", "algorithm": "chain"}}},
         {"schedule": "lockstep", "levels": {"network": {"submodule": "libnbc"}}},
     ],
@@ -46,27 +58,28 @@ def calls_of(name: str, size: int) -> Iterator[Call]:
                 yield Call("reduce", count, root=root, in_place=count == 700)
 
 
-def serves(nodes: list[int]) -> bool:
+def serves(topology: Topology) -> bool:
     """Return whether there are several nodes, and two ranks on one of them."""
-    return 1 < len(set(nodes)) < len(nodes)
+    return bool(inner_levels(topology) and outer_levels(topology))
 
 
 def check_one(comm: MPI.Intracomm, reference: Reference, name: str, about: tuple[object, ...]):
     shape, use, shared_to = about
-    nodes = SHAPES[shape](comm.size)
-    with opened(
-        comm_with(comm, [nodes, [0] * comm.size], {"composition": name, **use}, shared_to)
-    ) as ours:
+    levels = [*SHAPES[shape](comm.size), [0] * comm.size]
+    shared_to = min(len(levels) - 1, 2 * shared_to if shape == "switches" else shared_to)
+    shared_to += "sockets" in shape
+    with opened(comm_with(comm, levels, {"composition": name, **use}, shared_to)) as ours:
         check = Checker(ours, reference)
         for call in calls_of(name, comm.size):
             check(call, (comm.size, name, *about))
         check.agree()
         found = ours.explain("allreduce", nbytes=800)
-        if name == "flat" or serves(nodes):
+        served = name == "flat" or serves(topology_of(levels, shared_to))
+        if served and "level0" not in use.get("levels", {}):
             assert found.plan.choice.composition == name, str(found)
-        else:
+        elif not served or found.plan.choice.composition == "tree":
             assert found.plan.choice.composition == "tree"
-            assert f"{name}: " in str(found), "the reason"
+            assert f"{name}: " in str(found) or "level0: " in str(found), "the reason"
 
 
 @pytest.mark.mpi(ranks=9, timeout=300, unit="s")
@@ -76,9 +89,10 @@ def test_compositions_on_one_to_nine_ranks(mpi_ranks):
         if comm == MPI.COMM_NULL:
             continue
         reference = Reference(comm.Dup())
-        shapes = itertools.islice(itertools.cycle(SHAPES), size, size + 2)
         cases = [(name, use) for name, uses in USES.items() for use in uses]
-        for shape, (turn, (name, use)) in itertools.product(shapes, enumerate(cases)):
+        turns = itertools.islice(itertools.cycle(SHAPES), size, None)
+        for turn, (name, use) in enumerate(2 * cases):
+            shape = next(turns)
             check_one(comm, reference, name, (shape, use, turn % 2))
         comm.Free()
     WORLD.Barrier()
@@ -91,9 +105,10 @@ def test_operations_that_do_not_commute_keep_their_order(mpi_ranks):
         y[:] = [int(f"{left}{right}") for left, right in zip(x, y, strict=True)]
 
     op = MPI.Op.Create(joined, commute=False)
-    for name, shape in itertools.product(("flat", "nap", "lanes"), ("twos", "uneven")):
-        nodes = SHAPES[shape](WORLD.size)
-        with opened(comm_with(WORLD, [nodes, [0] * WORLD.size], {"composition": name})) as comm:
+    shapes = ("twos", "uneven", "sockets")
+    for name, shape in itertools.product(("flat", "nap", "lanes"), shapes):
+        levels = [*SHAPES[shape](WORLD.size), [0] * WORLD.size]
+        with opened(comm_with(WORLD, levels, {"composition": name}, len(levels) - 2)) as comm:
             recv = np.zeros(3, np.int64)
             for _ in range(3):
                 comm.Allreduce(np.full(3, WORLD.rank + 1), recv, op)

@@ -29,6 +29,7 @@ from han.model.collectives import BY_BLOCKS, REDUCING, REPLACING, ROOTED, UNEVEN
 from han.submodules.registry import registered
 from han.tasks.choice import LevelChoice
 from han.tasks.contract import Question
+from han.tasks.lanes import inner_levels, outer_levels
 from han.tasks.outline import active_levels
 from han.tasks.signature import Signature
 
@@ -140,8 +141,9 @@ def can_serve(part, topology, level, shared_to):
     """Return whether a level has the place in the machine and the memory for an algorithm."""
     algorithm, k = registered()[part[0]].algorithms[part[1]], topology.names.index(level)
     if composition_of(*part):
-        view = topology.two_levels().active
-        return len(view) == 2 and k == view["nap" in algorithm.families]
+        view = topology.one_network()
+        inner, outer = inner_levels(view), outer_levels(view)
+        return bool(inner and outer) and k in (outer if "nap" in algorithm.families else inner)
     if algorithm.fuses and k != active_levels(topology)[-1]:
         return False
     by_blocks = {*algorithm.kinds} <= {*BY_BLOCKS}

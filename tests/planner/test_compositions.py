@@ -21,8 +21,10 @@ from han.submodules.registry import submodule
 from han.tasks.choice import Choice, level_choice
 from han.tasks.compositions import COMPOSITIONS, LANES, NAP
 from han.tasks.files.store import PlanFileError, from_json, to_json
+from han.tasks.lanes import Lanes
 from han.tasks.lower import lower
 from han.tasks.nap import Nap
+from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 from han.tasks.verify import verify
 from han.tuning.heuristics import NodeTraits, choose
@@ -132,7 +134,7 @@ def test_a_rank_sends_one_message_a_round():
 
 @st.composite
 def machines(draw: st.DrawFn) -> Topology:
-    """Draw nodes of any sizes on 2 to 4 levels, in order or interleaved, to 64 ranks."""
+    """Draw nodes of any sizes and rails on 2 to 4 levels, in order or interleaved, to 64 ranks."""
     size = draw(st.one_of(st.integers(2, 16), st.integers(17, 64)))
     nodes = draw(st.lists(st.integers(0, max(1, size // 3)), min_size=size, max_size=size))
     if draw(st.booleans()):
@@ -140,9 +142,14 @@ def machines(draw: st.DrawFn) -> Topology:
     domains = [nodes, [0] * size]
     if draw(st.booleans()):
         domains.insert(1, [n % 2 for n in nodes])
+    inside = draw(st.integers(0, 4 - len(domains)))
+    for parts in (3, 6)[:inside]:
+        domains.insert(0, [parts * n + r % parts for r, n in enumerate(nodes)])
+    shared = domains.index(nodes)
     if draw(st.booleans()):
-        domains.insert(0, [2 * n + r % 2 for r, n in enumerate(nodes)])
-    return topology_of(domains, draw(st.integers(len(domains) - 2 - (len(domains) > 2), 1)))
+        shared = draw(st.integers(-1, len(domains) - 1))
+    rails = tuple(draw(st.integers(0, 1)) for _ in nodes) if draw(st.booleans()) else ()
+    return replace(topology_of(domains, shared), rails=rails)
 
 
 COLLECTIVES = {"nap": NAP, "lanes": LANES}
@@ -151,11 +158,17 @@ INSIDE = {
         level_choice("sm", "direct"),
         level_choice("sm", "each", chunk=64, cells=2),
         level_choice("sm", "split", chunk=256),
+        level_choice("sm", "flat", chunk=64, cells=2),
+        level_choice("sm", "knomial", radix=2, read_parent_flag=False),
+        level_choice("sm", "kary", radix=2, skew="right", in_recv=False),
+        level_choice("sm", "flat", inline=False),
     ],
     "lanes": [
         level_choice("sm", "shares", chunk=256, cells=1),
         level_choice("sm", "shares", chunk=64, cells=3),
         level_choice("sm", "shares", lanes=1),
+        level_choice("sm", "shares", lanes=2),
+        level_choice("sm", "shares", lanes=5),
     ],
 }
 BETWEEN = {
@@ -247,6 +260,84 @@ def test_lanes_of_a_broadcast_and_a_reduce_send_a_share_each():
         assert max(sent.values()) <= 128 * 1024
 
 
+def senders(plan: Plan) -> dict[int, int]:
+    """Return the bytes that each rank sends in messages, of ranks that send any."""
+    codes = ((rank, lower(plan, rank).code) for rank in range(plan.topology.size))
+    sent = {rank: int(code["n"][code["code"] == Code.ISEND].sum()) for rank, code in codes}
+    return {rank: nbytes for rank, nbytes in sent.items() if nbytes}
+
+
+def lanes_plan(topology: Topology, lanes: int, nbytes: int = 64 * 1024) -> Plan:
+    signature = call(nbytes)
+    choice = choose(signature, topology, TRAITS, "lanes")
+    levels = (level_choice("sm", "shares", lanes=lanes), *choice.levels[1:])
+    choice = replace(choice, levels=levels)
+    assert objection(topology, signature, choice) == ""
+    return plan_of_choice(topology, signature, choice, MEMORY)
+
+
+def test_small_nodes_fold_lanes():
+    """Four lanes of nodes of 4, 2 and 1 ranks: local rank i carries lanes i, i + 2 and so on."""
+    plan = lanes_plan(on_nodes(4, 2, 1), 4)
+    verify([plan, plan])
+    sent = senders(plan)
+    assert set(sent) == set(range(7))
+    assert sent[4] == sent[5], "two lanes each"
+    assert sent[4] > max(sent[r] for r in range(4))
+
+
+@pytest.mark.parametrize(
+    ("rails", "lanes", "carriers"),
+    [
+        ((0, 0, 1, 1), 2, (0, 2)),  # lanes 0 and 1 on rails 0 and 1
+        ((0, 0, 1, 1), 3, (0, 2, 1)),
+        ((1, 1, 1, 0), 2, (3, 0)),
+        ((0, 1, 0, 1), 2, (0, 1)),
+        ((0, 0, 0, 0), 2, (0, 1)),
+    ],
+)
+def test_lanes_take_the_rails_in_turn(rails, lanes, carriers):
+    topology = replace(on_nodes(4, 4), rails=rails * 2)
+    plan = lanes_plan(topology, lanes)
+    verify([plan])
+    assert set(senders(plan)) == {r + node for r in carriers for node in (0, 4)}
+    found = Lanes(plan.topology, plan.choice)
+    assert tuple(found.rank_of(0, (lane,)) for lane in range(lanes)) == carriers
+
+
+def test_shares_are_cut_again_on_each_level_inside_nodes():
+    """Two nodes of 3 sockets of 2 ranks, and a level of switches: 6 lanes, each through a tree."""
+    size = 24
+    domains = [[r // k for r in range(size)] for k in (2, 6, 12, 24)]
+    topology, signature = topology_of(domains, 1), call(6 * 64 * 100)
+    plan = plan_of_choice(topology, signature, choose(signature, topology, TRAITS, "lanes"), MEMORY)
+    assert plan.tasks.stage_names() == ["srs", "nrs", "xr", "ia", "xb", "nag", "sag"]
+    verify([plan, plan])
+    sent = senders(plan)
+    assert set(sent) == set(range(size))
+    assert max(sent.values()) == 2 * 64 * 100, "to the other switch, and down in its own"
+
+
+def test_nap_is_a_tree_inside_nodes():
+    """Only leaders of sockets combine on the node level."""
+    domains = [[r // k for r in range(16)] for k in (2, 8, 16)]
+    topology, signature = topology_of(domains, 1), call(8)
+    plan = plan_of_choice(topology, signature, choose(signature, topology, TRAITS, "nap"), MEMORY)
+    assert plan.tasks.stage_names() == ["sr", "na", "sb", "ia", "sr2", "na2", "sb2"]
+    assert "allreduce@level1" not in {s.name for s in lower(plan, 1).streams}
+    verify([plan] * 3)
+
+
+def test_nodes_of_different_trees_exchange_in_pairs():
+    """Three operands in another order would give other bits."""
+    sockets = [0, 0, 1, 1, 2, 3, 3, 3, 4, 4, 5, 5]
+    topology = topology_of([sockets, [r // 4 for r in range(12)], [0] * 12], 1)
+    assert refused(topology, "nap", levels={2: level_choice("nap", "pairs", base=3)}) == (
+        "nap: base 3, but nodes differ in the levels inside them: at most 2"
+    )
+    assert refused(topology, "nap") == ""
+
+
 def test_trees_are_as_before():
     """A tree's tasks have no numbers in their names, and one stream for each step."""
     topology, signature = on_nodes(3, 2, 4), call(1 << 20)
@@ -303,8 +394,8 @@ def test_reasons_have_numbers():
     assert "base 1: 2 or more" in refused(
         nodes, "nap", levels={1: level_choice("nap", "pairs", base=1)}
     )
-    assert refused(nodes, "lanes", levels={0: level_choice("sm", "shares", lanes=4)}) == (
-        "lanes: 4 lanes, but the smallest node has 3 ranks"
+    assert refused(nodes, "lanes", levels={0: level_choice("sm", "shares", lanes=5)}) == (
+        "lanes: 5 lanes, but the largest node has 4 ranks"
     )
     assert "one segment" in refused(nodes, "nap", segment=64)
     assert "not bcast" in refused(nodes, "nap", collective="bcast")
@@ -338,7 +429,7 @@ def test_submodules_that_cannot_serve_are_refused_with_those_that_can():
     ("composition", "levels", "said"),
     [
         ("nap", {"network": {"submodule": "adapt"}}, "adapt does not serve composition 'nap'"),
-        ("nap", {"node": {"submodule": "sm", "algorithm": "flat"}}, "flat of sm does not"),
+        ("nap", {"node": {"submodule": "sm", "algorithm": "blocks"}}, "blocks of sm does not"),
         ("lanes", {"node": {"submodule": "solo"}}, "known: sm shares"),
         ("lanes", {"network": {"submodule": "nap"}}, "between nodes"),
         ("ladder", {}, "unknown composition.*flat, lanes, nap, tree"),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from functools import cached_property
+from math import prod
 from typing import NamedTuple
 
 from han.model.topology import Topology
 from han.tasks.choice import Choice, LevelChoice
-from han.tasks.compositions import composition, nodes_of
+from han.tasks.compositions import composition
+from han.tasks.lanes import inner_levels, outer_levels, sizes_at
 from han.tasks.outline import as_called, levels_of
 from han.tasks.signature import Signature
 from han.tuning.built_in.facts import COMPOSITIONS, Facts, largest_prime
@@ -83,7 +85,8 @@ class Case:
 
     def choice(self, rule: str) -> Rowed:
         """Return the choice; levels on which the call does not communicate run nothing."""
-        composed = bool(composition(self.name).inner) and len(self.active) == 2
+        inner, outer = inner_levels(self.view), outer_levels(self.view)
+        composed = bool(composition(self.name).sides and inner and outer)
         segment = None if composed and self.name == "nap" else self._segment()
         levels = [IDLE[self._section(level)] for level in range(self.view.depth)]
         for level in self.active:
@@ -127,15 +130,22 @@ class Case:
         return self._used(section, level, facts, piece)
 
     def _composed(self, level: int) -> LevelChoice:
-        """Choose for a level of nap or lanes; between nodes, a lane has its share."""
-        outermost, nbytes = level == self.active[1], self.signature.nbytes
-        if outermost and self.name == "lanes":
-            lanes = min(map(len, nodes_of(self.view)))
-            count = max(1, self.signature.count // lanes)
-            nbytes = count * self.signature.element
-        section = "messages" if outermost and self.name == "lanes" else self.name
-        facts = self.facts(self.view.widest(level), nbytes, outermost)
+        """Choose for a level of nap or lanes; between nodes, a lane has its share.
+
+        Of nap the outermost level inside nodes takes part as a whole.
+        """
+        inner, nbytes = inner_levels(self.view), self.signature.nbytes
+        outermost, between = level == self.active[-1], level not in inner
+        if between and self.name == "lanes":
+            lanes = prod(sizes_at(self.view, each)[0] for each in inner)
+            nbytes = max(1, self.signature.count // lanes) * self.signature.element
+        section = "messages" if between and not self._is_nap(outermost) else self.name
+        whole = level == inner[-1] and self.name == "nap"
+        facts = self.facts(self.view.widest(level), nbytes, outermost, whole)
         return self._used(section, level, facts, nbytes)
+
+    def _is_nap(self, outermost: bool) -> bool:
+        return outermost and self.name == "nap"
 
     def _used(self, section: str, level: int, facts: Facts, piece: int) -> LevelChoice:
         row = self.find(section, self.view.names[level], facts)
