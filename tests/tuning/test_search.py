@@ -17,7 +17,7 @@ from han.tasks.simulate import simulate
 from han.tuning.costs.estimates import Estimate
 from han.tuning.costs.model import Costs, missing
 from han.tuning.costs.stages import costs_of, pipeline_of_choice, stage_seconds
-from han.tuning.heuristics import NodeTraits
+from han.tuning.heuristics import NodeTraits, choose
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 from han.tuning.search.heuristics import prune
@@ -111,6 +111,50 @@ def test_the_space_holds_what_the_registry_holds():
         told = {one.what: one.reason for one in space.pruned}
         assert "wrong by design" in told["null"]
         assert "may block" in told["mpi"]
+
+
+def test_the_space_holds_the_other_compositions_or_says_why_not():
+    served = {"allreduce": {"flat", "nap", "lanes"}, "bcast": {"flat", "lanes"}}
+    for collective, wanted in served.items():
+        signature = call_signature(collective, 1 << 20)
+        space = space_of(RULES, signature)
+        assert {c.composition for c in space.candidates} == {"tree", *wanted}
+        told = [one.reason for one in space.pruned if one.what == "nap"]
+        assert told if collective == "allreduce" else "nap serves allreduce, barrier" in told[0]
+        for name in wanted:
+            mine = [c for c in space.candidates if c.composition == name]
+            assert mine[0] == replace(choose(signature, TOPOLOGY, NodeTraits(), name), rule="")
+            assert len(mine) == 1 + sum(
+                c.segment != mine[0].segment
+                or sum(a != b for a, b in zip(c.levels, mine[0].levels, strict=True)) == 1
+                for c in mine[1:]
+            )
+    lanes = [c for c in space.candidates if c.composition == "lanes"]
+    assert {c.segment for c in lanes} >= {None, 64 * KiB}
+    assert len({c.levels[1].algorithm for c in lanes}) > 1
+
+
+def test_compositions_are_left_out_on_one_node_and_where_limits_say_so():
+    signature = call_signature("allreduce", 1024)
+    alone = space_of(RuleTable(None, virtual(4, 4), NodeTraits()), signature)
+    assert {c.composition for c in alone.candidates} == {"tree"}
+    assert "all ranks are on one node" in {one.reason for one in alone.pruned}
+    some = space_of(RULES, signature, Limits(compositions=("flat",)))
+    assert {c.composition for c in some.candidates} == {"tree", "flat"}
+    told = {one.what: one.reason for one in space_of(RULES, signature, LIMITS).pruned}
+    assert "nap, which is not among the wanted submodules" in told["nap"]
+    assert "not among the wanted compositions" in {o.reason for o in some.pruned}
+
+
+def test_costs_of_one_composition_do_not_stand_for_those_of_another():
+    signature = call_signature("allreduce", 8)
+    lab, exchange = SimulatedLab(), level_choice("exchange", "recursive_doubling")
+    levels = (level_choice("sm", "flat"), exchange)
+    pipelines = [
+        lab.pipeline(signature, Choice(levels, composition=name)) for name in ("tree", "flat")
+    ]
+    stages = [{stage for stage, _ in one.stages()} for one in pipelines]
+    assert not stages[0] & stages[1]
 
 
 def test_a_submodule_of_somebody_else_is_in_the_space():

@@ -19,6 +19,7 @@ from itertools import accumulate, pairwise
 
 from han.model.timeline import TaskTime
 from han.tasks.choice import Choice, LevelChoice
+from han.tasks.compositions import TREE
 from han.tasks.outline import Outline
 from han.tasks.signature import Signature
 
@@ -60,6 +61,7 @@ class Stage:
     operands: Operands
     schedule: str = "dataflow"
     steady: bool = False
+    composition: str = TREE
 
     @property
     def name(self) -> str:
@@ -79,6 +81,7 @@ class Pipeline:
     count: float
     operands: Operands
     schedule: str = "dataflow"
+    composition: str = TREE  # whose groups the steps are among
 
     @property
     def depth(self) -> int:
@@ -120,7 +123,7 @@ class Pipeline:
         working = tuple(s for j, s in reversed(list(enumerate(self.steps))) if 0 <= k - j < count)
         moves = all(step.kind == "bcast" for step in working)
         operands = Operands() if moves else self.operands
-        return Stage(working, self.segment, operands, self.schedule)
+        return Stage(working, self.segment, operands, self.schedule, composition=self.composition)
 
 
 def pipeline_of(plan: Outline) -> Pipeline:
@@ -132,7 +135,10 @@ def pipeline_of(plan: Outline) -> Pipeline:
     )
     segment = max((task.nbytes for task in first), default=0)
     count = signature.nbytes / segment if segment else 1.0
-    return Pipeline(steps, segment, count, operands_of(signature), plan.choice.schedule)
+    choice = plan.choice
+    return Pipeline(
+        steps, segment, count, operands_of(signature), choice.schedule, choice.composition
+    )
 
 
 def pipeline_of_choice(

@@ -83,7 +83,7 @@ def reason_against(signature: Signature, topology: Topology, choice: Choice) -> 
     whole = _whole(signature, choice)
     if whole is not None:
         return whole
-    called = as_called(topology, signature)
+    called = as_called(topology, signature, choice.composition)
     for level in levels_of(called, signature):
         for reason, one in product(BY_LEVEL, choice.levels[level].each):
             told = reason(signature, called, level, one, choice)

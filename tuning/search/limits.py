@@ -15,6 +15,7 @@ from han.config.errors import config_error, problems_of
 from han.config.rules import Schedule
 from han.config.yaml_file import read_yaml
 from han.submodules.registry import registered
+from han.tasks.compositions import COMPOSITIONS
 from han.tuning.search.space import Limits
 
 Values = Annotated[tuple[Parameter, ...], FromList]
@@ -36,6 +37,9 @@ class Document(BaseModel):
     parameters: Mapping[str, Values] = Field(
         default={}, description="Values to try, by parameter or submodule.parameter."
     )
+    compositions: Names | None = Field(
+        default=None, description="Compositions to try besides tree, on several nodes."
+    )
 
 
 def load_limits(path: Path) -> Limits:
@@ -49,15 +53,17 @@ def load_limits(path: Path) -> Limits:
     _check_names(document, str(path))
     given = {name: _parsed(name, values, path) for name, values in document.parameters.items()}
     return Limits(
-        document.submodules, document.algorithms, document.segments, document.schedules, given
-    )
+        document.submodules, document.algorithms, document.segments, document.schedules, given,
+        document.compositions,
+    )  # fmt: skip
 
 
 def _check_names(document: Document, place: str) -> None:
     parts = registered()
     algorithms = [name for part in parts.values() for name in part.algorithms]
     known = {"submodule": (document.submodules, [*parts]),
-             "algorithm": (document.algorithms, list(dict.fromkeys(algorithms)))}  # fmt: skip
+             "algorithm": (document.algorithms, list(dict.fromkeys(algorithms))),
+             "composition": (document.compositions, [*COMPOSITIONS])}  # fmt: skip
     for what, (wanted, names) in known.items():
         for name in wanted or ():
             if name not in names:

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import permutations, product
+from itertools import chain, permutations, product
 
 from han.model.collectives import ROWS
 from han.submodules.registry import registered
 from han.tasks.choice import Choice, LevelChoice, Value
+from han.tasks.compositions import COMPOSITIONS, TREE, composition
 from han.tasks.contract import Algorithm, Parameter, Submodule
 from han.tasks.outline import as_called, levels_of
 from han.tasks.signature import Signature
+from han.tuning.heuristics import choose
 from han.tuning.rules import RuleTable
 
 KiB = 1024
@@ -46,6 +48,7 @@ class Limits:
     segments: tuple[int, ...] | None = None
     schedules: tuple[str, ...] = SCHEDULES
     parameters: Mapping[str, tuple[Value, ...]] | None = None
+    compositions: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,8 @@ def space_of(rules: RuleTable, signature: Signature, limits: Limits = EVERYTHING
     It holds all combinations of algorithms, segments and schedules with default parameters. For
     each level it also holds each algorithm with one parameter at another value, where the other
     levels run the built-in choice. Where a level has several kinds of tasks, each of them may run
-    its own algorithm of a submodule, or have its own value of a parameter.
+    its own algorithm of a submodule, or have its own value of a parameter. On several nodes the
+    other compositions follow, with one deviation each from their built-in choices.
     """
     topology = as_called(rules.topology, signature)
     active = levels_of(topology, signature)
@@ -86,14 +90,60 @@ def space_of(rules: RuleTable, signature: Signature, limits: Limits = EVERYTHING
     segments: Sequence[int | None] = _segments(signature, limits) if nested else (None,)
     schedules = limits.schedules if nested else SCHEDULES[:1]
     kept = {built_in: None}
-    for levels, segment, schedule in product(combinations, segments, schedules):
-        choice = Choice(levels, segment, schedule)
+    trees = (Choice(*one) for one in product(combinations, segments, schedules))
+    for choice in chain(trees, _composed(rules, signature, limits, pruned)):
         reason = _objection(rules, signature, choice)
         if reason is None:
             kept[choice] = None
         else:
             pruned[reason] = None
     return Space(tuple(kept), tuple(pruned))
+
+
+def _composed(
+    rules: RuleTable, signature: Signature, limits: Limits, pruned: dict[Pruned, None]
+) -> Iterator[Choice]:
+    """Yield the choices of other compositions than a tree: the built-in one, then its neighbours.
+
+    A neighbour has another segment, or one level with another algorithm or parameter.
+    """
+    names = [name for name in COMPOSITIONS if name != TREE]
+    if rules.topology.nodes == 1:
+        pruned[Pruned(", ".join(names), "all ranks are on one node")] = None
+        return
+    for name in names:
+        usual = replace(choose(signature, rules.topology, rules.traits, name), rule="")
+        active = levels_of(as_called(rules.topology, signature, name), signature)
+        reason = _unlike(name, usual, active, limits) or rules.objection(signature, usual)
+        if reason is not None:
+            pruned[Pruned(name, reason)] = None
+            continue
+        yield usual
+        for segment in _segments(signature, limits) if len(active) > 1 else ():
+            yield replace(usual, segment=segment)
+        for level in active:
+            outermost = level == active[-1]
+            needs = composition(name).needs(outermost, signature.collective)
+            kinds = [{*need.kinds} for need in needs] or _kinds(signature, outermost)
+            for option in _options(kinds, limits, pruned):
+                levels = (*usual.levels[:level], option, *usual.levels[level + 1 :])
+                yield replace(usual, levels=levels)
+        pruned[Pruned(name, "combinations of deviations from its built-in choice")] = None
+
+
+def _unlike(name: str, usual: Choice, active: Sequence[int], limits: Limits) -> str | None:
+    """Return which limit rules out a composition, or None."""
+    if limits.compositions is not None and name not in limits.compositions:
+        return "not among the wanted compositions"
+    needed = {
+        "submodules": (limits.submodules, [usual.levels[level].submodule for level in active]),
+        "algorithms": (limits.algorithms, [usual.levels[level].algorithm for level in active]),
+    }
+    for what, (wanted, names) in needed.items():
+        for one in names:
+            if wanted is not None and one not in wanted:
+                return f"it needs {one}, which is not among the wanted {what}"
+    return None
 
 
 def _by_kind(found: Sequence[LevelChoice]) -> Iterator[LevelChoice]:

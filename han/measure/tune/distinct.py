@@ -35,7 +35,7 @@ class Distinct:
 
     def __init__(self, control: MPI.Intracomm, make: Make, late: Callable[[], bool]) -> None:
         self._control, self._make, self._late = control, make, late
-        self._first: dict[tuple[str, bool, Levels], Levels] = {}  # by collective and segmented
+        self._first: dict[tuple[str, str, bool, Levels], Levels] = {}  # by _key
 
     def of(self, signature: Signature, choices: Sequence[Choice]) -> list[Choice]:
         """Return the first choice of each group; collective."""
@@ -56,9 +56,9 @@ class Distinct:
         digests = self._digests([(large, choice) for choice in asked])
         groups: dict[Any, Levels] = {}
         for key, told in zip(new, digests, strict=True):
-            levels = key[2]
+            levels = key[3]
             usual = told if told is not None else levels
-            self._first[key] = groups.setdefault((key[:2], usual), levels)
+            self._first[key] = groups.setdefault((key[:3], usual), levels)
 
     def _digests(self, calls: Sequence[tuple[Signature, Choice]]) -> list[bytes | None]:
         """Return for each call the digests of all ranks' programs; None if a rank has none."""
@@ -75,8 +75,8 @@ class Distinct:
         return [ranks.tobytes() if ranks.any(axis=1).all() else None for ranks in joined]
 
 
-def _key(signature: Signature, choice: Choice) -> tuple[str, bool, Levels]:
-    return signature.collective, choice.segment is not None, choice.levels
+def _key(signature: Signature, choice: Choice) -> tuple[str, str, bool, Levels]:
+    return signature.collective, choice.composition, choice.segment is not None, choice.levels
 
 
 def digest_of(program: Program) -> bytes:

@@ -20,6 +20,7 @@ from han.measure.tune.session import tuned_config
 from han.measure.tune.tuner import Input, Plans, sparse_first
 from han.tasks.call import call_signature
 from han.tasks.choice import Choice
+from han.tasks.compositions import TREE
 from han.tasks.signature import Signature
 from han.tuning.search.results import Found
 from han.tuning.search.space import space_of
@@ -129,8 +130,9 @@ def _predictions(everything: Found, task: Found) -> Iterator[Predicted]:
 
 
 def named(choice: Choice) -> str:
-    """Return ``sm flat (chunk 16KiB) < adapt chain; segment 64KiB``."""
-    levels = " < ".join(level.describe() for level in choice.levels)
+    """Return ``sm flat (chunk 16KiB) < adapt chain; segment 64KiB``, other compositions first."""
+    levels = "" if choice.composition == TREE else f"{choice.composition}: "
+    levels += " < ".join(level.describe() for level in choice.levels)
     segment = "" if choice.segment is None else f"; segment {format_size(choice.segment)}"
     return levels + segment + ("; lockstep" if choice.schedule == "lockstep" else "")
 

@@ -138,7 +138,7 @@ class Tuner:
     def use_of(self, signature: Signature, choice: Choice) -> Use:
         """Return a choice as a rule writes it, for the levels on which the call communicates."""
         topology = self.lab.state.topology
-        active = levels_of(as_called(topology, signature), signature)
+        active = levels_of(as_called(topology, signature, choice.composition), signature)
         return use_of(choice, {k: topology.names[k] for k in active})
 
     def key(self, one: Input) -> Key:
