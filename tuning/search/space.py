@@ -13,7 +13,7 @@ from itertools import chain, permutations, product
 from han.model.collectives import ROWS
 from han.submodules.registry import registered
 from han.tasks.choice import Choice, LevelChoice, Value
-from han.tasks.compositions import COMPOSITIONS, TREE, composition
+from han.tasks.compositions import COMPOSITIONS, TREE, composition, side_of
 from han.tasks.contract import Algorithm, Parameter, Submodule
 from han.tasks.outline import as_called, levels_of
 from han.tasks.signature import Signature
@@ -113,7 +113,8 @@ def _composed(
         return
     for name in names:
         usual = replace(choose(signature, rules.topology, rules.traits, name), rule="")
-        active = levels_of(as_called(rules.topology, signature, name), signature)
+        view = as_called(rules.topology, signature, name)
+        active = levels_of(view, signature)
         reason = _unlike(name, usual, active, limits) or rules.objection(signature, usual)
         if reason is not None:
             pruned[Pruned(name, reason)] = None
@@ -122,9 +123,9 @@ def _composed(
         for segment in _segments(signature, limits) if len(active) > 1 else ():
             yield replace(usual, segment=segment)
         for level in active:
-            outermost = level == active[-1]
-            needs = composition(name).needs(outermost, signature.collective)
-            kinds = [{*need.kinds} for need in needs] or _kinds(signature, outermost)
+            side = side_of(view, level) if composition(name).sides else ""
+            needs = composition(name).needs(side, signature.collective)
+            kinds = [{*need.kinds} for need in needs] or _kinds(signature, level == active[-1])
             for option in _options(kinds, limits, pruned):
                 levels = (*usual.levels[:level], option, *usual.levels[level + 1 :])
                 yield replace(usual, levels=levels)
