@@ -29,12 +29,13 @@ from han.memory.arena import limit, process_arena
 from han.memory.pages import describe, policy
 from han.model.topology import Topology
 from han.ranks import autogroup
-from han.ranks.machine import cpu_model, library_name, library_text
+from han.ranks.machine import cpu_model, fingerprint, library_name, library_text
 from han.submodules.registry import registered
 from han.tasks.choice import LevelChoice
 from han.tasks.contract import Question
 from han.tasks.outline import active_levels
 from han.tasks.signature import Signature
+from han.tuning.built_in.shipped import shipped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -90,6 +91,11 @@ def collect(comm: Comm) -> dict[str, Any]:
             "about": state.tuned.about,
             "points": 0 if state.tuned.table is None else len(state.tuned.table.points),
             "collectives": _tuned_here(state),
+        },
+        "built_in": {
+            "table": shipped().source,
+            "rows": shipped().count,
+            "about": shipped().distance(fingerprint()),
         },
         "check": state.config.check,
         "wait": describe_wait(comm),
@@ -170,6 +176,7 @@ def as_text(record: Mapping[str, Any]) -> str:
         f"config     {record['config']}; {format_size(record['memory'])} shared memory per channel"
         f"; checked mode {'on' if record['check'] else 'off'}",
         f"tuned      {_tuned(record['tuned'])}",
+        f"built-in   {_built_in(record['built_in'])}",
         f"wait       {record['wait']}; timeout {timeout}",
         *(
             [f"yields     {autogroup.describe(record['autogroups'])}"]
@@ -201,6 +208,12 @@ def _tuned(record: Mapping[str, Any]) -> str:
         f"{record['table']} ({record['about']}); {plural(record['points'], 'measured input')}, "
         f"for these ranks: {here}"
     )
+
+
+def _built_in(record: Mapping[str, Any]) -> str:
+    if not record["table"]:
+        return "safe choices only: the table that comes with han cannot be used"
+    return f"{record['table']}; {plural(record['rows'], 'row')}, nearest machine: {record['about']}"
 
 
 def _tuned_here(state: State) -> list[str]:

@@ -55,6 +55,16 @@ class ChoiceTable:
         """Return the machine of the table that differs least from this one."""
         return min(self.machines, key=lambda m: len(here.differences(m)), default=None)
 
+    def distance(self, here: Fingerprint) -> str:
+        """Return how the machine that differs least from `here` differs from it."""
+        machine = self.nearest(here)
+        return "of no machine" if machine is None else here.distance(machine)
+
+    @property
+    def count(self) -> int:
+        """The number of rows in all."""
+        return sum(len(self.record[section]) for section in SECTIONS)
+
     def find(self, section: str, collective: str, facts: Facts) -> Row | None:
         """Return the row of a section that decides for a call; None if there is none."""
         rows = self._rows.get(section)
