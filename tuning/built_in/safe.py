@@ -25,6 +25,7 @@ SAFE: dict[str, list[dict[str, Any]]] = {
     "blocks": [_row({"submodule": "sm", "algorithm": "blocks"})],
     "nap": [
         _row({"submodule": "nap", "algorithm": "pairs"}, outermost=True),
+        _row({"submodule": "sm", "algorithm": "flat"}, whole=False),
         _row(_DIRECT, bytes={"max": "2KiB"}),
         _row(_SPLIT),
     ],
