@@ -7,9 +7,11 @@ from dataclasses import replace
 import pytest
 from decisions import DIGESTS, TEXT, digest, machines, shown
 
+from han.common.errors import ConfigError
 from han.config.config import Config
 from han.model.collectives import ROWS
 from han.model.topology import virtual
+from han.ranks.discover import Settings, check_agreement
 from han.tasks.signature import Signature
 from han.tasks.verify import verify
 from han.tuning.built_in import shipped as place
@@ -264,3 +266,13 @@ def test_the_shipped_table_is_no_tuned_table():
     found = find_table("auto", here)
     assert found.table is None
     assert "built-in" not in found.problem
+
+
+def test_ranks_that_have_different_tables_are_told():
+    rows = [Settings("", None, "", False, "", text) for text in ("one", "one", "other")]
+    said = (
+        r"the table of built-in choices differs between ranks: rank\(s\) 2 .* installation of han"
+    )
+    with pytest.raises(ConfigError, match=said):
+        check_agreement(rows)
+    assert check_agreement(rows[:2]) == ()
