@@ -85,6 +85,16 @@ def max_rate(
     )
 
 
+def message(machine: MachineModel, link: Link, nbytes: int, ppn: int) -> float:
+    """Return the time of one message on a level; between nodes `ppn` ranks of each node send one.
+
+    Bienz et al., figure 5.
+    """
+    if link == machine.levels[-1]:
+        return Costs.of(machine, ppn).max_rate(nbytes, ppn)
+    return _start(link) + nbytes / link.bandwidth
+
+
 def _crossed(machine: MachineModel, distance: int) -> Link:
     """Return the level inside a node that a step over `distance` ranks crosses."""
     for link in machine.levels[: machine.node_level]:

@@ -38,6 +38,7 @@ COMMANDS = (
     Command("diff", "han.cli.diff", "Compare two plans: rules, tasks, operations, bytes."),
     Command("schema", "han.cli.schema", "Print the JSON Schema of configurations or machines."),
     Command("simulate", "han.cli.simulate", "Predict the time of a call on a described machine."),
+    Command("paper", "han.cli.paper", "Compute figures of papers beside what the papers say."),
     Command(
         "calibrate",
         "han.cli.calibrate",

@@ -9,16 +9,19 @@ from typing import Any
 
 from han.plots.plots import COLORS, GREY, pyplot, save, size_axis
 
+COUNTS = ("ranks", "calls", "tasks")
+
 
 @dataclass(frozen=True)
 class Panel:
-    """Lines over sizes or counts: microseconds by name and x; `marks` are vertical lines."""
+    """Lines over sizes or counts: values by name and x; `marks` are vertical lines."""
 
     title: str
     over: str
     series: Mapping[str, Mapping[int, float]]
     marks: Mapping[int, str] = field(default_factory=dict)
     note: str = ""
+    unit: str = "time per call (us)"
 
 
 def lines(panels: Sequence[Panel], path: Path, title: str = "") -> None:
@@ -28,7 +31,6 @@ def lines(panels: Sequence[Panel], path: Path, title: str = "") -> None:
     figure, axes = plt.subplots(1, len(panels), figsize=(width, 4.2), squeeze=False)
     for axis, panel in zip(axes[0], panels, strict=True):
         _draw_lines(axis, panel)
-    axes[0][0].set_ylabel("time per call (us)")
     figure.suptitle(title, fontsize=11)
     figure.tight_layout()
     save(figure, path)
@@ -42,8 +44,9 @@ def _draw_lines(axis: Any, panel: Panel) -> None:
     axis.set_yscale("log")
     axis.grid(True, which="major", alpha=0.3)
     axis.set_title(panel.title, fontsize=10)
+    axis.set_ylabel(panel.unit)
     sizes = sorted({n for points in panel.series.values() for n in points})
-    if panel.over in ("ranks", "calls"):
+    if panel.over in COUNTS:
         axis.set_xscale("log", base=2)
         axis.set_xticks(sizes, [str(n) for n in sizes], rotation=45)
         axis.set_xticks([], minor=True)

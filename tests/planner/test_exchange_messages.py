@@ -13,7 +13,7 @@ from machines import draw_factors, topology_of
 from test_planner import quick
 
 from han.config.config import load_config, validate_names
-from han.model.program import Base, Code
+from han.model.program import Code
 from han.submodules.catalogue import catalogue
 from han.submodules.exchange.patterns import message_steps
 from han.submodules.exchange.rooted import Tree
@@ -25,13 +25,13 @@ from han.tasks.signature import Signature
 from han.tasks.size_classes import bounds_of, class_of
 from han.tasks.verify import verify
 from han.tuning.heuristics import NodeTraits
+from han.tuning.papers.factorisations import BOX, script
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 
 ROWS = submodule("exchange").algorithms
 FUSED = tuple(name for name, row in ROWS.items() if row.fuses)
 ORDERED = tuple(name for name in FUSED if ROWS[name].ordered == "always")
-BOX = 64
 MEMORY = 1 << 18
 
 
@@ -49,29 +49,6 @@ def plan_of(nodes, algorithm, signature, segment=None, **parameters):
 
 
 # ---- figure 3 -----------------------------------------------------------------------------------
-
-
-def line(base, offset):
-    """Return the line of a box: 0 and 1 in sendbuf, 2 and 3 in recvbuf, 4 and 5 in tempbuf."""
-    return {Base.SEND: 0, Base.RECV: 2, Base.SCRATCH: 4}[Base(base)] + offset // BOX
-
-
-def script(program):
-    """Spell a program as the script of the paper's figure 3."""
-    lines, waited = ["STEP"], False
-    for row in program.code:
-        at = [line(b, o) for b, o in zip(row["base"], row["off"], strict=True) if b]
-        starts = row["code"] in (Code.ISEND, Code.IRECV)
-        if starts and waited:
-            lines.append("STEP")
-        waited = not starts
-        if row["code"] == Code.IRECV:
-            lines.append(f"FRAC {at[0]} RECVFROM {row['peer']}")
-        elif row["code"] == Code.ISEND:
-            lines.append(f"FRAC {at[0]} SENDTO {row['peer']}")
-        elif row["code"] == Code.REDUCE:
-            lines.append(f"FRAC {at[0]} REDUCEFROM {at[1]} {at[2]}")
-    return lines
 
 
 FIGURE_3 = {

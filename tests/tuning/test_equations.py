@@ -16,7 +16,7 @@ from han.tasks.simulate import simulate
 from han.tuning.costs.stages import stage_seconds
 from han.tuning.equations import multi_rail, pipeline
 from han.tuning.equations.hockney import HOCKNEY, Hockney
-from han.tuning.formulas import Costs, max_rate, nap, recursive_doubling
+from han.tuning.formulas import Costs, max_rate, nap, recursive_doubling, smp
 from han.tuning.parts import plan_of_choice
 
 EXACT = 1e-9
@@ -91,6 +91,13 @@ def test_hockneys_model_of_algorithms_whose_ranks_are_in_step(nodes, ppn, n):
             model, nodes, ppn, doubling(size, n), reduces=steps
         ),
         ("bcast", "binomial"): run_steps(model, nodes, ppn, halving(size, n)),
+        ("reduce", "binomial"): run_steps(
+            model,
+            nodes,
+            ppn,
+            [[(b, a, n) for a, b, n in step] for step in reversed(halving(size, n))],
+            reduces=steps,
+        ),
         ("scatter", "binomial"): run_steps(model, nodes, ppn, halving(size, n * size, 2)),
         ("alltoall", "pairwise"): run_steps(model, nodes, ppn, pairwise_steps(size, n)),
     }
@@ -160,6 +167,26 @@ def test_equation_3_counts_each_message():
     once = max_rate(costs, (0, 0), (1, 1000), 0, 2)
     assert max_rate(costs, (0, 0), (3, 3000), 0, 2) == pytest.approx(3 * once)
     assert max_rate(costs, (2, 1000), (0, 0), 500, 2) == pytest.approx(2e-6 + 1e-6 + 1e-6)
+
+
+@pytest.mark.parametrize("injection", ["1000GB/s", "60MB/s"])
+@pytest.mark.parametrize(("nodes", "ppn"), SHAPES)
+def test_equation_5_of_smp(nodes, ppn, injection):
+    """Its steps inside a node are those of the reduction; the broadcast takes as many more."""
+    model, n, leaders = machine(injection), 30_000, range(0, nodes * ppn, ppn)
+    up = [
+        [(r + (1 << k), r, n) for r in range(nodes * ppn) if r % ppn % (2 << k) == 0]
+        for k in range(round(log2(ppn)))
+    ]
+    between = [
+        [(r, (r // ppn ^ 1 << k) * ppn, n) for r in leaders] for k in range(round(log2(nodes)))
+    ]
+    down = [[(target, source, n) for source, target, _ in step] for step in reversed(up)]
+    steps = [*up, *between, *down]
+    found = run_steps(model, nodes, ppn, steps, reduces=len(up) + len(between))
+    costs = Costs.of(model, ppn)
+    expected = smp(costs, n, nodes, ppn) + len(down) * costs.local(n)
+    assert found == pytest.approx(expected, rel=EXACT)
 
 
 def nap_steps(nodes, ppn, nbytes):

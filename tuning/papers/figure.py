@@ -1,0 +1,169 @@
+"""A figure of a paper: what is computed, on which machine, and what the paper says about it.
+
+Papers print few numbers of their figures. A claim is a sentence of the paper about a figure, beside
+what is found here; `holds` says whether both agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from han.common.units import format_size
+from han.config.config import Config, load_config
+from han.config.machine import MachineModel
+from han.tasks.call import call_signature
+from han.tasks.signature import Signature
+from han.tuning.prediction import Where, plan_of, predict, sized, with_choice
+
+MICROSECONDS, FASTER = "time per call (us)", "times faster"
+Points = dict[int, float]  # a value for each x
+Series = dict[str, Points]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One part of a figure: values by name and x. `marks` are places on the axis of x."""
+
+    title: str
+    over: str
+    series: Series
+    unit: str = MICROSECONDS
+    marks: Mapping[int, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What the paper says, what is found here, and whether both agree."""
+
+    paper: str
+    ours: str
+    holds: bool
+
+
+@dataclass(frozen=True)
+class Found:
+    """The panels of a figure, the claims about it, and lines of text of figures without numbers."""
+
+    panels: tuple[Panel, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    text: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to carry out calls: what a rule says; `config` is a ready configuration or none.
+
+    Ways of the same name are candidates, of which the fastest counts, as if they had been tuned.
+    """
+
+    name: str
+    algorithms: tuple[str, ...] = ()
+    segment: str | None = None
+    composition: str | None = None
+    config: str | None = None
+    most: int | None = None  # serves calls of at most so many bytes
+    least: int = 0
+
+    @cached_property
+    def rules(self) -> Config:
+        """The configuration with this way as its first rule."""
+        return with_choice(
+            load_config(self.config), self.algorithms, self.segment, self.composition
+        )
+
+    def serves(self, nbytes: int) -> bool:
+        """Whether it is for calls of this size."""
+        return self.least <= nbytes and (self.most is None or nbytes <= self.most)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The machine, the largest number of nodes, the ranks of a node, and sizes in bytes.
+
+    `tell` is called before each simulation.
+    """
+
+    machine: MachineModel
+    nodes: int
+    ppn: int
+    sizes: tuple[int, ...]
+    tell: Callable[[str], None] = lambda _: None
+
+    @property
+    def size(self) -> int:
+        """The largest number of ranks."""
+        return self.nodes * self.ppn
+
+    @property
+    def powers(self) -> list[int]:
+        """Numbers of nodes to compare: powers of two from 2 to `nodes`."""
+        return [n for n in (1 << k for k in range(1, 20)) if n <= self.nodes]
+
+    def seconds(self, way: Way, signature: Signature, nodes: int | None = None) -> float:
+        """Simulate one call."""
+        where = Where(self.machine, nodes or self.nodes, self.ppn)
+        call = f"{signature.collective} of {format_size(signature.nbytes)}"
+        self.tell(f"{way.name}: {call} on {where.size} ranks")
+        return predict(where, plan_of(where, way.rules, signature)).seconds
+
+    def over_sizes(self, ways: Iterable[Way], signature: Signature) -> Series:
+        """Simulate a call of all sizes in several ways."""
+        found: Series = {}
+        for way in ways:
+            points = found.setdefault(way.name, {})
+            for nbytes in filter(way.serves, self.sizes):
+                us = 1e6 * self.seconds(way, sized(signature, nbytes))
+                points[nbytes] = min(us, points.get(nbytes, us))
+        return {name: dict(sorted(points.items())) for name, points in found.items()}
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure of a paper, and the setting of the paper."""
+
+    paper: str
+    about: str
+    make: Callable[[Setting], Found]
+    machine: str = ""
+    nodes: int = 1
+    ppn: int = 1
+    sizes: tuple[int, ...] = ()
+    why: str = ""  # in what this differs from the paper, and why
+
+
+def call(collective: str, nbytes: int = 8) -> Signature:
+    """Return a call on elements of 8 bytes, which it adds if it reduces."""
+    return call_signature(collective, nbytes, "sum", "f8", 0)
+
+
+def faster(series: Series, name: str, unit: str = FASTER) -> Series:
+    """Return how many times faster one way is than each other, where both have a value."""
+    return {
+        f"than {other}": {x: points[x] / series[name][x] for x in points if x in series[name]}
+        for other, points in series.items()
+        if other != name
+    }
+
+
+def fastest(series: Series) -> dict[int, str]:
+    """Return the name of the fastest way for each x."""
+    every = sorted({x for points in series.values() for x in points})
+    return {
+        x: min((points[x], name) for name, points in series.items() if x in points)[1]
+        for x in every
+    }
+
+
+def wins(series: Series, name: str) -> list[int]:
+    """Return each x for which a way is the fastest."""
+    return [x for x, best in fastest(series).items() if best == name]
+
+
+def sizes(first: int, last: int, factor: int = 4) -> tuple[int, ...]:
+    """Return sizes from the first to the last, each `factor` times the one before."""
+    found = [first]
+    while found[-1] * factor <= last:
+        found.append(found[-1] * factor)
+    return tuple(found)

@@ -1,0 +1,250 @@
+"""Figures of Luo et al.: HAN, a hierarchical autotuned collective communication framework.
+
+The paper compares HAN with libraries. A simulator cannot run these, so what stands for them is what
+their collectives do: Open MPI's default algorithms among all ranks on one level, and for the
+libraries of vendors the same levels as HAN, one after the other without overlap. HAN is tuned in
+the paper; here the fastest of a few choices counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from han.common.units import format_size
+from han.tasks.signature import Signature
+from han.tuning.papers.estimated import estimated
+from han.tuning.papers.figure import (
+    Claim,
+    Figure,
+    Found,
+    Panel,
+    Series,
+    Setting,
+    Way,
+    call,
+)
+
+PAPER = "Luo et al.: HAN"
+KiB, MiB = 1 << 10, 1 << 20
+HAN, ONE, APART = "HAN", "one level (Open MPI)", "levels apart (vendors)"
+SMALL = 128 * KiB  # the paper's bound between small and large messages
+DECIDED = 370 * 1000  # bytes from which Open MPI's default broadcast is a chain
+BCASTS = (
+    Way(HAN),
+    Way(HAN, ("network=adapt.binary",), "128KiB", least=2 * SMALL),
+    Way(HAN, ("network=adapt.chain",), "512KiB", least=4 * MiB),
+    Way(ONE, ("network=adapt.binomial",), "whole", "flat", most=2 * KiB),
+    Way(ONE, ("network=adapt.binary:segment=8KiB",), "whole", "flat", least=2 * KiB + 1,
+        most=DECIDED),
+    Way(ONE, ("network=adapt.chain:segment=128KiB",), "whole", "flat", least=DECIDED + 1),
+    Way(APART, ("network=adapt.binomial:segment=64KiB",), "whole", "tree"),
+    Way(APART, ("network=exchange.scatter",), "whole", "tree", least=2 * SMALL),
+)  # fmt: skip
+ALLREDUCES = (
+    Way(HAN),
+    Way(HAN, ("network=adapt.binary:segment=64KiB",), "1MiB", least=4 * MiB),
+    Way(HAN, ("network=exchange.halving",), "1MiB", least=4 * MiB),
+    Way(ONE, ("network=exchange.recursive_doubling",), "whole", "flat", most=10 * KiB),
+    Way(ONE, ("network=exchange.halving",), "whole", "flat", least=10 * KiB + 1),
+    Way(APART, ("network=exchange.recursive_doubling",), "whole", "tree", most=2 * KiB),
+    Way(APART, ("network=exchange.halving",), "whole", "tree", least=2 * KiB + 1),
+)
+ALGORITHMS = ("chain", "binary", "binomial")
+SEGMENTS = (64 * KiB, 128 * KiB, 256 * KiB, 512 * KiB, 1024 * KiB)
+
+
+# ---- figures 4 and 7: segments and algorithms ---------------------------------------------------
+
+
+def _choices(
+    names: tuple[str, ...], submodules: tuple[str, ...]
+) -> dict[str, Callable[[int], Way]]:
+    """Return the ways of each name by segment: one message a segment between nodes."""
+
+    def made(name: str, inner: str) -> Callable[[int], Way]:
+        def way(segment: int) -> Way:
+            size = format_size(segment)
+            between = f"network=adapt.{name}:segment={segment}"
+            return Way(f"{name}, {inner}", (between, f"node={inner}"), size)
+
+        return way
+
+    return {f"{name}, {inner}": made(name, inner) for name in names for inner in submodules}
+
+
+def bcast_over_segments(setting: Setting) -> Found:
+    """Figure 4: a broadcast over segment sizes, by algorithm between nodes."""
+    best = "128 KiB with binary trees"
+    return _over_segments(setting, call("bcast", max(setting.sizes)), ("sm",), best, False)
+
+
+def allreduce_over_segments(setting: Setting) -> Found:
+    """Figure 7: an allreduce over segment sizes, estimated by the cost model and simulated."""
+    best = "1 MiB with binary trees and SOLO"
+    return _over_segments(
+        setting, call("allreduce", max(setting.sizes)), ("sm", "solo"), best, True
+    )
+
+
+def _over_segments(
+    setting: Setting, signature: Signature, inner: tuple[str, ...], best: str, model: bool
+) -> Found:
+    series, estimates = Series(), Series()
+    for name, way in _choices(ALGORITHMS, inner).items():
+        for segment in (s for s in SEGMENTS if s <= signature.nbytes):
+            one = way(segment)
+            if name.endswith("solo"):  # it reads arrays that all ranks of a node map
+                signature = replace(signature, mapped=True)
+            seconds = setting.seconds(one, signature)
+            series.setdefault(name, {})[segment] = 1e6 * seconds
+            if model:
+                told = 1e6 * estimated(setting, one, signature)
+                estimates.setdefault(name, {})[segment] = told
+    us, name, segment = _best(series)
+    where = f"{setting.nodes} nodes of {setting.ppn}"
+    panels = [Panel(f"{where}, simulated", "bytes of a segment", series)]
+    claims = [
+        Claim(
+            f"the best is {best}", f"{format_size(segment)}, {name}: {us:.0f} us",
+            segment in _named(best) and name.startswith("binary"),
+        )
+    ]  # fmt: skip
+    if model:
+        panels.append(Panel(f"{where}, estimated", "bytes of a segment", estimates))
+        claims.append(_model_claim(series, estimates))
+    return Found(tuple(panels), tuple(claims))
+
+
+def _named(best: str) -> tuple[int, ...]:
+    return tuple(s for s in SEGMENTS if f"{format_size(s)[:-3]} {format_size(s)[-3:]}" in best)
+
+
+def _best(series: Series) -> tuple[float, str, int]:
+    return min((us, name, x) for name, points in series.items() for x, us in points.items())
+
+
+def _model_claim(series: Series, estimates: Series) -> Claim:
+    _, name, segment = _best(estimates)
+    chosen, least = series[name][segment], _best(series)[0]
+    errors = sorted(
+        abs(estimates[n][x] / us - 1) for n, points in series.items() for x, us in points.items()
+    )
+    return Claim(
+        "the model's best choice is the best one",
+        f"its choice takes {chosen / least:.2f} of the least time; median error "
+        f"{errors[len(errors) // 2]:.1%}",
+        chosen <= 1.02 * least,
+    )
+
+
+# ---- figures 10 and 12 to 14: HAN beside libraries ----------------------------------------------
+
+
+def _compared(setting: Setting, collective: str, ways: tuple[Way, ...]) -> tuple[Panel, Series]:
+    series = setting.over_sizes(ways, call(collective))
+    where = f"{setting.nodes} nodes of {setting.ppn}"
+    gains = {
+        other: {n: us / series[HAN][n] for n, us in series[other].items()}
+        for other in (ONE, APART)
+    }  # fmt: skip
+    return Panel(f"{collective}, {where}, simulated", "bytes", series), gains
+
+
+def _up_to(gains: Series, other: str, large: bool, paper: str) -> Claim:
+    """Return the claim that HAN is up to so many times faster for small or large messages."""
+    chosen = [g for n, g in gains[other].items() if (n > SMALL) == large] or [0.0]
+    kind = "large" if large else "small"
+    return Claim(
+        f"{kind} messages: {paper}", f"{min(chosen):.2f} to {max(chosen):.2f} times {other}",
+        max(chosen) > 1,
+    )  # fmt: skip
+
+
+def bcast_on_shaheen(setting: Setting) -> Found:
+    """Figure 10: a broadcast on Shaheen II."""
+    panel, gains = _compared(setting, "bcast", BCASTS)
+    return Found(
+        (panel,),
+        (
+            _up_to(gains, ONE, False, "up to 4.72 times Open MPI"),
+            _up_to(gains, ONE, True, "up to 7.35 times Open MPI"),
+            _up_to(gains, APART, True, "up to 2.32 times Cray MPI"),
+        ),
+    )
+
+
+def bcast_on_stampede(setting: Setting) -> Found:
+    """Figure 12: a broadcast on Stampede2."""
+    panel, gains = _compared(setting, "bcast", BCASTS)
+    return Found(
+        (panel,),
+        (
+            _up_to(gains, ONE, False, "up to 5.35 times Open MPI"),
+            _up_to(gains, ONE, True, "up to 1.73 times Open MPI"),
+            _up_to(gains, APART, False, "up to 1.15 times Intel MPI, 2.28 times MVAPICH2"),
+            _up_to(gains, APART, True, "up to 1.39 times Intel MPI, 3.83 times MVAPICH2"),
+        ),
+    )
+
+
+def allreduce_on_shaheen(setting: Setting) -> Found:
+    """Figure 13: an allreduce on Shaheen II."""
+    panel, gains = _compared(setting, "allreduce", ALLREDUCES)
+    return Found(
+        (panel,),
+        (
+            _always(gains[ONE], 0, "faster than Open MPI in all cases"),
+            _always(gains[APART], 2 * MiB + 1, "faster than Cray MPI above 2 MB, up to 1.12 times"),
+        ),
+    )
+
+
+def allreduce_on_stampede(setting: Setting) -> Found:
+    """Figure 14: an allreduce on Stampede2."""
+    panel, gains = _compared(setting, "allreduce", ALLREDUCES)
+    least = {n: min(points[n] for points in gains.values()) for n in gains[ONE]}
+    return Found(
+        (panel,),
+        (
+            _always(gains[ONE], 0, "faster than Open MPI in all cases"),
+            _always(least, 4 * MiB, "the fastest between 4 MB and 64 MB"),
+            _always(gains[APART], 4 * MiB, "faster than MVAPICH2 and Intel MPI from 4 MB on"),
+        ),
+    )
+
+
+def _always(gains: dict[int, float], least: int, paper: str) -> Claim:
+    chosen = {n: g for n, g in gains.items() if n >= least}
+    low, high = (pick(chosen.values(), default=0.0) for pick in (min, max))
+    return Claim(paper, f"{low:.2f} to {high:.2f} times", low > 0.99)
+
+
+SCALES = (8, 4 * KiB, SMALL, MiB, 4 * MiB, 16 * MiB)
+STANDS = (
+    "What stands for a library is its kind of algorithm, not the library: no software overhead, no "
+    "tuning, and for Open MPI's ring of an allreduce Rabenseifner's algorithm. All lines have the "
+    "same bandwidth between two ranks; in the paper (figure 11) Open MPI's is lower from 16 to 512 "
+    "KB. The paper has 4096 processes on Shaheen II (--nodes 128), and goes on to 128 MB."
+)
+FIGURES = {
+    "han-4": Figure(
+        PAPER, "bcast of 4 MiB over segments, by algorithm between nodes", bcast_over_segments,
+        "stampede2", 64, 12, (4 * MiB,),
+        "The paper has no costs of its machine. A small segment costs less here than there.",
+    ),
+    "han-7": Figure(
+        PAPER, "allreduce of 4 MiB over segments: the cost model and the time",
+        allreduce_over_segments, "stampede2", 64, 12, (4 * MiB,),
+        "In han, segments of a message go on between nodes while others are reduced inside nodes, "
+        "and a segment costs little, so smaller ones win.",
+    ),
+    "han-10": Figure(PAPER, "bcast on Shaheen II", bcast_on_shaheen, "shaheen2", 32, 32, SCALES,
+                     STANDS),
+    "han-12": Figure(PAPER, "bcast on Stampede2", bcast_on_stampede, "stampede2", 32, 48, SCALES,
+                     STANDS),
+    "han-13": Figure(PAPER, "allreduce on Shaheen II", allreduce_on_shaheen, "shaheen2", 32, 32,
+                     SCALES, STANDS),
+    "han-14": Figure(PAPER, "allreduce on Stampede2", allreduce_on_stampede, "stampede2", 32, 48,
+                     SCALES, STANDS),
+}  # fmt: skip
