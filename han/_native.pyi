@@ -248,6 +248,8 @@ class Operations:
         block: int | None = None,
     ) -> None:
         """Combine ``dst = a op b``; write the result to `also` too, if given."""
+    def accumulate(self, dst: Ref, operand: Ref, nbytes: int, /) -> None:
+        """Combine ``dst = dst op operand``; several of these may be carried out in any order."""
     def pull(
         self, dst: Ref, src: Ref, nbytes: int, peer: _Triple, /, *, block: int | None = None
     ) -> None:

@@ -19,7 +19,7 @@ GROUP = "han.submodules"
 ROWS = {  # name: module and class
     "sm": ("han.submodules.sm.sm", "Sm"),
     "solo": ("han.submodules.solo.solo", "Solo"),
-    "adapt": ("han.submodules.adapt", "Adapt"),
+    "adapt": ("han.submodules.adapt.adapt", "Adapt"),
     "exchange": ("han.submodules.exchange.exchange", "Exchange"),
     "nap": ("han.submodules.nap", "Nap"),
     "libnbc": ("han.submodules.libnbc", "Libnbc"),

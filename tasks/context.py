@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -45,6 +46,11 @@ class Context:
         """The members that have an operand."""
         members = range(self.group.size)
         return tuple(m for m in members if not self.contributes or self.contributes[m])
+
+    @cached_property
+    def starts(self) -> Sequence[int]:
+        """The members' places in the order of operands."""
+        return range(self.group.size)
 
     @cached_property
     def builder(self) -> Builder:

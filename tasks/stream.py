@@ -15,6 +15,7 @@ from han.model.collectives import FLAT, ROWS, TREE
 from han.model.program import (
     GIVEN,
     INSTRUCTION,
+    MAX_STREAMS,
     SHOWN,
     TERMS,
     Area,
@@ -50,8 +51,8 @@ def _tag(kind: str, level: int, rows: int) -> int:
 class Stream(Operations):
     """The operations of one (task kind, level) on this rank, as they are emitted.
 
-    Methods of `Operations` emit them: ``copy``, ``reduce``, ``pull``, ``push``, ``post``, ``wait``,
-    ``isend``, ``irecv``, ``test`` and ``coll``.
+    Methods of `Operations` emit them: ``copy``, ``reduce``, ``accumulate``, ``pull``, ``push``,
+    ``post``, ``wait``, ``isend``, ``irecv``, ``test`` and ``coll``.
     """
 
     def __init__(self, index: int, kind: str, level: int, name: str, builder: Builder) -> None:
@@ -93,6 +94,12 @@ class Stream(Operations):
         self._awaited[stream.index] = position
         self.await_stream(stream.index, position)
 
+    def follow(self, other: Stream) -> None:
+        """Wait until another stream of this rank has done what it has been given so far."""
+        if other is not self and self._awaited.get(other.index, 0) < len(other):
+            self._awaited[other.index] = len(other)
+            self.await_stream(other.index, len(other))
+
     def end(self, task: Task) -> None:
         """Mark `task` as done on this rank."""
         self.done[self.builder.whole(task)] = len(self)
@@ -106,6 +113,8 @@ class Builder:
         self.signature = plan.signature
         self.rank = rank
         self.streams: dict[tuple[str, int], Stream] = {}
+        self._branches: dict[tuple[str, int, int], Stream] = {}
+        self._all: list[Stream] = []  # in the order of their numbers
         self.acc = Ref(Base.SEND)  # where this rank combines; SEND: nothing combined yet
         self._tasks: dict[Task, int] = {}
         self._wholes: dict[Task, Task] = {}
@@ -238,12 +247,32 @@ class Builder:
         """Return the stream of a task kind on a level; it is made at the first request."""
         if (kind, level) not in self.streams:
             name = f"{kind}@{self.plan.topology.names[level]}"
-            self.streams[kind, level] = Stream(len(self.streams), kind, level, name, self)
+            self.streams[kind, level] = self._new(kind, level, name)
         return self.streams[kind, level]
+
+    @property
+    def most_branches(self) -> int:
+        """How many branches each stream may have, so that all fit into a program."""
+        return MAX_STREAMS // max(1, len(self.plan.streams)) - 1
+
+    def branch(self, stream: Stream, number: int) -> Stream:
+        """Return a branch of a stream: operations that progress beside it, for the same tasks.
+
+        The stream itself tells when tasks are done. Branches of a stream talk to different peers.
+        """
+        key = stream.kind, stream.level, number
+        if key not in self._branches:
+            name = f"{stream.name}/{number}"
+            self._branches[key] = self._new(stream.kind, stream.level, name)
+        return self._branches[key]
+
+    def _new(self, kind: str, level: int, name: str) -> Stream:
+        self._all.append(Stream(len(self._all), kind, level, name, self))
+        return self._all[-1]
 
     def program(self, footprint: tuple[int, ...]) -> Program:
         """Join the streams; `footprint` is the bytes that they take of each ring, by channel."""
-        streams = tuple(self.streams.values())
+        streams = tuple(self._all)
         code, terms = joined(streams)
         grains = self.signature.grains
         return Program(

@@ -16,16 +16,17 @@ class Code(IntEnum):
 
     COPY = 0
     REDUCE = 1
-    REDUCE2 = 2
-    POST = 3
-    WAIT = 4
-    ISEND = 5
-    IRECV = 6
-    TEST = 7
-    AWAIT = 8
-    COLL = 9
-    PULL = 10
-    PUSH = 11
+    ACCUMULATE = 2
+    REDUCE2 = 3
+    POST = 4
+    WAIT = 5
+    ISEND = 6
+    IRECV = 7
+    TEST = 8
+    AWAIT = 9
+    COLL = 10
+    PULL = 11
+    PUSH = 12
 
 
 class Kind(Enum):
@@ -65,6 +66,7 @@ class Opcode(NamedTuple):
 OPCODES: dict[Code, Opcode] = {
     Code.COPY: Opcode(Kind.COPY, reads=(1,), writes=(0,)),
     Code.REDUCE: Opcode(Kind.COMBINE, reads=(1, 2), writes=(0,)),
+    Code.ACCUMULATE: Opcode(Kind.COMBINE, reads=(1, 2), writes=(0,)),
     Code.REDUCE2: Opcode(Kind.COMBINE, reads=(1, 2), writes=(0, 3)),
     Code.POST: Opcode(Kind.FLAG),
     Code.WAIT: Opcode(Kind.FLAG, peer=True),

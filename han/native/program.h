@@ -8,7 +8,8 @@
 enum han_code {
     HAN_COPY,    /* ref0 <- ref1, n bytes */
     HAN_REDUCE,  /* ref0 = ref1 op ref2, n elements, operands in this order */
-    HAN_REDUCE2, /* the same, with a second copy of the result in ref3 */
+    HAN_ACCUMULATE, /* ref0 = ref0 (also ref1) op ref2, n elements; with others in any order */
+    HAN_REDUCE2, /* as HAN_REDUCE, with a second copy of the result in ref3 */
     HAN_POST,    /* flag at ref0 = epoch + n, release; peer: the channel */
     HAN_WAIT,    /* wait until flag at ref0 >= epoch + n, acquire; peer: the rank that posts */
     HAN_ISEND,   /* send n bytes of ref1 to peer, with request `slot` */

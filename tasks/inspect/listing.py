@@ -175,6 +175,7 @@ class Reader:
 DETAILS: Mapping[Code, Callable[[Reader, int], Details]] = {
     Code.COPY: Reader._copy,
     Code.REDUCE: Reader._reduce,
+    Code.ACCUMULATE: Reader._reduce,
     Code.REDUCE2: Reader._reduce2,
     Code.POST: Reader._flag_value,
     Code.WAIT: Reader._flag_value,
@@ -189,6 +190,7 @@ DETAILS: Mapping[Code, Callable[[Reader, int], Details]] = {
 FORMS: Mapping[Code, str] = {
     Code.COPY: "{bytes:>8}  {to} <- {from}",
     Code.REDUCE: "{bytes:>8}  {to} <- {first} op {second}",
+    Code.ACCUMULATE: "{bytes:>8}  {to} <- {first} op {second}, in any order",
     Code.REDUCE2: "{bytes:>8}  {to}, {also} <- {first} op {second}",
     Code.POST: "          {flag} = {value}",
     Code.WAIT: "          {flag} >= {value}",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from han.tasks.verify.memory import Access, Memory, Span
+from han.tasks.verify.memory import Access, Expressions, Memory, Span
 
 
 @dataclass
@@ -37,6 +37,15 @@ class View(Memory):
             if (self.segments[k].writer >= 0) != self.written:
                 self.apart.holds = False
         return spans
+
+    def accumulate(
+        self, start: int, spans: list[Span], expressions: Expressions, access: Access
+    ) -> None:
+        """Combine operands into bytes that must have been written."""
+        for k in self._range(start, start + spans[-1][1]):
+            if self.segments[k].writer < 0:
+                self.apart.holds = False
+        super().accumulate(start, spans, expressions, access)
 
 
 class Operand(View):

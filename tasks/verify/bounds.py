@@ -31,6 +31,7 @@ SAYS = {Code.PULL: SHOWN, Code.PUSH: GIVEN}  # the bit with which a peer allows 
 APART = {
     Code.COPY: (((0, 1), True),),
     Code.REDUCE: (((0, 1), True), ((0, 2), True)),
+    Code.ACCUMULATE: (((0, 2), False),),
     Code.REDUCE2: (
         *(((0, 1), True), ((0, 2), True)),
         *(((3, 1), False), ((3, 2), False), ((3, 0), False)),
@@ -52,6 +53,7 @@ def check(events: Events) -> None:
     _check_numbers(events)
     _check_flags(events)
     _check_attached(events)
+    _check_accumulated(events)
     _check_peers(events)
     touches = list(_touches(events))
     for touch in touches:
@@ -119,6 +121,14 @@ def _check_flags(events: Events) -> None:
     _refuse(events, where, off, "a flag at another place", "a line among the flags")
     high = events.rows["n"][where] >= 1 << EPOCH_SHIFT
     _refuse(events, where, high, "a flag's value of the next run", f"less than {1 << EPOCH_SHIFT}")
+
+
+def _check_accumulated(events: Events) -> None:
+    """Check that a rank accumulates in its own memory, so that it does so one at a time."""
+    where = _where(events, Code.ACCUMULATE)
+    base, offset = events.rows["base"][where], events.rows["off"][where]
+    far = (base[:, 0] >= Base.CHANNEL) | (base[:, 0] != base[:, 1]) | (offset[:, 0] != offset[:, 1])
+    _refuse(events, where, far, "an accumulation elsewhere", "one in the rank's own memory")
 
 
 def _check_attached(events: Events) -> None:

@@ -24,8 +24,9 @@ class Expressions:
     """Numbers of combinations of contributions, equal for equal ones; the first are the leaves."""
 
     size: int
-    pairs: list[tuple[int, int]] = field(default_factory=list)
+    pairs: list[tuple[int, ...]] = field(default_factory=list)
     known: dict[tuple[int, int], int] = field(default_factory=dict)
+    sums: dict[tuple[int, ...], int] = field(default_factory=dict)  # by operands, sorted
     flat: dict[tuple[int, bool], tuple[int, ...]] = field(default_factory=dict)
     right: dict[tuple[int, bool, int], tuple[int, ...]] = field(default_factory=dict)
 
@@ -34,6 +35,16 @@ class Expressions:
         number = self.known.setdefault((a, b), self.size + len(self.pairs))
         if number == self.size + len(self.pairs):
             self.pairs.append((a, b))
+        return number
+
+    def accumulate(self, a: int, b: int) -> int:
+        """Return the number of `a`, maybe a combination in any order, with one more operand."""
+        parts = self.pairs[a - self.size] if a >= self.size else ()
+        flat = parts if self.sums.get(parts) == a else (a,)
+        parts = tuple(sorted((*flat, b)))
+        number = self.sums.setdefault(parts, self.size + len(self.pairs))
+        if number == self.size + len(self.pairs):
+            self.pairs.append(parts)
         return number
 
     def ranks(self, number: int, ordered: bool) -> tuple[int, ...]:
@@ -79,12 +90,13 @@ class Access(Protocol):
 class Segment:
     """Contiguous bytes with the same content, writer and readers."""
 
-    __slots__ = ("chain", "content", "flying", "lent", "readers", "writer")
+    __slots__ = ("adders", "chain", "content", "flying", "lent", "readers", "writer")
 
     def __init__(self, content: Content | None, chain: int = NOBODY, writer: int = NOBODY) -> None:
         self.content = content  # None: never written
         self.chain, self.writer = chain, writer  # the chain and the event that wrote it
         self.readers: dict[int, int] = {}  # by chain: the last event that read it
+        self.adders: dict[int, int] = {}  # by chain: the last event that accumulated into it
         self.lent: tuple[int, ...] = ()  # sends in flight that read it
         self.flying = NOBODY  # the receive in flight that will write it
 
@@ -92,7 +104,13 @@ class Segment:
         """Return a copy, which becomes the second part of a segment that is cut."""
         other = Segment(self.content, self.chain, self.writer)
         other.readers, other.lent, other.flying = dict(self.readers), self.lent, self.flying
+        other.adders = dict(self.adders)
         return other
+
+    def unfinished(self, access: Access) -> int:
+        """Return an event that accumulates and need not precede the access, or NOBODY."""
+        late = (event for chain, event in self.adders.items() if not access.after(chain, event))
+        return next(late, NOBODY)
 
 
 class Memory:
@@ -148,6 +166,8 @@ class Memory:
         if writer >= 0 and writer != chain and not access.after(writer, segment.writer):
             found = f"byte {self.starts[k]} not ordered after its write"
             raise access.problem(found, segment.writer, "a wait for it")
+        if segment.adders and (late := segment.unfinished(access)) >= 0:
+            raise access.problem(f"byte {self.starts[k]} not complete", late, "a wait for it")
         segment.readers[chain] = access.event
         return content
 
@@ -188,6 +208,30 @@ class Memory:
             if chain != mine and not access.after(chain, event):
                 found = f"byte {self.starts[k]} overwritten before a reader is done"
                 raise access.problem(found, event, "a wait for it")
+        if segment.adders and (late := segment.unfinished(access)) >= 0:
+            found = f"byte {self.starts[k]} overwritten before it is complete"
+            raise access.problem(found, late, "a wait for it")
+
+    def accumulate(
+        self, start: int, spans: list[Span], expressions: Expressions, access: Access
+    ) -> None:
+        """Combine operands into bytes, with other accumulations of the same stretch in any order.
+
+        They belong to one rank, which carries them out one at a time.
+        """
+        for first, stop, (operand, delta) in spans:
+            for k in self._range(start + first, start + stop):
+                segment = self.segments[k]
+                if segment.content is None:
+                    raise self._unreadable(k, access)
+                adders, segment.adders = segment.adders, {}
+                self._check_write(k, access)
+                number, offset = segment.content
+                if offset + start != delta:
+                    found = f"byte {offset + start} of the message combined with byte {delta}"
+                    raise access.problem(found, NOBODY, "the same byte")
+                segment.content = expressions.accumulate(number, operand), offset
+                segment.adders = {**adders, access.chain: access.event}
 
     def _in_use(self, k: int, access: Access) -> Exception:
         at, segment = self.starts[k], self.segments[k]
@@ -226,7 +270,7 @@ class Memory:
             if segment.writer >= 0 and not access.after(segment.chain, segment.writer):
                 found = f"byte {at} returned to its owner before a writer is done"
                 raise access.problem(found, segment.writer, "a wait for it")
-            for chain, event in segment.readers.items():
+            for chain, event in (*segment.readers.items(), *segment.adders.items()):
                 if not access.after(chain, event):
                     found = f"byte {at} returned to its owner before a reader is done"
                     raise access.problem(found, event, "a wait for it")

@@ -55,6 +55,8 @@ def operation(row: object) -> str:
             return f"COPY {n} B {refs[0]} <- {refs[1]}"
         case Code.REDUCE:
             return f"REDUCE {n} elements {refs[0]} <- {refs[1]} op {refs[2]}"
+        case Code.ACCUMULATE:
+            return f"ACCUMULATE {n} elements {refs[0]} <- {refs[1]} op {refs[2]}"
         case Code.REDUCE2:
             return f"REDUCE2 {n} elements {refs[0]}, {refs[3]} <- {refs[1]} op {refs[2]}"
         case Code.POST:

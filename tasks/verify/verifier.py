@@ -151,6 +151,7 @@ class _Verifier:
             READS: self._reduce_peers,
             int(Code.REDUCE): self._reduce,
             int(Code.REDUCE2): self._reduce,
+            int(Code.ACCUMULATE): self._accumulate,
             int(Code.POST): self._post,
             int(Code.ISEND): self._send,
             int(Code.IRECV): self._receive,
@@ -283,6 +284,14 @@ class _Verifier:
         self.memories[target].write(to, result, strand)
         if also >= 0:
             self.memories[also].write(to_also, result, strand)
+
+    def _accumulate(self, strand: Strand, row: Row) -> None:
+        _, target, to, _, _, y, at, _, _, nbytes, _ = row
+        if not self.plans[strand.run].signature.commutative:
+            raise strand.problem("operands that do not commute in any order", -1, "REDUCE")
+        operand = self.memories[y].read(at, at + nbytes, strand)
+        self._check_elements(strand, operand)
+        self.memories[target].accumulate(to, operand, self.expressions, strand)
 
     def _check_elements(self, strand: Strand, spans: list[Span]) -> None:
         element = self.plans[strand.run].signature.element

@@ -278,7 +278,7 @@ class Interpreter:
                 peer = op.peer
                 assert self.turn[peer] == self.turn[rank], "the peer is in another run"
                 self.at(peer, *refs[0], n)[:] = self.at(rank, *refs[1], n)
-            case Code.REDUCE | Code.REDUCE2:
+            case Code.REDUCE | Code.ACCUMULATE | Code.REDUCE2:
                 a, b = (self.at(rank, *ref, n * element) for ref in refs[1:3])
                 assert run.combine is not None
                 twice = code == Code.REDUCE2

@@ -10,7 +10,7 @@ from machines import collectives_of, topology_of
 from han.common.errors import ConfigError
 from han.config.config import load_config, validate_names
 from han.submodules import registry
-from han.submodules.adapt import Adapt
+from han.submodules.adapt.adapt import Adapt
 from han.submodules.catalogue import catalogue
 from han.tasks.call import call_signature
 from han.tasks.contract import Algorithm, Parameter

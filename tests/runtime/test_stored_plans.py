@@ -113,7 +113,8 @@ def test_fields_out_of_range_are_refused(field):
 
 def test_addresses_outside_of_every_memory_are_refused():
     refs = {
-        Code.COPY: (0, 1), Code.REDUCE: (0, 1, 2), Code.REDUCE2: (0, 1, 2, 3), Code.POST: (0,),
+        Code.COPY: (0, 1), Code.REDUCE: (0, 1, 2), Code.ACCUMULATE: (0, 1, 2),
+        Code.REDUCE2: (0, 1, 2, 3), Code.POST: (0,),
         Code.WAIT: (0,), Code.ISEND: (1,), Code.IRECV: (0,), Code.PULL: (0,),
         Code.PUSH: (1,),
     }  # fmt: skip

@@ -83,6 +83,7 @@ static enum han_status execute(han_engine *e, han_plan *p, const han_instr *i) {
     switch (i->code) {
     case HAN_COPY: han_move(e, p, i); return HAN_OK;
     case HAN_REDUCE:
+    case HAN_ACCUMULATE:
     case HAN_REDUCE2: rc = han_reduce(e, p, i); break;
     case HAN_POST:
         post(e, i);

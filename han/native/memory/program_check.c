@@ -108,6 +108,7 @@ static const char *operation(const han_bounds *g, const han_instr *i) {
     case HAN_ISEND:
     case HAN_IRECV: return transfer(g, i);
     case HAN_REDUCE:
+    case HAN_ACCUMULATE:
     case HAN_REDUCE2: return reduction(g, i);
     case HAN_POST:
     case HAN_WAIT: return flag(g, i);

@@ -101,6 +101,21 @@ static PyObject *reduce(OperationsObject *self, PyObject *const *args, Py_ssize_
                                                  .block = more.block}));
 }
 
+/* accumulate(dst, operand, nbytes) */
+static PyObject *accumulate(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
+    const RefObject *ref[2];
+    uint64_t nbytes;
+    if (han_take("accumulate", args, given, ref, 2, &nbytes, 1)) return NULL;
+    if (!nbytes) Py_RETURN_NONE;
+    han_wrote(self, ref[0]);
+    combines(self, nbytes);
+    return none_or_error(han_emit(self, &(operation){.code = HAN_ACCUMULATE,
+                                                 .refs = {ref[0], ref[0], ref[1]},
+                                                 .n = nbytes / self->element,
+                                                 .each = self->element, .at = ref[0]->at,
+                                                 .block = HAN_NO_BLOCK}));
+}
+
 /* pull or push (dst, src, nbytes, (rank, channel, slot), block=None) */
 static PyObject *attach(OperationsObject *self, const char *name, enum han_code code,
                         PyObject *const *args, Py_ssize_t given, PyObject *names) {
@@ -293,6 +308,9 @@ static PyMethodDef methods[] = {
     FAST("reduce", reduce, METH_KEYWORDS,
          "reduce($self, dst, a, b, nbytes, /, *, also=None, block=None)\n--\n\n"
          "Combine ``dst = a op b``; write the result to `also` too, if given."),
+    FAST("accumulate", accumulate, 0,
+         "accumulate($self, dst, operand, nbytes, /)\n--\n\n"
+         "Combine ``dst = dst op operand``; several of these may be carried out in any order."),
     FAST("pull", pull, METH_KEYWORDS,
          "pull($self, dst, src, nbytes, peer, /, *, block=None)\n--\n\n"
          "Copy from `src` in the memory of a peer, which has shown its buffers."),

@@ -186,6 +186,7 @@ double sim_operate(sim_state *s, int32_t rank, const sim_op *op, double now) {
     case HAN_PULL:
     case HAN_PUSH: return copy(s, rank, op, now);
     case HAN_REDUCE:
+    case HAN_ACCUMULATE:
     case HAN_REDUCE2: return reduce(s, rank, op, now);
     case HAN_POST: return post(s, rank, op, now);
     case HAN_WAIT: return await_flag(s, rank, op, now);

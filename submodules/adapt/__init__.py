@@ -1,0 +1,1 @@
+"""Event-driven trees of point-to-point messages."""

@@ -1,0 +1,86 @@
+"""``adapt``: event-driven trees of point-to-point messages.
+
+A rank posts receives ahead, forwards each piece when it arrives, and lets sends complete in the
+background. Each child has a branch of the stream, so a slow child does not hold up the messages of
+a fast one.
+
+Source: HAN, section III (ADAPT).
+"""
+
+from __future__ import annotations
+
+from han.submodules.adapt.bcast import bcast
+from han.submodules.adapt.reduce import reduce
+from han.submodules.adapt.trees import SHAPE
+from han.tasks.context import Context
+from han.tasks.contract import TRIED_SIZES, Algorithm, Parameter, Question, Submodule, order_kept
+
+MOST = 1 << 30  # bytes of a message, so that MPI's counts stay below 2^31
+PLAIN = ("segment", "window", "order")
+
+
+class Adapt(Submodule):
+    """Sends pieces along trees of point-to-point messages."""
+
+    name = "adapt"
+    by_place = True
+    about = "event-driven point-to-point trees, internally segmented (HAN's ADAPT)"
+    algorithms = {
+        "linear": Algorithm(
+            "the root communicates with every member", ordered="always", takes=PLAIN
+        ),
+        "chain": Algorithm("`radix` chains of neighbours from the root"),
+        "binary": Algorithm("binary tree", ordered="never", takes=PLAIN),
+        "in_order_binary": Algorithm(
+            "binary tree that keeps the order of operands for any root",
+            ordered="always",
+            takes=PLAIN,
+        ),
+        "binomial": Algorithm("binomial tree", takes=PLAIN),
+        "by_rank": Algorithm(
+            "binomial tree over the order of ranks, the same partial results for any root",
+            ordered="always",
+            takes=PLAIN,
+        ),
+        "knomial": Algorithm("k-nomial tree of base `radix`"),
+    }
+    parameters = {
+        "radix": Parameter(
+            "int", "base of the tree (knomial), number of chains (chain)", 1, 64, tried=(2, 3, 5)
+        ),
+        "segment": Parameter("size", "bytes of one message", 1, MOST, tried=TRIED_SIZES),
+        "window": Parameter(
+            "int",
+            "receives posted ahead, and sends in flight, for each peer",
+            1,
+            256,
+            tried=(2, 1, 3, 8),
+        ),
+        "order": Parameter(
+            "name",
+            "a parent combines its children's pieces in a fixed order, or as they arrive",
+            choices=("fixed", "arrival"),
+        ),
+    }
+
+    def supports(self, question: Question) -> str | None:
+        """Return None if the algorithm can serve the call, else the reason."""
+        choice = question.choice
+        if choice.algorithm == "knomial" and choice.get("radix", SHAPE["knomial"][1]) < 2:
+            return "a k-nomial tree needs a radix of at least 2"
+        if question.signature.element > MOST:
+            size = question.signature.element
+            return f"elements of {size} bytes do not fit into a message of {MOST} bytes"
+        return self._order_kept(question)
+
+    def _order_kept(self, question: Question) -> str | None:
+        """Return why the order of operands would be another one than the call needs, or None."""
+        signature = question.signature
+        arrival = dict(question.choice.parameters).get("order") == "arrival"
+        if arrival and signature.reduces and not signature.commutative and question.kind != "bcast":
+            return f"order: arrival does not keep the order of operands, which {signature.op} needs"
+        return order_kept(question, self.algorithms[question.choice.algorithm])
+
+    def lower(self, context: Context) -> None:
+        """Emit this rank's messages and reductions."""
+        (bcast if context.tasks[0].kind == "bcast" else reduce)(context)

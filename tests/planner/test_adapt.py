@@ -1,0 +1,110 @@
+"""The trees of ``adapt``: order of operands, the fixed expression, branches, accumulation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from machines import topology_of
+
+from han.model.opcodes import Code
+from han.submodules.adapt.trees import by_rank, in_order
+from han.tasks.choice import Choice, level_choice
+from han.tasks.lower import lower
+from han.tasks.signature import Signature
+from han.tasks.verify import Refuted, verify
+from han.tasks.verify.verifier import lower_all
+from han.tuning.parts import plan_of_choice
+
+SUM = Signature("reduce", 600, 8, "MPI.SUM", "f8")
+
+
+@st.composite
+def groups(draw):
+    size = draw(st.integers(1, 40))
+    return size, draw(st.integers(0, size - 1))
+
+
+def expression(member, places):
+    """Return the combination at a member, as nested pairs."""
+    found = member
+    for child in places[member].children:
+        other = expression(child.member, places)
+        found = (other, found) if child.before else (found, other)
+    return found
+
+
+def leaves(expression):
+    if isinstance(expression, int):
+        return [expression]
+    return [leaf for part in expression for leaf in leaves(part)]
+
+
+def check_tree(places, root):
+    parents = {c.member: m for m, place in enumerate(places) for c in place.children}
+    assert parents == {m: p.parent for m, p in enumerate(places) if m != root}
+    assert places[root].parent is None
+
+
+@given(groups())
+def test_in_order_binary_trees_keep_the_order_for_any_root(group):
+    size, root = group
+    places = [in_order(m, size, root) for m in range(size)]
+    check_tree(places, root)
+    assert all(len(place.children) <= 2 for place in places)
+    assert leaves(expression(root, places)) == list(range(size))
+
+
+@given(groups())
+def test_by_rank_combines_alike_for_any_root(group):
+    size, root = group
+    places = [by_rank(m, range(size), root) for m in range(size)]
+    check_tree(places, root)
+    usual = [by_rank(m, range(size), 0) for m in range(size)]
+    assert expression(root, places) == expression(0, usual)
+    assert leaves(expression(root, places)) == list(range(size))
+
+
+def plan_of(signature, size=6, algorithm="linear", **parameters):
+    level = level_choice("adapt", algorithm, segment=512, **parameters)
+    return plan_of_choice(topology_of([[0] * size], -1), signature, Choice((level,)), 1 << 20)
+
+
+@pytest.mark.parametrize("collective", ["bcast", "reduce"])
+def test_each_child_has_a_branch(collective):
+    program = lower(plan_of(replace(SUM, collective=collective), window=2), 0)
+    assert [s.name for s in program.streams[1:]] == [f"{collective}@network/{k}" for k in range(5)]
+
+
+def test_branches_fit_into_a_program():
+    program = lower(plan_of(SUM, 100, window=2, order="arrival"), 0)
+    assert len(program.streams) == 32
+
+
+@pytest.mark.parametrize("algorithm", ["linear", "binary", "binomial", "by_rank"])
+def test_accumulation_in_any_order_is_proved(algorithm):
+    plan = plan_of(SUM, algorithm=algorithm, order="arrival")
+    verify([plan] * 3)
+    verify([plan], in_place=True)
+    assert Code.ACCUMULATE in lower(plan, 0).code["code"]
+
+
+def test_a_result_is_not_sent_before_all_have_been_accumulated():
+    plan = plan_of(SUM, 8, "binomial", order="arrival")
+    programs = lower_all([plan])
+    program = programs[0][4]  # it has a parent and two children
+    waits = np.flatnonzero(program.code["code"] == Code.AWAIT)
+    waits = waits[waits < program.streams[0].stop]
+    peers = program.code["peer"][waits]
+    program.code["n"][waits] = [program.streams[peer].start for peer in peers]
+    with pytest.raises(Refuted, match=r"not complete|not ordered after its write|never written"):
+        verify([plan], programs=programs)
+
+
+def test_operands_that_do_not_commute_are_not_accumulated():
+    plan = plan_of(replace(SUM, commutative=False), algorithm="linear", order="arrival")
+    with pytest.raises(Refuted, match="do not commute"):
+        verify([plan])
