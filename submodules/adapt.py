@@ -15,7 +15,15 @@ from han.model.program import Ref
 from han.submodules.parts.pieces import Piece, cut
 from han.submodules.parts.trees import Place, place
 from han.tasks.context import Context
-from han.tasks.contract import TRIED_SIZES, Algorithm, Parameter, Question, Submodule, order_kept
+from han.tasks.contract import (
+    PLAIN,
+    TRIED_SIZES,
+    Algorithm,
+    Parameter,
+    Question,
+    Submodule,
+    order_kept,
+)
 from han.tasks.graph import Task
 from han.tasks.stream import Stream
 
@@ -43,7 +51,7 @@ class Adapt(Submodule):
         "linear": Algorithm(
             "the root communicates with every member", ordered="always", takes=("segment", "window")
         ),
-        "chain": Algorithm("`radix` chains of neighbours from the root"),
+        "chain": Algorithm("`radix` chains of neighbours from the root", families=(*PLAIN, "ring")),
         "binary": Algorithm("binary tree", ordered="never", takes=("segment", "window")),
         "binomial": Algorithm("binomial tree", takes=("segment", "window")),
         "knomial": Algorithm("k-nomial tree of base `radix`"),
