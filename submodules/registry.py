@@ -22,6 +22,7 @@ ROWS = {  # name: module and class
     "adapt": ("han.submodules.adapt.adapt", "Adapt"),
     "exchange": ("han.submodules.exchange.exchange", "Exchange"),
     "nap": ("han.submodules.nap", "Nap"),
+    "ring": ("han.submodules.ring", "Ring"),
     "libnbc": ("han.submodules.libnbc", "Libnbc"),
     "mpi": ("han.submodules.mpi", "Mpi"),
     "null": ("han.submodules.null", "Null"),

@@ -5,7 +5,8 @@ A step is a kind of task on a level. The groups of a step are of one family:
 - ``leaders``: the leaders of the domains one level below, as in HAN;
 - ``everyone``: all ranks of a domain, some of which may have no operand;
 - ``lane``: the ranks that have one place in their nodes;
-- ``nap``: the ranks that exchange partial results in one round.
+- ``nap``: the ranks that exchange partial results in one round;
+- ``ring``: the leaders of nodes, which take tasks in pieces, and ``parts``: leaders inside them.
 
 What a level carries out depends on its side: it is ``inside`` nodes, the ``node`` level,
 ``between`` nodes, or the ``outermost`` level.
@@ -13,7 +14,7 @@ What a level carries out depends on its side: it is ``inside`` nodes, the ``node
 An algorithm names the families that it serves. Nothing here names a transport.
 
 Source: Luo et al. (HAN) for ``tree``, Bienz et al. for ``nap``, Jocksch et al. and Träff for
-``lanes``.
+``lanes``, Thakur et al. for ``ring``.
 """
 
 from __future__ import annotations
@@ -22,18 +23,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from han.model.collectives import ROWS
+from han.model.collectives import BOTH, DOWN, ROWS, UP
 from han.model.topology import Topology
 from han.tasks.choice import LEFT, Choice
+from han.tasks.graph import Task
 from han.tasks.lanes import folds, inner_levels, lanes_at, lanes_of, outer_levels, sizes_at
 from han.tasks.nap import Nap
+from han.tasks.ring import Piece, pieces_of
 from han.tasks.signature import Signature
 from han.tasks.tree import down, up
 
 Steps = list[tuple[str, int]]
 Fused = Callable[[int], bool]  # whether the algorithm of a level does reduce and broadcast at once
 NAP, LANES = ("allreduce", "barrier"), ("bcast", "reduce", "allreduce")  # what they serve
-FAMILIES = ("leaders", "everyone", "lane", "nap")
+FAMILIES = ("leaders", "everyone", "lane", "nap", "ring", "parts")
 SIDES = ("inside", "node", "between", "outermost")
 MOST_TASKS = 256
 
@@ -53,7 +56,7 @@ class Composition:
 
     `view` returns the topology on which it works, `unfit` the reason why it cannot serve a call (a
     view, a signature and a choice) or None. `sides` say what levels carry out, by their side. A
-    tree has none: builders know its steps.
+    tree has none: builders know its steps. `cut` cuts a task into parts, in which ranks work on it.
     """
 
     about: str
@@ -61,6 +64,7 @@ class Composition:
     unfit: Callable[[Topology, Signature, Choice], str | None] = lambda *_: None
     steps: Callable[[Topology, Signature, Choice, Fused], Steps] | None = None
     sides: Mapping[str, tuple[Need, ...]] = field(default_factory=dict)
+    cut: Callable[[Topology, Signature, Choice, Task], list[Piece]] | None = None
 
     def needs(self, side: str, collective: str = "") -> tuple[Need, ...]:
         """Return what a level may carry out instead of a tree's tasks; () for a tree.
@@ -163,6 +167,32 @@ def _lanes_steps(view: Topology, signature: Signature, choice: Choice, fused: Fu
     ]
 
 
+# ---- ring ---------------------------------------------------------------------------------------
+
+
+def _ring_unfit(view: Topology, signature: Signature, choice: Choice) -> str | None:
+    if signature.collective not in LANES:
+        return f"ring serves {', '.join(LANES)}, not {signature.collective}"
+    if not view.active or (len(view.active) == 1 and view.shared[view.active[0]]):
+        return f"ring: all {view.size} ranks are on one node"
+    return None if signature.nbytes else "ring: a call without data has nothing to send round"
+
+
+def _ring_steps(view: Topology, signature: Signature, choice: Choice, fused: Fused) -> Steps:
+    row, (*inner, top) = ROWS[signature.collective], view.active
+    across = [("allreduce", top)] if len(row.kinds) > 1 else [(row.kinds[0], top)]
+    return [
+        *(up(inner) if "reduce" in row.kinds else ()),
+        *across,
+        *(down(inner) if "bcast" in row.kinds else ()),
+    ]
+
+
+def _ring_cut(view: Topology, signature: Signature, choice: Choice, task: Task) -> list[Piece]:
+    blocks = pieces_of(view, choice, signature.grain, signature.collective, task)
+    return [piece for block in blocks for piece in block]
+
+
 # ---- the table ----------------------------------------------------------------------------------
 
 
@@ -195,6 +225,14 @@ def _flat_unfit(view: Topology, signature: Signature, choice: Choice) -> str | N
 TREE = "tree"
 TO_ROOT = (Need(("reduce",), "lane", ("reduce",)), Need(("bcast",), "lane", ("bcast",)))
 BY_TREES = (Need(("reduce", "bcast"), "lane", ("allreduce",)), *TO_ROOT)
+ON_RING = tuple(
+    Need(kinds, "ring", (name,))
+    for kinds, name in ((("allreduce",), "allreduce"), (UP, "reduce"), (DOWN, "bcast"))
+)
+IN_PIECES = tuple(
+    Need(kinds, "parts", (name,))
+    for kinds, name in ((BOTH, "allreduce"), (UP, "reduce"), (DOWN, "bcast"))
+)
 IN_SHARES = (Need(("reduce_scatter", "scatter", "gather", "allgather"), "everyone", LANES),)
 COMPOSITIONS: Mapping[str, Composition] = {
     TREE: Composition("reduce up the levels, broadcast down (HAN)"),
@@ -223,6 +261,16 @@ COMPOSITIONS: Mapping[str, Composition] = {
             "outermost": (Need(("allreduce",), "lane", ("allreduce",)), *BY_TREES),
         },
     ),
+    "ring": Composition(
+        "pieces go round all nodes, while nodes combine and broadcast others (ring, chain)",
+        unfit=_ring_unfit,
+        steps=_ring_steps,
+        sides={
+            **dict.fromkeys(("inside", "node", "between"), IN_PIECES),
+            "outermost": ON_RING,
+        },
+        cut=_ring_cut,
+    ),
 }
 
 
@@ -239,6 +287,8 @@ def describe(view: Topology, choice: Choice) -> str:
         rails = plural(len(set(view.rails)), "rail")
         on_rails = f" on {rails}" if len(set(view.rails)) > 1 else ""
         return f"lanes: {plural(lanes_of(view, choice), 'lane')}{on_rails} of {nodes}{folded}"
+    if choice.composition == "ring":
+        return f"ring: {plural(view.widest(view.active[-1]), 'node')}" if view.active else ""
     return f"flat: one group of {plural(view.size, 'rank')}" if choice.composition == "flat" else ""
 
 

@@ -13,7 +13,7 @@ from han.tasks.context import Context
 from han.tasks.outline import Outline
 from han.tasks.signature import Signature
 
-PLAIN = ("leaders", "lane")  # families of groups in which every member has an operand
+PLAIN = ("leaders", "lane", "parts")  # families of groups in which every member has an operand
 ANY = (*PLAIN, "everyone")  # also of groups in which some members have none
 TRIED_SIZES = (4096, 64, 256, 1000, 65536)  # of pieces, in tests
 
@@ -125,6 +125,7 @@ class Submodule(ABC):
         """Return whether an algorithm carries out what a composition needs on a level."""
         row = self.algorithms[algorithm]
         knows_leaders_only = self.reads_peers and need.family != "leaders"
+        knows_leaders_only |= row.one_segment and need.family == "parts"
         serves = set(need.kinds) <= set(row.kinds) and need.family in row.families
         return serves and not knows_leaders_only
 

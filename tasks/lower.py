@@ -10,9 +10,10 @@ from han.tasks.context import Context
 from han.tasks.graph import Task
 from han.tasks.outline import Outline
 from han.tasks.place import RECV, SEND
-from han.tasks.places import Places, Tree, places
+from han.tasks.places import Places, places
 from han.tasks.plan import Plan
 from han.tasks.stream import Builder
+from han.tasks.tree_places import Tree
 
 
 def lower(plan: Plan, rank: int) -> Program:

@@ -33,6 +33,30 @@ class Outline:
         return {stream: tuple(tasks) for stream, tasks in self.tasks.streams().items()}
 
     @cached_property
+    def worked(self) -> dict[tuple[str, int], tuple[Task, ...]]:
+        """The tasks of each stream, cut into their parts if the composition has parts.
+
+        Parts are in one order for all ranks; ranks work on them in other orders.
+        """
+        cut = composition(self.choice.composition).cut
+        if cut is None:
+            return self.streams
+        view, signature = self.topology, self.signature
+        return {
+            stream: tuple(
+                task._replace(start=start, stop=stop)
+                for task in tasks
+                for start, stop in cut(view, signature, self.choice, task)
+            )
+            for stream, tasks in self.streams.items()
+        }
+
+    @property
+    def in_parts(self) -> bool:
+        """Whether tasks are cut into several parts."""
+        return any(len(self.worked[stream]) > len(tasks) for stream, tasks in self.streams.items())
+
+    @cached_property
     def stages(self) -> dict[Task, int]:
         """The number of each task's stage, tasks in the order of stages."""
         return {task: k for k, stage in enumerate(self.tasks.stages()) for task in stage}

@@ -69,6 +69,7 @@ class Stream(Operations):
         self.builder = builder
         self.tag = tag  # the stream's part of a message tag, the same on all ranks
         self.done: dict[Task, int] = {}
+        self.parts: dict[Task, dict[tuple[int, int], int]] = {}  # where parts of a task are done
         self._labelled: Task | None = None
         self._awaited: dict[int, int] = {}
         self.sequence = 0  # pieces so far: flags keep counting over the tasks of a stream
@@ -83,12 +84,12 @@ class Stream(Operations):
         """Begin `task`: wait for its prerequisites."""
         self.label(task)
         for source in self.builder.prerequisites(self.builder.whole(task)):
-            self.after(source)
+            self.after(source, task.start, task.stop)
 
-    def after(self, task: Task) -> None:
-        """Wait until another stream of this rank has done `task`."""
+    def after(self, task: Task, start: int = 0, stop: int = 1 << 63) -> None:
+        """Wait until another stream of this rank has done [start, stop) of `task`."""
         stream = self.builder.streams.get(task.stream)
-        position = None if stream is None or stream is self else stream.done.get(task)
+        position = None if stream is None or stream is self else stream.position(task, start, stop)
         if stream is None or not position or self._awaited.get(stream.index, 0) >= position:
             return
         self._awaited[stream.index] = position
@@ -100,9 +101,22 @@ class Stream(Operations):
             self._awaited[other.index] = len(other)
             self.await_stream(other.index, len(other))
 
+    def position(self, task: Task, start: int, stop: int) -> int | None:
+        """Return where this stream has done [start, stop) of a task; all of it in lockstep."""
+        parts = self.parts.get(task, {})
+        if self.builder.plan.lockstep or not parts:
+            return self.done.get(task)
+        if (start, stop) in parts:
+            return parts[start, stop]
+        over = [at for (first, last), at in parts.items() if first < stop and start < last]
+        return max(over, default=self.done.get(task))
+
     def end(self, task: Task) -> None:
         """Mark `task` as done on this rank."""
-        self.done[self.builder.whole(task)] = len(self)
+        whole = self.builder.whole(task)
+        self.done[whole] = len(self)
+        if task is not whole:
+            self.parts.setdefault(whole, {})[task.start, task.stop] = len(self)
 
 
 class Builder:
@@ -216,8 +230,8 @@ class Builder:
         return self._tasks.setdefault(task, len(self._tasks))
 
     def tasks_of(self, stream: Stream) -> tuple[Task, ...]:
-        """Return all tasks of a stream, also while only some of them are lowered."""
-        return self.plan.streams[stream.kind, stream.level]
+        """Return all tasks of a stream, or their parts, also while only some are lowered."""
+        return self.plan.worked[stream.kind, stream.level]
 
     def prerequisites(self, task: Task) -> list[Task]:
         """Return the tasks that this rank must finish before `task`.

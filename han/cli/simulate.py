@@ -62,7 +62,7 @@ AlgorithmOption = Annotated[
 ]
 SegmentOption = Annotated[str, typer.Option(help="Segment sizes to compare: 32KiB,128KiB,whole.")]
 CompositionOption = Annotated[
-    str, typer.Option(help="Compositions to compare: tree,flat,nap,lanes.")
+    str, typer.Option(help="Compositions to compare: tree,flat,nap,lanes,ring.")
 ]
 PlanOption = Annotated[
     Path | None,

@@ -219,7 +219,8 @@ class Use(Model):
         default=None,
         description="How the levels work together: 'tree' reduces up the levels and broadcasts "
         "down, 'flat' has all ranks in one group, in 'nap' every rank of a node exchanges with "
-        "another node, in 'lanes' ranks of one place in their nodes combine a share each.",
+        "another node, in 'lanes' ranks of one place in their nodes combine a share each, in "
+        "'ring' pieces go round all nodes.",
     )
     segment: Segment | None = Field(
         default=None, description="Bytes of a segment, or 'whole' for no segmentation."

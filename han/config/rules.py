@@ -11,7 +11,7 @@ from han.config.parts import BESIDE, SIZE
 
 Schedule = Literal["dataflow", "lockstep"]
 KINDS = ("reduce", "bcast")  # kinds of tasks that a level may carry out in different ways
-Composition = Literal["tree", "flat", "nap", "lanes"]
+Composition = Literal["tree", "flat", "nap", "lanes", "ring"]
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from han.submodules.adapt.bcast import bcast
 from han.submodules.adapt.reduce import reduce
 from han.submodules.adapt.trees import SHAPE
 from han.tasks.context import Context
+from han.tasks.contract import PLAIN as TREES
 from han.tasks.contract import TRIED_SIZES, Algorithm, Parameter, Question, Submodule, order_kept
 
 MOST = 1 << 30  # bytes of a message, so that MPI's counts stay below 2^31
@@ -29,7 +30,7 @@ class Adapt(Submodule):
         "linear": Algorithm(
             "the root communicates with every member", ordered="always", takes=PLAIN
         ),
-        "chain": Algorithm("`radix` chains of neighbours from the root"),
+        "chain": Algorithm("`radix` chains of neighbours from the root", families=(*TREES, "ring")),
         "binary": Algorithm("binary tree", ordered="never", takes=PLAIN),
         "in_order_binary": Algorithm(
             "binary tree that keeps the order of operands for any root",

@@ -23,8 +23,8 @@ def _lines(nbytes: int) -> int:
 
 
 def tasks_at(plan: Outline, level: int) -> dict[str, tuple[Task, ...]]:
-    """Return the tasks of a level by kind."""
-    return {kind: tasks for (kind, k), tasks in plan.streams.items() if k == level}
+    """Return the tasks of a level, or their parts, by kind."""
+    return {kind: tasks for (kind, k), tasks in plan.worked.items() if k == level}
 
 
 def is_small(plan: Outline, level: int) -> bool:
@@ -33,7 +33,7 @@ def is_small(plan: Outline, level: int) -> bool:
     If a segment has several tasks of a kind, gathers and releases have a half of a slot each.
     """
     whole = plan.choice.segment is None or plan.choice.segment >= plan.signature.nbytes
-    inline = bool(plan.choice.levels[level].get("inline", 1))
+    inline = bool(plan.choice.levels[level].get("inline", 1)) and not plan.in_parts
     return inline and whole and plan.signature.nbytes <= PAGE // (2 if plan.repeats else 1)
 
 

@@ -26,7 +26,7 @@ def composition_of(name: str, algorithm: str) -> str:
     families = registered()[name].algorithms[algorithm].families
     if "leaders" in families:
         return ""
-    return "nap" if "nap" in families else "lanes"
+    return next((name for name in ("nap", "ring") if name in families), "lanes")
 
 
 def takes_factors(name: str) -> bool:
@@ -38,6 +38,8 @@ def collectives_of(name: str, algorithm: str) -> tuple[str, ...]:
     """Return the collectives that an algorithm of a submodule carries out."""
     found = registered()[name].algorithms[algorithm]
     kinds = set(found.kinds)
+    if "ring" in found.families and found.fuses:
+        return ("allreduce",)
     if "leaders" not in found.families and not found.fuses:
         return LANES  # in parts
     if found.fuses:

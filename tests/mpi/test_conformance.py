@@ -134,7 +134,7 @@ def run_parts(comm, domains, level, schedule, calls, shared_to=0):
 def may_be_on(part, level):
     """Return whether rules may name an algorithm on a level: those of compositions have one."""
     composition = composition_of(*part)
-    return not composition or (level == "network") == (composition == "nap")
+    return not composition or (level == "network") == (composition in ("nap", "ring"))
 
 
 def can_serve(part, topology, level, shared_to):
@@ -143,6 +143,9 @@ def can_serve(part, topology, level, shared_to):
     if composition_of(*part):
         view = topology.one_network()
         inner, outer = inner_levels(view), outer_levels(view)
+        if "ring" in algorithm.families:
+            alone = len(topology.active) < 2 and topology.shared[k]
+            return not alone and k == topology.active[-1]
         return bool(inner and outer) and k in (outer if "nap" in algorithm.families else inner)
     if algorithm.fuses and k != active_levels(topology)[-1]:
         return False

@@ -152,7 +152,7 @@ def machines(draw: st.DrawFn) -> Topology:
     return replace(topology_of(domains, shared), rails=rails)
 
 
-COLLECTIVES = {"nap": NAP, "lanes": LANES}
+COLLECTIVES = {"nap": NAP, "lanes": LANES, "ring": LANES}
 INSIDE = {
     "nap": [
         level_choice("sm", "direct"),
@@ -170,6 +170,12 @@ INSIDE = {
         level_choice("sm", "shares", lanes=2),
         level_choice("sm", "shares", lanes=5),
     ],
+    "ring": [
+        level_choice("sm", "flat", chunk=64, cells=2),
+        level_choice("sm", "knomial", chunk=256, radix=2),
+        level_choice("adapt", "binomial", segment=100),
+        level_choice("libnbc", "default"),
+    ],
 }
 BETWEEN = {
     "nap": [level_choice("nap", "pairs"), level_choice("nap", "pairs", base=2)],
@@ -182,12 +188,18 @@ BETWEEN = {
         level_choice("sm", "split", chunk=64),
         level_choice("sm", "knomial", chunk=64),
     ],
+    "ring": [
+        level_choice("ring", "pieces", segment=64, window=1),
+        level_choice("ring", "pieces", segment=1000, window=3),
+        level_choice("adapt", "chain", segment=100),
+        level_choice("adapt", "chain", segment=256, radix=2),
+    ],
 }
 
 
 @proofs
-@given(machines(), st.sampled_from(["nap", "lanes"]), st.data())
-def test_nap_and_lanes_are_proved(topology, name, data):
+@given(machines(), st.sampled_from(["nap", "lanes", "ring"]), st.data())
+def test_compositions_are_proved(topology, name, data):
     nbytes = data.draw(st.sampled_from([0, 8, 16, 24, 600, 2048, 5000, 20_000]))
     collective = data.draw(st.sampled_from(COLLECTIVES[name]))
     signature = call(nbytes // 8 * 8, collective)
@@ -196,7 +208,7 @@ def test_nap_and_lanes_are_proved(topology, name, data):
     if signature.reduces and collective != "barrier" and data.draw(st.booleans()):
         signature = replace(signature, commutative=False, native=False, op="op")
     choice = choose(signature, topology, TRAITS, name)
-    if name == "lanes":
+    if name != "nap":
         choice = replace(choice, segment=data.draw(st.sampled_from([None, 1000, 8000])))
     choice = replace(choice, schedule=data.draw(st.sampled_from(["dataflow", "lockstep"])))
     for level in range(topology.depth):
@@ -338,6 +350,34 @@ def test_nodes_of_different_trees_exchange_in_pairs():
     assert refused(topology, "nap") == ""
 
 
+def test_a_ring_overlaps_with_the_tasks_inside_nodes():
+    """One task of each kind; a node broadcasts a piece as soon as it has come round."""
+    topology, signature = on_nodes(2, 2, 2, 2), call(1 << 20)
+    choice = choose(signature, topology, TRAITS, "ring")
+    assert objection(topology, signature, choice) == ""
+    plan = plan_of_choice(topology, signature, choice, MEMORY)
+    assert plan.tasks.stage_names() == ["sr", "ia", "sb"]
+    code, nbytes = lower(plan, 2).code, (1 << 20) // 4
+    sent = code["n"][code["code"] == Code.ISEND]
+    assert sum(sent) == 6 * nbytes
+    assert set(sent) == {32 * 1024}
+    awaits = int((code["code"] == Code.AWAIT).sum())
+    assert awaits >= 2 * 32, "of each piece: from the reduction, and from the ring"
+    verify([plan, plan])
+
+
+@pytest.mark.parametrize("collective", ["bcast", "reduce"])
+def test_pieces_go_along_a_chain(collective):
+    topology, signature = on_nodes(2, 2, 2, 2), replace(call(1 << 20, collective), root=3)
+    choice = choose(signature, topology, TRAITS, "ring")
+    plan = plan_of_choice(topology, signature, choice, MEMORY)
+    assert len(plan.tasks) == 2
+    assert set(senders(plan).values()) == {1 << 20}
+    awaits = [int((lower(plan, r).code["code"] == Code.AWAIT).sum()) for r in range(8)]
+    assert max(awaits) == 32, "one for each piece"
+    verify([plan])
+
+
 def test_trees_are_as_before():
     """A tree's tasks have no numbers in their names, and one stream for each step."""
     topology, signature = on_nodes(3, 2, 4), call(1 << 20)
@@ -399,6 +439,13 @@ def test_reasons_have_numbers():
     )
     assert "one segment" in refused(nodes, "nap", segment=64)
     assert "not bcast" in refused(nodes, "nap", collective="bcast")
+    assert refused(on_nodes(5), "ring") == "ring: all 5 ranks are on one node"
+    assert "not barrier" in refused(nodes, "ring", collective="barrier")
+    assert "nothing to send round" in refused(nodes, "ring", 0)
+    solo = level_choice("solo", "pull")
+    assert "does not serve ring" in refused(nodes, "ring", levels={0: solo})
+    chain = level_choice("adapt", "chain")
+    assert "known: ring pieces" in refused(nodes, "ring", levels={1: chain})
     assert "not barrier" in refused(nodes, "lanes", collective="barrier")
     assert "nothing to share out" in refused(nodes, "lanes", 0)
 
@@ -432,7 +479,7 @@ def test_submodules_that_cannot_serve_are_refused_with_those_that_can():
         ("nap", {"node": {"submodule": "sm", "algorithm": "blocks"}}, "blocks of sm does not"),
         ("lanes", {"node": {"submodule": "solo"}}, "known: sm shares"),
         ("lanes", {"network": {"submodule": "nap"}}, "between nodes"),
-        ("ladder", {}, "unknown composition.*flat, lanes, nap, tree"),
+        ("ladder", {}, "unknown composition.*flat, lanes, nap, ring, tree"),
     ],
 )
 def test_rules_are_checked_when_they_are_read(composition, levels, said):

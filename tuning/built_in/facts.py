@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from han.submodules.exchange.factors import primes
 
-COMPOSITIONS = ("tree", "flat", "nap", "lanes")
+COMPOSITIONS = ("tree", "flat", "nap", "lanes", "ring")
 
 
 class Facts(NamedTuple):

@@ -1,0 +1,181 @@
+"""``ring``: an allreduce between nodes in which pieces go round all nodes.
+
+A piece is sent on as soon as it has arrived and is combined, and pieces that the node has not
+combined yet hold up no earlier ones. A piece that has come round is finished, and the node's
+broadcast takes it at once. So the ring overlaps with the tasks inside nodes, piece by piece, in a
+single segment.
+
+A rank has `window` receives posted. A receive overwrites a partial result, so the rank first waits
+until it has sent that one on. It posts no receive further ahead than the send of such a result.
+
+Source: Jocksch et al., section 2.4; Thakur et al. (ring).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from han.model.channel_layout import LINE
+from han.model.program import Ref
+from han.tasks.context import Context
+from han.tasks.contract import TRIED_SIZES, Algorithm, Parameter, Question, Submodule, order_kept
+from han.tasks.graph import Task
+from han.tasks.ring import SEGMENT, Piece, block_at, blocks_of
+
+MOST = 1 << 30  # bytes of a message, so that MPI's counts stay below 2^31
+WINDOW = 8
+
+
+class Ring(Submodule):
+    """Sends pieces round all nodes."""
+
+    name = "ring"
+    about = "between nodes: pieces go round all nodes while these combine and broadcast others"
+    algorithms = {
+        "pieces": Algorithm(
+            "blocks of pieces go round twice, 2 (n - 1) hops between neighbours",
+            ("allreduce",),
+            "never",
+            families=("ring",),
+        )
+    }
+    parameters = {
+        "segment": Parameter("size", "bytes of a piece", 1, MOST, tried=TRIED_SIZES),
+        "window": Parameter("int", "receives posted ahead", 1, 256, tried=(2, 1, 3, 8)),
+    }
+
+    def supports(self, question: Question) -> str | None:
+        """Return None if it can serve the call, else the reason."""
+        element = question.signature.element
+        if element > MOST:
+            return f"elements of {element} bytes do not fit into a message of {MOST} bytes"
+        return order_kept(question, self.algorithms[question.choice.algorithm])
+
+    def lower(self, context: Context) -> None:
+        """Emit this rank's messages and reductions of each task."""
+        room: Room | None = None
+        for task in context.tasks:
+            turn = _Turn(context, task)
+            room = room or Room(context, turn)
+            turn.run(room)
+
+
+class Room:
+    """Cells for pieces that arrive, and requests that are free."""
+
+    def __init__(self, context: Context, turn: _Turn) -> None:
+        self.builder = context.builder
+        self.stride = max(-(-(b - a) // LINE) * LINE for block in turn.blocks for a, b in block)
+        self.at = self.builder.scratch(turn.window * self.stride)
+        self.free: list[int] = []
+
+    def cell(self, number: int, start: int) -> Ref:
+        """Return a cell, which holds the message from `start` on."""
+        return (self.at + number * self.stride).holding(start)
+
+    def request(self) -> int:
+        """Return a request that is free."""
+        return self.free.pop() if self.free else self.builder.request()
+
+
+class _Turn:
+    """The hops of one task. Position ``p`` is piece ``p % width`` of hop ``1 + p // width``."""
+
+    def __init__(self, context: Context, task: Task) -> None:
+        self.context, self.task, self.stream = context, task, context.stream
+        group, choice = context.group, context.choice
+        self.me, self.nodes = group.me, group.size
+        self.before = group.ranks[(group.me - 1) % group.size]
+        self.behind = group.ranks[(group.me + 1) % group.size]
+        most = choice.get("segment", SEGMENT)
+        self.blocks = blocks_of(task, context.grain, group.size, most)
+        self.width = max(map(len, self.blocks))
+        self.window = min(choice.get("window", WINDOW), (self.nodes - 1) * self.width)
+        self.positions = 2 * (self.nodes - 1) * self.width
+        self.arriving: dict[int, int] = {}
+        self.sends: deque[tuple[int, int]] = deque()  # position and request of each
+
+    def run(self, room: Room) -> None:
+        """Emit all hops."""
+        self.room = room
+        self.stream.label(self.task)
+        for position in range(self.window):
+            self._post(position)
+        for position in range(self.width):
+            self._start(position)
+        for position in range(self.positions):
+            self._take(position)
+            if position + self.window < self.positions:
+                self._post(position + self.window)
+        self._complete(self.positions)
+
+    def _piece(self, position: int, hop: int) -> Piece | None:
+        block = self.blocks[block_at(self.me, self.nodes, hop)]
+        number = position % self.width
+        return block[number] if number < len(block) else None
+
+    def _hop(self, position: int) -> int:
+        return 1 + position // self.width
+
+    def _combines(self, position: int) -> bool:
+        return self._hop(position) < self.nodes
+
+    def _place(self, position: int, start: int) -> Ref:
+        """Return where a piece is received: beside what it is combined with, or as a result."""
+        if self._combines(position):
+            return self.room.cell(position % self.window, start)
+        return self.context.result.to(start)
+
+    def _post(self, position: int) -> None:
+        """Start receiving a piece, after the partial result that it overwrites has been sent."""
+        piece = self._piece(position, self._hop(position))
+        if piece is None:
+            return
+        if not self._combines(position):
+            self._complete(position - (self.nodes - 1) * self.width)
+        start, stop = piece
+        request = self.arriving[position] = self.room.request()
+        self.stream.irecv(self._place(position, start), stop - start, self.before, request)
+
+    def _start(self, position: int) -> None:
+        """Send a piece of the block of this node's operand that goes round first."""
+        piece = self._piece(position, 0)
+        if piece is not None:
+            self.stream.begin(self._part(piece))
+            self._send(position, self.context.source, piece)
+
+    def _take(self, position: int) -> None:
+        """Wait for a piece, combine it, and send it on."""
+        hop = self._hop(position)
+        piece = self._piece(position, hop)
+        if piece is None:
+            return
+        request = self.arriving.pop(position)
+        self.stream.test(request)
+        self.room.free.append(request)
+        part, (start, stop) = self._part(piece), piece
+        if self._combines(position):
+            self.stream.begin(part)
+            own, result = self.context.source.to(start), self.context.result.to(start)
+            self.stream.reduce(result, self._place(position, start).to(start), own, stop - start)
+        if hop >= self.nodes - 1:
+            self.stream.end(part)
+        if position + self.width < self.positions:
+            self._send(position + self.width, self.context.result, piece)
+
+    def _part(self, piece: Piece) -> Task:
+        return self.context.builder.part(self.task, *piece)
+
+    def _send(self, position: int, source: Ref, piece: Piece) -> None:
+        """Send a piece; the next node receives it at this position."""
+        self._complete(position - self.width - self.window)
+        request, (start, stop) = self.room.request(), piece
+        self.stream.isend(source.to(start), stop - start, self.behind, request)
+        self.sends.append((position, request))
+
+    def _complete(self, position: int) -> None:
+        """Wait for the sends up to a position."""
+        while self.sends and self.sends[0][0] <= position:
+            _, request = self.sends.popleft()
+            self.stream.test(request)
+            self.room.free.append(request)
