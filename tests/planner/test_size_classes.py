@@ -13,6 +13,7 @@ from random_plans import TARGETS, example
 from han._native import Operations, joined
 from han.config.config import Config, load_config
 from han.model.channel_layout import LINE
+from han.model.opcodes import COMBINATIONS
 from han.model.program import TERMS, Base, Ref, positions
 from han.model.topology import virtual
 from han.tasks.choice import Choice, level_choice
@@ -257,7 +258,8 @@ def test_shares_are_in_proportion():
     combined = []
     for rank in range(4):
         code = lower(plan.of_size(100_000), rank).code
-        combined.append(8 * int(code["n"][np.isin(code["code"], (1, 2))].sum()) // 3)
+        combines = np.isin(code["code"], COMBINATIONS)
+        combined.append(8 * int(code["n"][combines].sum()) // 3)
     assert sum(combined) == 100_000
     assert max(combined) - min(combined) <= 4 * LINE, "a line for each piece"
 
