@@ -25,7 +25,8 @@ class Parameter:
     A ``size`` (bytes), an ``int``, a ``bool`` or ``factors`` (whole numbers) within a range, or a
     ``name`` among `choices`. Tests set it to the values of `tried`, which are small, so that small
     messages take many pieces. A test that needs only one value takes the first. `joint`: all kinds
-    of tasks of a level have the same value.
+    of tasks of a level have the same value. `asked`: only users set it, as it changes results; the
+    tuner does not try it.
     """
 
     kind: str
@@ -35,6 +36,7 @@ class Parameter:
     choices: tuple[str, ...] = ()
     tried: tuple[int, ...] = ()
     joint: bool = False
+    asked: bool = False
 
     @property
     def values(self) -> tuple[Value, ...]:

@@ -116,7 +116,7 @@ class RuleTable:
             yield self._apply(found.point.use, TUNED, base), ()
         yield default, rows
         safe = rowed(signature, self.topology, self.traits, table=safe_table())
-        if _parts(safe.choice) != _parts(default):
+        if (safe.choice.levels, safe.choice.segment) != (default.levels, default.segment):
             yield safe
 
     def _default(self, signature: Signature, name: str | None) -> Choice | None:
@@ -165,10 +165,6 @@ class RuleTable:
             if reason is not None:
                 return f"{topology.names[level]}: {choice.levels[level].submodule}: {reason}"
         return None
-
-
-def _parts(choice: Choice) -> list[tuple[str, str]]:
-    return [(level.submodule, level.algorithm) for level in choice.levels]
 
 
 def apart(topology: Topology) -> str:

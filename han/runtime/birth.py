@@ -1,7 +1,8 @@
 """The first step of a communicator, in which its ranks find out what all of them know.
 
-Every rank tells the token of its communicator's parent, if it has one, and what it lends. If all
-ranks have the same parent, nothing more has to be asked. Else they also compare their settings.
+Every rank tells the token of its communicator's parent, if it has one, what it lends, and a number
+that stands for its settings. If all ranks have the same parent, nothing more has to be asked. If
+they have not, and their settings differ or a rank has a problem, they also exchange the settings.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from han.runtime.given import Given
 from han.runtime.inherited import Draft, Inherited
 
 TAGS = 4  # tags of the steps of a communicator
-TOKENS = 3  # numbers that a rank tells, before the offsets by level
+TOLD = 4  # numbers that a rank tells, before the offsets by level
 COMMUNICATORS = 62  # whose steps have tags of their own, below those of engines
 
 
@@ -65,7 +66,7 @@ class Birth:
         ranks do not have the same parent. Also returns which ranks have another tuned table than
         rank 0. Raises ConfigError, on all ranks alike.
         """
-        told = meeting.numbers(self._told(), STEP)
+        told = meeting.numbers(self._told(given.number), STEP)
         parent = told[0][0]
         if parent and all(row[0] == parent for row in told):
             known = self._known(told)
@@ -73,24 +74,26 @@ class Birth:
                 self._cancel()
             return known or self.draft, ()
         self._cancel()
+        if given.number and all(row[TOLD - 1] == given.number for row in told):
+            return None, ()
         rows = meeting.allgather(given.settings, STEP)
         return None, check_agreement(rows, given.problem)
 
-    def _told(self) -> list[int]:
-        """Return the parent's token, one for the child, whether it lends, and offsets by level.
+    def _told(self, number: int) -> list[int]:
+        """Return the parent's token, one for the child, whether it lends, `number`, and offsets.
 
-        Without a parent the tokens are 0.
+        Without a parent the tokens are 0. The offsets are those of all levels.
         """
         lent, lends = [0] * MAX_LEVELS, self.lending is not None
         if self.inherited is None or self.draft is None:
-            return [0, 0, lends, *lent]
+            return [0, 0, lends, number, *lent]
         if self.lending is not None:
             for level, offset in self.lending.offsets.items():
                 lent[level] = offset
-        return [self.inherited.token, self.number, lends, *lent]
+        return [self.inherited.token, self.number, lends, number, *lent]
 
     def _known(self, told: list[list[int]]) -> Known | None:
-        one, lends = self.inherited, [row[TOKENS:] for row in told if row[TOKENS - 1]]
+        one, lends = self.inherited, [row[TOLD:] for row in told if row[2]]
         if one is None or self.draft is None or self.lending is None or len(lends) < len(told):
             return None
         token = told[0][1]

@@ -5,10 +5,10 @@ A child takes over what its parent was given, so nothing is read or compared onc
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any, NamedTuple
 
 from han.common.errors import ConfigError
-from han.config.config import Config
 from han.config.statistics import statistics_output
 from han.ranks.discover import Settings, try_to_load
 from han.runtime.stored_plans import wisdom_folder
@@ -23,14 +23,16 @@ class Given(NamedTuple):
 
     `config` is None if it cannot be used; `problem` then says why. `statistics` is where counts of
     calls go, `stored` the folder of stored plans; each may be "". `tuned` is the tuned table.
+    `number` stands for the settings; 0 if they name a problem.
     """
 
-    config: Config
+    config: Any
     settings: Settings
     problem: ConfigError | None
     statistics: str
     stored: str
     tuned: Search
+    number: int
 
     @classmethod
     def read(cls, config: Any) -> Given:
@@ -43,4 +45,16 @@ class Given(NamedTuple):
         fingerprint = loaded.fingerprint() if loaded else ""
         tuned = tuned_table(loaded)
         settings = Settings(fingerprint, said, folder, bool(statistics), tuned.digest, digest())
-        return cls(loaded, settings, problem, statistics, stored, tuned)
+        return cls(loaded, settings, problem, statistics, stored, tuned, _number(settings))
+
+    def using(self, tuned: Search) -> Given:
+        """Return the same with another tuned table, or none."""
+        settings = self.settings._replace(tuned=tuned.digest)
+        return self._replace(tuned=tuned, settings=settings, number=_number(settings))
+
+
+def _number(settings: Settings) -> int:
+    if settings.problem:
+        return 0
+    digest = hashlib.blake2b(repr(settings).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little", signed=True) or 1

@@ -69,7 +69,8 @@ class Inherited:
     @property
     def config(self) -> Config:
         """The configuration."""
-        return self.given.config
+        config: Config = self.given.config
+        return config
 
     @property
     def mail(self) -> Mail:

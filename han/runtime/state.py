@@ -102,7 +102,7 @@ class State:
         self.config, self.statistics = given.config, given.statistics
         known, others = Birth.of(inherited, comm).introduce(meeting, given)
         self.tuned = agreed_table(given.tuned, others)
-        self._given = given if self.tuned is given.tuned else given._replace(tuned=self.tuned)
+        self._given = given if self.tuned is given.tuned else given.using(self.tuned)
         if isinstance(known, Known):
             self._take_over(meeting, known)
         else:

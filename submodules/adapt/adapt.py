@@ -13,11 +13,11 @@ from han.submodules.adapt.bcast import bcast
 from han.submodules.adapt.reduce import reduce
 from han.submodules.adapt.trees import SHAPE
 from han.tasks.context import Context
-from han.tasks.contract import PLAIN as TREES
+from han.tasks.contract import PLAIN as FAMILIES
 from han.tasks.contract import TRIED_SIZES, Algorithm, Parameter, Question, Submodule, order_kept
 
 MOST = 1 << 30  # bytes of a message, so that MPI's counts stay below 2^31
-PLAIN = ("segment", "window", "order")
+TAKEN = ("segment", "window", "order")
 
 
 class Adapt(Submodule):
@@ -28,20 +28,22 @@ class Adapt(Submodule):
     about = "event-driven point-to-point trees, internally segmented (HAN's ADAPT)"
     algorithms = {
         "linear": Algorithm(
-            "the root communicates with every member", ordered="always", takes=PLAIN
+            "the root communicates with every member", ordered="always", takes=TAKEN
         ),
-        "chain": Algorithm("`radix` chains of neighbours from the root", families=(*TREES, "ring")),
-        "binary": Algorithm("binary tree", ordered="never", takes=PLAIN),
+        "chain": Algorithm(
+            "`radix` chains of neighbours from the root", families=(*FAMILIES, "ring")
+        ),
+        "binary": Algorithm("binary tree", ordered="never", takes=TAKEN),
         "in_order_binary": Algorithm(
             "binary tree that keeps the order of operands for any root",
             ordered="always",
-            takes=PLAIN,
+            takes=TAKEN,
         ),
-        "binomial": Algorithm("binomial tree", takes=PLAIN),
+        "binomial": Algorithm("binomial tree", takes=TAKEN),
         "by_rank": Algorithm(
             "binomial tree over the order of ranks, the same partial results for any root",
             ordered="always",
-            takes=PLAIN,
+            takes=TAKEN,
         ),
         "knomial": Algorithm("k-nomial tree of base `radix`"),
     }
@@ -61,6 +63,7 @@ class Adapt(Submodule):
             "name",
             "a parent combines its children's pieces in a fixed order, or as they arrive",
             choices=("fixed", "arrival"),
+            asked=True,
         ),
     }
 

@@ -27,7 +27,8 @@ from mpi4py import MPI
 import han
 from han import attached
 from han.memory import arena
-from han.ranks.meeting import SLOT
+from han.model.topology import MAX_LEVELS
+from han.runtime.birth import TOLD
 
 CHILDREN = {
     "Split": lambda comm: comm.Split(0, -comm.rank),
@@ -328,8 +329,8 @@ def test_a_first_call_ends_at_the_time_limit(mpi_ranks, monkeypatch):
         assert child == MPI.COMM_NULL
     WORLD.Barrier()
     if comm.rank:  # completes the first step, which the other rank has given up
-        slots = np.zeros(child.size, SLOT).view(np.uint8)
-        MPI.Intracomm(child).Iallgather(slots[: SLOT.itemsize].copy(), slots).Wait()
+        told = np.zeros(TOLD + MAX_LEVELS, np.int64)
+        MPI.Intracomm(child).Iallgather(told, np.empty(child.size * told.size, np.int64)).Wait()
     WORLD.Barrier()
     comm.Free()
 

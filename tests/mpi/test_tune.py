@@ -128,6 +128,7 @@ def test_ranks_that_find_different_tables_use_none(tmp_path, monkeypatch):
         comm = han.Comm(WORLD.Dup(), {})
     assert comm._han.planner.tuned is None
     assert "found another tuned table than rank 0" in comm._han.tuned.about
+    assert comm._han.heritage().given.settings.tuned == "", "children have none either"
     comm.Barrier()
     comm.Free()
 

@@ -170,6 +170,14 @@ CELL = {"submodule": "sm", "algorithm": "flat"}
             with_row("cells", {"name": "a", "use": CELL | {"algorithm": "flt"}}),
             "use.algorithm: unknown algorithm of sm 'flt'; did you mean 'flat'?",
         ),
+        (
+            with_row("cells", {"name": "a", "use": CELL | {"algorithm": ["flat"]}}),
+            "use.algorithm: unknown algorithm of sm ['flat']",
+        ),
+        (
+            with_row("cells", {"name": "a", "use": CELL, "when": {"collective": [["bcast"]]}}),
+            "when.collective: unknown collective ['bcast']",
+        ),
         (with_row("cells", {"name": "a", "use": CELL | {"cell": 2}}), "did you mean 'cells'?"),
         (with_row("cells", {"name": "a", "use": CELL | {"cells": 99}}), "must be at most 8"),
         (
@@ -236,6 +244,19 @@ def test_a_row_that_cannot_serve_a_call_is_passed_over_for_the_safe_choice(file)
     ((rule, reason),) = decision.passed
     assert rule == BUILT_IN
     assert "chain" in reason or "order" in reason
+    assert decision.rows == (("network", "safe"),)
+
+
+def test_the_safe_choice_serves_where_a_row_differs_from_it_in_parameters_only(file):
+    row = {
+        "name": "mine",
+        "use": {"submodule": "adapt", "algorithm": "binomial", "order": "arrival"},
+    }
+    file.write_bytes(with_row("messages", row))
+    apart = replace(virtual(4), memory=(0, 1, 2, 3))
+    call = replace(allreduce(1 << 20, commutative=False), collective="reduce")
+    decision = RuleTable(None, apart, NodeTraits()).decide(call)
+    assert decision.choice.levels[0].describe() == "adapt binomial"
     assert decision.rows == (("network", "safe"),)
 
 

@@ -109,6 +109,8 @@ def test_the_space_holds_what_the_registry_holds():
         assert {None, 16 * KiB, 512 * KiB} <= segments
         assert {c.schedule for c in space.candidates} == {"dataflow", "lockstep"}
         told = {one.what: one.reason for one in space.pruned}
+        assert "name them in the space's parameters" in told["adapt order"]
+        assert not [c for c in space.candidates if "arrival" in repr(c)], "it changes results"
         assert "wrong by design" in told["null"]
         assert "may block" in told["mpi"]
 

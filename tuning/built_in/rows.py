@@ -67,7 +67,7 @@ def _keys(record: object, known: Iterable[str], where: str) -> Mapping[str, Any]
 def _collectives(names: object) -> tuple[str, ...]:
     found = tuple(names) if isinstance(names, list) else (names,) if names else ()
     for name in found:
-        if name not in ROWS:
+        if not isinstance(name, str) or name not in ROWS:
             raise ValueError(f"when.collective: {unknown(f'collective {name!r}', name, ROWS)}")
     return found
 
@@ -99,7 +99,7 @@ def _range(key: str, value: object) -> tuple[int, int]:
             raise ValueError("expected true or false")
         return int(value), int(value)
     if key == "composition":
-        if value not in COMPOSITIONS:
+        if not isinstance(value, str) or value not in COMPOSITIONS:
             raise ValueError(unknown(f"composition {value!r}", value, COMPOSITIONS))
         return (COMPOSITIONS.index(value),) * 2
     number = size_of if key in SIZES else _count
@@ -138,7 +138,7 @@ def _level(record: object) -> LevelChoice:
 
 def _one(part: Submodule, record: Mapping[str, Any], where: str, of_kind: bool) -> LevelChoice:
     algorithm = record.get("algorithm")
-    if algorithm not in part.algorithms:
+    if not isinstance(algorithm, str) or algorithm not in part.algorithms:
         told = unknown(f"algorithm of {part.name} {algorithm!r}", algorithm, part.algorithms)
         raise ValueError(f"{where}.algorithm: {told}")
     values = dict(_values(part, record, where, of_kind))

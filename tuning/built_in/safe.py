@@ -9,6 +9,7 @@ from typing import Any
 
 _DIRECT = {"submodule": "sm", "algorithm": "direct"}
 _SPLIT = {"submodule": "sm", "algorithm": "split"}
+_ONE_BY_ONE = {"submodule": "adapt", "algorithm": "linear", "window": 1}
 
 
 def _row(use: dict[str, Any], **when: Any) -> dict[str, Any]:
@@ -19,7 +20,7 @@ SAFE: dict[str, list[dict[str, Any]]] = {
     "segments": [{"name": "safe", "segment": "whole"}],
     "cells": [_row({"submodule": "sm", "algorithm": "flat"})],
     "messages": [
-        _row({"submodule": "adapt", "algorithm": "linear"}, commutative=False, root={"min": 1}),
+        _row(_ONE_BY_ONE, commutative=False, root={"min": 1}),
         _row({"submodule": "adapt", "algorithm": "binomial"}),
     ],
     "blocks": [_row({"submodule": "sm", "algorithm": "blocks"})],

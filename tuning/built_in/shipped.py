@@ -14,25 +14,32 @@ FILE = READY / "tuned" / "built-in.json"
 
 
 @cache
-def content() -> bytes:
-    """Return the content of the file as this process first found it; empty if there is none."""
+def content() -> bytes | ChoicesError:
+    """Return the content of the file as this process first found it, or why it has none.
+
+    It is not read again: the ranks have agreed on what they found.
+    """
     try:
         return content_of(FILE)
-    except ChoicesError:
-        return b""
+    except ChoicesError as error:
+        return error
 
 
 @cache
 def digest() -> str:
     """Return what stands for the table: ranks with the same one make the same built-in choices."""
-    return digest_of(content())
+    found = content()
+    return digest_of(b"" if isinstance(found, ChoicesError) else found)
 
 
 @cache
 def shipped() -> ChoiceTable:
     """Return the table; safe choices, after a warning, if it cannot be used."""
+    found = content()
     try:
-        return parse(content() or content_of(FILE), str(FILE))
+        if isinstance(found, ChoicesError):
+            raise found
+        return parse(found, str(FILE))
     except ChoicesError as error:
         warnings.warn(f"built-in choices: {error}; {UNUSED}", UserWarning, stacklevel=2)
         return safe_table()

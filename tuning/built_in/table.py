@@ -83,11 +83,13 @@ class ChoiceTable:
             self.rows(section)
 
     def _load(self, section: str) -> Rows:
+        rows: tuple[Row, ...] = ()
+        problem = None
         try:
-            rows = self.rows(section)
+            rows = tuple(self.rows(section).rows)
         except ChoicesError as error:
-            warnings.warn(f"built-in choices: {error}; {UNUSED}", UserWarning, stacklevel=2)
-            rows = Rows(())
-        safe = rows_of(SAFE[section], section).rows
-        rows = self._rows[section] = Rows((*rows.rows, *safe))
-        return rows
+            problem = error
+        found = self._rows[section] = Rows((*rows, *rows_of(SAFE[section], section).rows))
+        if problem is not None:  # last: a program may turn warnings into errors
+            warnings.warn(f"built-in choices: {problem}; {UNUSED}", UserWarning, stacklevel=2)
+        return found

@@ -240,6 +240,8 @@ def _values(full: str, key: str, parameter: Parameter, limits: Limits) -> tuple[
     given = limits.parameters or {}
     if full in given or key in given:
         return given.get(full, given.get(key, ()))
+    if parameter.asked:
+        return ()
     if parameter.kind == "bool":
         return (False, True)
     if parameter.kind == "name":
