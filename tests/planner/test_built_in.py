@@ -147,10 +147,12 @@ def test_large_calls_try_attaching_and_cells(ranks):
 
 
 def test_nothing_is_tried_that_would_change_a_result_or_make_a_rank_wait_for_the_root():
-    assert rival_of("allreduce", MiB, 2) == ("solo", "each")
+    assert rival_of("allreduce", 2 * MiB, 2) == ("solo", "each")
+    assert rival_of("allreduce", MiB, 2) is None  # trials cost more than attach gains
+    assert rival_of("allreduce", MiB, 2, mesh=True) == ("solo", "each")
     assert rival_of("allreduce", 64 * MiB, 2) == ("sm", "split")
-    assert rival_of("allreduce", MiB, 3) is None  # another order of operands
-    assert rival_of("allreduce", MiB, 2, native=False) is None
+    assert rival_of("allreduce", 2 * MiB, 3) is None  # another order of operands
+    assert rival_of("allreduce", 2 * MiB, 2, native=False) is None
     for kind in ("reduce", "gather", "reduce_scatter", "barrier"):
         assert rival_of(kind, MiB, 2) is None
     assert rival_of("alltoall", MiB, 2, in_place=True) is None
@@ -181,7 +183,8 @@ def test_nor_between_nodes_nor_where_a_rule_says_what_to_do_nor_if_it_is_switche
 def test_both_ways_of_a_call_follow_each_other_in_any_order(collective, mesh):
     ranks = 2 if collective == "allreduce" else 3
     node = replace(topology_of([[0] * ranks], 0), attach=True)
-    signature, traits = call(collective, 520 * KiB), NodeTraits(mesh=mesh)
+    nbytes = 1100 * KiB if collective == "allreduce" else 520 * KiB
+    signature, traits = call(collective, nbytes), NodeTraits(mesh=mesh)
     ways = [choose(signature, node, traits), rival(signature, node, traits)]
     usual, other = (plan_of_choice(node, signature, way, MEMORY) for way in ways)
     assert verify([usual, other, other, usual, usual, other, usual]).events
