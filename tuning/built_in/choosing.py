@@ -151,13 +151,11 @@ class Case:
         if between and self.name == "lanes":
             lanes = prod(sizes_at(self.view, each)[0] for each in inner)
             nbytes = max(1, self.signature.count // lanes) * self.signature.element
-        section = "messages" if between and not self._is_nap(outermost) else self.name
-        whole = level == inner[-1] and self.name == "nap"
+        nap = self.name == "nap"
+        section = "messages" if between and not (nap and outermost) else self.name
+        whole = nap and level == inner[-1]
         facts = self.facts(self.view.widest(level), nbytes, outermost, whole)
         return self._used(section, level, facts, nbytes)
-
-    def _is_nap(self, outermost: bool) -> bool:
-        return outermost and self.name == "nap"
 
     def _used(self, section: str, level: int, facts: Facts, piece: int) -> LevelChoice:
         row = self.find(section, self.view.names[level], facts)

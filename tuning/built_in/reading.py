@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable
 from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Any
 
 from han.common.suggest import unknown
 from han.tuning.built_in.amounts import size_of
 from han.tuning.built_in.table import SECTIONS, ChoicesError, ChoiceTable
+from han.tuning.record import Format
 from han.tuning.tuned.fingerprint import Fingerprint
 
-FORMAT, VERSION, WHAT = "han-choices", 1, "table of built-in choices"
+FORMAT = Format("han-choices", 1, "table of built-in choices")
 KEYS = ("format", "version", "about", "machines", "offer", *SECTIONS)
 
 
@@ -36,29 +35,14 @@ def parse(content: bytes, place: str) -> ChoiceTable:
 
     Rows are checked when their section is asked for.
     """
-    record = _record(content, place)
     try:
+        record = FORMAT.record(content)
         _expect(record, KEYS, "", ("offer", *SECTIONS))
         _machines(record.get("machines", []))
         offer = size_of(record["offer"])
     except ValueError as error:
         raise ChoicesError(f"{place}: {error}") from None
     return ChoiceTable(record, offer, place, digest_of(content))
-
-
-def _record(content: bytes, place: str) -> dict[str, Any]:
-    try:
-        record = json.loads(content)
-    except RecursionError:
-        raise ChoicesError(f"{place}: not a {WHAT}: nested too deep") from None
-    except ValueError as error:
-        raise ChoicesError(f"{place}: damaged, not JSON: {error}") from None
-    if not isinstance(record, dict) or record.get("format") != FORMAT:
-        raise ChoicesError(f"{place}: not a {WHAT}: its format is not {FORMAT}")
-    if record.get("version") != VERSION:
-        told = f"version {record.get('version')!r}, this han reads version {VERSION}"
-        raise ChoicesError(f"{place}: {told}")
-    return record
 
 
 def _machines(records: object) -> None:

@@ -12,11 +12,12 @@ from typing import Any
 from han.common.atomic import alone_in, write_whole
 from han.common.errors import HanError
 from han.config.rules import KINDS, KindUse, LevelUse, Use
+from han.tuning.record import Format
 from han.tuning.tuned.fingerprint import Fingerprint
 from han.tuning.tuned.table import Candidate, Key, Point, Timing, TunedTable
 
 Join = Callable[[TunedTable, TunedTable], TunedTable]
-FORMAT, VERSION, WHAT = "han-tuned", 1, "tuned table"
+FORMAT = Format("han-tuned", 1, "tuned table", "tune again")
 
 
 class TunedError(HanError, ValueError):
@@ -38,31 +39,17 @@ def read(path: Path) -> TunedTable:
 
 def parse(text: str, place: str) -> TunedTable:
     """Return the table of a text; `place` names it in errors."""
-    record = _record(text, place)
+    try:
+        record = FORMAT.record(text)
+    except ValueError as error:
+        raise TunedError(f"{place}: {error}") from None
     digest = digest_of(record)
     if record.get("digest") != digest:
         record = _checked(record, place)
     try:
         return replace(_table(record), source=place, digest=digest)
     except (KeyError, TypeError, ValueError) as error:  # a digest that was computed for nonsense
-        raise TunedError(f"{place}: not a {WHAT}: {type(error).__name__}: {error}") from None
-
-
-def _record(text: str, place: str) -> dict[str, Any]:
-    try:
-        record = json.loads(text)
-    except RecursionError:
-        raise TunedError(f"{place}: not a {WHAT}: nested too deep") from None
-    except ValueError as error:
-        raise TunedError(f"{place}: damaged, not JSON: {error}; tune again") from None
-    if not isinstance(record, dict) or record.get("format") != FORMAT:
-        raise TunedError(f"{place}: not a {WHAT}: its format is not {FORMAT}")
-    if record.get("version") != VERSION:
-        raise TunedError(
-            f"{place}: version {record.get('version')!r}, this han reads version {VERSION}; "
-            "tune again with this han"
-        )
-    return record
+        raise TunedError(f"{place}: not a {FORMAT.what}: {type(error).__name__}: {error}") from None
 
 
 def _checked(record: Mapping[str, Any], place: str) -> dict[str, Any]:
@@ -172,8 +159,8 @@ def _point_record(point: Point) -> dict[str, Any]:
 def as_text(table: TunedTable) -> str:
     """Return a table as the text of a file."""
     record: dict[str, Any] = {
-        "format": FORMAT,
-        "version": VERSION,
+        "format": FORMAT.name,
+        "version": FORMAT.version,
         "machine": asdict(table.machine),
         "points": [_point_record(point) for point in table.points],
     }
