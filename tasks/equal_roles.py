@@ -82,12 +82,14 @@ def _naming(program: Program) -> Numbers:
     """Return the operations that name a peer; the test of a receive has the peer of its message."""
     codes, slots = program.code["code"], program.code["slot"].tolist()
     found = np.isin(codes, PEERS)
-    talks = np.flatnonzero(np.isin(codes, (Code.IRECV, Code.TEST))).tolist()
+    talks = np.flatnonzero(np.isin(codes, (Code.IRECV, Code.ISEND, Code.TEST))).tolist()
     for stream in program.streams:
         receives: set[int] = set()
         for row in (r for r in talks if stream.start <= r < stream.stop):
             if codes[row] == Code.IRECV:
                 receives.add(slots[row])
+            elif codes[row] == Code.ISEND:
+                receives.discard(slots[row])
             elif slots[row] in receives:
                 found[row] = True
     return np.flatnonzero(found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -88,3 +88,10 @@ def test_submodules_say_whether_programs_follow_from_places():
     found = registered()
     assert all(found[name].by_place for name in ("sm", "adapt", "exchange"))
     assert not any(found[name].by_place for name in ("solo", "mpi", "libnbc", "nap"))
+
+
+def test_a_request_that_receives_and_then_sends_has_no_peer_in_its_second_test():
+    topology = replace(topology_of([[0] * 13 + [1] * 5, [0] * 18], 0), attach=False)
+    signature = Signature("bcast", 0, 1, root=0)
+    inner, outer = level_choice("exchange", "scatter"), level_choice("adapt", "binomial")
+    check(plan_of_choice(topology, signature, Choice((inner, outer)), MEMORY))
