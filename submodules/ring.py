@@ -84,87 +84,79 @@ class _Turn:
     def __init__(self, context: Context, task: Task) -> None:
         self.context, self.task, self.stream = context, task, context.stream
         group, choice = context.group, context.choice
-        self.me, self.nodes = group.me, group.size
         self.before = group.ranks[(group.me - 1) % group.size]
         self.behind = group.ranks[(group.me + 1) % group.size]
         most = choice.get("segment", SEGMENT)
         self.blocks = blocks_of(task, context.grain, group.size, most)
         self.width = max(map(len, self.blocks))
-        self.window = min(choice.get("window", WINDOW), (self.nodes - 1) * self.width)
-        self.positions = 2 * (self.nodes - 1) * self.width
+        self.half = (group.size - 1) * self.width  # pieces that arrive from here on are finished
+        self.window = min(choice.get("window", WINDOW), self.half)
+        self.pieces = self._by_position(group.me, group.size)
         self.arriving: dict[int, int] = {}
         self.sends: deque[tuple[int, int]] = deque()  # position and request of each
+
+    def _by_position(self, me: int, nodes: int) -> list[Piece | None]:
+        """Return what is received at each position; the block that is sent first comes last."""
+        found: list[Piece | None] = []
+        for hop in (*range(1, 2 * nodes - 1), 0):
+            block = self.blocks[block_at(me, nodes, hop)]
+            found += [*block, *[None] * (self.width - len(block))]
+        return found
 
     def run(self, room: Room) -> None:
         """Emit all hops."""
         self.room = room
         self.stream.label(self.task)
-        for position in range(self.window):
+        positions = range(2 * self.half)
+        for position in positions[: self.window]:
             self._post(position)
-        for position in range(self.width):
-            self._start(position)
-        for position in range(self.positions):
+        for position, piece in enumerate(self.pieces[2 * self.half :]):
+            if piece is not None:
+                self.stream.begin(self.context.builder.part(self.task, *piece))
+                self._send(position, self.context.source, piece)
+        for position in positions:
             self._take(position)
-            if position + self.window < self.positions:
+            if position + self.window < len(positions):
                 self._post(position + self.window)
-        self._complete(self.positions)
-
-    def _piece(self, position: int, hop: int) -> Piece | None:
-        block = self.blocks[block_at(self.me, self.nodes, hop)]
-        number = position % self.width
-        return block[number] if number < len(block) else None
-
-    def _hop(self, position: int) -> int:
-        return 1 + position // self.width
-
-    def _combines(self, position: int) -> bool:
-        return self._hop(position) < self.nodes
+        self._complete(len(positions))
 
     def _place(self, position: int, start: int) -> Ref:
         """Return where a piece is received: beside what it is combined with, or as a result."""
-        if self._combines(position):
+        if position < self.half:
             return self.room.cell(position % self.window, start)
         return self.context.result.to(start)
 
     def _post(self, position: int) -> None:
         """Start receiving a piece, after the partial result that it overwrites has been sent."""
-        piece = self._piece(position, self._hop(position))
+        piece = self.pieces[position]
         if piece is None:
             return
-        if not self._combines(position):
-            self._complete(position - (self.nodes - 1) * self.width)
+        if position >= self.half:
+            self._complete(position - self.half)
         start, stop = piece
         request = self.arriving[position] = self.room.request()
         self.stream.irecv(self._place(position, start), stop - start, self.before, request)
 
-    def _start(self, position: int) -> None:
-        """Send a piece of the block of this node's operand that goes round first."""
-        piece = self._piece(position, 0)
-        if piece is not None:
-            self.stream.begin(self._part(piece))
-            self._send(position, self.context.source, piece)
-
     def _take(self, position: int) -> None:
         """Wait for a piece, combine it, and send it on."""
-        hop = self._hop(position)
-        piece = self._piece(position, hop)
+        piece = self.pieces[position]
         if piece is None:
             return
         request = self.arriving.pop(position)
         self.stream.test(request)
         self.room.free.append(request)
-        part, (start, stop) = self._part(piece), piece
-        if self._combines(position):
-            self.stream.begin(part)
-            own, result = self.context.source.to(start), self.context.result.to(start)
-            self.stream.reduce(result, self._place(position, start).to(start), own, stop - start)
-        if hop >= self.nodes - 1:
-            self.stream.end(part)
-        if position + self.width < self.positions:
+        if position < self.half:
+            self._combine(position, piece)
+        if position >= self.half - self.width:
+            self.stream.end(self.context.builder.part(self.task, *piece))
+        if position + self.width < 2 * self.half:
             self._send(position + self.width, self.context.result, piece)
 
-    def _part(self, piece: Piece) -> Task:
-        return self.context.builder.part(self.task, *piece)
+    def _combine(self, position: int, piece: Piece) -> None:
+        start, stop = piece
+        self.stream.begin(self.context.builder.part(self.task, start, stop))
+        own, result = self.context.source.to(start), self.context.result.to(start)
+        self.stream.reduce(result, self._place(position, start).to(start), own, stop - start)
 
     def _send(self, position: int, source: Ref, piece: Piece) -> None:
         """Send a piece; the next node receives it at this position."""

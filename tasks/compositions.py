@@ -29,7 +29,7 @@ from han.tasks.choice import LEFT, Choice
 from han.tasks.graph import Task
 from han.tasks.lanes import folds, inner_levels, lanes_at, lanes_of, outer_levels, sizes_at
 from han.tasks.nap import Nap
-from han.tasks.ring import Piece, pieces_of
+from han.tasks.ring import Piece, parts_of
 from han.tasks.signature import Signature
 from han.tasks.tree import down, up
 
@@ -189,8 +189,8 @@ def _ring_steps(view: Topology, signature: Signature, choice: Choice, fused: Fus
 
 
 def _ring_cut(view: Topology, signature: Signature, choice: Choice, task: Task) -> list[Piece]:
-    blocks = pieces_of(view, choice, signature.grain, signature.collective, task)
-    return [piece for block in blocks for piece in block]
+    parts = parts_of(view, choice, signature.grain, signature.collective, task)
+    return [part for group in parts.groups for part in group]
 
 
 # ---- the table ----------------------------------------------------------------------------------

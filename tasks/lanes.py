@@ -12,7 +12,7 @@ Source: Jocksch et al., section 2 (nested reduce-scatter and allgather); Träff 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import prod
 
 from han.model.topology import Group, Topology
@@ -86,7 +86,7 @@ class Lanes:
     def _owners(self, level: int, domain: int) -> tuple[int, ...]:
         units, lanes = self.view.units[level][domain], self.counts[self.inner.index(level)]
         if not self._rails or level != self.inner[0]:
-            return tuple(k % len(units) for k in range(lanes))
+            return _evenly(lanes, len(units))
         turn = in_turn([self.view.rails[rank] for rank in units])
         return tuple(turn[k % len(units)] for k in range(lanes))
 
@@ -160,6 +160,11 @@ class Lanes:
         ranks = tuple(self.rank_of(domains[r], path) for r in led.ranks)
         group = self._group(level, ranks, rank, led.me)
         return Group(level, ranks, group.slots, led.root, led.me)
+
+
+@lru_cache(64)
+def _evenly(lanes: int, units: int) -> tuple[int, ...]:
+    return tuple(k % units for k in range(lanes))
 
 
 def in_turn(rails: list[int]) -> list[int]:

@@ -5,10 +5,16 @@ In an allreduce a segment is cut into a block for each node, and a block into pi
 the block with its own operand; after the last of these hops it has finished its own block. Then
 finished blocks go on round the ring. In a broadcast and a reduce, pieces go along a chain of nodes.
 
+Inside nodes, short blocks of neighbouring nodes form one part: among many nodes, ranks of a node
+would otherwise post and wait for flags for a few bytes each.
+
 Source: Jocksch et al., section 2.4; Thakur et al. (ring); HAN, section III (chain).
 """
 
 from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
 
 from han.model.topology import Topology
 from han.tasks.choice import Choice
@@ -16,7 +22,10 @@ from han.tasks.graph import Task
 from han.tasks.shares import share
 
 SEGMENT = 32 * 1024
+LEAST = 1024  # bytes up to which blocks form one part
+PARTS = 32  # of a task inside nodes, about, where blocks are short: as many as overlap well
 Piece = tuple[int, int]  # where in the message it starts and stops
+Blocks = tuple[tuple[Piece, ...], ...]  # the pieces of each block; a block may have none
 
 
 def block_at(node: int, nodes: int, hop: int) -> int:
@@ -24,28 +33,67 @@ def block_at(node: int, nodes: int, hop: int) -> int:
     return (node - 1 - hop) % nodes
 
 
-def blocks_of(task: Task, grain: int, nodes: int, most: int) -> list[list[Piece]]:
+def blocks_of(task: Task, grain: int, nodes: int, most: int) -> Blocks:
     """Return the pieces of each block, of at most `most` bytes; a block may have none."""
-    step = max(grain, most // grain * grain)
+    return _blocks(task.start, task.stop, grain, nodes, most)
+
+
+@lru_cache(64)
+def _blocks(start: int, stop: int, grain: int, nodes: int, most: int) -> Blocks:
+    step, nbytes = max(grain, most // grain * grain), stop - start
     found = []
     for block in range(nodes):
-        first, last = (task.start + at for at in share(task.nbytes, grain, block, nodes))
-        found.append([(at, min(at + step, last)) for at in range(first, last, step)])
-    return found
+        first, last = share(nbytes, grain, block, nodes)
+        starts = range(start + first, start + last, step)
+        found.append(tuple((at, min(at + step, start + last)) for at in starts))
+    return tuple(found)
 
 
-def pieces_of(
-    view: Topology, choice: Choice, grain: int, collective: str, task: Task
-) -> list[list[Piece]]:
-    """Return the pieces of a task by block; a broadcast or a reduce has one block."""
+class Parts(NamedTuple):
+    """The parts of a task inside nodes, by group of as many neighbouring blocks as are `joined`."""
+
+    groups: Blocks
+    joined: int
+    blocks: Blocks
+
+
+def parts_of(view: Topology, choice: Choice, grain: int, collective: str, task: Task) -> Parts:
+    """Return the parts of a task; a broadcast or a reduce has one block."""
     top = view.active[-1]
     nodes = view.widest(top) if collective == "allreduce" else 1
-    return blocks_of(task, grain, nodes, choice.levels[top].get("segment", SEGMENT))
+    most = choice.levels[top].get("segment", SEGMENT)
+    return _parts(task.start, task.stop, grain, nodes, most)
 
 
-def in_order(blocks: list[list[Piece]], kind: str, node: int) -> list[Piece]:
-    """Return the pieces in the order in which a node's ring needs them, or finishes them."""
-    nodes = len(blocks)
-    first = 0 if kind == "reduce" else nodes - 1
-    hops = range(first, first + nodes)
-    return [piece for hop in hops for piece in blocks[block_at(node, nodes, hop)]]
+@lru_cache(64)
+def _parts(start: int, stop: int, grain: int, nodes: int, most: int) -> Parts:
+    blocks = _blocks(start, stop, grain, nodes, most)
+    limit = min(most, max(LEAST, (stop - start) // PARTS))
+    joined = min(nodes, limit * nodes // max(1, stop - start))
+    if joined < 2:
+        return Parts(blocks, 1, blocks)
+    groups = _joined(blocks, joined)
+    if any(last - first > most for group in groups for first, last in group):
+        groups, joined = _joined(blocks, joined - 1), joined - 1  # blocks differ by a cache line
+    return Parts(groups, joined, blocks)
+
+
+def _joined(blocks: Blocks, number: int) -> Blocks:
+    """Return one part for each group of blocks, or none if all of them are empty."""
+    found = []
+    for first in range(0, len(blocks), number):
+        pieces = [piece for block in blocks[first : first + number] for piece in block]
+        found.append(((pieces[0][0], pieces[-1][1]),) if pieces else ())
+    return tuple(found)
+
+
+def in_order(parts: Parts, kind: str, node: int) -> list[Piece]:
+    """Return the parts in the order in which a node's ring needs them, or finishes them.
+
+    It needs a group of blocks with its first one, and has finished it with its last one.
+    """
+    nodes, first = len(parts.blocks), 0 if kind == "reduce" else len(parts.blocks) - 1
+    blocks = [block_at(node, nodes, hop) for hop in range(first, first + nodes)]
+    groups = [block // parts.joined for block in blocks if parts.blocks[block]]
+    once = dict.fromkeys(groups) if kind == "reduce" else list(dict.fromkeys(groups[::-1]))[::-1]
+    return [part for group in once for part in parts.groups[group]]

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from han.tasks.graph import Task
 from han.tasks.outline import Outline
 from han.tasks.place import Place
-from han.tasks.ring import in_order, pieces_of
+from han.tasks.ring import in_order, parts_of
 from han.tasks.stream import Builder
 from han.tasks.tree_places import Tree
 
 
 class RingPlaces(Tree):
-    """Pieces are the events of the ring: a node's task has a part for each, in the ring's order."""
+    """A node's task has a part for one or several pieces of the ring, in the ring's order."""
 
     def __init__(self, plan: Outline, builder: Builder) -> None:
         super().__init__(plan, builder)
@@ -34,6 +34,6 @@ class RingPlaces(Tree):
 
     def _parts(self, task: Task) -> list[Task]:
         plan, signature = self.plan, self.plan.signature
-        blocks = pieces_of(plan.topology, plan.choice, signature.grain, signature.collective, task)
-        pieces = in_order(blocks, task.kind, self.node)
-        return [self.builder.part(task, start, stop) for start, stop in pieces]
+        parts = parts_of(plan.topology, plan.choice, signature.grain, signature.collective, task)
+        ordered = in_order(parts, task.kind, self.node)
+        return [self.builder.part(task, start, stop) for start, stop in ordered]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from functools import lru_cache
 from itertools import accumulate
@@ -70,6 +71,7 @@ class Stream(Operations):
         self.tag = tag  # the stream's part of a message tag, the same on all ranks
         self.done: dict[Task, int] = {}
         self.parts: dict[Task, dict[tuple[int, int], int]] = {}  # where parts of a task are done
+        self._ordered: dict[Task, list[tuple[int, int]]] = {}  # the same parts in their order
         self._labelled: Task | None = None
         self._awaited: dict[int, int] = {}
         self.sequence = 0  # pieces so far: flags keep counting over the tasks of a stream
@@ -108,8 +110,17 @@ class Stream(Operations):
             return self.done.get(task)
         if (start, stop) in parts:
             return parts[start, stop]
-        over = [at for (first, last), at in parts.items() if first < stop and start < last]
-        return max(over, default=self.done.get(task))
+        over = max((parts[each] for each in self._over(task, start, stop)), default=None)
+        return self.done.get(task) if over is None else over
+
+    def _over(self, task: Task, start: int, stop: int) -> list[tuple[int, int]]:
+        """Return the parts of a task that have bytes of [start, stop); parts are disjoint."""
+        ordered = self._ordered.get(task, [])
+        if len(ordered) < len(self.parts[task]):
+            ordered = self._ordered[task] = sorted(self.parts[task])
+        first = max(0, bisect_right(ordered, (start, start)) - 1)
+        last = bisect_left(ordered, (stop,))
+        return [part for part in ordered[first:last] if start < part[1]]
 
     def end(self, task: Task) -> None:
         """Mark `task` as done on this rank."""
@@ -217,7 +228,7 @@ class Builder:
 
     def part(self, task: Task, start: int, stop: int) -> Task:
         """Return the part [start, stop) of a task, which stands for the task on this rank."""
-        part = task._replace(start=start, stop=stop)
+        part = Task(*task[:4], start, stop, task.step)
         self._wholes[part] = task
         return part
 

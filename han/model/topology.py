@@ -213,11 +213,10 @@ class Topology:
         ranks = self._talkers(level, rank, root)
         home = self.home(level, rank)
         own = home is ranks or home == ranks  # as in most topologies: slots are positions
-        places = {} if own else {r: k for k, r in enumerate(home)}
         return Group(
             level=level,
             ranks=ranks,
-            slots=tuple(range(len(ranks))) if own else tuple(places[r] for r in ranks),
+            slots=tuple(range(len(ranks))) if own else tuple(self._slots[level][r] for r in ranks),
             root=ranks.index(self.leader(level, rank, root)),
             me=ranks.index(rank),
         )
@@ -226,11 +225,29 @@ class Topology:
         ranks = self.domain(level, rank)
         if not level:
             return ranks
+        domain = self.domains[level][rank]
+        firsts = self._firsts[level][domain]
+        if self.domains[level][root] != domain:
+            return firsts
         inner = self.domains[level - 1]
-        first: dict[int, int] = {}
-        for r in ranks:
-            first.setdefault(inner[r], r)
-        return tuple(self.leader(level - 1, r, root) for r in first.values())
+        return tuple(root if inner[r] == inner[root] else r for r in firsts)
+
+    @cached_property
+    def _firsts(self) -> tuple[dict[int, tuple[int, ...]], ...]:
+        """For each level and domain, the first rank of each domain one level below."""
+        found: list[dict[int, tuple[int, ...]]] = [{}]
+        for inner, level in zip(self.domains, self._ranks[1:], strict=False):
+            first = {d: {inner[r]: r for r in reversed(ranks)} for d, ranks in level.items()}
+            found.append({d: tuple(sorted(by.values())) for d, by in first.items()})
+        return tuple(found)
+
+    @cached_property
+    def _slots(self) -> tuple[dict[int, int], ...]:
+        """For each level, the place of each rank among those that share its channel."""
+        return tuple(
+            {r: k for ranks in level.values() for k, r in enumerate(ranks)}
+            for level in self._home_ranks
+        )
 
     def ordered(self) -> Topology:
         """Split domains into runs of consecutive ranks, for operations that do not commute.

@@ -6,7 +6,7 @@ Source: Jain et al., sections II and III.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from han.model.channel_layout import FLAG, INLINE, LINE, PAGE
@@ -26,6 +26,7 @@ class Cells:
     ring: Ring
     small: bool
     holders: frozenset[int]  # members that have an operand, or whose children bring them one
+    _cells: dict[tuple[int, int], Ref] = field(default_factory=dict)  # by member and cell
 
     @classmethod
     def of(cls, context: Context) -> Cells:
@@ -82,9 +83,13 @@ class Cells:
         group, builder = self.context.group, self.context.builder
         if self.small:
             cell = builder.small(group.level, group.slots[member]) + self._beside(piece.nbytes)
-        else:
-            cell = builder.cells(group.level, group.slots[member]) + self.ring.cell(piece.index)
-        return cell.holding(piece.start)
+            return cell.holding(piece.start)
+        key = member, piece.index % self.ring.cells
+        found = self._cells.get(key)
+        if found is None:
+            cells = builder.cells(group.level, group.slots[member])
+            found = self._cells[key] = cells + self.ring.cell(piece.index)
+        return found.holding(piece.start)
 
     def _beside(self, nbytes: int) -> int:
         if not self.context.builder.plan.repeats:
@@ -191,10 +196,10 @@ def _combine(
 
     Members without an operand are skipped, as this rank's own one is if it has none.
     """
-    stream, group = context.stream, context.group
+    stream, group, value = context.stream, context.group, cells.value(piece, GATHERED)
     total = None if own.base == Base.NONE else own
     for m in members:
-        stream.wait(cells.flag(m, GATHERED), cells.value(piece, GATHERED), group.ranks[m])
+        stream.wait(cells.flag(m, GATHERED), value, group.ranks[m])
         if m in cells.holders and total is not None:
             stream.reduce(dst, total, cells.cell(m, piece), piece.nbytes)
             total = dst

@@ -125,7 +125,9 @@ class _Shares:
         self.others = [(me + k) % size for k in range(1, size)]
         self.owners = [m for m in self.others if m in owners]
         self.turns = [owners[:lane].count(owner) for lane, owner in enumerate(owners)]
+        self.lanes = {m: [k for k, owner in enumerate(owners) if owner == m] for m in self.owners}
         self._shares: dict[Task, list[tuple[int, int]]] = {}
+        self._flags: dict[tuple[int, int], Ref] = {}
         self.pieces = self._pieces()
         self.step = max(1, BLOCK // context.grain) * context.grain
         self.partial = builder.scratch(self.step if self.group.size > 2 else 0)
@@ -172,7 +174,11 @@ class _Shares:
             self.stream.wait(self._flag(member, kind), pieces, self.group.ranks[member])
 
     def _flag(self, member: int, kind: int) -> Ref:
-        return self.context.builder.flag(self.group.level, self.group.slots[member], kind)
+        found = self._flags.get((member, kind))
+        if found is None:
+            level, slot = self.group.level, self.group.slots[member]
+            found = self._flags[member, kind] = self.context.builder.flag(level, slot, kind)
+        return found
 
     # ---- reduce-scatter -------------------------------------------------------------------
 
@@ -242,11 +248,10 @@ class _Shares:
         """Copy a piece of the other finished shares out of their owners' cells."""
         for member in self.owners:
             self.wait(member, RELEASED, piece.index + 1)
-            for lane, owner in enumerate(self.context.owners):
-                if owner == member:
-                    start, stop = self.span(piece, lane)
-                    cell = self.cell(member, self._finished(piece, lane), start)
-                    self.stream.copy(self.context.result.to(start), cell, stop - start)
+            for lane in self.lanes[member]:
+                start, stop = self.span(piece, lane)
+                cell = self.cell(member, self._finished(piece, lane), start)
+                self.stream.copy(self.context.result.to(start), cell, stop - start)
         self.post(READ, piece)
 
     def _finished(self, piece: Piece, lane: int) -> int:
