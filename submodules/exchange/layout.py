@@ -1,8 +1,10 @@
 """Where the blocks of an exchange lie: in the message, and in a member's cells or small slot.
 
 Each combining stage has a region of its own, so that partial results stay where they are until
-their readers have read them. The last region holds finished blocks. The regions of a piece form a
-bank, and two banks are used in turn. The layout is the same on all ranks.
+their readers have read them. In a pattern of many stages a region serves several of them in turn,
+after its readers have finished the stage in which they read it. The last region holds finished
+blocks. The regions of a piece form a bank, and two banks are used in turn. The layout is the same
+on all ranks.
 
 Source: Jocksch et al., sections 2.1.1 (partitions) and 5.1 (a message of one line is not split).
 """
@@ -129,7 +131,7 @@ class Layout:
     # ---- regions --------------------------------------------------------------------------
 
     def regions(self, nbytes: int) -> list[int]:
-        """Return the bytes of each region of a piece: of each stage, then of finished blocks."""
+        """Return the bytes of each region of a piece: of stages, then of finished blocks."""
         largest = max(stop - start for start, stop in self.partition.bounds(nbytes))
         return [min(nbytes, number * largest) for number in self._numbers]
 
@@ -137,9 +139,14 @@ class Layout:
     def _numbers(self) -> list[int]:
         """How many blocks each region holds, the same for every member."""
         pattern = self.pattern
-        numbers = [len(pattern.held(0, stage)) for stage in range(pattern.stages)]
+        numbers = [len(pattern.held(0, stage)) for stage in range(pattern.rooms)]
         last = pattern.gathers - 1
         return [*numbers, len(pattern.finished(0, last)) if pattern.gathers else 0]
+
+    def region(self, stage: int) -> int:
+        """Return where the region of a stage begins; that of finished blocks is the last one."""
+        rooms, stages = self.pattern.rooms, self.pattern.stages
+        return self.starts[rooms if stage >= stages else stage % rooms]
 
     def inline(self, nbytes: int) -> bool:
         """Return whether all regions fit into the cache line of a small slot's flag."""
@@ -159,7 +166,7 @@ class Layout:
         sizes = self.regions(self.chunk)
         return [0, *accumulate(sizes if self.inline(self.chunk) else map(lines, sizes))]
 
-    @property
+    @cached_property
     def values(self) -> int:
         """By how much a flag grows for one piece."""
         return self.pattern.stages + self.pattern.gathers + 1

@@ -7,6 +7,7 @@ A member reuses a bank of cells two pieces later, and readers post no flags for 
 
 - The member has the whole result of the earlier piece then. That result is made from what the
   readers of its operand and of its partial results have combined, so they have read these.
+- Where stages of one piece share memory, it waits for the readers of the earlier stage.
 - It overwrites its finished blocks when all members have shown the later piece. They do so after
   they have taken all blocks of the earlier one.
 
@@ -137,6 +138,7 @@ class _Exchange:
         self.pattern: Pattern = self.layout.pattern
         self.bank = self.layout.bank(self.layout.chunk)
         self.scripts: dict[int, Script] = {}
+        self.beside = FLAG if self.layout.inline(self.layout.chunk) else LINE  # of a small slot
         self.awaited: set[Source] = set()
         self.unheard = () if self.layout.small else self.pattern.unheard(context.group.me)
         self.step = max(1, BLOCK // context.grain) * context.grain
@@ -189,6 +191,8 @@ class _Exchange:
         """Combine the operands of a stage into a cell; in the last stage into the result."""
         final = stage == self.pattern.stages
         worked = False
+        if not final:
+            self._await_room(piece, stage)
         for sources, parts in self._script(piece).folds[stage - 1]:
             for run in parts:
                 worked = True
@@ -200,6 +204,15 @@ class _Exchange:
                     self._fold(piece, sources, run, result, cell if self.pattern.gathers else None)
         if (worked and (self.pattern.gathers or not final)) or (final and self.unheard):
             self._post(piece, stage)
+
+    def _await_room(self, piece: Piece, stage: int) -> None:
+        """Wait until readers have finished with the region that a stage reuses."""
+        before, script = stage - self.pattern.rooms, self._script(piece)
+        if before < 0:
+            return
+        if any(runs for _, runs in script.folds[before - 1]) if before else script.shows:
+            for member in self.pattern.readers(self.group.me, before + 1):
+                self._await(piece, (member, before + 1))
 
     def _fold(
         self, piece: Piece, sources: tuple[Source, ...], run: Run, dst: Ref, also: Ref | None
@@ -269,10 +282,9 @@ class _Exchange:
     def _region(self, member: int, piece: Piece, stage: int) -> Ref:
         """Return where a member shows its data after a stage; the last region: finished blocks."""
         level, slot = self.group.level, self.group.slots[member]
-        at = self.layout.starts[stage]
+        at = self.layout.region(stage)
         if self.layout.small:
-            beside = FLAG if self.layout.inline(piece.nbytes) else LINE
-            return self.builder.small(level, slot) + (beside + at)
+            return self.builder.small(level, slot) + (self.beside + at)
         return self.builder.cells(level, slot) + (piece.index % BANKS * self.bank + at)
 
     def _counter(self, member: int, piece: Piece, stage: int) -> tuple[Ref, int]:

@@ -11,6 +11,8 @@ from math import prod
 from han.submodules.exchange.factors import Factors
 from han.submodules.exchange.steps import OWN, Blocks, Fold, Take, taken_ahead, takers_behind
 
+ROOMS = 4  # at least 2, or each member would wait for the next one
+
 
 @dataclass(frozen=True)
 class CopyIn:
@@ -35,6 +37,11 @@ class CopyIn:
     def stages(self) -> int:
         """How many combining stages there are."""
         return self.size - 1
+
+    @property
+    def rooms(self) -> int:
+        """How many combining stages have memory of their own: a few, so that blocks are larger."""
+        return min(self.stages, ROOMS)
 
     @property
     def gathers(self) -> int:

@@ -93,6 +93,10 @@ class Pattern(Steps, Protocol):
     def held(self, member: int, stage: int) -> Blocks:
         """Return the blocks for which a member has room in its cells after a combining stage."""
 
+    @property
+    def rooms(self) -> int:
+        """How many combining stages have memory of their own; later ones reuse it in turn."""
+
     def shown(self, member: int) -> Blocks:
         """Return the blocks of a member's operand that its peers read."""
 
@@ -133,6 +137,11 @@ class Recursive:
     def stages(self) -> int:
         """How many combining stages there are."""
         return len(self.scatter) + len(self.whole)
+
+    @property
+    def rooms(self) -> int:
+        """How many combining stages have memory of their own: all."""
+        return self.stages
 
     @property
     def gathers(self) -> int:
@@ -235,6 +244,11 @@ class Cyclic:
     def stages(self) -> int:
         """How many combining stages there are."""
         return len(self.scatter)
+
+    @property
+    def rooms(self) -> int:
+        """How many combining stages have memory of their own: all."""
+        return self.stages
 
     @property
     def gathers(self) -> int:

@@ -311,3 +311,22 @@ def test_factors_are_kept_in_stored_plans_and_checked():
     hash(again.choice)
     with pytest.raises(PlanFileError, match="bring 12 members together, not the 8 of the level"):
         from_json(text.replace("[-4, -2, 2, 2, 2]", "[-4, -3, 3, 2, 2]"), submodule)
+
+
+def test_operations_of_a_copy_in_reduction_grow_with_the_members():
+    """Blocks in their round share memory, so that pieces do not shrink as members are more."""
+    found = []
+    for members in (16, 64):
+        topology = topology_of([[0] * members], 0)
+        signature = Signature("allreduce", 1 << 17, 8, "sum", "uint64")
+        choice = Choice((level_choice("exchange", "copyin"),))
+        plan = plan_of_choice(topology, signature, choice, 1 << 24)
+        found.append(len(lower(plan, 1).code))
+    assert found[1] < 5 * found[0]
+
+
+@pytest.mark.parametrize("members", [6, 9, 13])
+def test_blocks_wait_for_the_memory_of_an_earlier_stage(members):
+    for nbytes in (8, 8 * members, 4096):  # fewer blocks than members, a line each, and more
+        plan = plan_of(members, "copyin", nbytes, chunk=1024)
+        verify([plan] * 3)
