@@ -23,6 +23,7 @@ from han.model.topology import Topology, virtual
 from han.tasks.choice import Choice
 from han.tasks.outline import as_called, levels_of
 from han.tasks.signature import Signature
+from han.tuning.built_in.facts import COMPOSITIONS
 from han.tuning.heuristics import NodeTraits, choose, rival
 
 HERE = Path(__file__).parents[1] / "tuning"
@@ -142,7 +143,7 @@ class Case(NamedTuple):
 
 def cases(collective: str) -> Iterator[Case]:
     """Yield all cases of a collective."""
-    names = ("tree", "") if ROWS[collective].by_blocks else ("tree", "flat", "nap", "lanes", "ring", "")
+    names = ("tree", "") if ROWS[collective].by_blocks else (*COMPOSITIONS, "")
     for (machine, topology), traits, attach in product(machines().items(), TRAITS, (True, False)):
         for (about, signature), name in product(calls(collective), names):
             if signature.root < topology.size and (attach or name):

@@ -16,6 +16,7 @@ from han.tasks.signature import Signature
 from han.tasks.verify import verify
 from han.tuning.built_in import shipped as place
 from han.tuning.built_in.amounts import amount_of
+from han.tuning.built_in.facts import COMPOSITIONS
 from han.tuning.built_in.reading import parse
 from han.tuning.built_in.shipped import FILE, safe_table, shipped
 from han.tuning.built_in.table import SECTIONS, ChoicesError
@@ -62,7 +63,7 @@ def test_every_section_of_the_shipped_table_is_right():
     for section in SECTIONS:
         names = [row.name for row in shipped().rows(section).rows]
         assert len(names) == len(set(names)), section
-    for section in ("segments", "cells", "messages", "blocks", "nap", "lanes"):
+    for section in ("segments", "cells", "messages", "blocks", "nap", "lanes", "ring"):
         assert not shipped().rows(section).rows[-1].collectives, "the last row serves all calls"
 
 
@@ -75,7 +76,7 @@ def test_safe_choices_can_serve_all_calls_that_built_in_ones_can(collective):
             root = topology.size - 1 if row.rooted else 0
             op = "sum" if row.reduces else ""
             call = Signature(collective, nbytes // 8, 8, op, "f8", commutes, True, root)
-            for name in ("tree", "flat", "nap", "lanes"):
+            for name in COMPOSITIONS:
                 usual = choose(call, topology, NodeTraits(), name)
                 safe = rowed(call, topology, NodeTraits(), name, safe_table())
                 if table.objection(call, usual) is None:

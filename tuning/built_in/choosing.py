@@ -7,7 +7,7 @@ from math import prod
 from typing import NamedTuple
 
 from han.model.topology import Topology
-from han.tasks.choice import Choice, LevelChoice, level_choice
+from han.tasks.choice import Choice, LevelChoice
 from han.tasks.compositions import composition
 from han.tasks.lanes import inner_levels, outer_levels, sizes_at
 from han.tasks.outline import as_called, levels_of
@@ -85,26 +85,17 @@ class Case:
 
     def choice(self, rule: str) -> Rowed:
         """Return the choice; levels on which the call does not communicate run nothing."""
-        if self.name == "ring":
-            return Rowed(self._ring(rule), ())
         inner, outer = inner_levels(self.view), outer_levels(self.view)
         composed = bool(composition(self.name).sides and inner and outer)
         segment = None if composed and self.name == "nap" else self._segment()
         levels = [IDLE[self._section(level)] for level in range(self.view.depth)]
         for level in self.active:
-            levels[level] = self._composed(level) if composed else self._level(level, segment)
+            if self.name == "ring":
+                levels[level] = self._ringed(level)
+            else:
+                levels[level] = self._composed(level) if composed else self._level(level, segment)
         choice = Choice(tuple(levels), segment, composition=self.name, rule=rule)
         return Rowed(choice, tuple(self.rows))
-
-    def _ring(self, rule: str) -> Choice:
-        """Return the choice of a ring: pieces of one size on all levels, in one segment."""
-        levels = [IDLE[self._section(level)] for level in range(self.view.depth)]
-        for level in self.active:
-            levels[level] = PIECES[self._section(level)]
-        if self.active:
-            kind = "allreduce" if self.signature.collective == "allreduce" else "chain"
-            levels[self.active[-1]] = PIECES[kind]
-        return Choice(tuple(levels), composition=self.name, rule=rule)
 
     def rival(self, ranks: int) -> LevelChoice | None:
         """Return what trials compare with the choice among so many ranks; None: nothing."""
@@ -157,6 +148,14 @@ class Case:
         facts = self.facts(self.view.widest(level), nbytes, outermost, whole)
         return self._used(section, level, facts, nbytes)
 
+    def _ringed(self, level: int) -> LevelChoice:
+        """Choose for a level of a ring; pieces go between nodes on the outermost one."""
+        outermost, section = level == self.active[-1], self._section(level)
+        if outermost or section == "cells":
+            section = "ring"
+        facts = self.facts(self.view.widest(level), self.signature.nbytes, outermost)
+        return self._used(section, level, facts, self.signature.nbytes)
+
     def _used(self, section: str, level: int, facts: Facts, piece: int) -> LevelChoice:
         row = self.find(section, self.view.names[level], facts)
         assert row is not None, "safe rows serve all calls"
@@ -168,13 +167,4 @@ IDLE = {
     "cells": LevelChoice("sm", "flat"),
     "messages": LevelChoice("adapt", "binomial"),
     "blocks": LevelChoice("sm", "blocks"),
-}
-# Of a ring: inside nodes, and between them for an allreduce, or a broadcast or a reduce.
-PIECE = 32 * 1024  # below the eager limit of every MPI library over TCP
-PIECES = {
-    "cells": level_choice("sm", "flat", chunk=PIECE, cells=8),
-    "messages": level_choice("adapt", "binomial", segment=PIECE),
-    "blocks": IDLE["blocks"],
-    "allreduce": level_choice("ring", "pieces", segment=PIECE),
-    "chain": level_choice("adapt", "chain", segment=PIECE, window=16),
 }

@@ -31,5 +31,10 @@ SAFE: dict[str, list[dict[str, Any]]] = {
         _row(_SPLIT),
     ],
     "lanes": [_row({"submodule": "sm", "algorithm": "shares"})],
+    "ring": [
+        _row({"submodule": "ring", "algorithm": "pieces"}, collective="allreduce", outermost=True),
+        _row({"submodule": "adapt", "algorithm": "chain"}, outermost=True),
+        _row({"submodule": "sm", "algorithm": "flat"}),
+    ],
     "rivals": [],
 }
