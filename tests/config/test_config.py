@@ -19,6 +19,7 @@ from han.config.rc import SETTINGS, VARIABLES, rc
 from han.config.source import ready_configs
 from han.explain import make_signature
 from han.model.collectives import COLLECTIVES, LIBRARYS
+from han.submodules.catalogue import catalogue
 
 FULL = """\
 levels:
@@ -156,7 +157,7 @@ def test_whole_binary_units_are_formatted_as_written(number, unit):
 
 @pytest.mark.parametrize("name", ready_configs())
 def test_a_ready_configuration_loads_by_name_and_survives_yaml(name):
-    config = validate_names(load(name), CATALOGUE)
+    config = validate_names(load(name), catalogue())
     assert load(yaml.safe_load(config.to_yaml())) == config
     assert ready_configs()[name].read_text().startswith("# ")
     assert config.source.endswith(f"{name}.yaml")
@@ -165,6 +166,7 @@ def test_a_ready_configuration_loads_by_name_and_survives_yaml(name):
 def test_ready_configurations_have_the_levels_that_they_are_for():
     scopes = {name: [level.scope for level in load(name).levels] for name in ready_configs()}
     sizes = [SizeScope(size=2), SizeScope(size=4), SizeScope(size=8)]
+    switch = RegexScope(regex=r"^(r\d+)n\d+")
     assert scopes == {
         "two-level": ["shared_memory", "all"],
         "flat": ["all"],
@@ -177,6 +179,10 @@ def test_ready_configurations_have_the_levels_that_they_are_for():
         "lockstep": ["shared_memory", "all"],
         "mpi-baseline": ["all"],
         "libnbc": ["shared_memory", "all"],
+        "l3-socket-node-network": ["l3", "socket", "shared_memory", "all"],
+        "node-switch-network": ["shared_memory", switch, "all"],
+        "numa-socket-node-switch-network": ["numa", "socket", "shared_memory", switch, "all"],
+        "two-rails": ["shared_memory", "all"],
     }
     assert load("lockstep").rules[0].use.schedule == "lockstep"
     assert load("mpi-baseline").rules[0].use.levels["network"].submodule == "mpi"
