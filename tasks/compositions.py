@@ -284,8 +284,8 @@ def describe(view: Topology, choice: Choice) -> str:
         return f"nap: {nodes}, {rounds} with base {base_of(view, choice)}"
     if choice.composition == "lanes" and inner_levels(view):
         folded = ", which small nodes fold" if folds(view, choice) else ""
-        rails = plural(len(set(view.rails)), "rail")
-        on_rails = f" on {rails}" if len(set(view.rails)) > 1 else ""
+        rails = plural(view.rail_count, "rail")
+        on_rails = f" on {rails}" if view.rail_count > 1 else ""
         return f"lanes: {plural(lanes_of(view, choice), 'lane')}{on_rails} of {nodes}{folded}"
     if choice.composition == "ring":
         return f"ring: {plural(view.widest(view.active[-1]), 'node')}" if view.active else ""

@@ -74,7 +74,7 @@ class Lanes:
 
     @cached_property
     def _rails(self) -> bool:
-        return len(set(self.view.rails)) > 1
+        return self.view.rail_count > 1
 
     def owners(self, level: int, domain: int) -> tuple[int, ...]:
         """Return the unit of a domain that each share of a level belongs to, by its position."""

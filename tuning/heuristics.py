@@ -54,6 +54,21 @@ def rowed(
     return Case(signature, topology, name, allowed, own, table).choice(BUILT_IN)
 
 
+def composed(signature: Signature, topology: Topology, traits: NodeTraits) -> Rowed | None:
+    """Return the built-in choice of another composition than a tree; None: a tree.
+
+    Where all ranks share memory it is always a tree.
+    """
+    if signature.by_blocks or topology.whole is not None:
+        return None
+    own = (traits.oversubscribed, traits.mesh)
+    row = Case(signature, topology, TREE, Allowed(True, False, ()), own).composition()
+    if row is None:
+        return None
+    choice, rows = rowed(signature, topology, traits, row.composition)
+    return Rowed(choice, (("composition", row.name), *rows))
+
+
 def rival(signature: Signature, topology: Topology, traits: NodeTraits) -> Choice | None:
     """Return the choice that a trial compares with the built-in one; None if there is no trial.
 

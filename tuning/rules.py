@@ -22,7 +22,7 @@ from han.tasks.lanes import folds
 from han.tasks.outline import as_called, levels_of
 from han.tasks.signature import Signature
 from han.tuning.built_in.shipped import safe_table
-from han.tuning.heuristics import BUILT_IN, NodeTraits, choose, rival, rowed
+from han.tuning.heuristics import BUILT_IN, NodeTraits, choose, composed, rival, rowed
 
 if TYPE_CHECKING:
     from han.config.config import Config
@@ -114,6 +114,9 @@ class RuleTable:
         if found is not None and found.point.use is not None:
             base = self._default(signature, found.point.use.composition) or default
             yield self._apply(found.point.use, TUNED, base), ()
+        other = composed(signature, self.topology, self.traits)
+        if other is not None:
+            yield other
         yield default, rows
         safe = rowed(signature, self.topology, self.traits, table=safe_table())
         if (safe.choice.levels, safe.choice.segment) != (default.levels, default.segment):

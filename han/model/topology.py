@@ -153,6 +153,11 @@ class Topology:
         return tuple(max(map(len, ranks.values())) for ranks in self._home_ranks)
 
     @cached_property
+    def rail_count(self) -> int:
+        """Number of rails that ranks are bound to."""
+        return len(set(self.rails))
+
+    @cached_property
     def active(self) -> tuple[int, ...]:
         """The levels on which any group has more than one member."""
         below = [self.size] + [len(ranks) for ranks in self._ranks]

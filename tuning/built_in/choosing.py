@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from han.model.topology import Topology
 from han.tasks.choice import Choice, LevelChoice
-from han.tasks.compositions import composition
+from han.tasks.compositions import TREE, composition
 from han.tasks.lanes import inner_levels, outer_levels, sizes_at
 from han.tasks.outline import as_called, levels_of
 from han.tasks.signature import Signature
@@ -81,6 +81,7 @@ class Case:
             self.oversubscribed,
             self._several_sockets,
             COMPOSITIONS.index(self.name) if self.name in COMPOSITIONS else 0,
+            self.view.rail_count,
         )
 
     def choice(self, rule: str) -> Rowed:
@@ -96,6 +97,12 @@ class Case:
                 levels[level] = self._composed(level) if composed else self._level(level, segment)
         choice = Choice(tuple(levels), segment, composition=self.name, rule=rule)
         return Rowed(choice, tuple(self.rows))
+
+    def composition(self) -> Row | None:
+        """Return the row that decides on the composition; None: a tree."""
+        facts = self.facts(self.view.nodes, self.signature.nbytes, True)
+        row = self.table.find("compositions", self.signature.collective, facts)
+        return None if row is None or row.composition == TREE else row
 
     def rival(self, ranks: int) -> LevelChoice | None:
         """Return what trials compare with the choice among so many ranks; None: nothing."""

@@ -14,7 +14,7 @@ class Facts(NamedTuple):
     """A call on one level, the same on all ranks. Facts that hold or not are 1 or 0.
 
     `ranks` are the members of the level's largest group. Where data goes through cells, they are
-    all ranks that share the cells; in rows of ``segments``, the nodes.
+    all ranks that share the cells; in rows of ``segments`` and ``compositions``, the nodes.
     """
 
     bytes: int  # of the message; of a block, where a buffer holds a block for each rank
@@ -37,10 +37,11 @@ class Facts(NamedTuple):
     oversubscribed: int
     sockets: int  # ranks that share memory are on several sockets
     composition: int  # its place in COMPOSITIONS
+    rails: int  # network adapters that ranks are bound to
 
 
 SIZES = ("bytes", "share", "link", "total")
-COUNTS = ("ranks", "prime", "nodes", "ppn", "root")
+COUNTS = ("ranks", "prime", "nodes", "ppn", "root", "rails")
 FLAGS = tuple(name for name in Facts._fields if name not in (*SIZES, *COUNTS, "composition"))
 
 

@@ -17,8 +17,8 @@ Test = tuple[int, int, int]  # the place of a fact, its least and its largest va
 class Row:
     """A row: for which calls it is, and what they run.
 
-    `level` is None in ``segments``, whose `segment` is None for the whole message. `collectives`
-    are all, if there are none. Sizes may be amounts in place of integers.
+    `level` is None in ``compositions`` and in ``segments``, whose `segment` is None for the whole
+    message. `collectives` are all, if there are none. Sizes may be amounts in place of integers.
     """
 
     name: str
@@ -26,6 +26,7 @@ class Row:
     collectives: tuple[str, ...] = ()
     level: LevelChoice | None = None
     segment: int | Amount | None = None
+    composition: str = ""
 
     @cached_property
     def _sized(self) -> bool:

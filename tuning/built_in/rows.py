@@ -17,6 +17,7 @@ from han.tuning.built_in.facts import COMPOSITIONS, FLAGS, SIZES, Facts
 from han.tuning.built_in.row import Row, Rows, Test
 
 MOST = 1 << 63
+WHAT = {"segments": "segment", "compositions": "composition"}  # what rows say; others: use
 PLACES = {name: k for k, name in enumerate(Facts._fields)}
 WHEN = ("collective", *Facts._fields)
 
@@ -39,7 +40,7 @@ def _placed(record: object, section: str, k: int) -> Row:
 
 def row_of(record: object, section: str) -> Row:
     """Return a row of a section; raises ValueError, whose text names the key."""
-    what = "segment" if section == "segments" else "use"
+    what = WHAT.get(section, "use")
     known = ("name", "about", "when", what)
     given = _keys(record, known, "")
     if not isinstance(given.get("name"), str) or not given["name"]:
@@ -51,6 +52,8 @@ def row_of(record: object, section: str) -> Row:
     tests = tuple(_test(key, value) for key, value in when.items())
     if what == "use":
         return Row(given["name"], tests, collectives, _level(given["use"]))
+    if what == "composition":
+        return Row(given["name"], tests, collectives, composition=_composition(given[what]))
     return Row(given["name"], tests, collectives, segment=_segment(given["segment"]))
 
 
@@ -79,6 +82,12 @@ def _segment(value: object) -> int | Amount | None:
         raise ValueError(f"segment: {error}, or 'whole'") from None
 
 
+def _composition(value: object) -> str:
+    if not isinstance(value, str) or value not in COMPOSITIONS:
+        raise ValueError(unknown(f"composition {value!r}", value, COMPOSITIONS))
+    return value
+
+
 # ---- conditions ---------------------------------------------------------------------------------
 
 
@@ -99,9 +108,7 @@ def _range(key: str, value: object) -> tuple[int, int]:
             raise ValueError("expected true or false")
         return int(value), int(value)
     if key == "composition":
-        if not isinstance(value, str) or value not in COMPOSITIONS:
-            raise ValueError(unknown(f"composition {value!r}", value, COMPOSITIONS))
-        return (COMPOSITIONS.index(value),) * 2
+        return (COMPOSITIONS.index(_composition(value)),) * 2
     number = size_of if key in SIZES else _count
     if not isinstance(value, dict):
         return (number(value),) * 2

@@ -17,6 +17,7 @@ def _row(use: dict[str, Any], **when: Any) -> dict[str, Any]:
 
 
 SAFE: dict[str, list[dict[str, Any]]] = {
+    "compositions": [{"name": "safe", "composition": "tree"}],
     "segments": [{"name": "safe", "segment": "whole"}],
     "cells": [_row({"submodule": "sm", "algorithm": "flat"})],
     "messages": [

@@ -16,6 +16,7 @@ from han.tuning.tuned.fingerprint import Fingerprint
 
 # What each section of rows decides.
 SECTIONS = {
+    "compositions": "the composition of a call on several nodes",
     "segments": "the segment of a message that passes through several levels",
     "cells": "tasks of a level whose ranks share memory",
     "messages": "tasks of a level whose ranks send messages",
