@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import log2
 
 import pytest
@@ -14,9 +15,10 @@ from han.tasks.call import call_signature
 from han.tasks.choice import Choice, level_choice
 from han.tasks.simulate import simulate
 from han.tuning.costs.stages import stage_seconds
-from han.tuning.equations import multi_rail, pipeline
+from han.tuning.equations import lanes, multi_rail, pipeline
 from han.tuning.equations.hockney import HOCKNEY, Hockney
 from han.tuning.formulas import Costs, max_rate, nap, recursive_doubling, smp
+from han.tuning.heuristics import NodeTraits, choose
 from han.tuning.parts import plan_of_choice
 
 EXACT = 1e-9
@@ -263,6 +265,68 @@ def test_equation_4_of_allreduce():
     each = [sum(row[8:16]) / 8 for row in zip(*steady, strict=True)]
     last = max(found.finish[0][rank] for rank in LEADERS)
     assert pipeline.allreduce(filling, each, draining, 32) == pytest.approx(last, rel=0.05)
+
+
+# ---- lanes: Jocksch et al., section 2, and Träff ------------------------------------------------
+
+
+def in_lanes(nodes, ppn, nbytes):
+    """Steps of halving in each node, of recursive exchange in each lane, and of doubling."""
+    size, up, down = nodes * ppn, [], []
+    for k in range(round(log2(ppn))):
+        part = nbytes // (2 << k)
+        step = [(r, r ^ (ppn >> k + 1), part) for r in range(size)]
+        up.append(step)
+        down.insert(0, step)
+    across, part = [], nbytes // ppn
+    for factor, stride in ((4, 1), (2, 4)) if nodes == 8 else ((nodes, 1),):
+        part //= factor
+        step = []
+        for r in range(size):
+            node, local = divmod(r, ppn)
+            group = node - node // stride % factor * stride
+            me = (node - group) // stride
+            turn = [(me + k) % factor for k in range(1, factor)]  # each node hears from one at once
+            step += [(r, (group + k * stride) * ppn + local, part) for k in turn]
+        across.append(step)
+    return up, across, down
+
+
+@pytest.mark.parametrize(("nodes", "ppn", "rails"), [(2, 2, 1), (4, 2, 2), (8, 4, 2), (4, 8, 4)])
+def test_an_allreduce_in_lanes(nodes, ppn, rails):
+    """Within 8 % where lanes share a rail: while one of them combines, another one sends."""
+    model, n = machine("100MB/s", rails), 64 * 1024 * nodes * ppn
+    up, across, down = in_lanes(nodes, ppn, n)
+    steps = [*up, *across, *reversed(across), *down]
+    found = run_steps(model, nodes, ppn, steps, reduces=len(up) + len(across))
+    expected = lanes.allreduce(Costs.of(model, ppn), n, nodes, ppn)
+    assert found == pytest.approx(expected, rel=0.08 if ppn > rails else 0.02)
+
+
+@pytest.mark.parametrize("rails", [1, 2])
+def test_a_broadcast_in_lanes(rails):
+    nodes, ppn, n = 4, 4, 1 << 20
+    model, size = machine("100MB/s", rails), nodes * ppn
+    scatter = [[(0, 2, n // 2)], [(0, 1, n // 4), (2, 3, n // 4)]]
+    tree = [
+        [(r, r + ppn * 2, n // ppn) for r in range(ppn)],
+        [(r, r + ppn, n // ppn) for r in range(size) if r // ppn % 2 == 0],
+    ]
+    gather = [[(r, r ^ 1 << k, n // ppn << k) for r in range(size)] for k in range(2)]
+    found = run_steps(model, nodes, ppn, [*scatter, *tree, *gather])
+    assert found == pytest.approx(lanes.bcast(Costs.of(model, ppn), n, nodes, ppn), rel=0.02)
+
+
+@pytest.mark.parametrize("rails", [1, 2])
+def test_large_allreduces_in_lanes_come_near_the_bound_of_the_rails(rails):
+    """The program that runs, in segments, where nodes are much faster than their adapters."""
+    model, n = machine("50MB/s", rails, "10GB/s", copy="10GB/s", reduce="10GB/s"), 4 << 20
+    topology, signature = virtual(8, 2), call_signature("allreduce", n)
+    topology = replace(topology, memory=topology.domains[0])
+    choice = choose(signature, topology, NodeTraits(), "lanes")
+    plan = plan_of_choice(topology, signature, choice, 1 << 24)
+    least = lanes.bound(Costs.of(model, 2), n, 4, 2)
+    assert least < simulate(plan, model, model.place(4, 2)).seconds < 1.1 * least
 
 
 # ---- a multi-rail allgather: Tran et al., equations 1 to 7 --------------------------------------
