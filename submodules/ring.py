@@ -66,7 +66,7 @@ class Room:
     def __init__(self, context: Context, turn: _Turn) -> None:
         self.builder = context.builder
         self.stride = max(-(-(b - a) // LINE) * LINE for block in turn.blocks for a, b in block)
-        self.at = self.builder.scratch(turn.window * self.stride)
+        self.at = context.stream.room(turn.window * self.stride)
         self.free: list[int] = []
 
     def cell(self, number: int, start: int) -> Ref:

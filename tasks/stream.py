@@ -72,9 +72,21 @@ class Stream(Operations):
         self.done: dict[Task, int] = {}
         self.parts: dict[Task, dict[tuple[int, int], int]] = {}  # where parts of a task are done
         self._ordered: dict[Task, list[tuple[int, int]]] = {}  # the same parts in their order
+        self._rooms: dict[object, tuple[int, Ref]] = {}
         self._labelled: Task | None = None
         self._awaited: dict[int, int] = {}
         self.sequence = 0  # pieces so far: flags keep counting over the tasks of a stream
+
+    def room(self, nbytes: int, key: object = "") -> Ref:
+        """Return private memory for a task's partial results, which later tasks here use again.
+
+        `key` tells apart what a task uses at the same time.
+        """
+        size, found = self._rooms.get(key, (-1, NOWHERE))
+        if size < nbytes:
+            found = self.builder.scratch(nbytes)
+            self._rooms[key] = nbytes, found
+        return found
 
     def label(self, task: Task) -> None:
         """Attribute the operations that follow to `task`, in traces and reports."""

@@ -81,7 +81,9 @@ class Adapt(Submodule):
         """Return why the order of operands would be another one than the call needs, or None."""
         signature = question.signature
         arrival = dict(question.choice.parameters).get("order") == "arrival"
-        if arrival and signature.reduces and not signature.commutative and question.kind != "bcast":
+        if arrival and "bcast" in (signature.collective, question.kind):
+            return "order: arrival is for reductions: a broadcast combines nothing"
+        if arrival and signature.reduces and not signature.commutative:
             return f"order: arrival does not keep the order of operands, which {signature.op} needs"
         return order_kept(question, self.algorithms[question.choice.algorithm])
 

@@ -124,8 +124,8 @@ class _Inbox:
         useful = most > 1 and len(children) > 1 and (arrival or in_all > 1)
         branches = [builder.branch(stream, k) for k in range(min(len(children), most) * useful)]
         found = cls(context, children, pieces, window, tuple(branches), arrival and useful)
-        for child in children:
-            found.room[child] = builder.scratch(window * found.size)
+        for k, child in enumerate(children):  # a rank with several lanes has several such trees
+            found.room[child] = found.stream(k).room(window * found.size, k)
             found.requests[child] = [builder.request() for _ in range(window)]
         return found
 

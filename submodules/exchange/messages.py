@@ -72,7 +72,7 @@ class Exchange:
         self.partition = partition_of(context.choice, self.steps, context.grain)
         self.start = self.nbytes = 0
         self._known: dict[tuple[str, int, int], Any] = {}  # by the size of a task
-        self.room = builder.scratch(self._room(context.tasks) if combines else 0)
+        self.room = context.stream.room(self._room(context.tasks) if combines else 0)
 
     def begin(self, task: Task) -> None:
         """Turn to a task."""

@@ -149,7 +149,7 @@ class _Exchange:
         me, stages = self.group.me, range(1, self.pattern.stages + 1)
         folds = (fold for stage in stages for fold in self.pattern.folds(me, stage))
         several = any(len(sources) > 2 for _, sources in folds)
-        return self.builder.scratch(self.step if several else 0)
+        return self.stream.room(self.step if several else 0)
 
     # ---- stages and steps -------------------------------------------------------------------
 

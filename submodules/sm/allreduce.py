@@ -203,7 +203,7 @@ class _Shares:
         return cls(
             context,
             layout,
-            builder.scratch(max(BLOCK, context.grain) if len(slots) > 2 else 0),
+            context.stream.room(max(BLOCK, context.grain) if len(slots) > 2 else 0),
             max(context.grain, BLOCK // context.grain * context.grain),
             tuple(builder.cells(level, slot) for slot in slots),
             tuple(builder.flag(level, slot, COPIED) for slot in slots),

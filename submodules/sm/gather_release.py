@@ -186,7 +186,7 @@ def _room(context: Context, cells: Cells) -> Ref | None:
     if not context.group.leads or context.choice.get("in_recv", 1):
         return None
     most = max(task.nbytes for task in context.tasks)
-    return context.builder.scratch(min(most, PAGE if cells.small else cells.ring.chunk))
+    return context.stream.room(min(most, PAGE if cells.small else cells.ring.chunk))
 
 
 def _combine(
@@ -236,13 +236,13 @@ def _combine_before(context: Context, cells: Cells, piece: Piece, members: list[
 
     It cannot be where the result goes, since in place the root's operand is there.
     """
-    stream, group, builder = context.stream, context.group, context.builder
+    stream, group = context.stream, context.group
     left = cells.cell(members[0], piece)
     for c in members:
         stream.wait(cells.flag(c, GATHERED), cells.value(piece, GATHERED), group.ranks[c])
     if len(members) == 1:
         return left
-    spare = builder.scratch(piece.nbytes).holding(piece.start)
+    spare = stream.room(piece.nbytes, "spare").holding(piece.start)
     for k, c in enumerate(members[1:]):
         stream.reduce(spare, spare if k else left, cells.cell(c, piece), piece.nbytes)
     return spare

@@ -130,7 +130,7 @@ class _Shares:
         self._flags: dict[tuple[int, int], Ref] = {}
         self.pieces = self._pieces()
         self.step = max(1, BLOCK // context.grain) * context.grain
-        self.partial = builder.scratch(self.step if self.group.size > 2 else 0)
+        self.partial = self.stream.room(self.step if self.group.size > 2 else 0)
 
     def _pieces(self) -> list[Piece]:
         found: list[Piece] = []

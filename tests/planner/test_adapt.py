@@ -17,7 +17,9 @@ from han.tasks.lower import lower
 from han.tasks.signature import Signature
 from han.tasks.verify import Refuted, verify
 from han.tasks.verify.verifier import lower_all
+from han.tuning.heuristics import NodeTraits
 from han.tuning.parts import plan_of_choice
+from han.tuning.rules import RuleTable
 
 SUM = Signature("reduce", 600, 8, "MPI.SUM", "f8")
 
@@ -108,3 +110,25 @@ def test_operands_that_do_not_commute_are_not_accumulated():
     plan = plan_of(replace(SUM, commutative=False), algorithm="linear", order="arrival")
     with pytest.raises(Refuted, match="do not commute"):
         verify([plan])
+
+
+def refused(collective, **kinds):
+    signature = Signature(collective, 100)
+    if collective == "allreduce":
+        signature = replace(SUM, collective=collective)
+    level = level_choice("adapt", "binomial", order="arrival")
+    for kind, own in kinds.items():
+        level = level.where(kind, own)
+    table = RuleTable(None, topology_of([[0] * 6], -1), NodeTraits())
+    return table.objection(signature, Choice((level,)))
+
+
+def test_an_order_of_arrival_is_refused_for_broadcasts():
+    """Alone it would be ignored: a user should hear of it."""
+    reason = "network: adapt: order: arrival is for reductions: a broadcast combines nothing"
+    assert refused("bcast") == reason
+    assert refused("allreduce", bcast=level_choice("adapt", "chain", order="arrival")) == reason
+    assert refused("allreduce", reduce=level_choice("adapt", "chain")) == reason
+    assert refused("allreduce", bcast=level_choice("adapt", "chain")) is None
+    assert refused("allreduce") is None
+    assert refused("barrier") is None

@@ -492,3 +492,21 @@ def test_every_composition_may_be_named():
     for name in COMPOSITIONS:
         config = load_config({"rules": [{"use": {"composition": name}}]})
         assert validate_names(config, catalogue()).rules[0].use.composition == name
+
+
+@pytest.mark.parametrize("schedule", ["dataflow", "lockstep"])
+@pytest.mark.parametrize("one", [level_choice("adapt", "chain"), BETWEEN["lanes"][0]], ids=str)
+def test_scratch_does_not_grow_with_segments_or_folded_lanes(one, schedule):
+    """Later tasks of a stream use its memory again: rank 6 has four lanes, one after the other."""
+    topology, signature = on_nodes(4, 2, 1), call(1 << 16)
+    choice = choose(signature, topology, TRAITS, "lanes")
+    levels = (level_choice("sm", "shares", lanes=4, chunk=4096), one)
+    found = []
+    for segments in (2, 8):
+        cut = replace(choice, levels=levels, segment=(1 << 16) // segments, schedule=schedule)
+        plan = plan_of_choice(topology, signature, cut, MEMORY)
+        verify([plan, plan])
+        found.append([lower(plan, rank).scratch for rank in range(7)])
+    assert all(many <= few for few, many in zip(*found, strict=True))
+    share = (1 << 16) // 2 // 4
+    assert found[0][6] <= 2 * share + 16 * 1024
