@@ -17,6 +17,7 @@ from typing import Protocol
 Content = tuple[int, int]  # expression, and the offset in the message minus the address
 Span = tuple[int, int, Content]  # start, stop and content of bytes
 NOBODY = -1
+NO_ADDERS: dict[int, int] = {}  # of most segments; it is never changed
 
 
 @dataclass
@@ -96,7 +97,7 @@ class Segment:
         self.content = content  # None: never written
         self.chain, self.writer = chain, writer  # the chain and the event that wrote it
         self.readers: dict[int, int] = {}  # by chain: the last event that read it
-        self.adders: dict[int, int] = {}  # by chain: the last event that accumulated into it
+        self.adders = NO_ADDERS  # by chain: the last event that accumulated into it
         self.lent: tuple[int, ...] = ()  # sends in flight that read it
         self.flying = NOBODY  # the receive in flight that will write it
 
@@ -104,7 +105,7 @@ class Segment:
         """Return a copy, which becomes the second part of a segment that is cut."""
         other = Segment(self.content, self.chain, self.writer)
         other.readers, other.lent, other.flying = dict(self.readers), self.lent, self.flying
-        other.adders = dict(self.adders)
+        other.adders = self.adders
         return other
 
     def unfinished(self, access: Access) -> int:
@@ -152,20 +153,23 @@ class Memory:
             number, delta = self._read(first, access)  # most reads are of one segment
             return [(0, stop - start, (number, delta + start))]
         found: list[Span] = []
+        last = NOBODY
         for k in self._range(start, stop):
-            number, delta = self._read(k, access)
+            number, delta = self._read(k, access, last)
+            last = self.segments[k].writer
             found.append((starts[k] - start, starts[k + 1] - start, (number, delta + start)))
         return found
 
-    def _read(self, k: int, access: Access) -> Content:
-        """Return the content of a segment, which an event reads."""
+    def _read(self, k: int, access: Access, known: int = NOBODY) -> Content:
+        """Return the content of a segment, which an event reads; `known` precedes the event."""
         segment, chain = self.segments[k], access.chain
-        content, writer = segment.content, segment.chain
+        content, writer = segment.content, segment.writer
         if content is None or segment.flying >= 0:
             raise self._unreadable(k, access)
-        if writer >= 0 and writer != chain and not access.after(writer, segment.writer):
+        own = writer < 0 or writer == known or segment.chain == chain
+        if not own and not access.after(segment.chain, writer):
             found = f"byte {self.starts[k]} not ordered after its write"
-            raise access.problem(found, segment.writer, "a wait for it")
+            raise access.problem(found, writer, "a wait for it")
         if segment.adders and (late := segment.unfinished(access)) >= 0:
             raise access.problem(f"byte {self.starts[k]} not complete", late, "a wait for it")
         segment.readers[chain] = access.event
@@ -224,7 +228,7 @@ class Memory:
                 segment = self.segments[k]
                 if segment.content is None:
                     raise self._unreadable(k, access)
-                adders, segment.adders = segment.adders, {}
+                adders, segment.adders = segment.adders, NO_ADDERS
                 self._check_write(k, access)
                 number, offset = segment.content
                 if offset + start != delta:
@@ -266,14 +270,19 @@ class Memory:
 
     def abandon(self, access: Access) -> None:
         """Return the memory to its owner; raises if an access need not have ended."""
+        written = read = NOBODY  # the last ones that precede the access
         for at, segment in zip(self.starts, self.segments, strict=True):
-            if segment.writer >= 0 and not access.after(segment.chain, segment.writer):
-                found = f"byte {at} returned to its owner before a writer is done"
-                raise access.problem(found, segment.writer, "a wait for it")
-            for chain, event in (*segment.readers.items(), *segment.adders.items()):
-                if not access.after(chain, event):
-                    found = f"byte {at} returned to its owner before a reader is done"
-                    raise access.problem(found, event, "a wait for it")
+            if segment.writer != written:
+                written = segment.writer
+                if written >= 0 and not access.after(segment.chain, written):
+                    found = f"byte {at} returned to its owner before a writer is done"
+                    raise access.problem(found, written, "a wait for it")
+            for users in (segment.readers, segment.adders):
+                for chain, event in users.items():
+                    if event != read and not access.after(chain, event):
+                        found = f"byte {at} returned to its owner before a reader is done"
+                        raise access.problem(found, event, "a wait for it")
+                    read = event
 
 
 def combine(a: list[Span], b: list[Span], expressions: Expressions, access: Access) -> list[Span]:

@@ -202,10 +202,11 @@ class _Verifier:
         self._check_synchronised(strand)
         memory = self.memories[self.places.own(run, rank, Base.RECV)]
         for number, piece in enumerate(self.specs[run].after[rank]):
-            spans = memory.read(piece.start, piece.stop, strand)
-            for span in spans:
-                self._check_result(run, rank, number, span)
-            self._compare(run, rank, merged(spans))
+            spans = merged(memory.read(piece.start, piece.stop, strand))
+            if self.results.get(run) != spans:  # else they are as those of an earlier rank
+                for span in spans:
+                    self._check_result(run, rank, number, span)
+            self._compare(run, rank, spans)
         mine = (self.places.own(run, rank, b) for b in (Base.SEND, Base.RECV, Base.SCRATCH))
         for number in (self.places.operand(run, rank), *mine):
             left = self.memories.pop(number, None)
