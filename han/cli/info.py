@@ -220,7 +220,7 @@ def _tuned_here(state: State) -> list[str]:
     """Return the collectives whose points hold for these ranks."""
     table = state.tuned.table
     found = [] if table is None else table.keys_of(state.topology)
-    return list(dict.fromkeys(key.collective for key in found))
+    return list(dict.fromkeys(key.call for key in found))
 
 
 def _attach(answer: bool | str) -> str:

@@ -73,6 +73,9 @@ def tune(
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Write the data before each call, outside the time.")
     ] = False,
+    shared: Annotated[
+        bool, typer.Option("--shared", help="Tune calls on shared arrays instead of ordinary ones.")
+    ] = False,
     dtype: DtypeOption = "f8",
     op: OpOption = "sum",
     config: ConfigOption = None,
@@ -110,7 +113,7 @@ def tune(
         from han.cli.tune_quality import compare
 
         check_files(json_file, plot=file)
-        plans = _plans(collectives, sizes, COMPARE, "0", space, None, dtype, op)
+        plans = _plans(collectives, sizes, COMPARE, "0", space, None, dtype, op, shared)
         compare(config, plans, fresh, file, json_file)
         return
     if action is not Action.RUN:
@@ -123,7 +126,7 @@ def tune(
     from han.measure.tune import session
 
     check_files(out, json_file)
-    plans = _plans(collectives, sizes, strategy, budget, space, machine, dtype, op)
+    plans = _plans(collectives, sizes, strategy, budget, space, machine, dtype, op, shared)
     from han.cli.tune_texts import head, pruned_lines, table_text
 
     tell = (lambda text: None) if str(json_file) == "-" else say
@@ -153,7 +156,7 @@ def tune(
 
 def _plans(
     collectives: str, sizes: str, strategy: str, budget: str, space: Path | None,
-    machine: str | None, dtype: str, op: str,
+    machine: str | None, dtype: str, op: str, shared: bool,
 ) -> Plans:  # fmt: skip
     """Return what to tune; raises ArgumentError before anything runs."""
     from han.measure.bench_calls import Case
@@ -187,7 +190,9 @@ def _plans(
     cases = cases_of(names, sizes, case)
     inputs = tuple(Input(one.collective, one.nbytes) for one in cases if one.nbytes)
     seconds = _seconds(budget)
-    return Plans(inputs, strategy, seconds or None, limits, model, element_type(dtype).name, op)
+    return Plans(
+        inputs, strategy, seconds or None, limits, model, element_type(dtype).name, op, shared
+    )
 
 
 def _seconds(text: str) -> float:

@@ -15,6 +15,8 @@ import han
 from han.measure.tune.session import partial_file, tune, tuned_config
 from han.measure.tune.tuner import Input, Plans
 from han.ranks.machine import fingerprint
+from han.tasks.signature import Signature
+from han.tuning.heuristics import BUILT_IN
 from han.tuning.rules import TUNED
 from han.tuning.search.space import Limits
 from han.tuning.tuned.files import as_text, read
@@ -61,6 +63,33 @@ def test_a_table_is_made_and_used(mpi_ranks, tmp_path):
         total = np.empty(n)
         comm.Allreduce(np.full(n, comm.rank + 1.0), total)
         assert np.all(total == mpi_ranks * (mpi_ranks + 1) / 2)
+    comm.Free()
+
+
+@pytest.mark.mpi(ranks=2, timeout=180, unit="s")
+def test_shared_arrays_are_tuned_by_themselves(tmp_path):
+    path, limits = shared_path(tmp_path), Limits(submodules=("solo",), parameters={})
+    probe = han.Comm(WORLD.Dup(), {})
+    maps = probe._han.planner.maps_arrays
+    probe.Free()
+    plans = Plans((Input("allreduce", 1 << 18),), "heuristic", 6.0, limits, shared=True)
+    if not maps:
+        with pytest.raises(han.ArgumentError, match="do not map each other's shared arrays"):
+            tune(WORLD, None, plans, path)
+        return
+    (point,) = tune(WORLD, None, plans, path).table.points
+    assert point.key.shared
+    (wanted,) = {level.algorithm for level in point.candidates[0].use.levels.values()}
+    WORLD.Barrier()
+    if not WORLD.rank:
+        forced = replace(point, keeps=False)
+        path.write_text(as_text(TunedTable((forced,), fingerprint())))
+    WORLD.Barrier()
+    comm = han.Comm(WORLD.Dup(), replace(tuned_config(None), tuned=str(path)))
+    planned = comm._han.planner.planned(Signature("allreduce", 1 << 15, 8, "sum", "f8"))
+    assert planned.decision.choice.rule == BUILT_IN
+    assert planned.alternative.choice.rule == TUNED
+    assert planned.alternative.choice.levels[0].algorithm == wanted
     comm.Free()
 
 

@@ -149,6 +149,8 @@ def use_record(use: Use) -> dict[str, Any]:
 
 def _point_record(point: Point) -> dict[str, Any]:
     record = asdict(replace(point, candidates=()))
+    if not point.key.shared:  # as in files of before
+        del record["key"]["shared"]
     record["candidates"] = [
         {"use": use_record(c.use), "timing": asdict(c.timing), "predicted": c.predicted}
         for c in point.candidates
@@ -183,8 +185,12 @@ def merged(old: TunedTable, new: TunedTable) -> TunedTable:
         place = point.key, point.nbytes
         if place not in points or point.tried or not points[place].tried:
             points[place] = point
-    ordered = sorted(points.values(), key=lambda p: (p.key.collective, p.key.nodes, p.nbytes))
+    ordered = sorted(points.values(), key=_order)
     return replace(new, points=tuple(ordered))
+
+
+def _order(point: Point) -> tuple[str, bool, int, int]:
+    return point.key.collective, point.key.shared, point.key.nodes, point.nbytes
 
 
 def check_machine(old: TunedTable, new: TunedTable) -> None:

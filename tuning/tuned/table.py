@@ -49,7 +49,8 @@ class Key:
     """The calls for which points are comparable; points differ in their sizes.
 
     `operation` is the class of the operation: "" for calls that do not reduce, ``native``,
-    ``user-defined`` or ``ordered`` (operands that do not commute).
+    ``user-defined`` or ``ordered`` (operands that do not commute). `shared`: all buffers of all
+    ranks are shared arrays, which ranks read where they are.
     """
 
     collective: str
@@ -57,6 +58,12 @@ class Key:
     nodes: int
     ppn: int
     levels: tuple[str, ...]
+    shared: bool = False
+
+    @property
+    def call(self) -> str:
+        """The collective, as tables and pictures name it: ``bcast, shared arrays``."""
+        return f"{self.collective}, shared arrays" if self.shared else self.collective
 
 
 @dataclass(frozen=True)
@@ -223,7 +230,8 @@ def operation_of(signature: Signature) -> str:
 def key_of(signature: Signature, topology: Topology) -> Key:
     """Return the key of a call on a topology."""
     nodes, ppn, levels = topology.nodes, topology.ppn, topology.names
-    return Key(signature.collective, operation_of(signature), nodes, ppn, levels)
+    operation = operation_of(signature)
+    return Key(signature.collective, operation, nodes, ppn, levels, signature.mapped)
 
 
 @dataclass(frozen=True)
@@ -252,9 +260,9 @@ class TunedTable:
     def find(self, signature: Signature, topology: Topology) -> Found | None:
         """Return what decides for a call; None if nothing comparable was measured.
 
-        Calls on shared arrays, in place or with blocks of different sizes were not measured.
+        Calls in place or with blocks of different sizes were not measured.
         """
-        if signature.mapped or signature.in_place or signature.uneven:
+        if signature.in_place or signature.uneven:
             return None
         ranges = self._ranges.get(key_of(signature, topology))
         found = None if ranges is None else ranges.find(signature.nbytes)

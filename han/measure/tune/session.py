@@ -65,7 +65,7 @@ def tune(
     keeper = Keeper(path, comm.rank == 0, warn)
     known = comm.bcast(() if restart or comm.rank else keeper.resumed())
     case = partial(Case, dtype=plans.dtype, op=plans.op)
-    with Lab(comm, tuned_config(config), case, fresh) as lab:
+    with Lab(comm, tuned_config(config), case, fresh, plans.shared) as lab:
         tuner = Tuner(lab, plans)
         before = [p for p in known if p.strategy == plans.strategy]
         here = {(p.key, p.nbytes): p for p in before}

@@ -39,7 +39,10 @@ class Input:
 
 @dataclass(frozen=True)
 class Plans:
-    """What to tune, and how. `budget` is in seconds; None: no limit."""
+    """What to tune, and how. `budget` is in seconds; None: no limit.
+
+    With `shared`, calls are on shared arrays.
+    """
 
     inputs: tuple[Input, ...]
     strategy: str = "task+heuristic"
@@ -48,6 +51,12 @@ class Plans:
     machine: MachineModel | None = None
     dtype: str = "float64"
     op: str = "sum"
+    shared: bool = False
+
+    def signature(self, one: Input) -> Signature:
+        """Return the call of an input; with `shared`, one on shared arrays."""
+        call = call_signature(one.collective, one.nbytes, self.op, self.dtype)
+        return replace(call, mapped=self.shared)
 
 
 @dataclass(frozen=True)
@@ -89,7 +98,7 @@ class Tuner:
     def _tune(self, one: Input, seconds: float | None) -> Tuned:
         began = time.monotonic()
         plans, lab = self.plans, self.lab
-        signature = call_signature(one.collective, one.nbytes, plans.op, plans.dtype)
+        signature = plans.signature(one)
         lab.give(1e9 if seconds is None else max(LEAST_SECONDS, seconds))
         space = space_of(lab.rules, signature, plans.limits)
         found = run(STRATEGIES[plans.strategy], lab, signature, space, plans.machine)
@@ -143,8 +152,7 @@ class Tuner:
 
     def key(self, one: Input) -> Key:
         """Return the key of an input's point."""
-        signature = call_signature(one.collective, one.nbytes, self.plans.op, self.plans.dtype)
-        return key_of(signature, self.lab.state.topology)
+        return key_of(self.plans.signature(one), self.lab.state.topology)
 
 
 def sparse_first(inputs: Sequence[Input]) -> list[Input]:
