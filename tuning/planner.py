@@ -87,7 +87,7 @@ class Planner:
         self.rank, self.maps_arrays, self.tuned = rank, maps_arrays, tuned
         self.rules = RuleTable(config, topology, traits, tuned)
         measured = tuned.thresholds(topology) if tuned is not None else ()
-        self.bounds = bounds_of((*config.thresholds, *measured))
+        self.bounds = bounds_of((*config.thresholds(topology.size), *measured))
         self._remembered = lru_cache(REMEMBERED)(self._planned)
         self.sized = lru_cache(REMEMBERED)(self._sized)
 

@@ -21,6 +21,7 @@ from han.tasks.contract import Question
 from han.tasks.lanes import folds
 from han.tasks.outline import as_called, levels_of
 from han.tasks.signature import Signature
+from han.tuning.built_in.choosing import facts_of_call
 from han.tuning.built_in.shipped import safe_table
 from han.tuning.heuristics import BUILT_IN, NodeTraits, choose, rival, rowed
 
@@ -100,14 +101,10 @@ class RuleTable:
     ) -> Iterator[tuple[Choice, Names]]:
         default, rows = rowed(signature, self.topology, self.traits)
         rules = self.config.rules if self.config is not None else ()
+        traits = self.traits.oversubscribed, self.traits.mesh
+        facts = facts_of_call(signature, self.topology, traits) if rules else None
         for index, rule in enumerate(rules):
-            if rule.when.matches(
-                signature.collective,
-                nbytes=signature.nbytes,
-                nodes=self.topology.nodes,
-                ppn=self.topology.ppn,
-                commutative=signature.commutative,
-            ):
+            if rule.when.matches(signature.collective, facts):
                 where = self.config.place("rules", index) if self.config is not None else ""
                 base = self._default(signature, rule.use.composition) or default
                 yield self._apply(rule.use, f"rules[{index}] of {where}", base), ()

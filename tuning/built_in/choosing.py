@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from han.model.topology import Topology
 from han.tasks.choice import Choice, LevelChoice, level_choice
-from han.tasks.compositions import composition
+from han.tasks.compositions import TREE, composition
 from han.tasks.lanes import inner_levels, outer_levels, sizes_at
 from han.tasks.outline import as_called, levels_of
 from han.tasks.signature import Signature
@@ -75,6 +75,7 @@ class Case:
             mapped,
             self.allowed.attach,
             signature.uneven,
+            signature.in_place,
             outermost,
             whole,
             self.mesh,
@@ -161,6 +162,15 @@ class Case:
         row = self.find(section, self.view.names[level], facts)
         assert row is not None, "safe rows serve all calls"
         return row.level_for(facts, piece)
+
+
+def facts_of_call(signature: Signature, topology: Topology, traits: tuple[bool, bool]) -> Facts:
+    """Return the facts of a call as a whole, among all ranks.
+
+    `mapped` is that all buffers of all ranks are shared arrays.
+    """
+    case = Case(signature, topology, TREE, Allowed(True, topology.attach, ()), traits)
+    return case.facts(topology.size, signature.nbytes, True, mapped=signature.mapped)
 
 
 # What is named for levels on which a call does not communicate.

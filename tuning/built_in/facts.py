@@ -31,6 +31,7 @@ class Facts(NamedTuple):
     mapped: int  # ranks can read all buffers that they need where these are
     attach: int  # ranks can attach each other's memory
     uneven: int  # blocks differ in size
+    in_place: int
     outermost: int
     whole: int  # the message is not cut, and the level is the outermost one
     mesh: int

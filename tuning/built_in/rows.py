@@ -7,7 +7,7 @@ from typing import Any
 
 from han.common.suggest import unknown
 from han.config.catalogue import ParameterInfo
-from han.config.rules import KINDS
+from han.config.rules import KINDS, MOST
 from han.model.collectives import ROWS
 from han.submodules.registry import registered, submodule
 from han.tasks.choice import LevelChoice, Value
@@ -16,7 +16,6 @@ from han.tuning.built_in.amounts import Amount, amount_of, size_of
 from han.tuning.built_in.facts import COMPOSITIONS, FLAGS, SIZES, Facts
 from han.tuning.built_in.row import Row, Rows, Test
 
-MOST = 1 << 63
 PLACES = {name: k for k, name in enumerate(Facts._fields)}
 WHEN = ("collective", *Facts._fields)
 
