@@ -27,6 +27,7 @@ from han.tuning.heuristics import BUILT_IN, NodeTraits, choose, rival, rowed
 
 if TYPE_CHECKING:
     from han.config.config import Config
+    from han.tuning.tuned.rows import FoundRow, RowTable
     from han.tuning.tuned.table import Found, TunedTable
 
 TUNED = "tuned table"  # the name of its rule
@@ -43,7 +44,7 @@ class Decision:
 
     choice: Choice
     passed: tuple[tuple[str, str], ...] = ()
-    tuned: Found | None = None
+    tuned: Found | FoundRow | None = None
     rows: tuple[tuple[str, str], ...] = ()
 
 
@@ -57,12 +58,14 @@ class RuleTable:
     config: Config | None
     topology: Topology
     traits: NodeTraits
-    tuned: TunedTable | None = None
+    tuned: TunedTable | RowTable | None = None
 
     def decide(self, signature: Signature, *, blocking: bool = True) -> Decision:
         """Choose for a call; the same on all ranks. Raises NoRuleError if no rule can serve it."""
         passed: list[tuple[str, str]] = []
-        found = self.tuned.find(signature, self.topology) if self.tuned is not None else None
+        traits = self.traits.oversubscribed, self.traits.mesh
+        tuned = self.tuned
+        found = None if tuned is None else tuned.find(signature, self.topology, traits)
         for choice, rows in self._candidates(signature, found):
             reason = self.objection(signature, choice, blocking=blocking)
             if reason is None:
@@ -97,7 +100,7 @@ class RuleTable:
         return Decision(nothing, tuple(passed))
 
     def _candidates(
-        self, signature: Signature, found: Found | None
+        self, signature: Signature, found: Found | FoundRow | None
     ) -> Iterator[tuple[Choice, Names]]:
         default, rows = rowed(signature, self.topology, self.traits)
         rules = self.config.rules if self.config is not None else ()
@@ -108,9 +111,9 @@ class RuleTable:
                 where = self.config.place("rules", index) if self.config is not None else ""
                 base = self._default(signature, rule.use.composition) or default
                 yield self._apply(rule.use, f"rules[{index}] of {where}", base), ()
-        if found is not None and found.point.use is not None:
-            base = self._default(signature, found.point.use.composition) or default
-            yield self._apply(found.point.use, TUNED, base), ()
+        if found is not None and found.use is not None:
+            base = self._default(signature, found.use.composition) or default
+            yield self._apply(found.use, TUNED, base), found.rows
         yield default, rows
         safe = rowed(signature, self.topology, self.traits, table=safe_table())
         if (safe.choice.levels, safe.choice.segment) != (default.levels, default.segment):

@@ -50,8 +50,8 @@ def tune(
     action: Annotated[
         Action,
         typer.Argument(
-            help="run: measure; export: write rules; report: write a page; merge: join tables; "
-            "compare: strategies with exhaustive search."
+            help="run: measure; export: write rules, or rows (.json); report: write a page; "
+            "merge: join tables; compare: strategies with exhaustive search."
         ),
     ] = Action.RUN,
     file: Annotated[
@@ -105,6 +105,7 @@ def tune(
       mpiexec -n 4 han tune --budget 10min --collectives bcast,allreduce --sizes 8:64MiB:8
       mpiexec -n 4 han tune --config virtual-2x2 --strategy task --out tuned.json
       han tune export rules.yaml --table tuned.json
+      han tune export rows.json --table tuned.json
       han tune report report.html --table tuned.json
       mpiexec -n 2 han tune compare quality.png --collectives bcast
       han tune merge all.json --table monday.json --table tuesday.json
@@ -264,8 +265,9 @@ def _show(action: Action, file: Path | None, tables: Sequence[Path]) -> None:
         return
     if action is Action.EXPORT:
         from han.tuning.tuned.export import as_rules
+        from han.tuning.tuned.row_files import as_rows
 
-        write_file(file, as_rules(found))
+        write_file(file, as_rows(found) if file.suffix == ".json" else as_rules(found))
         return
     from han.plots.tuning import report
 
@@ -294,8 +296,11 @@ def _table(path: Path | None) -> TunedTable:
         return read(path)
     from han.ranks.machine import fingerprint
     from han.tuning.tuned.places import AUTO, find_table
+    from han.tuning.tuned.rows import RowTable
 
     found = find_table(AUTO, fingerprint)
     if found.table is None:
         raise ArgumentError(f"no tuned table of this machine ({found.about}): name one (--table)")
+    if isinstance(found.table, RowTable):
+        raise ArgumentError(f"{found.table.source} holds rows: name a table of points (--table)")
     return found.table

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Literal
@@ -13,6 +13,7 @@ from han.config.parts import BESIDE, SIZE
 Schedule = Literal["dataflow", "lockstep"]
 KINDS = ("reduce", "bcast")  # kinds of tasks that a level may carry out in different ways
 MOST = 1 << 63  # of an open range
+Test = tuple[str, int, int]  # a fact of a call, its least and its largest value
 Composition = Literal["tree", "flat", "nap", "lanes", "ring"]
 
 
@@ -60,22 +61,23 @@ class When:
     sockets: bool | None = None
 
     @cached_property
-    def tests(self) -> tuple[tuple[str, int, int], ...]:
+    def tests(self) -> tuple[Test, ...]:
         """The facts that are tested, each with its least and its largest value."""
         given = [(f.name, getattr(self, f.name)) for f in fields(self) if f.name != "collective"]
         return tuple((name, *_ends(test)) for name, test in given if test is not None)
-
-    def thresholds(self, ranks: int) -> Iterator[int]:
-        """Yield the sizes of a message from which on a test may hold, or hold no more."""
-        for name, low, high in self.tests:
-            for up, down in _ratios(name, ranks):
-                yield from (-(-end * down // up) for end in (low, high + 1) if 0 < end <= MOST)
 
     def matches(self, collective: str, facts: object) -> bool:
         """Whether the rule is for calls of a collective; `facts` has one attribute for each key."""
         if self.collective is not None and collective not in self.collective:
             return False
         return all(low <= getattr(facts, name) <= high for name, low, high in self.tests)
+
+
+def thresholds(tests: Iterable[Test], ranks: int) -> Iterator[int]:
+    """Yield the bytes of a message from which on a test may hold, or hold no more."""
+    for name, low, high in tests:
+        for up, down in _ratios(name, ranks):
+            yield from (-(-end * down // up) for end in (low, high + 1) if 0 < end <= MOST)
 
 
 def _ratios(name: str, ranks: int) -> tuple[tuple[int, int], ...]:

@@ -15,6 +15,7 @@ from han.config import load_config
 from han.config.rules import KindUse, LevelUse, Use
 from han.ranks.machine import fingerprint
 from han.tuning.tuned.files import read, write
+from han.tuning.tuned.places import find_table
 from han.tuning.tuned.table import Candidate, Key, Point, Timing, TunedTable
 
 LEVELS = ("node", "network")
@@ -66,6 +67,16 @@ def test_rules_are_exported_with_what_kinds_run(tables, tmp_path):
     call("tune", "export", str(out), "--table", str(tables[0]))
     assert "reduce:\n          algorithm: kary" in out.read_text()
     assert load_config(out).rules[0].use.levels["node"].kinds["reduce"].algorithm == "kary"
+
+
+def test_rows_are_exported_and_may_be_named_as_the_table(tables, tmp_path):
+    out = tmp_path / "rows.json"
+    call("tune", "export", str(out), "--table", str(tables[0]))
+    found = find_table(str(out), fingerprint).table
+    assert [row.name for row in found.rows] == ["allreduce, 512B to 8KiB, 1 x 4"]
+    assert found.rows[0].use.levels["node"].kinds["reduce"].algorithm == "kary"
+    said = refuse("tune", "report", str(tmp_path / "page.html"), "--table", str(out))
+    assert "rows.json: holds rows: name the tuned table that they were exported from" in said
 
 
 def test_a_report_is_one_page_that_stands_alone(tables, tmp_path):

@@ -20,6 +20,7 @@ from han.tuning.heuristics import BUILT_IN
 from han.tuning.rules import TUNED
 from han.tuning.search.space import Limits
 from han.tuning.tuned.files import as_text, read
+from han.tuning.tuned.row_files import as_rows
 from han.tuning.tuned.table import TunedTable
 
 WORLD = MPI.COMM_WORLD
@@ -63,6 +64,24 @@ def test_a_table_is_made_and_used(mpi_ranks, tmp_path):
         total = np.empty(n)
         comm.Allreduce(np.full(n, comm.rank + 1.0), total)
         assert np.all(total == mpi_ranks * (mpi_ranks + 1) / 2)
+    comm.Free()
+    expect_rows_decide(path, source)
+
+
+def expect_rows_decide(path, source):
+    """Export a table's rows, and expect that communicators use them."""
+    if not path.exists():
+        return
+    rows, points = path.with_name("rows.json"), read(path).points
+    if not WORLD.rank:
+        rows.write_text(as_rows(read(path)))
+    WORLD.Barrier()
+    comm = han.Comm(WORLD.Dup(), replace(source, tuned=str(rows)))
+    for point in points:
+        told = comm.explain(point.key.collective, point.nbytes)
+        assert told.rule == TUNED
+        assert told.decision.rows[0][0] == "call"
+    comm.Bcast(np.zeros(128))
     comm.Free()
 
 

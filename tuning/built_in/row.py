@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Generic, TypeVar
 
 from han.tasks.choice import LevelChoice
 from han.tuning.built_in.amounts import Amount
@@ -54,16 +55,19 @@ def _filled(level: LevelChoice, facts: Facts, piece: int) -> LevelChoice:
     return LevelChoice(level.submodule, level.algorithm, values, kinds)
 
 
-class Rows:
+R = TypeVar("R", bound=Row)
+
+
+class Rows(Generic[R]):
     """The rows of a section; the first one that serves a call decides."""
 
-    def __init__(self, rows: Sequence[Row]) -> None:
+    def __init__(self, rows: Sequence[R]) -> None:
         self.rows = tuple(rows)
         names = {name for row in rows for name in row.collectives}
         self._general = tuple(row for row in rows if not row.collectives)
         self._of = {name: tuple(_of(rows, name)) for name in names}
 
-    def find(self, collective: str, facts: Facts) -> Row | None:
+    def find(self, collective: str, facts: Facts) -> R | None:
         """Return the row that decides; None if there is none."""
         for row in self._of.get(collective, self._general):
             for place, low, high in row.tests:
@@ -74,5 +78,5 @@ class Rows:
         return None
 
 
-def _of(rows: Iterable[Row], collective: str) -> Iterable[Row]:
+def _of(rows: Iterable[R], collective: str) -> Iterable[R]:
     return (row for row in rows if not row.collectives or collective in row.collectives)

@@ -44,7 +44,7 @@ class ChoiceTable:
         self, record: Mapping[str, Any], offer: int = OFFER, source: str = "", digest: str = ""
     ) -> None:
         self.record, self.offer, self.source, self.digest = record, offer, source, digest
-        self._rows: dict[str, Rows] = {}
+        self._rows: dict[str, Rows[Row]] = {}
 
     @cached_property
     def machines(self) -> tuple[Fingerprint, ...]:
@@ -70,7 +70,7 @@ class ChoiceTable:
         rows = self._rows.get(section)
         return (self._load(section) if rows is None else rows).find(collective, facts)
 
-    def rows(self, section: str) -> Rows:
+    def rows(self, section: str) -> Rows[Row]:
         """Return the rows of a section; raises ChoicesError."""
         try:
             return rows_of(self.record[section], section)
@@ -82,7 +82,7 @@ class ChoiceTable:
         for section in SECTIONS:
             self.rows(section)
 
-    def _load(self, section: str) -> Rows:
+    def _load(self, section: str) -> Rows[Row]:
         rows: tuple[Row, ...] = ()
         problem = None
         try:

@@ -12,6 +12,7 @@ from typing import Any
 from han.common.atomic import alone_in, write_whole
 from han.common.errors import HanError
 from han.config.rules import KINDS, KindUse, LevelUse, Use
+from han.tuning.built_in.reading import FORMAT as ROWS
 from han.tuning.record import Format
 from han.tuning.tuned.fingerprint import Fingerprint
 from han.tuning.tuned.table import Candidate, Key, Point, Timing, TunedTable
@@ -29,20 +30,33 @@ def read(path: Path) -> TunedTable:
 
     A file as han wrote it is known by its digest. Any other one is checked key by key.
     """
+    return parse(text_of(path), str(path))
+
+
+def text_of(path: Path) -> str:
+    """Return the text of a file; raises TunedError."""
     try:
-        text = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise TunedError(f"{path}: cannot be read: {reason}") from None
-    return parse(text, str(path))
 
 
 def parse(text: str, place: str) -> TunedTable:
     """Return the table of a text; `place` names it in errors."""
     try:
-        record = FORMAT.record(text)
+        record = FORMAT.content(text)
+        if isinstance(record, dict) and record.get("format") == ROWS.name:
+            raise ValueError("holds rows: name the tuned table that they were exported from")
+        return of_record(FORMAT.checked(record), place)
+    except TunedError:
+        raise
     except ValueError as error:
         raise TunedError(f"{place}: {error}") from None
+
+
+def of_record(record: dict[str, Any], place: str) -> TunedTable:
+    """Return the table of a file's content of this format; raises TunedError."""
     digest = digest_of(record)
     if record.get("digest") != digest:
         record = _checked(record, place)

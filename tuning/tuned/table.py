@@ -111,6 +111,13 @@ class Found:
     between: tuple[int, int] | None = None  # the measured sizes around `nbytes`
     source: str = ""  # the file of the table
 
+    rows: tuple[tuple[str, str], ...] = ()  # that decided: those of a table of rows
+
+    @property
+    def use(self) -> Use | None:
+        """What the call runs; None for the built-in choice."""
+        return self.point.use
+
     @property
     def runner_up(self) -> Candidate | None:
         """The best candidate that was not taken; None if there is none."""
@@ -128,16 +135,18 @@ class Found:
             where += f", for {format_size(self.nbytes)} {around}"
         lines = [f"{point.best.describe()} {where}"]
         if point.use is not None:
-            lines.append(f"built-in {self._beside(point.default)}")
+            lines.append(f"built-in {beside(point.default, point.best)}")
         if self.runner_up is not None:
             one = self.runner_up
-            lines.append(f"runner-up {spell(one.use)}: {self._beside(one.timing)}")
+            lines.append(f"runner-up {spell(one.use)}: {beside(one.timing, point.best)}")
         how = " ".join(text for text in (point.strategy, point.made) if text)
         told = [text for text in (self.source, how) if text]
         return [*lines, f"in {', '.join(told)}"] if told else lines
 
-    def _beside(self, timing: Timing) -> str:
-        return f"{timing.describe()}, {timing.median / self.point.best.median:.2f} times as long"
+
+def beside(timing: Timing, best: Timing) -> str:
+    """Return a time, and how many times as long as the best one it is."""
+    return f"{timing.describe()}, {timing.median / best.median:.2f} times as long"
 
 
 def spell(use: Use) -> str:
@@ -257,7 +266,14 @@ class TunedTable:
         """Return the points of each key by size."""
         return list(self._ranges.values())
 
-    def find(self, signature: Signature, topology: Topology) -> Found | None:
+    @property
+    def size(self) -> int:
+        """The number of points."""
+        return len(self.points)
+
+    def find(
+        self, signature: Signature, topology: Topology, _traits: tuple[bool, bool] = (False, False)
+    ) -> Found | None:
         """Return what decides for a call; None if nothing comparable was measured.
 
         Calls in place or with blocks of different sizes were not measured.
@@ -277,9 +293,9 @@ class TunedTable:
         """Return the sizes from which on another choice may hold for ranks of a topology."""
         return tuple(sorted({n for ranges in self._of(topology) for n in ranges.thresholds}))
 
-    def keys_of(self, topology: Topology) -> list[Key]:
-        """Return the keys of the points that hold for ranks of a topology."""
-        return [ranges.points[0].key for ranges in self._of(topology)]
+    def calls_of(self, topology: Topology) -> list[str]:
+        """Return the collectives whose points hold for ranks of a topology."""
+        return list(dict.fromkeys(ranges.points[0].key.call for ranges in self._of(topology)))
 
     def _of(self, topology: Topology) -> list[Ranges]:
         here = topology.nodes, topology.ppn, topology.names
