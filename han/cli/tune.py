@@ -276,16 +276,16 @@ def _show(action: Action, file: Path | None, tables: Sequence[Path]) -> None:
 
 
 def _merge(file: Path, tables: Sequence[Path]) -> None:
-    """Write the points of several tables; where several have a point, that of the last one."""
-    from han.tuning.tuned.files import as_text, merged, read
+    """Write the points of several tables, and tell where their runs contradict each other."""
+    from han.tuning.tuned.files import as_text, read
+    from han.tuning.tuned.merge import merge
 
     if not tables:
         raise ArgumentError("han tune merge: name the tables to join, each with --table")
-    found = read(tables[0])
-    for path in tables[1:]:
-        found = merged(found, read(path))
+    found = merge([read(path) for path in tables])
+    say("\n".join(found.notes))
     if not rank():
-        write_file(file, as_text(found))
+        write_file(file, as_text(found.table))
 
 
 def _table(path: Path | None) -> TunedTable:

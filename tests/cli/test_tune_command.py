@@ -45,13 +45,21 @@ def tables(tmp_path):
     return paths
 
 
-def test_tables_are_merged_and_the_later_one_counts(tables, tmp_path):
+def test_tables_are_merged_and_what_both_measured_is_combined(tables, tmp_path):
     out = tmp_path / "all.json"
-    call("tune", "merge", str(out), "--table", str(tables[0]), "--table", str(tables[1]))
+    told = call("tune", "merge", str(out), "--table", str(tables[0]), "--table", str(tables[1]))
+    assert "differ" not in told
     found = {(p.key.collective, p.nbytes): p.best.median for p in read(out).points}
     assert found == pytest.approx(
-        {("allreduce", 1024): 5e-6, ("allreduce", 4096): 10e-6, ("bcast", 64): 10e-6}
+        {("allreduce", 1024): 50**0.5 * 1e-6, ("allreduce", 4096): 10e-6, ("bcast", 64): 10e-6}
     )
+
+
+def test_a_merge_tells_where_runs_contradict_each_other(tables, tmp_path):
+    write(tmp_path / "kept.json", TunedTable((replace(point(), keeps=True),), fingerprint()))
+    told = call("tune", "merge", str(tmp_path / "all.json"), "--table", str(tables[0]), "--table",
+                str(tmp_path / "kept.json"))  # fmt: skip
+    assert "allreduce of 1KiB on 1 x 4: runs differ, node: sm flat" in " ".join(told.split())
 
 
 def test_tables_of_different_machines_are_not_merged(tables, tmp_path):

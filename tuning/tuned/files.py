@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from han.tuning.tuned.fingerprint import Fingerprint
 from han.tuning.tuned.table import Candidate, Key, Point, Timing, TunedTable
 
 Join = Callable[[TunedTable, TunedTable], TunedTable]
+CONDITIONS = ("transport", "quota", "mesh")  # on which the faster of two ways may depend
 FORMAT = Format("han-tuned", 1, "tuned table", "tune again")
 
 
@@ -199,8 +200,12 @@ def merged(old: TunedTable, new: TunedTable) -> TunedTable:
         place = point.key, point.nbytes
         if place not in points or point.tried or not points[place].tried:
             points[place] = point
-    ordered = sorted(points.values(), key=_order)
-    return replace(new, points=tuple(ordered))
+    return replace(new, points=in_order(points.values()))
+
+
+def in_order(points: Iterable[Point]) -> tuple[Point, ...]:
+    """Return points in the order of files."""
+    return tuple(sorted(points, key=_order))
 
 
 def _order(point: Point) -> tuple[str, bool, int, int]:
@@ -212,6 +217,14 @@ def check_machine(old: TunedTable, new: TunedTable) -> None:
     if new.machine.is_other(old.machine):
         told = new.machine.distance(old.machine)
         raise TunedError(f"{old.source}: measured on another machine: {told}")
+
+
+def check_conditions(old: TunedTable, new: TunedTable, remedy: str) -> None:
+    """Raise TunedError if two tables were measured in conditions that change what is faster."""
+    differences = new.machine.differences(old.machine)
+    told = [f"{n} {a} here, {b} there" for n, (a, b) in differences.items() if n in CONDITIONS]
+    if told:
+        raise TunedError(f"{old.source}: measured in other conditions: {'; '.join(told)}; {remedy}")
 
 
 def write(path: Path, table: TunedTable, join: Join = merged) -> None:

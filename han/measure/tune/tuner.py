@@ -21,9 +21,8 @@ from han.tuning.rules import Decision, use_of
 from han.tuning.search.results import Found
 from han.tuning.search.space import EVERYTHING, Limits, Pruned, space_of
 from han.tuning.search.strategies import STRATEGIES, run
-from han.tuning.tuned.table import Candidate, Key, Point, Timing, key_of
+from han.tuning.tuned.table import GAIN, Candidate, Key, Point, Timing, key_of
 
-GAIN = 0.97  # a choice replaces the built-in one if it takes at most so much of its time
 KEPT = 5  # candidates that a point holds
 FINAL = 2  # candidates that are measured in turns with the built-in choice and the library
 LEAST_SECONDS = 0.05  # for an input, however little of the budget is left
