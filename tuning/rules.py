@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from han.common.errors import NoRuleError
@@ -16,8 +17,8 @@ from han.model.collectives import FUSED, ROWS
 from han.model.topology import Topology
 from han.submodules.registry import registered, submodule
 from han.tasks.choice import LEFT, Choice, LevelChoice
-from han.tasks.compositions import TREE, Need, composition, side_of
-from han.tasks.contract import Question
+from han.tasks.compositions import TREE, Composition, Need, composition, side_of
+from han.tasks.contract import Question, Submodule
 from han.tasks.lanes import folds
 from han.tasks.outline import as_called, levels_of
 from han.tasks.signature import Signature
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from han.tuning.tuned.table import Found, TunedTable
 
 TUNED = "tuned table"  # the name of its rule
+REMEMBERED = 4096  # choices of levels
 Names = tuple[tuple[str, str], ...]
 
 
@@ -150,21 +152,23 @@ class RuleTable:
         if misfit is not None:
             return misfit
         active = levels_of(topology, signature)
+        lockstep = choice.schedule == "lockstep"
         for level in active:
+            repeats = bool(row.sides) and _repeats(row, topology, level)
             question = Question(
-                topology,
-                level,
-                signature,
-                choice.levels[level],
-                choice.schedule == "lockstep",
-                choice.segment,
-                blocking,
-                repeats=any(need.repeats for need in row.needs(side_of(topology, level))),
-            )
-            reason = _unfit(question, choice, outermost=level == active[-1])
+                topology, level, signature, choice.levels[level], lockstep, choice.segment,
+                blocking, "", repeats,
+            )  # fmt: skip
+            last = level == active[-1]
+            reason = _unfit(question, choice, last) if row.sides else _no_tree(question, last)
             if reason is not None:
                 return f"{topology.names[level]}: {choice.levels[level].submodule}: {reason}"
         return None
+
+
+def _repeats(row: Composition, topology: Topology, level: int) -> bool:
+    """Whether a segment has several tasks on a level."""
+    return any(need.repeats for need in row.needs(side_of(topology, level)))
 
 
 def apart(topology: Topology) -> str:
@@ -210,9 +214,9 @@ def _changed(choice: LevelChoice, use: LevelUse | KindUse) -> LevelChoice:
 
 
 def _unfit(question: Question, choice: Choice, outermost: bool) -> str | None:
-    """Return why a level cannot carry out its part of the choice's composition, or None."""
+    """Return why a level cannot carry out its part of a composition that has sides, or None."""
     view, name, own = question.topology, choice.composition, question.choice
-    side = side_of(view, question.level) if composition(name).sides else ""
+    side = side_of(view, question.level)
     needs = composition(name).needs(side, question.signature.collective)
     if not needs:
         return _no_tree(question, outermost)
@@ -248,27 +252,46 @@ def _unmet(question: Question, needs: Sequence[Need], name: str) -> str | None:
 
 def _no_tree(question: Question, outermost: bool) -> str | None:
     """Return why a level's choice cannot carry out its tasks of a tree, or None."""
-    choice, collective = question.choice, question.signature.collective
+    choice = question.choice
     part = submodule(choice.submodule)
+    tasks, reason = _tasks_of(part, choice, question.signature.collective, outermost)
+    for kind, one in tasks:
+        other = part.supports(question if one is choice else question.of_kind(kind, one))
+        if other is not None:
+            return other
+    return reason
+
+
+@lru_cache(REMEMBERED)
+def _tasks_of(
+    part: Submodule, choice: LevelChoice, collective: str, outermost: bool
+) -> tuple[tuple[tuple[str, LevelChoice], ...], str | None]:
+    """Return what kinds of tasks run on a level, up to the first that nothing can carry out.
+
+    With the reason, if there is one. Kinds that all run the same are the kind "".
+    """
+    found: list[tuple[str, LevelChoice]] = []
     if "leaders" not in part.algorithms[choice.algorithm].families:
-        return f"{choice.algorithm} serves compositions other than tree and flat"
-    if part.algorithms[choice.algorithm].fuses:
-        if collective not in FUSED:
-            return f"{choice.algorithm} serves {' and '.join(FUSED)} only"
-        if not outermost:
-            return f"{choice.algorithm} serves the outermost level only"
-        own = [kind for kind, _ in choice.kinds if kind in ROWS[collective].task_kinds]
-        if own:
-            return f"{choice.algorithm} has no {own[0]} tasks of its own"
-        return part.supports(question)
+        return (), f"{choice.algorithm} serves compositions other than tree and flat"
     kinds = ROWS[collective].task_kinds
+    if part.algorithms[choice.algorithm].fuses:
+        reason = _not_fused(choice, collective, outermost)
+        return (() if reason else (("", choice),)), reason
     alike = not any(kind in kinds for kind, _ in choice.kinds)
     for kind in ("",) if alike else kinds:
         one = choice.of(kind)
         algorithm = part.algorithms[one.algorithm]
         if not {*((kind,) if kind else kinds)} <= {*algorithm.kinds}:
-            return f"{one.algorithm} serves {', '.join(algorithm.kinds)} only"
-        reason = part.supports(replace(question, choice=one, kind=kind))
-        if reason is not None:
-            return reason
-    return None
+            return tuple(found), f"{one.algorithm} serves {', '.join(algorithm.kinds)} only"
+        found.append((kind, one))
+    return tuple(found), None
+
+
+def _not_fused(choice: LevelChoice, collective: str, outermost: bool) -> str | None:
+    """Return why an algorithm that reduces and broadcasts at once cannot serve a level, or None."""
+    if collective not in FUSED:
+        return f"{choice.algorithm} serves {' and '.join(FUSED)} only"
+    if not outermost:
+        return f"{choice.algorithm} serves the outermost level only"
+    own = [kind for kind, _ in choice.kinds if kind in ROWS[collective].task_kinds]
+    return f"{choice.algorithm} has no {own[0]} tasks of its own" if own else None

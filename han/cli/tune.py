@@ -283,7 +283,8 @@ def _merge(file: Path, tables: Sequence[Path]) -> None:
     if not tables:
         raise ArgumentError("han tune merge: name the tables to join, each with --table")
     found = merge([read(path) for path in tables])
-    say("\n".join(found.notes))
+    for note in found.notes:
+        say(f"# {note}")
     if not rank():
         write_file(file, as_text(found.table))
 

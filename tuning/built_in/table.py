@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Any
 
 from han.common.errors import HanError
-from han.tuning.built_in.facts import Facts
 from han.tuning.built_in.row import Row, Rows
 from han.tuning.built_in.rows import rows_of
 from han.tuning.built_in.safe import SAFE
@@ -65,10 +64,9 @@ class ChoiceTable:
         """The number of rows in all."""
         return sum(len(self.record[section]) for section in SECTIONS)
 
-    def find(self, section: str, collective: str, facts: Facts) -> Row | None:
-        """Return the row of a section that decides for a call; None if there is none."""
-        rows = self._rows.get(section)
-        return (self._load(section) if rows is None else rows).find(collective, facts)
+    def section(self, section: str) -> Rows[Row]:
+        """Return the rows of a section that decide, safe ones last."""
+        return self._rows.get(section) or self._load(section)
 
     def rows(self, section: str) -> Rows[Row]:
         """Return the rows of a section; raises ChoicesError."""
