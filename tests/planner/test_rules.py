@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import pickle
+import subprocess
+import sys
 from dataclasses import fields, replace
 
 import pytest
@@ -10,6 +14,7 @@ from han.config.config import load_config
 from han.config.rules import When
 from han.model.topology import virtual
 from han.tasks.call import call_signature
+from han.tasks.choice import level_choice
 from han.tuning.built_in.choosing import facts_of_call
 from han.tuning.built_in.facts import Facts
 from han.tuning.heuristics import BUILT_IN, NodeTraits
@@ -110,3 +115,16 @@ def test_no_class_of_sizes_is_on_both_sides_of_a_rule(collective, key):
         assert len(held) == 1, (low + 1, high)
         low, found = high, found | held
     assert found == {False, True}
+
+
+def test_a_choice_from_another_process_has_this_process_hash():
+    code = (
+        "import pickle, sys; from han.tasks.choice import level_choice; "
+        "one = level_choice('sm', 'flat', chunk=64); hash(one); "
+        "sys.stdout.buffer.write(pickle.dumps(one))"
+    )
+    environ = {**os.environ, "PYTHONHASHSEED": "7"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environ, capture_output=True, check=True
+    )
+    assert pickle.loads(done.stdout) in {level_choice("sm", "flat", chunk=64)}
