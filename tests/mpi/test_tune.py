@@ -12,6 +12,7 @@ from _jobs import PRELUDE, job
 from mpi4py import MPI
 
 import han
+from han.measure.tune import session
 from han.measure.tune.session import partial_file, tune, tuned_config
 from han.measure.tune.tuner import Input, Plans
 from han.ranks.machine import fingerprint
@@ -19,9 +20,9 @@ from han.tasks.signature import Signature
 from han.tuning.heuristics import BUILT_IN
 from han.tuning.rules import TUNED
 from han.tuning.search.space import Limits
-from han.tuning.tuned.files import as_text, read
+from han.tuning.tuned.files import TunedError, as_text, read
 from han.tuning.tuned.row_files import as_rows
-from han.tuning.tuned.table import TunedTable
+from han.tuning.tuned.table import Key, Point, Timing, TunedTable
 
 WORLD = MPI.COMM_WORLD
 LIMITS = Limits(submodules=("sm",), algorithms=("flat", "knomial"), parameters={})
@@ -117,14 +118,14 @@ def test_an_interrupted_run_is_resumed(tmp_path):
     path, told = shared_path(tmp_path), []
     plans = Plans(INPUTS, "heuristic", None, LIMITS)
 
-    class Interrupted(Exception):
-        pass
-
     def interrupt(tuned, done, total):
-        raise Interrupted
+        raise KeyboardInterrupt
 
-    with pytest.raises(Interrupted):
-        tune(WORLD, None, plans, path, step=interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        tune(WORLD, None, plans, path, step=interrupt, warn=told.append)
+    assert WORLD.rank or told.pop() == (
+        f"interrupted: 1 input in {partial_file(path)}; the same command goes on from there"
+    )
     WORLD.Barrier()
     assert not path.exists()
     assert [p.nbytes for p in read(partial_file(path)).points] == [1024]
@@ -136,6 +137,42 @@ def test_an_interrupted_run_is_resumed(tmp_path):
     assert WORLD.rank or "resumed: 1 known input" in told[0]
     WORLD.Barrier()
     assert not partial_file(path).exists()
+
+
+@pytest.mark.mpi(ranks=2, timeout=120, unit="s")
+def test_a_table_that_cannot_take_the_points_is_told_of_before_anything_runs(tmp_path):
+    path, other = shared_path(tmp_path), "name another file with --out, or remove this one"
+    for text, said in {
+        "{": "damaged, not JSON",
+        json.dumps({"format": "han-tuned", "version": 9}): "version 9, this han reads version 1",
+        as_text(TunedTable((), replace(fingerprint(), cores=999))): "another machine: cores",
+        as_text(
+            TunedTable((), replace(fingerprint(), transport="x"))
+        ): "other conditions: transpor",
+        as_rows(TunedTable((), fingerprint())): "holds rows",
+    }.items():
+        if not WORLD.rank:
+            path.write_text(text)
+        WORLD.Barrier()
+        with pytest.raises(han.ArgumentError, match=f"{said}.*; {other}"):
+            tune(WORLD, None, Plans(INPUTS, "exhaustive"), path)
+        assert WORLD.rank or path.read_text() == text
+        assert not partial_file(path).exists()
+        WORLD.Barrier()
+
+
+def test_what_a_table_cannot_take_is_in_the_partial_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(session, "write", lambda *_: refuse_to_write())
+    keeper = session.Keeper(tmp_path / "tuned.json", True, print)
+    timing = Timing(1e-6, 1e-6, 1e-6, 9)
+    keeper.add(Point(Key("bcast", "", 1, 2, ("node", "network")), 64, True, (), timing), False)
+    assert read(partial_file(keeper.path)).points == (), "a search that is not complete goes on"
+    assert keeper.finish(True) == f"no room; what was found is in {partial_file(keeper.path)}"
+    assert [p.nbytes for p in read(partial_file(keeper.path)).points] == [64]
+
+
+def refuse_to_write():
+    raise TunedError("no room")
 
 
 @pytest.mark.mpi(ranks=2, timeout=120, unit="s")
