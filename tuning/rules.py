@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING
 
 from han.common.errors import NoRuleError
@@ -104,41 +104,51 @@ class RuleTable:
     def _candidates(
         self, signature: Signature, found: Found | FoundRow | None
     ) -> Iterator[tuple[Choice, Names]]:
-        default, rows = rowed(signature, self.topology, self.traits)
+        built_in = partial(rowed, signature, self.topology, self.traits)
         rules = self.config.rules if self.config is not None else ()
         traits = self.traits.oversubscribed, self.traits.mesh
         facts = facts_of_call(signature, self.topology, traits) if rules else None
         for index, rule in enumerate(rules):
             if rule.when.matches(signature.collective, facts):
                 where = self.config.place("rules", index) if self.config is not None else ""
-                base = self._default(signature, rule.use.composition) or default
+                base = built_in(rule.use.composition or TREE).choice
                 yield self._apply(rule.use, f"rules[{index}] of {where}", base), ()
         if found is not None and found.use is not None:
-            base = self._default(signature, found.use.composition) or default
+            base = built_in(found.use.composition or TREE).choice
             yield self._apply(found.use, TUNED, base), found.rows
+        default, rows = built_in()
         yield default, rows
         safe = rowed(signature, self.topology, self.traits, table=safe_table())
         if (safe.choice.levels, safe.choice.segment) != (default.levels, default.segment):
             yield safe
 
-    def _default(self, signature: Signature, name: str | None) -> Choice | None:
-        """Return the built-in choice of a composition; None without one."""
-        return choose(signature, self.topology, self.traits, name) if name else None
-
     def _apply(self, use: Use, name: str, default: Choice) -> Choice:
         """Return the built-in choice with the values that a rule or a tuned table sets."""
         levels = [
-            _overlay(choice, use.levels.get(name))
+            self._level(choice, use.levels.get(name))
             for choice, name in zip(default.levels, self.topology.names, strict=True)
         ]
         segment = default.segment if use.segment is None else use.segment
-        return replace(
-            default,
-            levels=tuple(levels),
-            segment=None if isinstance(segment, str) else segment,
-            schedule=use.schedule or default.schedule,
-            rule=name,
+        return Choice(
+            tuple(levels),
+            None if isinstance(segment, str) else segment,
+            use.schedule or default.schedule,
+            default.composition,
+            name,
         )
+
+    def _level(self, choice: LevelChoice, use: LevelUse | None) -> LevelChoice:
+        """Return what a level runs; where a rule names an algorithm, it is made once."""
+        if use is None or use.algorithm is None:
+            return _overlay(choice, use)
+        known = self._named.get(id(use))
+        if known is None:
+            known = self._named[id(use)] = use, _overlay(choice, use)
+        return known[1]
+
+    @cached_property
+    def _named(self) -> dict[int, tuple[LevelUse, LevelChoice]]:
+        return {}  # by the number of a use, which must live as long
 
     def objection(
         self, signature: Signature, choice: Choice, *, blocking: bool = True
