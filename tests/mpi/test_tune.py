@@ -241,3 +241,26 @@ def test_what_a_job_learnt_is_written_when_it_ends(tmp_path):
         (point,) = read(tmp_path / "mine.json").points
         assert (point.key.collective, point.strategy) == ("bcast", "trials")
     assert (tmp_path / "rank1").read_text() == "nothing", "only the leader learns"
+
+
+INTERRUPTED = (
+    PRELUDE
+    + """
+import time
+import typer
+from han.cli import endings, main
+def command(**_):
+    raise typer.Abort
+endings.PATIENCE = 0.2
+main.app = command
+if MPI.COMM_WORLD.rank:
+    main.main()
+time.sleep(60)
+"""
+)
+
+
+def test_an_interrupt_of_one_rank_ends_the_command_on_all(tmp_path):
+    status, output, _ = job(tmp_path, INTERRUPTED, 2)
+    assert status
+    assert "Error: interrupted" in output
