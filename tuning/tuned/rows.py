@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import ClassVar
 
 from han.common.units import format_size
 from han.config.rules import Use, thresholds
@@ -89,6 +90,8 @@ class RowTable:
     source: str = ""
     digest: str = field(default="", compare=False)
 
+    unit: ClassVar = "row"  # what `size` counts
+
     @property
     def size(self) -> int:
         """The number of rows."""
@@ -127,8 +130,15 @@ class RowTable:
         """Return the collectives that rows are for on ranks of a topology."""
         here = {"nodes": topology.nodes, "ppn": topology.ppn, "ranks": topology.size}
         rows = [row for row in self._rows(topology.names).rows if _may_hold(row, here)]
-        every = [name for row in rows for name in row.collectives or ("all collectives",)]
+        every = [
+            f"{name}{' on shared arrays' if _NEEDS_ARRAYS in row.tests else ''}"
+            for row in rows
+            for name in row.collectives or ("all collectives",)
+        ]
         return list(dict.fromkeys(every))
+
+
+_NEEDS_ARRAYS = Facts._fields.index("mapped"), 1, 1
 
 
 def _named(row: TunedRow) -> Sequence[tuple[str, int, int]]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
+from typing import ClassVar
 
 from han.common.units import format_size, format_us
 from han.config.rules import KindUse, LevelUse, Use
@@ -63,8 +64,8 @@ class Key:
 
     @property
     def call(self) -> str:
-        """The collective, as tables and pictures name it: ``bcast, shared arrays``."""
-        return f"{self.collective}, shared arrays" if self.shared else self.collective
+        """The collective, as tables and pictures name it: ``bcast on shared arrays``."""
+        return f"{self.collective} on shared arrays" if self.shared else self.collective
 
 
 @dataclass(frozen=True)
@@ -266,6 +267,8 @@ class TunedTable:
     def ranges(self) -> list[Ranges]:
         """Return the points of each key by size."""
         return list(self._ranges.values())
+
+    unit: ClassVar = "measured input"  # what `size` counts
 
     @property
     def size(self) -> int:
