@@ -23,6 +23,17 @@ class LevelChoice:
     parameters: tuple[tuple[str, Value], ...] = ()
     kinds: tuple[tuple[str, LevelChoice], ...] = ()
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.submodule, self.algorithm, self.parameters, self.kinds))
+
+    def __getstate__(self) -> dict[str, object]:
+        """Leave out the hash: another process has other hashes of texts."""
+        return {name: value for name, value in self.__dict__.items() if name != "_hash"}
+
     def of(self, kind: str) -> LevelChoice:
         """Return what tasks of a kind run."""
         if not self.kinds:

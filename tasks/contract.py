@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from han.model.topology import Topology
 from han.tasks.choice import LevelChoice, Value
@@ -72,8 +73,7 @@ class Algorithm:
         return self.kinds == ("allreduce",)
 
 
-@dataclass(frozen=True)
-class Question:
+class Question(NamedTuple):
     """The argument of :meth:`Submodule.supports`: a call, and the level that is to be served.
 
     `blocking` is False for nonblocking and persistent calls, whose Start must not wait. `kind` is
@@ -89,6 +89,10 @@ class Question:
     blocking: bool = True
     kind: str = ""
     repeats: bool = False  # a segment has several tasks on the level
+
+    def of_kind(self, kind: str, choice: LevelChoice) -> Question:
+        """Return the question for one kind of tasks, which run `choice`."""
+        return Question(*self[:3], choice, *self[4:7], kind, self.repeats)
 
     @property
     def segmented(self) -> bool:

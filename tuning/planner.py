@@ -24,6 +24,7 @@ from han.tuning.parts import parts_of, plan_of_choice
 from han.tuning.rules import Decision, RuleTable
 
 if TYPE_CHECKING:
+    from han.tuning.tuned.rows import RowTable
     from han.tuning.tuned.table import TunedTable
 
 REMEMBERED = 512  # decisions that a planner remembers
@@ -81,13 +82,13 @@ class Planner:
 
     def __init__(
         self, topology: Topology, config: Config, traits: NodeTraits, rank: int, maps_arrays: bool,
-        tuned: TunedTable | None = None,
+        tuned: TunedTable | RowTable | None = None,
     ) -> None:  # fmt: skip
         self.topology, self.config, self.traits = topology, config, traits
         self.rank, self.maps_arrays, self.tuned = rank, maps_arrays, tuned
         self.rules = RuleTable(config, topology, traits, tuned)
         measured = tuned.thresholds(topology) if tuned is not None else ()
-        self.bounds = bounds_of((*config.thresholds, *measured))
+        self.bounds = bounds_of((*config.thresholds(topology.size), *measured))
         self._remembered = lru_cache(REMEMBERED)(self._planned)
         self.sized = lru_cache(REMEMBERED)(self._sized)
 

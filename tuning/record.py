@@ -16,13 +16,20 @@ class Format(NamedTuple):
 
     def record(self, text: str | bytes) -> dict[str, Any]:
         """Return the record of a text; raises ValueError, whose text says what is wrong."""
+        return self.checked(self.content(text))
+
+    def content(self, text: str | bytes) -> Any:
+        """Return what a text holds, of whatever format; raises ValueError."""
         try:
-            record = json.loads(text)
+            return json.loads(text)
         except RecursionError:
             raise ValueError(f"not a {self.what}: nested too deep") from None
         except ValueError as error:
             told = f"; {self.remedy}" if self.remedy else ""
             raise ValueError(f"damaged, not JSON: {error}{told}") from None
+
+    def checked(self, record: Any) -> dict[str, Any]:
+        """Return the content of a text, if it is of this format and version; raises ValueError."""
         if not isinstance(record, dict) or record.get("format") != self.name:
             raise ValueError(f"not a {self.what}: its format is not {self.name}")
         found = record.get("version")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING
 
 from han.common.errors import NoRuleError
@@ -16,19 +17,22 @@ from han.model.collectives import FUSED, ROWS
 from han.model.topology import Topology
 from han.submodules.registry import registered, submodule
 from han.tasks.choice import LEFT, Choice, LevelChoice
-from han.tasks.compositions import TREE, Need, composition, side_of
-from han.tasks.contract import Question
+from han.tasks.compositions import TREE, Composition, Need, composition, side_of
+from han.tasks.contract import Question, Submodule
 from han.tasks.lanes import folds
 from han.tasks.outline import as_called, levels_of
 from han.tasks.signature import Signature
+from han.tuning.built_in.choosing import facts_of_call
 from han.tuning.built_in.shipped import safe_table
 from han.tuning.heuristics import BUILT_IN, NodeTraits, choose, composed, rival, rowed
 
 if TYPE_CHECKING:
     from han.config.config import Config
+    from han.tuning.tuned.rows import FoundRow, RowTable
     from han.tuning.tuned.table import Found, TunedTable
 
 TUNED = "tuned table"  # the name of its rule
+REMEMBERED = 4096  # choices of levels
 Names = tuple[tuple[str, str], ...]
 
 
@@ -42,7 +46,7 @@ class Decision:
 
     choice: Choice
     passed: tuple[tuple[str, str], ...] = ()
-    tuned: Found | None = None
+    tuned: Found | FoundRow | None = None
     rows: tuple[tuple[str, str], ...] = ()
 
 
@@ -56,12 +60,14 @@ class RuleTable:
     config: Config | None
     topology: Topology
     traits: NodeTraits
-    tuned: TunedTable | None = None
+    tuned: TunedTable | RowTable | None = None
 
     def decide(self, signature: Signature, *, blocking: bool = True) -> Decision:
         """Choose for a call; the same on all ranks. Raises NoRuleError if no rule can serve it."""
         passed: list[tuple[str, str]] = []
-        found = self.tuned.find(signature, self.topology) if self.tuned is not None else None
+        traits = self.traits.oversubscribed, self.traits.mesh
+        tuned = self.tuned
+        found = None if tuned is None else tuned.find(signature, self.topology, traits)
         for choice, rows in self._candidates(signature, found):
             reason = self.objection(signature, choice, blocking=blocking)
             if reason is None:
@@ -96,50 +102,56 @@ class RuleTable:
         return Decision(nothing, tuple(passed))
 
     def _candidates(
-        self, signature: Signature, found: Found | None
+        self, signature: Signature, found: Found | FoundRow | None
     ) -> Iterator[tuple[Choice, Names]]:
-        default, rows = rowed(signature, self.topology, self.traits)
+        built_in = partial(rowed, signature, self.topology, self.traits)
         rules = self.config.rules if self.config is not None else ()
+        traits = self.traits.oversubscribed, self.traits.mesh
+        facts = facts_of_call(signature, self.topology, traits) if rules else None
         for index, rule in enumerate(rules):
-            if rule.when.matches(
-                signature.collective,
-                nbytes=signature.nbytes,
-                nodes=self.topology.nodes,
-                ppn=self.topology.ppn,
-                commutative=signature.commutative,
-            ):
+            if rule.when.matches(signature.collective, facts):
                 where = self.config.place("rules", index) if self.config is not None else ""
-                base = self._default(signature, rule.use.composition) or default
+                base = built_in(rule.use.composition or TREE).choice
                 yield self._apply(rule.use, f"rules[{index}] of {where}", base), ()
-        if found is not None and found.point.use is not None:
-            base = self._default(signature, found.point.use.composition) or default
-            yield self._apply(found.point.use, TUNED, base), ()
+        if found is not None and found.use is not None:
+            base = built_in(found.use.composition or TREE).choice
+            yield self._apply(found.use, TUNED, base), found.rows
         other = composed(signature, self.topology, self.traits)
         if other is not None:
             yield other
+        default, rows = built_in()
         yield default, rows
         safe = rowed(signature, self.topology, self.traits, table=safe_table())
         if (safe.choice.levels, safe.choice.segment) != (default.levels, default.segment):
             yield safe
 
-    def _default(self, signature: Signature, name: str | None) -> Choice | None:
-        """Return the built-in choice of a composition; None without one."""
-        return choose(signature, self.topology, self.traits, name) if name else None
-
     def _apply(self, use: Use, name: str, default: Choice) -> Choice:
         """Return the built-in choice with the values that a rule or a tuned table sets."""
         levels = [
-            _overlay(choice, use.levels.get(name))
+            self._level(choice, use.levels.get(name))
             for choice, name in zip(default.levels, self.topology.names, strict=True)
         ]
         segment = default.segment if use.segment is None else use.segment
-        return replace(
-            default,
-            levels=tuple(levels),
-            segment=None if isinstance(segment, str) else segment,
-            schedule=use.schedule or default.schedule,
-            rule=name,
+        return Choice(
+            tuple(levels),
+            None if isinstance(segment, str) else segment,
+            use.schedule or default.schedule,
+            default.composition,
+            name,
         )
+
+    def _level(self, choice: LevelChoice, use: LevelUse | None) -> LevelChoice:
+        """Return what a level runs; where a rule names an algorithm, it is made once."""
+        if use is None or use.algorithm is None:
+            return _overlay(choice, use)
+        known = self._named.get(id(use))
+        if known is None:
+            known = self._named[id(use)] = use, _overlay(choice, use)
+        return known[1]
+
+    @cached_property
+    def _named(self) -> dict[int, tuple[LevelUse, LevelChoice]]:
+        return {}  # by the number of a use, which must live as long
 
     def objection(
         self, signature: Signature, choice: Choice, *, blocking: bool = True
@@ -153,21 +165,23 @@ class RuleTable:
         if misfit is not None:
             return misfit
         active = levels_of(topology, signature)
+        lockstep = choice.schedule == "lockstep"
         for level in active:
+            repeats = bool(row.sides) and _repeats(row, topology, level)
             question = Question(
-                topology,
-                level,
-                signature,
-                choice.levels[level],
-                choice.schedule == "lockstep",
-                choice.segment,
-                blocking,
-                repeats=any(need.repeats for need in row.needs(side_of(topology, level))),
-            )
-            reason = _unfit(question, choice, outermost=level == active[-1])
+                topology, level, signature, choice.levels[level], lockstep, choice.segment,
+                blocking, "", repeats,
+            )  # fmt: skip
+            last = level == active[-1]
+            reason = _unfit(question, choice, last) if row.sides else _no_tree(question, last)
             if reason is not None:
                 return f"{topology.names[level]}: {choice.levels[level].submodule}: {reason}"
         return None
+
+
+def _repeats(row: Composition, topology: Topology, level: int) -> bool:
+    """Whether a segment has several tasks on a level."""
+    return any(need.repeats for need in row.needs(side_of(topology, level)))
 
 
 def apart(topology: Topology) -> str:
@@ -213,9 +227,9 @@ def _changed(choice: LevelChoice, use: LevelUse | KindUse) -> LevelChoice:
 
 
 def _unfit(question: Question, choice: Choice, outermost: bool) -> str | None:
-    """Return why a level cannot carry out its part of the choice's composition, or None."""
+    """Return why a level cannot carry out its part of a composition that has sides, or None."""
     view, name, own = question.topology, choice.composition, question.choice
-    side = side_of(view, question.level) if composition(name).sides else ""
+    side = side_of(view, question.level)
     needs = composition(name).needs(side, question.signature.collective)
     if not needs:
         return _no_tree(question, outermost)
@@ -251,27 +265,46 @@ def _unmet(question: Question, needs: Sequence[Need], name: str) -> str | None:
 
 def _no_tree(question: Question, outermost: bool) -> str | None:
     """Return why a level's choice cannot carry out its tasks of a tree, or None."""
-    choice, collective = question.choice, question.signature.collective
+    choice = question.choice
     part = submodule(choice.submodule)
+    tasks, reason = _tasks_of(part, choice, question.signature.collective, outermost)
+    for kind, one in tasks:
+        other = part.supports(question if one is choice else question.of_kind(kind, one))
+        if other is not None:
+            return other
+    return reason
+
+
+@lru_cache(REMEMBERED)
+def _tasks_of(
+    part: Submodule, choice: LevelChoice, collective: str, outermost: bool
+) -> tuple[tuple[tuple[str, LevelChoice], ...], str | None]:
+    """Return what kinds of tasks run on a level, up to the first that nothing can carry out.
+
+    With the reason, if there is one. Kinds that all run the same are the kind "".
+    """
+    found: list[tuple[str, LevelChoice]] = []
     if "leaders" not in part.algorithms[choice.algorithm].families:
-        return f"{choice.algorithm} serves compositions other than tree and flat"
-    if part.algorithms[choice.algorithm].fuses:
-        if collective not in FUSED:
-            return f"{choice.algorithm} serves {' and '.join(FUSED)} only"
-        if not outermost:
-            return f"{choice.algorithm} serves the outermost level only"
-        own = [kind for kind, _ in choice.kinds if kind in ROWS[collective].task_kinds]
-        if own:
-            return f"{choice.algorithm} has no {own[0]} tasks of its own"
-        return part.supports(question)
+        return (), f"{choice.algorithm} serves compositions other than tree and flat"
     kinds = ROWS[collective].task_kinds
+    if part.algorithms[choice.algorithm].fuses:
+        reason = _not_fused(choice, collective, outermost)
+        return (() if reason else (("", choice),)), reason
     alike = not any(kind in kinds for kind, _ in choice.kinds)
     for kind in ("",) if alike else kinds:
         one = choice.of(kind)
         algorithm = part.algorithms[one.algorithm]
         if not {*((kind,) if kind else kinds)} <= {*algorithm.kinds}:
-            return f"{one.algorithm} serves {', '.join(algorithm.kinds)} only"
-        reason = part.supports(replace(question, choice=one, kind=kind))
-        if reason is not None:
-            return reason
-    return None
+            return tuple(found), f"{one.algorithm} serves {', '.join(algorithm.kinds)} only"
+        found.append((kind, one))
+    return tuple(found), None
+
+
+def _not_fused(choice: LevelChoice, collective: str, outermost: bool) -> str | None:
+    """Return why an algorithm that reduces and broadcasts at once cannot serve a level, or None."""
+    if collective not in FUSED:
+        return f"{choice.algorithm} serves {' and '.join(FUSED)} only"
+    if not outermost:
+        return f"{choice.algorithm} serves the outermost level only"
+    own = [kind for kind, _ in choice.kinds if kind in ROWS[collective].task_kinds]
+    return f"{choice.algorithm} has no {own[0]} tasks of its own" if own else None

@@ -24,6 +24,7 @@ RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID
 TAG = 31415  # of the messages below, in MPI.COMM_WORLD
 PATIENCE = 10.0  # seconds that a rank with a mistake waits for the other ranks
 NAP = 0.002
+INTERRUPTED = 130  # the status of a command that the user interrupts
 GRACE = 1.0  # seconds: a launcher may kill all ranks when the first one exits with an error
 
 
@@ -64,12 +65,13 @@ def show(text: str) -> None:
 def leave(mistake: str = "", status: int = 0) -> NoReturn:
     """Exit on all ranks, and print the mistake of the lowest rank that made one.
 
-    Each rank passes its own mistake, or an empty text.
+    Each rank passes its own mistake, or an empty text. Maybe only this rank was interrupted.
     """
     comm = world()
-    first = mistake if comm is None else _first(comm, mistake)
+    waits = not mistake and status != INTERRUPTED
+    first = mistake if comm is None else _first(comm, mistake, waits)
     if first is None:
-        abort(mistake)
+        abort(mistake or "interrupted")
     if first and is_first():
         show(first)
     if (first or status) and not is_first():
@@ -89,13 +91,13 @@ def abort(text: str = "") -> NoReturn:
     raise SystemExit(1)
 
 
-def _first(comm: MPI.Intracomm, mistake: str) -> str | None:
+def _first(comm: MPI.Intracomm, mistake: str, waits: bool) -> str | None:
     """Return the mistake of the lowest rank that made one, on all ranks.
 
-    Returns None on a rank that made a mistake if the other ranks do not answer in time, because
-    they still run the command. A rank without a mistake waits until all ranks have ended.
+    A rank that `waits` does so until all ranks have ended. Returns None on another one if the other
+    ranks do not answer in time, because they still run the command.
     """
-    limit = time.monotonic() + PATIENCE if mistake else float("inf")
+    limit = float("inf") if waits else time.monotonic() + PATIENCE
     if comm.rank:
         comm.isend(mistake, 0, TAG)
         return _heard(comm, 0, limit)

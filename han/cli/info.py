@@ -89,7 +89,8 @@ def collect(comm: Comm) -> dict[str, Any]:
         "tuned": {
             "table": state.tuned.table.source if state.tuned.table is not None else None,
             "about": state.tuned.about,
-            "points": 0 if state.tuned.table is None else len(state.tuned.table.points),
+            "points": 0 if state.tuned.table is None else state.tuned.table.size,
+            "unit": "" if state.tuned.table is None else state.tuned.table.unit,
             "collectives": _tuned_here(state),
         },
         "built_in": {
@@ -204,10 +205,8 @@ def _tuned(record: Mapping[str, Any]) -> str:
     if record["table"] is None:
         return f"no table: {record['about']}"
     here = ", ".join(record["collectives"]) or "none"
-    return (
-        f"{record['table']} ({record['about']}); {plural(record['points'], 'measured input')}, "
-        f"for these ranks: {here}"
-    )
+    size = plural(record["points"], record["unit"])
+    return f"{record['table']} ({record['about']}); {size}, for these ranks: {here}"
 
 
 def _built_in(record: Mapping[str, Any]) -> str:
@@ -219,8 +218,7 @@ def _built_in(record: Mapping[str, Any]) -> str:
 def _tuned_here(state: State) -> list[str]:
     """Return the collectives whose points hold for these ranks."""
     table = state.tuned.table
-    found = [] if table is None else table.keys_of(state.topology)
-    return list(dict.fromkeys(key.collective for key in found))
+    return [] if table is None else table.calls_of(state.topology)
 
 
 def _attach(answer: bool | str) -> str:

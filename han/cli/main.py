@@ -122,7 +122,7 @@ def main() -> None:
             error.show()
         outcome = 2
     except typer.Abort:
-        outcome = 130
+        outcome = endings.INTERRUPTED
     except HanError as error:
         if not endings.is_mistake(error):
             endings.abort(str(error))

@@ -50,8 +50,8 @@ def tune(
     action: Annotated[
         Action,
         typer.Argument(
-            help="run: measure; export: write rules; report: write a page; merge: join tables; "
-            "compare: strategies with exhaustive search."
+            help="run: measure; export: write rules, or rows (.json); report: write a page; "
+            "merge: join tables; compare: strategies with exhaustive search."
         ),
     ] = Action.RUN,
     file: Annotated[
@@ -72,6 +72,9 @@ def tune(
     ] = None,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Write the data before each call, outside the time.")
+    ] = False,
+    shared: Annotated[
+        bool, typer.Option("--shared", help="Tune calls on shared arrays instead of ordinary ones.")
     ] = False,
     dtype: DtypeOption = "f8",
     op: OpOption = "sum",
@@ -102,6 +105,7 @@ def tune(
       mpiexec -n 4 han tune --budget 10min --collectives bcast,allreduce --sizes 8:64MiB:8
       mpiexec -n 4 han tune --config virtual-2x2 --strategy task --out tuned.json
       han tune export rules.yaml --table tuned.json
+      han tune export rows.json --table tuned.json
       han tune report report.html --table tuned.json
       mpiexec -n 2 han tune compare quality.png --collectives bcast
       han tune merge all.json --table monday.json --table tuesday.json
@@ -110,7 +114,7 @@ def tune(
         from han.cli.tune_quality import compare
 
         check_files(json_file, plot=file)
-        plans = _plans(collectives, sizes, COMPARE, "0", space, None, dtype, op)
+        plans = _plans(collectives, sizes, COMPARE, "0", space, None, dtype, op, shared)
         compare(config, plans, fresh, file, json_file)
         return
     if action is not Action.RUN:
@@ -123,7 +127,7 @@ def tune(
     from han.measure.tune import session
 
     check_files(out, json_file)
-    plans = _plans(collectives, sizes, strategy, budget, space, machine, dtype, op)
+    plans = _plans(collectives, sizes, strategy, budget, space, machine, dtype, op, shared)
     from han.cli.tune_texts import head, pruned_lines, table_text
 
     tell = (lambda text: None) if str(json_file) == "-" else say
@@ -153,7 +157,7 @@ def tune(
 
 def _plans(
     collectives: str, sizes: str, strategy: str, budget: str, space: Path | None,
-    machine: str | None, dtype: str, op: str,
+    machine: str | None, dtype: str, op: str, shared: bool,
 ) -> Plans:  # fmt: skip
     """Return what to tune; raises ArgumentError before anything runs."""
     from han.measure.bench_calls import Case
@@ -187,7 +191,9 @@ def _plans(
     cases = cases_of(names, sizes, case)
     inputs = tuple(Input(one.collective, one.nbytes) for one in cases if one.nbytes)
     seconds = _seconds(budget)
-    return Plans(inputs, strategy, seconds or None, limits, model, element_type(dtype).name, op)
+    return Plans(
+        inputs, strategy, seconds or None, limits, model, element_type(dtype).name, op, shared
+    )
 
 
 def _seconds(text: str) -> float:
@@ -259,8 +265,9 @@ def _show(action: Action, file: Path | None, tables: Sequence[Path]) -> None:
         return
     if action is Action.EXPORT:
         from han.tuning.tuned.export import as_rules
+        from han.tuning.tuned.row_files import as_rows
 
-        write_file(file, as_rules(found))
+        write_file(file, as_rows(found) if file.suffix == ".json" else as_rules(found))
         return
     from han.plots.tuning import report
 
@@ -269,16 +276,17 @@ def _show(action: Action, file: Path | None, tables: Sequence[Path]) -> None:
 
 
 def _merge(file: Path, tables: Sequence[Path]) -> None:
-    """Write the points of several tables; where several have a point, that of the last one."""
-    from han.tuning.tuned.files import as_text, merged, read
+    """Write the points of several tables, and tell where their runs contradict each other."""
+    from han.tuning.tuned.files import as_text, read
+    from han.tuning.tuned.merge import merge
 
     if not tables:
         raise ArgumentError("han tune merge: name the tables to join, each with --table")
-    found = read(tables[0])
-    for path in tables[1:]:
-        found = merged(found, read(path))
+    found = merge([read(path) for path in tables])
+    for note in found.notes:
+        say(f"# {note}")
     if not rank():
-        write_file(file, as_text(found))
+        write_file(file, as_text(found.table))
 
 
 def _table(path: Path | None) -> TunedTable:
@@ -289,8 +297,11 @@ def _table(path: Path | None) -> TunedTable:
         return read(path)
     from han.ranks.machine import fingerprint
     from han.tuning.tuned.places import AUTO, find_table
+    from han.tuning.tuned.rows import RowTable
 
     found = find_table(AUTO, fingerprint)
     if found.table is None:
         raise ArgumentError(f"no tuned table of this machine ({found.about}): name one (--table)")
+    if isinstance(found.table, RowTable):
+        raise ArgumentError(f"{found.table.source} holds rows: name a table of points (--table)")
     return found.table

@@ -30,8 +30,8 @@ def head(plans: Plans, ranks: int) -> str:
 def table_text(points: Sequence[Point]) -> str:
     """Return a table for each collective, and the geometric means of the gains."""
     parts = []
-    for name in dict.fromkeys(point.key.collective for point in points):
-        mine = sorted((p for p in points if p.key.collective == name), key=lambda p: p.nbytes)
+    for name in dict.fromkeys(point.key.call for point in points):
+        mine = sorted((p for p in points if p.key.call == name), key=lambda p: p.nbytes)
         parts.append(shown_table(name, HEADS, map(_row, mine), left=["choice"]))
     if points:
         over_default = _mean([p.default.median / p.best.median for p in points])

@@ -20,6 +20,7 @@ from han.config.errors import Origin, config_error
 from han.config.parts import SIZE, Level, Rails, Scope, Wait, as_document
 from han.config.rails import rail_problems
 from han.config.rc import VARIABLES, rc
+from han.config.rules import thresholds
 from han.config.settings import with_settings
 from han.config.source import read_document
 
@@ -70,12 +71,9 @@ class Config:
         """The file of the configuration, or a name for its other origin."""
         return self.origin.name
 
-    @property
-    def thresholds(self) -> tuple[int, ...]:
-        """The sizes in bytes from which on another rule may match."""
-        ranges = [rule.when.bytes for rule in self.rules if rule.when.bytes is not None]
-        first = [r.min for r in ranges if r.min is not None]
-        return (*first, *(r.max + 1 for r in ranges if r.max is not None))
+    def thresholds(self, ranks: int) -> tuple[int, ...]:
+        """Return the bytes from which on another rule may match a call among so many ranks."""
+        return tuple(n for rule in self.rules for n in thresholds(rule.when.tests, ranks))
 
     def place(self, *path: str | int) -> str:
         """Return where a value was written: ``place("rules", 0)`` is ``"cluster.yaml:12"``."""

@@ -36,11 +36,19 @@ from han.config.document_types import (
     Segment,
     Size,
 )
-from han.config.errors import Origin, config_error, problems_of
+from han.config.errors import Inconsistent, Origin, Problem, config_error, problems_of
 from han.config.rules import Composition, Schedule
 from han.model.topology import MAX_LEVELS
 
 SMALLEST_MEMORY = 4096
+_ONE_LEVEL = (
+    "tests one level, and a rule is for a whole call: only rows of built-in choices have it"
+)
+OF_LEVELS = {
+    "outermost": _ONE_LEVEL,
+    "whole": _ONE_LEVEL,
+    "composition": "is what a rule decides: write it in use",
+}
 
 
 class Model(BaseModel):
@@ -173,6 +181,45 @@ class When(Model):
     commutative: bool | None = Field(
         default=None, description="Whether the operation is commutative."
     )
+    ranks: Count | None = Field(default=None, description="The number of ranks.")
+    prime: Count | None = Field(
+        default=None, description="The largest prime factor of the number of ranks."
+    )
+    root: Count | None = Field(default=None, description="The rank of the root.")
+    share: Bytes | None = Field(default=None, description="The bytes, divided among the ranks.")
+    link: Bytes | None = Field(
+        default=None, description="The bytes for each link of a chain of all ranks."
+    )
+    total: Bytes | None = Field(default=None, description="The bytes of all ranks.")
+    native: bool | None = Field(
+        default=None, description="Whether han has a kernel for the operation and the type."
+    )
+    mapped: bool | None = Field(
+        default=None, description="Whether all buffers of all ranks are shared arrays."
+    )
+    attach: bool | None = Field(
+        default=None, description="Whether ranks can attach each other's memory."
+    )
+    uneven: bool | None = Field(default=None, description="Whether blocks differ in size.")
+    in_place: bool | None = Field(default=None, description="Whether the call is in place.")
+    mesh: bool | None = Field(
+        default=None, description="Whether cache lines move slowly from core to core."
+    )
+    oversubscribed: bool | None = Field(
+        default=None, description="Whether ranks outnumber processors on a node."
+    )
+    sockets: bool | None = Field(
+        default=None, description="Whether ranks that share memory are on several sockets."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_calls(cls, given: Any) -> Any:
+        """Name what keys of rows of built-in choices test that are not about a call."""
+        found = [key for key in OF_LEVELS if isinstance(given, Mapping) and key in given]
+        if found:
+            raise Inconsistent([Problem((key,), OF_LEVELS[key]) for key in found])
+        return given
 
 
 class KindUse(Model):
@@ -326,6 +373,8 @@ MODELS: Mapping[str, type[Model]] = {
     "bytes": Bytes,
     "nodes": Count,
     "ppn": Count,
+    **dict.fromkeys(("ranks", "prime", "root"), Count),
+    **dict.fromkeys(("share", "link", "total"), Bytes),
     "use": Use,
     "rails": Rails,
     "wait": Wait,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Literal
 
 from han.config.catalogue import ParameterValue
@@ -11,6 +12,8 @@ from han.config.parts import BESIDE, SIZE
 
 Schedule = Literal["dataflow", "lockstep"]
 KINDS = ("reduce", "bcast")  # kinds of tasks that a level may carry out in different ways
+MOST = 1 << 63  # of an open range
+Test = tuple[str, int, int]  # a fact of a call, its least and its largest value
 Composition = Literal["tree", "flat", "nap", "lanes", "ring"]
 
 
@@ -21,9 +24,6 @@ class Count:
     min: int | None = None
     max: int | None = None
 
-    def __contains__(self, value: int) -> bool:
-        return _within(self.min, value, self.max)
-
 
 @dataclass(frozen=True)
 class Bytes:
@@ -32,35 +32,66 @@ class Bytes:
     min: int | None = field(default=None, metadata=SIZE)
     max: int | None = field(default=None, metadata=SIZE)
 
-    def __contains__(self, value: int) -> bool:
-        return _within(self.min, value, self.max)
-
-
-def _within(low: int | None, value: int, high: int | None) -> bool:
-    return (low is None or low <= value) and (high is None or value <= high)
-
 
 @dataclass(frozen=True)
 class When:
-    """The calls that a rule is for. A key that is None is for all calls."""
+    """The calls that a rule is for. A key that is None is for all calls.
+
+    Each key but the collective names a fact of a call (``han.tuning.built_in.facts``).
+    """
 
     collective: tuple[str, ...] | None = None
     bytes: Bytes | None = None
     nodes: Count | None = None
     ppn: Count | None = None
     commutative: bool | None = None
+    ranks: Count | None = None
+    prime: Count | None = None
+    root: Count | None = None
+    share: Bytes | None = None
+    link: Bytes | None = None
+    total: Bytes | None = None
+    native: bool | None = None
+    mapped: bool | None = None
+    attach: bool | None = None
+    uneven: bool | None = None
+    in_place: bool | None = None
+    mesh: bool | None = None
+    oversubscribed: bool | None = None
+    sockets: bool | None = None
 
-    def matches(
-        self, collective: str, *, nbytes: int, nodes: int, ppn: int, commutative: bool
-    ) -> bool:
-        """Whether the rule is for calls of ``nbytes`` bytes on ``nodes`` nodes of ``ppn`` ranks."""
-        return (
-            (self.collective is None or collective in self.collective)
-            and (self.bytes is None or nbytes in self.bytes)
-            and (self.nodes is None or nodes in self.nodes)
-            and (self.ppn is None or ppn in self.ppn)
-            and (self.commutative is None or commutative == self.commutative)
-        )
+    @cached_property
+    def tests(self) -> tuple[Test, ...]:
+        """The facts that are tested, each with its least and its largest value."""
+        given = [(f.name, getattr(self, f.name)) for f in fields(self) if f.name != "collective"]
+        return tuple((name, *_ends(test)) for name, test in given if test is not None)
+
+    def matches(self, collective: str, facts: object) -> bool:
+        """Whether the rule is for calls of a collective; `facts` has one attribute for each key."""
+        if self.collective is not None and collective not in self.collective:
+            return False
+        return all(low <= getattr(facts, name) <= high for name, low, high in self.tests)
+
+
+def thresholds(tests: Iterable[Test], ranks: int) -> Iterator[int]:
+    """Yield the bytes of a message from which on a test may hold, or hold no more."""
+    for name, low, high in tests:
+        for up, down in _ratios(name, ranks):
+            yield from (-(-end * down // up) for end in (low, high + 1) if 0 < end <= MOST)
+
+
+def _ratios(name: str, ranks: int) -> tuple[tuple[int, int], ...]:
+    """Return by what the bytes of a message are multiplied and divided for a fact."""
+    each, link = max(1, ranks), max(2, ranks - 1)
+    total = (each, 1), (each * each, 1)  # the second one where a buffer holds a block for each rank
+    ratios = {"bytes": ((1, 1),), "share": ((1, each),), "link": ((1, link),), "total": total}
+    return ratios.get(name, ())
+
+
+def _ends(test: Count | Bytes | bool) -> tuple[int, int]:
+    if isinstance(test, bool):
+        return int(test), int(test)
+    return test.min or 0, MOST if test.max is None else test.max
 
 
 @dataclass(frozen=True)

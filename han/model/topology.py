@@ -292,6 +292,11 @@ class Topology:
         return self if domains == self.domains else replace(self, domains=domains, homes=self.homes)
 
     @cached_property
+    def several_sockets(self) -> bool:
+        """Whether ranks that share memory are on several sockets."""
+        return len(set(self.sockets)) > len(set(self.memory))
+
+    @cached_property
     def node_level(self) -> int | None:
         """The outermost level whose domains share memory inside the first level with all ranks.
 

@@ -76,7 +76,7 @@ def _row(point: Point) -> str:
 
 def label(point: Point) -> str:
     """Return the name of a point's curve: ``bcast, 2 nodes of 4``."""
-    return f"{point.key.collective}, {point.key.nodes} x {point.key.ppn}"
+    return f"{point.key.call}, {point.key.nodes} x {point.key.ppn}"
 
 
 def curves(table: TunedTable, path: Path) -> None:

@@ -27,16 +27,21 @@ class Forced:
     prepared: Prepared
 
 
-def forced(state: State, parser: Parser, arguments: tuple[object, ...], choice: Choice) -> Forced:
+def forced(
+    state: State, parser: Parser, arguments: tuple[object, ...], choice: Choice,
+    shared: bool = False,
+) -> Forced:  # fmt: skip
     """Prepare a call that runs `choice`; collective.
 
-    The arguments are contiguous arrays in memory of the host. All ranks pass the same choice, which
-    can serve the call (``RuleTable.objection``).
+    The arguments are contiguous arrays in memory of the host, with `shared` those of all ranks
+    shared arrays. All ranks pass the same choice, which can serve the call
+    (``RuleTable.objection``).
     """
     state.health.live()
     with state.health.preparing():
         message = parser.parse(state.comm, *arguments)
-        called, sized = message.signature, state.planner.sized(message.signature)
+        called = replace(message.signature, mapped=shared)
+        sized = state.planner.sized(called)
         memory = state.config.memory
         planned = Planned(state.topology, sized, Decision(choice), memory)
         if planned.talks:

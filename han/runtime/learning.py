@@ -50,8 +50,9 @@ class Learner:
         if not found:
             return
         path = _path(config, state.tuned)
-        if state.tuned.table is not None and not os.path.exists(path):
-            self._bases[path] = state.tuned.table
+        used = state.tuned.table
+        if isinstance(used, TunedTable) and not os.path.exists(path):
+            self._bases[path] = used
         made = datetime.now(timezone.utc).isoformat(timespec="seconds")
         points = self._points.setdefault(path, {})
         for point in (one.point(made) for one in found):

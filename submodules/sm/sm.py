@@ -99,7 +99,7 @@ class Sm(Submodule):
         algorithm = self.algorithms[choice.algorithm]
         if algorithm.one_segment and question.segmented:
             return f"{choice.algorithm} takes the message in one segment"
-        if choice.algorithm not in ALGORITHMS:
+        if choice.algorithm not in ALGORITHMS or signature.commutative:
             return order_kept(question, algorithm)
         tree = Tree.of(choice)
         return order_kept(question, replace(algorithm, ordered=tree.ordered), tree.describe())

@@ -15,6 +15,7 @@ from han.config import load_config
 from han.config.rules import KindUse, LevelUse, Use
 from han.ranks.machine import fingerprint
 from han.tuning.tuned.files import read, write
+from han.tuning.tuned.places import find_table
 from han.tuning.tuned.table import Candidate, Key, Point, Timing, TunedTable
 
 LEVELS = ("node", "network")
@@ -44,13 +45,21 @@ def tables(tmp_path):
     return paths
 
 
-def test_tables_are_merged_and_the_later_one_counts(tables, tmp_path):
+def test_tables_are_merged_and_what_both_measured_is_combined(tables, tmp_path):
     out = tmp_path / "all.json"
-    call("tune", "merge", str(out), "--table", str(tables[0]), "--table", str(tables[1]))
+    told = call("tune", "merge", str(out), "--table", str(tables[0]), "--table", str(tables[1]))
+    assert "differ" not in told
     found = {(p.key.collective, p.nbytes): p.best.median for p in read(out).points}
     assert found == pytest.approx(
-        {("allreduce", 1024): 5e-6, ("allreduce", 4096): 10e-6, ("bcast", 64): 10e-6}
+        {("allreduce", 1024): 50**0.5 * 1e-6, ("allreduce", 4096): 10e-6, ("bcast", 64): 10e-6}
     )
+
+
+def test_a_merge_tells_where_runs_contradict_each_other(tables, tmp_path):
+    write(tmp_path / "kept.json", TunedTable((replace(point(), keeps=True),), fingerprint()))
+    told = call("tune", "merge", str(tmp_path / "all.json"), "--table", str(tables[0]), "--table",
+                str(tmp_path / "kept.json"))  # fmt: skip
+    assert "allreduce of 1KiB on 1 x 4: runs differ, node: sm flat" in " ".join(told.split())
 
 
 def test_tables_of_different_machines_are_not_merged(tables, tmp_path):
@@ -66,6 +75,16 @@ def test_rules_are_exported_with_what_kinds_run(tables, tmp_path):
     call("tune", "export", str(out), "--table", str(tables[0]))
     assert "reduce:\n          algorithm: kary" in out.read_text()
     assert load_config(out).rules[0].use.levels["node"].kinds["reduce"].algorithm == "kary"
+
+
+def test_rows_are_exported_and_may_be_named_as_the_table(tables, tmp_path):
+    out = tmp_path / "rows.json"
+    call("tune", "export", str(out), "--table", str(tables[0]))
+    found = find_table(str(out), fingerprint).table
+    assert [row.name for row in found.rows] == ["allreduce, 512B to 8KiB, 1 x 4"]
+    assert found.rows[0].use.levels["node"].kinds["reduce"].algorithm == "kary"
+    said = refuse("tune", "report", str(tmp_path / "page.html"), "--table", str(out))
+    assert "rows.json: holds rows: name the tuned table that they were exported from" in said
 
 
 def test_a_report_is_one_page_that_stands_alone(tables, tmp_path):

@@ -3,6 +3,7 @@ import pickle
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -406,7 +407,14 @@ WHEN = [
     ({"ppn": {"mox": 2}}, "when.ppn.mox: unknown key"),
     ({"ppn": {"min": -1}}, "rules[0].when.ppn.min = -1: must be at least 0"),
     ({"commutative": "yes"}, "rules[0].when.commutative = 'yes': expected true or false"),
-    ({"size": 3}, "rules[0].when.size: unknown key. Known: bytes, collective"),
+    ({"size": 3}, "rules[0].when.size: unknown key. Known: attach, bytes, collective"),
+    ({"rnaks": {"min": 2}}, "rules[0].when.rnaks: unknown key; did you mean 'ranks'?"),
+    ({"ranks": 2}, "rules[0].when.ranks = 2: expected a mapping (key: value)"),
+    ({"ranks": {"least": 2}}, "when.ranks.least: unknown key. Known: max, min"),
+    ({"share": {"min": "much"}}, "when.share.min: 'much' is not a size in bytes"),
+    ({"mesh": 1}, "rules[0].when.mesh = 1: expected true or false"),
+    ({"outermost": True}, "rules[0].when.outermost: tests one level, and a rule is for a whole"),
+    ({"composition": "nap"}, "when.composition: is what a rule decides: write it in use"),
 ]
 USE = [
     ({"segment": "hole"}, "rules[0].use.segment: 'hole' is not a size in bytes"),
@@ -638,13 +646,27 @@ def test_rc_and_the_catalogue_are_light():
 
 def test_a_rule_matches_the_calls_that_it_is_for(write):
     when = load(write(FULL)).rules[0].when
-    call = {"nbytes": 65536, "nodes": 2, "ppn": 8, "commutative": True}
-    assert when.matches("bcast", **call)
-    assert not when.matches("gather", **call)
-    for key, value in {"nbytes": 65537, "nodes": 1, "ppn": 9, "commutative": False}.items():
-        assert not when.matches("bcast", **{**call, key: value}), key
+    call = {"bytes": 65536, "nodes": 2, "ppn": 8, "commutative": True}
+    assert when.matches("bcast", SimpleNamespace(**call))
+    assert not when.matches("gather", SimpleNamespace(**call))
+    for key, value in {"bytes": 65537, "nodes": 1, "ppn": 9, "commutative": False}.items():
+        assert not when.matches("bcast", SimpleNamespace(**{**call, key: value})), key
     anything = load(write(FULL)).rules[1].when
-    assert all(anything.matches(collective, **call) for collective in COLLECTIVES)
+    assert all(anything.matches(collective, SimpleNamespace()) for collective in COLLECTIVES)
+
+
+def test_sizes_that_begin_a_rule_follow_from_the_ranks():
+    ends = {"min": "1KiB", "max": "4KiB"}
+    for key, expected in {
+        "bytes": [1024, 4097],
+        "share": [8 * 1024, 8 * 4097],
+        "link": [7 * 1024, 7 * 4097],
+        "total": [128, 513, 16, 65],
+        "nodes": [],
+    }.items():
+        test = {"min": 2} if key == "nodes" else ends
+        config = load({"rules": [{"when": {key: test}, "use": {}}]})
+        assert list(config.thresholds(8)) == expected, key
 
 
 def test_rules_take_the_collectives_that_signatures_carry():

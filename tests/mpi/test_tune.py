@@ -12,13 +12,17 @@ from _jobs import PRELUDE, job
 from mpi4py import MPI
 
 import han
+from han.measure.tune import session
 from han.measure.tune.session import partial_file, tune, tuned_config
 from han.measure.tune.tuner import Input, Plans
 from han.ranks.machine import fingerprint
+from han.tasks.signature import Signature
+from han.tuning.heuristics import BUILT_IN
 from han.tuning.rules import TUNED
 from han.tuning.search.space import Limits
-from han.tuning.tuned.files import as_text, read
-from han.tuning.tuned.table import TunedTable
+from han.tuning.tuned.files import TunedError, as_text, read
+from han.tuning.tuned.row_files import as_rows
+from han.tuning.tuned.table import Key, Point, Timing, TunedTable
 
 WORLD = MPI.COMM_WORLD
 LIMITS = Limits(submodules=("sm",), algorithms=("flat", "knomial"), parameters={})
@@ -62,6 +66,51 @@ def test_a_table_is_made_and_used(mpi_ranks, tmp_path):
         comm.Allreduce(np.full(n, comm.rank + 1.0), total)
         assert np.all(total == mpi_ranks * (mpi_ranks + 1) / 2)
     comm.Free()
+    expect_rows_decide(path, source)
+
+
+def expect_rows_decide(path, source):
+    """Export a table's rows, and expect that communicators use them."""
+    if not path.exists():
+        return
+    rows, points = path.with_name("rows.json"), read(path).points
+    if not WORLD.rank:
+        rows.write_text(as_rows(read(path)))
+    WORLD.Barrier()
+    comm = han.Comm(WORLD.Dup(), replace(source, tuned=str(rows)))
+    for point in points:
+        told = comm.explain(point.key.collective, point.nbytes)
+        assert told.rule == TUNED
+        assert told.decision.rows[0][0] == "call"
+    comm.Bcast(np.zeros(128))
+    comm.Free()
+
+
+@pytest.mark.mpi(ranks=2, timeout=180, unit="s")
+def test_shared_arrays_are_tuned_by_themselves(tmp_path):
+    path, limits = shared_path(tmp_path), Limits(submodules=("solo",), parameters={})
+    probe = han.Comm(WORLD.Dup(), {})
+    maps = probe._han.planner.maps_arrays
+    probe.Free()
+    plans = Plans((Input("allreduce", 1 << 18),), "heuristic", 6.0, limits, shared=True)
+    if not maps:
+        with pytest.raises(han.ArgumentError, match="do not map each other's shared arrays"):
+            tune(WORLD, None, plans, path)
+        return
+    (point,) = tune(WORLD, None, plans, path).table.points
+    assert point.key.shared
+    (wanted,) = {level.algorithm for level in point.candidates[0].use.levels.values()}
+    WORLD.Barrier()
+    if not WORLD.rank:
+        forced = replace(point, keeps=False)
+        path.write_text(as_text(TunedTable((forced,), fingerprint())))
+    WORLD.Barrier()
+    comm = han.Comm(WORLD.Dup(), replace(tuned_config(None), tuned=str(path)))
+    planned = comm._han.planner.planned(Signature("allreduce", 1 << 15, 8, "sum", "f8"))
+    assert planned.decision.choice.rule == BUILT_IN
+    assert planned.alternative.choice.rule == TUNED
+    assert planned.alternative.choice.levels[0].algorithm == wanted
+    comm.Free()
 
 
 @pytest.mark.mpi(ranks=2, timeout=120, unit="s")
@@ -69,14 +118,14 @@ def test_an_interrupted_run_is_resumed(tmp_path):
     path, told = shared_path(tmp_path), []
     plans = Plans(INPUTS, "heuristic", None, LIMITS)
 
-    class Interrupted(Exception):
-        pass
-
     def interrupt(tuned, done, total):
-        raise Interrupted
+        raise KeyboardInterrupt
 
-    with pytest.raises(Interrupted):
-        tune(WORLD, None, plans, path, step=interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        tune(WORLD, None, plans, path, step=interrupt, warn=told.append)
+    assert WORLD.rank or told.pop() == (
+        f"interrupted: 1 input in {partial_file(path)}; the same command goes on from there"
+    )
     WORLD.Barrier()
     assert not path.exists()
     assert [p.nbytes for p in read(partial_file(path)).points] == [1024]
@@ -88,6 +137,42 @@ def test_an_interrupted_run_is_resumed(tmp_path):
     assert WORLD.rank or "resumed: 1 known input" in told[0]
     WORLD.Barrier()
     assert not partial_file(path).exists()
+
+
+@pytest.mark.mpi(ranks=2, timeout=120, unit="s")
+def test_a_table_that_cannot_take_the_points_is_told_of_before_anything_runs(tmp_path):
+    path, other = shared_path(tmp_path), "name another file with --out, or remove this one"
+    for text, said in {
+        "{": "damaged, not JSON",
+        json.dumps({"format": "han-tuned", "version": 9}): "version 9, this han reads version 1",
+        as_text(TunedTable((), replace(fingerprint(), cores=999))): "another machine: cores",
+        as_text(
+            TunedTable((), replace(fingerprint(), transport="x"))
+        ): "other conditions: transpor",
+        as_rows(TunedTable((), fingerprint())): "holds rows",
+    }.items():
+        if not WORLD.rank:
+            path.write_text(text)
+        WORLD.Barrier()
+        with pytest.raises(han.ArgumentError, match=f"{said}.*; {other}"):
+            tune(WORLD, None, Plans(INPUTS, "exhaustive"), path)
+        assert WORLD.rank or path.read_text() == text
+        assert not partial_file(path).exists()
+        WORLD.Barrier()
+
+
+def test_what_a_table_cannot_take_is_in_the_partial_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(session, "write", lambda *_: refuse_to_write())
+    keeper = session.Keeper(tmp_path / "tuned.json", True, print)
+    timing = Timing(1e-6, 1e-6, 1e-6, 9)
+    keeper.add(Point(Key("bcast", "", 1, 2, ("node", "network")), 64, True, (), timing), False)
+    assert read(partial_file(keeper.path)).points == (), "a search that is not complete goes on"
+    assert keeper.finish(True) == f"no room; what was found is in {partial_file(keeper.path)}"
+    assert [p.nbytes for p in read(partial_file(keeper.path)).points] == [64]
+
+
+def refuse_to_write():
+    raise TunedError("no room")
 
 
 @pytest.mark.mpi(ranks=2, timeout=120, unit="s")
@@ -156,3 +241,26 @@ def test_what_a_job_learnt_is_written_when_it_ends(tmp_path):
         (point,) = read(tmp_path / "mine.json").points
         assert (point.key.collective, point.strategy) == ("bcast", "trials")
     assert (tmp_path / "rank1").read_text() == "nothing", "only the leader learns"
+
+
+INTERRUPTED = (
+    PRELUDE
+    + """
+import time
+import typer
+from han.cli import endings, main
+def command(**_):
+    raise typer.Abort
+endings.PATIENCE = 0.2
+main.app = command
+if MPI.COMM_WORLD.rank:
+    main.main()
+time.sleep(60)
+"""
+)
+
+
+def test_an_interrupt_of_one_rank_ends_the_command_on_all(tmp_path):
+    status, output, _ = job(tmp_path, INTERRUPTED, 2)
+    assert status
+    assert "Error: interrupted" in output

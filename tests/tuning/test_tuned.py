@@ -458,6 +458,36 @@ def test_keys_of_points_tell_operations_apart():
     assert key_of(ordered, NODE) == Key("reduce", "ordered", 1, 4, NODE.names)
     assert key_of(call_signature("reduce", 64), NODE).operation == "native"
     assert key_of(call_signature("bcast", 64), NODE).operation == ""
+    shared = replace(call_signature("bcast", 64), mapped=True)
+    assert key_of(shared, NODE) == Key("bcast", "", 1, 4, NODE.names, shared=True)
+
+
+def test_what_was_measured_on_shared_arrays_serves_them_alone():
+    plain = call_signature("bcast", 4 * KiB)
+    shared = replace(plain, mapped=True)
+    pull = point(4 * KiB, Times((use("pull", "solo"), 10.0), (None, 50.0)))
+    of_arrays = replace(pull, key=key_of(shared, NODE))
+    attached = replace(NODE, attach=True)
+    for points, choices in (
+        ([SMALL], ["flat", BUILT_IN]),
+        ([of_arrays], [BUILT_IN, "pull"]),
+        ([SMALL, of_arrays], ["flat", "pull"]),
+    ):
+        rules = RuleTable(None, attached, NodeTraits(), table(*points))
+        for signature, expected in zip((plain, shared), choices, strict=True):
+            choice = rules.decide(signature).choice
+            assert (choice.rule if choice.rule == BUILT_IN else choice.levels[-1].algorithm) == (
+                expected
+            )
+
+
+def test_a_table_without_shared_arrays_is_written_as_before():
+    text = as_text(TunedTable((SMALL,), HERE))
+    assert '"shared"' not in text
+    of_arrays = replace(SMALL, key=replace(SMALL.key, shared=True))
+    assert parse(as_text(TunedTable((of_arrays,), HERE)), "").points == (of_arrays,)
+    by_hand = changed(lambda r: r["points"][0]["key"].update(shared=True))
+    assert parse(by_hand, "").points == (of_arrays,)
 
 
 def test_a_use_keeps_its_composition():

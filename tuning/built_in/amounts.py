@@ -30,8 +30,8 @@ class Amount(NamedTuple):
         """Return the size for a call."""
         if self.of == "ranks":
             return max(self.low, ranks * self.part)
-        whole = nbytes if self.of == "bytes" else piece
-        return min(self.high, max(self.low, 1 << (whole // self.part).bit_length()))
+        found = 1 << ((nbytes if self.of == "bytes" else piece) // self.part).bit_length()
+        return self.low if found < self.low else self.high if found > self.high else found
 
     def __str__(self) -> str:
         low = format_size(self.low)

@@ -49,59 +49,57 @@ class Case:
         self.rows: list[tuple[str, str]] = []
 
     @cached_property
-    def _several_sockets(self) -> bool:
-        """Whether ranks that share memory are on several sockets; asked for reductions only."""
-        if not self.signature.reduces or not self.signature.commutative:
-            return False
-        return len(set(self.view.sockets)) > len(set(self.view.memory))
+    def _same(self) -> tuple[int, ...]:
+        """The facts that are the same on all levels, in their order."""
+        signature, view = self.signature, self.view
+        sockets = signature.reduces and signature.commutative and view.several_sockets
+        return (
+            *self.size,
+            signature.root,
+            view.rail_count,
+            signature.commutative,
+            signature.native,
+            self.allowed.attach,
+            signature.uneven,
+            signature.in_place,
+            self.mesh,
+            self.oversubscribed,
+            sockets,
+            COMPOSITIONS.index(self.name) if self.name in COMPOSITIONS else 0,
+        )
 
     def facts(
         self, ranks: int, nbytes: int, outermost: bool, whole: bool = False, mapped: bool = False
     ) -> Facts:
         """Return the facts of a task of `nbytes` bytes among so many ranks."""
-        signature = self.signature
         several = max(1, ranks)
-        return Facts(
-            nbytes,
-            nbytes // several,
-            nbytes // max(2, ranks - 1),
-            nbytes * ranks * (ranks if signature.by_blocks else 1),
-            ranks,
-            largest_prime(ranks),
-            *self.size,
-            signature.root,
-            signature.commutative,
-            signature.native,
-            mapped,
-            self.allowed.attach,
-            signature.uneven,
-            outermost,
-            whole,
-            self.mesh,
-            self.oversubscribed,
-            self._several_sockets,
-            COMPOSITIONS.index(self.name) if self.name in COMPOSITIONS else 0,
-            self.view.rail_count,
-        )
+        total = nbytes * ranks * (ranks if self.signature.by_blocks else 1)
+        sizes = nbytes, nbytes // several, nbytes // max(2, ranks - 1), total
+        counts = ranks, largest_prime(ranks)
+        values: tuple[int, ...] = (*sizes, *counts, *self._same, mapped, outermost, whole)
+        return Facts(*values)
 
     def choice(self, rule: str) -> Rowed:
         """Return the choice; levels on which the call does not communicate run nothing."""
         inner, outer = inner_levels(self.view), outer_levels(self.view)
         composed = bool(composition(self.name).sides and inner and outer)
         segment = None if composed and self.name == "nap" else self._segment()
-        levels = [IDLE[self._section(level)] for level in range(self.view.depth)]
+        sections = [self._section(level) for level in range(self.view.depth)]
+        levels = [IDLE[section] for section in sections]
         for level in self.active:
             if self.name == "ring":
-                levels[level] = self._ringed(level)
+                levels[level] = self._ringed(level, sections[level])
+            elif composed:
+                levels[level] = self._composed(level)
             else:
-                levels[level] = self._composed(level) if composed else self._level(level, segment)
+                levels[level] = self._level(level, sections[level], segment)
         choice = Choice(tuple(levels), segment, composition=self.name, rule=rule)
         return Rowed(choice, tuple(self.rows))
 
     def composition(self) -> Row | None:
         """Return the row that decides on the composition; None: a tree."""
         facts = self.facts(self.view.nodes, self.signature.nbytes, True)
-        row = self.table.find("compositions", self.signature.collective, facts)
+        row = self.table.section("compositions").find(self.signature.collective, facts)
         return None if row is None or row.composition == TREE else row
 
     def rival(self, ranks: int) -> LevelChoice | None:
@@ -112,7 +110,7 @@ class Case:
 
     def find(self, section: str, where: str, facts: Facts) -> Row | None:
         """Return the row that decides, and remember its name."""
-        row = self.table.find(section, self.signature.collective, facts)
+        row = self.table.section(section).find(self.signature.collective, facts)
         if row is not None:
             self.rows.append((where, row.name))
         return row
@@ -129,14 +127,14 @@ class Case:
             return "blocks"
         return "cells" if self.view.shared[level] and self.allowed.cells else "messages"
 
-    def _level(self, level: int, segment: int | None) -> LevelChoice:
-        signature, section = self.signature, self._section(level)
+    def _level(self, level: int, section: str, segment: int | None) -> LevelChoice:
+        nbytes = self.signature.nbytes
         outermost = level == self.active[-1]
         members = self.view.widest if section == "messages" else self.view.channel_ranks
         whole = outermost and segment is None
         mapped = self.allowed.mapped[level]
-        facts = self.facts(members(level), signature.nbytes, outermost, whole, mapped)
-        piece = min(signature.nbytes, segment or signature.nbytes)
+        facts = self.facts(members(level), nbytes, outermost, whole, mapped)
+        piece = min(nbytes, segment or nbytes)
         return self._used(section, level, facts, piece)
 
     def _composed(self, level: int) -> LevelChoice:
@@ -155,9 +153,9 @@ class Case:
         facts = self.facts(self.view.widest(level), nbytes, outermost, whole)
         return self._used(section, level, facts, nbytes)
 
-    def _ringed(self, level: int) -> LevelChoice:
+    def _ringed(self, level: int, section: str) -> LevelChoice:
         """Choose for a level of a ring; pieces go between nodes on the outermost one."""
-        outermost, section = level == self.active[-1], self._section(level)
+        outermost = level == self.active[-1]
         if outermost or section == "cells":
             section = "ring"
         facts = self.facts(self.view.widest(level), self.signature.nbytes, outermost)
@@ -167,6 +165,15 @@ class Case:
         row = self.find(section, self.view.names[level], facts)
         assert row is not None, "safe rows serve all calls"
         return row.level_for(facts, piece)
+
+
+def facts_of_call(signature: Signature, topology: Topology, traits: tuple[bool, bool]) -> Facts:
+    """Return the facts of a call as a whole, among all ranks.
+
+    `mapped` is that all buffers of all ranks are shared arrays.
+    """
+    case = Case(signature, topology, TREE, Allowed(True, topology.attach, ()), traits)
+    return case.facts(topology.size, signature.nbytes, True, mapped=signature.mapped)
 
 
 # What is named for levels on which a call does not communicate.

@@ -23,25 +23,27 @@ class Facts(NamedTuple):
     total: int  # of what all ranks receive; of a reduction, of all operands
     ranks: int
     prime: int  # the largest prime factor of the number of ranks
-    nodes: int
+    nodes: int  # from here on the same on all levels
     ppn: int
     root: int
+    rails: int  # network adapters that ranks are bound to
     commutative: int
     native: int  # han has a kernel for the operation and the type
-    mapped: int  # ranks can read all buffers that they need where these are
     attach: int  # ranks can attach each other's memory
     uneven: int  # blocks differ in size
-    outermost: int
-    whole: int  # the message is not cut, and the level is the outermost one
+    in_place: int
     mesh: int
     oversubscribed: int
     sockets: int  # ranks that share memory are on several sockets
     composition: int  # its place in COMPOSITIONS
-    rails: int  # network adapters that ranks are bound to
+    mapped: int  # of a level again: ranks can read all buffers that they need where these are
+    outermost: int
+    whole: int  # the message is not cut, and the level is the outermost one
 
 
 SIZES = ("bytes", "share", "link", "total")
 COUNTS = ("ranks", "prime", "nodes", "ppn", "root", "rails")
+QUANTITIES = len(SIZES) + len(COUNTS)  # they come first; the others take few values each
 FLAGS = tuple(name for name in Facts._fields if name not in (*SIZES, *COUNTS, "composition"))
 
 

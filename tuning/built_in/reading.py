@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import MISSING, fields
 from pathlib import Path
+from typing import Any
 
 from han.common.suggest import unknown
 from han.tuning.built_in.amounts import size_of
@@ -37,22 +38,25 @@ def parse(content: bytes, place: str) -> ChoiceTable:
     """
     try:
         record = FORMAT.record(content)
-        _expect(record, KEYS, "", ("offer", *SECTIONS))
-        _machines(record.get("machines", []))
+        expect_keys(record, KEYS, "", ("offer", *SECTIONS))
+        machines_of(record.get("machines", []))
         offer = size_of(record["offer"])
     except ValueError as error:
         raise ChoicesError(f"{place}: {error}") from None
     return ChoiceTable(record, offer, place, digest_of(content))
 
 
-def _machines(records: object) -> None:
+def machines_of(records: object) -> tuple[Fingerprint, ...]:
+    """Return the machines of a table; raises ValueError."""
     known = {one.name: one.default is MISSING for one in fields(Fingerprint)}
     needed = [name for name, always in known.items() if always]
-    for k, record in enumerate(records if isinstance(records, list) else [None]):
-        _expect(record, known, f"machines[{k}]: ", needed)
+    every: list[Any] = records if isinstance(records, list) else [None]
+    for k, record in enumerate(every):
+        expect_keys(record, known, f"machines[{k}]: ", needed)
+    return tuple(Fingerprint(**record) for record in every)
 
 
-def _expect(record: object, known: Iterable[str], at: str, needed: Iterable[str] = ()) -> None:
+def expect_keys(record: object, known: Iterable[str], at: str, needed: Iterable[str] = ()) -> None:
     """Raise ValueError unless a record has known keys only, and those that are needed."""
     if not isinstance(record, dict):
         raise ValueError(f"{at}expected keys and values")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
 
 from han.common.suggest import unknown
 from han.config.catalogue import ParameterInfo
-from han.config.rules import KINDS
+from han.config.rules import KINDS, MOST
 from han.model.collectives import ROWS
 from han.submodules.registry import registered, submodule
 from han.tasks.choice import LevelChoice, Value
@@ -16,22 +16,27 @@ from han.tuning.built_in.amounts import Amount, amount_of, size_of
 from han.tuning.built_in.facts import COMPOSITIONS, FLAGS, SIZES, Facts
 from han.tuning.built_in.row import Row, Rows, Test
 
-MOST = 1 << 63
 WHAT = {"segments": "segment", "compositions": "composition"}  # what rows say; others: use
+R = TypeVar("R")
 PLACES = {name: k for k, name in enumerate(Facts._fields)}
 WHEN = ("collective", *Facts._fields)
 
 
-def rows_of(records: object, section: str) -> Rows:
+def rows_of(records: object, section: str) -> Rows[Row]:
     """Return the rows of a section; raises ValueError, whose text names the row and the key."""
+    return Rows(each_row(records, section, lambda record: row_of(record, section)))
+
+
+def each_row(records: object, section: str, read: Callable[[object], R]) -> list[R]:
+    """Read the rows of a section; raises ValueError, whose text names the row."""
     if not isinstance(records, list):
         raise ValueError(f"{section}: expected a list of rows")
-    return Rows([_placed(record, section, k) for k, record in enumerate(records)])
+    return [_placed(record, section, k, read) for k, record in enumerate(records)]
 
 
-def _placed(record: object, section: str, k: int) -> Row:
+def _placed(record: object, section: str, k: int, read: Callable[[object], R]) -> R:
     try:
-        return row_of(record, section)
+        return read(record)
     except ValueError as error:
         name = record.get("name") if isinstance(record, dict) else None
         told = f" {name!r}" if name else ""
@@ -41,23 +46,29 @@ def _placed(record: object, section: str, k: int) -> Row:
 def row_of(record: object, section: str) -> Row:
     """Return a row of a section; raises ValueError, whose text names the key."""
     what = WHAT.get(section, "use")
-    known = ("name", "about", "when", what)
-    given = _keys(record, known, "")
-    if not isinstance(given.get("name"), str) or not given["name"]:
-        raise ValueError("name: expected a text")
-    if what not in given:
-        raise ValueError(f"the key {what!r} is missing")
-    when = dict(_keys(given.get("when", {}), WHEN, "when"))
-    collectives = _collectives(when.pop("collective", ()))
-    tests = tuple(_test(key, value) for key, value in when.items())
+    given = named_row(record, ("name", "about", "when", what), what)
+    when = dict(known_keys(given.get("when", {}), WHEN, "when"))
+    collectives = collectives_of(when.pop("collective", ()))
+    tests = tuple(test_of(key, value) for key, value in when.items())
     if what == "use":
-        return Row(given["name"], tests, collectives, _level(given["use"]))
+        return Row(given["name"], tests, collectives, level_of(given["use"]))
     if what == "composition":
         return Row(given["name"], tests, collectives, composition=_composition(given[what]))
     return Row(given["name"], tests, collectives, segment=_segment(given["segment"]))
 
 
-def _keys(record: object, known: Iterable[str], where: str) -> Mapping[str, Any]:
+def named_row(record: object, known: Iterable[str], what: str) -> Mapping[str, Any]:
+    """Return a row that has a name, known keys only, and the key `what`; raises ValueError."""
+    given = known_keys(record, known, "")
+    if not isinstance(given.get("name"), str) or not given["name"]:
+        raise ValueError("name: expected a text")
+    if what not in given:
+        raise ValueError(f"the key {what!r} is missing")
+    return given
+
+
+def known_keys(record: object, known: Iterable[str], where: str) -> Mapping[str, Any]:
+    """Return a record that has known keys only; raises ValueError."""
     at = f"{where}: " if where else ""
     if not isinstance(record, dict):
         raise ValueError(f"{at}expected keys and values")
@@ -67,7 +78,8 @@ def _keys(record: object, known: Iterable[str], where: str) -> Mapping[str, Any]
     return record
 
 
-def _collectives(names: object) -> tuple[str, ...]:
+def collectives_of(names: object) -> tuple[str, ...]:
+    """Return the collectives that a row is for; raises ValueError."""
     found = tuple(names) if isinstance(names, list) else (names,) if names else ()
     for name in found:
         if not isinstance(name, str) or name not in ROWS:
@@ -91,7 +103,7 @@ def _composition(value: object) -> str:
 # ---- conditions ---------------------------------------------------------------------------------
 
 
-def _test(key: str, value: object) -> Test:
+def test_of(key: str, value: object) -> Test:
     """Return a condition: the place of a fact, and its least and its largest value."""
     try:
         low, high = _range(key, value)
@@ -112,7 +124,7 @@ def _range(key: str, value: object) -> tuple[int, int]:
     number = size_of if key in SIZES else _count
     if not isinstance(value, dict):
         return (number(value),) * 2
-    ends = _keys(value, ("min", "max"), "")
+    ends = known_keys(value, ("min", "max"), "")
     low, high = (number(ends[end]) if end in ends else None for end in ("min", "max"))
     return low or 0, MOST if high is None else high
 
@@ -126,7 +138,8 @@ def _count(value: object) -> int:
 # ---- what calls run -----------------------------------------------------------------------------
 
 
-def _level(record: object) -> LevelChoice:
+def level_of(record: object) -> LevelChoice:
+    """Return what a level runs; raises ValueError."""
     if not isinstance(record, dict):
         raise ValueError("use: expected keys and values")
     name = record.get("submodule")
@@ -138,7 +151,7 @@ def _level(record: object) -> LevelChoice:
     rest = {k: v for k, v in record.items() if k not in ("submodule", *KINDS)}
     level = _one(part, rest, "use", False)
     for kind in (kind for kind in KINDS if kind in record):
-        own = _keys(record[kind], record[kind], f"use.{kind}")
+        own = known_keys(record[kind], record[kind], f"use.{kind}")
         level = level.where(kind, _one(part, own, f"use.{kind}", True))
     return level
 

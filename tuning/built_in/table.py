@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Any
 
 from han.common.errors import HanError
-from han.tuning.built_in.facts import Facts
 from han.tuning.built_in.row import Row, Rows
 from han.tuning.built_in.rows import rows_of
 from han.tuning.built_in.safe import SAFE
@@ -46,7 +45,7 @@ class ChoiceTable:
         self, record: Mapping[str, Any], offer: int = OFFER, source: str = "", digest: str = ""
     ) -> None:
         self.record, self.offer, self.source, self.digest = record, offer, source, digest
-        self._rows: dict[str, Rows] = {}
+        self._rows: dict[str, Rows[Row]] = {}
 
     @cached_property
     def machines(self) -> tuple[Fingerprint, ...]:
@@ -67,12 +66,11 @@ class ChoiceTable:
         """The number of rows in all."""
         return sum(len(self.record[section]) for section in SECTIONS)
 
-    def find(self, section: str, collective: str, facts: Facts) -> Row | None:
-        """Return the row of a section that decides for a call; None if there is none."""
-        rows = self._rows.get(section)
-        return (self._load(section) if rows is None else rows).find(collective, facts)
+    def section(self, section: str) -> Rows[Row]:
+        """Return the rows of a section that decide, safe ones last."""
+        return self._rows.get(section) or self._load(section)
 
-    def rows(self, section: str) -> Rows:
+    def rows(self, section: str) -> Rows[Row]:
         """Return the rows of a section; raises ChoicesError."""
         try:
             return rows_of(self.record[section], section)
@@ -84,7 +82,7 @@ class ChoiceTable:
         for section in SECTIONS:
             self.rows(section)
 
-    def _load(self, section: str) -> Rows:
+    def _load(self, section: str) -> Rows[Row]:
         rows: tuple[Row, ...] = ()
         problem = None
         try:

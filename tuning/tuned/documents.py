@@ -80,6 +80,7 @@ class Key(Model):
     nodes: int = Field(ge=1)
     ppn: int = Field(ge=1)
     levels: Names
+    shared: bool = False
 
 
 class Point(Model):

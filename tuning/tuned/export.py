@@ -2,17 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from han.common.units import format_size
 from han.config.rules import KINDS
+from han.model.collectives import ROWS
 from han.submodules.registry import submodule
 from han.tasks.contract import Parameter
 from han.tuning.tuned.files import use_record
-from han.tuning.tuned.table import Key, Point, Ranges, TunedTable, spell
+from han.tuning.tuned.table import BEYOND, INSIDE, Key, Point, Ranges, TunedTable, spell
 
-COMMUTATIVE = {"native": True, "user-defined": True, "ordered": False}
+OPERATIONS = {
+    "native": {"commutative": True, "native": True},
+    "user-defined": {"commutative": True, "native": False},
+    "ordered": {"commutative": False},
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """Adjacent sizes, from `low` to `high` bytes, for which points decide for one choice."""
+
+    points: tuple[Point, ...]
+    low: int
+    high: int
+
+
+def runs(ranges: Ranges) -> Iterator[Run]:
+    """Yield the runs of a key's sizes for which points decide for another choice than built-in."""
+    found: Run | None = None
+    for point, low, high in _reaches(ranges):
+        if found is not None and found.points[-1].use == point.use and found.high + 1 == low:
+            found = Run((*found.points, point), found.low, high)
+            continue
+        if found is not None:
+            yield found
+        found = None if point.use is None else Run((point,), low, high)
+    if found is not None:
+        yield found
+
+
+def _reaches(ranges: Ranges) -> Iterator[tuple[Point, int, int]]:
+    """Yield each point with the least and the largest size that it decides for."""
+    begins = (-(-ranges.points[0].nbytes // BEYOND), *(bound + 1 for bound in ranges.bounds))
+    for point, low, high in zip(ranges.points, begins, ranges.bounds, strict=False):
+        near = max(low, -(-point.nbytes // INSIDE)), min(high, point.nbytes * INSIDE)
+        yield point, *near
+
+
+def about(run: Run) -> str:
+    """Return the measured sizes of a run, how fast its choice is, and the choice."""
+    ends = run.points[0], run.points[-1]
+    sizes = " to ".join(dict.fromkeys(format_size(p.nbytes) for p in ends))
+    gains = [p.default.median / p.best.median for p in run.points]
+    most = f"{min(gains):.2f} to {max(gains):.2f}" if len(gains) > 1 else f"{gains[0]:.2f}"
+    use = run.points[0].use
+    return f"{sizes}: {most} times as fast as built-in; {spell(use) if use else ''}"
+
+
+def facts_of_key(key: Key) -> dict[str, bool]:
+    """Return what holds of all calls of a key, besides the collective, its ranks and its size."""
+    row = ROWS[key.collective]
+    return {
+        **OPERATIONS.get(key.operation, {}),
+        "mapped": key.shared,
+        **({"in_place": False} if row.replaces else {}),
+        **({"uneven": False} if row.uneven else {}),
+    }
 
 
 def as_rules(table: TunedTable) -> str:
@@ -27,51 +85,25 @@ def as_rules(table: TunedTable) -> str:
         f"# measured on {table.machine.cpu}, {table.machine.library} "
         f"{table.machine.library_version}.",
     ]
-    rules = [rule for ranges in table.ranges() for rule in _rules(ranges)]
+    rules = [_rule(ranges.points[0].key, run) for ranges in table.ranges() for run in runs(ranges)]
     if not rules:
         return "\n".join([*lines, "# The built-in choices are the best ones found.", "rules: []\n"])
     lines.append("rules:")
-    for about, rule in rules:
-        text = yaml.safe_dump([rule], sort_keys=False, allow_unicode=True)
-        lines += [f"# {about}", text.rstrip()]
+    for text, rule in rules:
+        written = yaml.safe_dump([rule], sort_keys=False, allow_unicode=True)
+        lines += [f"# {text}", written.rstrip()]
     return "\n".join(lines) + "\n"
 
 
-def _rules(ranges: Ranges) -> list[tuple[str, dict[str, Any]]]:
-    """Return the rules of one key, each with a comment that names its measurements."""
-    found: list[tuple[str, dict[str, Any]]] = []
-    low = -(-ranges.points[0].nbytes // 2)
-    same: list[Point] = []
-    for k, point in enumerate(ranges.points):
-        same.append(point)
-        last = k + 1 == len(ranges.points)
-        if not last and ranges.points[k + 1].use == point.use:
-            continue
-        if point.use is not None:
-            rule = {"when": _when(point.key, low, ranges.bounds[k]), "use": _use(point)}
-            found.append((_about(same), rule))
-        low, same = ranges.bounds[k] + 1, []
-    return found
-
-
-def _about(points: list[Point]) -> str:
-    sizes = " to ".join(dict.fromkeys(format_size(p.nbytes) for p in (points[0], points[-1])))
-    gains = [p.default.median / p.best.median for p in points]
-    most = f"{min(gains):.2f} to {max(gains):.2f}" if len(points) > 1 else f"{gains[0]:.2f}"
-    use = points[0].use
-    return f"{sizes}: {most} times as fast as built-in; {spell(use) if use else ''}"
-
-
-def _when(key: Key, low: int, high: int) -> dict[str, Any]:
+def _rule(key: Key, run: Run) -> tuple[str, dict[str, Any]]:
+    """Return the rule of a run, with a comment that names its measurements."""
     when: dict[str, Any] = {
         "collective": key.collective,
-        "bytes": {"min": format_size(low), "max": format_size(high)},
+        "bytes": {"min": format_size(run.low), "max": format_size(run.high)},
         "nodes": {"min": key.nodes, "max": key.nodes},
         "ppn": {"min": key.ppn, "max": key.ppn},
     }
-    return when | (
-        {"commutative": COMMUTATIVE[key.operation]} if key.operation in COMMUTATIVE else {}
-    )
+    return about(run), {"when": when | facts_of_key(key), "use": use_document(run.points[0])}
 
 
 def _spell(values: dict[str, Any], known: Mapping[str, Parameter]) -> None:
@@ -82,7 +114,8 @@ def _spell(values: dict[str, Any], known: Mapping[str, Parameter]) -> None:
             values[name] = list(value)
 
 
-def _use(point: Point) -> dict[str, Any]:
+def use_document(point: Point) -> dict[str, Any]:
+    """Return what calls run, as rules write it, with sizes as text."""
     assert point.use is not None
     record = use_record(point.use)
     for level in record["levels"].values():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,13 @@ from typing import Any
 from han.common.atomic import alone_in, write_whole
 from han.common.errors import HanError
 from han.config.rules import KINDS, KindUse, LevelUse, Use
+from han.tuning.built_in.reading import FORMAT as ROWS
 from han.tuning.record import Format
 from han.tuning.tuned.fingerprint import Fingerprint
 from han.tuning.tuned.table import Candidate, Key, Point, Timing, TunedTable
 
 Join = Callable[[TunedTable, TunedTable], TunedTable]
+CONDITIONS = ("transport", "quota", "mesh")  # on which the faster of two ways may depend
 FORMAT = Format("han-tuned", 1, "tuned table", "tune again")
 
 
@@ -29,20 +31,33 @@ def read(path: Path) -> TunedTable:
 
     A file as han wrote it is known by its digest. Any other one is checked key by key.
     """
+    return parse(text_of(path), str(path))
+
+
+def text_of(path: Path) -> str:
+    """Return the text of a file; raises TunedError."""
     try:
-        text = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise TunedError(f"{path}: cannot be read: {reason}") from None
-    return parse(text, str(path))
 
 
 def parse(text: str, place: str) -> TunedTable:
     """Return the table of a text; `place` names it in errors."""
     try:
-        record = FORMAT.record(text)
+        record = FORMAT.content(text)
+        if isinstance(record, dict) and record.get("format") == ROWS.name:
+            raise ValueError("holds rows: name the tuned table that they were exported from")
+        return of_record(FORMAT.checked(record), place)
+    except TunedError:
+        raise
     except ValueError as error:
         raise TunedError(f"{place}: {error}") from None
+
+
+def of_record(record: dict[str, Any], place: str) -> TunedTable:
+    """Return the table of a file's content of this format; raises TunedError."""
     digest = digest_of(record)
     if record.get("digest") != digest:
         record = _checked(record, place)
@@ -149,6 +164,8 @@ def use_record(use: Use) -> dict[str, Any]:
 
 def _point_record(point: Point) -> dict[str, Any]:
     record = asdict(replace(point, candidates=()))
+    if not point.key.shared:  # as in files of before
+        del record["key"]["shared"]
     record["candidates"] = [
         {"use": use_record(c.use), "timing": asdict(c.timing), "predicted": c.predicted}
         for c in point.candidates
@@ -183,8 +200,16 @@ def merged(old: TunedTable, new: TunedTable) -> TunedTable:
         place = point.key, point.nbytes
         if place not in points or point.tried or not points[place].tried:
             points[place] = point
-    ordered = sorted(points.values(), key=lambda p: (p.key.collective, p.key.nodes, p.nbytes))
-    return replace(new, points=tuple(ordered))
+    return replace(new, points=in_order(points.values()))
+
+
+def in_order(points: Iterable[Point]) -> tuple[Point, ...]:
+    """Return points in the order of files."""
+    return tuple(sorted(points, key=_order))
+
+
+def _order(point: Point) -> tuple[str, bool, int, int]:
+    return point.key.collective, point.key.shared, point.key.nodes, point.nbytes
 
 
 def check_machine(old: TunedTable, new: TunedTable) -> None:
@@ -192,6 +217,14 @@ def check_machine(old: TunedTable, new: TunedTable) -> None:
     if new.machine.is_other(old.machine):
         told = new.machine.distance(old.machine)
         raise TunedError(f"{old.source}: measured on another machine: {told}")
+
+
+def check_conditions(old: TunedTable, new: TunedTable, remedy: str) -> None:
+    """Raise TunedError if two tables were measured in conditions that change what is faster."""
+    differences = new.machine.differences(old.machine)
+    told = [f"{n} {a} here, {b} there" for n, (a, b) in differences.items() if n in CONDITIONS]
+    if told:
+        raise TunedError(f"{old.source}: measured in other conditions: {'; '.join(told)}; {remedy}")
 
 
 def write(path: Path, table: TunedTable, join: Join = merged) -> None:

@@ -8,11 +8,10 @@ from han.tasks.choice import Choice
 from han.tasks.plan import Plan
 from han.tuning.heuristics import BUILT_IN
 from han.tuning.rules import use_of
-from han.tuning.tuned.files import TunedError, check_machine
+from han.tuning.tuned.files import check_conditions, check_machine
 from han.tuning.tuned.table import Candidate, Point, Timing, TunedTable, key_of
 
 STRATEGY = "trials"
-CONDITIONS = ("transport", "quota", "mesh")  # on which the faster of two ways may depend
 
 
 @dataclass(frozen=True)
@@ -54,22 +53,12 @@ def joined(old: TunedTable, new: TunedTable) -> TunedTable:
     other candidates that were measured stay in the point.
     """
     check_machine(old, new)
-    _check_conditions(old, new)
+    check_conditions(old, new, "name another file in HAN_TUNED")
     points = {(point.key, point.nbytes): point for point in old.points}
     for point in new.points:
         place = point.key, point.nbytes
         points[place] = _with(points.get(place), point)
     return replace(old, points=tuple(points.values()))
-
-
-def _check_conditions(old: TunedTable, new: TunedTable) -> None:
-    differences = new.machine.differences(old.machine)
-    told = [f"{n} {a} here, {b} there" for n, (a, b) in differences.items() if n in CONDITIONS]
-    if told:
-        raise TunedError(
-            f"{old.source}: measured in other conditions: {'; '.join(told)}; "
-            "name another file in HAN_TUNED"
-        )
 
 
 def _with(known: Point | None, point: Point) -> Point:

@@ -9,13 +9,17 @@ from pathlib import Path
 
 from han.config.source import READY
 from han.tuning.built_in.shipped import FILE as BUILT_IN
-from han.tuning.tuned.files import TunedError, read
+from han.tuning.tuned.files import TunedError
 from han.tuning.tuned.fingerprint import Fingerprint
+from han.tuning.tuned.row_files import either
+from han.tuning.tuned.rows import RowTable
 from han.tuning.tuned.table import TunedTable
 
 OFF, AUTO = "off", "auto"
 SHIPPED = READY / "tuned"
-_read: dict[tuple[Path, int, int], TunedTable | TunedError] = {}  # by path, time and size
+_read: dict[
+    tuple[Path, int, int], TunedTable | RowTable | TunedError
+] = {}  # by path, time and size
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,7 @@ class Search:
     `problem` is what the user should know: a file that was named, or that han wrote, is no use.
     """
 
-    table: TunedTable | None = None
+    table: TunedTable | RowTable | None = None
     about: str = ""
     problem: str = ""
 
@@ -100,7 +104,7 @@ def _files(folder: Path) -> Iterator[Path]:
         return
 
 
-def _load(path: Path) -> TunedTable | TunedError:
+def _load(path: Path) -> TunedTable | RowTable | TunedError:
     """Read a table, once in a process for as long as the file stays the same."""
     try:
         about = path.stat()
@@ -109,7 +113,7 @@ def _load(path: Path) -> TunedTable | TunedError:
     key = path, about.st_mtime_ns, about.st_size
     if key not in _read:
         try:
-            _read[key] = read(path)
+            _read[key] = either(path)
         except TunedError as error:
             _read[key] = error
     return _read[key]

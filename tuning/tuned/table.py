@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
+from typing import ClassVar
 
 from han.common.units import format_size, format_us
 from han.config.rules import KindUse, LevelUse, Use
@@ -17,6 +18,7 @@ from han.tasks.signature import Signature
 from han.tuning.tuned.fingerprint import Fingerprint
 
 INSIDE = 8  # largest ratio of a size to the nearest measured one, between measured sizes
+GAIN = 0.97  # a choice replaces the built-in one if it takes at most so much of its time
 BEYOND = 2  # the same for sizes below or above all measured ones
 
 
@@ -49,7 +51,8 @@ class Key:
     """The calls for which points are comparable; points differ in their sizes.
 
     `operation` is the class of the operation: "" for calls that do not reduce, ``native``,
-    ``user-defined`` or ``ordered`` (operands that do not commute).
+    ``user-defined`` or ``ordered`` (operands that do not commute). `shared`: all buffers of all
+    ranks are shared arrays, which ranks read where they are.
     """
 
     collective: str
@@ -57,6 +60,12 @@ class Key:
     nodes: int
     ppn: int
     levels: tuple[str, ...]
+    shared: bool = False
+
+    @property
+    def call(self) -> str:
+        """The collective, as tables and pictures name it: ``bcast on shared arrays``."""
+        return f"{self.collective} on shared arrays" if self.shared else self.collective
 
 
 @dataclass(frozen=True)
@@ -104,6 +113,13 @@ class Found:
     between: tuple[int, int] | None = None  # the measured sizes around `nbytes`
     source: str = ""  # the file of the table
 
+    rows: tuple[tuple[str, str], ...] = ()  # that decided: those of a table of rows
+
+    @property
+    def use(self) -> Use | None:
+        """What the call runs; None for the built-in choice."""
+        return self.point.use
+
     @property
     def runner_up(self) -> Candidate | None:
         """The best candidate that was not taken; None if there is none."""
@@ -121,16 +137,18 @@ class Found:
             where += f", for {format_size(self.nbytes)} {around}"
         lines = [f"{point.best.describe()} {where}"]
         if point.use is not None:
-            lines.append(f"built-in {self._beside(point.default)}")
+            lines.append(f"built-in {beside(point.default, point.best)}")
         if self.runner_up is not None:
             one = self.runner_up
-            lines.append(f"runner-up {spell(one.use)}: {self._beside(one.timing)}")
+            lines.append(f"runner-up {spell(one.use)}: {beside(one.timing, point.best)}")
         how = " ".join(text for text in (point.strategy, point.made) if text)
         told = [text for text in (self.source, how) if text]
         return [*lines, f"in {', '.join(told)}"] if told else lines
 
-    def _beside(self, timing: Timing) -> str:
-        return f"{timing.describe()}, {timing.median / self.point.best.median:.2f} times as long"
+
+def beside(timing: Timing, best: Timing) -> str:
+    """Return a time, and how many times as long as the best one it is."""
+    return f"{timing.describe()}, {timing.median / best.median:.2f} times as long"
 
 
 def spell(use: Use) -> str:
@@ -223,7 +241,8 @@ def operation_of(signature: Signature) -> str:
 def key_of(signature: Signature, topology: Topology) -> Key:
     """Return the key of a call on a topology."""
     nodes, ppn, levels = topology.nodes, topology.ppn, topology.names
-    return Key(signature.collective, operation_of(signature), nodes, ppn, levels)
+    operation = operation_of(signature)
+    return Key(signature.collective, operation, nodes, ppn, levels, signature.mapped)
 
 
 @dataclass(frozen=True)
@@ -249,12 +268,21 @@ class TunedTable:
         """Return the points of each key by size."""
         return list(self._ranges.values())
 
-    def find(self, signature: Signature, topology: Topology) -> Found | None:
+    unit: ClassVar = "measured input"  # what `size` counts
+
+    @property
+    def size(self) -> int:
+        """The number of points."""
+        return len(self.points)
+
+    def find(
+        self, signature: Signature, topology: Topology, _traits: tuple[bool, bool] = (False, False)
+    ) -> Found | None:
         """Return what decides for a call; None if nothing comparable was measured.
 
-        Calls on shared arrays, in place or with blocks of different sizes were not measured.
+        Calls in place or with blocks of different sizes were not measured.
         """
-        if signature.mapped or signature.in_place or signature.uneven:
+        if signature.in_place or signature.uneven:
             return None
         ranges = self._ranges.get(key_of(signature, topology))
         found = None if ranges is None else ranges.find(signature.nbytes)
@@ -269,9 +297,9 @@ class TunedTable:
         """Return the sizes from which on another choice may hold for ranks of a topology."""
         return tuple(sorted({n for ranges in self._of(topology) for n in ranges.thresholds}))
 
-    def keys_of(self, topology: Topology) -> list[Key]:
-        """Return the keys of the points that hold for ranks of a topology."""
-        return [ranges.points[0].key for ranges in self._of(topology)]
+    def calls_of(self, topology: Topology) -> list[str]:
+        """Return the collectives whose points hold for ranks of a topology."""
+        return list(dict.fromkeys(ranges.points[0].key.call for ranges in self._of(topology)))
 
     def _of(self, topology: Topology) -> list[Ranges]:
         here = topology.nodes, topology.ppn, topology.names

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
+from han.common.errors import ArgumentError
 from han.measure.bench_calls import Buffers, Call, Case
 from han.measure.session import REFERENCE, Session
 from han.measure.tune.distinct import Distinct
@@ -58,21 +59,26 @@ READ_CLOCKS = 16  # series between two comparisons of clocks
 
 
 class Lab(Session):
-    """Measures on a communicator with the built-in choices and `config`'s levels; collective."""
+    """Measures on a communicator with the built-in choices and `config`'s levels; collective.
+
+    With `shared`, on shared arrays; raises ArgumentError on all ranks if these are not mapped.
+    """
 
     def __init__(
         self, comm: MPI.Intracomm, config: Any, case: Callable[[str, int], Case],
-        fresh: bool = False,
+        fresh: bool = False, shared: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(comm, rounds=1)
         self.han = self.add_han(config)
         self.library = self.add_mpi()
         self.state: State = self.han._han
+        if shared and not self.state.planner.maps_arrays:
+            raise ArgumentError("--shared: ranks do not map each other's shared arrays (han info)")
         self.costs = Costs()
         self.rules = replace(self.state.planner.rules, config=None, tuned=None)
         self.windows = Windows(self.control, self._offset)
         self._distinct = Distinct(self.control, self._program, self._is_late)
-        self._case, self._fresh = case, fresh
+        self._case, self._fresh, self._shared = case, fresh, shared
         self._clocks = len(set(self.control.allgather(identity())))
         self._series, self._reading = 0, 0.0
         self._buffers: Buffers | None = None
@@ -133,14 +139,15 @@ class Lab(Session):
         case = self._case(signature.collective, signature.nbytes)
         if self._buffers is None or self._buffers.case != case:
             self._buffers = None  # frees the memory first
-            self._buffers = Buffers(case, self.control.rank, self.control.size)
+            self._buffers = Buffers(case, self.control.rank, self.control.size, self._shared)
             self._buffers.reset()
         return self._buffers
 
     def forced(self, signature: Signature, choice: Choice) -> Forced:
         """Prepare a call that runs a choice."""
         parser = getattr(parsers, ROWS[signature.collective].method.upper())
-        return forced(self.state, parser, self.buffers(signature).arguments(), choice)
+        arguments = self.buffers(signature).arguments()
+        return forced(self.state, parser, arguments, choice, signature.mapped)
 
     def _before(self, signature: Signature) -> Callable[[], object] | None:
         return self.buffers(signature).write if self._fresh else None

@@ -18,7 +18,6 @@ from han.measure.bench_calls import Case
 from han.measure.tune.lab import Lab
 from han.measure.tune.session import tuned_config
 from han.measure.tune.tuner import Input, Plans, sparse_first
-from han.tasks.call import call_signature
 from han.tasks.choice import Choice
 from han.tasks.compositions import TREE
 from han.tasks.signature import Signature
@@ -75,22 +74,18 @@ def compare(
     case = partial(Case, dtype=plans.dtype, op=plans.op)
     found: dict[str, dict[Input, tuple[Found, float]]] = {}
     rows = []
-    with Lab(comm, tuned_config(config), case, fresh) as lab:
+    with Lab(comm, tuned_config(config), case, fresh, plans.shared) as lab:
         for name in COMPARED:
             lab.forget()
             found[name] = {}
             for one in sparse_first(plans.inputs):
                 if step is not None:
                     step(f"{name}: {one.collective} of {format_size(one.nbytes)}")
-                found[name][one] = _search(lab, _signature(plans, one), name, plans)
+                found[name][one] = _search(lab, plans.signature(one), name, plans)
         for one in plans.inputs:
             by_strategy = {name: by[one] for name, by in found.items()}
-            rows.append(_row(lab, _signature(plans, one), by_strategy))
+            rows.append(_row(lab, plans.signature(one), by_strategy))
     return rows
-
-
-def _signature(plans: Plans, one: Input) -> Signature:
-    return call_signature(one.collective, one.nbytes, plans.op, plans.dtype)
 
 
 def _search(lab: Lab, signature: Signature, name: str, plans: Plans) -> tuple[Found, float]:

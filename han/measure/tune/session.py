@@ -12,13 +12,22 @@ from typing import Any
 from mpi4py import MPI
 
 from han.common.atomic import write_whole
+from han.common.errors import ArgumentError
 from han.common.units import plural
 from han.config.config import Config, load_config
 from han.measure.bench_calls import Case
 from han.measure.tune.lab import Lab
 from han.measure.tune.tuner import Input, Plans, Tuned, Tuner
 from han.ranks.machine import fingerprint
-from han.tuning.tuned.files import TunedError, as_text, merged, read, write
+from han.tuning.tuned.files import (
+    TunedError,
+    as_text,
+    check_conditions,
+    check_machine,
+    merged,
+    read,
+    write,
+)
 from han.tuning.tuned.places import OFF, default_file
 from han.tuning.tuned.table import Point, TunedTable
 
@@ -60,12 +69,16 @@ def tune(
     """Tune all inputs within the budget, and write the table; collective.
 
     `step` is called after each input with the numbers of inputs done and of all; `warn` on rank 0.
+    Raises ArgumentError on all ranks, before anything runs, if the table could not take the points.
     """
     path = comm.bcast(path or default_file(fingerprint()))
     keeper = Keeper(path, comm.rank == 0, warn)
+    unfit = comm.bcast(keeper.unfit())
+    if unfit:
+        raise ArgumentError(unfit)
     known = comm.bcast(() if restart or comm.rank else keeper.resumed())
     case = partial(Case, dtype=plans.dtype, op=plans.op)
-    with Lab(comm, tuned_config(config), case, fresh) as lab:
+    with Lab(comm, tuned_config(config), case, fresh, plans.shared) as lab:
         tuner = Tuner(lab, plans)
         before = [p for p in known if p.strategy == plans.strategy]
         here = {(p.key, p.nbytes): p for p in before}
@@ -77,7 +90,11 @@ def tune(
             if step is not None:
                 step(tuned, len(plans.inputs) - len(todo), len(plans.inputs))
 
-        complete = tuner.run(keep, same)
+        try:
+            complete = tuner.run(keep, same)
+        except KeyboardInterrupt:
+            keeper.tell_interrupted()
+            raise
     left = tuple(one for one in plans.inputs if one not in same and one not in tuner.done)
     problem = comm.bcast(keeper.finish(complete))
     pruned = tuple(f"{one.what}: {one.reason}" for one in tuner.pruned)
@@ -102,6 +119,25 @@ class Keeper:
         """The points so far as a table of this machine."""
         return TunedTable(tuple(self.points), fingerprint())
 
+    def unfit(self) -> str:
+        """Return why the points of this run could not be added to the table, or ""."""
+        if not self._writes or not self.path.exists():
+            return ""
+        try:
+            known = read(self.path)
+            check_machine(known, self.table)
+            check_conditions(known, self.table, "")
+        except TunedError as error:
+            told = str(error).removesuffix("; ")
+            return f"{told}; name another file with --out, or remove this one"
+        return ""
+
+    def tell_interrupted(self) -> None:
+        """Say on rank 0 what is kept of a run that the user interrupts."""
+        if self._writes:
+            known = plural(len(self._finished), "input")
+            self._warn(f"interrupted: {known} in {self.part}; the same command goes on from there")
+
     def resumed(self) -> tuple[Point, ...]:
         """Return the points of an interrupted run on this machine; none if there was none."""
         if not self.part.exists():
@@ -124,13 +160,19 @@ class Keeper:
             self._finished.append(point)
         if not self._writes:
             return
+        problem = self._keep(self._finished)
+        if problem and not self._warned:
+            self._warn(f"{problem}; tuning goes on")
+            self._warned = True
+
+    def _keep(self, points: Sequence[Point]) -> str:
+        """Write the partial file; return why that failed, or ""."""
         try:
             self.part.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(self.part, as_text(TunedTable(tuple(self._finished), fingerprint())))
+            write_whole(self.part, as_text(TunedTable(tuple(points), fingerprint())))
         except OSError as error:
-            if not self._warned:
-                self._warn(f"{self.part}: cannot be written: {error.strerror}; tuning goes on")
-            self._warned = True
+            return f"{self.part}: cannot be written: {error.strerror}"
+        return ""
 
     def finish(self, complete: bool) -> str:
         """Write the table; return why that failed, or "".
@@ -142,7 +184,8 @@ class Keeper:
         try:
             write(self.path, self.table)
         except TunedError as error:
-            return f"{error}; what was found is in {self.part}"
+            kept = self._keep(self.points) or f"what was found is in {self.part}"
+            return f"{error}; {kept}"
         if complete:
             with contextlib.suppress(OSError):
                 self.part.unlink()

@@ -21,9 +21,8 @@ from han.tuning.rules import Decision, use_of
 from han.tuning.search.results import Found
 from han.tuning.search.space import EVERYTHING, Limits, Pruned, space_of
 from han.tuning.search.strategies import STRATEGIES, run
-from han.tuning.tuned.table import Candidate, Key, Point, Timing, key_of
+from han.tuning.tuned.table import GAIN, Candidate, Key, Point, Timing, key_of
 
-GAIN = 0.97  # a choice replaces the built-in one if it takes at most so much of its time
 KEPT = 5  # candidates that a point holds
 FINAL = 2  # candidates that are measured in turns with the built-in choice and the library
 LEAST_SECONDS = 0.05  # for an input, however little of the budget is left
@@ -39,7 +38,10 @@ class Input:
 
 @dataclass(frozen=True)
 class Plans:
-    """What to tune, and how. `budget` is in seconds; None: no limit."""
+    """What to tune, and how. `budget` is in seconds; None: no limit.
+
+    With `shared`, calls are on shared arrays.
+    """
 
     inputs: tuple[Input, ...]
     strategy: str = "task+heuristic"
@@ -48,6 +50,12 @@ class Plans:
     machine: MachineModel | None = None
     dtype: str = "float64"
     op: str = "sum"
+    shared: bool = False
+
+    def signature(self, one: Input) -> Signature:
+        """Return the call of an input; with `shared`, one on shared arrays."""
+        call = call_signature(one.collective, one.nbytes, self.op, self.dtype)
+        return replace(call, mapped=self.shared)
 
 
 @dataclass(frozen=True)
@@ -89,7 +97,7 @@ class Tuner:
     def _tune(self, one: Input, seconds: float | None) -> Tuned:
         began = time.monotonic()
         plans, lab = self.plans, self.lab
-        signature = call_signature(one.collective, one.nbytes, plans.op, plans.dtype)
+        signature = plans.signature(one)
         lab.give(1e9 if seconds is None else max(LEAST_SECONDS, seconds))
         space = space_of(lab.rules, signature, plans.limits)
         found = run(STRATEGIES[plans.strategy], lab, signature, space, plans.machine)
@@ -143,8 +151,7 @@ class Tuner:
 
     def key(self, one: Input) -> Key:
         """Return the key of an input's point."""
-        signature = call_signature(one.collective, one.nbytes, self.plans.op, self.plans.dtype)
-        return key_of(signature, self.lab.state.topology)
+        return key_of(self.plans.signature(one), self.lab.state.topology)
 
 
 def sparse_first(inputs: Sequence[Input]) -> list[Input]:

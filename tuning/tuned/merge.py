@@ -1,0 +1,139 @@
+"""Merge the tables of several runs: what was measured on the same inputs is combined."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from han.common.units import format_size
+from han.config.rules import Use
+from han.tuning.tuned.files import check_conditions, check_machine, in_order, merged
+from han.tuning.tuned.table import GAIN, Candidate, Point, Timing, TunedTable, spell
+
+VERSIONS = ("library_version", "han")  # of which points are not combined
+
+
+@dataclass(frozen=True)
+class Merge:
+    """A table of several runs, and what a person should know: where runs contradict each other."""
+
+    table: TunedTable
+    notes: tuple[str, ...] = ()
+
+
+def merge(tables: Sequence[TunedTable]) -> Merge:
+    """Merge tables, the latest last; raises TunedError for other machines or conditions.
+
+    Points of one input are combined if the versions of han and of the MPI library are the same.
+    Otherwise the later one counts.
+    """
+    found, notes = tables[0], list[str]()
+    for table in tables[1:]:
+        check_machine(found, table)
+        check_conditions(found, table, "keep their tables apart")
+        differ = {
+            k: v for k, v in table.machine.differences(found.machine).items() if k in VERSIONS
+        }
+        if differ:
+            told = "; ".join(f"{k}: {there}, then {here}" for k, (here, there) in differ.items())
+            notes.append(f"{table.source}: {told}: where both have a point, the later one counts")
+            found = merged(found, table)
+        else:
+            found = _both(found, table, notes)
+    return Merge(found, tuple(notes))
+
+
+def _both(old: TunedTable, new: TunedTable, notes: list[str]) -> TunedTable:
+    points = {(point.key, point.nbytes): point for point in old.points}
+    for point in new.points:
+        known = points.get((point.key, point.nbytes))
+        one = point if known is None else combined(known, point)
+        if known is not None and known.use != point.use:
+            notes.append(_conflict(known, point, one))
+        points[point.key, point.nbytes] = one
+    return replace(new, points=in_order(points.values()))
+
+
+def combined(a: Point, b: Point) -> Point:
+    """Combine what two runs measured on one input.
+
+    Load may differ between runs, so the times of each are scaled until its built-in time is that of
+    both. A run's choice is taken if no run found it slower; of two, the faster one.
+    """
+    if a == b or not (a.candidates and b.candidates):
+        return b if b.candidates else a
+    default = _pooled([a.default, b.default])
+    runs = [_scaled(one, default.median) for one in (a, b)]
+    pools = _pools(runs)
+    pools.sort(key=lambda one: one.timing.median)
+    wins = [one for one in (a.use, b.use) if one is not None and _faster_in_all(one, (a, b))]
+    best = next((one for one in pools if one.use in wins), None)
+    others = [one for one in pools if one is not best]
+    library = [one.library for one in runs if one.library is not None]
+    return replace(
+        b,
+        keeps=best is None,
+        candidates=tuple(others if best is None else [best, *others]),
+        default=default,
+        library=_pooled(library) if library else None,
+        strategy=" and ".join(dict.fromkeys(filter(None, (a.strategy, b.strategy)))),
+        seconds=a.seconds + b.seconds,
+        tried=max(a.tried, b.tried),
+    )
+
+
+def _pools(runs: Sequence[Point]) -> list[Candidate]:
+    """Return each candidate once, with the times of all runs."""
+    found: list[tuple[Use, list[Candidate]]] = []
+    for candidate in (one for run in runs for one in run.candidates):
+        same = next((some for use, some in found if use == candidate.use), None)
+        if same is None:
+            found.append((candidate.use, [candidate]))
+        else:
+            same.append(candidate)
+    return [replace(some[-1], timing=_pooled([one.timing for one in some])) for _, some in found]
+
+
+def _faster_in_all(use: Use, runs: Sequence[Point]) -> bool:
+    """Whether no run that measured a use found it slower than what may replace the built-in one."""
+    times = [(run.time_of(use), run.default.median) for run in runs]
+    return all(seconds <= GAIN * default for seconds, default in times if seconds is not None)
+
+
+def _scaled(point: Point, default: float) -> Point:
+    """Return a point with its times scaled until the built-in choice takes `default` seconds."""
+    scale = default / point.default.median
+    candidates = tuple(replace(c, timing=_times(c.timing, scale)) for c in point.candidates)
+    library = None if point.library is None else _times(point.library, scale)
+    return replace(point, candidates=candidates, library=library)
+
+
+def _times(timing: Timing, scale: float) -> Timing:
+    return Timing(timing.median * scale, timing.low * scale, timing.high * scale, timing.count)
+
+
+def _pooled(times: Sequence[Timing]) -> Timing:
+    """Return the weighted geometric mean of medians, in an interval that holds all intervals."""
+    count = sum(one.count for one in times)
+    mean = math.exp(sum(one.count * math.log(one.median) for one in times) / count)
+    low, high = min(one.low for one in times), max(one.high for one in times)
+    return Timing(mean, min(low, mean), max(high, mean), count)
+
+
+def _conflict(a: Point, b: Point, taken: Point) -> str:
+    """Return what two runs found for one input, and what is taken."""
+    key = b.key
+    first, second = (_found(one) for one in (a, b))
+    return (
+        f"{key.call} of {format_size(b.nbytes)} on {key.nodes} x {key.ppn}: runs differ, {first} "
+        f"and {second}; taken: {_named(taken.use)}"
+    )
+
+
+def _found(point: Point) -> str:
+    return f"{_named(point.use)} ({point.default.median / point.best.median:.2f})"
+
+
+def _named(use: Use | None) -> str:
+    return "built-in" if use is None else spell(use)

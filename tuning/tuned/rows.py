@@ -1,0 +1,149 @@
+"""Tables of rows: tuned choices in a form that a person can read and edit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import ClassVar
+
+from han.common.units import format_size
+from han.config.rules import Use, thresholds
+from han.model.topology import Topology
+from han.tasks.signature import Signature
+from han.tuning.built_in.choosing import facts_of_call
+from han.tuning.built_in.facts import Facts
+from han.tuning.built_in.row import Row, Rows
+from han.tuning.tuned.fingerprint import Fingerprint
+from han.tuning.tuned.table import Timing, beside
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A measurement behind a row: of its choice and of the built-in one, for one size."""
+
+    nbytes: int
+    timing: Timing
+    default: Timing
+    strategy: str = ""
+    made: str = ""
+
+
+@dataclass(frozen=True)
+class TunedRow(Row):
+    """A row for whole calls: for which it is, what they run, and what was measured.
+
+    `levels` are the names of all levels that it is for, innermost first; (): any.
+    """
+
+    use: Use = field(default_factory=Use)
+    levels: tuple[str, ...] = ()
+    measured: tuple[Measured, ...] = ()
+
+
+@dataclass(frozen=True)
+class FoundRow:
+    """The row that decides for a call of `nbytes` bytes."""
+
+    row: TunedRow
+    nbytes: int
+    source: str = ""  # the file of the table
+
+    @property
+    def use(self) -> Use:
+        """What the call runs."""
+        return self.row.use
+
+    @property
+    def rows(self) -> tuple[tuple[str, str], ...]:
+        """The row, as explanations name rows."""
+        return (("call", self.row.name),)
+
+    def describe(self) -> list[str]:
+        """Return the measurement for the size that is nearest, and the file."""
+        told = [f"in {self.source}"] if self.source else []
+        if not self.row.measured:
+            return ["nothing: the row names no measurement", *told]
+        size = max(1, self.nbytes)
+        one = min(self.row.measured, key=lambda m: max(size, m.nbytes) / min(size, m.nbytes))
+        where = f"at {format_size(one.nbytes)}"
+        if one.nbytes != self.nbytes:
+            where += f", for {format_size(self.nbytes)}"
+        how = " ".join(text for text in (one.strategy, one.made) if text)
+        told = [", ".join([*told, how] if how else told)]
+        lines = [
+            f"{one.timing.describe()} {where}",
+            f"built-in {beside(one.default, one.timing)}",
+        ]
+        return [*lines, *filter(None, told)]
+
+
+@dataclass(frozen=True)
+class RowTable:
+    """The rows of one file, and the machine that they were measured on; the first match decides.
+
+    `digest` stands for the content: ranks with the same digest decide alike.
+    """
+
+    rows: tuple[TunedRow, ...]
+    machine: Fingerprint
+    source: str = ""
+    digest: str = field(default="", compare=False)
+
+    unit: ClassVar = "row"  # what `size` counts
+
+    @property
+    def size(self) -> int:
+        """The number of rows."""
+        return len(self.rows)
+
+    @cached_property
+    def _of(self) -> dict[tuple[str, ...], Rows[TunedRow]]:
+        return {}
+
+    def _rows(self, names: tuple[str, ...]) -> Rows[TunedRow]:
+        """Return the rows for ranks on levels of these names."""
+        if names not in self._of:
+            self._of[names] = Rows([row for row in self.rows if row.levels in ((), names)])
+        return self._of[names]
+
+    def find(
+        self, signature: Signature, topology: Topology, traits: tuple[bool, bool]
+    ) -> FoundRow | None:
+        """Return the row that decides for a call on nodes with some traits; None without one."""
+        rows = self._rows(topology.names)
+        if not rows.rows:
+            return None
+        row = rows.find(signature.collective, facts_of_call(signature, topology, traits))
+        return None if row is None else FoundRow(row, signature.nbytes, self.source)
+
+    def uses(self, topology: Topology) -> list[Use]:
+        """Return what calls of ranks of a topology may run."""
+        return [row.use for row in self._rows(topology.names).rows]
+
+    def thresholds(self, topology: Topology) -> tuple[int, ...]:
+        """Return the sizes from which on another choice may hold for ranks of a topology."""
+        rows = self._rows(topology.names).rows
+        return tuple(sorted({n for row in rows for n in thresholds(_named(row), topology.size)}))
+
+    def calls_of(self, topology: Topology) -> list[str]:
+        """Return the collectives that rows are for on ranks of a topology."""
+        here = {"nodes": topology.nodes, "ppn": topology.ppn, "ranks": topology.size}
+        rows = [row for row in self._rows(topology.names).rows if _may_hold(row, here)]
+        every = [
+            f"{name}{' on shared arrays' if _NEEDS_ARRAYS in row.tests else ''}"
+            for row in rows
+            for name in row.collectives or ("all collectives",)
+        ]
+        return list(dict.fromkeys(every))
+
+
+_NEEDS_ARRAYS = Facts._fields.index("mapped"), 1, 1
+
+
+def _named(row: TunedRow) -> Sequence[tuple[str, int, int]]:
+    return [(Facts._fields[place], low, high) for place, low, high in row.tests]
+
+
+def _may_hold(row: TunedRow, here: dict[str, int]) -> bool:
+    return all(low <= here.get(name, low) <= high for name, low, high in _named(row))
