@@ -186,6 +186,9 @@ class When(Model):
         default=None, description="The largest prime factor of the number of ranks."
     )
     root: Count | None = Field(default=None, description="The rank of the root.")
+    rails: Count | None = Field(
+        default=None, description="The number of network adapters that ranks are bound to."
+    )
     share: Bytes | None = Field(default=None, description="The bytes, divided among the ranks.")
     link: Bytes | None = Field(
         default=None, description="The bytes for each link of a chain of all ranks."
@@ -373,7 +376,7 @@ MODELS: Mapping[str, type[Model]] = {
     "bytes": Bytes,
     "nodes": Count,
     "ppn": Count,
-    **dict.fromkeys(("ranks", "prime", "root"), Count),
+    **dict.fromkeys(("ranks", "prime", "root", "rails"), Count),
     **dict.fromkeys(("share", "link", "total"), Bytes),
     "use": Use,
     "rails": Rails,

@@ -48,6 +48,7 @@ class When:
     ranks: Count | None = None
     prime: Count | None = None
     root: Count | None = None
+    rails: Count | None = None
     share: Bytes | None = None
     link: Bytes | None = None
     total: Bytes | None = None
