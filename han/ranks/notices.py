@@ -158,6 +158,11 @@ class Notices:
             raise
 
     @property
+    def silent(self) -> bool:
+        """Whether no message was sent or received."""
+        return not (any(self._sends) or any(self._receives))
+
+    @property
     def early(self) -> bool:
         """Whether there are notices about later calls, or calls that raised here too."""
         return bool(self._early)
@@ -175,7 +180,7 @@ class Notices:
         Collective if any message was sent, as all ranks exchange notices then.
         """
         self.fetch()  # this rank may have finished the call that raised on another one
-        if not (any(self._sends) or any(self._receives)):
+        if self.silent:
             return True
         sends = np.array(self._sends, np.int32)
         expected = np.zeros_like(sends)

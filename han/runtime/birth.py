@@ -19,9 +19,11 @@ from han.ranks.mail import Mail
 from han.ranks.meeting import Line, Meeting
 from han.runtime.given import Given
 from han.runtime.inherited import Draft, Inherited
+from han.runtime.resting import Parts
 
 TAGS = 4  # tags of the steps of a communicator
 TOLD = 4  # numbers that a rank tells, before the offsets by level
+LENDS, RESTS = 1, 2  # it lends memory, or has parts of a freed communicator
 COMMUNICATORS = 62  # whose steps have tags of their own, below those of engines
 
 
@@ -44,6 +46,7 @@ class Birth:
     draft: Draft | None = None
     lending: Lending | None = None
     number: int = 0
+    rested: Parts | None = None
 
     @classmethod
     def of(cls, inherited: Inherited | None, comm: MPI.Intracomm) -> Birth:
@@ -51,6 +54,9 @@ class Birth:
         draft = inherited.draft(comm) if inherited is not None else None
         if inherited is None or draft is None or not draft.near or inherited.mail.closed:
             return cls(inherited, draft)
+        rested = inherited.nest.take(draft.ranks)
+        if rested is not None:
+            return cls(inherited, draft, number=rested.token, rested=rested)
         rank = comm.Get_rank()
         lending = None
         if draft.site is not None:
@@ -59,16 +65,18 @@ class Birth:
 
     def introduce(
         self, meeting: Meeting, given: Given
-    ) -> tuple[Known | Draft | None, tuple[int, ...]]:
+    ) -> tuple[Parts | Known | Draft | None, tuple[int, ...]]:
         """Take the first step; collective.
 
-        Returns what all ranks know; or, if shared memory must be made, the draft; or None if the
-        ranks do not have the same parent. Also returns which ranks have another tuned table than
-        rank 0. Raises ConfigError, on all ranks alike.
+        Returns parts that all ranks have; or what all ranks know; or, if shared memory must be
+        made, the draft; or None if the ranks do not have the same parent. Also returns which
+        ranks have another tuned table than rank 0. Raises ConfigError, on all ranks alike.
         """
         told = meeting.numbers(self._told(given.number), STEP)
         parent = told[0][0]
         if parent and all(row[0] == parent for row in told):
+            if self.rested is not None and all(row == told[0] for row in told):
+                return self.rested, ()
             known = self._known(told)
             if known is None:
                 self._cancel()
@@ -80,11 +88,12 @@ class Birth:
         return None, check_agreement(rows, given.problem)
 
     def _told(self, number: int) -> list[int]:
-        """Return the parent's token, one for the child, whether it lends, `number`, and offsets.
+        """Return the parent's token, one for the child, what it brings, `number`, and offsets.
 
         Without a parent the tokens are 0. The offsets are those of all levels.
         """
-        lent, lends = [0] * MAX_LEVELS, self.lending is not None
+        lent, lends = [0] * MAX_LEVELS, LENDS * (self.lending is not None)
+        lends = lends if self.rested is None else RESTS
         if self.inherited is None or self.draft is None:
             return [0, 0, lends, number, *lent]
         if self.lending is not None:
@@ -93,7 +102,7 @@ class Birth:
         return [self.inherited.token, self.number, lends, number, *lent]
 
     def _known(self, told: list[list[int]]) -> Known | None:
-        one, lends = self.inherited, [row[TOLD:] for row in told if row[2]]
+        one, lends = self.inherited, [row[TOLD:] for row in told if row[2] == LENDS]
         if one is None or self.draft is None or self.lending is None or len(lends) < len(told):
             return None
         token = told[0][1]
@@ -103,6 +112,8 @@ class Birth:
         return Known(self.draft, one.mail, token, line, self.lending, lends)
 
     def _cancel(self) -> None:
-        """Take back what this rank lends, as no rank borrows."""
+        """Take back what this rank lends, as no rank borrows; end parts that not all ranks have."""
+        if self.rested is not None:
+            self.rested.end()
         if self.lending is not None:
             self.lending.cancel()

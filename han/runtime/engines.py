@@ -40,6 +40,7 @@ class Engines:
         self._guard = threading.RLock()  # another thread may receive messages about these engines
         self._made = health.notices.token  # so that tags differ from those of freed communicators
         self._channels: list[Channel] = []
+        self._bounds: tuple[int, ...] = ()
 
     def open(self, channels: list[Channel], bounds: tuple[int, ...]) -> None:
         """Make the communicator's own engine; `bounds` are those of classes of sizes.
@@ -47,9 +48,13 @@ class Engines:
         Not collective.
         """
         self._channels = channels
-        self.own = self.make(channels)
+        self.own, self._bounds = self.make(channels), bounds
+        self.calls = self.look_up()
+
+    def look_up(self) -> _native.Calls[Request]:
+        """Return a look-up without plans."""
         health = self.health
-        self.calls = _native.Calls(self.own, READER, Request, health.rank, health.size, bounds)
+        return _native.Calls(self.own, READER, Request, health.rank, health.size, self._bounds)
 
     def make(self, channels: list[Channel]) -> _native.Engine:
         """Make an engine over some channels."""

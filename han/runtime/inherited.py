@@ -18,6 +18,7 @@ from han.ranks.health import Health
 from han.ranks.mail import Mail
 from han.ranks.meeting import Meeting, setup_limit
 from han.runtime.given import Given
+from han.runtime.resting import Nest
 
 if TYPE_CHECKING:
     from han.config.config import Config
@@ -64,6 +65,7 @@ class Inherited:
     world: tuple[int, ...]
     facts: tuple[Facts, ...]
     reach: Reach | None
+    nest: Nest = field(default_factory=Nest)
     _drafts: dict[tuple[int, ...], Draft] = field(default_factory=dict)
 
     @property

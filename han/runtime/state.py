@@ -46,6 +46,7 @@ from han.runtime.prepared import Prepared
 from han.runtime.programs import Programs
 from han.runtime.progress import set_helper, tell_limit
 from han.runtime.request import Request
+from han.runtime.succession import FREED, Left, leave, succeed
 from han.runtime.tuned import agreed_table
 from han.runtime.waiting import Waiting, naps
 from han.tasks.size_classes import bound_of
@@ -91,6 +92,7 @@ class State:
     facts: tuple[Facts, ...]  # by rank
     _given: Given
     _heritage: Inherited | None = None  # made for the first child
+    origin: tuple[Inherited, tuple[int, ...]] | None = None  # the parent, and the ranks there
 
     def __init__(
         self, comm: MPI.Intracomm, config: Any, inherited: Inherited | None = None
@@ -101,12 +103,17 @@ class State:
         meeting.look = inherited.watch(comm) if inherited is not None else None
         self.config, self.statistics = given.config, given.statistics
         known, others = Birth.of(inherited, comm).introduce(meeting, given)
+        if isinstance(known, Left):
+            succeed(self, known, comm)
+            return
         self.tuned = agreed_table(given.tuned, others)
         self._given = given if self.tuned is given.tuned else given.using(self.tuned)
         if isinstance(known, Known):
             self._take_over(meeting, known)
+            if inherited is not None and self.topology.whole is not None:
+                self.origin = inherited, known.draft.ranks
         else:
-            self._discover(meeting, known)
+            self._discover(meeting, known if isinstance(known, Draft) else None)
         if given.settings.folder:
             self.tracing.record_into(given.settings.folder)
         meeting = self.health.meeting
@@ -336,18 +343,33 @@ class State:
         if self.closed:
             return
         self.closed = True
+        rests = False
         try:
             with contextlib.suppress(HanError, MPI.Exception):
                 self.engines.drain()
             LEARNER.take(self)
+            rests = free and leave(self)
         finally:  # also after an interrupt
-            self._release(free)
+            if not rests:
+                self._release(free)
+
+    @property
+    def has_children(self) -> bool:
+        """Whether a child was made, which may take over what this communicator has."""
+        return self._heritage is not None
+
+    def end(self) -> None:
+        """Give back all that the parts of a freed communicator hold; not collective."""
+        self.closed = True
+        self._release(self.health.notices.silent)
 
     def _release(self, free: bool) -> None:
         """Release everything. The communicators are freed by all ranks, after an error by none."""
         quiet = free and self._quiet()
         self.tracing.close()
-        self.health.failed = self.health.failed or "it has been freed"
+        self.health.failed = self.health.failed or FREED
+        if self._heritage is not None:
+            self._heritage.nest.close()
         self.engines.stop()
         self.plans.clear(quiet)
         self.persistent.slots.close()

@@ -1,0 +1,106 @@
+"""How the parts of a freed communicator pass to the next one of the same ranks (`resting`)."""
+
+from __future__ import annotations
+
+import copy
+from typing import NamedTuple, Protocol
+
+from mpi4py import MPI
+
+from han import _native
+from han.memory.shared import SharedMemory
+from han.runtime.inherited import Inherited
+from han.runtime.leaving import State as Leaving
+from han.runtime.leaving import at_end
+from han.runtime.persistent import Persistent
+from han.runtime.plans import Plans
+from han.runtime.request import Request
+from han.runtime.resting import Ranks
+from han.trace.tracing import Tracing
+
+FREED = "it has been freed"
+
+
+class State(Leaving, Protocol):
+    """The state of a communicator, as far as one that follows it takes it over."""
+
+    calls: _native.Calls[Request]
+    persistent: Persistent
+    plans: Plans
+    shared: SharedMemory
+    tracing: Tracing
+    origin: tuple[Inherited, Ranks] | None
+
+    @property
+    def has_children(self) -> bool:
+        """Whether a child was made, which may take over what this communicator has."""
+
+    def end(self) -> None:
+        """Release everything; not collective."""
+
+
+class Left(NamedTuple):
+    """The parts of a freed communicator, as a State that no communicator has."""
+
+    state: State
+
+    @property
+    def token(self) -> int:
+        """Identifies them, the same on all ranks."""
+        return self.state.health.notices.token
+
+    @property
+    def sound(self) -> bool:
+        """Whether this rank knows of no error, and of no rank that has left."""
+        return _sound(self.state)
+
+    def end(self) -> None:
+        """Give back all that they hold; not collective."""
+        self.state.end()
+
+
+def leave(state: State) -> bool:
+    """Leave the parts of `state`, which is freed, to the next child of the same ranks.
+
+    Returns False if they cannot serve another communicator. Other handles of the freed one keep
+    `state`, which has no plans any more and raises RevokedError.
+    """
+    if state.origin is None or not (_plain(state) and _sound(state)):
+        return False
+    inherited, ranks = state.origin
+    if inherited.parent.failed is not None or not inherited.nest.open:
+        return False
+    parts = copy.copy(state)
+    parts.closed = False
+    state.health = copy.copy(state.health)
+    state.health.failed = FREED
+    state.calls = state.engines.look_up()
+    at_end(parts)
+    inherited.nest.put(ranks, Left(parts))
+    return True
+
+
+def succeed(state: State, parts: Left, comm: MPI.Intracomm) -> None:
+    """Make `state`, of `comm`, from the parts of a freed communicator; not collective."""
+    before = parts.state
+    vars(state).update(vars(before))
+    before.closed = True
+    state.health.meeting.comm = comm
+    state.persistent = Persistent(
+        comm, state.health, state.engines, state.shared, state.binder, state.plans.programs
+    )
+    at_end(state)
+
+
+def _sound(state: State) -> bool:
+    health = state.health
+    health.notices.fetch()
+    return health.failed is None and health.notices.silent and not state.engines.departures()
+
+
+def _plain(state: State) -> bool:
+    """Return whether `state` has nothing that belongs to its communicator alone."""
+    config, health = state.config, state.health
+    asked = config.check or config.learn or state.tracing.file is not None
+    made = state.has_children or state.persistent.used or bool(state.shared.windows)
+    return not (asked or made or health.busy or health.meeting.own is not None)

@@ -1,0 +1,165 @@
+"""Children of the same ranks take over what a freed one had; errors and leftovers of that."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from _support import FLAT, check_works, new_comm, opened
+from mpi4py import MPI
+
+import han
+from han.memory.arena import process_arena
+from han.memory.loans import take_back
+from han.runtime.resting import MOST
+
+WORLD = MPI.COMM_WORLD
+
+on_all = pytest.mark.mpi(ranks=[1, 2, 3, 5], timeout=90, unit="s")
+on_some = pytest.mark.mpi(ranks=[2, 3], timeout=60, unit="s")
+
+
+def used(comm, size=1):
+    """Make a call on a communicator; return its State."""
+    out = np.empty(size)
+    comm.Allreduce(np.full(size, comm.rank + 1.0), out)
+    assert (out == comm.size * (comm.size + 1) / 2).all()
+    return comm._han
+
+
+def taken_over(comm):
+    """Whether the next child of all ranks takes over what one had that is freed now."""
+    first = comm.Split()
+    engine = used(first).engines.own
+    first.Free()
+    second = comm.Split()
+    same = used(second).engines.own is engine
+    second.Free()
+    return same
+
+
+@on_all
+def test_a_child_takes_over_what_a_freed_one_of_the_same_ranks_had(comm):
+    with opened(new_comm(FLAT)) as parent:
+        used(parent)
+        assert taken_over(parent)
+        for size in (1, 100, 100_000, 1, 3_000_000):
+            child = parent.Split()
+            used(child, size)
+            check_works(child)
+            found = np.array([child.rank == 0], "i4")
+            child.Ibcast(found, 0).Wait()
+            assert found[0]
+            child.Free()
+
+
+@on_some
+def test_handles_of_the_freed_communicator_stay_dead(comm):
+    with opened(new_comm(FLAT)) as parent:
+        child = parent.Split()
+        state = used(child)
+        child.Free()
+        other = parent.Split()
+        used(other)
+        with pytest.raises(han.RevokedError, match="it has been freed"):
+            state.health.live()
+        assert not state.calls.barrier()
+        check_works(other)
+        other.Free()
+
+
+@on_some
+def test_children_alive_at_once_are_apart(comm):
+    with opened(new_comm(FLAT)) as parent:
+        for _ in range(3):
+            children = [parent.Split() for _ in range(3)]
+            engines = {used(child).engines.own for child in children}
+            assert len(engines) == 3
+            for child in children:
+                check_works(child)
+            for child in children[:: 1 if comm.rank else -1]:
+                child.Free()
+
+
+@on_some
+def test_orders_of_ranks_are_told_apart(comm):
+    with opened(new_comm(FLAT)) as parent:
+        for turn in range(4):
+            child = parent.Split(0, parent.rank * (-1) ** turn)
+            assert child.rank == (parent.size - 1 - parent.rank if turn % 2 else parent.rank)
+            used(child)
+            check_works(child)
+            child.Free()
+
+
+@on_some
+def test_ranks_that_do_not_all_have_the_parts_make_new_ones(comm):
+    with opened(new_comm(FLAT)) as parent:
+        child = parent.Split()
+        used(child)
+        child.Free()
+        if comm.rank == 0:  # as if this rank alone had dropped them
+            nest = parent._han.heritage().nest
+            nest.close()
+            nest.open = True
+        child = parent.Split()
+        used(child)
+        check_works(child)
+        child.Free()
+        check_works(parent)
+
+
+@on_some
+def test_a_child_with_an_error_leaves_nothing(comm):
+    with opened(new_comm(FLAT)) as parent:
+        child = parent.Split()
+        engine = used(child).engines.own
+        wrong = comm.rank == 0
+        with pytest.raises(han.HanError):
+            child.Bcast(object() if wrong else np.empty(1), 0)
+        child.Free()
+        child = parent.Split()
+        assert used(child).engines.own is not engine
+        check_works(child)
+        child.Free()
+
+
+@on_some
+def test_what_belongs_to_one_communicator_alone_is_not_taken_over(comm):
+    with opened(new_comm(FLAT)) as parent:
+        child = parent.Split()
+        engine = used(child).engines.own
+        request = child.Allreduce_init(np.ones(1), np.empty(1))
+        request.Start()
+        request.Wait()
+        request.Free()
+        child.Free()
+        child = parent.Split()
+        assert used(child).engines.own is not engine
+        child.Free()
+
+
+@on_some
+def test_the_parts_of_few_sets_of_ranks_are_kept_and_freed_with_the_parent(comm):
+    arena = process_arena()
+    before = arena.usage().taken
+    with opened(new_comm(FLAT)) as parent:
+        used(parent)
+        for turn in range(2 * MOST):
+            child = parent.Split(0, parent.rank * (-1) ** turn)
+            used(child)
+            child.Free()
+        nest = parent._han.heritage().nest
+        assert 0 < len(nest) <= MOST
+        comm.Barrier()
+        take_back()  # of what all ranks have closed
+        between = arena.usage().taken
+        for _ in range(20):
+            child = parent.Split()
+            used(child)
+            child.Free()
+        comm.Barrier()
+        take_back()
+        assert arena.usage().taken == between
+    comm.Barrier()
+    take_back()
+    assert arena.usage().taken == before

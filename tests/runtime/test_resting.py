@@ -1,0 +1,53 @@
+"""What a parent keeps of children that were freed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from han.runtime.resting import MOST, Nest
+
+
+@dataclass
+class Parts:
+    token: int
+    sound: bool = True
+    ended: int = 0
+
+    def end(self):
+        self.ended += 1
+
+
+def test_the_oldest_set_of_ranks_is_dropped_first():
+    nest, every = Nest(), [Parts(k) for k in range(MOST + 3)]
+    for k, parts in enumerate(every):
+        nest.put((k,), parts)
+    assert [parts.ended for parts in every] == [1] * 3 + [0] * MOST
+    assert nest.take((0,)) is None
+    assert nest.take((3,)) is every[3]
+    assert nest.take((3,)) is None
+    assert every[3].ended == 0
+
+
+def test_later_parts_of_the_same_ranks_replace_earlier_ones():
+    nest, first, second = Nest(), Parts(1), Parts(2)
+    nest.put((0, 1), first)
+    nest.put((0, 1), second)
+    assert (first.ended, second.ended, len(nest)) == (1, 0, 1)
+
+
+def test_parts_after_an_error_are_given_back():
+    nest, parts = Nest(), Parts(1)
+    nest.put((0, 1), parts)
+    parts.sound = False
+    assert nest.take((0, 1)) is None
+    assert parts.ended == 1
+
+
+def test_a_nest_that_is_closed_has_given_all_back():
+    nest, every = Nest(), [Parts(k) for k in range(4)]
+    for k, parts in enumerate(every):
+        nest.put((k,), parts)
+    nest.close()
+    assert [parts.ended for parts in every] == [1] * 4
+    assert not nest.open
+    assert not len(nest)
