@@ -141,6 +141,8 @@ def test_what_belongs_to_one_communicator_alone_is_not_taken_over(comm):
 @on_some
 def test_the_parts_of_few_sets_of_ranks_are_kept_and_freed_with_the_parent(comm):
     arena = process_arena()
+    comm.Barrier()
+    take_back()  # of what all ranks have closed
     before = arena.usage().taken
     with opened(new_comm(FLAT)) as parent:
         used(parent)
@@ -151,7 +153,7 @@ def test_the_parts_of_few_sets_of_ranks_are_kept_and_freed_with_the_parent(comm)
         nest = parent._han.heritage().nest
         assert 0 < len(nest) <= MOST
         comm.Barrier()
-        take_back()  # of what all ranks have closed
+        take_back()
         between = arena.usage().taken
         for _ in range(20):
             child = parent.Split()
