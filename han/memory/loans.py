@@ -44,6 +44,11 @@ class Loan:
         """The address of the block in this process."""
         return self.base + self.offset
 
+    @property
+    def room(self) -> int:
+        """The bytes of each ring that have memory."""
+        return _native.load_word(self.address + ROOM)
+
     def memory(self, nbytes: int) -> memoryview:
         """Return the block."""
         whole = (ctypes.c_ubyte * nbytes).from_address(self.address)

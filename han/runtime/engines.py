@@ -109,6 +109,11 @@ class Engines:
 
     # ---- ranks that leave -------------------------------------------------------------------
 
+    @property
+    def room(self) -> int:
+        """The bytes of this rank's rings in memory that ranks lend."""
+        return sum(channel.loan.room for channel in self._channels if channel.loan is not None)
+
     def departures(self) -> list[Departure]:
         """Return which ranks that share memory with this one have left."""
         return [one for channel in self._channels for one in channel.departures()]
@@ -159,9 +164,12 @@ class Engines:
     # ---- the end ----------------------------------------------------------------------------
 
     def drain(self) -> None:
-        """Wait until all runs that were started have finished."""
+        """Wait until all runs that were started have finished.
+
+        The own engine makes one more run, so that all ranks have counted the same runs.
+        """
         for engine in self:
-            if self.health.failed is None and engine.issued > engine.epoch:
+            if self.health.failed is None and (engine is self.own or engine.issued > engine.epoch):
                 engine.run(empty_plan(engine, self.health.rank), 0, 0, None)
 
     def stop(self) -> None:

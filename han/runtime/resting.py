@@ -2,7 +2,8 @@
 
 A program that splits a communicator again and again gets the same ranks again and again. The parent
 keeps the parts of a few children that were freed: shared memory, engine and plans. A new child of
-the same ranks takes them over in its first call, in which all ranks tell what they have.
+the same ranks takes them over in its first call, in which all ranks tell what they have. What is
+kept is limited, and ends with the parent.
 """
 
 from __future__ import annotations
@@ -10,7 +11,10 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Protocol
 
+from han.model.channel_layout import RING_MAX
+
 MOST = 8  # sets of ranks of which a parent keeps parts
+MOST_ROOM = RING_MAX  # bytes of rings that it keeps on a rank, unless one set alone has more
 
 Ranks = tuple[int, ...]
 
@@ -25,6 +29,10 @@ class Parts(Protocol):
     @property
     def sound(self) -> bool:
         """Whether this rank knows of no error, and of no rank that has left."""
+
+    @property
+    def room(self) -> int:
+        """The bytes of this rank's rings."""
 
     def end(self) -> None:
         """Give back all that they hold; not collective."""
@@ -44,11 +52,16 @@ class Nest:
     def put(self, ranks: Ranks, parts: Parts) -> None:
         """Keep the parts of a child, in place of older ones of the same ranks."""
         before = self._kept.pop(ranks, None)
-        self._kept[ranks] = parts
-        if before is None and len(self._kept) > MOST:
-            _, before = self._kept.popitem(last=False)
         if before is not None:
             before.end()
+        self._kept[ranks] = parts
+        while len(self._kept) > 1 and (len(self._kept) > MOST or self.room > MOST_ROOM):
+            self._kept.popitem(last=False)[1].end()
+
+    @property
+    def room(self) -> int:
+        """The bytes of this rank's rings that it keeps."""
+        return sum(parts.room for parts in self._kept.values())
 
     def take(self, ranks: Ranks) -> Parts | None:
         """Return the parts for a new child of these ranks, and keep them no longer; or None."""
@@ -58,8 +71,12 @@ class Nest:
             return None
         return found
 
+    def clear(self) -> None:
+        """Give back all."""
+        while self._kept:
+            self._kept.popitem()[1].end()
+
     def close(self) -> None:
         """Give back all, and keep nothing more."""
         self.open = False
-        while self._kept:
-            self._kept.popitem()[1].end()
+        self.clear()

@@ -54,6 +54,11 @@ class Left(NamedTuple):
         """Whether this rank knows of no error, and of no rank that has left."""
         return _sound(self.state)
 
+    @property
+    def room(self) -> int:
+        """The bytes of this rank's rings."""
+        return self.state.engines.room
+
     def end(self) -> None:
         """Give back all that they hold; not collective."""
         self.state.end()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 from _support import FLAT, check_works, new_comm, opened
@@ -81,6 +83,22 @@ def test_children_alive_at_once_are_apart(comm):
 
 
 @on_some
+def test_requests_under_way_are_complete_before_another_child_follows(comm):
+    """Ranks that are early or late have counted the same calls."""
+    with opened(new_comm(FLAT)) as parent:
+        for turn in range(30):
+            child, out = parent.Dup(), np.empty(1000)
+            engine = used(child).engines.own
+            if turn % comm.size == comm.rank:
+                time.sleep(0.002)
+            request = child.Iallreduce(np.ones(1000), out)
+            child.Free()
+            assert request.Test()
+            assert (out == comm.size).all()
+        assert used(parent.Dup()).engines.own is engine
+
+
+@on_some
 def test_orders_of_ranks_are_told_apart(comm):
     with opened(new_comm(FLAT)) as parent:
         for turn in range(4):
@@ -98,9 +116,7 @@ def test_ranks_that_do_not_all_have_the_parts_make_new_ones(comm):
         used(child)
         child.Free()
         if comm.rank == 0:  # as if this rank alone had dropped them
-            nest = parent._han.heritage().nest
-            nest.close()
-            nest.open = True
+            parent._han.heritage().nest.clear()
         child = parent.Split()
         used(child)
         check_works(child)

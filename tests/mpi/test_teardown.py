@@ -407,6 +407,7 @@ def test_a_child_whose_set_up_fails_tries_again_in_its_next_call(mpi_ranks, monk
             assert mapped(place) == before
             check_works(child)
             child.Free()
+            comm._han.heritage().nest.clear()
             assert freed == [0]
             check_works(comm)
         assert mapped(place) == before

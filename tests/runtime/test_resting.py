@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from han.runtime.resting import MOST, Nest
+from han.runtime.resting import MOST, MOST_ROOM, Nest
 
 
 @dataclass
 class Parts:
     token: int
     sound: bool = True
+    room: int = 0
     ended: int = 0
 
     def end(self):
@@ -51,3 +52,14 @@ def test_a_nest_that_is_closed_has_given_all_back():
     assert [parts.ended for parts in every] == [1] * 4
     assert not nest.open
     assert not len(nest)
+
+
+def test_rings_that_have_grown_are_kept_up_to_a_limit():
+    nest, every = Nest(), [Parts(k, room=MOST_ROOM // 2) for k in range(4)]
+    for k, parts in enumerate(every):
+        nest.put((k,), parts)
+        assert nest.room <= MOST_ROOM
+    assert [parts.ended for parts in every] == [1, 1, 0, 0]
+    large = Parts(4, room=2 * MOST_ROOM)
+    nest.put((4,), large)
+    assert (len(nest), large.ended) == (1, 0)
