@@ -17,7 +17,7 @@ from han.handles import KINDS, Handles
 from han.intercomm import Intercomm
 from han.memory.arena import as_shared, sharing
 from han.ranks.health import check_live
-from han.runtime.cache_info import CacheInfo
+from han.runtime.cache_info import NOTHING_KEPT, CacheInfo
 from han.runtime.inherited import Inherited
 from han.runtime.state import State
 
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from han.tasks.task_graph import TaskGraph
     from han.trace.trace import Trace
     from han.tuning.explanation import Explanation
-
-NOTHING_KEPT = CacheInfo(0, 0, 0, 0, 0, 0, 0, 0.0, 0)  # of a communicator that is not used yet
 
 
 @contextlib.contextmanager

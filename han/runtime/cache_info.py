@@ -25,6 +25,15 @@ class CacheInfo(NamedTuple):
     seconds: float
     shared: int
 
+    def since(self, before: CacheInfo) -> CacheInfo:
+        """Return the statistics without those of `before`, an earlier time."""
+        return CacheInfo(
+            self.hits - before.hits, self.misses - before.misses, self.maxsize, self.currsize,
+            self.evictions - before.evictions, self.made - before.made,
+            self.stored - before.stored, self.seconds - before.seconds,
+            self.shared - before.shared,
+        )  # fmt: skip
+
     def __str__(self) -> str:
         calls, each = self.hits + self.misses, self.seconds / max(1, self.made)
         return (
@@ -33,3 +42,6 @@ class CacheInfo(NamedTuple):
             f"({each * 1e6:.0f} us each), {self.stored} of them from stored plans, "
             f"{self.shared} shared with earlier ones"
         )
+
+
+NOTHING_KEPT = CacheInfo(0, 0, 0, 0, 0, 0, 0, 0.0, 0)  # of a communicator that is not used yet

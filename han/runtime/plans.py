@@ -10,7 +10,7 @@ from mpi4py import MPI
 from han.memory.shared import SharedMemory
 from han.message.message import Message
 from han.runtime.binder import Binder
-from han.runtime.cache_info import CacheInfo
+from han.runtime.cache_info import NOTHING_KEPT, CacheInfo
 from han.runtime.engines import Engines
 from han.runtime.on_device import agreement
 from han.runtime.prepared import Prepared
@@ -34,6 +34,7 @@ class Plans:
         self.config = self.planner.config
         self._kept: OrderedDict[object, Prepared] = OrderedDict()
         self._counts: Counter[str] = Counter()
+        self._before = NOTHING_KEPT  # the statistics when the communicator was made
         self._met: set[Signature] = set()  # signatures of calls with a rival that were made once
         self.apart = any(submodule(name).may_block for name in self.planner.named_submodules())
 
@@ -132,7 +133,14 @@ class Plans:
         return self.binder.bind(program, message, self._engines.own, is_rival=is_rival)
 
     def info(self) -> CacheInfo:
-        """Return the statistics so far."""
+        """Return the statistics since the communicator was made."""
+        return self._sums().since(self._before)
+
+    def restart(self) -> None:
+        """Count for another communicator, which takes the plans over."""
+        self._before = self._sums()
+
+    def _sums(self) -> CacheInfo:
         counts, programs = self._counts, self.programs
         return CacheInfo(
             counts["hits"] + self._engines.calls.hits, counts["misses"], self.config.plans,

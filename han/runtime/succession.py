@@ -90,6 +90,7 @@ def succeed(state: State, parts: Left, comm: MPI.Intracomm) -> None:
     before = parts.state
     vars(state).update(vars(before))
     before.closed = True
+    state.plans.restart()
     state.health.meeting.comm = comm
     state.persistent = Persistent(
         comm, state.health, state.engines, state.shared, state.binder, state.plans.programs
