@@ -439,6 +439,7 @@ class Reader:
         datatype: type[MPI.Datatype],
         handle: int,
         refused: tuple[type, ...],
+        buffer: type[MPI.buffer],
         in_place: object,
         error: type[Exception],
     ) -> None: ...

@@ -17,8 +17,7 @@ from han.model.element_types import DTYPES, WIDE, numpy_name
 NUMBERS = "?bBhHiIlLqQefdgFDG"  # the letters of NumPy's types of numbers
 KINDS = {name: k for k, name in enumerate((*DTYPES, "byte", *WIDE))}
 NO_KIND = -1  # the look-up in C serves no reductions of such elements
-# Classes with a buffer that may be memory of a device, or is none at all.
-REFUSED = (MPI.buffer, *{type(mark) for mark in (MPI.BOTTOM, MPI.IN_PLACE)})
+REFUSED = (*{type(mark) for mark in (MPI.BOTTOM, MPI.IN_PLACE)},)  # their buffers are no memory
 
 READER = _native.Reader(
     MPI.__file__,
@@ -27,6 +26,7 @@ READER = _native.Reader(
     MPI.Datatype,
     MPI._addressof(MPI.BYTE) - id(MPI.BYTE),  # where MPI's handle is in an object
     REFUSED,
+    MPI.buffer,
     MPI.IN_PLACE,
     MPI.Exception,
 )

@@ -188,6 +188,18 @@ def test_reader_serves_the_spellings_of_the_tutorial():
         assert READER.read(spec)[:2] == part
 
 
+def test_reader_serves_buffers_of_mpi4py_in_memory_of_this_process():
+    d = numbers("d")
+    address = MPI.buffer.fromaddress(d.ctypes.data, d.nbytes)
+    for memory in (address, MPI.buffer(d), MPI.buffer.frombuffer(d), MPI.buffer.allocate(d.nbytes)):
+        for spec in (memory, [memory, N, MPI.DOUBLE], [memory[8:], "d"]):
+            assert check(spec) is not None
+    for thing in (OnDevice(d), Tensor(d, device=GPU)):
+        memory = MPI.buffer.frombuffer(thing)
+        assert READER.read([memory, N, MPI.DOUBLE]) is None
+        assert READER.read(memory) is None
+
+
 def test_reader_holds_no_memory():
     a, view, tensor = np.zeros(4), bytearray(8), Tensor(np.zeros(4))
     for thing in (a, view, tensor, np.float64(1), "text", a[::2]):

@@ -127,26 +127,47 @@ static bool of_tensor(const han_elements *known, PyObject *o, han_memory *m) {
     return found;
 }
 
+/* ---- buffers ------------------------------------------------------------------------------ */
+
+static PyObject *source; /* the attribute of a buffer of mpi4py that holds what it was made of */
+
 static bool is_one_of(PyObject *o, PyObject *classes) {
     for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(classes); k++)
         if (PyObject_TypeCheck(o, (PyTypeObject *)PyTuple_GET_ITEM(classes, k))) return true;
     return false;
 }
 
-bool han_py_memory(const han_elements *known, PyObject *refused, PyObject *o, han_memory *m) {
+/* Whether a buffer object of mpi4py, of `class`, is memory of this process: memory of a device has no
+ * slices. */
+static bool is_near(PyObject *o, PyObject *class) {
+    if (!PyObject_TypeCheck(o, (PyTypeObject *)class)) return true;
+    PyObject *from = PyObject_GetAttr(o, source);
+    PyObject *none = from && from != Py_None ? PySequence_GetSlice(o, 0, 0) : NULL;
+    bool near = from == Py_None || none;
+    Py_XDECREF(from);
+    Py_XDECREF(none);
+    PyErr_Clear();
+    return near;
+}
+
+bool han_py_memory(const han_elements *known, const han_classes *classes, PyObject *o,
+                   han_memory *m) {
     if (PyArray_CheckExact(o)) return of_array(known, (PyArrayObject *)o, m);
     if (o == Py_None) return false;
     if (of_scalar(known, o, m)) return true;
     if (PyArray_Check(o)) return of_array(known, (PyArrayObject *)o, m);
-    if (PyObject_CheckBuffer(o)) return !is_one_of(o, refused) && of_view(known, o, m);
+    if (PyObject_CheckBuffer(o))
+        return !is_one_of(o, classes->refused) && is_near(o, classes->buffer) &&
+               of_view(known, o, m);
     return of_tensor(known, o, m);
 }
 
 int han_py_open_memory(void) {
     import_array1(-1);
+    source = PyUnicode_InternFromString("obj");
     dlpack.device = PyUnicode_InternFromString("__dlpack_device__");
     dlpack.capsule = PyUnicode_InternFromString("__dlpack__");
     dlpack.names = Py_BuildValue("(ss)", "max_version", "copy");
     dlpack.latest = Py_BuildValue("(ii)", 1, 0);
-    return dlpack.device && dlpack.capsule && dlpack.names && dlpack.latest ? 0 : -1;
+    return source && dlpack.device && dlpack.capsule && dlpack.names && dlpack.latest ? 0 : -1;
 }

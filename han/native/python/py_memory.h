@@ -16,9 +16,14 @@ typedef struct {
     bool readonly;
 } han_memory;
 
-/* False, without an exception, if the object is not one of these or its memory has gaps. `refused`
- * is a tuple of classes whose buffers are no memory of this process. */
-bool han_py_memory(const han_elements *, PyObject *refused, PyObject *, han_memory *);
+/* Classes of mpi4py: a tuple of those whose buffers are no memory, and one whose buffers may be memory
+ * of a device. */
+typedef struct {
+    PyObject *refused, *buffer;
+} han_classes;
+
+/* False, without an exception, if the object is not one of these or its memory has gaps. */
+bool han_py_memory(const han_elements *, const han_classes *, PyObject *, han_memory *);
 
 int han_py_open_memory(void);
 

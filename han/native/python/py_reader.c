@@ -3,8 +3,6 @@
 #include <limits.h>
 #include <string.h>
 
-#include "python/py_memory.h"
-
 bool han_py_whole(PyObject *o, uint64_t *n) {
     if (!PyLong_Check(o) && !PyArray_IsScalar(o, Integer)) return false;
     Py_ssize_t number =
@@ -140,7 +138,7 @@ static bool restrict_to(const extent *e, han_buffer *b) {
 
 static bool of_object(const ReaderObject *r, PyObject *o, han_buffer *out) {
     han_memory m;
-    if (!han_py_memory(&r->known, r->refused, o, &m)) return false;
+    if (!han_py_memory(&r->known, &r->classes, o, &m)) return false;
     *out = (han_buffer){.data = m.data, .nbytes = m.nbytes, .element = m.element, .owner = m.owner,
                         .readonly = m.readonly};
     return true;
@@ -253,13 +251,13 @@ static PyObject *reader_read(ReaderObject *self, PyObject *args) {
 
 static int reader_init(ReaderObject *self, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"library", "wide", "comm_self", "datatype", "handle", "refused",
-                            "in_place", "error", NULL};
+                            "buffer", "in_place", "error", NULL};
     const char *library;
     unsigned long long comm_self;
-    PyObject *datatype, *refused, *in_place, *error;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "spKO!nO!OO", names, &library, &self->mpi.wide,
+    PyObject *datatype, *refused, *buffer, *in_place, *error;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "spKO!nO!O!OO", names, &library, &self->mpi.wide,
                                      &comm_self, &PyType_Type, &datatype, &self->handle,
-                                     &PyTuple_Type, &refused, &in_place, &error))
+                                     &PyTuple_Type, &refused, &PyType_Type, &buffer, &in_place, &error))
         return -1;
     const char *missing = han_mpi_load(&self->mpi, library);
     if (missing) {
@@ -270,7 +268,7 @@ static int reader_init(ReaderObject *self, PyObject *args, PyObject *kwargs) {
     self->error = Py_NewRef(error);
     self->codes = PyDict_New();
     self->datatype = (PyTypeObject *)Py_NewRef(datatype);
-    self->refused = Py_NewRef(refused);
+    self->classes = (han_classes){Py_NewRef(refused), Py_NewRef(buffer)};
     self->in_place = Py_NewRef(in_place);
     return self->codes ? 0 : -1;
 }
@@ -278,7 +276,8 @@ static int reader_init(ReaderObject *self, PyObject *args, PyObject *kwargs) {
 static void reader_dealloc(ReaderObject *self) {
     Py_XDECREF(self->codes);
     Py_XDECREF(self->datatype);
-    Py_XDECREF(self->refused);
+    Py_XDECREF(self->classes.refused);
+    Py_XDECREF(self->classes.buffer);
     Py_XDECREF(self->error);
     Py_XDECREF(self->in_place);
     Py_TYPE(self)->tp_free((PyObject *)self);
@@ -311,7 +310,8 @@ PyTypeObject ReaderType = {
     .tp_basicsize = sizeof(ReaderObject),
     .tp_dealloc = (destructor)reader_dealloc,
     .tp_flags = Py_TPFLAGS_DEFAULT,
-    .tp_doc = "Reader(library, wide, comm_self, datatype, handle, refused, in_place, error)\n--\n\n"
+    .tp_doc = "Reader(library, wide, comm_self, datatype, handle, refused, buffer, in_place, error)"
+              "\n--\n\n"
               "Reads buffer arguments. Facts of an element type are (size, handle, kind).",
     .tp_methods = reader_methods,
     .tp_init = (initproc)reader_init,

@@ -12,12 +12,13 @@
 
 #include "mpi_table.h"
 #include "python/elements.h"
+#include "python/py_memory.h"
 
 typedef struct {
     PyObject_HEAD
     PyTypeObject *datatype; /* MPI.Datatype */
     PyObject *in_place;
-    PyObject *refused; /* classes whose buffers are no memory of this process */
+    han_classes classes;
     PyObject *codes;   /* type codes such as "d", with the handles of their types */
     Py_ssize_t handle; /* where MPI's handle is in a Datatype */
     PyObject *error;   /* MPI.Exception */
