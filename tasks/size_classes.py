@@ -1,9 +1,10 @@
 """Size classes: one plan serves all messages of a range of sizes.
 
-The bounds of classes grow by a third and by a half in turn. A call is decided and planned at the
-upper bound of its class. For a smaller message, the executor cuts the message in proportion: the
-same operations move shorter parts of it (``han/native/engine/sizes.h``). So a piece has at least
-two thirds of the size that it has at the bound.
+The bounds of classes double up to 16 KiB, and then grow by a half and by a third in turn. A call is
+decided and planned at the upper bound of its class. For a smaller message, the executor cuts the
+message in proportion: the same operations move shorter parts of it
+(``han/native/engine/sizes.h``). So a piece has at least half of the size that it has at the bound,
+and in larger messages, which have several pieces, two thirds of it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from han.tasks.graph import Link, Task, Tasks
 from han.tasks.signature import Signature
 
 LEAST, MOST = 8, 1 << 36  # the first and the last bound, in bytes; larger messages have no class
+WHOLE = 16 << 10  # bytes; up to here, where few messages have several pieces, bounds double
 GRAINS = 1 << 31  # at most
 # Sizes up to which the MPI library's counts suffice, for elements of 1 to 16 bytes.
 COUNTED = tuple((1 << 31) - 1 << k for k in range(5))
@@ -32,7 +34,7 @@ def bounds_of(thresholds: Iterable[int] = ()) -> tuple[int, ...]:
     `thresholds` are sizes that begin a class of their own: those of users' rules.
     """
     doubling = [LEAST << k for k in range((MOST // LEAST).bit_length())]
-    between = [n + n // 2 for n in doubling[:-1]]
+    between = [n + n // 2 for n in doubling[:-1] if n >= WHOLE]
     asked = [n - 1 for n in thresholds if 1 < n <= MOST]
     return tuple(sorted({*doubling, *between, *COUNTED, *asked}))
 

@@ -35,7 +35,7 @@ TOPOLOGIES = {
     ),
     "no shared memory": topology_of([[0] * 4], -1),
 }
-CLASSES = (64, 12288)  # upper bounds: a message of one line, and one of several pieces
+CLASSES = (64, 16384)  # upper bounds: a message of one line, and one of several pieces
 EDGES = ("first", "last", "beyond", "uneven")
 
 

@@ -21,7 +21,15 @@ from han.tasks.contract import Algorithm, Submodule
 from han.tasks.lower import lower
 from han.tasks.plan import Plan, make_plan
 from han.tasks.signature import Signature
-from han.tasks.size_classes import GRAINS, bound_of, bounds_of, class_of, exact, largest_of
+from han.tasks.size_classes import (
+    GRAINS,
+    WHOLE,
+    bound_of,
+    bounds_of,
+    class_of,
+    exact,
+    largest_of,
+)
 from han.tasks.verify import Refuted, verify
 from han.tuning.heuristics import NodeTraits
 from han.tuning.parts import plan_of_choice
@@ -43,18 +51,19 @@ def allreduce(nbytes: int, element: int = 1) -> Signature:
 # ---- bounds -------------------------------------------------------------------------------------
 
 
-def test_bounds_grow_by_a_third_and_by_a_half():
-    assert BOUNDS[:8] == (8, 12, 16, 24, 32, 48, 64, 96)
-    ratios = np.array(BOUNDS[1:]) / np.array(BOUNDS[:-1])
+def test_bounds_double_and_later_grow_by_a_half_and_by_a_third():
+    few = BOUNDS.index(WHOLE) + 1
+    assert BOUNDS[:few] == tuple(8 << k for k in range(few))
+    ratios = np.array(BOUNDS[few:]) / np.array(BOUNDS[few - 1 : -1])
     assert set(ratios.round(3)) <= {1.333, 1.5, 1.0}  # 1.0: what MPI's counts allow, and a power
-    assert len(BOUNDS) < 80
+    assert len(BOUNDS) < 70
 
 
 def test_thresholds_of_rules_begin_classes():
     bounds = bounds_of([10_000, 1, 0, 4097, 1 << 60])
     assert set(bounds) - set(BOUNDS) == {9999}
     assert bound_of(allreduce(9999), bounds) == 9999
-    assert bound_of(allreduce(10_000), bounds) == 12288
+    assert bound_of(allreduce(10_000), bounds) == 16384
 
 
 def test_different_classes_have_different_signatures():
