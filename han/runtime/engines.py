@@ -41,6 +41,7 @@ class Engines:
         self._made = health.notices.token  # so that tags differ from those of freed communicators
         self._channels: list[Channel] = []
         self._bounds: tuple[int, ...] = ()
+        self._empty: _native.Plan | None = None
 
     def open(self, channels: list[Channel], bounds: tuple[int, ...]) -> None:
         """Make the communicator's own engine; `bounds` are those of classes of sizes.
@@ -170,11 +171,20 @@ class Engines:
         """
         for engine in self:
             if self.health.failed is None and (engine is self.own or engine.issued > engine.epoch):
-                engine.run(empty_plan(engine, self.health.rank), 0, 0, None)
+                engine.run(self._nothing(engine), 0, 0, None)
+
+    def _nothing(self, engine: _native.Engine) -> _native.Plan:
+        """Return an empty plan; that of the own engine is kept for the next communicator."""
+        if engine is not self.own:
+            return empty_plan(engine, self.health.rank)
+        if self._empty is None:
+            self._empty = empty_plan(engine, self.health.rank)
+        return self._empty
 
     def stop(self) -> None:
         """Stop every engine and unmap its channels."""
         self.calls.clear()
+        self._empty = None
         for engine in self:
             engine.stop()
             reporter(engine).close()

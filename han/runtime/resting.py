@@ -1,9 +1,9 @@
 """What a freed communicator leaves to the next one of the same ranks.
 
 A program that splits a communicator again and again gets the same ranks again and again. The parent
-keeps the parts of a few children that were freed: shared memory, engine and plans. A new child of
-the same ranks takes them over in its first call, in which all ranks tell what they have. What is
-kept is limited, and ends with the parent.
+keeps the parts of a few children that were freed: shared memory, engine and plans, and the nest for
+their own children. A new child of the same ranks takes them over in its first call, in which all
+ranks tell what they have. What is kept is limited, and ends with the parent.
 """
 
 from __future__ import annotations
@@ -34,6 +34,10 @@ class Parts(Protocol):
     def room(self) -> int:
         """The bytes of this rank's rings."""
 
+    @property
+    def sets(self) -> int:
+        """Of how many sets of ranks they are: their own, and those that their nest keeps."""
+
     def end(self) -> None:
         """Give back all that they hold; not collective."""
 
@@ -55,8 +59,13 @@ class Nest:
         if before is not None:
             before.end()
         self._kept[ranks] = parts
-        while len(self._kept) > 1 and (len(self._kept) > MOST or self.room > MOST_ROOM):
+        while len(self._kept) > 1 and (self.sets > MOST or self.room > MOST_ROOM):
             self._kept.popitem(last=False)[1].end()
+
+    @property
+    def sets(self) -> int:
+        """Of how many sets of ranks it keeps parts, those in nests of freed children included."""
+        return sum(parts.sets for parts in self._kept.values())
 
     @property
     def room(self) -> int:

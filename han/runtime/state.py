@@ -46,6 +46,7 @@ from han.runtime.prepared import Prepared
 from han.runtime.programs import Programs
 from han.runtime.progress import set_helper, tell_limit
 from han.runtime.request import Request
+from han.runtime.resting import Nest
 from han.runtime.succession import FREED, Left, leave, succeed
 from han.runtime.tuned import agreed_table
 from han.runtime.waiting import Waiting, naps
@@ -354,9 +355,9 @@ class State:
                 self._release(free)
 
     @property
-    def has_children(self) -> bool:
-        """Whether a child was made, which may take over what this communicator has."""
-        return self._heritage is not None
+    def nest(self) -> Nest | None:
+        """What freed children have left; None if no child was made."""
+        return None if self._heritage is None else self._heritage.nest
 
     def end(self) -> None:
         """Give back all that the parts of a freed communicator hold; not collective."""
@@ -368,8 +369,8 @@ class State:
         quiet = free and self._quiet()
         self.tracing.close()
         self.health.failed = self.health.failed or FREED
-        if self._heritage is not None:
-            self._heritage.nest.close()
+        if self.nest is not None:
+            self.nest.close()
         self.engines.stop()
         self.plans.clear(quiet)
         self.persistent.slots.close()

@@ -15,7 +15,7 @@ from han.runtime.leaving import at_end
 from han.runtime.persistent import Persistent
 from han.runtime.plans import Plans
 from han.runtime.request import Request
-from han.runtime.resting import Ranks
+from han.runtime.resting import Nest, Ranks
 from han.trace.tracing import Tracing
 
 FREED = "it has been freed"
@@ -32,8 +32,8 @@ class State(Leaving, Protocol):
     origin: tuple[Inherited, Ranks] | None
 
     @property
-    def has_children(self) -> bool:
-        """Whether a child was made, which may take over what this communicator has."""
+    def nest(self) -> Nest | None:
+        """What freed children have left; None if no child was made."""
 
     def end(self) -> None:
         """Release everything; not collective."""
@@ -57,7 +57,14 @@ class Left(NamedTuple):
     @property
     def room(self) -> int:
         """The bytes of this rank's rings."""
-        return self.state.engines.room
+        nest = self.state.nest
+        return self.state.engines.room + (0 if nest is None else nest.room)
+
+    @property
+    def sets(self) -> int:
+        """Of how many sets of ranks they are: their own, and those that their nest keeps."""
+        nest = self.state.nest
+        return 1 + (0 if nest is None else nest.sets)
 
     def end(self) -> None:
         """Give back all that they hold; not collective."""
@@ -108,5 +115,5 @@ def _plain(state: State) -> bool:
     """Return whether `state` has nothing that belongs to its communicator alone."""
     config, health = state.config, state.health
     asked = config.check or config.learn or state.tracing.file is not None
-    made = state.has_children or state.persistent.used or bool(state.shared.windows)
+    made = state.persistent.used or bool(state.shared.windows)
     return not (asked or made or health.busy or health.meeting.own is not None)

@@ -112,6 +112,36 @@ def test_orders_of_ranks_are_told_apart(comm):
 
 
 @on_some
+def test_children_of_freed_children_are_taken_over_too(comm):
+    """Also where the inner one lives longer than the one that it was made from."""
+    arena, engines, taken = process_arena(), [], []
+    comm.Barrier()
+    take_back()
+    before = arena.usage().taken
+    with opened(new_comm(FLAT)) as parent:
+        for outlives in (False, True, False, True, False):
+            outer = parent.Split()
+            used(outer)
+            inner = outer.Split(0, -outer.rank)
+            for child in (inner, outer) if not outlives else (outer, inner):
+                engines.append(used(child).engines.own)
+                check_works(child)
+                child.Free()
+                if child is outer and outlives:
+                    check_works(inner)
+                    used(inner)
+            comm.Barrier()
+            take_back()
+            taken.append(arena.usage().taken)
+        assert len(set(engines)) == 2
+        assert len(set(taken[1:])) == 1
+        assert len(parent._han.heritage().nest) == 1
+    comm.Barrier()
+    take_back()
+    assert arena.usage().taken == before
+
+
+@on_some
 def test_ranks_that_do_not_all_have_the_parts_make_new_ones(comm):
     with opened(new_comm(FLAT)) as parent:
         child = parent.Split()

@@ -56,14 +56,14 @@ def test_calls_outside_of_the_look_up_find_their_plan(comm):
 
 
 def test_the_least_recently_used_plan_is_evicted(comm):
-    for count in (1, 2, 3):
+    for count in (1, 2, 4):
         allreduce(comm, count)
     assert comm.cache_info()[:5] == (0, 3, 2, 2, 1)
     allreduce(comm, 2)  # an eviction has emptied the look-up in C
-    allreduce(comm, 4)
+    allreduce(comm, 8)
     allreduce(comm, 2)
     assert comm.cache_info()[:5] == (2, 4, 2, 2, 2)
-    allreduce(comm, 3)
+    allreduce(comm, 4)
     assert comm.cache_info().misses == 5
 
 

@@ -12,6 +12,7 @@ class Parts:
     token: int
     sound: bool = True
     room: int = 0
+    sets: int = 1
     ended: int = 0
 
     def end(self):
@@ -52,6 +53,14 @@ def test_a_nest_that_is_closed_has_given_all_back():
     assert [parts.ended for parts in every] == [1] * 4
     assert not nest.open
     assert not len(nest)
+
+
+def test_sets_of_ranks_below_those_of_a_child_count_too():
+    nest, every = Nest(), [Parts(k, sets=MOST // 2) for k in range(3)]
+    for k, parts in enumerate(every):
+        nest.put((k,), parts)
+    assert [parts.ended for parts in every] == [1, 0, 0]
+    assert nest.sets == MOST
 
 
 def test_rings_that_have_grown_are_kept_up_to_a_limit():
