@@ -56,20 +56,20 @@ def test_calls_outside_of_the_look_up_find_their_plan(comm):
 
 
 def test_the_least_recently_used_plan_is_evicted(comm):
-    for count in (1, 2, 4):
+    for count in (2, 8, 32):
         allreduce(comm, count)
     assert comm.cache_info()[:5] == (0, 3, 2, 2, 1)
-    allreduce(comm, 2)  # an eviction has emptied the look-up in C
+    allreduce(comm, 8)  # an eviction has emptied the look-up in C
+    allreduce(comm, 128)
     allreduce(comm, 8)
-    allreduce(comm, 2)
     assert comm.cache_info()[:5] == (2, 4, 2, 2, 2)
-    allreduce(comm, 4)
+    allreduce(comm, 32)
     assert comm.cache_info().misses == 5
 
 
 def test_results_are_right_while_plans_are_evicted(comm):
     for turn in range(3):
-        for count in (1, 5, 9, 17):
+        for count in (1, 5, 17, 65):
             send = np.arange(count, dtype="f8") + turn
             recv = np.empty(count)
             comm.Allreduce(send, recv)
