@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 from han.model.collectives import BOTH, DOWN, ROWS, UP
 from han.model.topology import Topology
+from han.tasks.canonical import NOT_CANONICAL
 from han.tasks.choice import LEFT, Choice
 from han.tasks.graph import Task
 from han.tasks.lanes import folds, inner_levels, lanes_at, lanes_of, outer_levels, sizes_at
@@ -108,7 +109,11 @@ def largest_base(view: Topology) -> int:
 
 
 def _nap_unfit(view: Topology, signature: Signature, choice: Choice) -> str | None:
-    reason = _no_nodes(view, signature, "nap", NAP) or _one_task(signature, choice, "nap")
+    reason = (
+        _reorders(signature, "nap")
+        or _no_nodes(view, signature, "nap", NAP)
+        or _one_task(signature, choice, "nap")
+    )
     if reason is not None:
         return reason
     base, most = base_of(view, choice), largest_base(view)
@@ -175,6 +180,8 @@ def _ring_unfit(view: Topology, signature: Signature, choice: Choice) -> str | N
         return f"ring serves {', '.join(LANES)}, not {signature.collective}"
     if not view.active or (len(view.active) == 1 and view.shared[view.active[0]]):
         return f"ring: all {view.size} ranks are on one node"
+    if signature.canonical:
+        return _reorders(signature, "ring")
     return None if signature.nbytes else "ring: a call without data has nothing to send round"
 
 
@@ -210,6 +217,13 @@ def _no_nodes(
     if len(nodes) == 1:
         return f"{name}: all {view.size} ranks are on one node"
     return f"{name}: each of {len(nodes)} nodes has one rank"
+
+
+def _reorders(signature: Signature, name: str) -> str | None:
+    """Return why a composition whose groups are no blocks serves no reproducible reduction."""
+    if not signature.canonical:
+        return None
+    return f"{name} {NOT_CANONICAL}"
 
 
 def _one_task(signature: Signature, choice: Choice, name: str) -> str | None:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from han.model.program import Ref
 from han.model.topology import Group
+from han.tasks.canonical import Order, canonical, linear, starts_of
 from han.tasks.choice import LevelChoice
 from han.tasks.graph import Task
 from han.tasks.stream import Builder, Stream
@@ -49,8 +50,22 @@ class Context:
 
     @cached_property
     def starts(self) -> Sequence[int]:
-        """The members' places in the order of operands."""
-        return range(self.group.size)
+        """The members' places in the order of operands; in the canonical one, their starts."""
+        plan, group = self.builder.plan, self.group
+        if not plan.signature.canonical:
+            return range(group.size)
+        return starts_of(plan.topology, plan.signature, group)
+
+    @cached_property
+    def order(self) -> Order:
+        """In which order the operands of the contributors are combined."""
+        return self.order_of(self.contributors)
+
+    def order_of(self, members: Sequence[int]) -> Order:
+        """Return in which order operands that have come to some members are combined."""
+        if not self.builder.signature.canonical:
+            return linear(len(members))
+        return canonical(tuple([self.starts[m] for m in members]))
 
     @cached_property
     def builder(self) -> Builder:

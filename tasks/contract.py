@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from han.model.topology import Topology
+from han.tasks.canonical import NOT_CANONICAL
 from han.tasks.choice import LevelChoice, Value
 from han.tasks.compositions import Need
 from han.tasks.context import Context
@@ -57,7 +58,8 @@ class Algorithm:
     several segments. `takes` names the parameters that it reads; None: all of its submodule.
     `families` are the families of groups that it serves (:mod:`han.tasks.compositions`). With
     ``everyone`` it combines only the operands of ``Context.contributors``, and it may have several
-    tasks of a segment.
+    tasks of a segment. `canonical`: it can combine in the canonical order
+    (:mod:`han.tasks.canonical`).
     """
 
     about: str
@@ -66,6 +68,7 @@ class Algorithm:
     one_segment: bool = False
     takes: tuple[str, ...] | None = None
     families: tuple[str, ...] = PLAIN
+    canonical: bool = False
 
     @property
     def fuses(self) -> bool:
@@ -149,15 +152,18 @@ class Submodule(ABC):
 
 
 def order_kept(question: Question, algorithm: Algorithm, name: str = "") -> str | None:
-    """Return why `algorithm` would reorder operands that do not commute, or None.
+    """Return why `algorithm` would reorder operands whose order matters, or None.
 
     The reason calls the algorithm `name`, by default as in the configuration.
     """
     signature = question.signature
-    keeps = algorithm.ordered == "always" or question.kind == "bcast"
-    if not signature.reduces or signature.commutative or keeps:
-        return None
     name = name or question.choice.algorithm
+    if not signature.reduces or question.kind == "bcast":
+        return None
+    if signature.canonical:
+        return None if algorithm.canonical else f"{name} {NOT_CANONICAL}"
+    if signature.commutative or algorithm.ordered == "always":
+        return None
     if algorithm.ordered == "never":
         return f"{name} does not keep the order of operands, which {signature.op} needs"
     if signature.collective == "reduce" and signature.root != 0:

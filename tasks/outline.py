@@ -101,10 +101,15 @@ def geometries(topology: Topology, memory: int) -> tuple[Geometry | None, ...]:
 def as_called(topology: Topology, signature: Signature, name: str = TREE) -> Topology:
     """Return the topology of a call: with consecutive ranks in domains if operands keep order.
 
-    It has the levels on which the composition `name` works.
+    In reproducible calls domains are whole blocks. It has the levels on which the composition
+    `name` works.
     """
-    ordered = signature.reduces and not signature.commutative and not signature.by_blocks
-    return composition(name).view(topology.ordered() if ordered else topology)
+    if signature.reduces and not signature.by_blocks:
+        if signature.canonical:
+            topology = topology.aligned()
+        elif not signature.commutative:
+            topology = topology.ordered()
+    return composition(name).view(topology)
 
 
 def levels_of(topology: Topology, signature: Signature) -> list[int]:

@@ -28,6 +28,8 @@ class Signature:
 
     `device`: a buffer is in memory of a device, so the call is the MPI library's own.
 
+    `canonical`: operands are combined in the canonical order (han/tasks/canonical.py).
+
     With `grains`, the signature stands for all sizes up to `bound` bytes of a class
     (han/tasks/size_classes.py). `count` is that of the largest one in whole grains; algorithms cut
     the message at multiples of a grain. If it is `varied`, blocks differ in size, and each run has
@@ -49,6 +51,7 @@ class Signature:
     grains: int = 0
     bound: int = 0
     varied: bool = False
+    canonical: bool = False
 
     @cached_property
     def grain(self) -> int:
@@ -114,6 +117,8 @@ class Signature:
             details.append("shared arrays")
         if self.device:
             details.append(ON_DEVICE)
+        if self.canonical:
+            details.append("reproducible")
         size = f" of {format_size(self.nbytes)}" if ROWS[self.collective].recv else ""
         if self.grains:
             size = f" of up to {format_size(self.bound)}"

@@ -49,7 +49,9 @@ class ImaginedMachine:
     def plan(self, config: Config, signature: Signature) -> tuple[Plan, Decision]:
         """Plan a call by the rules of a configuration; return the plan and the decision."""
         topology = self.topology(config)
+        rules = RuleTable(config, topology, self.traits)
+        signature = rules.called(signature)
         bound = bound_of(signature, bounds_of(config.thresholds(topology.size)))
         asked = largest_of(class_of(signature, bound)) if bound else signature
-        decision = RuleTable(config, topology, self.traits).decide(asked)
+        decision = rules.decide(asked)
         return plan_of_choice(topology, signature, decision.choice, config.memory), decision

@@ -126,7 +126,11 @@ class Planner:
         )
 
     def _sized(self, signature: Signature) -> Signature:
-        """Return the signature of a call's class of sizes; its own if it has none."""
+        """Return the signature of a call's class of sizes; its own if it has none.
+
+        It says whether the call is reproducible here.
+        """
+        signature = self.rules.called(signature)
         bound = 0 if signature.grains else bound_of(signature, self.bounds)
         return class_of(signature, bound) if bound else signature
 

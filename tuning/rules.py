@@ -16,9 +16,10 @@ from han.config.rules import KindUse, LevelUse, Use
 from han.model.collectives import FUSED, ROWS
 from han.model.topology import Topology
 from han.submodules.registry import registered, submodule
+from han.tasks.canonical import matters
 from han.tasks.choice import LEFT, Choice, LevelChoice
 from han.tasks.compositions import TREE, Composition, Need, composition, side_of
-from han.tasks.contract import Question, Submodule
+from han.tasks.contract import Question, Submodule, order_kept
 from han.tasks.lanes import folds
 from han.tasks.outline import as_called, levels_of
 from han.tasks.signature import Signature
@@ -64,6 +65,7 @@ class RuleTable:
 
     def decide(self, signature: Signature, *, blocking: bool = True) -> Decision:
         """Choose for a call; the same on all ranks. Raises NoRuleError if no rule can serve it."""
+        signature = self.called(signature)
         passed: list[tuple[str, str]] = []
         traits = self.traits.oversubscribed, self.traits.mesh
         tuned = self.tuned
@@ -75,6 +77,24 @@ class RuleTable:
                 return Decision(choice, tuple(passed), measured, rows)
             passed.append((choice.rule, reason))
         raise NoRuleError(signature.describe(), passed)
+
+    def called(self, signature: Signature) -> Signature:
+        """Return the signature that a call has here: reproducible if the configuration says so.
+
+        The first rule that matches and says something about it decides, even if another rule
+        decides what runs: no rule may be passed over without the result that it asks for.
+        """
+        if self.config is None or signature.canonical or not matters(signature):
+            return signature
+        wanted = self.config.reproducible
+        said = [k for k, rule in enumerate(self.config.rules) if rule.use.reproducible is not None]
+        if said:
+            traits = self.traits.oversubscribed, self.traits.mesh
+            facts = facts_of_call(signature, self.topology, traits)
+            rules = (self.config.rules[k] for k in said)
+            matching = (r.use for r in rules if r.when.matches(signature.collective, facts))
+            wanted = next((bool(use.reproducible) for use in matching), wanted)
+        return replace(signature, canonical=True) if wanted else signature
 
     def rival(
         self, signature: Signature, decision: Decision, *, blocking: bool = True
@@ -236,7 +256,7 @@ def _unfit(question: Question, choice: Choice, outermost: bool) -> str | None:
     if own.kinds:
         kind, other = own.kinds[0]
         return f"{kind} tasks have their own algorithm ({other.algorithm}) in tree and flat only"
-    reason = _unmet(question, needs, name) or submodule(own.submodule).supports(question)
+    reason = _unmet(question, needs, name) or _refusal(submodule(own.submodule), question)
     lanes = any(need.family == "lane" for need in needs)
     return reason or (_crowded(question) if lanes and folds(view, choice) else None)
 
@@ -269,9 +289,17 @@ def _no_tree(question: Question, outermost: bool) -> str | None:
     part = submodule(choice.submodule)
     tasks, reason = _tasks_of(part, choice, question.signature.collective, outermost)
     for kind, one in tasks:
-        other = part.supports(question if one is choice else question.of_kind(kind, one))
+        other = _refusal(part, question if one is choice else question.of_kind(kind, one))
         if other is not None:
             return other
+    return reason
+
+
+def _refusal(part: Submodule, question: Question) -> str | None:
+    """Return why a submodule does not serve a level; it need not know of reproducible calls."""
+    reason = part.supports(question)
+    if reason is None and question.signature.canonical and part.correct:
+        reason = order_kept(question, part.algorithms[question.choice.algorithm])
     return reason
 
 

@@ -39,7 +39,8 @@ class Config:
     all levels that trees in shared memory follow, `rails` the adapters of a node. `memory` is the
     shared memory of one channel in bytes, `plans` the number of plans that a communicator keeps.
     `tuned` is the file of a tuned table, ``auto`` or ``off``; with `learn` it keeps what trials
-    find. Raises ConfigError if values contradict each other.
+    find. `reproducible`: reductions have the same bits for any placement of the ranks. Raises
+    ConfigError if values contradict each other.
     """
 
     levels: tuple[Level, ...] = TWO_LEVELS
@@ -53,6 +54,7 @@ class Config:
     trials: bool = True
     tuned: str = "auto"
     learn: bool = False
+    reproducible: bool = False
     origin: Origin = field(default=Origin(), repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -41,13 +41,12 @@ from han.config.rules import Composition, Schedule
 from han.model.topology import MAX_LEVELS
 
 SMALLEST_MEMORY = 4096
-_ONE_LEVEL = (
-    "tests one level, and a rule is for a whole call: only rows of built-in choices have it"
-)
+_ONE_LEVEL = "tests one level, and a rule is for a whole call: only built-in rows have it"
 OF_LEVELS = {
     "outermost": _ONE_LEVEL,
     "whole": _ONE_LEVEL,
     "composition": "is what a rule decides: write it in use",
+    "reproducible": "is what a rule decides: write it in use",
 }
 
 
@@ -282,6 +281,9 @@ class Use(Model):
     levels: Mapping[str, LevelUse] = Field(
         default={}, description="The submodule of each level, by the name of the level."
     )
+    reproducible: bool | None = Field(
+        default=None, description="Whether results have the same bits in any placement."
+    )
 
 
 class Rule(Model):
@@ -362,6 +364,9 @@ class Config(Model):
     learn: bool = Field(
         default=False,
         description="Whether what trials find is kept in the user's tuned table at the end.",
+    )
+    reproducible: bool = Field(
+        default=False, description="Whether results have the same bits in any placement."
     )
 
 

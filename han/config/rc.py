@@ -18,6 +18,7 @@ SETTINGS = {
     "trials": "whether calls try two ways and keep the quicker one (HAN_TRIALS)",
     "tuned": "a tuned table of 'han tune', auto or off (HAN_TUNED)",
     "learn": "whether the tuned table keeps what trials find, at the end (HAN_LEARN)",
+    "reproducible": "whether reductions give the same bits in any placement (HAN_REPRODUCIBLE)",
     "wait": "how a rank waits: auto, spin, yield, sleep or futex (HAN_WAIT)",
     "progress": "whether a thread steps nonblocking calls: auto, thread or off (HAN_PROGRESS)",
     "spin": "polls before a waiting rank yields (HAN_SPIN)",
@@ -45,6 +46,7 @@ class Settings:
     trials: bool | str | None
     tuned: Any
     learn: bool | str | None
+    reproducible: bool | str | None
     wait: str | None
     progress: str | None
     spin: int | str | None

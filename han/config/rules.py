@@ -128,6 +128,7 @@ class Use:
     schedule: str | None = None  # a Schedule
     levels: Mapping[str, LevelUse] = field(default_factory=dict)
     composition: str | None = None  # a Composition
+    reproducible: bool | None = None  # None: as the configuration says
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,7 @@ _SETTINGS = {
     "trials": Setting(("trials",), as_truth, TRUTHS),
     "tuned": Setting(("tuned",), str.strip, "a file, auto or off"),
     "learn": Setting(("learn",), as_truth, TRUTHS),
+    "reproducible": Setting(("reproducible",), as_truth, TRUTHS),
     "wait": Setting(("wait", "policy"), str.strip, "auto, spin, yield, sleep, futex"),
     "progress": Setting(("wait", "progress"), str.strip, "auto, thread, off"),
     "spin": Setting(("wait", "spin"), _number, "polls, 0 or more"),

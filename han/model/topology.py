@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 
 from han.common.errors import ConfigError
 from han.model.channel_layout import MAX_CHANNELS
+from han.model.splits import blocks, runs
 
 MAX_LEVELS = MAX_CHANNELS  # each level may need a channel of its own
 
@@ -52,10 +53,11 @@ class Topology:
     ``domains[k][r]`` is the domain of rank r at level k. A domain is a union of domains of the
     level below; the outermost level has one domain. Ranks with the same ``memory[r]`` share memory.
     ``homes`` are the domains that own the channels: the same as `domains`, except in a topology
-    made by :meth:`ordered`. `attach` is true if ranks that share memory can also read each other's
-    private memory (cross-memory attach). ``sockets[r]`` is the socket of rank r, below all levels,
-    for trees in shared memory; by default all ranks are in one socket. ``rails[r]`` is the network
-    adapter of its node that carries the messages of rank r; by default all have the first one.
+    made by :meth:`ordered` and the like. `attach` is true if ranks that share memory can also read
+    each other's private memory (cross-memory attach). ``sockets[r]`` is the socket of rank r, below
+    all levels, for trees in shared memory; by default all ranks are in one socket. ``rails[r]`` is
+    the network adapter of its node that carries the messages of rank r; by default all have the
+    first one.
     """
 
     names: tuple[str, ...]
@@ -261,6 +263,13 @@ class Topology:
         """
         return self._ordered
 
+    def aligned(self) -> Topology:
+        """Split domains into whole blocks of the canonical order, for reproducible reductions.
+
+        A block has ranks from a multiple of a power of two on. Ranks keep their channels.
+        """
+        return self._aligned
+
     def flat(self) -> Topology:
         """Return the same ranks in one group, on the first level that has all of them.
 
@@ -342,8 +351,15 @@ class Topology:
 
     @cached_property
     def _ordered(self) -> Topology:
-        runs = tuple(_runs(d) for d in self.domains)
-        return self if runs == self.domains else replace(self, domains=runs, homes=self.homes)
+        return self._split(runs)
+
+    @cached_property
+    def _aligned(self) -> Topology:
+        return self._split(blocks)
+
+    def _split(self, cut: Callable[[Sequence[int]], tuple[int, ...]]) -> Topology:
+        parts = tuple(number_domains(cut(d)) for d in self.domains)
+        return self if parts == self.domains else replace(self, domains=parts, homes=self.homes)
 
 
 def _members(domains: Sequence[int]) -> dict[int, tuple[int, ...]]:
@@ -351,14 +367,6 @@ def _members(domains: Sequence[int]) -> dict[int, tuple[int, ...]]:
     for rank, domain in enumerate(domains):
         ranks.setdefault(domain, []).append(rank)
     return {domain: tuple(members) for domain, members in ranks.items()}
-
-
-def _runs(domains: Sequence[int]) -> tuple[int, ...]:
-    runs, previous = [-1], None
-    for domain in domains:
-        runs.append(runs[-1] + (domain != previous))
-        previous = domain
-    return tuple(runs[1:])
 
 
 def virtual(size: int, *sizes: int) -> Topology:

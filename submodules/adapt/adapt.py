@@ -12,6 +12,7 @@ from __future__ import annotations
 from han.submodules.adapt.bcast import bcast
 from han.submodules.adapt.reduce import reduce
 from han.submodules.adapt.trees import SHAPE
+from han.tasks.canonical import NOT_CANONICAL
 from han.tasks.context import Context
 from han.tasks.contract import PLAIN as FAMILIES
 from han.tasks.contract import TRIED_SIZES, Algorithm, Parameter, Question, Submodule, order_kept
@@ -44,6 +45,7 @@ class Adapt(Submodule):
             "binomial tree over the order of ranks, the same partial results for any root",
             ordered="always",
             takes=TAKEN,
+            canonical=True,
         ),
         "knomial": Algorithm("k-nomial tree of base `radix`"),
     }
@@ -83,6 +85,8 @@ class Adapt(Submodule):
         arrival = dict(question.choice.parameters).get("order") == "arrival"
         if arrival and "bcast" in (signature.collective, question.kind):
             return "order: arrival is for reductions: a broadcast combines nothing"
+        if arrival and signature.canonical:
+            return f"order: arrival {NOT_CANONICAL}"
         if arrival and signature.reduces and not signature.commutative:
             return f"order: arrival does not keep the order of operands, which {signature.op} needs"
         return order_kept(question, self.algorithms[question.choice.algorithm])

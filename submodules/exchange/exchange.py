@@ -17,6 +17,7 @@ from __future__ import annotations
 from han.model.topology import Topology
 from han.submodules.exchange import messages, rooted
 from han.submodules.exchange import node as exchange_node
+from han.submodules.exchange.order import reorders
 from han.submodules.exchange.patterns import PRESETS
 from han.submodules.parts.cells import FLAGS
 from han.tasks.choice import LevelChoice
@@ -41,15 +42,22 @@ class Exchange(Submodule):
     about = "allreduce by exchanges, in shared memory or in messages, with any factors (Jocksch)"
     flags = FLAGS
     algorithms = {
-        "recursive_doubling": Algorithm("messages of everything, log2(n) steps", FUSED, "always"),
+        "recursive_doubling": Algorithm(
+            "messages of everything, log2(n) steps", FUSED, "always", canonical=True
+        ),
         "halving": Algorithm(
             "messages: reduce-scatter and allgather, 2 log2(n) steps (Rabenseifner)",
             FUSED,
             "always",
+            canonical=True,
         ),
-        "recursive": Algorithm("reduce-scatter and allgather by groups of groups", FUSED, "always"),
+        "recursive": Algorithm(
+            "reduce-scatter and allgather by groups of groups", FUSED, "always", canonical=True
+        ),
         "cyclic": Algorithm("members at growing distances, any number of them", FUSED, "never"),
-        "tree": Algorithm("the first member of each group combines", FUSED, "always"),
+        "tree": Algorithm(
+            "the first member of each group combines", FUSED, "always", canonical=True
+        ),
         "copyin": Algorithm("blocks go round and are combined on the way", FUSED, "never"),
         "ring": Algorithm(
             "messages: blocks go round twice, 2 (n - 1) steps between neighbours", FUSED, "never"
@@ -91,7 +99,10 @@ class Exchange(Submodule):
         """Return None if the algorithm can serve the call, else the reason."""
         cells = in_cells(question.topology, question.level, question.choice)
         reason = (exchange_node if cells else messages).unfit(question)
-        return reason or order_kept(question, self.algorithms[question.choice.algorithm])
+        reason = reason or order_kept(question, self.algorithms[question.choice.algorithm])
+        signature = question.signature
+        ordered = signature.reduces and signature.canonical
+        return reason or (reorders(question) if ordered else None)
 
     def sends(self, topology: Topology, level: int, choice: LevelChoice) -> bool:
         """Return whether members of a level send messages."""

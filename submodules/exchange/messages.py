@@ -12,7 +12,7 @@ messages where they wrap around the end of the message.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, TypeVar
 
@@ -22,6 +22,8 @@ from han.submodules.exchange.layout import lines, partition_of
 from han.submodules.exchange.mail import Mail, Transfer
 from han.submodules.exchange.patterns import PRESETS, asked_factors, message_steps
 from han.submodules.exchange.steps import OWN, Blocks, Source, Steps, Take, spans
+from han.submodules.parts.fold import fold
+from han.tasks.canonical import linear, rooms
 from han.tasks.context import Context
 from han.tasks.contract import Question
 from han.tasks.graph import Task
@@ -203,11 +205,14 @@ class Exchange:
     def _fold(
         self, run: Run, sources: tuple[Source, ...], arriving: Arriving, sends: Sequence[Transfer]
     ) -> None:
-        """Combine the operands of a run from left to right, as they arrive."""
+        """Combine the operands of a run in their order, as they arrive."""
         members = [member for member, _ in sources]
         own = members.index(self.me)
         operand = self.context.source if sources[own][1] == OWN else self.work
         start, stop = self.start + run[0], self.start + run[1]
+        if self.context.order_of(members) != linear(len(members)):
+            self._fold_by_blocks(members, operand, start, stop, arriving, sends)
+            return
         for at in range(start, stop, self._step) or [start]:
             end = min(at + self._step, stop)
             left = self._combined_before(members[:own], at, end, arriving)
@@ -223,6 +228,32 @@ class Exchange:
                 self.context.stream.reduce(result, total, right, end - at)
                 total = result
             self.context.stream.copy(result, total, end - at)  # unless it has been combined
+
+    def _fold_by_blocks(
+        self, members: list[int], operand: Ref, start: int, stop: int,
+        arriving: Arriving, sends: Sequence[Transfer],
+    ) -> None:  # fmt: skip
+        """Combine the operands of [start, stop) in the canonical order."""
+        order, stream = self.context.order_of(members), self.context.stream
+        places = [stream.room(self._step, k) for k in range(rooms(order))]
+        for at in range(start, stop, self._step) or [start]:
+            end = min(at + self._step, stop)
+            operands = self._awaited(members, operand, at, end, arriving, sends)
+            partials = [place.holding(at) for place in places]
+            fold(stream, order, operands, end - at, self.work.to(at), partials)
+
+    def _awaited(
+        self, members: list[int], operand: Ref, at: int, end: int,
+        arriving: Arriving, sends: Sequence[Transfer],
+    ) -> Iterator[Ref]:  # fmt: skip
+        """Yield each operand of [at, end) when it is there; before the last, end sends of them."""
+        for k, member in enumerate(members):
+            if k == len(members) - 1:  # the result may overwrite what is being sent
+                for transfer in sends:
+                    if transfer.overlaps(at, end):
+                        self.mail.complete(transfer, end)
+            here = member == self.me
+            yield operand.to(at) if here else self._arrived(member, at, end, arriving)
 
     def _combined_before(
         self, members: list[int], at: int, end: int, arriving: Arriving

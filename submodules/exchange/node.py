@@ -21,7 +21,7 @@ allgather members write into the memory of others; here they read, since cells h
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
@@ -32,7 +32,9 @@ from han.submodules.exchange.layout import BANKS, LEAST_AREA, Layout, Run, least
 from han.submodules.exchange.patterns import asked_factors
 from han.submodules.exchange.steps import OWN, Pattern, Source
 from han.submodules.parts.cells import COMBINED, COPIED, tasks_at
+from han.submodules.parts.fold import fold
 from han.submodules.parts.pieces import Piece, cut
+from han.tasks.canonical import rooms
 from han.tasks.context import Context
 from han.tasks.contract import Question
 from han.tasks.outline import Outline
@@ -142,14 +144,14 @@ class _Exchange:
         self.awaited: set[Source] = set()
         self.unheard = () if self.layout.small else self.pattern.unheard(context.group.me)
         self.step = max(1, BLOCK // context.grain) * context.grain
-        self.partial = self._room_for_partials()
+        self.partials = self._rooms_for_partials()
 
-    def _room_for_partials(self) -> Ref:
+    def _rooms_for_partials(self) -> list[Ref]:
         """Reserve memory for partial results, if the member combines more than two operands."""
         me, stages = self.group.me, range(1, self.pattern.stages + 1)
-        folds = (fold for stage in stages for fold in self.pattern.folds(me, stage))
-        several = any(len(sources) > 2 for _, sources in folds)
-        return self.stream.room(self.step if several else 0)
+        folds = {sources for stage in stages for _, sources in self.pattern.folds(me, stage)}
+        orders = (self.context.order_of([m for m, _ in sources]) for sources in folds)
+        return [self.stream.room(self.step, k) for k in range(max(map(rooms, orders), default=0))]
 
     # ---- stages and steps -------------------------------------------------------------------
 
@@ -217,26 +219,27 @@ class _Exchange:
     def _fold(
         self, piece: Piece, sources: tuple[Source, ...], run: Run, dst: Ref, also: Ref | None
     ) -> None:
-        """Combine operands from left to right, block by block; write `dst` and `also` last."""
+        """Combine operands in their order, block by block; write `dst` and `also` last."""
         operands = [
             self._own(piece, run) if stage == OWN else self._cell(m, piece, stage, run, k)
             for k, (m, stage) in enumerate(sources)
         ]
         stop = piece.start + run.stop
+        order = self.context.order_of([member for member, _ in sources])
         for at in range(piece.start + run.start, stop, self.step):
+            awaited = self._awaited(piece, sources, [operand.to(at) for operand in operands])
+            copy = None if also is None or len(operands) == 1 else also.to(at)
+            partials = [place.holding(at) for place in self.partials]
             nbytes = min(self.step, stop - at)
-            before, partial = operands[0].to(at), self.partial.holding(at)
-            self._await(piece, sources[0])
-            for source, operand in zip(sources[1:-1], operands[1:-1], strict=True):
-                self._await(piece, source)
-                self.stream.reduce(partial, before, operand.to(at), nbytes)
-                before = partial
-            if len(operands) == 1:
-                self.stream.copy(dst.to(at), before, nbytes)
-                continue
-            self._await(piece, sources[-1])
-            copy = None if also is None else also.to(at)
-            self.stream.reduce(dst.to(at), before, operands[-1].to(at), nbytes, also=copy)
+            fold(self.stream, order, awaited, nbytes, dst.to(at), partials, also=copy)
+
+    def _awaited(
+        self, piece: Piece, sources: tuple[Source, ...], operands: list[Ref]
+    ) -> Iterator[Ref]:
+        """Yield each operand after a wait for its source."""
+        for source, operand in zip(sources, operands, strict=True):
+            self._await(piece, source)
+            yield operand
 
     def _take(self, piece: Piece, step: int) -> None:
         """Copy finished blocks of peers into the result, and before the last step into cells."""

@@ -5,12 +5,15 @@ Source: Jain et al., section III (cells, pipelining, inlining).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from han.model.channel_layout import FLAG, INLINE, LINE, PAGE
 from han.model.program import Ref
 from han.submodules.parts.cells import COMBINED, COPIED, Ring, Shares
+from han.submodules.parts.fold import fold
 from han.submodules.parts.pieces import Piece, cut
+from han.tasks.canonical import rooms
 from han.tasks.context import Context
 from han.tasks.contract import ANY, Algorithm
 from han.tasks.shares import share
@@ -38,16 +41,28 @@ def direct(context: Context) -> None:
     if group.me in context.contributors:
         stream.copy(data[group.me], context.source, task.nbytes)
     stream.post(slots[group.me], stream.sequence)
-    first, *others = context.contributors
-    total, dst = data[first], context.result
+    partials = _partials(context, task.nbytes, context.result)
+    operands = _awaited(context, slots, data)
+    fold(stream, context.order, operands, task.nbytes, context.result, partials)
+    for _ in operands:  # members without an operand
+        pass
+    stream.end(task)
+
+
+def _awaited(context: Context, slots: list[Ref], data: list[Ref]) -> Iterator[Ref]:
+    """Yield the operand of each contributor after a wait for it; wait for all members."""
+    stream, group = context.stream, context.group
     for m in range(group.size):
         if m != group.me:
             stream.wait(slots[m], stream.sequence, group.ranks[m])
-        if m in others:
-            stream.reduce(dst, total, data[m], task.nbytes)
-            total = dst
-    stream.copy(dst, total, task.nbytes)
-    stream.end(task)
+        if m in context.contributors:
+            yield data[m]
+
+
+def _partials(context: Context, nbytes: int, first: Ref) -> list[Ref]:
+    """Return places for partial results of pieces of `nbytes` bytes, `first` the first of them."""
+    number = rooms(context.order)
+    return [first, *(context.stream.room(nbytes, k) for k in range(1, number))][:number]
 
 
 def _beside(context: Context, turn: int) -> int:
@@ -165,13 +180,14 @@ class _Shown:
         step = max(context.grain, BLOCK // context.grain * context.grain)
         if group.size == 2:  # there are no partial results
             step = max(1, piece.nbytes)
+        partials = _partials(context, step, context.result)
         for at in range(piece.start, piece.stop, step):
-            nbytes, dst = min(step, piece.stop - at), context.result.to(at)
-            total = operands[0].to(at)
-            for operand in operands[1:]:
-                stream.reduce(dst, total, operand.to(at), nbytes)
-                total = dst
-            stream.copy(dst, total, nbytes)
+            places = [place.holding(at) for place in partials[1:]]
+            dst = context.result.to(at)
+            fold(
+                stream, context.order, [operand.to(at) for operand in operands],
+                min(step, piece.stop - at), dst, [dst, *places],
+            )  # fmt: skip
 
 
 def _others(me: int, size: int) -> list[int]:
@@ -188,7 +204,7 @@ class _Shares:
 
     context: Context
     layout: Shares
-    partial: Ref  # where the partial result of a block is
+    partials: tuple[Ref, ...]  # where partial results of a block are
     step: int  # bytes of a block
     cells: tuple[Ref, ...]
     copied: tuple[Ref, ...]
@@ -203,7 +219,10 @@ class _Shares:
         return cls(
             context,
             layout,
-            context.stream.room(max(BLOCK, context.grain) if len(slots) > 2 else 0),
+            tuple(
+                context.stream.room(max(BLOCK, context.grain), k)
+                for k in range(rooms(context.order))
+            ),
             max(context.grain, BLOCK // context.grain * context.grain),
             tuple(builder.cells(level, slot) for slot in slots),
             tuple(builder.flag(level, slot, COPIED) for slot in slots),
@@ -251,20 +270,19 @@ class _Shares:
         In place, the result overlays the operand, so it is written last.
         """
         group, stream, at = self.context.group, self.context.stream, operands[0].at
-        total, partial, last = operands[0], self.partial.holding(at), len(operands) - 1
-        for k, (m, operand) in enumerate(zip(self.context.contributors, operands, strict=True)):
-            if at == start and m != group.me:
-                stream.wait(self.copied[m], piece.index + 1, group.ranks[m])
-            if 0 < k < last:
-                stream.reduce(partial, total, operand, nbytes)
-                total = partial
         cell = self.cells[group.me] + self.layout.cell(piece.index, out=True)
         result, finished = self.context.result.to(at), cell.holding(start).to(at)
-        if last:
-            stream.reduce(result, total, operands[last], nbytes, also=finished)
-        else:
-            stream.copy(result, total, nbytes)
-            stream.copy(finished, total, nbytes)
+        partials = [place.holding(at) for place in self.partials]
+        awaited = self._awaited(piece, operands) if at == start else operands
+        fold(stream, self.context.order, awaited, nbytes, result, partials, also=finished)
+
+    def _awaited(self, piece: Piece, operands: list[Ref]) -> Iterator[Ref]:
+        """Yield each operand after a wait for the member that shows it."""
+        group, stream = self.context.group, self.context.stream
+        for m, operand in zip(self.context.contributors, operands, strict=True):
+            if m != group.me:
+                stream.wait(self.copied[m], piece.index + 1, group.ranks[m])
+            yield operand
 
     def copy_out(self, piece: Piece) -> None:
         """Copy the other members' shares of the result out of their cells."""
@@ -286,6 +304,7 @@ WHOLE = {
         one_segment=True,
         takes=(),
         families=ANY,
+        canonical=True,
     ),
     "each": Algorithm(
         "every member combines the data of all, piece by piece",
@@ -293,6 +312,7 @@ WHOLE = {
         "always",
         takes=("cells", "chunk"),
         families=ANY,
+        canonical=True,
     ),
     "split": Algorithm(
         "every member combines its share, then copies the shares of the others",
@@ -300,5 +320,6 @@ WHOLE = {
         "always",
         takes=("cells", "chunk"),
         families=ANY,
+        canonical=True,
     ),
 }

@@ -12,7 +12,9 @@ from collections.abc import Callable
 
 from han.submodules.parts.blocks import Blocks
 from han.submodules.parts.cells import GATHERED, READ, RELEASED, TAKEN
+from han.submodules.parts.fold import fold
 from han.submodules.parts.pieces import Piece
+from han.tasks.canonical import rooms
 from han.tasks.context import Context
 
 BLOCK = 16 * 1024  # bytes combined at a time: partial results stay in the nearest cache
@@ -95,7 +97,7 @@ def _take_parts(mine: Blocks, piece: Piece) -> None:
 
 
 def _combine_parts(mine: Blocks, piece: Piece) -> None:
-    """Combine every rank's block for this rank, in rank order.
+    """Combine every rank's block for this rank, in the order of operands.
 
     In place, the result overlays block 0 of this rank's buffer. A piece of that block has been
     shown to rank 0 before it is overwritten. At rank 0 it is the own operand, which is combined
@@ -108,11 +110,12 @@ def _combine_parts(mine: Blocks, piece: Piece) -> None:
     operands[mine.me] = mine.source(piece, mine.me)
     dst, length = mine.result(piece), mine.nbytes(piece, mine.me)
     step = max(context.grain, BLOCK // context.grain * context.grain)
+    order = context.order
+    places = [context.stream.room(step, k) for k in range(1, rooms(order))]
     for at in range(piece.start, piece.start + length, step):
-        nbytes, total = min(step, piece.start + length - at), operands[0].to(at)
-        for operand in operands[1:]:
-            context.stream.reduce(dst.to(at), total, operand.to(at), nbytes, block=mine.me)
-            total = dst.to(at)
+        nbytes, result = min(step, piece.start + length - at), dst.to(at)
+        parts, partials = [o.to(at) for o in operands], [place.holding(at) for place in places]
+        fold(context.stream, order, parts, nbytes, result, [result, *partials], block=mine.me)
 
 
 ALL_TO_ALL: dict[str, tuple[Move, Move]] = {

@@ -5,16 +5,18 @@ Source: Jain et al., sections II and III.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from han.model.channel_layout import FLAG, INLINE, LINE, PAGE
 from han.model.program import Base, Ref
 from han.submodules.parts.cells import GATHERED, READ, RELEASED, TAKEN, Ring, is_small
+from han.submodules.parts.fold import fold
 from han.submodules.parts.pieces import Piece, cut
 from han.submodules.parts.trees import Place
 from han.submodules.sm.trees import Tree
+from han.tasks.canonical import rooms
 from han.tasks.context import Context
 
 
@@ -214,13 +216,16 @@ def _combine_at_root(
 ) -> None:
     """Combine a piece into the result.
 
-    If the operation does not commute, the children before the root in rank order come first.
+    In the canonical order all members are the root's children. Otherwise, if the operation does not
+    commute, the children before the root in rank order come first.
     """
     stream, group, builder = context.stream, context.group, context.builder
     result, own = context.result.to(piece.start), context.source.to(piece.start)
     dst = result if room is None or not cells.holders else room.holding(piece.start)
     before = [c for c in children if c < group.me]
-    if builder.signature.commutative or not before:
+    if builder.signature.canonical:
+        _combine_all(context, cells, piece, dst, own)
+    elif builder.signature.commutative or not before:
         _combine(context, cells, piece, dst, own, children)
     else:
         left = _combine_before(context, cells, piece, before)
@@ -229,6 +234,21 @@ def _combine_at_root(
         if after:
             _combine(context, cells, piece, dst, dst, after)
     stream.copy(result, dst, piece.nbytes)
+
+
+def _combine_all(context: Context, cells: Cells, piece: Piece, dst: Ref, own: Ref) -> None:
+    """Combine a piece of all members in the canonical order."""
+    stream, group, value = context.stream, context.group, cells.value(piece, GATHERED)
+
+    def operands() -> Iterator[Ref]:
+        for m in range(group.size):
+            if m != group.me:
+                stream.wait(cells.flag(m, GATHERED), value, group.ranks[m])
+            yield own if m == group.me else cells.cell(m, piece)
+
+    places = [stream.room(piece.nbytes, k) for k in range(rooms(context.order))]
+    partials = [place.holding(piece.start) for place in places]
+    fold(stream, context.order, operands(), piece.nbytes, dst, partials)
 
 
 def _combine_before(context: Context, cells: Cells, piece: Piece, members: list[int]) -> Ref:

@@ -20,6 +20,8 @@ from han.model.channel_layout import LINE, RING_MIN
 from han.model.program import Ref
 from han.model.topology import Topology
 from han.submodules.parts.cells import CHUNK, COMBINED, COPIED, READ, RELEASED
+from han.submodules.parts.fold import fold
+from han.tasks.canonical import rooms
 from han.tasks.choice import LevelChoice
 from han.tasks.context import Context
 from han.tasks.contract import Question
@@ -130,7 +132,7 @@ class _Shares:
         self._flags: dict[tuple[int, int], Ref] = {}
         self.pieces = self._pieces()
         self.step = max(1, BLOCK // context.grain) * context.grain
-        self.partial = self.stream.room(self.step if self.group.size > 2 else 0)
+        self.partials = [self.stream.room(self.step, k) for k in range(rooms(context.order))]
 
     def _pieces(self) -> list[Piece]:
         found: list[Piece] = []
@@ -211,12 +213,11 @@ class _Shares:
         operands = [self.cell(m, offset, start) for m in range(self.group.size)]
         operands[self.group.me] = self.context.source
         for at in range(start, stop, self.step):
-            nbytes, total = min(self.step, stop - at), operands[0].to(at)
-            for operand in operands[1:-1]:
-                partial = self.partial.holding(at)
-                self.stream.reduce(partial, total, operand.to(at), nbytes)
-                total = partial
-            self.stream.reduce(self.context.result.to(at), total, operands[-1].to(at), nbytes)
+            fold(
+                self.stream, self.context.order, [operand.to(at) for operand in operands],
+                min(self.step, stop - at), self.context.result.to(at),
+                [place.holding(at) for place in self.partials],
+            )  # fmt: skip
 
     def receive(self, piece: Piece) -> None:
         """Copy a piece of this member's shares out of the root's cells."""

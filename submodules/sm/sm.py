@@ -56,12 +56,14 @@ class Sm(Submodule):
             "always",
             takes=("cells", "chunk", "lanes"),
             families=("everyone",),
+            canonical=True,
         ),
         "blocks": Algorithm(
             "every block from its owner to its receiver",
             KINDS,
             "always",
             takes=("cells", "chunk", "inline"),
+            canonical=True,
         ),
     }
     parameters = {
@@ -99,10 +101,12 @@ class Sm(Submodule):
         algorithm = self.algorithms[choice.algorithm]
         if algorithm.one_segment and question.segmented:
             return f"{choice.algorithm} takes the message in one segment"
-        if choice.algorithm not in ALGORITHMS or signature.commutative:
+        plain = signature.commutative and not signature.canonical
+        if choice.algorithm not in ALGORITHMS or plain:
             return order_kept(question, algorithm)
         tree = Tree.of(choice)
-        return order_kept(question, replace(algorithm, ordered=tree.ordered), tree.describe())
+        own = replace(algorithm, ordered=tree.ordered, canonical=tree.canonical)
+        return order_kept(question, own, tree.describe())
 
     def footprint(self, plan: Outline, level: int) -> int:
         """Return how many bytes of each rank's ring of cells a run takes."""

@@ -19,7 +19,9 @@ from han.tasks.contract import ANY, Algorithm, Parameter
 RADIX = 4
 NAMES = ("flat", "kary", "knomial")
 ALGORITHMS = {
-    "flat": Algorithm("all members are the root's children", ordered="always", families=ANY),
+    "flat": Algorithm(
+        "all members are the root's children", ordered="always", families=ANY, canonical=True
+    ),
     "kary": Algorithm("k-ary tree of flags", ordered="never", families=ANY),
     "knomial": Algorithm("k-nomial tree of flags", families=ANY),
 }
@@ -65,6 +67,11 @@ class Tree:
         """When a reduction keeps the order of operands, as in :class:`Algorithm`."""
         plain = self.skew == "left" and self.leaders == "none"
         return ALGORITHMS[self.shape].ordered if plain else "never"
+
+    @property
+    def canonical(self) -> bool:
+        """Whether a reduction can combine in the canonical order: all members at the root."""
+        return self.shape == "flat" and self.leaders == "none"
 
     def describe(self) -> str:
         """Return a name such as ``knomial, skewed right, by sockets``."""

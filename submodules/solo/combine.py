@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from han.model.channel_layout import LINE
-from han.model.program import Base, Ref
+from han.model.program import Ref
 from han.submodules.parts.blocks import block_of
+from han.submodules.parts.fold import fold
 from han.submodules.solo.reads import Reads
+from han.tasks.canonical import depths, rooms
 
 KiB = 1024
 BLOCK = 64 * KiB  # bytes combined at a time: partial results stay in a near cache
@@ -16,12 +19,15 @@ READ_BLOCK = 256 * KiB  # with attach: operands stay in a cache, and few system 
 
 @dataclass(frozen=True)
 class Combiner:
-    """Combines bytes of all members' operands in rank order."""
+    """Combines bytes of all members' operands in their order.
+
+    `rooms` are for partial results, by their place on a stack; operands that are read by attach
+    come to the places where they are on the stack.
+    """
 
     solo: Reads
     operands: list[Ref]
-    room: tuple[Ref, Ref]  # two buffers for operands that are read by attach
-    partial: Ref  # where the partial result is
+    rooms: list[Ref]
     block: int
 
     @classmethod
@@ -32,44 +38,34 @@ class Combiner:
         usual = BLOCK if solo.mapped else READ_BLOCK
         block = max(grain, context.choice.get("block", usual) // grain * grain)
         size = min(block, most + LINE + grain)
-        partial = len(solo.members) > 2
-        if solo.mapped:
-            rooms = [builder.scratch(size)] if partial else [Ref(Base.NONE)]
-        else:
-            rooms = [builder.scratch(size) for _ in range(3 if partial else 1)]
-        rooms = (rooms * 3)[:3]
+        number = rooms(context.order) if solo.mapped else max(depths(context.order)) + 1
+        two = len(solo.members) == 2  # one of them reads only the other's operand
+        own = [builder.scratch(size) for _ in range(1 if two and number else number)]
         operands = [solo.operand(m) for m in solo.members]
-        return cls(solo, operands, (rooms[0], rooms[1]), rooms[2], min(block, size))
+        return cls(solo, operands, own * number if two else own, min(block, size))
 
     def combine(self, start: int, nbytes: int, dst: Ref, number: int = 0) -> None:
         """Combine `nbytes` bytes, from byte `start` on, of block `number` of all operands."""
-        grain = self.solo.context.grain
+        context, grain = self.solo.context, self.solo.context.grain
         step = max(grain, self.block // grain * grain)
         for at in range(start, start + nbytes, step):
-            self._block(at, min(step, start + nbytes - at), dst.to(at), number)
+            size = min(step, start + nbytes - at)
+            places = [room.holding(at) for room in self.rooms]
+            operands = self._operands(at, size, number)
+            fold(context.stream, context.order, operands, size, dst.to(at), places, block=number)
 
-    def _block(self, at: int, nbytes: int, dst: Ref, number: int) -> None:
-        """Combine `nbytes` bytes; write `dst` last, as it overlays this rank's operand in place."""
+    def _operands(self, at: int, nbytes: int, number: int) -> Iterator[Ref]:
+        """Yield where bytes of each operand are; read them first if they are not mapped."""
         context = self.solo.context
         signature = context.builder.signature
-        total = None
-        for m in self.solo.members:
+        for m, depth in zip(self.solo.members, depths(context.order), strict=True):
             if m == context.group.me:
-                here = block_of(context.source, number, signature).to(at)
-            else:
-                operand = block_of(self.operands[m], number, signature).to(at)
-                here = self._fetch(m, operand, nbytes, number)
-            if total is not None:
-                last = m == self.solo.members[-1]
-                target = dst if last else self.partial.holding(at)
-                context.stream.reduce(target, total, here, nbytes, block=number)
-                here = target
-            total = here
-
-    def _fetch(self, member: int, operand: Ref, nbytes: int, number: int) -> Ref:
-        """Return where bytes of a member's operand are; read them first if they are not mapped."""
-        if self.solo.mapped:
-            return self.solo.there(operand, member)
-        room = self.room[member % 2].holding(operand.at)
-        self.solo.pull(room, operand, nbytes, member, block=number)
-        return room
+                yield block_of(context.source, number, signature).to(at)
+                continue
+            operand = block_of(self.operands[m], number, signature).to(at)
+            if self.solo.mapped:
+                yield self.solo.there(operand, m)
+                continue
+            room = self.rooms[depth].holding(at)
+            self.solo.pull(room, operand, nbytes, m, block=number)
+            yield room

@@ -48,18 +48,23 @@ def _read(solo: Reads, piece: Piece, rooms: Rooms) -> None:
 
 
 def _combine(solo: Reads, piece: Piece, rooms: Rooms) -> None:
-    """Combine a piece in rank order, after all peers have read this member's operand of it."""
+    """Combine a piece, after all peers have read this member's operand of it.
+
+    Partial results are where one of their operands was read.
+    """
     context, nbytes = solo.context, piece.nbytes
     for m in solo.others:
         solo.await_(m, TAKEN, piece.index + 1)
     mine = context.source.to(piece.start)
-    total, *others, last = (
-        mine if m == context.group.me else rooms[m][piece.index % 2].holding(piece.start)
-        for m in solo.members
-    )
-    for operand in others:
-        target = operand if total == mine else total
-        context.stream.reduce(target, total, operand, nbytes)
-        total = target
-    context.stream.reduce(context.result.to(piece.start), total, last, nbytes)
+    stack: list[Ref] = []
+    for m, combinations in zip(solo.members, context.order, strict=True):
+        here = m == context.group.me
+        stack.append(mine if here else rooms[m][piece.index % 2].holding(piece.start))
+        for _ in range(combinations):
+            right, left = stack.pop(), stack.pop()
+            target = right if left == mine else left
+            if m == solo.members[-1] and not stack:
+                target = context.result.to(piece.start)
+            context.stream.reduce(target, left, right, nbytes)
+            stack.append(target)
     solo.end(piece)

@@ -36,30 +36,39 @@ class Solo(Submodule):
     reads_peers = in_memory = True
     algorithms = {
         "pull": Algorithm(
-            "read from the root or along a tree; members combine a share each", ordered="always"
+            "read from the root or along a tree; members combine a share each",
+            ordered="always",
+            canonical=True,
         ),
         "spread": Algorithm(
             "read a share each from the root, then the shares of the others; reduce like pull",
             ordered="always",
             takes=("chunk", "block"),
+            canonical=True,
         ),
         "split": Algorithm(
             "members combine a share each, then read the shares of the others",
             ("allreduce",),
             "always",
             takes=("chunk", "block"),
+            canonical=True,
         ),
         "each": Algorithm(
             "every member reads and combines all operands",
             ("allreduce",),
             "always",
             takes=("chunk", "block"),
+            canonical=True,
         ),
         "meet": Algorithm(
             "read from the root, which writes a share", ("bcast",), "always", takes=("chunk",)
         ),
         "blocks": Algorithm(
-            "read blocks from their owners", tuple(BLOCKS), "always", takes=("chunk", "block")
+            "read blocks from their owners",
+            tuple(BLOCKS),
+            "always",
+            takes=("chunk", "block"),
+            canonical=True,
         ),
     }
     parameters = {

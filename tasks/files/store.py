@@ -76,6 +76,7 @@ class _Signature(_Model):
     counts: tuple[Natural, ...] = ()
     in_place: bool = False
     device: bool = False
+    canonical: bool = False
 
 
 class _Level(_Model):

@@ -17,6 +17,7 @@ from typing import Protocol
 Content = tuple[int, int]  # expression, and the offset in the message minus the address
 Span = tuple[int, int, Content]  # start, stop and content of bytes
 NOBODY = -1
+SPELLED = 200  # characters of an expression
 NO_ADDERS: dict[int, int] = {}  # of most segments; it is never changed
 
 
@@ -30,6 +31,7 @@ class Expressions:
     sums: dict[tuple[int, ...], int] = field(default_factory=dict)  # by operands, sorted
     flat: dict[tuple[int, bool], tuple[int, ...]] = field(default_factory=dict)
     right: dict[tuple[int, bool, int], tuple[int, ...]] = field(default_factory=dict)
+    blocks: dict[tuple[int, ...], int] = field(default_factory=dict)  # canonical, by ranks
 
     def combine(self, a: int, b: int) -> int:
         """Return the number of ``a op b``."""
@@ -54,6 +56,41 @@ class Expressions:
             leaves = self._leaves(number)
             self.flat[number, ordered] = tuple(leaves if ordered else sorted(leaves))
         return self.flat[number, ordered]
+
+    def canonical(self, ranks: tuple[int, ...]) -> int:
+        """Return the number of the canonical combination of the contributions of ranks.
+
+        It follows the definition, by halves of blocks, and none of the code that makes programs.
+        """
+        if ranks not in self.blocks:
+            found = self._block(frozenset(ranks), 0, 1 << (self.size - 1).bit_length())
+            assert found is not None, "a result has contributions"
+            self.blocks[ranks] = found
+        return self.blocks[ranks]
+
+    def _block(self, ranks: frozenset[int], first: int, width: int) -> int | None:
+        """Return the combination of a block of ranks; None if none of them contributes."""
+        if width == 1:
+            return first if first in ranks else None
+        half = width // 2
+        left, right = (self._block(ranks, at, half) for at in (first, first + half))
+        if left is None or right is None:
+            return right if left is None else left
+        return self.combine(left, right)
+
+    def spelled(self, number: int) -> str:
+        """Return an expression as text such as ``((0 1) 2)``; of a long one the beginning."""
+        found, left = "", [str(number)]
+        while left and len(found) < SPELLED:
+            text = left.pop()
+            one = int(text) if text.isdigit() else -1
+            if one < self.size:
+                found += text
+                continue
+            parts = [str(part) for part in self.pairs[one - self.size]]
+            spaced = [text for part in parts for text in (" ", part)][1:]
+            left += [")", *reversed(spaced), "("]
+        return found + (" ..." if left else "")
 
     def combines(self, number: int, ranks: tuple[int, ...], ordered: bool) -> bool:
         """Return whether an expression combines the contributions of `ranks`, maybe in order.

@@ -18,6 +18,7 @@ CHECKED = (
     "a peer's own memory is accessed only after it has entered and before it leaves",
     "send buffers are only read; programs announce which shared memory they write",
     "the result is as specified, with operands in order if the operation does not commute",
+    "reproducible results are combined in the canonical order of ranks",
     "all ranks of an allreduce combine in the same order",
     "ranks that synchronise leave after all have entered",
 )

@@ -232,7 +232,10 @@ class _Verifier:
     def _check_result(self, run: int, rank: int, number: int, span: Span) -> None:
         start, stop, (expression, delta) = span
         piece = self.specs[run].after[rank][number]
-        ordered = not self.plans[run].signature.commutative
+        signature = self.plans[run].signature
+        ordered = signature.canonical or not signature.commutative
+        if signature.canonical:
+            self._check_order(run, rank, expression, piece.ranks)
         if delta != piece.offset or not self.expressions.combines(expression, piece.ranks, ordered):
             ranks = self.expressions.ranks(expression, ordered)
             raise Refuted(
@@ -241,6 +244,16 @@ class _Verifier:
                 f"{start + delta} of the contributions of ranks {_short(ranks)}",
                 f"bytes from {start + piece.offset} of ranks {_short(piece.ranks)}",
             )  # fmt: skip
+
+    def _check_order(self, run: int, rank: int, expression: int, ranks: tuple[int, ...]) -> None:
+        """Check that a reproducible result is the canonical expression, whatever the plan."""
+        wanted = self.expressions.canonical(ranks)
+        if expression == wanted:
+            return
+        raise Refuted(
+            "reproducible results are combined in the canonical order", f"run {run}, rank {rank}",
+            self.expressions.spelled(expression), self.expressions.spelled(wanted),
+        )  # fmt: skip
 
     def _compare(self, run: int, rank: int, spans: list[Span]) -> None:
         """Check that all ranks of an allreduce combine contributions in the same order."""
@@ -288,7 +301,8 @@ class _Verifier:
 
     def _accumulate(self, strand: Strand, row: Row) -> None:
         _, target, to, _, _, y, at, _, _, nbytes, _ = row
-        if not self.plans[strand.run].signature.commutative:
+        signature = self.plans[strand.run].signature
+        if signature.canonical or not signature.commutative:
             raise strand.problem("operands that do not commute in any order", -1, "REDUCE")
         operand = self.memories[y].read(at, at + nbytes, strand)
         self._check_elements(strand, operand)

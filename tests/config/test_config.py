@@ -539,6 +539,7 @@ VALUES = {
     "trials": (("trials",), "no", False, True, False),
     "tuned": (("tuned",), "off", "off", "auto", "mine.json"),
     "learn": (("learn",), "1", True, False, True),
+    "reproducible": (("reproducible",), "on", True, False, True),
     "wait": (("wait", "policy"), "yield", "yield", "sleep", "spin"),
     "progress": (("wait", "progress"), "off", "off", "thread", "auto"),
     "spin": (("wait", "spin"), "5", 5, 6, 7),

@@ -64,6 +64,8 @@ def test_ready_files_are_valid_and_name_their_schema(path):
             "wait": {"policy": "futex", "timeout": 2.5, "progress": "off"},
             "check": True,
             "trials": False,
+            "reproducible": True,
+            "rules": [{"use": {"reproducible": False}}],
             "tuned": "mine.json",
         },
     ],

@@ -125,11 +125,16 @@ def draw_topology(draw: Random) -> Topology:
 
 
 def draw_plan(
-    draw: Random, topology: Topology, memory: int, target: Target, refused: Counter[str]
-) -> Plan | None:
-    """Draw a plan in which a level uses the target; None if it is refused."""
+    draw: Random, topology: Topology, memory: int, target: Target, refused: Counter[str],
+    canonical: bool = False,
+) -> Plan | None:  # fmt: skip
+    """Draw a plan in which a level uses the target; None if it is refused.
+
+    `canonical`: operands are to be combined in the canonical order.
+    """
     unit = draw.choice([64, 1000, 4 * KiB, 20_000])
     signature = draw_signature(draw, topology.size, target.collective, unit)
+    signature = replace(signature, canonical=canonical and signature.reduces)
     if signature.by_blocks and topology.whole is None:
         return None
     name = composition_of(target.submodule, target.algorithm) or draw_composition(draw)

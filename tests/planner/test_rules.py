@@ -82,7 +82,7 @@ def test_blocks_that_differ_are_told_apart():
 
 
 def test_keys_of_rules_are_facts_of_calls():
-    of_levels = {"outermost", "whole", "composition"}
+    of_levels = {"outermost", "whole", "composition", "reproducible"}
     keys = {field.name for field in fields(When)} - {"collective"}
     assert keys == {*Facts._fields} - of_levels
 

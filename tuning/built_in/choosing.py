@@ -65,6 +65,7 @@ class Case:
             self.mesh,
             self.oversubscribed,
             sockets,
+            signature.canonical,
             COMPOSITIONS.index(self.name) if self.name in COMPOSITIONS else 0,
         )
 

@@ -35,6 +35,7 @@ class Facts(NamedTuple):
     mesh: int
     oversubscribed: int
     sockets: int  # ranks that share memory are on several sockets
+    reproducible: int  # operands are combined in the canonical order
     composition: int  # its place in COMPOSITIONS
     mapped: int  # of a level again: ranks can read all buffers that they need where these are
     outermost: int

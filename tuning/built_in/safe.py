@@ -21,6 +21,7 @@ SAFE: dict[str, list[dict[str, Any]]] = {
     "segments": [{"name": "safe", "segment": "whole"}],
     "cells": [_row({"submodule": "sm", "algorithm": "flat"})],
     "messages": [
+        _row({"submodule": "adapt", "algorithm": "by_rank"}, reproducible=True),
         _row(_ONE_BY_ONE, commutative=False, root={"min": 1}),
         _row({"submodule": "adapt", "algorithm": "binomial"}),
     ],
