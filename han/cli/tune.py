@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from han.measure.tune.tuner import Input, Plans, Tuned
     from han.tuning.tuned.table import TunedTable
 
+Tell = Callable[[str], None]
 COLLECTIVES = "bcast,reduce,allreduce,allgather"
 SECONDS = {"": 1.0, "s": 1.0, "min": 60.0, "h": 3600.0}
 FORMAT, VERSION = "han-tuning", 1
@@ -116,43 +117,39 @@ def tune(
         check_files(json_file, plot=file)
         plans = _plans(collectives, sizes, COMPARE, "0", space, None, dtype, op, shared)
         compare(config, plans, fresh, file, json_file)
-        return
-    if action is not Action.RUN:
+    elif action is not Action.RUN:
         _show(action, file, table or [])
-        return
-    if file is not None:
+    elif file is not None:
         raise ArgumentError(f"{file}: the table is named with --out")
+    else:
+        check_files(out, json_file)
+        plans = _plans(collectives, sizes, strategy, budget, space, machine, dtype, op, shared)
+        tell = (lambda text: None) if str(json_file) == "-" else say
+        found = _measured(plans, config, out, fresh, restart, tell)
+        _tell_end(found, plans, tell, json_file)
+
+
+def _measured(
+    plans: Plans, config: Any, out: Path | None, fresh: bool, restart: bool, tell: Tell
+) -> Outcome:
+    """Tune, with a bar that shows how many inputs are done; collective."""
     from mpi4py import MPI
 
+    from han.cli.progress import phases
+    from han.cli.tune_texts import head
     from han.measure.tune import session
 
-    check_files(out, json_file)
-    plans = _plans(collectives, sizes, strategy, budget, space, machine, dtype, op, shared)
-    from han.cli.tune_texts import head, pruned_lines, table_text
-
-    tell = (lambda text: None) if str(json_file) == "-" else say
     comm = MPI.COMM_WORLD
     tell(head(plans, comm.size))
-    from han.cli.progress import phases
-
     with phases() as bar:
 
         def step(tuned: Tuned, done: int, total: int) -> None:
             if bar is not None:
                 bar("tuning", done, total)
 
-        found = session.tune(
+        return session.tune(
             comm, config, plans, out, fresh=fresh, restart=restart, step=step, warn=say
         )
-    tell(table_text(found.table.points))
-    tell("\n".join(pruned_lines(found.pruned)))
-    _tell_end(found, tell)
-    if json_file is not None:
-        from han.cli.measuring import keep
-
-        keep(_record(found, plans), json_file)
-    if found.problem:
-        raise ArgumentError(found.problem)
 
 
 def _plans(
@@ -203,11 +200,22 @@ def _seconds(text: str) -> float:
     return float(found[1]) * SECONDS[found[2]]
 
 
-def _tell_end(found: Outcome, tell: Any) -> None:
+def _tell_end(found: Outcome, plans: Plans, tell: Tell, json_file: Path | None) -> None:
+    """Print the table and what is left, and write JSON; raises ArgumentError for a lost table."""
+    from han.cli.tune_texts import pruned_lines, table_text
+
+    tell(table_text(found.table.points))
+    tell("\n".join(pruned_lines(found.pruned)))
     if not found.complete:
         tell(f"# {_left(found.left)}; run the same command again to go on")
     if not found.problem and found.table.points and not rank():
         wrote(found.path)
+    if json_file is not None:
+        from han.cli.measuring import keep
+
+        keep(_record(found, plans), json_file)
+    if found.problem:
+        raise ArgumentError(found.problem)
 
 
 def _left(left: Sequence[Input]) -> str:

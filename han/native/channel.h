@@ -26,6 +26,7 @@
 #define HAN_TAKEN 64       /* runs whose part of a ring is remembered; a power of two */
 #define HAN_TIMED 256      /* runs of which a rank keeps the end time */
 #define HAN_REASON 512     /* bytes of the reason why a rank left */
+#define HAN_ANNOUNCED 6    /* classes of nonblocking calls that have trials at a time */
 #define HAN_CALLS_KEPT 64  /* recent calls that ranks compare: agreement.h; a power of two */
 
 /* Bits of `entered` below HAN_EPOCH_SHIFT: one bit for each of the last HAN_HISTORY runs, once for
@@ -68,7 +69,7 @@ typedef struct {
      * bytes of each of them have memory. */
     _Atomic uint64_t cells, room;
     _Atomic uint64_t closed; /* 1: this rank accesses the channel no more */
-    uint64_t unused[6];
+    _Atomic uint64_t announced[HAN_ANNOUNCED]; /* which plan nonblocking calls take: announced.h */
 } han_control;
 
 _Static_assert(sizeof(han_control) == 3 * HAN_LINE, "as in han/model/channel_layout.py");

@@ -62,6 +62,21 @@ typedef struct han_run {
     _Atomic int status;
 } han_run;
 
+/* A class of nonblocking calls that has trials: engine/announced.h. */
+typedef struct {
+    uint64_t signature;
+    uint64_t runs; /* since it entered the table */
+    uint64_t last; /* the last of these runs, counted from 1 among all runs; 0: the place is free */
+    uint16_t turn; /* how many classes have entered this place */
+} han_class;
+
+/* What the leader of such a class keeps. */
+typedef struct {
+    han_trial trial;
+    uint64_t from; /* the run of the class from which on the other plan is tried */
+    unsigned length; /* so many runs; 0: no trial is announced */
+} han_foreseen;
+
 typedef struct han_engine {
     const han_mpi *mpi;
     han_handle comm;     /* on which notices arrive */
@@ -84,11 +99,15 @@ typedef struct han_engine {
     uint64_t digest; /* of all calls up to this one */
     han_plan *plan; /* the head's plan, its alternative or its rival; NULL until decided */
     bool tried;     /* the leader chooses between plan and rival */
+    bool timed;     /* the end time of the run is stored */
+    bool announced_rival; /* the leader has announced that the run takes the rival */
     /* One bit for each run, that of the last run lowest. `offers`: this rank offered the
      * alternative. `ways`: this rank, as the leader, chose the rival. `choices`: the run had an
      * alternative or a rival. */
     uint64_t offers, ways, choices;
     uint64_t alternatives; /* runs of an alternative */
+    han_class announced[HAN_ANNOUNCED]; /* the same on all ranks at the same run */
+    han_foreseen foreseen[HAN_ANNOUNCED];
     uint32_t pc[HAN_MAX_STREAMS];
     uint8_t *bases[HAN_MAX_BASES];
     /* what error reports need: */

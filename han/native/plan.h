@@ -40,6 +40,7 @@ typedef struct {
 } han_block;
 
 #define HAN_BURST 8 /* runs in a row that a trial takes of one plan */
+#define HAN_PROBE 4 /* the same of the other plan, in the first trial of nonblocking calls */
 
 /* Nanoseconds from run to run in trials: the last median, and the least and greatest one. */
 typedef struct {
@@ -108,6 +109,10 @@ typedef struct han_plan {
     bool tried;      /* runs that may be led have a rival; same on all ranks */
     uint32_t leader; /* the rank that decides, by its place in channel `whole` */
     han_trial trial; /* used by the leader */
+    struct {
+        bool rival;
+        han_learnt learnt[2];
+    } foreseen; /* what trials of nonblocking calls found, on the leader: engine/announced.h */
     uint32_t whole;  /* the channel of all ranks */
     han_counts counts;
 } han_plan;

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Iterable
 from datetime import datetime, timezone
 from pathlib import Path
@@ -19,7 +20,7 @@ from han.runtime.binder import Binder
 from han.runtime.prepared import Prepared
 from han.tuning.tuned.files import TunedError, write
 from han.tuning.tuned.learnt import Learnt, joined
-from han.tuning.tuned.places import AUTO, OFF, SHIPPED, Search, default_file
+from han.tuning.tuned.places import AUTO, OFF, SHIPPED, Search, default_file, holds_rows
 from han.tuning.tuned.table import Key, Point, Timing, TunedTable
 
 LEAST = 2  # trials: one alone may have met other load
@@ -82,6 +83,21 @@ def learn(states: Iterable[State]) -> None:
     for state in states:
         LEARNER.take(state)
     LEARNER.write()
+
+
+def tell_rows(config: Config, tuned: Search, rank: int) -> None:
+    """Warn on rank 0 if the user's table is one of rows, which takes no points from trials."""
+    if rank or not config.learn or config.tuned == OFF:
+        return
+    path = _path(config, tuned)
+    if holds_rows(path):
+        warnings.warn(
+            f"HAN_LEARN: {path} holds rows, and what trials find are points, so nothing will be "
+            "kept; name the tuned table that the rows were exported from, or a new file: "
+            "HAN_TUNED=FILE",
+            UserWarning,
+            stacklevel=5,
+        )
 
 
 def learnt(prepared: Prepared) -> Learnt | None:

@@ -45,8 +45,7 @@ class Plans:
         prepared = self._found(message, called.signature, blocking)
         if prepared is not None and prepared.planned is not None:
             self._add_alternative(prepared, message)
-            if blocking:
-                self._add_rival(prepared, message)
+            self._add_rival(prepared, message, blocking)
         return prepared
 
     def _found(self, message: Message, called: Signature, blocking: bool) -> Prepared | None:
@@ -106,10 +105,11 @@ class Plans:
         if planned is None or planned.alternative is None or native.alternative is not None:
             return
         if self._shared.holds(message.send, message.recv):
-            native.alternative = self._other(prepared, planned.alternative, message).native
+            call = Call(planned.alternative.signature, self.config.memory, True)
+            native.alternative = self._other(prepared, planned.alternative, call, message).native
 
-    def _add_rival(self, prepared: Prepared, message: Message) -> None:
-        """Make the rival in the second blocking call of a signature.
+    def _add_rival(self, prepared: Prepared, message: Message, blocking: bool) -> None:
+        """Make the rival in the second call of a signature.
 
         All ranks count these calls alike. They do not evict the same plans, so this may be the
         first call of a newly made plan.
@@ -120,17 +120,17 @@ class Plans:
         if signature not in self._met and len(self._met) < MOST_MET:
             self._met.add(signature)
             return
-        native.rival = self._other(prepared, planned.rival, message, is_rival=True).native
+        call = Call(
+            planned.rival.signature, self.config.memory, blocking or not self.apart, rival=True
+        )
+        native.rival = self._other(prepared, planned.rival, call, message).native
 
-    def _other(
-        self, prepared: Prepared, plan: Plan, message: Message, is_rival: bool = False
-    ) -> Prepared:
+    def _other(self, prepared: Prepared, plan: Plan, call: Call, message: Message) -> Prepared:
         """Make an alternative or rival; it takes the same part of the rings as the call's plan."""
-        call = Call(plan.signature, self.config.memory, True, rival=is_rival)
         program = self.programs.get(call, lambda: plan)
         program = replace(program, footprint=prepared.program.footprint)
         message = replace(message, signature=plan.signature)
-        return self.binder.bind(program, message, self._engines.own, is_rival=is_rival)
+        return self.binder.bind(program, message, self._engines.own, is_rival=call.rival)
 
     def info(self) -> CacheInfo:
         """Return the statistics since the communicator was made."""

@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 import pytest
-from _support import FLAT, error_of, new_comm, on_two, opened
+from _support import FLAT, NETWORK, error_of, new_comm, on_two, opened
 from mpi4py import MPI
 
 import han
@@ -149,6 +149,73 @@ def test_plans_that_are_dropped_on_some_ranks_only(mpi_ranks):
             assert (a == step).all()
         assert comm.rank or ways(comm)["bcast", sized(comm, a), 0][1] > 0
         assert state.plans.info().misses == (80 if comm.rank == 1 else 1)
+
+
+def fly(comm, seed, rounds):
+    """Start many calls before any is waited for; ranks wait in orders of their own, some late."""
+    calls, own, step = Calls(comm, seed), np.random.default_rng(comm.rank), 0
+    for _ in range(rounds):
+        flying = []
+        for _ in range(int(calls.rng.integers(1, 18))):
+            name, args, result, wanted = calls.draw(step)
+            flying.append((getattr(comm, f"I{name.lower()}")(*args), name, result, wanted))
+            step += 1
+        if own.integers(4) == 0:
+            time.sleep(float(own.random()) * 2e-3)
+        for at in own.permutation(len(flying)):
+            request, name, result, wanted = flying[at]
+            request.Wait()
+            np.testing.assert_array_equal(result, wanted, name)
+
+
+@pytest.mark.mpi(ranks=[2, 4], timeout=120, unit="s")
+def test_nonblocking_calls_take_the_plan_that_was_announced_on_all_ranks(mpi_ranks):
+    with opened(attached(new_comm(FLAT))) as comm:
+        fly(comm, 5, 40 if comm.size == 2 else 10)
+        told = agree(comm)
+        assert sum(other for _, other in told.values()) > 0
+        assert "reduce" not in {kind for kind, *_ in told}
+
+
+@pytest.mark.mpi(ranks=[2, 3], timeout=60, unit="s")
+def test_nonblocking_calls_whose_plans_are_dropped_on_some_ranks_only(mpi_ranks):
+    with opened(attached(new_comm(FLAT))) as comm:
+        state, a, requests = comm._han, np.zeros((6, COUNT)), []
+        for step in range(60):
+            if comm.rank == 1:
+                state.plans._kept.clear()
+                state.calls.clear()
+            a[step % 6] = step if comm.rank == 0 else -1
+            requests.append(comm.Ibcast(a[step % 6]))
+            if step % 6 == 5:
+                MPI.Request.Waitall(requests)
+                assert (a == np.arange(step - 5, step + 1)[:, None]).all()
+                requests.clear()
+        usual, other = comm.explain("bcast", a[0].nbytes).tried
+        assert comm.rank == 1 or (other >= 4 and usual + other == 60)
+
+
+@on_two
+def test_what_nonblocking_calls_find_is_told_and_learnt(mpi_ranks):
+    with opened(attached(new_comm(FLAT))) as comm:
+        a = np.zeros(COUNT)
+        for _ in range(50):
+            comm.Ibcast(a).Wait()
+        told = [p.native.learnt for p in comm._han.binder.living.values() if p.planned]
+        assert all(one is None or (not comm.rank and one[1] == 1) for one in told)
+        text = str(comm.explain("bcast", a.nbytes))
+        assert f"which {ways(comm)['bcast', sized(comm, a), 0][1]} of 50" in text
+    with opened(new_comm(FLAT, trials=False)) as comm:
+        for _ in range(30):
+            comm.Ibcast(a).Wait()
+        assert not ways(comm)
+    nodes = {"name": "node", "symbol": "s", "scope": {"size": 1}}, NETWORK
+    with opened(new_comm([*nodes])) as comm:
+        for k in range(30):
+            a[:] = k if comm.rank == 0 else -1
+            comm.Ibcast(a).Wait()
+            assert (a == k).all()
+        assert not ways(comm), "no trials between nodes"
 
 
 SPECIAL = (0.0, -0.0, 1.0, -1.5, 1e-30, 3e38, float("inf"), float("-inf"), float("nan"))

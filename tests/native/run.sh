@@ -77,9 +77,9 @@ for file in tests/native/bench_*.c; do # which are run by hand
     "$cc" "${flags[@]}" -O2 -c "$file" -o /dev/null
 done
 # both kinds of processor on any machine: with and without a mesh
-stage plain 1000 "kernels arena agreement errors choice trials stores executor" -O2 -DHAN_MESH=false
-sanitized "address and undefined behaviour" 200 "kernels arena agreement errors choice trials stores executor" \
+stage plain 1000 "kernels arena agreement errors choice trials announced stores executor" -O2 -DHAN_MESH=false
+sanitized "address and undefined behaviour" 200 "kernels arena agreement errors choice trials announced stores executor" \
     -fsanitize=address,undefined -fno-sanitize-recover=all -DHAN_MESH=true
 stage "as without quick strings" 200 "kernels stores executor" -O2 -DHAN_NO_STRINGS -DHAN_MESH=false
 stage "as on a mesh without them" 100 "kernels executor" -O2 -DHAN_NO_STRINGS -DHAN_MESH=true
-sanitized threads 60 "arena agreement errors choice trials stores executor" -fsanitize=thread -DHAN_MESH=true
+sanitized threads 60 "arena agreement errors choice trials announced stores executor" -fsanitize=thread -DHAN_MESH=true

@@ -163,20 +163,6 @@ static void the_plan_in_use_is_kept_if_both_are_alike(void)
     group_close(g);
 }
 
-static void nonblocking_calls_wait_for_no_leader(void)
-{
-    call calls[2];
-    group *g = pair(calls, false);
-    han_engine *a = &g->engines[0];
-    for (int k = 0; k < 40; k++) {
-        calls[0].run = (han_run){.plan = &calls[0].plan};
-        han_enqueue(a, &calls[0].run);
-        require(han_engine_step(a) == HAN_MOVED && !a->head, "it goes at once", k);
-    }
-    require(rivals(&calls[0]) == 0 && !a->choices, "the usual way", rivals(&calls[0]));
-    group_close(g);
-}
-
 static void a_change_of_speed_is_noticed(void)
 {
     call calls[2];
@@ -300,7 +286,6 @@ int main(void)
     trials_cost_a_hundredth();
     one_pause_decides_nothing();
     the_plan_in_use_is_kept_if_both_are_alike();
-    nonblocking_calls_wait_for_no_leader();
     ranks_at_the_same_time();
     return 0;
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import warnings
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -24,6 +25,7 @@ from han.tuning.tuned import places
 from han.tuning.tuned.files import TunedError, read, write
 from han.tuning.tuned.learnt import STRATEGY, Learnt, joined
 from han.tuning.tuned.places import Search
+from han.tuning.tuned.row_files import as_rows
 from han.tuning.tuned.table import Candidate, Timing, TunedTable
 
 MiB = 1 << 20
@@ -159,6 +161,24 @@ def test_a_damaged_table_is_told_of_and_stays(home, capfd):
     learn(state())
     assert "han: HAN_LEARN: " in capfd.readouterr().err
     assert path.read_text() == "{"
+
+
+def test_a_table_of_rows_is_told_of_at_the_start(home):
+    path = home / "rows.json"
+    path.write_text(as_rows(TunedTable((point(),), HERE)))
+    settings = load_config({"learn": True, "tuned": str(path)})
+    found = places.find_table(str(path), lambda: HERE)
+    with pytest.warns(UserWarning, match=r"HAN_LEARN: .*rows\.json holds rows.* HAN_TUNED=FILE"):
+        learning.tell_rows(settings, found, rank=0)
+    points = home / "points.json"
+    write(points, TunedTable((point(),), HERE))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        learning.tell_rows(settings, found, rank=1)
+        learning.tell_rows(replace(settings, learn=False), found, rank=0)
+        for name in (str(points), str(home / "none.json"), "off", "auto"):
+            settings = load_config({"learn": True, "tuned": name})
+            learning.tell_rows(settings, places.find_table(name, lambda: HERE), rank=0)
 
 
 def test_jobs_that_end_at_once_lose_nothing(home):

@@ -83,6 +83,11 @@ def find_table(wanted: str, here: Callable[[], Fingerprint]) -> Search:
     return Search(best, machine.distance(best.machine), told)
 
 
+def holds_rows(path: Path) -> bool:
+    """Whether a file is a table of rows, which takes no points."""
+    return path.exists() and isinstance(_load(path), RowTable)
+
+
 def _named(path: Path, here: Callable[[], Fingerprint]) -> Search:
     found = _load(path)
     if isinstance(found, TunedError):

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
 
-from han.common.units import format_size
 from han.config.rules import Use, thresholds
 from han.model.topology import Topology
 from han.tasks.signature import Signature
@@ -15,7 +14,7 @@ from han.tuning.built_in.choosing import facts_of_call
 from han.tuning.built_in.facts import Facts
 from han.tuning.built_in.row import Row, Rows
 from han.tuning.tuned.fingerprint import Fingerprint
-from han.tuning.tuned.table import Timing, beside
+from han.tuning.tuned.table import Timing, at, beside, origin
 
 
 @dataclass(frozen=True)
@@ -61,21 +60,15 @@ class FoundRow:
 
     def describe(self) -> list[str]:
         """Return the measurement for the size that is nearest, and the file."""
-        told = [f"in {self.source}"] if self.source else []
         if not self.row.measured:
-            return ["nothing: the row names no measurement", *told]
+            return ["nothing: the row names no measurement", *origin(self.source)]
         size = max(1, self.nbytes)
         one = min(self.row.measured, key=lambda m: max(size, m.nbytes) / min(size, m.nbytes))
-        where = f"at {format_size(one.nbytes)}"
-        if one.nbytes != self.nbytes:
-            where += f", for {format_size(self.nbytes)}"
-        how = " ".join(text for text in (one.strategy, one.made) if text)
-        told = [", ".join([*told, how] if how else told)]
-        lines = [
-            f"{one.timing.describe()} {where}",
+        return [
+            f"{one.timing.describe()} {at(one.nbytes, self.nbytes)}",
             f"built-in {beside(one.default, one.timing)}",
+            *origin(self.source, one.strategy, one.made),
         ]
-        return [*lines, *filter(None, told)]
 
 
 @dataclass(frozen=True)

@@ -128,22 +128,29 @@ class Found:
 
     def describe(self) -> list[str]:
         """Return the measurement behind the decision, and that of the runner-up."""
-        point, size = self.point, format_size(self.point.nbytes)
-        where = f"at {size}"
-        if self.nbytes != point.nbytes:
-            around = "beyond the measured sizes"
-            if self.between is not None:
-                around = f"between {' and '.join(map(format_size, self.between))}"
-            where += f", for {format_size(self.nbytes)} {around}"
-        lines = [f"{point.best.describe()} {where}"]
+        point, around = self.point, " beyond the measured sizes"
+        if self.between is not None:
+            around = f" between {' and '.join(map(format_size, self.between))}"
+        lines = [f"{point.best.describe()} {at(point.nbytes, self.nbytes, around)}"]
         if point.use is not None:
             lines.append(f"built-in {beside(point.default, point.best)}")
         if self.runner_up is not None:
             one = self.runner_up
             lines.append(f"runner-up {spell(one.use)}: {beside(one.timing, point.best)}")
-        how = " ".join(text for text in (point.strategy, point.made) if text)
-        told = [text for text in (self.source, how) if text]
-        return [*lines, f"in {', '.join(told)}"] if told else lines
+        return [*lines, *origin(self.source, point.strategy, point.made)]
+
+
+def at(measured: int, wanted: int, around: str = "") -> str:
+    """Return the size that was measured and, if it is another one, the size that is wanted."""
+    where = f"at {format_size(measured)}"
+    return where if measured == wanted else f"{where}, for {format_size(wanted)}{around}"
+
+
+def origin(source: str, strategy: str = "", made: str = "") -> list[str]:
+    """Return the line that says where a measurement is kept and how it was made, if known."""
+    how = " ".join(text for text in (strategy, made) if text)
+    told = [text for text in (f"in {source}" if source else "", how) if text]
+    return [", ".join(told)] if told else []
 
 
 def beside(timing: Timing, best: Timing) -> str:

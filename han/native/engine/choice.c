@@ -54,6 +54,7 @@ han_plan *han_decide(han_engine *e) {
         e->alternatives++;
         return p->alternative;
     }
+    if (other == NO && e->announced_rival) return p->rival;
     if (other == NO && e->tried) {
         other = led(e, ch, p);
         if (other == YES) return p->rival; /* it exists: the leader runs this plan at least twice */

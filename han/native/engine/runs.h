@@ -4,6 +4,7 @@
 #define HAN_RUNS_H
 
 #include "engine/agreement.h"
+#include "engine/announced.h"
 #include "engine/bell.h"
 #include "engine/choice.h"
 #include "engine/rings.h"
@@ -106,6 +107,8 @@ static inline void han_lead_run(han_engine *e, const han_run *run) {
 static inline void han_begin(han_engine *e, const han_run *run) {
     han_plan *p = run->plan;
     e->tried = p->tried && run->led;
+    e->timed = p->tried;
+    e->announced_rival = han_is_announced(run) && han_follow(e, run->plan);
     han_offer(e, run);
     han_lead_run(e, run);
     uint64_t entered = (e->epoch + 1) << HAN_EPOCH_SHIFT | e->offers << HAN_OFFERS_SHIFT |
@@ -144,17 +147,25 @@ static inline bool han_place(han_engine *e) {
     return e->placed = true;
 }
 
+/* Whether peers may still need what this rank told them in earlier runs, or this rank may not yet
+ * know what they told it. */
+static inline bool han_too_early(han_engine *e) {
+    bool told = e->choices >> (HAN_HISTORY - 1) & 1;
+    bool asks = han_is_announced(e->head) && e->epoch >= HAN_HISTORY;
+    return (told || asks) && !han_may_forget(e);
+}
+
 /* Begin the run if it has not begun, and choose its plan if none is chosen. Returns whether its
  * instructions may be executed: the plan is chosen, and peers no longer need the shared memory that
  * it writes. */
 static inline bool han_ready(han_engine *e) {
     if (!e->started) {
-        if (e->choices >> (HAN_HISTORY - 1) & 1 && !han_may_forget(e)) return false;
+        if (han_too_early(e)) return false;
         han_begin(e, e->head);
     }
     if (!e->placed && !han_place(e)) return false;
     if (!e->plan) {
-        bool choice = e->offers & 1 || e->tried;
+        bool choice = e->offers & 1 || e->tried || e->announced_rival;
         han_plan *p = choice ? han_decide(e) : e->head->plan;
         if (!p) return false;
         han_take_up(e, p);
@@ -167,7 +178,7 @@ static inline bool han_ready(han_engine *e) {
 /* The run has finished: tell the peers and the owner of the run. */
 static inline void han_finish(han_engine *e) {
     han_run *run = e->head;
-    if (e->tried && e->plan != run->plan->alternative) han_tell_time(e, run->plan);
+    if (e->timed && e->plan != run->plan->alternative) han_tell_time(e, run->plan);
     for (uint32_t c = 0; c < e->n_channels; c++) {
         han_channel *ch = &e->channels[c];
         atomic_store_explicit(&han_own_record(ch)->done, e->epoch + 1, memory_order_release);

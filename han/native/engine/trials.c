@@ -47,8 +47,7 @@ static uint64_t finished(const han_channel *ch, uint64_t run) {
     return last;
 }
 
-/* Collect the end times of a trial's runs; return whether all are known. */
-static bool collect(han_trial *t, const han_channel *ch) {
+bool han_collect(han_trial *t, const han_channel *ch) {
     bool all = true;
     for (int way = 0; way < 2; way++)
         for (int k = 0; k < HAN_BURST; k++) {
@@ -91,8 +90,7 @@ static void learn(han_learnt *l, uint64_t ns) {
     l->trials++;
 }
 
-/* Choose the plan to keep, and the number of runs until the next trial. */
-static void decide(han_trial *t) {
+void han_end_trial(han_trial *t) {
     uint64_t used[HAN_BURST], other[HAN_BURST], lost;
     int n = periods(t, 0, used), m = periods(t, 1, other);
     uint64_t rest = !t->rest ? HAN_LEAST : t->rest < MOST ? 2 * t->rest : MOST;
@@ -120,8 +118,8 @@ bool han_lead(han_engine *e, han_plan *p) {
     k -= rest;
     /* HAN_HISTORY runs after a trial every rank has finished it: a time not known now never will
      * be. */
-    if (collect(t, &e->channels[p->whole]) || hopeless(t) || k > 2 * HAN_BURST + HAN_HISTORY) {
-        decide(t);
+    if (han_collect(t, &e->channels[p->whole]) || hopeless(t) || k > 2 * HAN_BURST + HAN_HISTORY) {
+        han_end_trial(t);
     } else if (k < 2 * HAN_BURST) {
         bool other = k >= HAN_BURST;
         t->tried[other][k % HAN_BURST].run = e->epoch + 1;

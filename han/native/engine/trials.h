@@ -18,6 +18,12 @@
 /* Whether the run that begins takes the rival. Called by the leader of a plan with a rival. */
 bool han_lead(han_engine *, han_plan *);
 
+/* Collect the end times of a trial's runs; return whether all are known. */
+bool han_collect(han_trial *, const han_channel *);
+
+/* Choose the plan to keep, and the number of runs until the next trial. */
+void han_end_trial(han_trial *);
+
 /* Store the end time of the run at the head of the queue. */
 void han_tell_time(han_engine *, const han_plan *);
 

@@ -68,10 +68,8 @@ static bool lacks_alternative(const han_plan *p, const han_call *c) {
            han_in_arena(p, c->recv.data);
 }
 
-/* Whether the rival is not made yet: the second blocking call makes it. */
-static bool lacks_rival(const han_plan *p, mode go) {
-    return go == blocking && p->tried && !p->rival;
-}
+/* Whether the rival is not made yet: the second call makes it. */
+static bool lacks_rival(const han_plan *p) { return p->tried && !p->rival; }
 
 /* Pack what this rank sends into the buffers of `with`: MPI's error code. A root of a broadcast
  * sends the buffer in which other ranks receive. */
@@ -124,7 +122,7 @@ static PyObject *run(CallsObject *self, const han_call *c, mode go) {
     han_entry key = c->key;
     key.nbytes = han_py_look_up_bound(&self->plans, key.nbytes);
     PlanObject *found = (PlanObject *)han_py_look_up_find(&self->plans, &key)->plan;
-    if (!found || lacks_rival(&found->plan, go)) Py_RETURN_FALSE;
+    if (!found || lacks_rival(&found->plan)) Py_RETURN_FALSE;
     if (c->send.datatype || c->recv.datatype) return run_packed(self, found, c, go);
     if (lacks_alternative(&found->plan, c)) Py_RETURN_FALSE;
     self->hits++;

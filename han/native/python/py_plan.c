@@ -86,10 +86,12 @@ static int set_rival(PlanObject *self, PyObject *o, void *unused) {
 
 static PyObject *get_learnt(PlanObject *self, void *unused) {
     (void)unused;
-    const han_trial *t = &self->plan.trial;
-    const han_learnt *a = &t->learnt[0], *b = &t->learnt[1];
+    const han_plan *p = &self->plan;
+    bool ahead = p->foreseen.learnt[0].trials > p->trial.learnt[0].trials;
+    const han_learnt *a = ahead ? p->foreseen.learnt : p->trial.learnt, *b = a + 1;
     if (!a->trials) Py_RETURN_NONE;
-    return Py_BuildValue("iI(KKK)(KKK)", t->rival, a->trials, (unsigned long long)a->median,
+    bool rival = ahead ? p->foreseen.rival : p->trial.rival;
+    return Py_BuildValue("iI(KKK)(KKK)", rival, a->trials, (unsigned long long)a->median,
                          (unsigned long long)a->low, (unsigned long long)a->high,
                          (unsigned long long)b->median, (unsigned long long)b->low,
                          (unsigned long long)b->high);

@@ -1,0 +1,46 @@
+/* Trials of nonblocking calls: the leader announces in advance which runs take the rival.
+ *
+ * A rank that starts a nonblocking call must not wait for the leader's choice. So the leader of a
+ * class of calls stores an announcement in its control record, HAN_HISTORY runs of this class or
+ * more before it takes effect. A rank begins such a run only if all ranks have finished the run
+ * HAN_HISTORY before it. Hence it finds every announcement that concerns the run, and the leader
+ * replaces one only when no rank can still need it. No rank waits for another one's choice.
+ *
+ * All ranks make the same calls in the same order. Each keeps a table of a few classes and counts
+ * the runs of each of them. It enters and replaces classes by rules that depend on the order of
+ * calls only, so all ranks have the same table at the same run. */
+#ifndef HAN_ANNOUNCED_H
+#define HAN_ANNOUNCED_H
+
+#include "engine.h"
+
+/* Runs without a call of a class until another one may take its place: no rank can be so late that
+ * it still makes these calls. */
+enum { HAN_UNUSED = 64 };
+_Static_assert(HAN_UNUSED > HAN_HISTORY, "a class is replaced only when no rank needs it");
+
+/* An announcement: one plan for all runs, but the other one for `length` runs from `from` on.
+ * `rival`: the rival is what runs take before. HAN_FOR_EVER: for all runs from `from` on. */
+enum { HAN_FOR_EVER = 0x7f };
+static inline uint64_t han_announcement(uint16_t turn, uint64_t from, unsigned length, bool rival) {
+    return (uint64_t)turn << 48 | (from & (((uint64_t)1 << 40) - 1)) << 8 | length << 1 | rival;
+}
+
+/* Whether a run of a class takes the rival. An announcement of another turn is not of this class:
+ * its leader has not announced anything. */
+static inline bool han_takes_rival(uint64_t announcement, uint16_t turn, uint64_t run) {
+    if (announcement >> 48 != turn) return false;
+    uint64_t from = announcement >> 8 & (((uint64_t)1 << 40) - 1);
+    unsigned length = announcement >> 1 & HAN_FOR_EVER;
+    bool other = run >= from && (length == HAN_FOR_EVER || run - from < length);
+    return other != (announcement & 1);
+}
+
+/* Whether the run at the head is of a nonblocking call that has trials. */
+static inline bool han_is_announced(const han_run *run) { return run->plan->tried && !run->led; }
+
+/* Count the run that begins, of a nonblocking call that has trials, and announce what the leader
+ * wants; returns whether the run takes the rival. */
+bool han_follow(han_engine *, han_plan *);
+
+#endif
