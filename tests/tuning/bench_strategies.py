@@ -17,7 +17,7 @@ from test_search import SimulatedLab
 
 from han.cli.tune_quality import text_of
 from han.measure.tune.lab import observations
-from han.measure.tune.quality import COMPARED, Predicted, Row, named
+from han.measure.tune.quality import USUAL, Predicted, Row, compared, named
 from han.measure.tune.tuner import Input, sparse_first
 from han.model.topology import Topology
 from han.tasks.call import call_signature
@@ -103,7 +103,7 @@ def main():
     """Print the tables of each collective and of all together, and draw them."""
     every = []
     for collective in sys.argv[2:] or COLLECTIVES:
-        labs = {name: CountingLab() for name in COMPARED}
+        labs = {name: CountingLab() for name in compared(USUAL)}
         inputs = sparse_first([Input(collective, nbytes) for nbytes in SIZES])
         rows = [row(call_signature(collective, one.nbytes), labs) for one in inputs]
         every += sorted(rows, key=lambda one: one.nbytes)

@@ -24,7 +24,7 @@ from han.common.errors import ArgumentError
 from han.measure.bench_calls import Buffers, Call, Case
 from han.measure.session import REFERENCE, Session
 from han.measure.tune.distinct import Distinct
-from han.measure.tune.windows import Series, Windows, slowest
+from han.measure.tune.windows import Series, Windows, joined, slowest
 from han.message import parsers
 from han.model.collectives import ROWS
 from han.model.program import Program
@@ -54,12 +54,12 @@ VISIT = 1e-3  # seconds of a series of observations, about
 LEAST, MOST = 3, 15  # observations in a series
 SINGLE = 50e-3  # seconds: longer calls are observed once in a series
 CLEAR = 2e-3  # seconds: of longer calls, one observation tells that they take too long
-TRIES = 3  # series, if most observations of the earlier ones were disturbed
+TRIES = 5  # series, if nearly all observations of the earlier ones were disturbed
 KEPT = 32  # prepared calls, the last used ones
 # Shares of the time for a call after which its tasks, then its candidates, are not measured any
 # more; the rest is for the duel with the built-in choice.
 TASK_SHARE, RACE_SHARE = 0.5, 0.75
-TIMED = 3  # calls of which the quickest says how long a call takes
+TIMED = 3  # calls of which the quickest says how long a call takes; of a long one, one call
 READ_CLOCKS = 16  # series between two comparisons of clocks
 
 
@@ -172,36 +172,36 @@ class Lab(Session):
                 self._ready.clear()  # frees their buffers
             made = self.forced(signature, choice)
             buffers = self.buffers(signature)
-            self._ready[key] = Ready(made, buffers, self._duration(made.call, limit))
+            self._ready[key] = Ready(made, buffers, self._duration(buffers, made.call, limit))
             if len(self._ready) > KEPT:
                 self._ready.popitem(last=False)
         self._ready.move_to_end(key)
         return self._ready[key]
 
-    def _duration(self, call: Call, limit: float = inf) -> float:
+    def _duration(self, buffers: Buffers, call: Call, limit: float = inf) -> float:
         """Return the seconds of the quickest of a few calls, on the slowest rank.
 
-        One is enough where it takes more than `limit` seconds. The first one is not counted.
+        The first one, which makes what later ones find, only counts where it takes more than
+        `limit` seconds and is long enough for that to tell something.
         """
-        best = inf
-        for k in range(1 + TIMED):
-            self.observed += 1
-            now = slowest(self.control, [self.batch(call)])[0]
-            best = min(best, now) if k else inf
-            if now > CLEAR and (k or now > limit):
-                return now
-        return best
+        first = slowest(self.control, [self.batch(call)])[0]
+        self.observed += 1
+        if first > max(limit, SINGLE):
+            return first
+        count = TIMED if first < CLEAR else 1
+        return min(self._series(buffers, call, first, count).usable)
 
-    def _series(self, buffers: Buffers, call: Call, expected: float) -> Series:
-        """Observe a call that takes about `expected` seconds."""
-        count = observations(expected)
+    def _series(self, buffers: Buffers, call: Call, expected: float, count: int = 0) -> Series:
+        """Observe a call that takes about `expected` seconds, again if most was disturbed."""
+        count = count or observations(expected)
         before = buffers.write if self._fresh else None
-        for _ in range(TRIES):
+        found: list[Series] = []
+        while len(found) < TRIES and sum(int(one.good.sum()) for one in found) < min(LEAST, count):
             self.observed += count
-            series = self.windows.observe(call, count, expected, before)
-            if 2 * int(series.good.sum()) >= count or self._crowded:
+            found.append(self.windows.observe(call, count, expected, before))
+            if self._crowded:
                 break
-        return series
+        return joined(found)
 
     # ---- whole collectives ------------------------------------------------------------------
 
@@ -227,7 +227,7 @@ class Lab(Session):
         method = getattr(self.library, ROWS[signature.collective].method)
         calls[REFERENCE] = partial(method, *buffers.arguments())
         self.compare(buffers, calls)
-        expected = {name: self._duration(call) for name, call in calls.items()}
+        expected = {name: self._duration(buffers, call) for name, call in calls.items()}
 
         def visit(name: str, limit: float) -> Sequence[float]:
             return self._series(buffers, calls[name], expected[name]).usable
@@ -260,7 +260,7 @@ class Lab(Session):
         """Measure a stage that is the whole call. Its trace would only add time."""
         ready = self._ready_call(signature, choice)
         found = [ready.expected]
-        if ready.expected < CLEAR:
+        if ready.expected < SINGLE:
             found = self._series(ready.buffers, ready.made.call, ready.expected).usable
         self.costs.add(stage, (estimate(found).median,) * self.control.size)
 
@@ -270,10 +270,11 @@ class Lab(Session):
         """Return the seconds of each stage by rank, in a message of so many segments."""
         short = replace(signature, count=pipeline.nbytes(segments) // signature.element)
         made = self.forced(short, choice)
-        expected = self._duration(made.call)
+        buffers = self.buffers(short)
+        expected = self._duration(buffers, made.call)
         stage_of = {str(task): k for task, k in made.plan.stages.items()}
         with self.han.trace() as trace:
-            series = self._series(self.buffers(short), made.call, expected)
+            series = self._series(buffers, made.call, expected)
         mine = _typical(_split(trace.times, series, stage_of))
         return list(zip(*self.control.allgather(mine), strict=True))
 
