@@ -34,7 +34,7 @@ Tell = Callable[[str], None]
 COLLECTIVES = "bcast,reduce,allreduce,allgather"
 SECONDS = {"": 1.0, "s": 1.0, "min": 60.0, "h": 3600.0}
 FORMAT, VERSION = "han-tuning", 1
-COMPARE = "exhaustive"  # the strategy that compare compares with
+USUAL = "task+heuristic"
 
 
 class Action(str, Enum):
@@ -44,7 +44,7 @@ class Action(str, Enum):
     EXPORT = "export"
     REPORT = "report"
     MERGE = "merge"
-    COMPARE = "compare"
+    QUALITY = "quality"
 
 
 def tune(
@@ -52,7 +52,7 @@ def tune(
         Action,
         typer.Argument(
             help="run: measure; export: write rules, or rows (.json); report: write a page; "
-            "merge: join tables; compare: strategies with exhaustive search."
+            "merge: join tables; quality: compare strategies with exhaustive search."
         ),
     ] = Action.RUN,
     file: Annotated[
@@ -62,9 +62,12 @@ def tune(
     collectives: Annotated[str, typer.Option(help="Collectives, with commas.")] = COLLECTIVES,
     sizes: Annotated[str, typer.Option(help="As for han bench.")] = "8:8MiB:4",
     strategy: Annotated[
-        str,
-        typer.Option(help="exhaustive, heuristic, task, task+heuristic or simulate (--machine)."),
-    ] = "task+heuristic",
+        str | None,
+        typer.Option(
+            help="exhaustive, heuristic, task, task+heuristic (the default) or simulate "
+            "(--machine); of quality: several with commas, by default task,task+heuristic."
+        ),
+    ] = None,
     space: Annotated[
         Path | None, typer.Option(help="A YAML file that restricts what is tried.")
     ] = None,
@@ -108,22 +111,24 @@ def tune(
       han tune export rules.yaml --table tuned.json
       han tune export rows.json --table tuned.json
       han tune report report.html --table tuned.json
-      mpiexec -n 2 han tune compare quality.png --collectives bcast
+      mpiexec -n 2 han tune quality quality.png --collectives bcast --strategy task
       han tune merge all.json --table monday.json --table tuesday.json
     """
-    if action is Action.COMPARE:
-        from han.cli.tune_quality import compare
+    if action is Action.QUALITY:
+        from han.cli.tune_quality import compare, wanted
 
         check_files(json_file, plot=file)
-        plans = _plans(collectives, sizes, COMPARE, "0", space, None, dtype, op, shared)
-        compare(config, plans, fresh, file, json_file)
+        names = wanted(strategy)
+        plans = _plans(collectives, sizes, names, "0", space, machine, dtype, op, shared)
+        compare(config, plans, names, fresh, file, json_file)
     elif action is not Action.RUN:
         _show(action, file, table or [])
     elif file is not None:
         raise ArgumentError(f"{file}: the table is named with --out")
     else:
         check_files(out, json_file)
-        plans = _plans(collectives, sizes, strategy, budget, space, machine, dtype, op, shared)
+        names = [strategy or USUAL]
+        plans = _plans(collectives, sizes, names, budget, space, machine, dtype, op, shared)
         tell = (lambda text: None) if str(json_file) == "-" else say
         found = _measured(plans, config, out, fresh, restart, tell)
         _tell_end(found, plans, tell, json_file)
@@ -153,7 +158,7 @@ def _measured(
 
 
 def _plans(
-    collectives: str, sizes: str, strategy: str, budget: str, space: Path | None,
+    collectives: str, sizes: str, strategies: Sequence[str], budget: str, space: Path | None,
     machine: str | None, dtype: str, op: str, shared: bool,
 ) -> Plans:  # fmt: skip
     """Return what to tune; raises ArgumentError before anything runs."""
@@ -164,13 +169,15 @@ def _plans(
     from han.tuning.search.space import EVERYTHING
     from han.tuning.search.strategies import STRATEGIES
 
-    expect_known("strategy", strategy, STRATEGIES)
+    for name in strategies:
+        expect_known("strategy", name, STRATEGIES)
     model = None
-    if STRATEGIES[strategy].models:
+    modelled = [name for name in strategies if STRATEGIES[name].models]
+    if modelled:
         from han.config.machine import load_machine
 
         if machine is None:
-            raise ArgumentError(f"strategy {strategy}: name the machine model with --machine")
+            raise ArgumentError(f"strategy {modelled[0]}: name the machine model with --machine")
         model = load_machine(machine)
     limits = EVERYTHING
     if space is not None:
@@ -189,7 +196,7 @@ def _plans(
     inputs = tuple(Input(one.collective, one.nbytes) for one in cases if one.nbytes)
     seconds = _seconds(budget)
     return Plans(
-        inputs, strategy, seconds or None, limits, model, element_type(dtype).name, op, shared
+        inputs, strategies[0], seconds or None, limits, model, element_type(dtype).name, op, shared
     )
 
 

@@ -1,4 +1,4 @@
-"""``han tune compare``: strategies compared with exhaustive search."""
+"""``han tune quality``: strategies compared with exhaustive search."""
 
 from __future__ import annotations
 
@@ -22,19 +22,20 @@ FORMAT, VERSION = "han-tuning-quality", 1
 WORST = 0.1  # share of the predictions that are listed
 MOST = 20  # lines of these
 SUMMARY = ["strategy", "within 5 %", "within 15 %", "worst", "seconds", "of exhaustive"]
-ERRORS = ["call", "size", "measured us", "predicted us", "error", "choice"]
+ERRORS = ["call", "size", "measured us", "predicted us", "error", "choice", "prediction"]
 
 
 def compare(
-    config: Any, plans: Plans, fresh: bool, picture: Path | None, file: Path | None
-) -> None:
+    config: Any, plans: Plans, strategies: Sequence[str], fresh: bool,
+    picture: Path | None, file: Path | None,
+) -> None:  # fmt: skip
     """Measure, print tables, and write a picture and JSON; collective."""
     from mpi4py import MPI
 
     from han.measure.tune import quality
 
     tell = (lambda text: None) if str(file) == "-" else say
-    total = len(plans.inputs) * len(quality.COMPARED)
+    total = len(plans.inputs) * len(quality.compared(strategies))
     with phases() as bar:
         done = count()
 
@@ -42,7 +43,7 @@ def compare(
             if bar is not None:
                 bar(text, next(done), total)
 
-        rows = quality.compare(MPI.COMM_WORLD, config, plans, fresh, step)
+        rows = quality.compare(MPI.COMM_WORLD, config, plans, strategies, fresh, step)
     tell(text_of(rows))
     if file is not None:
         from han.cli.measuring import keep
@@ -55,20 +56,29 @@ def compare(
         wrote(picture)
 
 
+def wanted(text: str | None) -> list[str]:
+    """Return the strategies that a user names with commas, or the usual ones."""
+    from han.measure.tune.quality import USUAL
+
+    return [name for name in (text or "").split(",") if name] or [*USUAL]
+
+
 def text_of(rows: Sequence[Row]) -> str:
     """Return the tables of inputs, of strategies and of the worst predictions."""
-    from han.measure.tune.quality import COMPARED, errors, summaries
+    from han.measure.tune.quality import errors, summaries
 
-    heads = ["call", "size", "candidates", *COMPARED, "choice of task"]
-    title = "time of the choice / fastest choice, in turns"
-    inputs = shown_table(title, heads, map(_input, rows), left=["call", "choice of task"])
+    heads = ["call", "size", "candidates", *rows[0].ratio, "choices"]
+    title = "time of the choice / choice of exhaustive search, in turns"
+    inputs = shown_table(title, heads, map(_input, rows), left=["call", "choices"])
     lines = map(_summary, summaries(rows))
     summary = shown_table("strategies", SUMMARY, lines, left=["strategy"])
     every = errors(rows)
     if not every:
         return f"{inputs}\n{summary}"
     worst = every[: min(MOST, max(1, round(WORST * len(every))))]
-    told = shown_table("the worst predictions", ERRORS, map(_error, worst), ["call", "choice"])
+    told = shown_table(
+        "the worst predictions", ERRORS, map(_error, worst), ["call", "choice", "prediction"]
+    )
     middle = median(one.error for _, one in every)
     return (
         f"{inputs}\n{summary}\n# error of {len(every)} predictions: median {100 * middle:.1f} %\n"
@@ -77,11 +87,9 @@ def text_of(rows: Sequence[Row]) -> str:
 
 
 def _input(row: Row) -> list[str]:
-    from han.measure.tune.quality import COMPARED
-
-    ratios = [f"{row.ratio[name]:.3f}" for name in COMPARED]
-    return [row.collective, format_size(row.nbytes), str(row.candidates), *ratios,
-            row.choice["task"]]  # fmt: skip
+    ratios = [f"{ratio:.3f}" for ratio in row.ratio.values()]
+    choices = "; ".join(dict.fromkeys(row.choice.values()))
+    return [row.collective, format_size(row.nbytes), str(row.candidates), *ratios, choices]
 
 
 def _summary(one: Any) -> list[str]:
@@ -92,7 +100,8 @@ def _summary(one: Any) -> list[str]:
 def _error(pair: Any) -> list[str]:
     row, one = pair
     return [row.collective, format_size(row.nbytes), format_us(one.measured * 1e6),
-            format_us(one.predicted * 1e6), f"{100 * one.error:.0f} %", one.choice]  # fmt: skip
+            format_us(one.predicted * 1e6), f"{100 * one.error:.0f} %", one.choice,
+            one.basis]  # fmt: skip
 
 
 def _record(rows: Sequence[Row], ranks: int) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from han.measure.tune.quality import COMPARED, Row, summaries
+from han.measure.tune.quality import Row, summaries
 from han.plots.plots import COLORS, GREY, prediction_axes, pyplot, save, size_axis
 
 
@@ -27,7 +27,7 @@ def quality(rows: Sequence[Row], path: Path) -> None:
 def _ratios(axis: Any, rows: Sequence[Row]) -> None:
     marks = ("o", "s", "^", "D")
     collectives = list(dict.fromkeys(row.collective for row in rows))
-    for k, name in enumerate(COMPARED):
+    for k, name in enumerate(rows[0].ratio):
         for mark, collective in zip(marks, collectives, strict=False):
             mine = [row for row in rows if row.collective == collective]
             label = name if len(collectives) == 1 else f"{name}, {collective}"
@@ -35,7 +35,7 @@ def _ratios(axis: Any, rows: Sequence[Row]) -> None:
                       ms=4, lw=1, color=COLORS[k % len(COLORS)], label=label)  # fmt: skip
     size_axis(axis, sorted({row.nbytes for row in rows}))
     axis.axhline(1.05, color=GREY, lw=1, ls="--")
-    axis.set_ylabel("time of the choice / fastest")
+    axis.set_ylabel("time of the choice / exhaustive")
     axis.set_xlabel("bytes")
     axis.set_title("quality", fontsize=10)
     axis.legend(frameon=False, fontsize=8)

@@ -60,8 +60,14 @@ def test_sizes_far_apart_come_first():
 
 def test_strategies_are_compared_on_one_rank(tmp_path):
     file, space = tmp_path / "quality.json", tmp_path / "space.yaml"
+    picture = tmp_path / "quality.png"
     space.write_text("submodules: [sm]\nalgorithms: [flat]\nparameters: {}\n")
-    text = call("tune", "compare", "--collectives", "bcast", "--sizes", "64,256", "--space", space,
-                "--json", file)  # fmt: skip
-    assert "task+heuristic" in text
-    assert [one["nbytes"] for one in json.loads(file.read_text())["rows"]] == [64, 256]
+    text = call("tune", "quality", picture, "--collectives", "bcast", "--sizes", "64,256",
+                "--space", space, "--strategy", "task,heuristic", "--json", file)  # fmt: skip
+    assert "task+heuristic" not in text
+    rows = json.loads(file.read_text())["rows"]
+    assert [one["nbytes"] for one in rows] == [64, 256]
+    assert all([*one["ratio"]] == ["exhaustive", "task", "heuristic"] for one in rows)
+    assert all(one["ratio"]["exhaustive"] == 1.0 for one in rows)
+    assert all(told["basis"] for one in rows for told in one["predictions"])
+    assert picture.read_bytes().startswith(b"\x89PNG")

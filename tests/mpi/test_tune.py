@@ -12,7 +12,7 @@ from _jobs import PRELUDE, job
 from mpi4py import MPI
 
 import han
-from han.measure.tune import session
+from han.measure.tune import quality, session
 from han.measure.tune.session import partial_file, tune, tuned_config
 from han.measure.tune.tuner import Input, Plans
 from han.ranks.machine import fingerprint
@@ -84,6 +84,19 @@ def expect_rows_decide(path, source):
         assert told.decision.rows[0][0] == "call"
     comm.Bcast(np.zeros(128))
     comm.Free()
+
+
+@pytest.mark.mpi(ranks=2, timeout=180, unit="s")
+def test_strategies_are_compared_on_all_ranks_alike():
+    steps = []
+    rows = quality.compare(WORLD, None, Plans(INPUTS, limits=LIMITS), ("task",), step=steps.append)
+    assert WORLD.allgather(rows) == [rows] * WORLD.size
+    assert [(row.collective, row.nbytes) for row in rows] == [("bcast", 1024), ("allreduce", 1024)]
+    assert len(steps) == 4
+    for row in rows:
+        assert row.ratio["exhaustive"] == 1.0
+        assert row.measured["exhaustive"] == row.candidates
+        assert all(one.measured > 0 and one.predicted > 0 for one in row.predictions)
 
 
 @pytest.mark.mpi(ranks=2, timeout=180, unit="s")

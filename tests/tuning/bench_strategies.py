@@ -1,8 +1,8 @@
 """Strategies of ``han tune`` beside exhaustive search, on the simulator's machine.
 
-The machine is `emulated-1gbit` with 2 nodes of 2 ranks. A rough measurement of a call counts as 9
-calls and a precise one as 32, as on real ranks; a short pipeline counts as 9. The numbers do not
-depend on the load of the machine that computes them.
+The machine is `emulated-1gbit` with 2 nodes of 2 ranks. A visit of a call or of a short pipeline
+counts as so many calls as on real ranks, and the first one as three more. The numbers do not depend
+on the load of the machine that computes them.
 
     python tests/tuning/bench_strategies.py [PICTURE.png [COLLECTIVE ...]]
 """
@@ -16,7 +16,8 @@ from statistics import median
 from test_search import SimulatedLab
 
 from han.cli.tune_quality import text_of
-from han.measure.tune.quality import COMPARED, Predicted, Row, named
+from han.measure.tune.lab import observations
+from han.measure.tune.quality import USUAL, Predicted, Row, compared, named
 from han.measure.tune.tuner import Input, sparse_first
 from han.model.topology import Topology
 from han.tasks.call import call_signature
@@ -29,7 +30,7 @@ from han.tuning.search.strategies import STRATEGIES, run
 KiB = 1024
 TOPOLOGY = Topology(("node", "network"), ("s", "i"), ((0, 0, 1, 1), (0, 0, 0, 0)), (0, 0, 1, 1))
 RULES = RuleTable(None, TOPOLOGY, NodeTraits())
-ROUGH, PRECISE = 9, 32  # calls of a measurement
+NEW = 3  # calls before a choice is measured first
 COLLECTIVES = ("bcast", "reduce")
 SIZES = tuple(8 << 2 * k for k in range(11))  # 8 B to 8 MiB
 NONE = dict.fromkeys(
@@ -64,14 +65,15 @@ class CountingLab(SimulatedLab):
         self._last = found.seconds
         return plan, found
 
-    def whole(self, signature, choice, rough=False):
+    def observe(self, signature, choice, limit):
         """Measure a call, and count its time."""
-        found = super().whole(signature, choice, rough)
-        self.seconds += (ROUGH if rough else PRECISE) * self._last
+        new = NEW * ((signature, choice) not in self.observed)
+        found = super().observe(signature, choice, limit)
+        self.seconds += (new + observations(self._last)) * self._last
         return found
 
     def _stages(self, plan, found):
-        self.seconds += ROUGH * found.seconds
+        self.seconds += (NEW + observations(found.seconds)) * found.seconds
         return super()._stages(plan, found)
 
 
@@ -101,7 +103,7 @@ def main():
     """Print the tables of each collective and of all together, and draw them."""
     every = []
     for collective in sys.argv[2:] or COLLECTIVES:
-        labs = {name: CountingLab() for name in COMPARED}
+        labs = {name: CountingLab() for name in compared(USUAL)}
         inputs = sparse_first([Input(collective, nbytes) for nbytes in SIZES])
         rows = [row(call_signature(collective, one.nbytes), labs) for one in inputs]
         every += sorted(rows, key=lambda one: one.nbytes)

@@ -11,7 +11,7 @@ from han.tasks.call import call_signature
 from han.tasks.choice import Choice, level_choice
 from han.tasks.simulate import simulate
 from han.tuning.costs.estimates import estimate
-from han.tuning.costs.model import Costs, missing, predict
+from han.tuning.costs.model import Costs, basis, missing, predict
 from han.tuning.costs.stages import Operands, Stage, costs_of, pipeline_of, stage_seconds
 from han.tuning.parts import plan_of_choice
 
@@ -195,3 +195,17 @@ def test_a_message_between_both_short_pipelines_is_predicted_exactly(segments):
     ]
     wanted, _ = simulated(make(nbytes), machine, place)
     assert predict(pipeline, Costs(costs_of(pipeline, *measured))) == pytest.approx(wanted)
+
+
+def test_a_prediction_tells_what_it_is_made_from():
+    costs, flat = Costs(), (level_choice("sm", "flat"), level_choice("adapt", "chain"))
+    small, middle, large = (
+        pipeline_of(plan("bcast", n * KiB, flat, None, virtual(4, 4))) for n in (4, 16, 64)
+    )
+    for one in (small, large):
+        costs.add(one.stages()[0][0], (1e-6 * one.segment,) * 4)
+    assert basis(small, costs) == "all stages measured alone"
+    assert basis(middle, costs) == "interpolated between 4KiB and 64KiB"
+    assert (
+        basis(pipeline_of(plan("bcast", 1 << 20)), Costs()) == "from pipelines of 4 and 8 segments"
+    )

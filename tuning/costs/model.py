@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from han.common.units import format_size
 from han.tuning.costs.stages import Pipeline, Ranks, Stage
 
 REACH = 16  # largest ratio of two measured segments between which costs are interpolated
@@ -40,18 +41,22 @@ class Costs:
     def find(self, stage: Stage) -> Ranks | None:
         """Return the cost of a stage, measured or interpolated on a log scale; None if unknown."""
         found = self._known.get(stage)
-        if found is not None or not stage.segment:
+        between = self.between(stage)
+        if found is not None or between is None:
             return found
-        segments = self._segments.get(replace(stage, segment=0), [])
-        above = bisect_left(segments, stage.segment)
-        if above in (0, len(segments)):
-            return None
-        low, high = segments[above - 1], segments[above]
-        if not low or high > REACH * low:
-            return None
+        low, high = between
         share = math.log(stage.segment / low) / math.log(high / low)
         ends = (self._known[replace(stage, segment=end)] for end in (low, high))
         return tuple(_between(a, b, share) for a, b in zip(*ends, strict=True))
+
+    def between(self, stage: Stage) -> tuple[int, int] | None:
+        """Return the measured segments around that of a stage that was not measured itself."""
+        segments = self._segments.get(replace(stage, segment=0), [])
+        above = bisect_left(segments, stage.segment)
+        if stage in self._known or above in (0, len(segments)):
+            return None
+        low, high = segments[above - 1], segments[above]
+        return (low, high) if low and high <= REACH * low else None
 
 
 def _between(a: float, b: float, share: float) -> float:
@@ -63,6 +68,17 @@ def _between(a: float, b: float, share: float) -> float:
 def missing(pipeline: Pipeline, costs: Costs) -> list[Stage]:
     """Return the stages of a pipeline whose costs are not known."""
     return [stage for stage, _ in pipeline.stages() if costs.find(stage) is None]
+
+
+def basis(pipeline: Pipeline, costs: Costs) -> str:
+    """Return what the prediction of a pipeline is made from, in words."""
+    between = [costs.between(stage) for stage, _ in pipeline.stages()]
+    ends = next((one for one in between if one is not None), None)
+    if ends is not None:
+        return f"interpolated between {format_size(ends[0])} and {format_size(ends[1])}"
+    if pipeline.is_long:
+        return f"from pipelines of {pipeline.short} and {pipeline.longer:.3g} segments"
+    return "all stages measured alone" if len(pipeline.steps) == 1 else "all stages measured"
 
 
 def predict(pipeline: Pipeline, costs: Costs) -> float | None:

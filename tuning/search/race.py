@@ -1,43 +1,34 @@
-"""Races: candidates are measured roughly, and those near the best one again and precisely."""
+"""Races between choices: all candidates of a search, or those with the best predictions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from han.tasks.choice import Choice
 from han.tasks.signature import Signature
-from han.tuning.costs.estimates import Estimate
-from han.tuning.search.results import Lab, OutOfTime, Result
+from han.tuning.search.results import Lab, Result
+from han.tuning.search.turns import Turns
 
-NEAR = 1.15  # a candidate is measured precisely if its rough time is at most so many times the best
-FINALISTS = 4  # candidates that are measured precisely, at most
+FEWEST, MOST = 4, 12  # candidates with predictions that are measured
 
 
 def race(
     lab: Lab, signature: Signature, choices: Sequence[Choice],
     predicted: Mapping[Choice, float] | None = None,
 ) -> tuple[list[Result], bool]:  # fmt: skip
-    """Measure candidates; return them, the fastest first, and whether the time sufficed.
+    """Measure candidates in turns, the first as the reference; return them, the fastest first.
 
-    If it does not, the candidates that were not reached come last, without a measurement.
+    Those that stayed to the end come first, then those that dropped out, then those that the time
+    did not suffice for. Also returns whether each of them was measured.
     """
-    times: dict[Choice, Estimate] = {}
-    complete = True
-    try:
-        for choice in choices:
-            times[choice] = lab.whole(signature, choice, rough=True)
-        for choice in _finalists(times):
-            times[choice] = lab.whole(signature, choice)
-    except OutOfTime:
-        complete = False
-    found = [Result(choice, times.get(choice), (predicted or {}).get(choice)) for choice in choices]
-    return sorted(found, key=_order), complete
-
-
-def _finalists(times: Mapping[Choice, Estimate]) -> list[Choice]:
-    ordered = sorted(times, key=lambda choice: times[choice].median)
-    best = times[ordered[0]].median if ordered else 0.0
-    return [choice for choice in ordered[:FINALISTS] if times[choice].median <= NEAR * best]
+    told = predicted or {}
+    turns = Turns(partial(lab.observe, signature), choices[0], choices[1:])
+    complete = turns.run()
+    times = turns.estimates()
+    left = {turns.reference, *turns.left}
+    found = [Result(choice, times.get(choice), told.get(choice)) for choice in choices]
+    return sorted(found, key=lambda r: (r.choice not in left, *_order(r))), complete
 
 
 def _order(result: Result) -> tuple[bool, float]:
@@ -50,14 +41,20 @@ def _order(result: Result) -> tuple[bool, float]:
 def by_prediction(
     lab: Lab, signature: Signature, predicted: Mapping[Choice, float | None], built_in: Choice
 ) -> tuple[list[Result], bool]:
-    """Measure the built-in choice and the candidates with the least predicted times.
+    """Measure the built-in choice and the candidates that may be the best by their predictions.
 
-    Candidates without a prediction are not dropped: they come after those.
+    These are all within the margin by which predictions were wrong so far (``lab.errors``), but at
+    least FEWEST and at most MOST. Candidates without a prediction are not dropped: they come after.
     """
     known = {c: t for c, t in predicted.items() if t is not None}
     ordered = sorted(known, key=lambda choice: known[choice])
     unknown = [choice for choice, time in predicted.items() if time is None]
-    first = list(dict.fromkeys([built_in, *ordered[:FINALISTS], *unknown]))
+    limit = lab.errors.margin * known[ordered[0]] if ordered else 0.0
+    near = [choice for choice in ordered[FEWEST:MOST] if known[choice] <= limit]
+    first = list(dict.fromkeys([built_in, *ordered[:FEWEST], *near, *unknown]))
     results, complete = race(lab, signature, first, known)
+    for one in results:
+        if one.measured is not None and one.predicted is not None:
+            lab.errors.add(one.predicted, one.measured.median)
     others = [Result(c, None, known[c]) for c in ordered if c not in first]
     return [*results, *others], complete

@@ -9,6 +9,7 @@ from typing import Protocol
 from han.tasks.choice import Choice
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
+from han.tuning.costs.errors import Errors
 from han.tuning.costs.estimates import Estimate
 from han.tuning.costs.model import Costs
 from han.tuning.costs.stages import Pipeline
@@ -22,14 +23,18 @@ class OutOfTime(Exception):
 class Lab(Protocol):
     """Measures on the ranks that run; every answer is the same on all ranks.
 
-    ``whole`` raises OutOfTime once the time for a call is over, ``learn`` somewhat earlier, so that
-    there is time to measure what was predicted.
+    ``observe`` raises OutOfTime once the time for a call is over, ``learn`` somewhat earlier, so
+    that there is time to measure what was predicted.
     """
 
     costs: Costs  # of all stages that were measured so far
+    errors: Errors  # of all predictions of candidates that were measured so far
 
-    def whole(self, signature: Signature, choice: Choice, rough: bool = False) -> Estimate:
-        """Measure a whole collective; `rough`: with few observations."""
+    def observe(self, signature: Signature, choice: Choice, limit: float) -> Sequence[float]:
+        """Observe a whole collective a few times; return the seconds of each observation.
+
+        One is enough where it takes more than `limit` seconds.
+        """
 
     def learn(self, signature: Signature, choice: Choice) -> None:
         """Measure the stages of a call whose costs are not known yet."""

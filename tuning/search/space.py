@@ -152,8 +152,9 @@ def _by_kind(found: Sequence[LevelChoice]) -> Iterator[LevelChoice]:
 
     They have other algorithms, or one of them has one parameter at another value.
     """
+    parts = registered()
     for release, gather in permutations(found, 2):
-        part = registered()[release.submodule]
+        part = parts[release.submodule]
         if gather.submodule != release.submodule or (release.parameters and gather.parameters):
             continue
         kinds = [part.algorithms[one.algorithm].kinds for one in (release, gather)]

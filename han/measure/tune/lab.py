@@ -1,16 +1,19 @@
 """The lab: measures whole collectives and the stages of short pipelines on the running job.
 
-Observations start in windows on one clock, and repeat until the interval of the median is narrow.
-Caches are warm: calls repeat on the same buffers. With `fresh`, a rank writes its data before each
-window. Every result is that of the slowest rank, so all ranks take the same decisions.
+Observations start in windows on one clock. In a series one call repeats a few times; how the series
+of several calls follow each other is the search's to say (:mod:`han.tuning.search.turns`). Caches
+are warm: calls repeat on the same buffers. With `fresh`, a rank writes its data before each window.
+Every result is that of the slowest rank, so all ranks take the same decisions.
 """
 
 from __future__ import annotations
 
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from math import inf
 from statistics import median
 from typing import Any
 
@@ -21,7 +24,7 @@ from han.common.errors import ArgumentError
 from han.measure.bench_calls import Buffers, Call, Case
 from han.measure.session import REFERENCE, Session
 from han.measure.tune.distinct import Distinct
-from han.measure.tune.windows import Series, Windows, slowest
+from han.measure.tune.windows import Series, Windows, joined, slowest
 from han.message import parsers
 from han.model.collectives import ROWS
 from han.model.program import Program
@@ -32,6 +35,7 @@ from han.runtime.state import State
 from han.tasks.choice import Choice
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
+from han.tuning.costs.errors import Errors
 from han.tuning.costs.estimates import Estimate, estimate
 from han.tuning.costs.model import Costs, missing
 from han.tuning.costs.stages import (
@@ -44,18 +48,28 @@ from han.tuning.costs.stages import (
 )
 from han.tuning.parts import plan_of_choice
 from han.tuning.search.results import OutOfTime
+from han.tuning.search.turns import Turns
 
-ROUGH = 7  # observations of a rough measurement
-BATCH, MOST = 12, 60  # observations of a precise one: in a batch, and in all
-SHORT = 1e-3  # seconds: batches of short calls have more observations, and last about so long
-MOST_SHORT = 40
-NARROW = 0.02  # half width of the interval, as a share of the median, that is precise enough
-NARROW_TASK = 0.05
+VISIT = 1e-3  # seconds of a series of observations, about
+LEAST, MOST = 3, 15  # observations in a series
+SINGLE = 50e-3  # seconds: longer calls are observed once in a series
+CLEAR = 2e-3  # seconds: of longer calls, one observation tells that they take too long
+TRIES = 5  # series, if nearly all observations of the earlier ones were disturbed
+KEPT = 32  # prepared calls, the last used ones
 # Shares of the time for a call after which its tasks, then its candidates, are not measured any
 # more; the rest is for the duel with the built-in choice.
 TASK_SHARE, RACE_SHARE = 0.5, 0.75
-WARM_UP = 2  # calls
+TIMED = 3  # calls of which the quickest says how long a call takes; of a long one, one call
 READ_CLOCKS = 16  # series between two comparisons of clocks
+
+
+@dataclass
+class Ready:
+    """A call that runs a choice, and about how many seconds it takes."""
+
+    made: Forced
+    buffers: Buffers
+    expected: float
 
 
 class Lab(Session):
@@ -74,22 +88,23 @@ class Lab(Session):
         self.state: State = self.han._han
         if shared and not self.state.planner.maps_arrays:
             raise ArgumentError("--shared: ranks do not map each other's shared arrays (han info)")
-        self.costs = Costs()
+        self.costs, self.errors = Costs(), Errors()
         self.rules = replace(self.state.planner.rules, config=None, tuned=None)
-        self.windows = Windows(self.control, self._offset)
+        self._crowded = self.state.conditions.oversubscribed
+        self.windows = Windows(self.control, self._offset, crowded=self._crowded)
         self._distinct = Distinct(self.control, self._program, self._is_late)
         self._case, self._fresh, self._shared = case, fresh, shared
         self._clocks = len(set(self.control.allgather(identity())))
-        self._series, self._reading = 0, 0.0
+        self._observed_series, self._reading = 0, 0.0
         self._buffers: Buffers | None = None
-        self._seen: dict[tuple[Signature, Choice], list[float]] = {}
+        self._ready: OrderedDict[tuple[Signature, Choice], Ready] = OrderedDict()
         self._until = self._until_tasks = self._until_end = 0.0
         self.observed = 0  # calls
 
     def forget(self) -> None:
         """Forget all measurements, as if the lab was new."""
-        self.costs = Costs()
-        self._seen.clear()
+        self.costs, self.errors = Costs(), Errors()
+        self._ready.clear()
         self._distinct = Distinct(self.control, self._program, self._is_late)
 
     # ---- time -------------------------------------------------------------------------------
@@ -110,9 +125,9 @@ class Lab(Session):
             raise OutOfTime
 
     def _offset(self) -> float:
-        if self._clocks > 1 and self._series % READ_CLOCKS == 0:
+        if self._clocks > 1 and self._observed_series % READ_CLOCKS == 0:
             self._reading = self.state.tracing.read_clock().offset * 1e-9
-        self._series += 1
+        self._observed_series += 1
         return self._reading
 
     # ---- calls ------------------------------------------------------------------------------
@@ -149,41 +164,59 @@ class Lab(Session):
         arguments = self.buffers(signature).arguments()
         return forced(self.state, parser, arguments, choice, signature.mapped)
 
-    def _before(self, signature: Signature) -> Callable[[], object] | None:
-        return self.buffers(signature).write if self._fresh else None
+    def _ready_call(self, signature: Signature, choice: Choice, limit: float = inf) -> Ready:
+        """Return a call that runs a choice; those of the last used choices are kept."""
+        key = signature, choice
+        if key not in self._ready:
+            if self._ready and next(iter(self._ready))[0] != signature:
+                self._ready.clear()  # frees their buffers
+            made = self.forced(signature, choice)
+            buffers = self.buffers(signature)
+            self._ready[key] = Ready(made, buffers, self._duration(buffers, made.call, limit))
+            if len(self._ready) > KEPT:
+                self._ready.popitem(last=False)
+        self._ready.move_to_end(key)
+        return self._ready[key]
 
-    def _warm(self, call: Call, count: int) -> float:
-        """Run a call some times; return the seconds of the last one on the slowest rank."""
-        for _ in range(count - 1):
-            call()
-        self.observed += count
-        return slowest(self.control, [self.batch(call)])[0]
+    def _duration(self, buffers: Buffers, call: Call, limit: float = inf) -> float:
+        """Return the seconds of the quickest of a few calls, on the slowest rank.
 
-    def _observe(self, signature: Signature, call: Call, count: int, expected: float) -> Series:
-        self.observed += count
-        return self.windows.observe(call, count, expected, self._before(signature))
+        The first one, which makes what later ones find, only counts where it takes more than
+        `limit` seconds and is long enough for that to tell something.
+        """
+        first = slowest(self.control, [self.batch(call)])[0]
+        self.observed += 1
+        if first > max(limit, SINGLE):
+            return first
+        count = TIMED if first < CLEAR else 1
+        return min(self._series(buffers, call, first, count).usable)
+
+    def _series(self, buffers: Buffers, call: Call, expected: float, count: int = 0) -> Series:
+        """Observe a call that takes about `expected` seconds, again if most was disturbed."""
+        count = count or observations(expected)
+        before = buffers.write if self._fresh else None
+        found: list[Series] = []
+        while len(found) < TRIES and sum(int(one.good.sum()) for one in found) < min(LEAST, count):
+            self.observed += count
+            found.append(self.windows.observe(call, count, expected, before))
+            if self._crowded:
+                break
+        return joined(found)
 
     # ---- whole collectives ------------------------------------------------------------------
 
-    def whole(self, signature: Signature, choice: Choice, rough: bool = False) -> Estimate:
-        """Measure a whole collective with a choice."""
+    def observe(self, signature: Signature, choice: Choice, limit: float) -> Sequence[float]:
+        """Observe a whole collective a few times; once where it takes more than `limit` seconds."""
         self._expect_time(self._until)
-        seen = self._seen.setdefault((signature, choice), [])
-        if rough and len(seen) >= ROUGH // 2:
-            return estimate(seen)
-        call = self.forced(signature, choice).call
-        expected = self._warm(call, WARM_UP)
-        if rough:
-            seen += self._observe(signature, call, ROUGH, expected).usable
-            return estimate(seen)
-        count = _batch(expected)
-        while len(seen) < MOST and not (seen and estimate(seen).is_narrow(NARROW)):
-            seen += self._observe(signature, call, count, expected).usable
-            self._expect_time(self._until)
-        return estimate(seen)
+        ready = self._ready_call(signature, choice, limit)
+        if ready.expected > max(limit, CLEAR):
+            return [ready.expected]
+        found = self._series(ready.buffers, ready.made.call, ready.expected).usable
+        ready.expected = estimate(found).median
+        return found
 
     def duel(self, signature: Signature, choices: Mapping[str, Choice]) -> dict[str, Estimate]:
-        """Measure choices and the MPI library (``mpi``) in turns.
+        """Measure choices, the first as the reference, and the MPI library (``mpi``) in turns.
 
         Results are compared with the MPI library's first; raises WrongResultError on all ranks.
         """
@@ -194,20 +227,18 @@ class Lab(Session):
         method = getattr(self.library, ROWS[signature.collective].method)
         calls[REFERENCE] = partial(method, *buffers.arguments())
         self.compare(buffers, calls)
-        expected = {name: self._warm(call, WARM_UP) for name, call in calls.items()}
-        seen: dict[str, list[float]] = {name: [] for name in calls}
-        while not self._decided(seen):
-            for name, call in calls.items():
-                count = _batch(expected[name])
-                seen[name] += self._observe(signature, call, count, expected[name]).usable
-        return {name: estimate(some) for name, some in seen.items()}
+        expected = {name: self._duration(buffers, call) for name, call in calls.items()}
 
-    def _decided(self, seen: Mapping[str, list[float]]) -> bool:
-        if not all(seen.values()):
-            return False
-        told = [estimate(some) for some in seen.values()]
-        enough = all(e.is_narrow(NARROW) or e.count >= MOST for e in told)
-        return enough or bool(self.control.bcast(time.monotonic() > self._until_end))
+        def visit(name: str, limit: float) -> Sequence[float]:
+            return self._series(buffers, calls[name], expected[name]).usable
+
+        turns = Turns(visit, next(iter(calls)), calls, drops=False)
+        while not turns.is_decided and not (turns.count and self._is_over()):
+            turns.turn()
+        return turns.estimates()
+
+    def _is_over(self) -> bool:
+        return bool(self.control.bcast(time.monotonic() > self._until_end))
 
     # ---- stages -----------------------------------------------------------------------------
 
@@ -227,11 +258,11 @@ class Lab(Session):
 
     def _learn_whole(self, signature: Signature, choice: Choice, stage: Stage) -> None:
         """Measure a stage that is the whole call. Its trace would only add time."""
-        made = self.forced(signature, choice)
-        expected = self._warm(made.call, WARM_UP)
-        seen = self._seen.setdefault((signature, choice), [])
-        seen += self._observe(signature, made.call, ROUGH, expected).usable
-        self.costs.add(stage, (estimate(seen).median,) * self.control.size)
+        ready = self._ready_call(signature, choice)
+        found = [ready.expected]
+        if ready.expected < SINGLE:
+            found = self._series(ready.buffers, ready.made.call, ready.expected).usable
+        self.costs.add(stage, (estimate(found).median,) * self.control.size)
 
     def _stages(
         self, signature: Signature, choice: Choice, pipeline: Pipeline, segments: float
@@ -239,17 +270,20 @@ class Lab(Session):
         """Return the seconds of each stage by rank, in a message of so many segments."""
         short = replace(signature, count=pipeline.nbytes(segments) // signature.element)
         made = self.forced(short, choice)
-        expected = self._warm(made.call, WARM_UP)
+        buffers = self.buffers(short)
+        expected = self._duration(buffers, made.call)
         stage_of = {str(task): k for task, k in made.plan.stages.items()}
         with self.han.trace() as trace:
-            series = self._observe(short, made.call, ROUGH, expected)
+            series = self._series(buffers, made.call, expected)
         mine = _typical(_split(trace.times, series, stage_of))
         return list(zip(*self.control.allgather(mine), strict=True))
 
 
-def _batch(expected: float) -> int:
-    """Return how many observations a batch of a precise measurement has."""
-    return min(MOST_SHORT, max(BATCH, int(SHORT / max(expected, 1e-6))))
+def observations(expected: float) -> int:
+    """Return how many observations a series of calls has that take `expected` seconds."""
+    if expected > SINGLE:
+        return 1
+    return min(MOST, max(LEAST, int(VISIT / max(expected, 1e-6))))
 
 
 def _split(times: list[TaskTime], series: Series, stage_of: Mapping[str, int]) -> list[Ranks]:
@@ -263,8 +297,7 @@ def _split(times: list[TaskTime], series: Series, stage_of: Mapping[str, int]) -
         stage_seconds(some, stage_of, float(begin))
         for some, begin in zip(of, series.begins, strict=True)
     ]
-    in_time = [row for row, good in zip(rows, series.in_time, strict=True) if good]
-    return in_time if 2 * len(in_time) >= len(rows) else rows
+    return [row for row, good in zip(rows, series.good, strict=True) if good] or rows
 
 
 def _typical(rows: list[Ranks]) -> Ranks:

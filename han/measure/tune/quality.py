@@ -6,7 +6,7 @@ Source: Luo et al., HAN, section IV-B, figures 7 to 9.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
@@ -21,22 +21,25 @@ from han.measure.tune.tuner import Input, Plans, sparse_first
 from han.tasks.choice import Choice
 from han.tasks.compositions import TREE
 from han.tasks.signature import Signature
+from han.tuning.costs.model import basis
+from han.tuning.search import task
 from han.tuning.search.results import Found
 from han.tuning.search.space import space_of
 from han.tuning.search.strategies import STRATEGIES, run
 
 YARDSTICK = "exhaustive"
-COMPARED = (YARDSTICK, "task", "task+heuristic")
+USUAL = ("task", "task+heuristic")  # compared with it, if a user names no other
 ENOUGH = 1e9  # seconds: no limit
 
 
 @dataclass(frozen=True)
 class Predicted:
-    """A candidate with its measured and its predicted seconds."""
+    """A candidate with its measured and its predicted seconds, and what the prediction is from."""
 
     choice: str
     measured: float
     predicted: float
+    basis: str = ""
 
     @property
     def error(self) -> float:
@@ -48,7 +51,8 @@ class Predicted:
 class Row:
     """One input: by strategy, its choice, how many times as long that takes, and what it cost.
 
-    `ratio` compares with the fastest of all strategies' choices, measured in turns. `seconds` are
+    `ratio` compares with the choice of exhaustive search. Both were measured again, in turns, so it
+    does not matter that the fastest of many measurements is one of the lucky ones. `seconds` are
     those of the search, `measured` the candidates that it measured as whole collectives.
     """
 
@@ -67,15 +71,18 @@ class Row:
 
 
 def compare(
-    comm: MPI.Intracomm, config: Any, plans: Plans, fresh: bool = False,
-    step: Callable[[str], None] | None = None,
+    comm: MPI.Intracomm, config: Any, plans: Plans, strategies: Sequence[str] = USUAL,
+    fresh: bool = False, step: Callable[[str], None] | None = None,
 ) -> list[Row]:  # fmt: skip
-    """Search all inputs by each strategy, from the beginning for each; collective."""
+    """Search all inputs exhaustively and by each strategy, from the beginning for each; collective.
+
+    `step` is called before each search.
+    """
     case = partial(Case, dtype=plans.dtype, op=plans.op)
-    found: dict[str, dict[Input, tuple[Found, float]]] = {}
+    found: dict[str, dict[Input, Searched]] = {}
     rows = []
     with Lab(comm, tuned_config(config), case, fresh, plans.shared) as lab:
-        for name in COMPARED:
+        for name in compared(strategies):
             lab.forget()
             found[name] = {}
             for one in sparse_first(plans.inputs):
@@ -88,40 +95,71 @@ def compare(
     return rows
 
 
-def _search(lab: Lab, signature: Signature, name: str, plans: Plans) -> tuple[Found, float]:
+def compared(strategies: Sequence[str]) -> tuple[str, ...]:
+    """Return exhaustive search and other strategies, each of them once."""
+    return tuple(dict.fromkeys([YARDSTICK, *strategies]))
+
+
+@dataclass(frozen=True)
+class Searched:
+    """What one strategy found for one input, the seconds it took, and what predictions are from."""
+
+    found: Found
+    seconds: float
+    bases: Mapping[Choice, str]
+
+    @property
+    def best(self) -> Choice:
+        """The choice."""
+        return self.found.measured[0].choice
+
+
+def _search(lab: Lab, signature: Signature, name: str, plans: Plans) -> Searched:
     began = time.monotonic()
     lab.give(ENOUGH)
-    found = run(STRATEGIES[name], lab, signature, space_of(lab.rules, signature, plans.limits))
-    return found, lab.control.bcast(time.monotonic() - began)
+    space = space_of(lab.rules, signature, plans.limits)
+    found = run(STRATEGIES[name], lab, signature, space, plans.machine)
+    seconds = lab.control.bcast(time.monotonic() - began)
+    modelled = STRATEGIES[name].search is task.search
+    bases = {
+        one.choice: basis(lab.pipeline(signature, one.choice), lab.costs)
+        for one in found.results
+        if modelled and one.predicted is not None
+    }
+    return Searched(found, seconds, bases)
 
 
-def _row(lab: Lab, signature: Signature, found: dict[str, tuple[Found, float]]) -> Row:
+def _row(lab: Lab, signature: Signature, searched: Mapping[str, Searched]) -> Row:
     """Measure the choices of all strategies in turns."""
-    best = {name: one.measured[0].choice for name, (one, _) in found.items()}
+    best = {name: one.best for name, one in searched.items()}
     names = {choice: name for name, choice in reversed(best.items())}
+    ordered = {names[choice]: choice for choice in dict.fromkeys(best.values())}
     lab.give(ENOUGH)
-    times = lab.duel(signature, {name: choice for choice, name in names.items()})
+    times = lab.duel(signature, ordered)
     medians = {name: times[names[choice]].median for name, choice in best.items()}
-    fastest = min(medians.values())
+    everything = searched[YARDSTICK].found
     return Row(
         signature.collective,
         signature.nbytes,
-        len(found[YARDSTICK][0].results),
+        len(everything.results),
         {name: named(choice) for name, choice in best.items()},
-        {name: median / fastest for name, median in medians.items()},
-        {name: seconds for name, (_, seconds) in found.items()},
-        {name: len(one.measured) for name, (one, _) in found.items()},
-        tuple(_predictions(found[YARDSTICK][0], found["task"][0])),
+        {name: median / medians[YARDSTICK] for name, median in medians.items()},
+        {name: one.seconds for name, one in searched.items()},
+        {name: len(one.found.measured) for name, one in searched.items()},
+        tuple(_predictions(everything, searched)),
     )
 
 
-def _predictions(everything: Found, task: Found) -> Iterator[Predicted]:
-    """Yield the candidates that one search measured, and the other one predicted."""
-    told: dict[Choice, float | None] = {one.choice: one.predicted for one in task.results}
+def _predictions(everything: Found, searched: Mapping[str, Searched]) -> Iterator[Predicted]:
+    """Yield the candidates that exhaustive search measured, and the first other one predicted."""
+    told = next((one for one in searched.values() if one.bases), None)
+    if told is None:
+        return
+    predicted = {one.choice: one.predicted for one in told.found.results}
     for one in everything.measured:
-        predicted = told.get(one.choice)
-        if predicted is not None and one.measured is not None:
-            yield Predicted(named(one.choice), one.measured.median, predicted)
+        seconds = predicted.get(one.choice)
+        if seconds is not None and one.measured is not None:
+            yield Predicted(named(one.choice), one.measured.median, seconds, told.bases[one.choice])
 
 
 def named(choice: Choice) -> str:
@@ -151,7 +189,7 @@ def summaries(rows: Sequence[Row]) -> list[Summary]:
     """Return the summary of each strategy."""
     whole = sum(row.seconds[YARDSTICK] for row in rows)
     found = []
-    for name in COMPARED:
+    for name in rows[0].ratio:
         ratios = [row.ratio[name] for row in rows]
         seconds = sum(row.seconds[name] for row in rows)
         near, far = (sum(r <= most for r in ratios) / len(ratios) for most in (1.05, 1.15))

@@ -3,7 +3,8 @@
 A barrier lets ranks out at different times, by as much as a small collective takes. Here all ranks
 agree on a series of moments by rank 0's clock, and each rank waits for them on its own one. An
 observation lasts from the last rank's begin to the last rank's end. Where a rank came late to its
-moment, the observation is left out, and later windows are wider.
+moment, the observation is left out, and later windows are wider. Where each rank has a processor,
+observations in which another program took one of these are left out too.
 
 Source: Hunold, Carpen-Amarie, Reproducible MPI micro-benchmarking isn't as easy as you think,
 section 4.4.
@@ -12,6 +13,7 @@ section 4.4.
 from __future__ import annotations
 
 import os
+import resource
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +26,7 @@ Array = np.ndarray[Any, Any]
 
 LEAST = 30e-6  # seconds of a window: between two observations ranks write down their times
 ROOM = 1.5  # the width of a window, as a multiple of an observation
-WIDER = 2.0  # how much wider windows become after late ranks
+WIDER, WIDEST = 2.0, 4.0  # how much wider windows become after late ranks, at most
 LEAD = 300e-6  # seconds from the agreement on a series to its first moment
 LATE, LATE_SHARE = 3e-6, 0.05  # seconds, and share of an observation, that a rank may be late
 NAP = 200e-6  # a rank that waits for longer lets others run
@@ -32,18 +34,20 @@ NAP = 200e-6  # a rank that waits for longer lets others run
 
 @dataclass(frozen=True)
 class Series:
-    """Observations in seconds on the slowest rank, and those that no rank was late for."""
+    """Observations in seconds on the slowest rank, and those that nothing disturbed.
+
+    A late rank disturbs an observation, and so does another program on a rank's processor.
+    """
 
     seconds: Array
-    in_time: Array  # of bool
+    good: Array  # of bool
     begins: Array  # of this rank, by its own clock
 
     @property
     def usable(self) -> list[float]:
-        """The observations without late ranks; all if more than half have any."""
-        kept = self.seconds[self.in_time.astype(bool)]
-        most = 2 * len(kept) >= len(self.seconds)
-        return [float(s) for s in (kept if most else self.seconds)]
+        """The observations that nothing disturbed; if there are none, the quickest one."""
+        kept = self.seconds[self.good] if self.good.any() else [self.seconds.min()]
+        return [float(s) for s in kept]
 
 
 @dataclass
@@ -51,12 +55,14 @@ class Windows:
     """Makes observations on all ranks of `control`.
 
     `offset` returns the seconds to add to this rank's clock for rank 0's, and is called before each
-    series by all ranks.
+    series by all ranks. Where ranks are `crowded`, on fewer processors, one that waits lets others
+    run at once, and wider windows would not help.
     """
 
     control: MPI.Intracomm
     offset: Callable[[], float]
     clock: Callable[[], float] = time.monotonic
+    crowded: bool = False
     _wider: float = field(default=1.0)
 
     def observe(
@@ -70,27 +76,32 @@ class Windows:
         offset = self.offset()
         width = max(LEAST, ROOM * expected) * self._wider
         first = self._agree(self.clock() + offset + LEAD + width) - offset
-        begins, ends = np.zeros(count), np.zeros(count)
+        begins, ends, switches = np.zeros(count), np.zeros(count), np.zeros(count)
         for k in range(count):
             if before is not None:
                 before()
             begins[k] = self._wait(first + k * width)
+            before_call = _switches()
             call()
             ends[k] = self.clock()
-        moments = first + width * np.arange(count)
-        return self._series(begins, ends, moments, offset)
+            switches[k] = _switches() - before_call
+        lateness = begins - first - width * np.arange(count)
+        return self._series(begins, ends, lateness, switches, offset)
 
-    def _series(self, begins: Array, ends: Array, moments: Array, offset: float) -> Series:
-        last = np.concatenate([begins + offset, ends + offset, begins - moments])
+    def _series(
+        self, begins: Array, ends: Array, lateness: Array, switches: Array, offset: float
+    ) -> Series:
+        last = np.concatenate([begins + offset, ends + offset, lateness, switches])
         self.control.Allreduce(MPI.IN_PLACE, last, MPI.MAX)
-        begin, end, late = np.split(last, 3)
+        begin, end, late, switched = np.split(last, 4)
         seconds = end - begin
         in_time = late <= np.maximum(LATE, LATE_SHARE * seconds)
-        if 2 * int(in_time.sum()) < len(in_time):
-            self._wider = min(16.0, self._wider * WIDER)
+        good = in_time if self.crowded else in_time & (switched == 0)
+        if 2 * int(in_time.sum()) < len(in_time) and not self.crowded:
+            self._wider = min(WIDEST, self._wider * WIDER)
         else:
             self._wider = max(1.0, self._wider / WIDER)
-        return Series(seconds, in_time, begins)
+        return Series(seconds, good, begins)
 
     def _agree(self, moment: float) -> float:
         """Return rank 0's moment on all ranks."""
@@ -102,8 +113,19 @@ class Windows:
             now = self.clock()
             if now >= moment:
                 return now
-            if moment - now > NAP:
+            if self.crowded or moment - now > NAP:
                 os.sched_yield()
+
+
+def joined(several: Sequence[Series]) -> Series:
+    """Return the observations of several series, in their order."""
+    names = ("seconds", "good", "begins")
+    return Series(*(np.concatenate([getattr(one, name) for one in several]) for name in names))
+
+
+def _switches() -> int:
+    """Return how often this thread had to leave its processor to another one."""
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw
 
 
 def slowest(control: MPI.Intracomm, numbers: Sequence[float]) -> list[float]:

@@ -1,0 +1,193 @@
+"""Races in turns and their statistics, with candidates whose times come from a seeded clock."""
+
+from __future__ import annotations
+
+import math
+from random import Random
+
+import pytest
+
+from han.tuning.costs.errors import FIRST, LEAST, Errors
+from han.tuning.costs.ratios import Ratios
+from han.tuning.search.results import OutOfTime
+from han.tuning.search.turns import CROWD, FAR, LEAST_TURNS, MOST_TURNS, Turns
+
+
+class Machine:
+    """A machine whose speed drifts, with noise and now and then a long gap; `most`: visits."""
+
+    def __init__(self, times, seed=1, drift=0.0, noise=0.01, gaps=0.0, most=10**9):
+        self.times, self.random = times, Random(seed)
+        self.drift, self.noise, self.gaps, self.most = drift, noise, gaps, most
+        self.visits = dict.fromkeys(times, 0)
+        self.now = 0
+
+    def visit(self, one, limit):
+        if self.now >= self.most:
+            raise OutOfTime
+        self.now += 1
+        self.visits[one] += 1
+        speed = math.exp(self.drift * math.sin(self.now / 40))
+        return [
+            self.times[one] * speed * math.exp(abs(self.random.gauss(0, self.noise)))
+            * (100 if self.random.random() < self.gaps else 1)
+            for _ in range(7)
+        ]  # fmt: skip
+
+
+def race(machine, **more):
+    first, *others = machine.times
+    turns = Turns(machine.visit, first, others, **more)
+    return turns, turns.run()
+
+
+def winner(turns):
+    found = turns.estimates()
+    return min((turns.reference, *turns.left), key=lambda one: found[one].median)
+
+
+def test_the_best_candidate_wins_on_a_machine_that_drifts_by_more_than_they_differ():
+    wrong = 0
+    for seed in range(40):
+        random = Random(seed)
+        times = {"built-in": 1.2e-5} | {k: 1e-5 * random.uniform(1.05, 3) for k in range(30)}
+        times["best"] = 1e-5
+        machine = Machine(times, seed, drift=0.3, noise=0.03, gaps=0.02)
+        turns, complete = race(machine)
+        assert complete
+        assert times[winner(turns)] <= 1.1e-5
+        wrong += winner(turns) != "best"
+    assert wrong <= 2
+
+
+def test_ratios_do_not_follow_the_drift_but_plain_medians_do():
+    times = {"reference": 1e-5, "a": 1e-5, "b": 1.1e-5}
+    ratios, machine = Ratios("reference"), Machine(times, drift=0.5)
+    seen = {one: [] for one in times}
+    for turn in range(12):
+        machine.now = 25 * turn
+        middle = {one: machine.visit(one, 0)[3] for one in times}
+        for one in ("a", "b"):
+            seen[one].append(middle[one])
+            ratios.add(one, middle[one], middle["reference"])
+    assert max(seen["a"]) > 1.5 * min(seen["a"])
+    a, b = ratios.of("a"), ratios.of("b")
+    assert a.middle == pytest.approx(1.0, abs=0.03)
+    assert b.middle == pytest.approx(1.1, abs=0.05)
+    assert a.high < b.low
+
+
+def test_slow_candidates_drop_out_early_and_the_race_ends():
+    times = {"built-in": 1e-5, "near": 0.9e-5, "slow": 1.4e-5, "far": 3e-5}
+    machine = Machine(times)
+    turns, complete = race(machine)
+    assert complete
+    assert machine.visits["far"] == 1
+    assert machine.visits["slow"] < MOST_TURNS
+    assert turns.count >= LEAST_TURNS
+    assert {"far", "slow"}.isdisjoint(turns.left)
+    found = turns.estimates()
+    assert list(found)[-2:] == ["slow", "far"] or list(found)[-2:] == ["far", "slow"]
+    assert found["far"].median == pytest.approx(3e-5, rel=0.1)
+    assert found["near"].high < found["built-in"].low
+
+
+def test_a_crowd_of_equal_candidates_is_cut_and_costs_a_bounded_number_of_visits():
+    machine = Machine(dict.fromkeys(range(200), 1e-5), noise=0.02)
+    turns, _ = race(machine)
+    assert turns.count <= MOST_TURNS
+    assert len(turns.left) <= max(CROWD.values())
+    assert sum(machine.visits.values()) < 1.3 * (200 + 200 + 16 * 2 + 8 * 10)
+
+
+def test_a_candidate_that_a_gap_delayed_stays():
+    times = {"built-in": 1e-5, "good": 0.9e-5, **dict.fromkeys(range(4), 1e-5)}
+
+    class Delayed(Machine):
+        def visit(self, one, limit):
+            found = super().visit(one, limit)
+            first = one == "good" and self.visits[one] == 1
+            return [50 * x for x in found[:6]] + found[6:] if first else found
+
+    turns, _ = race(Delayed(times))
+    assert winner(turns) == "good"
+
+
+def test_intervals_hold_the_truth_about_as_often_as_they_say():
+    held = 0
+    for seed in range(200):
+        random = Random(seed)
+        ratios = Ratios("reference")
+        for _ in range(8):
+            for one in range(5):
+                ratios.add(one, math.exp(random.gauss(0.1, 0.05)), 1.0)
+        found = ratios.of(0)
+        assert found.low < found.middle < found.high
+        held += found.low <= math.exp(0.1) <= found.high
+    assert 0.85 <= held / 200 <= 0.99
+
+
+def test_what_varies_more_than_the_others_has_a_wider_interval():
+    random, ratios = Random(3), Ratios("reference")
+    for _ in range(10):
+        for one in range(6):
+            ratios.add(one, math.exp(random.gauss(0, 0.01)), 1.0)
+        ratios.add("wild", math.exp(random.gauss(0, 0.3)), 1.0)
+    assert ratios.noise < 0.02
+    wild, calm = ratios.of("wild"), ratios.of(0)
+    assert math.log(wild.high / wild.low) > 5 * math.log(calm.high / calm.low)
+
+
+def test_one_turn_tells_nothing_about_the_deviation():
+    ratios = Ratios("reference")
+    ratios.add("a", 2.0, 1.0)
+    found = ratios.of("a")
+    assert (found.middle, found.low, found.high) == (pytest.approx(2.0), 0.0, math.inf)
+    assert "a" in ratios
+    assert "b" not in ratios
+
+
+@pytest.mark.parametrize("most", [0, 1, 2, 4, 9, 30])
+def test_a_race_without_time_returns_what_it_has(most):
+    machine = Machine({k: 1e-5 * (1 + 0.01 * k) for k in range(12)}, most=most)
+    turns, complete = race(machine)
+    found = turns.estimates()
+    assert complete == (most >= 15), "12 candidates, and the reference after each block"
+    assert set(found) == {one for one, times in machine.visits.items() if times}
+    assert all(0 < one.low <= one.median <= one.high < math.inf for one in found.values())
+
+
+def test_nothing_drops_out_of_a_comparison():
+    machine = Machine({"built-in": 1e-5, "a": 0.9e-5, "mpi": 9e-5})
+    turns, _ = race(machine, drops=False)
+    assert turns.left == ["a", "mpi"]
+    assert len({machine.visits[one] for one in turns.left}) == 1
+    assert turns.count <= MOST_TURNS
+    assert turns.estimates()["mpi"].median == pytest.approx(9e-5, rel=0.05)
+
+
+def test_visits_know_from_when_on_a_candidate_is_hopeless():
+    limits = []
+
+    def visit(one, limit):
+        limits.append(limit)
+        return [1e-5 if one == 0 else 5e-5]
+
+    Turns(visit, 0, range(1, 8)).turn()
+    assert limits[0] == math.inf
+    assert limits[1:] == [pytest.approx(2 * FAR * 1e-5)] * (len(limits) - 1)
+
+
+def test_the_margin_of_predictions_follows_from_their_errors():
+    errors = Errors()
+    assert errors.margin == FIRST
+    for _ in range(10):
+        errors.add(1.0, 3.0)
+        errors.add(0.0, 3.0)
+    assert errors.margin == LEAST, "one factor changes no order"
+    for k in range(40):
+        errors.add(1.0, 3.0 * 1.2 ** (-1) ** k)
+    assert errors.margin == pytest.approx(1.2 ** (2 * 1.4826), rel=0.01)
+    for k in range(200):
+        errors.add(1.0, 10.0 ** (-1) ** k)
+    assert errors.margin == 2.0

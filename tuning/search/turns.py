@@ -1,0 +1,170 @@
+"""Races in turns: candidates are measured side by side, and slow ones drop out early.
+
+In each turn all candidates that are left are visited. A visit is a short series of observations,
+and the reference is visited before and after every few candidates. Candidates are compared by
+their ratios to the reference (:mod:`han.tuning.costs.ratios`). After each turn those drop out that
+lie clearly above the best one (successive elimination). The race ends when the best candidate is
+known well enough, or after so many turns.
+
+Every decision follows from observations that all ranks share, so all ranks decide alike.
+
+Source: Even-Dar, Mannor, Mansour, Action elimination and stopping conditions for the multi-armed
+bandit and reinforcement learning problems, section 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from statistics import median
+from typing import Generic, TypeVar
+
+from han.tuning.costs.estimates import Estimate, estimate
+from han.tuning.costs.ratios import Ratio, Ratios
+from han.tuning.search.results import OutOfTime
+
+BLOCK = 5  # candidates between two visits of the reference
+FAR = 1.5  # times the best one: a candidate drops out if no observation of its first visit is below
+GUARD = 2  # turns before intervals count: the deviation is known from differences of turns
+CROWD = {2: 16, 4: 8}  # after so many turns, candidates that are left at most
+LEAST_TURNS, MOST_TURNS = 3, 12
+CLOSE = 0.03  # the race ends once no other candidate can be faster than the best one by more
+
+K = TypeVar("K", bound=Hashable)
+Visit = Callable[[K, float], Sequence[float]]
+
+
+class Turns(Generic[K]):
+    """A race between a reference and other candidates.
+
+    ``visit(candidate, limit)`` returns observations in seconds, at least one; it may stop early
+    where they are beyond the limit. It may raise OutOfTime, on all ranks alike. Unless `drops`, all
+    candidates stay to the end.
+    """
+
+    def __init__(
+        self, visit: Visit[K], reference: K, others: Iterable[K], drops: bool = True
+    ) -> None:
+        self._visit_call, self._drops = visit, drops
+        self.reference = reference
+        self.left = [one for one in dict.fromkeys(others) if one != reference]
+        self.count = 0  # complete turns
+        self._all = list(self.left)
+        self._ratios: Ratios[K] = Ratios(reference)
+        self._seen: dict[K, list[float]] = {}
+        self._quickest: dict[K, float] = {}  # of a first visit, over the reference
+
+    # ---- turns ------------------------------------------------------------------------------
+
+    def run(self) -> bool:
+        """Go on to the end; return whether each candidate was measured before the time was over."""
+        try:
+            while not self.is_decided:
+                self.turn()
+        except OutOfTime:
+            pass
+        return all(one in self._ratios for one in (self.reference, *self._all))
+
+    def turn(self) -> None:
+        """Visit all candidates that are left once; raises OutOfTime."""
+        before = self._visit(self.reference)
+        self._ratios.add(self.reference, 1.0, 1.0)
+        for some in _blocks(self.left):
+            before = self._block(some, before)
+        self.count += 1
+        if self._drops:
+            self._drop()
+
+    def _block(self, some: Sequence[K], before: float) -> float:
+        """Visit some candidates, then the reference; return what that took."""
+        seen: dict[K, float] = {}
+        after = before
+        try:
+            for one in some:
+                seen[one] = self._visit(one)
+            after = self._visit(self.reference)
+        finally:
+            level = (before * after) ** 0.5
+            for one, seconds in seen.items():
+                self._ratios.add(one, seconds, level)
+                self._quickest.setdefault(one, min(self._seen[one]) / level)
+        return after
+
+    def _visit(self, one: K) -> float:
+        observed = self._visit_call(one, self._limit)
+        self._seen.setdefault(one, []).extend(observed)
+        return median(observed)
+
+    @property
+    def _limit(self) -> float:
+        """Seconds beyond which a candidate need not be observed more often."""
+        known = (some for one, some in self._seen.items() if one in self._ratios)
+        return 2 * FAR * min(map(median, known), default=float("inf"))
+
+    # ---- decisions --------------------------------------------------------------------------
+
+    def _drop(self) -> None:
+        best = self._best()
+        ratio = self._ratios.of(best)
+        if self.count == 1:
+            self.left = [c for c in self.left if self._quickest[c] <= FAR * ratio.middle]
+        elif self.count >= GUARD:
+            self.left = [c for c in self.left if self._ratios.of(c).low <= ratio.high]
+        most = CROWD.get(self.count, len(self.left))
+        fastest = sorted(self.left, key=self._middle)[:most]
+        self.left = [c for c in self.left if c in fastest]
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether further turns would not change the result by much."""
+        if self.count >= MOST_TURNS or (self.count and not self.left):
+            return True
+        if self.count < LEAST_TURNS:
+            return False
+        if not self._drops:
+            reach = [self._ratios.of(one) for one in self.left]
+            return all(one.high <= (1 + CLOSE) * one.middle for one in reach)
+        best = self._best()
+        most = (1 + CLOSE) * min(self._ratios.of(c).low for c in self._runners if c != best)
+        return self._ratios.of(best).high <= most
+
+    @property
+    def _runners(self) -> list[K]:
+        return [self.reference, *self.left]
+
+    def _best(self) -> K:
+        return min(self._runners, key=self._middle)
+
+    def _middle(self, one: K) -> float:
+        return self._ratios.of(one).middle
+
+    # ---- results ----------------------------------------------------------------------------
+
+    def ratio(self, one: K) -> Ratio:
+        """Return the ratio of a candidate that was measured."""
+        return self._ratios.of(one)
+
+    def estimates(self) -> dict[K, Estimate]:
+        """Return the seconds of all candidates that were measured, those left at the end first.
+
+        A candidate has its ratio times the median of the reference over the whole race, as if all
+        had run under the same load.
+        """
+        if self.reference not in self._ratios:
+            return {}
+        usual = estimate(self._seen[self.reference])
+        done = [one for one in (*self._runners, *self._all) if one in self._ratios]
+        return {one: self._estimate(one, usual) for one in dict.fromkeys(done)}
+
+    def _estimate(self, one: K, usual: Estimate) -> Estimate:
+        ratio, unit = self._ratios.of(one), usual.median
+        seen = estimate(self._seen[one])
+        low, high = ratio.low * unit, ratio.high * unit
+        if high == float("inf"):
+            scale = ratio.middle * unit / seen.median
+            low, high = seen.low * scale, seen.high * scale
+        return Estimate(ratio.middle * unit, low, high, len(self._seen[one]), seen.outliers)
+
+
+def _blocks(candidates: Sequence[K]) -> Iterator[Sequence[K]]:
+    for k in range(0, len(candidates), BLOCK):
+        yield candidates[k : k + BLOCK]
