@@ -34,6 +34,7 @@ from han.tuning.heuristics import NodeTraits
 from han.tuning.parts import plan_of_choice
 from han.tuning.planner import Planner
 from han.tuning.rules import RuleTable
+from han.tuning.search.space import space_of
 
 SUM = Signature("allreduce", 1000, 8, "sum", "float64", canonical=True)
 EACH = max(1, round(3 * float(os.environ.get("HAN_TEST_EXAMPLES", "1"))))
@@ -288,6 +289,16 @@ def test_alternatives_and_rivals_are_reproducible(mesh):
                 verify([plan.of_size(nbytes)])
             others += len(planned.others)
         assert others
+
+
+def test_the_tuner_searches_among_reproducible_choices_only():
+    table = table_of([0, 0, 1, 1, 1], reproducible=True)
+    call, free = call_signature("allreduce", 8000), table_of([0, 0, 1, 1, 1])
+    signature = table.called(call)
+    found = space_of(table, call).candidates
+    assert 10 < len(found) < len(space_of(free, call).candidates) / 2
+    for choice in Random(1).sample(found, 10):
+        verify([plan_of_choice(table.topology, signature, choice, 1 << 20)])
 
 
 def test_values_whose_sum_depends_on_the_order():

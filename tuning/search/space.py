@@ -71,6 +71,7 @@ def space_of(rules: RuleTable, signature: Signature, limits: Limits = EVERYTHING
     its own algorithm of a submodule, or have its own value of a parameter. On several nodes the
     other compositions follow, with one deviation each from their built-in choices.
     """
+    signature = rules.called(signature)
     topology = as_called(rules.topology, signature)
     active = levels_of(topology, signature)
     first = replace(rules, config=None, tuned=None).decide(signature).choice
