@@ -216,14 +216,14 @@ def _combine_at_root(
 ) -> None:
     """Combine a piece into the result.
 
-    In the canonical order all members are the root's children. Otherwise, if the operation does not
-    commute, the children before the root in rank order come first.
+    In a flat tree members are combined in the canonical order, if this is asked for. Otherwise, if
+    the operation does not commute, the children before the root in rank order come first.
     """
     stream, group, builder = context.stream, context.group, context.builder
     result, own = context.result.to(piece.start), context.source.to(piece.start)
     dst = result if room is None or not cells.holders else room.holding(piece.start)
     before = [c for c in children if c < group.me]
-    if builder.signature.canonical:
+    if builder.signature.canonical and context.choice.algorithm == "flat":
         _combine_all(context, cells, piece, dst, own)
     elif builder.signature.commutative or not before:
         _combine(context, cells, piece, dst, own, children)

@@ -105,7 +105,7 @@ class Sm(Submodule):
         if choice.algorithm not in ALGORITHMS or plain:
             return order_kept(question, algorithm)
         tree = Tree.of(choice)
-        own = replace(algorithm, ordered=tree.ordered, canonical=tree.canonical)
+        own = replace(algorithm, ordered=tree.ordered, canonical=tree.canonical(question))
         return order_kept(question, own, tree.describe())
 
     def footprint(self, plan: Outline, level: int) -> int:

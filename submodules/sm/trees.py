@@ -13,8 +13,9 @@ from itertools import chain
 
 from han.model.topology import Group
 from han.submodules.parts.trees import SHAPES, Place
+from han.tasks.canonical import canonical, starts_of
 from han.tasks.choice import LevelChoice
-from han.tasks.contract import ANY, Algorithm, Parameter
+from han.tasks.contract import ANY, Algorithm, Parameter, Question
 
 RADIX = 4
 NAMES = ("flat", "kary", "knomial")
@@ -23,7 +24,7 @@ ALGORITHMS = {
         "all members are the root's children", ordered="always", families=ANY, canonical=True
     ),
     "kary": Algorithm("k-ary tree of flags", ordered="never", families=ANY),
-    "knomial": Algorithm("k-nomial tree of flags", families=ANY),
+    "knomial": Algorithm("k-nomial tree of flags", families=ANY, canonical=True),
 }
 PARAMETERS = {
     "radix": Parameter(
@@ -39,6 +40,17 @@ PARAMETERS = {
     "socket_tree": Parameter("name", "tree within a socket (leaders)", choices=NAMES),
     "socket_radix": Parameter("int", "radix within a socket (leaders)", 2, 64, tried=(2, 3, 5)),
 }  # fmt: skip
+
+
+def _in_pairs(question: Question) -> bool:
+    """Return whether all groups of a level pair up as consecutive ranks do."""
+    topology, level, signature = question.topology, question.level, question.signature
+    if not level:  # a group has consecutive ranks, from a multiple of a power of two on
+        return True
+    leaders = {topology.leader(level, rank, 0) for rank in range(topology.size)}
+    groups = (topology.group(level, rank, 0) for rank in leaders)
+    starts = (starts_of(topology, signature, group) for group in groups if group is not None)
+    return all(canonical(s) == canonical(tuple(range(len(s)))) for s in starts)
 
 
 @dataclass(frozen=True)
@@ -68,10 +80,16 @@ class Tree:
         plain = self.skew == "left" and self.leaders == "none"
         return ALGORITHMS[self.shape].ordered if plain else "never"
 
-    @property
-    def canonical(self) -> bool:
-        """Whether a reduction can combine in the canonical order: all members at the root."""
-        return self.shape == "flat" and self.leaders == "none"
+    def canonical(self, question: Question) -> bool:
+        """Return whether a reduction can combine in the canonical order.
+
+        Where all members are the root's children, it combines them in any order. A binomial tree
+        combines neighbours in pairs, and pairs in pairs, towards the first member.
+        """
+        if self.leaders != "none" or self.shape == "flat":
+            return self.leaders == "none"
+        binomial = (self.shape, self.radix, self.skew) == ("knomial", 2, "left")
+        return binomial and not question.signature.root and _in_pairs(question)
 
     def describe(self) -> str:
         """Return a name such as ``knomial, skewed right, by sockets``."""
