@@ -95,7 +95,8 @@ class Question(NamedTuple):
 
     def of_kind(self, kind: str, choice: LevelChoice) -> Question:
         """Return the question for one kind of tasks, which run `choice`."""
-        return Question(*self[:3], choice, *self[4:7], kind, self.repeats)
+        where, level, call, _, lockstep, segment, blocking, _, repeats = self
+        return Question(where, level, call, choice, lockstep, segment, blocking, kind, repeats)
 
     @property
     def segmented(self) -> bool:

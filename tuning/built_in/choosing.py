@@ -73,19 +73,19 @@ class Case:
         self, ranks: int, nbytes: int, outermost: bool, whole: bool = False, mapped: bool = False
     ) -> Facts:
         """Return the facts of a task of `nbytes` bytes among so many ranks."""
-        several = max(1, ranks)
         total = nbytes * ranks * (ranks if self.signature.by_blocks else 1)
-        sizes = nbytes, nbytes // several, nbytes // max(2, ranks - 1), total
-        counts = ranks, largest_prime(ranks)
-        values: tuple[int, ...] = (*sizes, *counts, *self._same, mapped, outermost, whole)
-        return Facts(*values)
+        share, link = nbytes // (ranks or 1), nbytes // (ranks - 1 if ranks > 3 else 2)
+        sizes = nbytes, share, link, total
+        return Facts._make(
+            (*sizes, ranks, largest_prime(ranks), *self._same, mapped, outermost, whole)
+        )
 
     def choice(self, rule: str) -> Rowed:
         """Return the choice; levels on which the call does not communicate run nothing."""
         inner, outer = inner_levels(self.view), outer_levels(self.view)
         composed = bool(composition(self.name).sides and inner and outer)
         segment = None if composed and self.name == "nap" else self._segment()
-        sections = [self._section(level) for level in range(self.view.depth)]
+        sections = self._sections()
         levels = [IDLE[section] for section in sections]
         for level in self.active:
             if self.name == "ring":
@@ -107,7 +107,7 @@ class Case:
         """Return what trials compare with the choice among so many ranks; None: nothing."""
         facts = self.facts(ranks, self.signature.nbytes, True)
         row = self.find("rivals", "", facts)
-        return None if row is None else row.level_for(facts, facts.bytes)
+        return None if row is None else row.level_for(facts.bytes, facts.bytes, ranks)
 
     def find(self, section: str, where: str, facts: Facts) -> Row | None:
         """Return the row that decides, and remember its name."""
@@ -123,19 +123,20 @@ class Case:
         row = self.find("segments", "segment", facts)
         return None if row is None else row.segment_for(facts)
 
-    def _section(self, level: int) -> str:
+    def _sections(self) -> list[str]:
+        """Return the section of the table for each level."""
         if self.signature.by_blocks:
-            return "blocks"
-        return "cells" if self.view.shared[level] and self.allowed.cells else "messages"
+            return ["blocks"] * self.view.depth
+        cells = self.allowed.cells
+        return ["cells" if cells and shared else "messages" for shared in self.view.shared]
 
     def _level(self, level: int, section: str, segment: int | None) -> LevelChoice:
-        nbytes = self.signature.nbytes
+        view, nbytes = self.view, self.signature.nbytes
         outermost = level == self.active[-1]
-        members = self.view.widest if section == "messages" else self.view.channel_ranks
+        ranks = view.widest(level) if section == "messages" else view.channel_ranks(level)
         whole = outermost and segment is None
-        mapped = self.allowed.mapped[level]
-        facts = self.facts(members(level), nbytes, outermost, whole, mapped)
-        piece = min(nbytes, segment or nbytes)
+        facts = self.facts(ranks, nbytes, outermost, whole, self.allowed.mapped[level])
+        piece = nbytes if segment is None or segment > nbytes else segment
         return self._used(section, level, facts, piece)
 
     def _composed(self, level: int) -> LevelChoice:
@@ -165,7 +166,7 @@ class Case:
     def _used(self, section: str, level: int, facts: Facts, piece: int) -> LevelChoice:
         row = self.find(section, self.view.names[level], facts)
         assert row is not None, "safe rows serve all calls"
-        return row.level_for(facts, piece)
+        return row.level_for(facts.bytes, piece, facts.ranks)
 
 
 def facts_of_call(signature: Signature, topology: Topology, traits: tuple[bool, bool]) -> Facts:

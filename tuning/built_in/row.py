@@ -43,12 +43,13 @@ class Row:
     def _made(self) -> dict[tuple[int, ...], LevelChoice]:
         return {}
 
-    def level_for(self, facts: Facts, piece: int) -> LevelChoice:
-        """Return what a level runs whose tasks move `piece` bytes."""
+    def level_for(self, nbytes: int, piece: int, ranks: int) -> LevelChoice:
+        """Return what a level of `ranks` ranks runs whose tasks move `piece` bytes."""
         assert self.level is not None
-        if not self._amounts:
+        amounts = self._amounts
+        if not amounts:
             return self.level
-        sizes = tuple([one.value(facts.bytes, piece, facts.ranks) for one in self._amounts])
+        sizes = tuple([one.value(nbytes, piece, ranks) for one in amounts])
         found = self._made.get(sizes)
         if found is None:
             found = _filled(self.level, dict(zip(self._amounts, sizes, strict=True)))
@@ -88,7 +89,7 @@ class Rows(Generic[R]):
 
     def find(self, collective: str, facts: Facts) -> R | None:
         """Return the row that decides; None if there is none."""
-        key = collective, *facts[QUANTITIES:]
+        key = collective, facts[QUANTITIES:]
         rows = self._left.get(key)
         if rows is None:
             rows = self._select(collective, facts)
