@@ -105,7 +105,7 @@ def test_shared_arrays_are_tuned_by_themselves(tmp_path):
     probe = han.Comm(WORLD.Dup(), {})
     maps = probe._han.planner.maps_arrays
     probe.Free()
-    plans = Plans((Input("allreduce", 1 << 18),), "heuristic", 6.0, limits, shared=True)
+    plans = Plans((Input("allreduce", 1 << 18),), "heuristic", None, limits, shared=True)
     if not maps:
         with pytest.raises(han.ArgumentError, match="do not map each other's shared arrays"):
             tune(WORLD, None, plans, path)

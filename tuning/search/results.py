@@ -33,7 +33,8 @@ class Lab(Protocol):
     def observe(self, signature: Signature, choice: Choice, limit: float) -> Sequence[float]:
         """Observe a whole collective a few times; return the seconds of each observation.
 
-        One is enough where it takes more than `limit` seconds.
+        One is enough where it takes more than `limit` seconds. None may be returned a few times,
+        if all were disturbed.
         """
 
     def learn(self, signature: Signature, choice: Choice) -> None:

@@ -36,8 +36,9 @@ Visit = Callable[[K, float], Sequence[float]]
 class Turns(Generic[K]):
     """A race between a reference and other candidates.
 
-    ``visit(candidate, limit)`` returns observations in seconds, at least one; it may stop early
-    where they are beyond the limit. It may raise OutOfTime, on all ranks alike. Unless `drops`, all
+    ``visit(candidate, limit)`` returns observations in seconds. It may stop early where they are
+    beyond the limit. It may return none a few times, if all were disturbed: then the turn says
+    nothing about this candidate. It may raise OutOfTime, on all ranks alike. Unless `drops`, all
     candidates stay to the end.
     """
 
@@ -66,7 +67,7 @@ class Turns(Generic[K]):
 
     def turn(self) -> None:
         """Visit all candidates that are left once; raises OutOfTime."""
-        before = self._visit(self.reference)
+        before = self._level()
         self._ratios.add(self.reference, 1.0, 1.0)
         for some in _blocks(self.left):
             before = self._block(some, before)
@@ -76,21 +77,32 @@ class Turns(Generic[K]):
 
     def _block(self, some: Sequence[K], before: float) -> float:
         """Visit some candidates, then the reference; return what that took."""
-        seen: dict[K, float] = {}
+        seen: dict[K, float | None] = {}
         after = before
         try:
             for one in some:
                 seen[one] = self._visit(one)
-            after = self._visit(self.reference)
+            after = self._level()
         finally:
             level = (before * after) ** 0.5
             for one, seconds in seen.items():
+                if seconds is None:
+                    continue
                 self._ratios.add(one, seconds, level)
                 self._quickest.setdefault(one, min(self._seen[one]) / level)
         return after
 
-    def _visit(self, one: K) -> float:
+    def _level(self) -> float:
+        """Return what the reference takes now."""
+        while True:
+            seconds = self._visit(self.reference)
+            if seconds is not None:
+                return seconds
+
+    def _visit(self, one: K) -> float | None:
         observed = self._visit_call(one, self._limit)
+        if not observed:
+            return None
         self._seen.setdefault(one, []).extend(observed)
         return median(observed)
 
@@ -105,20 +117,21 @@ class Turns(Generic[K]):
     def _drop(self) -> None:
         best = self._best()
         ratio = self._ratios.of(best)
-        if self.count == 1:
-            self.left = [c for c in self.left if self._quickest[c] <= FAR * ratio.middle]
-        elif self.count >= GUARD:
-            self.left = [c for c in self.left if self._ratios.of(c).low <= ratio.high]
-        most = CROWD.get(self.count, len(self.left))
-        fastest = sorted(self.left, key=self._middle)[:most]
-        self.left = [c for c in self.left if c in fastest]
+        known = self._runners[1:]
+        new = [c for c in known if self._ratios.of(c).turns == 1]
+        slow = {c for c in new if self._quickest[c] > FAR * ratio.middle}
+        if self.count >= GUARD:
+            slow |= {c for c in known if self._ratios.of(c).low > ratio.high}
+        fastest = sorted((c for c in known if c not in slow), key=self._middle)
+        slow |= set(fastest[CROWD.get(self.count, len(fastest)) :])
+        self.left = [c for c in self.left if c not in slow]
 
     @property
     def is_decided(self) -> bool:
         """Whether further turns would not change the result by much."""
         if self.count >= MOST_TURNS or (self.count and not self.left):
             return True
-        if self.count < LEAST_TURNS:
+        if self.count < LEAST_TURNS or len(self._runners) <= len(self.left):
             return False
         if not self._drops:
             reach = [self._ratios.of(one) for one in self.left]
@@ -129,7 +142,8 @@ class Turns(Generic[K]):
 
     @property
     def _runners(self) -> list[K]:
-        return [self.reference, *self.left]
+        """The reference and what is left, without candidates that were never measured."""
+        return [one for one in (self.reference, *self.left) if one in self._ratios]
 
     def _best(self) -> K:
         return min(self._runners, key=self._middle)

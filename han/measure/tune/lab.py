@@ -53,8 +53,9 @@ from han.tuning.search.turns import Turns
 VISIT = 1e-3  # seconds of a series of observations, about
 LEAST, MOST = 3, 15  # observations in a series
 SINGLE = 50e-3  # seconds: longer calls are observed once in a series
-CLEAR = 2e-3  # seconds: of longer calls, one observation tells that they take too long
+CLEAR = 2e-3  # seconds: one observation of a longer call tells about how long it takes
 TRIES = 5  # series, if nearly all observations of the earlier ones were disturbed
+DOUBTS = 3  # such visits of a choice that are not counted
 KEPT = 32  # prepared calls, the last used ones
 # Shares of the time for a call after which its tasks, then its candidates, are not measured any
 # more; the rest is for the duel with the built-in choice.
@@ -70,6 +71,7 @@ class Ready:
     made: Forced
     buffers: Buffers
     expected: float
+    doubts: int = 0  # series that said nothing
 
 
 class Lab(Session):
@@ -209,11 +211,14 @@ class Lab(Session):
         """Observe a whole collective a few times; once where it takes more than `limit` seconds."""
         self._expect_time(self._until)
         ready = self._ready_call(signature, choice, limit)
-        if ready.expected > max(limit, CLEAR):
+        if ready.expected > max(limit, SINGLE):
             return [ready.expected]
-        found = self._series(ready.buffers, ready.made.call, ready.expected).usable
-        ready.expected = estimate(found).median
-        return found
+        series = self._series(ready.buffers, ready.made.call, ready.expected)
+        if series.is_disturbed and not self._crowded and ready.doubts < DOUBTS:
+            ready.doubts += 1
+            return []
+        ready.expected = estimate(series.usable).median
+        return series.usable
 
     def duel(self, signature: Signature, choices: Mapping[str, Choice]) -> dict[str, Estimate]:
         """Measure choices, the first as the reference, and the MPI library (``mpi``) in turns.

@@ -44,9 +44,14 @@ class Series:
     begins: Array  # of this rank, by its own clock
 
     @property
+    def is_disturbed(self) -> bool:
+        """Whether no observation is good."""
+        return not self.good.any()
+
+    @property
     def usable(self) -> list[float]:
         """The observations that nothing disturbed; if there are none, the quickest one."""
-        kept = self.seconds[self.good] if self.good.any() else [self.seconds.min()]
+        kept = [self.seconds.min()] if self.is_disturbed else self.seconds[self.good]
         return [float(s) for s in kept]
 
 
