@@ -5,7 +5,7 @@ They depend only on values that are the same on all ranks.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from han.model.channel_layout import PAGE
 from han.model.topology import Topology
@@ -16,16 +16,9 @@ from han.tasks.outline import as_called, levels_of
 from han.tasks.signature import Signature
 from han.tuning.built_in.choosing import Allowed, Case, Rowed
 from han.tuning.built_in.table import ChoiceTable
+from han.tuning.built_in.traits import NodeTraits
 
 BUILT_IN = "built-in"  # the name of their rule
-
-
-@dataclass(frozen=True)
-class NodeTraits:
-    """Two facts about nodes. Each is true if it holds on at least one node."""
-
-    oversubscribed: bool = False  # ranks outnumber processors
-    mesh: bool = False  # cache lines move slowly from core to core
 
 
 def choose(
@@ -46,23 +39,17 @@ def rowed(
     view = as_called(topology, signature, name)
     fits = signature.element <= PAGE
     reads = fits and not signature.in_place
-    mapped = [False] * view.depth
-    if reads and signature.mapped:
-        mapped = [submodule("solo").reads_mapped(view, signature, k) for k in range(view.depth)]
+    solo = submodule("solo") if reads and signature.mapped else None
+    mapped = (solo is not None and solo.reads_mapped(view, signature, k) for k in range(view.depth))
     allowed = Allowed(fits, topology.attach and reads, tuple(mapped))
-    own = (traits.oversubscribed, traits.mesh)
-    return Case(signature, topology, name, allowed, own, table).choice(BUILT_IN)
+    return Case(signature, topology, name, allowed, traits, table).choice(BUILT_IN)
 
 
 def composed(signature: Signature, topology: Topology, traits: NodeTraits) -> Rowed | None:
-    """Return the built-in choice of another composition than a tree; None: a tree.
-
-    Where all ranks share memory it is always a tree.
-    """
+    """Return the built-in choice of a composition other than a tree, between nodes; or None."""
     if signature.by_blocks or topology.whole is not None:
         return None
-    own = (traits.oversubscribed, traits.mesh)
-    row = Case(signature, topology, TREE, Allowed(True, False, ()), own).composition()
+    row = Case(signature, topology, TREE, Allowed(True, False, ()), traits).composition()
     if row is None:
         return None
     choice, rows = rowed(signature, topology, traits, row.composition)
@@ -72,20 +59,18 @@ def composed(signature: Signature, topology: Topology, traits: NodeTraits) -> Ro
 def rival(signature: Signature, topology: Topology, traits: NodeTraits) -> Choice | None:
     """Return the choice that a trial compares with the built-in one; None if there is no trial.
 
-    Trials are for calls within a node. The rival attaches if the built-in choice copies through
-    cells, and the other way round (native/engine/trials.h). Both combine in the same order.
+    Within a node, the rival attaches if the built-in choice copies through cells, and the other way
+    round (native/engine/trials.h). Both combine in the same order.
     """
     level = topology.whole
     plain = not (signature.mapped or signature.in_place or signature.uneven)
-    if level is None or not (topology.attach and plain and signature.element <= PAGE):
-        return None
-    if signature.reduces and not (signature.native and topology.size == 2):
+    plain = plain and topology.attach and signature.element <= PAGE
+    pair = signature.native and topology.size == 2
+    if level is None or not plain or (signature.reduces and not pair):
         return None
     if levels_of(topology, signature) != [level]:
         return None
-    allowed = Allowed(True, True, ())
-    case = Case(signature, topology, TREE, allowed, (traits.oversubscribed, traits.mesh))
-    found = case.rival(topology.size)
+    found = Case(signature, topology, TREE, Allowed(True, True, ()), traits).rival(topology.size)
     if found is None:
         return None
     usual = choose(signature, topology, traits)

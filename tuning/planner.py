@@ -19,7 +19,7 @@ from han.tasks.plan import Plan
 from han.tasks.signature import ON_DEVICE, Signature
 from han.tasks.size_classes import bound_of, bounds_of, class_of, largest_of
 from han.tuning.built_in.shipped import digest, shipped
-from han.tuning.heuristics import NodeTraits
+from han.tuning.built_in.traits import NodeTraits
 from han.tuning.parts import parts_of, plan_of_choice
 from han.tuning.rules import Decision, RuleTable
 
@@ -165,7 +165,7 @@ class Planner:
             "built_in": digest(),
             "tuned": self.tuned.digest if self.tuned is not None else "",
             "topology": asdict(self.topology),
-            "traits": asdict(self.traits),
+            "traits": self.traits._asdict(),
             "rank": self.rank,
         }
 

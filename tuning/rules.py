@@ -25,7 +25,8 @@ from han.tasks.outline import as_called, levels_of
 from han.tasks.signature import Signature
 from han.tuning.built_in.choosing import facts_of_call
 from han.tuning.built_in.shipped import safe_table
-from han.tuning.heuristics import BUILT_IN, NodeTraits, choose, composed, rival, rowed
+from han.tuning.built_in.traits import NodeTraits
+from han.tuning.heuristics import BUILT_IN, choose, composed, rival, rowed
 
 if TYPE_CHECKING:
     from han.config.config import Config
@@ -67,9 +68,8 @@ class RuleTable:
         """Choose for a call; the same on all ranks. Raises NoRuleError if no rule can serve it."""
         signature = self.called(signature)
         passed: list[tuple[str, str]] = []
-        traits = self.traits.oversubscribed, self.traits.mesh
         tuned = self.tuned
-        found = None if tuned is None else tuned.find(signature, self.topology, traits)
+        found = None if tuned is None else tuned.find(signature, self.topology, self.traits)
         for choice, rows in self._candidates(signature, found):
             reason = self.objection(signature, choice, blocking=blocking)
             if reason is None:
@@ -89,8 +89,7 @@ class RuleTable:
         wanted = self.config.reproducible
         said = [k for k, rule in enumerate(self.config.rules) if rule.use.reproducible is not None]
         if said:
-            traits = self.traits.oversubscribed, self.traits.mesh
-            facts = facts_of_call(signature, self.topology, traits)
+            facts = facts_of_call(signature, self.topology, self.traits)
             rules = (self.config.rules[k] for k in said)
             matching = (r.use for r in rules if r.when.matches(signature.collective, facts))
             wanted = next((bool(use.reproducible) for use in matching), wanted)
@@ -126,8 +125,7 @@ class RuleTable:
     ) -> Iterator[tuple[Choice, Names]]:
         built_in = partial(rowed, signature, self.topology, self.traits)
         rules = self.config.rules if self.config is not None else ()
-        traits = self.traits.oversubscribed, self.traits.mesh
-        facts = facts_of_call(signature, self.topology, traits) if rules else None
+        facts = facts_of_call(signature, self.topology, self.traits) if rules else None
         for index, rule in enumerate(rules):
             if rule.when.matches(signature.collective, facts):
                 where = self.config.place("rules", index) if self.config is not None else ""

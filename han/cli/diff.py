@@ -30,7 +30,7 @@ from han.model.collectives import calls
 
 if TYPE_CHECKING:
     from han.tasks.inspect.compare import Row, Side
-    from han.tuning.heuristics import NodeTraits
+    from han.tuning.built_in.traits import NodeTraits
 
 BUILT_IN = "default"
 SIDE = f"A configuration (a file, a ready one, or '{BUILT_IN}'), or a file of 'han plan --save'."
@@ -64,7 +64,7 @@ def diff(
       han diff before.json after.json
     """
     from han.tasks.inspect.compare import remarks, rows
-    from han.tuning.heuristics import NodeTraits
+    from han.tuning.built_in.traits import NodeTraits
 
     call, traits = None, NodeTraits(oversubscribed, mesh)
     if collective is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -28,7 +27,7 @@ from han.cli.common import (
 )
 from han.cli.world import rank, world
 from han.common.errors import ArgumentError
-from han.tuning.heuristics import NodeTraits
+from han.tuning.built_in.traits import NodeTraits
 
 if TYPE_CHECKING:
     from han.tuning.explanation import Explanation
@@ -81,7 +80,7 @@ def explained(
     """Explain a call on these ranks, or on an imagined machine if `ranks` is given."""
     if ranks is not None:
         return imagined.imagine(ranks, ppn or ranks, config, call, traits)
-    given = {"ppn": ppn, **asdict(traits)}
+    given = {"ppn": ppn, **traits._asdict()}
     for name in (name for name, value in given.items() if value):
         raise ArgumentError(f"--{name} needs --ranks")
     return _explained_here(call, config)

@@ -10,8 +10,8 @@ from han.common.errors import ArgumentError
 from han.config.config import Config, load_config, validate_names
 from han.submodules.catalogue import catalogue
 from han.tasks.call import call_signature
+from han.tuning.built_in.traits import NodeTraits
 from han.tuning.explanation import Explanation
-from han.tuning.heuristics import NodeTraits
 from han.tuning.imagined import PLAIN, ImaginedMachine
 
 Call = tuple[str, int, str, str, int]  # collective, bytes, operation, type, root

@@ -32,7 +32,7 @@ from han.cli.common import (
 from han.cli.explain import draw, explained
 from han.cli.progress import phases
 from han.cli.world import rank
-from han.tuning.heuristics import NodeTraits
+from han.tuning.built_in.traits import NodeTraits
 
 
 class Form(str, Enum):

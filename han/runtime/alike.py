@@ -18,7 +18,7 @@ from han.model.program import Program
 from han.model.topology import Topology
 from han.runtime.stored_plans import Call
 from han.submodules.registry import others
-from han.tuning.heuristics import NodeTraits
+from han.tuning.built_in.traits import NodeTraits
 from han.tuning.planner import Planner
 from han.tuning.tuned.rows import RowTable
 from han.tuning.tuned.table import TunedTable

@@ -52,7 +52,7 @@ from han.runtime.tuned import agreed_table
 from han.runtime.waiting import Waiting, naps
 from han.tasks.size_classes import bound_of
 from han.trace.tracing import Tracing
-from han.tuning.heuristics import NodeTraits
+from han.tuning.built_in.traits import NodeTraits
 from han.tuning.planner import Planner
 from han.tuning.tuned.places import Search
 

@@ -24,7 +24,8 @@ from han.tasks.choice import Choice
 from han.tasks.outline import as_called, levels_of
 from han.tasks.signature import Signature
 from han.tuning.built_in.facts import COMPOSITIONS
-from han.tuning.heuristics import NodeTraits, choose, rival
+from han.tuning.built_in.traits import NodeTraits
+from han.tuning.heuristics import choose, rival
 
 HERE = Path(__file__).parents[1] / "tuning"
 TEXT, DIGESTS = HERE / "built_in_choices.txt", HERE / "built_in_digests.json"

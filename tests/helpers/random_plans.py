@@ -35,7 +35,8 @@ from han.tasks.compositions import COMPOSITIONS, TREE
 from han.tasks.outline import as_called, levels_of
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
-from han.tuning.heuristics import NodeTraits, choose
+from han.tuning.built_in.traits import NodeTraits
+from han.tuning.heuristics import choose
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 

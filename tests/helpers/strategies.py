@@ -23,7 +23,8 @@ from han.model.topology import Topology
 from han.submodules.registry import registered
 from han.tasks.choice import Choice, LevelChoice
 from han.tasks.signature import Signature
-from han.tuning.heuristics import NodeTraits, choose
+from han.tuning.built_in.traits import NodeTraits
+from han.tuning.heuristics import choose
 from han.tuning.rules import RuleTable
 
 KiB = 1024

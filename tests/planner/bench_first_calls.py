@@ -28,7 +28,7 @@ from han.runtime.programs import Programs
 from han.runtime.state import State
 from han.tasks.call import call_signature
 from han.tasks.lower import lower
-from han.tuning.heuristics import NodeTraits
+from han.tuning.built_in.traits import NodeTraits
 from han.tuning.planner import Planner
 
 SECONDS = 0.25  # for each case

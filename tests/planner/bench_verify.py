@@ -16,7 +16,8 @@ from han.model.topology import Topology
 from han.tasks.call import call_signature
 from han.tasks.compositions import COMPOSITIONS
 from han.tasks.verify import verify
-from han.tuning.heuristics import NodeTraits, choose
+from han.tuning.built_in.traits import NodeTraits
+from han.tuning.heuristics import choose
 from han.tuning.parts import plan_of_choice
 
 MEMORY = 1 << 24

@@ -9,7 +9,8 @@ from han.config.config import load_config
 from han.model.collectives import REDUCING
 from han.tasks.signature import Signature
 from han.tasks.verify import verify
-from han.tuning.heuristics import NodeTraits, choose, rival
+from han.tuning.built_in.traits import NodeTraits
+from han.tuning.heuristics import choose, rival
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 

@@ -21,7 +21,8 @@ from han.tasks.outline import as_called, levels_of
 from han.tasks.signature import Signature
 from han.tasks.size_classes import bound_of, bounds_of, class_of
 from han.tasks.verify import Refuted, verify
-from han.tuning.heuristics import NodeTraits, choose
+from han.tuning.built_in.traits import NodeTraits
+from han.tuning.heuristics import choose
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 

@@ -34,7 +34,7 @@ from han.tasks.files.store import PlanFileError, from_json, to_json
 from han.tasks.lower import lower
 from han.tasks.signature import Signature
 from han.tasks.verify import verify
-from han.tuning.heuristics import NodeTraits
+from han.tuning.built_in.traits import NodeTraits
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 

@@ -13,8 +13,8 @@ from han.tasks.call import call_signature
 from han.tasks.choice import Choice, level_choice
 from han.tasks.files.store import from_json, to_json
 from han.tasks.verify import verify
+from han.tuning.built_in.traits import NodeTraits
 from han.tuning.costs.stages import pipeline_of
-from han.tuning.heuristics import NodeTraits
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable, use_of
 from han.tuning.search.space import Limits, space_of

@@ -31,7 +31,7 @@ from han.tasks.signature import Signature
 from han.tasks.spec import SPECS, UNEVEN
 from han.tasks.stream import _tag
 from han.tasks.tree import segments
-from han.tuning.heuristics import NodeTraits
+from han.tuning.built_in.traits import NodeTraits
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 

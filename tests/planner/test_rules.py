@@ -17,7 +17,8 @@ from han.tasks.call import call_signature
 from han.tasks.choice import level_choice
 from han.tuning.built_in.choosing import facts_of_call
 from han.tuning.built_in.facts import Facts
-from han.tuning.heuristics import BUILT_IN, NodeTraits
+from han.tuning.built_in.traits import NodeTraits
+from han.tuning.heuristics import BUILT_IN
 from han.tuning.planner import Planner
 from han.tuning.rules import RuleTable
 

@@ -17,8 +17,8 @@ from han.tasks.contract import Algorithm, Parameter
 from han.tasks.lower import lower
 from han.tasks.signature import Signature
 from han.tasks.verify import verify
+from han.tuning.built_in.traits import NodeTraits
 from han.tuning.explanation import Explanation
-from han.tuning.heuristics import NodeTraits
 from han.tuning.planner import Planner
 
 TOPOLOGY = topology_of([[0] * 5], -1)

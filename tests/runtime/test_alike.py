@@ -15,7 +15,7 @@ from han.runtime.stored_plans import Call
 from han.submodules import registry
 from han.tasks.lower import lower
 from han.tasks.signature import Signature
-from han.tuning.heuristics import NodeTraits
+from han.tuning.built_in.traits import NodeTraits
 
 TOPOLOGY = virtual(4, 2)
 PLAIN = NodeTraits()

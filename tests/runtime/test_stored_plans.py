@@ -26,7 +26,7 @@ from han.tasks.files import compact, program_check
 from han.tasks.lower import lower
 from han.tasks.signature import Signature
 from han.tasks.size_classes import bound_of, bounds_of, class_of
-from han.tuning.heuristics import NodeTraits
+from han.tuning.built_in.traits import NodeTraits
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 

@@ -21,7 +21,7 @@ from han.measure.tune.quality import USUAL, Predicted, Row, compared, named
 from han.measure.tune.tuner import Input, sparse_first
 from han.model.topology import Topology
 from han.tasks.call import call_signature
-from han.tuning.heuristics import NodeTraits
+from han.tuning.built_in.traits import NodeTraits
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 from han.tuning.search.space import Limits, space_of

@@ -20,8 +20,9 @@ from han.tuning.built_in.facts import COMPOSITIONS
 from han.tuning.built_in.reading import parse
 from han.tuning.built_in.shipped import FILE, safe_table, shipped
 from han.tuning.built_in.table import SECTIONS, ChoicesError
+from han.tuning.built_in.traits import NodeTraits
 from han.tuning.explanation import Explanation
-from han.tuning.heuristics import BUILT_IN, NodeTraits, choose, rowed
+from han.tuning.heuristics import BUILT_IN, choose, rowed
 from han.tuning.parts import plan_of_choice
 from han.tuning.planner import Planner
 from han.tuning.rules import RuleTable

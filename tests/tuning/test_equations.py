@@ -14,11 +14,12 @@ from han.model.topology import virtual
 from han.tasks.call import call_signature
 from han.tasks.choice import Choice, level_choice
 from han.tasks.simulate import simulate
+from han.tuning.built_in.traits import NodeTraits
 from han.tuning.costs.stages import stage_seconds
 from han.tuning.equations import lanes, multi_rail, pipeline
 from han.tuning.equations.hockney import HOCKNEY, Hockney
 from han.tuning.formulas import Costs, max_rate, nap, recursive_doubling, smp
-from han.tuning.heuristics import NodeTraits, choose
+from han.tuning.heuristics import choose
 from han.tuning.parts import plan_of_choice
 
 EXACT = 1e-9

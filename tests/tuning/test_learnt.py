@@ -18,7 +18,8 @@ from han.runtime import learning
 from han.runtime.learning import Learner
 from han.tasks.call import call_signature
 from han.tasks.signature import Signature
-from han.tuning.heuristics import BUILT_IN, NodeTraits
+from han.tuning.built_in.traits import NodeTraits
+from han.tuning.heuristics import BUILT_IN
 from han.tuning.planner import Planner
 from han.tuning.rules import TUNED
 from han.tuning.tuned import places

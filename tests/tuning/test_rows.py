@@ -14,8 +14,9 @@ from han.config.config import validate_names
 from han.config.rules import KindUse, LevelUse, Use
 from han.submodules.catalogue import catalogue
 from han.tasks.call import call_signature
+from han.tuning.built_in.traits import NodeTraits
 from han.tuning.explanation import Explanation
-from han.tuning.heuristics import BUILT_IN, NodeTraits
+from han.tuning.heuristics import BUILT_IN
 from han.tuning.planner import Planner
 from han.tuning.rules import TUNED, RuleTable
 from han.tuning.tuned.export import as_rules, runs

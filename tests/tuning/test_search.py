@@ -14,10 +14,11 @@ from han.tasks.call import call_signature
 from han.tasks.choice import Choice, level_choice
 from han.tasks.contract import Algorithm, Submodule
 from han.tasks.simulate import simulate
+from han.tuning.built_in.traits import NodeTraits
 from han.tuning.costs.errors import Errors
 from han.tuning.costs.model import Costs, missing
 from han.tuning.costs.stages import costs_of, pipeline_of_choice, stage_seconds
-from han.tuning.heuristics import NodeTraits, choose
+from han.tuning.heuristics import choose
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 from han.tuning.search.heuristics import prune
