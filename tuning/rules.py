@@ -82,9 +82,11 @@ class RuleTable:
         """Return the signature that a call has here: reproducible if the configuration says so.
 
         The first rule that matches and says something about it decides, even if another rule
-        decides what runs: no rule may be passed over without the result that it asks for.
+        decides what runs: no rule may be passed over without the result that it asks for. Calls
+        that are left to the MPI library have its order.
         """
-        if self.config is None or signature.canonical or not matters(signature):
+        librarys = signature.device or (signature.by_blocks and self.topology.whole is None)
+        if self.config is None or signature.canonical or librarys or not matters(signature):
             return signature
         wanted = self.config.reproducible
         said = [k for k, rule in enumerate(self.config.rules) if rule.use.reproducible is not None]

@@ -25,17 +25,47 @@ def fold(
     :func:`han.tasks.canonical.rooms` places for partial results. `dst` is written last, unless it
     is one of them. `block` is what is combined, where blocks differ in size.
     """
-    stack: list[Ref] = []
     last = len(order) - 1
-    for k, (operand, combinations) in enumerate(zip(operands, order, strict=True)):
-        stack.append(operand)
-        for _ in range(combinations):
-            right, left = stack.pop(), stack.pop()
-            if k == last and not stack:
+    if last < 1:
+        (operand,) = operands
+        stream.copy(dst, operand, nbytes)
+        if also is not None:
+            stream.copy(also, operand, nbytes)
+    elif len(partials) < 2:  # only from left to right one partial result is enough
+        _in_turn(stream, last, operands, nbytes, dst, partials, also, block)
+    else:
+        _on_a_stack(stream, order, operands, nbytes, dst, partials, also, block)
+
+
+def _in_turn(
+    stream: Stream, last: int, operands: Iterable[Ref], nbytes: int, dst: Ref,
+    partials: Sequence[Ref], also: Ref | None, block: int | None,
+) -> None:  # fmt: skip
+    total: Ref | None = None
+    for k, operand in enumerate(operands):
+        if total is None:
+            total = operand
+        elif k < last:
+            stream.reduce(partials[0], total, operand, nbytes, block=block)
+            total = partials[0]
+        else:
+            stream.reduce(dst, total, operand, nbytes, also=also, block=block)
+            return
+
+
+def _on_a_stack(
+    stream: Stream, order: Order, operands: Iterable[Ref], nbytes: int, dst: Ref,
+    partials: Sequence[Ref], also: Ref | None, block: int | None,
+) -> None:  # fmt: skip
+    stack: list[Ref] = []
+    for k, operand in enumerate(operands):
+        right = operand
+        for _ in range(order[k]):
+            left = stack.pop()
+            if k == len(order) - 1 and not stack:
                 stream.reduce(dst, left, right, nbytes, also=also, block=block)
                 return
-            stream.reduce(partials[len(stack)], left, right, nbytes, block=block)
-            stack.append(partials[len(stack)])
-    stream.copy(dst, stack[0], nbytes)
-    if also is not None:
-        stream.copy(also, stack[0], nbytes)
+            into = partials[len(stack)]
+            stream.reduce(into, left, right, nbytes, block=block)
+            right = into
+        stack.append(right)

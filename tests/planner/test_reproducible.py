@@ -303,6 +303,15 @@ def test_the_tuner_searches_among_reproducible_choices_only():
         verify([plan_of_choice(table.topology, signature, choice, 1 << 20)])
 
 
+def test_calls_that_are_the_librarys_do_not_claim_to_be_reproducible():
+    call = call_signature("reduce_scatter", 80)
+    apart, together = table_of([0, 0, 1], reproducible=True), table_of([0, 0, 0], reproducible=True)
+    together = replace(together, topology=topology_of([[0] * 3, [0] * 3], 1))
+    assert together.called(call).canonical
+    assert not apart.called(call).canonical
+    assert not apart.called(replace(call_signature("reduce", 80), device=True)).canonical
+
+
 def test_values_whose_sum_depends_on_the_order():
     """Three numbers show that other orders give other bits, so tests of bits can fail."""
     a, b, c = np.float64(1e16), np.float64(1.0), np.float64(1.0)
