@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import warnings
 from dataclasses import replace
 
@@ -182,6 +184,14 @@ def test_what_a_table_cannot_take_is_in_the_partial_file(tmp_path, monkeypatch):
     assert read(partial_file(keeper.path)).points == (), "a search that is not complete goes on"
     assert keeper.finish(True) == f"no room; what was found is in {partial_file(keeper.path)}"
     assert [p.nbytes for p in read(partial_file(keeper.path)).points] == [64]
+    monkeypatch.setattr(session, "write_whole", lambda *_: no_space())
+    told = "No space left on device; make room there, or name another file with --out"
+    assert keeper.finish(True).endswith(f".partial: cannot be written: {told}")
+    assert [p.nbytes for p in read(partial_file(keeper.path)).points] == [64], "the old one stays"
+
+
+def no_space():
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def refuse_to_write():

@@ -184,8 +184,9 @@ class Keeper:
         try:
             write(self.path, self.table)
         except TunedError as error:
-            kept = self._keep(self.points) or f"what was found is in {self.part}"
-            return f"{error}; {kept}"
+            problem = self._keep(self.points)
+            lost = f"{problem}; make room there, or name another file with --out"
+            return f"{error}; {lost if problem else f'what was found is in {self.part}'}"
         if complete:
             with contextlib.suppress(OSError):
                 self.part.unlink()
