@@ -67,9 +67,9 @@ def text_of(rows: Sequence[Row]) -> str:
     """Return the tables of inputs, of strategies and of the worst predictions."""
     from han.measure.tune.quality import errors, summaries
 
-    heads = ["call", "size", "candidates", *rows[0].ratio, "choices"]
+    heads = ["call", "size", "candidates", *rows[0].ratio, "best choice"]
     title = "time of the choice / choice of exhaustive search, in turns"
-    inputs = shown_table(title, heads, map(_input, rows), left=["call", "choices"])
+    inputs = shown_table(title, heads, map(_input, rows), left=["call", "best choice"])
     lines = map(_summary, summaries(rows))
     summary = shown_table("strategies", SUMMARY, lines, left=["strategy"])
     every = errors(rows)
@@ -88,8 +88,8 @@ def text_of(rows: Sequence[Row]) -> str:
 
 def _input(row: Row) -> list[str]:
     ratios = [f"{ratio:.3f}" for ratio in row.ratio.values()]
-    choices = "; ".join(dict.fromkeys(row.choice.values()))
-    return [row.collective, format_size(row.nbytes), str(row.candidates), *ratios, choices]
+    best = next(iter(row.choice.values()))
+    return [row.collective, format_size(row.nbytes), str(row.candidates), *ratios, best]
 
 
 def _summary(one: Any) -> list[str]:

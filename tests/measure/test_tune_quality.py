@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from commands import call
 
 from han.cli.tune_quality import text_of
 from han.measure.tune.quality import Predicted, Row, errors, summaries
 from han.measure.tune.tuner import Input, sparse_first
+from han.measure.tune.windows import Series, durations, joined
 from han.plots.quality import quality
 
 
@@ -47,6 +49,17 @@ def test_the_picture_is_drawn(tmp_path):
     path = tmp_path / "quality.png"
     quality(ROWS, path)
     assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_late_rank_does_not_make_an_observation_short():
+    first, last, end = np.array([0.0, 0.0]), np.array([0.1, 5.0]), np.array([1.1, 5.01])
+    found = durations(first, last, end, np.array([True, False]))
+    assert found == pytest.approx([1.0, 5.01])
+    alone = [Series(found, np.array(good), first) for good in ([True, False], [False, False])]
+    assert [one.usable for one in alone] == [pytest.approx([1.0]), pytest.approx([1.0])]
+    assert [one.is_disturbed for one in alone] == [False, True]
+    assert joined(alone).usable == pytest.approx([1.0])
+    assert len(joined(alone).seconds) == 4
 
 
 def test_sizes_far_apart_come_first():

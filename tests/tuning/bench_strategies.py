@@ -1,7 +1,7 @@
 """Strategies of ``han tune`` beside exhaustive search, on the simulator's machine.
 
 The machine is `emulated-1gbit` with 2 nodes of 2 ranks. A visit of a call or of a short pipeline
-counts as so many calls as on real ranks, and the first one as three more. The numbers do not depend
+counts as so many calls as on real ranks, the first one as some more. The numbers do not depend
 on the load of the machine that computes them.
 
     python tests/tuning/bench_strategies.py [PICTURE.png [COLLECTIVE ...]]
@@ -16,7 +16,7 @@ from statistics import median
 from test_search import SimulatedLab
 
 from han.cli.tune_quality import text_of
-from han.measure.tune.lab import observations
+from han.measure.tune.lab import CLEAR, TIMED, observations
 from han.measure.tune.quality import USUAL, Predicted, Row, compared, named
 from han.measure.tune.tuner import Input, sparse_first
 from han.model.topology import Topology
@@ -30,7 +30,6 @@ from han.tuning.search.strategies import STRATEGIES, run
 KiB = 1024
 TOPOLOGY = Topology(("node", "network"), ("s", "i"), ((0, 0, 1, 1), (0, 0, 0, 0)), (0, 0, 1, 1))
 RULES = RuleTable(None, TOPOLOGY, NodeTraits())
-NEW = 3  # calls before a choice is measured first
 COLLECTIVES = ("bcast", "reduce")
 SIZES = tuple(8 << 2 * k for k in range(11))  # 8 B to 8 MiB
 NONE = dict.fromkeys(
@@ -67,13 +66,17 @@ class CountingLab(SimulatedLab):
 
     def observe(self, signature, choice, limit):
         """Measure a call, and count its time."""
-        new = NEW * ((signature, choice) not in self.observed)
+        new = self._new() if (signature, choice) not in self.observed else 0
         found = super().observe(signature, choice, limit)
         self.seconds += (new + observations(self._last)) * self._last
         return found
 
+    def _new(self):
+        """Calls before a choice is measured first."""
+        return 1 if self._last > CLEAR else 1 + TIMED
+
     def _stages(self, plan, found):
-        self.seconds += (NEW + observations(found.seconds)) * found.seconds
+        self.seconds += (self._new() + observations(found.seconds)) * found.seconds
         return super()._stages(plan, found)
 
 

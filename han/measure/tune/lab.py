@@ -13,7 +13,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from math import inf
 from statistics import median
 from typing import Any
 
@@ -53,14 +52,14 @@ from han.tuning.search.turns import Turns
 VISIT = 1e-3  # seconds of a series of observations, about
 LEAST, MOST = 3, 15  # observations in a series
 SINGLE = 50e-3  # seconds: longer calls are observed once in a series
-CLEAR = 2e-3  # seconds: one observation of a longer call tells about how long it takes
+CLEAR = 2e-3  # seconds: the first run of a longer call tells about how long it takes
 TRIES = 5  # series, if nearly all observations of the earlier ones were disturbed
 DOUBTS = 3  # such visits of a choice that are not counted
 KEPT = 32  # prepared calls, the last used ones
 # Shares of the time for a call after which its tasks, then its candidates, are not measured any
 # more; the rest is for the duel with the built-in choice.
 TASK_SHARE, RACE_SHARE = 0.5, 0.75
-TIMED = 3  # calls of which the quickest says how long a call takes; of a long one, one call
+TIMED = 3  # calls of which the quickest says how long a short call takes
 READ_CLOCKS = 16  # series between two comparisons of clocks
 
 
@@ -166,7 +165,7 @@ class Lab(Session):
         arguments = self.buffers(signature).arguments()
         return forced(self.state, parser, arguments, choice, signature.mapped)
 
-    def _ready_call(self, signature: Signature, choice: Choice, limit: float = inf) -> Ready:
+    def _ready_call(self, signature: Signature, choice: Choice) -> Ready:
         """Return a call that runs a choice; those of the last used choices are kept."""
         key = signature, choice
         if key not in self._ready:
@@ -174,24 +173,23 @@ class Lab(Session):
                 self._ready.clear()  # frees their buffers
             made = self.forced(signature, choice)
             buffers = self.buffers(signature)
-            self._ready[key] = Ready(made, buffers, self._duration(buffers, made.call, limit))
+            self._ready[key] = Ready(made, buffers, self._duration(buffers, made.call))
             if len(self._ready) > KEPT:
                 self._ready.popitem(last=False)
         self._ready.move_to_end(key)
         return self._ready[key]
 
-    def _duration(self, buffers: Buffers, call: Call, limit: float = inf) -> float:
-        """Return the seconds of the quickest of a few calls, on the slowest rank.
+    def _duration(self, buffers: Buffers, call: Call) -> float:
+        """Return about how many seconds a call takes on the slowest rank; it was not run before.
 
-        The first one, which makes what later ones find, only counts where it takes more than
-        `limit` seconds and is long enough for that to tell something.
+        Of a long call the first run tells it. Of a short one it is mostly the making of what later
+        runs find.
         """
         first = slowest(self.control, [self.batch(call)])[0]
         self.observed += 1
-        if first > max(limit, SINGLE):
+        if first > CLEAR:
             return first
-        count = TIMED if first < CLEAR else 1
-        return min(self._series(buffers, call, first, count).usable)
+        return min(self._series(buffers, call, first, TIMED).usable)
 
     def _series(self, buffers: Buffers, call: Call, expected: float, count: int = 0) -> Series:
         """Observe a call that takes about `expected` seconds, again if most was disturbed."""
@@ -210,7 +208,7 @@ class Lab(Session):
     def observe(self, signature: Signature, choice: Choice, limit: float) -> Sequence[float]:
         """Observe a whole collective a few times; once where it takes more than `limit` seconds."""
         self._expect_time(self._until)
-        ready = self._ready_call(signature, choice, limit)
+        ready = self._ready_call(signature, choice)
         if ready.expected > max(limit, SINGLE):
             return [ready.expected]
         series = self._series(ready.buffers, ready.made.call, ready.expected)

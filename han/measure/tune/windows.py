@@ -3,8 +3,8 @@
 A barrier lets ranks out at different times, by as much as a small collective takes. Here all ranks
 agree on a series of moments by rank 0's clock, and each rank waits for them on its own one. An
 observation lasts from the last rank's begin to the last rank's end. Where a rank came late to its
-moment, the observation is left out, and later windows are wider. Where each rank has a processor,
-observations in which another program took one of these are left out too.
+moment, the observation is left out if there are others, and later windows are wider. Where each
+rank has a processor, observations in which another program took one of these are left out too.
 
 Source: Hunold, Carpen-Amarie, Reproducible MPI micro-benchmarking isn't as easy as you think,
 section 4.4.
@@ -96,11 +96,12 @@ class Windows:
     def _series(
         self, begins: Array, ends: Array, lateness: Array, switches: Array, offset: float
     ) -> Series:
-        last = np.concatenate([begins + offset, ends + offset, lateness, switches])
-        self.control.Allreduce(MPI.IN_PLACE, last, MPI.MAX)
-        begin, end, late, switched = np.split(last, 4)
-        seconds = end - begin
-        in_time = late <= np.maximum(LATE, LATE_SHARE * seconds)
+        mine = [begins + offset, ends + offset, lateness, switches, -begins - offset]
+        most = np.concatenate(mine)
+        self.control.Allreduce(MPI.IN_PLACE, most, MPI.MAX)
+        begin, end, late, switched, first = np.split(most, 5)
+        in_time = late <= np.maximum(LATE, LATE_SHARE * (end - begin))
+        seconds = durations(-first, begin, end, in_time)
         good = in_time if self.crowded else in_time & (switched == 0)
         if 2 * int(in_time.sum()) < len(in_time) and not self.crowded:
             self._wider = min(WIDEST, self._wider * WIDER)
@@ -120,6 +121,14 @@ class Windows:
                 return now
             if self.crowded or moment - now > NAP:
                 os.sched_yield()
+
+
+def durations(first: Array, last: Array, end: Array, in_time: Array) -> Array:
+    """Return the seconds from the last rank's begin to the last end; from the first one's if late.
+
+    Data may have reached a late rank before it began, so that its own time is almost nothing.
+    """
+    return end - np.where(in_time, last, first)
 
 
 def joined(several: Sequence[Series]) -> Series:
