@@ -20,7 +20,7 @@ REFUSED = {  # written from line 4 on
         "wrong.yaml:4: rails.bind[1] = 2: there is no such rail: count is 2",
     ),
     "rails: {count: 2, bind: [1]}": (
-        "wrong.yaml:4: rails.bind = [1]: rank 1 is number 1 of its node", "is bound to no rail",
+        "wrong.yaml:4: rails.bind = [1]: rank 1 is number ", "is bound to no rail",
     ),
     "rules:\n- use:\n    composition: lanes\n    levels: {node: {submodule: adapt}}": (
         "wrong.yaml:7: rules[0].use.levels.node", "does not serve composition 'lanes' inside nodes",
