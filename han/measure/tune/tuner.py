@@ -16,6 +16,7 @@ from han.tasks.choice import Choice
 from han.tasks.outline import as_called, levels_of
 from han.tasks.signature import Signature
 from han.tuning.costs.estimates import Estimate
+from han.tuning.costs.model import REACH
 from han.tuning.heuristics import BUILT_IN
 from han.tuning.rules import Decision, use_of
 from han.tuning.search.results import Found
@@ -158,12 +159,15 @@ def sparse_first(inputs: Sequence[Input]) -> list[Input]:
     """Return inputs in the order of the search: of each collective sizes far apart, then between.
 
     Costs of tasks are interpolated between sizes, and a budget that is spent early leaves no gap
-    at the large sizes.
+    at the large sizes. Before the largest size comes one from which its costs are extrapolated:
+    there tasks take a small part of the time.
     """
     found: list[Input] = []
     for name in dict.fromkeys(one.collective for one in inputs):
         mine = sorted({one for one in inputs if one.collective == name}, key=lambda i: i.nbytes)
-        found += dict.fromkeys(mine[k] for k in _halves(len(mine)))
+        few = [one for one in mine if one.nbytes * REACH <= mine[-1].nbytes]
+        first = [mine[0], *few[-1:]]
+        found += dict.fromkeys([*first, *(mine[k] for k in _halves(len(mine)))])
     return found
 
 
