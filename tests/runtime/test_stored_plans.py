@@ -374,8 +374,8 @@ def test_the_key_has_all_that_plans_depend_on(folder):
     other_rules = han.config.load_config({"rules": [{"use": {"schedule": "lockstep"}}]}).rules
     key, flat = stored_plans.key_of(planner), planner.traits
     for name, value in (("topology", replace(planner.topology, attach=not planner.topology.attach)),
-                        ("traits", replace(flat, oversubscribed=not flat.oversubscribed)),
-                        ("traits", replace(flat, mesh=not flat.mesh)),
+                        ("traits", flat._replace(oversubscribed=not flat.oversubscribed)),
+                        ("traits", flat._replace(mesh=not flat.mesh)),
                         ("config", replace(planner.config, rules=other_rules)),
                         ("rank", 7)):  # fmt: skip
         before = getattr(planner, name)
