@@ -1,11 +1,11 @@
 """Size classes: one plan serves all messages of a range of sizes.
 
-The bounds of classes grow fourfold up to 4 KiB, double up to 16 KiB, and then grow by a half and by
-a third in turn: the larger a message, the more pieces it may have, which are to keep their size. A
-call is decided and planned at the upper bound of its class. For a smaller message, the executor
-cuts the message in proportion: the same operations move shorter parts of it
-(``han/native/engine/sizes.h``). So a piece of a large message has at least two thirds of the size
-that it has at the bound.
+The first class has all messages that fit in the cache line of a flag. Bounds double up to 4 KiB, and
+then grow by a half and by a third in turn: larger messages may have several pieces, which are to
+keep their size, and more thresholds of built-in choices lie among them. A call is decided and
+planned at the upper bound of its class. For a smaller message, the executor cuts the message in
+proportion: the same operations move shorter parts of it (``han/native/engine/sizes.h``). So a piece
+of a large message has at least two thirds of the size that it has at the bound.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from han.model.channel_layout import LINE
+from han.model.channel_layout import INLINE, LINE
 from han.model.collectives import ROWS
 from han.model.program import positions
 from han.tasks.graph import Link, Task, Tasks
 from han.tasks.signature import Signature
 
-LEAST, MOST = 16, 1 << 36  # the first and the last bound, in bytes; larger messages have no class
-SMALL, WHOLE = 4 << 10, 16 << 10  # bytes up to which bounds grow fourfold, and double
+LEAST, MOST = INLINE, 1 << 36  # the first and the last bound, in bytes; more have no class
+SMALL = 4 << 10  # bytes up to which bounds double
 GRAINS = 1 << 31  # at most
 # Sizes up to which the MPI library's counts suffice, for elements of 1 to 16 bytes.
 COUNTED = tuple((1 << 31) - 1 << k for k in range(5))
@@ -34,11 +34,10 @@ def bounds_of(thresholds: Iterable[int] = ()) -> tuple[int, ...]:
 
     `thresholds` are sizes that begin a class of their own: those of users' rules.
     """
-    fourfold = [LEAST << k for k in range(0, (SMALL // LEAST).bit_length(), 2)]
-    doubling = [SMALL << k for k in range((MOST // SMALL).bit_length())]
-    between = [n + n // 2 for n in doubling[:-1] if n >= WHOLE]
+    doubling = [LINE << k for k in range(1, (MOST // LINE).bit_length())]
+    between = [n + n // 2 for n in doubling[:-1] if n >= SMALL]
     asked = [n - 1 for n in thresholds if 1 < n <= MOST]
-    return tuple(sorted({*fourfold, *doubling, *between, *COUNTED, *asked}))
+    return tuple(sorted({LEAST, *doubling, *between, *COUNTED, *asked}))
 
 
 def bound_of(signature: Signature, bounds: tuple[int, ...]) -> int:

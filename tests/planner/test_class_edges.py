@@ -36,13 +36,13 @@ TOPOLOGIES = {
     ),
     "no shared memory": topology_of([[0] * 4], -1),
 }
-CLASSES = (64, 16384)  # upper bounds: a message of one line, and one of several pieces
+CLASSES = (48, 12288)  # upper bounds: a message beside a flag, and one of several pieces
 EDGES = ("first", "last", "beyond", "uneven")
 
 
 def sizes_of(bound: int, element: int) -> dict[str, int]:
     """Return the bytes of each edge of a class, in whole elements."""
-    below = BOUNDS[BOUNDS.index(bound) - 1] // element
+    below = (0, *BOUNDS)[BOUNDS.index(bound)] // element
     most = bound // element
     uneven = next(n for n in range((below + most) // 2, most + 1) if n % 2 and n % 3)
     counts = dict(zip(EDGES, (below + 1, most, most + 1, uneven), strict=True))

@@ -12,7 +12,7 @@ from random_plans import TARGETS, example
 
 from han._native import Operations, joined
 from han.config.config import Config, load_config
-from han.model.channel_layout import LINE
+from han.model.channel_layout import INLINE, LINE
 from han.model.opcodes import COMBINATIONS
 from han.model.program import TERMS, Base, Ref, positions
 from han.model.topology import virtual
@@ -23,7 +23,7 @@ from han.tasks.plan import Plan, make_plan
 from han.tasks.signature import Signature
 from han.tasks.size_classes import (
     GRAINS,
-    WHOLE,
+    SMALL,
     bound_of,
     bounds_of,
     class_of,
@@ -51,9 +51,9 @@ def allreduce(nbytes: int, element: int = 1) -> Signature:
 # ---- bounds -------------------------------------------------------------------------------------
 
 
-def test_bounds_grow_less_the_larger_they_are():
-    few = BOUNDS.index(WHOLE) + 1
-    assert BOUNDS[:few] == (16, 64, 256, 1024, 4096, 8192, 16384)
+def test_bounds_double_and_later_grow_by_a_half_and_by_a_third():
+    few = BOUNDS.index(SMALL) + 1
+    assert BOUNDS[:few] == (INLINE, 128, 256, 512, 1024, 2048, 4096)
     ratios = np.array(BOUNDS[few:]) / np.array(BOUNDS[few - 1 : -1])
     assert set(ratios.round(3)) <= {1.333, 1.5, 1.0}  # 1.0: what MPI's counts allow, and a power
     assert len(BOUNDS) < 65
@@ -63,7 +63,7 @@ def test_thresholds_of_rules_begin_classes():
     bounds = bounds_of([10_000, 1, 0, 4097, 1 << 60])
     assert set(bounds) - set(BOUNDS) == {9999}
     assert bound_of(allreduce(9999), bounds) == 9999
-    assert bound_of(allreduce(10_000), bounds) == 16384
+    assert bound_of(allreduce(10_000), bounds) == 12288
 
 
 def test_different_classes_have_different_signatures():
@@ -242,9 +242,9 @@ def test_blocks_that_differ_are_in_the_class_of_the_largest():
     one, two = (Signature("allgather", 8, counts=counts) for counts in ((8, 3), (0, 8)))
     planned = class_of(one, bound_of(one, BOUNDS))
     assert planned == class_of(two, bound_of(two, BOUNDS))
-    assert planned != class_of(Signature("allgather", 8), 16), "a table is filled in at each run"
+    assert planned != class_of(Signature("allgather", 8), 48), "a table is filled in at each run"
     assert exact(planned, 8, (8, 3)) == one
-    assert planned.describe() == "allgather of blocks of up to 16B"
+    assert planned.describe() == "allgather of blocks of up to 48B"
     assert one.sizes == np.array([8, 3], "u8").tobytes()
     assert not Signature("allgather", 8).sizes
 
