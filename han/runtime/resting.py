@@ -35,18 +35,22 @@ class Parts(Protocol):
         """The bytes of this rank's rings."""
 
     @property
-    def sets(self) -> int:
-        """Of how many sets of ranks they are: their own, and those that their nest keeps."""
+    def nest(self) -> Nest | None:
+        """What its own children left; None if it had none."""
 
     def end(self) -> None:
         """Give back all that they hold; not collective."""
 
 
 class Nest:
-    """The parts that a parent keeps, by the ranks of the child; the oldest are dropped first."""
+    """The parts that a parent keeps, by the ranks of the child; the oldest are dropped first.
+
+    The limits hold for all that is in it, nests of freed children included.
+    """
 
     def __init__(self) -> None:
         self._kept: OrderedDict[Ranks, Parts] = OrderedDict()
+        self._outer: Nest | None = None  # the nest in which the parent's own parts are
         self.open = True
 
     def __len__(self) -> int:
@@ -59,18 +63,31 @@ class Nest:
         if before is not None:
             before.end()
         self._kept[ranks] = parts
+        if parts.nest is not None:
+            parts.nest._outer = self
+        self._drop()
+
+    def _drop(self) -> None:
+        """Drop the oldest parts beyond the limits."""
         while len(self._kept) > 1 and (self.sets > MOST or self.room > MOST_ROOM):
             self._kept.popitem(last=False)[1].end()
+        if self._outer is not None:
+            self._outer._drop()
 
     @property
     def sets(self) -> int:
-        """Of how many sets of ranks it keeps parts, those in nests of freed children included."""
-        return sum(parts.sets for parts in self._kept.values())
+        """Of how many sets of ranks it keeps parts."""
+        return len(self._kept) + sum(nest.sets for nest in self._nests)
 
     @property
     def room(self) -> int:
         """The bytes of this rank's rings that it keeps."""
-        return sum(parts.room for parts in self._kept.values())
+        own = sum(parts.room for parts in self._kept.values())
+        return own + sum(nest.room for nest in self._nests)
+
+    @property
+    def _nests(self) -> list[Nest]:
+        return [parts.nest for parts in self._kept.values() if parts.nest is not None]
 
     def take(self, ranks: Ranks) -> Parts | None:
         """Return the parts for a new child of these ranks, and keep them no longer; or None."""
@@ -78,6 +95,8 @@ class Nest:
         if found is not None and not found.sound:
             found.end()
             return None
+        if found is not None and found.nest is not None:
+            found.nest._outer = None
         return found
 
     def clear(self) -> None:

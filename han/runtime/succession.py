@@ -57,14 +57,12 @@ class Left(NamedTuple):
     @property
     def room(self) -> int:
         """The bytes of this rank's rings."""
-        nest = self.state.nest
-        return self.state.engines.room + (0 if nest is None else nest.room)
+        return self.state.engines.room
 
     @property
-    def sets(self) -> int:
-        """Of how many sets of ranks they are: their own, and those that their nest keeps."""
-        nest = self.state.nest
-        return 1 + (0 if nest is None else nest.sets)
+    def nest(self) -> Nest | None:
+        """What its own children left; None if it had none."""
+        return self.state.nest
 
     def end(self) -> None:
         """Give back all that they hold; not collective."""

@@ -142,6 +142,29 @@ def test_children_of_freed_children_are_taken_over_too(comm):
 
 
 @on_some
+def test_a_child_lives_on_while_another_one_follows_its_parent(comm):
+    with opened(new_comm(FLAT)) as parent:
+        outer = parent.Split()
+        engine = used(outer).engines.own
+        first = outer.Split()
+        used(first)
+        outer.Free()
+        outer = parent.Split()
+        assert used(outer).engines.own is engine
+        second = outer.Split()
+        assert used(second).engines.own is not used(first).engines.own
+        out = np.empty(1000)
+        request = first.Iallreduce(np.ones(1000), out)
+        for child in (second, outer, first):
+            check_works(child)
+        request.Wait()
+        assert (out == comm.size).all()
+        for child in (outer, first, second):
+            child.Free()
+        assert parent._han.heritage().nest.sets == 2, "of the same ranks, the later parts stay"
+
+
+@on_some
 def test_ranks_that_do_not_all_have_the_parts_make_new_ones(comm):
     with opened(new_comm(FLAT)) as parent:
         child = parent.Split()

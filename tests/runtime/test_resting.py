@@ -12,7 +12,7 @@ class Parts:
     token: int
     sound: bool = True
     room: int = 0
-    sets: int = 1
+    nest: Nest | None = None
     ended: int = 0
 
     def end(self):
@@ -55,12 +55,31 @@ def test_a_nest_that_is_closed_has_given_all_back():
     assert not len(nest)
 
 
-def test_sets_of_ranks_below_those_of_a_child_count_too():
-    nest, every = Nest(), [Parts(k, sets=MOST // 2) for k in range(3)]
+def test_what_children_of_a_freed_child_left_counts_too():
+    nest, every = Nest(), [Parts(k, nest=Nest()) for k in range(3)]
+    for parts in every:
+        for k in range(MOST // 2 - 1):
+            parts.nest.put((k,), Parts(k))
     for k, parts in enumerate(every):
         nest.put((k,), parts)
     assert [parts.ended for parts in every] == [1, 0, 0]
-    assert nest.sets == MOST
+    assert (len(nest), nest.sets) == (2, MOST)
+
+
+def test_children_that_outlive_a_freed_child_count_when_they_are_freed():
+    nest, every = Nest(), [Parts(k, nest=Nest()) for k in range(MOST)]
+    for k, parts in enumerate(every):
+        nest.put((k,), parts)
+    last = every[-1].nest
+    last.put((0,), Parts(0))
+    last.put((1,), Parts(1, room=2 * MOST_ROOM))
+    assert nest.sets <= MOST
+    assert [parts.ended for parts in every] == [1] * (MOST - 1) + [0]
+    taken = nest.take((MOST - 1,))
+    other = Parts(0)
+    nest.put((0,), other)
+    taken.nest.put((2,), Parts(2))
+    assert other.ended == 0, "the parts that were taken are not the nest's any more"
 
 
 def test_rings_that_have_grown_are_kept_up_to_a_limit():
