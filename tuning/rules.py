@@ -85,8 +85,8 @@ class RuleTable:
         decides what runs: no rule may be passed over without the result that it asks for. Calls
         that are left to the MPI library have its order.
         """
-        librarys = signature.device or (signature.by_blocks and self.topology.whole is None)
-        if self.config is None or signature.canonical or librarys or not matters(signature):
+        left = signature.device or (signature.by_blocks and self.topology.whole is None)
+        if self.config is None or signature.canonical or left or not matters(signature):
             return signature
         wanted = self.config.reproducible
         said = [k for k, rule in enumerate(self.config.rules) if rule.use.reproducible is not None]

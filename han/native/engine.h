@@ -67,7 +67,7 @@ typedef struct {
     uint64_t signature;
     uint64_t runs; /* since it entered the table */
     uint64_t last; /* the last of these runs, counted from 1 among all runs; 0: the place is free */
-    uint16_t turn; /* how many classes have entered this place */
+    uint16_t generation; /* how many classes have entered this place */
 } han_class;
 
 /* What the leader of such a class keeps. */

@@ -58,7 +58,7 @@ static void what_an_announcement_says(void)
         word = han_announcement(7, 100, HAN_FOR_EVER, rival);
         require(han_takes_rival(word, 7, 99) == rival, "the plan before a change", 99);
         require(han_takes_rival(word, 7, (uint64_t)1 << 39) != rival, "and after it", 0);
-        require(!han_takes_rival(word, 8, 99) && !han_takes_rival(word, 8, 100), "another turn", 0);
+        require(!han_takes_rival(word, 8, 99) && !han_takes_rival(word, 8, 100), "another generation", 0);
     }
 }
 
@@ -114,7 +114,7 @@ static void ranks_that_are_apart(uint64_t ranks, uint64_t classes, uint64_t seed
     }
     for (uint64_t r = 0; r < ranks; r++)
         for (int k = 0; k < HAN_ANNOUNCED; k++) changed += g->engines[r].foreseen[k].trial.rival;
-    for (int k = 0; k < HAN_ANNOUNCED; k++) replaced += g->engines[0].announced[k].turn > 1;
+    for (int k = 0; k < HAN_ANNOUNCED; k++) replaced += g->engines[0].announced[k].generation > 1;
     require(widest >= AHEAD, "ranks are as far apart as they may be", widest);
     free(all);
     group_close(g);

@@ -25,16 +25,16 @@ static void enter(han_engine *e, han_channel *ch, uint32_t k, uint64_t signature
     han_class *c = &e->announced[k];
     c->signature = signature;
     c->runs = 0;
-    c->turn++;
+    c->generation++;
     memset(&e->foreseen[k], 0, sizeof e->foreseen[k]);
-    atomic_store_explicit(place_of(ch, ch->me, k), han_announcement(c->turn, 0, 0, false),
+    atomic_store_explicit(place_of(ch, ch->me, k), han_announcement(c->generation, 0, 0, false),
                           memory_order_relaxed);
 }
 
-static void announce(const han_channel *ch, uint32_t k, uint16_t turn, uint64_t from,
+static void announce(const han_channel *ch, uint32_t k, uint16_t generation, uint64_t from,
                      unsigned length, bool rival) {
-    atomic_store_explicit(place_of(ch, ch->me, k), han_announcement(turn, from, length, rival),
-                          memory_order_release);
+    uint64_t word = han_announcement(generation, from, length, rival);
+    atomic_store_explicit(place_of(ch, ch->me, k), word, memory_order_release);
 }
 
 /* As the leader, note the run if it belongs to the trial. */
@@ -52,12 +52,12 @@ static void lead(han_engine *e, han_plan *p, uint32_t place) {
     han_foreseen *f = &e->foreseen[place];
     han_trial *t = &f->trial;
     uint64_t k = e->announced[place].runs;
-    uint16_t turn = e->announced[place].turn;
+    uint16_t generation = e->announced[place].generation;
     if (!f->length) {
         if (t->runs++ < (t->rest ? t->rest : HAN_FIRST)) return;
         f->from = k + HAN_HISTORY;
         f->length = t->rest ? HAN_BURST : HAN_PROBE;
-        announce(ch, place, turn, f->from, f->length, t->rival);
+        announce(ch, place, generation, f->from, f->length, t->rival);
         return;
     }
     note(f, k, e->epoch + 1);
@@ -65,7 +65,7 @@ static void lead(han_engine *e, han_plan *p, uint32_t place) {
     if (k < f->from + f->length + HAN_HISTORY) return;
     bool before = t->rival;
     han_end_trial(t);
-    if (t->rival != before) announce(ch, place, turn, k + HAN_HISTORY, HAN_FOR_EVER, before);
+    if (t->rival != before) announce(ch, place, generation, k + HAN_HISTORY, HAN_FOR_EVER, before);
     f->length = 0;
     p->foreseen.rival = t->rival;
     memcpy(p->foreseen.learnt, t->learnt, sizeof t->learnt);
@@ -80,5 +80,5 @@ bool han_follow(han_engine *e, han_plan *p) {
     c->last = e->epoch + 1;
     if (ch->me == p->leader) lead(e, p, k);
     uint64_t word = atomic_load_explicit(place_of(ch, p->leader, k), memory_order_acquire);
-    return han_takes_rival(word, c->turn, c->runs++);
+    return han_takes_rival(word, c->generation, c->runs++);
 }

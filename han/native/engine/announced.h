@@ -20,17 +20,21 @@ enum { HAN_UNUSED = 64 };
 _Static_assert(HAN_UNUSED > HAN_HISTORY, "a class is replaced only when no rank needs it");
 
 /* An announcement: one plan for all runs, but the other one for `length` runs from `from` on.
- * `rival`: the rival is what runs take before. HAN_FOR_EVER: for all runs from `from` on. */
+ * `rival`: the rival is what runs take before. HAN_FOR_EVER: for all runs from `from` on. The word
+ * holds, from the highest bit down, 16 bits of the generation, 40 of `from`, 7 of `length`, and
+ * `rival`. */
 enum { HAN_FOR_EVER = 0x7f };
-static inline uint64_t han_announcement(uint16_t turn, uint64_t from, unsigned length, bool rival) {
-    return (uint64_t)turn << 48 | (from & (((uint64_t)1 << 40) - 1)) << 8 | length << 1 | rival;
+#define HAN_FROM (((uint64_t)1 << 40) - 1)
+static inline uint64_t han_announcement(uint16_t generation, uint64_t from, unsigned length,
+                                        bool rival) {
+    return (uint64_t)generation << 48 | (from & HAN_FROM) << 8 | length << 1 | rival;
 }
 
-/* Whether a run of a class takes the rival. An announcement of another turn is not of this class:
- * its leader has not announced anything. */
-static inline bool han_takes_rival(uint64_t announcement, uint16_t turn, uint64_t run) {
-    if (announcement >> 48 != turn) return false;
-    uint64_t from = announcement >> 8 & (((uint64_t)1 << 40) - 1);
+/* Whether a run of a class takes the rival. An announcement of another generation is not of this
+ * class: its leader has not announced anything. */
+static inline bool han_takes_rival(uint64_t announcement, uint16_t generation, uint64_t run) {
+    if (announcement >> 48 != generation) return false;
+    uint64_t from = announcement >> 8 & HAN_FROM;
     unsigned length = announcement >> 1 & HAN_FOR_EVER;
     bool other = run >= from && (length == HAN_FOR_EVER || run - from < length);
     return other != (announcement & 1);
