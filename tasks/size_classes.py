@@ -1,8 +1,8 @@
 """Size classes: one plan serves all messages of a range of sizes.
 
-The first class has all messages that fit in the cache line of a flag. Bounds double up to 4 KiB, and
-then grow by a half and by a third in turn: larger messages may have several pieces, which are to
-keep their size, and more thresholds of built-in choices lie among them. A call is decided and
+The first class has all messages that fit in the cache line of a flag. Bounds double up to 4 KiB,
+and then grow by a half and by a third in turn: larger messages may have several pieces, which are
+to keep their size, and more thresholds of built-in choices lie among them. A call is decided and
 planned at the upper bound of its class. For a smaller message, the executor cuts the message in
 proportion: the same operations move shorter parts of it (``han/native/engine/sizes.h``). So a piece
 of a large message has at least two thirds of the size that it has at the bound.
