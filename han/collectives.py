@@ -128,6 +128,8 @@ class Collectives(MPI.Intracomm):
         if not state.calls.barrier():
             self._run(parsers.BARRIER)
 
+    barrier = Barrier  # mpi4py's other name
+
     def Bcast(self, buf: Any, root: int = 0) -> None:
         """Broadcast `buf` of `root` to `buf` of all other ranks.
 

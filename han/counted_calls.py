@@ -54,7 +54,7 @@ _LAYOUTS = {
     "Neighbor_alltoallw": Layout((_SEND,)),
 }
 _OF_OBJECTS = (
-    "barrier", "bcast", "gather", "scatter", "allgather", "alltoall", "reduce", "allreduce",
+    "bcast", "gather", "scatter", "allgather", "alltoall", "reduce", "allreduce",
     "scan", "exscan", "neighbor_allgather", "neighbor_alltoall",
 )  # fmt: skip
 
@@ -93,6 +93,7 @@ def methods() -> Iterator[Method]:
         yield Method(kind, kind)
         yield Method(f"I{kind.lower()}", kind)
         yield Method(f"{kind}_init", kind, persistent=True)
+    yield Method("barrier", "Barrier")
     for name in _OF_OBJECTS:
         yield Method(name, name)
 

@@ -1,7 +1,8 @@
 """Calls of sizes that change from call to call: a first pass over them and a second one.
 
 A pass takes as many of the sizes as its time allows, in a random order that is the same on all
-ranks. Both sides take turns after each chunk of sizes. The first pass is on a new communicator.
+ranks. Both sides take turns after each chunk of sizes. The first pass is on a new communicator. A
+last pass repeats the median size of each chunk, to tell what a change of the size costs.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median_low
 from time import perf_counter
 from typing import Any
 
@@ -41,9 +43,10 @@ class Sizes:
         return chance.sample(range(self.least // ITEM, self.most // ITEM + 1), self.count)
 
     @property
-    def passes(self) -> tuple[str, str]:
-        """The names of the rows of both passes."""
-        return f"{self.name}, first pass", f"{self.name}, once more"
+    def passes(self) -> tuple[str, str, str]:
+        """The names of the rows of the passes."""
+        repeated = f"{self.name}, each {CHUNK} times"
+        return f"{self.name}, first pass", f"{self.name}, once more", repeated
 
 
 SMALL = Sizes("2000 sizes to 16KiB", 8, 16 << 10, 2000)
@@ -53,10 +56,11 @@ BLOCKS = Sizes("1000 Allgathervs to 16KiB", 8, 16 << 10, 1000, blocks=True)
 
 @dataclass(frozen=True)
 class Passes:
-    """Microseconds per call of both passes, by side, and the number of calls in each."""
+    """Microseconds per call of the passes, by side, and the number of calls in each."""
 
     first: Mapping[str, float]
     second: Mapping[str, float]
+    repeated: Mapping[str, float]
     calls: int
 
 
@@ -94,7 +98,7 @@ def counts_of(most: int, size: int) -> list[int]:
 def passes(
     session: Session, comms: Mapping[str, MPI.Intracomm], sizes: Sizes, seconds: float
 ) -> Passes:
-    """Make both passes; collective.
+    """Make the passes; collective.
 
     `comms` are new communicators by side. The first pass ends after about `seconds` of all sides
     together, the second one after the same sizes. Raises WrongResultError on all ranks.
@@ -111,7 +115,14 @@ def passes(
     first, reached = _pass(session, sides, counts, seconds)
     _check(session, sides, max(counts[:reached]), sizes.blocks)
     second, _ = _pass(session, sides, counts[:reached], np.inf)
-    return Passes(first, second, reached)
+    repeated, _ = _pass(session, sides, medians(counts[:reached]), np.inf)
+    return Passes(first, second, repeated, reached)
+
+
+def medians(counts: Sequence[int]) -> list[int]:
+    """Return as many counts, in which each chunk repeats the median of its own."""
+    chunks = [counts[begin : begin + CHUNK] for begin in range(0, len(counts), CHUNK)]
+    return [median_low(chunk) for chunk in chunks for _ in chunk]
 
 
 def _pass(

@@ -13,7 +13,7 @@ from han.common.errors import ArgumentError, WrongResultError
 from han.measure.program_mix import DEFAULT
 from han.measure.program_results import Result, Settings, mean_ratio, summary
 from han.measure.program_rows import ProgramRow, Work
-from han.measure.program_sizes import BLOCKS, CHUNK, LARGE, SMALL, counts_of, passes
+from han.measure.program_sizes import BLOCKS, CHUNK, LARGE, SMALL, counts_of, medians, passes
 from han.measure.programs import GROUPS, Programs, chosen
 from han.model.measurements import Times
 from han.model.recorded import (
@@ -179,6 +179,13 @@ def test_a_pass_ends_in_time_and_the_second_one_has_the_same_calls(running):
     assert counts_of(9, 3) == [9, 6, 3]
     assert counts_of(10, 3) == [7, 4, 10]
     assert passes(running, running.comms, LARGE, 1e6).calls == LARGE.count
+
+
+def test_the_last_pass_repeats_the_median_of_each_chunk():
+    counts = [*range(CHUNK), *range(CHUNK, 0, -1), 7, 5]
+    last = CHUNK - CHUNK // 2
+    assert medians(counts) == [CHUNK // 2] * CHUNK + [last] * CHUNK + [5, 5]
+    assert medians([]) == []
 
 
 def test_the_table_has_all_rows_and_json_has_format_and_version(tmp_path):

@@ -25,6 +25,15 @@ def total(size, k=0):
     return size * (size - 1) // 2 + size * k
 
 
+@on_ranks
+def test_the_two_names_of_barrier_are_one_call(mpi_ranks):
+    with opened(open_interleaved()) as comm:
+        for turn in range(20):
+            (comm.barrier if (turn + comm.Get_rank()) % 2 else comm.Barrier)()
+        info = comm.cache_info()
+        assert (info.hits, info.misses) == (19, 1)
+
+
 # ---- nonblocking --------------------------------------------------------------------------------
 
 
