@@ -1,9 +1,8 @@
 """The collectives of ``han.Comm``: blocking, nonblocking and persistent.
 
 Every method first asks the look-up in C, which serves calls with a known plan. Otherwise it parses
-the arguments and finds or makes the plan. A call that han does not serve is
-left to the MPI library: han makes it with the nonblocking function of MPI, so that its own
-requests progress meanwhile.
+the arguments and finds or makes the plan. A call that han does not serve is left to the MPI
+library, with its nonblocking function, so that han's own requests progress meanwhile.
 """
 
 from __future__ import annotations
@@ -41,9 +40,8 @@ class Collectives(MPI.Intracomm):
     A buffer is an array, another object with a buffer or a tensor, or a list such as
     ``[data, count, type]``. ``MPI.IN_PLACE`` is allowed where MPI allows it, and None stands for
     it. Calls on memory of a device are the MPI library's own; all ranks pass such memory, or none
-    does. All ranks make the
-    same calls in the same order, with the same root, operation and size. Operands of an operation
-    that does not commute are combined in the order of ranks.
+    does. All ranks make the same calls in the same order, with the same root, operation and size.
+    Operands of an operation that does not commute are combined in the order of ranks.
 
     han serves calls by blocks (gather, scatter, allgather, alltoall, reduce-scatter) if all ranks
     share memory on some level; other ones are left to the MPI library. Gatherv, Scatterv and
