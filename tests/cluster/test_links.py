@@ -11,7 +11,7 @@ from emulate import _parse_links
 from host import EmulationError, ip
 from launch import Cluster
 from network import check, remove
-from wiring import Links
+from wiring import Links, burst
 
 pytestmark = pytest.mark.cluster
 
@@ -44,6 +44,16 @@ def test_latency_is_seen_and_each_rank_sends_over_its_rail(links):
         assert 2 * LATENCY_MS <= report["ping"] < 3 * LATENCY_MS
         # A late rank's first call may take no time, as the others' messages have arrived before.
         assert min(report["barrier"], report["allreduce"]) >= LATENCY_MS
+
+
+def test_bursts_take_the_same_time_at_all_rates():
+    found = {rate: burst(rate) for rate in ("1gbit", "100mbit", "12.5mbps", "2GiBit", "1kbit")}
+    assert found == {
+        "1gbit": 131250, "100mbit": 13125, "12.5mbps": 13125, "2GiBit": 281857, "1kbit": 3028,
+    }  # fmt: skip
+    for wrong in ("fast", "1 gbit", "-1mbit", "1gbyte"):
+        with pytest.raises(EmulationError, match="no rate of tc"):
+            Links(rate=wrong)
 
 
 def test_a_switch_that_has_ended_is_told_and_leaves_nothing():

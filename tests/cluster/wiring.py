@@ -8,6 +8,7 @@ answers for the address.
 
 import contextlib
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -20,7 +21,10 @@ from host import COMMAND_S, STOP_S, EmulationError, ip, run
 BRIDGE = "br0"  # the hub's adapter
 NETWORK = IPv4Network("10.77.0.0/16")  # of the namespaces only
 FIRST_RAIL = IPv4Network("10.77.0.0/24")  # and the hub
-SHAPE = "burst 128kb latency 200ms"
+SHAPE = "latency 200ms"
+BURST_S = 1.05e-3  # of a link after a pause, as a token bucket lets through: 128 KB at 1 Gbit/s
+PACKET = 1514  # bytes
+RATE = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<prefix>[kmgt]?)(?P<binary>i?)(?P<unit>bit|bps|)$")
 TUN = Path("/dev/net/tun")
 MTU = 9000  # of the switch's links: fewer packets for its one process
 QUEUE = 10000  # packets that a switch may be late to take
@@ -46,6 +50,7 @@ class Links:
             raise EmulationError(f"--rails {self.rails}: a node has 1 to {RAILS} rails")
         if not 0 <= self.latency <= LATENCY_S:
             raise EmulationError(f"--latency {self.latency:g}s: above 0, at most {LATENCY_S:g}s")
+        burst(self.rate)
 
     def __str__(self) -> str:
         kind = f"{self.latency * 1e3:g} ms each way" if self.latency else self.rate
@@ -71,6 +76,20 @@ class Links:
         return None
 
 
+def burst(rate: str) -> int:
+    """Return the bytes that a link of `rate` may send at once after a pause.
+
+    With a fixed number a slow link would let whole messages through at no rate.
+    """
+    found = RATE.match(rate.lower())
+    if found is None:
+        raise EmulationError(f"--rate {rate}: no rate of tc, such as 1gbit, 100mbit or 12.5mbps")
+    base = 1024 if found["binary"] else 1000
+    bits = float(found["number"]) * base ** " kmgt".index(found["prefix"] or " ")
+    nbytes = bits if found["unit"] == "bps" else bits / 8
+    return max(round(nbytes * BURST_S), 2 * PACKET)
+
+
 def address(rail: int, index: int) -> IPv4Interface:
     """Return the address of a rail of a node; the hub has index -1."""
     return IPv4Interface(
@@ -91,7 +110,8 @@ def attach_shaped(hub: str, name: str, index: int, port: str, links: Links) -> N
         ip(f"-n {name} link add {adapter} type veth peer name {end} netns {hub}")
         ip(f"-n {hub} link set {end} master {BRIDGE}")
         for space, link in ((name, adapter), (hub, end)):
-            shape = f"qdisc replace dev {link} root tbf rate {links.rate} {SHAPE}"
+            tokens = f"rate {links.rate} burst {burst(links.rate)} {SHAPE}"
+            shape = f"qdisc replace dev {link} root tbf {tokens}"
             run(["tc", "-n", space, *shape.split()])
         ip(f"-n {hub} link set {end} up")
         _raise(name, adapter, address(rail, index))
