@@ -23,6 +23,7 @@ NETWORK = IPv4Network("10.77.0.0/16")  # of the namespaces only
 FIRST_RAIL = IPv4Network("10.77.0.0/24")  # and the hub
 SHAPE = "latency 200ms"
 BURST_S = 1.05e-3  # of a link after a pause, as a token bucket lets through: 128 KB at 1 Gbit/s
+SLOW = 200e6  # bits a second up to which a machine can shape two packets at a time
 PACKET = 1514  # bytes
 RATE = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<prefix>[kmgt]?)(?P<binary>i?)(?P<unit>bit|bps|)$")
 TUN = Path("/dev/net/tun")
@@ -79,7 +80,8 @@ class Links:
 def burst(rate: str) -> int:
     """Return the bytes that a link of `rate` may send at once after a pause.
 
-    With a fixed number a slow link would let whole messages through at no rate.
+    The fewer the better, as real links have no such bytes; but a fast link would take a timer's
+    interrupt for each packet.
     """
     found = RATE.match(rate.lower())
     if found is None:
@@ -87,7 +89,7 @@ def burst(rate: str) -> int:
     base = 1024 if found["binary"] else 1000
     bits = float(found["number"]) * base ** " kmgt".index(found["prefix"] or " ")
     nbytes = bits if found["unit"] == "bps" else bits / 8
-    return max(round(nbytes * BURST_S), 2 * PACKET)
+    return 2 * PACKET if 8 * nbytes <= SLOW else round(nbytes * BURST_S)
 
 
 def address(rail: int, index: int) -> IPv4Interface:
