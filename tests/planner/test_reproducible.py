@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from machines import topology_of
+from machines import PLACEMENTS, topology_of
 from random_plans import TARGETS, draw_plan, draw_topology
 
 from han.config.config import load_config, validate_names
@@ -43,15 +43,6 @@ SERVING = {
     for name, part in registered().items()
     for algorithm, row in part.algorithms.items()
     if row.canonical
-}
-PLACEMENTS = {
-    "one node": [0] * 8,
-    "2 x 4": [0, 0, 0, 0, 1, 1, 1, 1],
-    "4 x 2": [0, 0, 1, 1, 2, 2, 3, 3],
-    "3 + 5": [0, 0, 0, 1, 1, 1, 1, 1],
-    "1 + 6 + 1": [0, 1, 1, 1, 1, 1, 1, 2],
-    "in turn": [0, 1] * 4,
-    "one each": [*range(8)],
 }
 
 
