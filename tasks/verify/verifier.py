@@ -180,9 +180,13 @@ class _Verifier:
         foreign = (events.holder != events.rank[:, None]).any(axis=1) & (code != NOTHING)
         code[foreign & (code == Code.COPY)] = Code.PULL
         code[foreign & np.isin(code, COMBINATIONS)] = READS
-        memory = events.memory - self.places.operands(events.run, events.holder, events.base)
-        places = np.stack([memory[which], events.at[which]], axis=2).reshape(-1, 8)
-        rows: Numbers = np.column_stack([code, places, events.nbytes[which], which])
+        rows: Numbers = np.empty((len(code), 11), np.int64)  # filled in place, as it is large
+        rows[:, 0], rows[:, 1:9:2], rows[:, 2:9:2] = code, events.memory, events.at
+        if self.places.replaced.any():
+            rows[:, 1:9:2] -= self.places.operands(events.run, events.holder, events.base)
+        rows[:, 9], rows[:, 10] = events.nbytes, which
+        tests = np.flatnonzero(start >= 0)
+        rows[tests, 1:10] = rows[start[tests], 1:10]
         return rows
 
     # ---- entering and leaving -----------------------------------------------------------------
