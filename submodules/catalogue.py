@@ -27,7 +27,7 @@ def catalogue() -> Catalogue:
                     )
                     for key, p in part.parameters.items()
                 },
-                _serving(part, ("between", "outermost")),
+                _serving(part, ("outermost",)),
                 _serving(part, ("inside", "node")),
             )
             for name, part in registered().items()

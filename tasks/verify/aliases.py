@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from han.tasks.verify.memory import Access, Expressions, Memory, Span
+from han.tasks.verify.contents import Access, Span
+from han.tasks.verify.expressions import Expressions
+from han.tasks.verify.memory import Memory
 
 
 @dataclass

@@ -142,8 +142,8 @@ class Events:
         shifts = np.array([self.places.shifts(run) for run in range(len(self.plans))])
         run = self.run[:, None]
         self.memory: Numbers = tables[run, self.holder, bases]
-        offsets = np.minimum(self.rows["off"], MOST).astype(np.int64)
-        self.at: Numbers = offsets + shifts[run, bases]
+        self.at: Numbers = shifts[run, bases]
+        self.at += np.minimum(self.rows["off"], MOST).astype(np.int64)
 
     def event_of(self, strand: int, row: int) -> int:
         """Return the last event of a row of a strand's program."""

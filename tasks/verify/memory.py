@@ -8,121 +8,12 @@ earlier content.
 
 from __future__ import annotations
 
-import itertools
 from bisect import bisect_left
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Protocol
 
-Content = tuple[int, int]  # expression, and the offset in the message minus the address
-Span = tuple[int, int, Content]  # start, stop and content of bytes
-NOBODY = -1
-SPELLED = 200  # characters of an expression
-NO_ADDERS: dict[int, int] = {}  # of most segments; it is never changed
+from han.tasks.verify.contents import NOBODY, Access, Content, Span, joined, plain
+from han.tasks.verify.expressions import Expressions
 
-
-@dataclass
-class Expressions:
-    """Numbers of combinations of contributions, equal for equal ones; the first are the leaves."""
-
-    size: int
-    pairs: list[tuple[int, ...]] = field(default_factory=list)
-    known: dict[tuple[int, int], int] = field(default_factory=dict)
-    sums: dict[tuple[int, ...], int] = field(default_factory=dict)  # by operands, sorted
-    flat: dict[tuple[int, bool], tuple[int, ...]] = field(default_factory=dict)
-    right: dict[tuple[int, bool, int], tuple[int, ...]] = field(default_factory=dict)
-    blocks: dict[tuple[int, ...], int] = field(default_factory=dict)  # canonical, by ranks
-
-    def combine(self, a: int, b: int) -> int:
-        """Return the number of ``a op b``."""
-        number = self.known.setdefault((a, b), self.size + len(self.pairs))
-        if number == self.size + len(self.pairs):
-            self.pairs.append((a, b))
-        return number
-
-    def accumulate(self, a: int, b: int) -> int:
-        """Return the number of `a`, maybe a combination in any order, with one more operand."""
-        parts = self.pairs[a - self.size] if a >= self.size else ()
-        flat = parts if self.sums.get(parts) == a else (a,)
-        parts = tuple(sorted((*flat, b)))
-        number = self.sums.setdefault(parts, self.size + len(self.pairs))
-        if number == self.size + len(self.pairs):
-            self.pairs.append(parts)
-        return number
-
-    def ranks(self, number: int, ordered: bool) -> tuple[int, ...]:
-        """Return the contributions of an expression, in the order of the operands or sorted."""
-        if (number, ordered) not in self.flat:
-            leaves = self._leaves(number)
-            self.flat[number, ordered] = tuple(leaves if ordered else sorted(leaves))
-        return self.flat[number, ordered]
-
-    def canonical(self, ranks: tuple[int, ...]) -> int:
-        """Return the number of the canonical combination of the contributions of ranks.
-
-        It follows the definition, by halves of blocks, and none of the code that makes programs.
-        """
-        if ranks not in self.blocks:
-            found = self._block(frozenset(ranks), 0, 1 << (self.size - 1).bit_length())
-            assert found is not None, "a result has contributions"
-            self.blocks[ranks] = found
-        return self.blocks[ranks]
-
-    def _block(self, ranks: frozenset[int], first: int, width: int) -> int | None:
-        """Return the combination of a block of ranks; None if none of them contributes."""
-        if width == 1:
-            return first if first in ranks else None
-        half = width // 2
-        left, right = (self._block(ranks, at, half) for at in (first, first + half))
-        if left is None or right is None:
-            return right if left is None else left
-        return self.combine(left, right)
-
-    def spelled(self, number: int) -> str:
-        """Return an expression as text such as ``((0 1) 2)``; of a long one the beginning."""
-        found, left = "", [str(number)]
-        while left and len(found) < SPELLED:
-            text = left.pop()
-            one = int(text) if text.isdigit() else -1
-            if one < self.size:
-                found += text
-                continue
-            parts = [str(part) for part in self.pairs[one - self.size]]
-            spaced = [text for part in parts for text in (" ", part)][1:]
-            left += [")", *reversed(spaced), "("]
-        return found + (" ..." if left else "")
-
-    def combines(self, number: int, ranks: tuple[int, ...], ordered: bool) -> bool:
-        """Return whether an expression combines the contributions of `ranks`, maybe in order.
-
-        Answers are kept by the identity of `ranks`, because many bytes share few expressions.
-        """
-        key = number, ordered, id(ranks)
-        if self.right.get(key) is not ranks and self.ranks(number, ordered) == ranks:
-            self.right[key] = ranks
-        return self.right.get(key) is ranks
-
-    def _leaves(self, number: int) -> Iterable[int]:
-        left = [number]  # a stack in place of recursion, as expressions may be deep
-        while left:
-            number = left.pop()
-            if number < self.size:
-                yield number
-            else:
-                left += reversed(self.pairs[number - self.size])
-
-
-class Access(Protocol):
-    """An event of a chain that accesses memory."""
-
-    chain: int
-    event: int
-
-    def after(self, chain: int, event: int) -> bool:
-        """Return whether `event` of `chain` precedes this one in every interleaving."""
-
-    def problem(self, found: str, other: int, wanted: str) -> Exception:
-        """Return the error; `other` is the event that conflicts with this one, or -1."""
+NO_EVENTS: dict[int, int] = {}  # of segments without readers, or without adders; never changed
 
 
 class Segment:
@@ -133,17 +24,30 @@ class Segment:
     def __init__(self, content: Content | None, chain: int = NOBODY, writer: int = NOBODY) -> None:
         self.content = content  # None: never written
         self.chain, self.writer = chain, writer  # the chain and the event that wrote it
-        self.readers: dict[int, int] = {}  # by chain: the last event that read it
-        self.adders = NO_ADDERS  # by chain: the last event that accumulated into it
+        self.readers = NO_EVENTS  # by chain: the last event that read it
+        self.adders = NO_EVENTS  # by chain: the last event that accumulated into it
         self.lent: tuple[int, ...] = ()  # sends in flight that read it
         self.flying = NOBODY  # the receive in flight that will write it
 
+    def renew(self, content: Content, chain: int, writer: int) -> None:
+        """Become bytes that an event has just written."""
+        self.content, self.chain, self.writer = content, chain, writer
+        self.readers = self.adders = NO_EVENTS
+        self.lent, self.flying = (), NOBODY
+
     def copy(self) -> Segment:
-        """Return a copy, which becomes the second part of a segment that is cut."""
+        """Return a copy, which becomes another part of a segment that is cut."""
         other = Segment(self.content, self.chain, self.writer)
-        other.readers, other.lent, other.flying = dict(self.readers), self.lent, self.flying
-        other.adders = self.adders
+        other.readers = dict(self.readers) if self.readers else NO_EVENTS
+        other.adders, other.lent, other.flying = self.adders, self.lent, self.flying
         return other
+
+    def note(self, access: Access) -> None:
+        """Note that an event has read the bytes."""
+        if self.readers is NO_EVENTS:
+            self.readers = {access.chain: access.event}
+        else:
+            self.readers[access.chain] = access.event
 
     def unfinished(self, access: Access) -> int:
         """Return an event that accumulates and need not precede the access, or NOBODY."""
@@ -187,14 +91,14 @@ class Memory:
         starts = self.starts
         first = bisect_left(starts, start)
         if first + 1 < len(starts) and starts[first] == start and starts[first + 1] == stop:
-            number, delta = self._read(first, access)  # most reads are of one segment
-            return [(0, stop - start, (number, delta + start))]
+            value, delta = self._read(first, access)  # most reads are of one segment
+            return [(0, stop - start, (value, delta + start))]
         found: list[Span] = []
         last = NOBODY
         for k in self._range(start, stop):
-            number, delta = self._read(k, access, last)
+            value, delta = self._read(k, access, last)
             last = self.segments[k].writer
-            found.append((starts[k] - start, starts[k + 1] - start, (number, delta + start)))
+            found.append((starts[k] - start, starts[k + 1] - start, (value, delta + start)))
         return found
 
     def _read(self, k: int, access: Access, known: int = NOBODY) -> Content:
@@ -209,7 +113,7 @@ class Memory:
             raise access.problem(found, writer, "a wait for it")
         if segment.adders and (late := segment.unfinished(access)) >= 0:
             raise access.problem(f"byte {self.starts[k]} not complete", late, "a wait for it")
-        segment.readers[chain] = access.event
+        segment.note(access)
         return content
 
     def _unreadable(self, k: int, access: Access) -> Exception:
@@ -228,13 +132,14 @@ class Memory:
 
     def _replace(self, where: range, start: int, spans: list[Span], access: Access) -> None:
         chain, event = access.chain, access.event
+        spans = spans if len(spans) == 1 else joined(spans)
         if len(where) == len(spans) == 1:
-            ((_, _, (number, delta)),) = spans
-            self.segments[where.start] = Segment((number, delta - start), chain, event)
+            value, delta = spans[0][2]
+            self.segments[where.start].renew((value, delta - start), chain, event)
             return
         self.starts[where.start : where.stop] = [start + span[0] for span in spans]
         self.segments[where.start : where.stop] = [
-            Segment((number, delta - start), chain, event) for _, _, (number, delta) in spans
+            Segment((value, delta - start), chain, event) for _, _, (value, delta) in spans
         ]
 
     def _check_write(self, k: int, access: Access) -> None:
@@ -260,19 +165,33 @@ class Memory:
 
         They belong to one rank, which carries them out one at a time.
         """
-        for first, stop, (operand, delta) in spans:
+        self._refine(start, start + spans[-1][1])
+        for first, stop, (operand, delta) in plain(spans):
             for k in self._range(start + first, start + stop):
                 segment = self.segments[k]
                 if segment.content is None:
                     raise self._unreadable(k, access)
-                adders, segment.adders = segment.adders, NO_ADDERS
+                adders, segment.adders = segment.adders, NO_EVENTS
                 self._check_write(k, access)
-                number, offset = segment.content
+                value, offset = segment.content
+                assert isinstance(value, int), "the segments have one expression each"
                 if offset + start != delta:
                     found = f"byte {offset + start} of the message combined with byte {delta}"
                     raise access.problem(found, NOBODY, "the same byte")
-                segment.content = expressions.accumulate(number, operand), offset
+                segment.content = expressions.accumulate(value, operand), offset
                 segment.adders = {**adders, access.chain: access.event}
+
+    def _refine(self, start: int, stop: int) -> None:
+        """Cut segments of some bytes where their expressions change."""
+        for k in reversed(self._range(start, stop)):
+            whole = self.segments[k]
+            if whole.content is not None and not isinstance(whole.content[0], int):
+                spans = list(plain([(self.starts[k], self.starts[k + 1], whole.content)]))
+                parts = [whole.copy() for _ in spans]
+                for part, (_, _, content) in zip(parts, spans, strict=True):
+                    part.content = content
+                self.starts[k : k + 1] = [span[0] for span in spans]
+                self.segments[k : k + 1] = parts
 
     def _in_use(self, k: int, access: Access) -> Exception:
         at, segment = self.starts[k], self.segments[k]
@@ -292,7 +211,7 @@ class Memory:
         for k in self._range(start, stop):
             segment = self.segments[k]
             segment.lent = tuple(e for e in segment.lent if e != by)
-            segment.readers[access.chain] = access.event
+            segment.note(access)
 
     def await_(self, start: int, stop: int, access: Access) -> None:
         """Let a message write bytes until :meth:`arrive`; no event may access them before."""
@@ -320,37 +239,3 @@ class Memory:
                         found = f"byte {at} returned to its owner before a reader is done"
                         raise access.problem(found, event, "a wait for it")
                     read = event
-
-
-def combine(a: list[Span], b: list[Span], expressions: Expressions, access: Access) -> list[Span]:
-    """Combine two operands byte by byte; both must hold the same bytes of the message."""
-    cuts = [s[0] for s in a]
-    if len(b) > 1:
-        cuts = sorted({*cuts, *(s[0] for s in b)})
-    cuts.append(a[-1][1])
-    found: list[Span] = []
-    left = right = 0
-    for start, stop in itertools.pairwise(cuts):
-        left += a[left][1] <= start
-        right += b[right][1] <= start
-        (x, dx), (y, dy) = a[left][2], b[right][2]
-        if dx != dy:
-            raise access.problem(
-                f"byte {start + dx} of the message combined with byte {start + dy}", NOBODY,
-                "the same byte",
-            )  # fmt: skip
-        found.append((start, stop, (expressions.combine(x, y), dx)))
-    return merged(found)
-
-
-def merged(spans: list[Span]) -> list[Span]:
-    """Join contiguous spans of the same content."""
-    if len(spans) == 1:
-        return spans
-    found: list[Span] = []
-    for start, stop, content in spans:
-        if found and found[-1][2] == content:
-            found[-1] = found[-1][0], stop, content
-        else:
-            found.append((start, stop, content))
-    return found

@@ -86,7 +86,7 @@ class Strand:
     def learn(self, event: int, known: Known) -> None:
         """Add what was known at `event`, which precedes the one that runs."""
         teacher, clock, entered = known
-        if teacher.run == self.run:
+        if teacher.run == self.run and entered != self.entered:
             self.entered |= entered
         if isinstance(clock, dict):
             if self.domain in clock:
@@ -145,7 +145,7 @@ class Walk:
         for event in self.strict:
             self.before.setdefault(event, [])
         edges = chain.from_iterable([*self.before.values(), *self.strict.values()])
-        self._uses = Counter(edges)
+        self._uses = dict(Counter(edges))
         self._marks = bytearray(events.number)  # bits of each event
         for bit, some in ((AFTER, self.before), (USED, self._uses)):
             for event in some:
@@ -216,14 +216,18 @@ class Walk:
 
     def _may_pass(self, strand: Strand, event: int) -> bool:
         """Learn from the events before this one; return False if one has not happened yet."""
-        others = self.before[event]
+        others, known, uses = self.before[event], self._known, self._uses
         while others:
-            known = self._known.get(others[-1])
-            if known is None:
-                self._waiting[others[-1]].append(strand)
+            other = others[-1]
+            what = known.get(other)
+            if what is None:
+                self._waiting[other].append(strand)
                 return False
-            strand.learn(others[-1], known)
-            self._used(others.pop())
+            strand.learn(other, what)
+            others.pop()
+            left = uses[other] = uses[other] - 1
+            if not left:
+                del known[other]
         return event not in self.strict or self._may_pass_strictly(strand, event)
 
     def _may_pass_strictly(self, strand: Strand, event: int) -> bool:

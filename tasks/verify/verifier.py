@@ -16,8 +16,10 @@ from han.tasks.signature import Signature
 from han.tasks.spec import SPECS, UNEVEN, Spec
 from han.tasks.verify import bounds
 from han.tasks.verify.aliases import Apart, Operand, View
+from han.tasks.verify.contents import Plain, Span, combine, joined, plain
 from han.tasks.verify.events import FINISH, Events, Programs
-from han.tasks.verify.memory import Expressions, Memory, Span, combine, merged
+from han.tasks.verify.expressions import Expressions
+from han.tasks.verify.memory import Memory
 from han.tasks.verify.order import Action, Row, Strand, Walk
 from han.tasks.verify.pairs import Pairs
 from han.tasks.verify.places import Numbers, Places
@@ -178,9 +180,13 @@ class _Verifier:
         foreign = (events.holder != events.rank[:, None]).any(axis=1) & (code != NOTHING)
         code[foreign & (code == Code.COPY)] = Code.PULL
         code[foreign & np.isin(code, COMBINATIONS)] = READS
-        memory = events.memory - self.places.operands(events.run, events.holder, events.base)
-        places = np.stack([memory[which], events.at[which]], axis=2).reshape(-1, 8)
-        rows: Numbers = np.column_stack([code, places, events.nbytes[which], which])
+        rows: Numbers = np.empty((len(code), 11), np.int64)  # filled in place, as it is large
+        rows[:, 0], rows[:, 1:9:2], rows[:, 2:9:2] = code, events.memory, events.at
+        if self.places.replaced.any():
+            rows[:, 1:9:2] -= self.places.operands(events.run, events.holder, events.base)
+        rows[:, 9], rows[:, 10] = events.nbytes, which
+        tests = np.flatnonzero(start >= 0)
+        rows[tests, 1:10] = rows[start[tests], 1:10]
         return rows
 
     # ---- entering and leaving -----------------------------------------------------------------
@@ -202,9 +208,9 @@ class _Verifier:
         self._check_synchronised(strand)
         memory = self.memories[self.places.own(run, rank, Base.RECV)]
         for number, piece in enumerate(self.specs[run].after[rank]):
-            spans = merged(memory.read(piece.start, piece.stop, strand))
+            spans = joined(memory.read(piece.start, piece.stop, strand))
             if self.results.get(run) != spans:  # else they are as those of an earlier rank
-                for span in spans:
+                for span in plain(spans):
                     self._check_result(run, rank, number, span)
             self._compare(run, rank, spans)
         mine = (self.places.own(run, rank, b) for b in (Base.SEND, Base.RECV, Base.SCRATCH))
@@ -229,7 +235,7 @@ class _Verifier:
                 f"rank(s) {ranks} need not have entered", "all ranks",
             )  # fmt: skip
 
-    def _check_result(self, run: int, rank: int, number: int, span: Span) -> None:
+    def _check_result(self, run: int, rank: int, number: int, span: Plain) -> None:
         start, stop, (expression, delta) = span
         piece = self.specs[run].after[rank][number]
         signature = self.plans[run].signature

@@ -1,4 +1,4 @@
-"""Topologies of any shape, the algorithms of all submodules, and factors for exchanges."""
+"""Topologies of any shape, placements, algorithms of all submodules, and factors for exchanges."""
 
 from __future__ import annotations
 
@@ -13,6 +13,15 @@ from han.submodules.registry import registered
 from han.tasks.compositions import LANES
 
 SYMBOLS = "snxyz"
+PLACEMENTS = {  # the node of each of 8 ranks; fewer ranks take the first ones
+    "one node": [0] * 8,
+    "2 x 4": [0, 0, 0, 0, 1, 1, 1, 1],
+    "4 x 2": [0, 0, 1, 1, 2, 2, 3, 3],
+    "3 + 5": [0, 0, 0, 1, 1, 1, 1, 1],
+    "in turn": [0, 1] * 4,
+    "1 + 6 + 1": [0, 1, 1, 1, 1, 1, 1, 2],
+    "one each": [*range(8)],
+}
 PARTS = tuple(
     (name, algorithm)
     for name, part in registered().items()

@@ -25,10 +25,27 @@ REFUSED = {  # written from line 4 on
     "rules:\n- use:\n    composition: lanes\n    levels: {node: {submodule: adapt}}": (
         "wrong.yaml:7: rules[0].use.levels.node", "does not serve composition 'lanes' inside nodes",
     ),
+    "rules:\n- use: {composition: ring, levels: {network: {submodule: sm, algorithm: kary}}}": (
+        "wrong.yaml:5: rules[0].use.levels.network",
+        "kary of sm does not serve composition 'ring' between nodes", "known: adapt chain, ring",
+    ),
     "rules:\n- use: {composition: nap, segment: 1B, levels: {nodes: {submodule: sm}}}": (
         "wrong.yaml:5: rules[0].use.levels.nodes: unknown level", "Known: network, node",
     ),
 }  # fmt: skip
+NO_RANKS = {  # levels that no rank can be in; the files have no others
+    "levels:\n- {name: node, scope: {size: 0}}\n- {name: network, scope: all}": (
+        "wrong.yaml:2: levels[0].scope.size = 0: must be at least 1",
+    ),
+    "levels:\n- {name: rack, scope: {hosts: {}}}\n- {name: network, scope: all}": (
+        "wrong.yaml:2: levels[0].scope.hosts = {}: must not be empty",
+    ),
+    "levels:\n- name: rack\n  scope: {hosts: {left: []}}\n- {name: network, scope: all}": (
+        "wrong.yaml:3: levels[0].scope.hosts.left = []: must not be empty",
+    ),
+    "levels: []": ("wrong.yaml:1: levels = []: needs at least one level",),
+}
+FILES = {**{f"{LEVELS}{text}": parts for text, parts in REFUSED.items()}, **NO_RANKS}
 PASSED_OVER = (
     (
         {"composition": "lanes", "levels": {"level0": {
@@ -53,9 +70,9 @@ def told(config: str) -> str:
 @pytest.mark.mpi(ranks=4, timeout=60, unit="s")
 def test_files_that_no_ranks_can_use_are_refused_on_all_alike(tmp_path: Path):
     folder = Path(WORLD.bcast(str(tmp_path)))
-    for text, parts in REFUSED.items():
+    for text, parts in FILES.items():
         if not WORLD.rank:
-            (folder / "wrong.yaml").write_text(f"{LEVELS}{text}\n")
+            (folder / "wrong.yaml").write_text(f"{text}\n")
         WORLD.Barrier()
         said = WORLD.allgather(told(str(folder / "wrong.yaml")))
         assert len({*said}) == 1, said

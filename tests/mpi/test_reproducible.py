@@ -11,17 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 from _support import FLAT, WORLD, comm_with, opened
+from machines import PLACEMENTS
 from mpi4py import MPI
 
 COUNTS = (1, 5_003)
 DTYPES = ("float32", "float64", "complex64", "float16")
-PLACEMENTS = {
-    "one node": [0] * 8,
-    "2 x 4": [0, 0, 0, 0, 1, 1, 1, 1],
-    "4 x 2": [0, 0, 1, 1, 2, 2, 3, 3],
-    "uneven": [0, 0, 0, 1, 1, 1, 1, 1],
-    "in turn": [0, 1, 0, 1, 0, 1, 0, 1],
-}
 INNER: list[dict[str, Any]] = [
     {"submodule": "sm", "algorithm": "flat", "chunk": "4KiB"},
     {"submodule": "solo", "algorithm": "pull", "chunk": "3000B"},

@@ -480,6 +480,7 @@ def test_submodules_that_cannot_serve_are_refused_with_those_that_can():
         ("nap", {"node": {"submodule": "sm", "algorithm": "blocks"}}, "blocks of sm does not"),
         ("lanes", {"node": {"submodule": "solo"}}, "known: sm shares"),
         ("lanes", {"network": {"submodule": "nap"}}, "between nodes"),
+        ("ring", {"network": {"submodule": "sm", "algorithm": "kary"}}, "kary of sm does not"),
         ("ladder", {}, "unknown composition.*flat, lanes, nap, ring, tree"),
     ],
 )

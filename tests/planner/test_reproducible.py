@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from machines import topology_of
+from machines import PLACEMENTS, topology_of
 from random_plans import TARGETS, draw_plan, draw_topology
 
 from han.config.config import load_config, validate_names
@@ -29,7 +29,7 @@ from han.tasks.canonical import canonical, depths, linear, matters, rooms
 from han.tasks.choice import Choice, level_choice
 from han.tasks.signature import Signature
 from han.tasks.verify import Refuted, verify
-from han.tasks.verify.memory import Expressions
+from han.tasks.verify.expressions import Expressions
 from han.tuning.built_in.traits import NodeTraits
 from han.tuning.parts import plan_of_choice
 from han.tuning.planner import Planner
@@ -43,15 +43,6 @@ SERVING = {
     for name, part in registered().items()
     for algorithm, row in part.algorithms.items()
     if row.canonical
-}
-PLACEMENTS = {
-    "one node": [0] * 8,
-    "2 x 4": [0, 0, 0, 0, 1, 1, 1, 1],
-    "4 x 2": [0, 0, 1, 1, 2, 2, 3, 3],
-    "3 + 5": [0, 0, 0, 1, 1, 1, 1, 1],
-    "1 + 6 + 1": [0, 1, 1, 1, 1, 1, 1, 2],
-    "in turn": [0, 1] * 4,
-    "one each": [*range(8)],
 }
 
 
