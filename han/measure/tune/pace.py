@@ -10,9 +10,9 @@ from itertools import pairwise, zip_longest
 
 from han.measure.tune.tuner import Input, sparse_first
 
-# Powers of the size with which the time of an input is taken to grow beyond the known sizes. Small
-# calls do not tell what bytes cost, but most of an input's time does not depend on them.
-LEAST_POWER, MOST_POWER = 0.25, 1.0
+# Powers of the size with which the time of an input is taken to grow beyond the known sizes: at
+# least as a root, as a small call does not tell what its bytes cost; at most as the bytes.
+LEAST_POWER, MOST_POWER = 0.5, 1.0
 
 
 @dataclass
