@@ -288,8 +288,9 @@ def _no_tree(question: Question, outermost: bool) -> str | None:
     choice = question.choice
     part = submodule(choice.submodule)
     tasks, reason = _tasks_of(part, choice, question.signature.collective, outermost)
+    ask = _refusal if question.signature.canonical else part.__class__.supports
     for kind, one in tasks:
-        other = _refusal(part, question if one is choice else question.of_kind(kind, one))
+        other = ask(part, question if one is choice else question.of_kind(kind, one))
         if other is not None:
             return other
     return reason

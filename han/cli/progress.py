@@ -7,9 +7,12 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from han.cli.world import rank
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
 
 # Programs between a rank and the terminal, which pass on a rank's output through pipes.
 LAUNCHERS = {
@@ -18,7 +21,6 @@ LAUNCHERS = {
 }  # fmt: skip
 
 Advance = Callable[[], None]
-Tell = Callable[[str, int, int], None]
 
 
 @contextlib.contextmanager
@@ -42,8 +44,28 @@ def progress(total: int, what: str = "measuring") -> Iterator[Advance]:
         yield advance
 
 
+class Bars:
+    """A bar for each phase. They are drawn only in calls, and can be hidden between them."""
+
+    def __init__(self, bars: Progress) -> None:
+        self._bars = bars
+        self._tasks: dict[str, TaskID] = {}
+
+    def __call__(self, phase: str, done: int, total: int) -> None:
+        """Draw the bars with the steps done and all steps of a phase."""
+        if phase not in self._tasks:
+            self._tasks[phase] = self._bars.add_task(phase)
+        self._bars.update(self._tasks[phase], completed=done, total=total)
+        self._bars.start()
+        self._bars.refresh()
+
+    def hide(self) -> None:
+        """Clear the bars, so that a line can be printed, until the next call."""
+        self._bars.stop()
+
+
 @contextlib.contextmanager
-def phases() -> Iterator[Tell | None]:
+def phases() -> Iterator[Bars | None]:
     """Yield a function of the phase, the steps done and all steps; None without a terminal."""
     with contextlib.ExitStack() as stack:
         file = None if rank() else stack.enter_context(terminal())
@@ -51,20 +73,12 @@ def phases() -> Iterator[Tell | None]:
             yield None
             return
         from rich.console import Console
-        from rich.progress import Progress, TaskID
+        from rich.progress import Progress
 
         console = Console(file=file, force_terminal=True)
         bars = Progress(console=console, transient=True, auto_refresh=False)
         stack.enter_context(bars)
-        tasks: dict[str, TaskID] = {}
-
-        def tell(phase: str, done: int, total: int) -> None:
-            if phase not in tasks:
-                tasks[phase] = bars.add_task(phase)
-            bars.update(tasks[phase], completed=done, total=total)
-            bars.refresh()
-
-        yield tell
+        yield Bars(bars)
 
 
 @contextlib.contextmanager

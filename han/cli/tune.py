@@ -34,7 +34,7 @@ Tell = Callable[[str], None]
 COLLECTIVES = "bcast,reduce,allreduce,allgather"
 SECONDS = {"": 1.0, "s": 1.0, "min": 60.0, "h": 3600.0}
 FORMAT, VERSION = "han-tuning", 1
-USUAL = "task+heuristic"
+USUAL, USUAL_BUDGET = "task+heuristic", "2min"
 
 
 class Action(str, Enum):
@@ -58,7 +58,12 @@ def tune(
     file: Annotated[
         Path | None, typer.Argument(help="Of the other actions: the file to write.")
     ] = None,
-    budget: Annotated[str, typer.Option(help="Time for all: 90s, 2min, 1h; 0: no limit.")] = "2min",
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            help="Time for all: 90s, 2min, 1h; 0: no limit. By default 2min, of quality no limit."
+        ),
+    ] = None,
     collectives: Annotated[str, typer.Option(help="Collectives, with commas.")] = COLLECTIVES,
     sizes: Annotated[str, typer.Option(help="As for han bench.")] = "8:8MiB:4",
     strategy: Annotated[
@@ -119,8 +124,8 @@ def tune(
 
         check_files(json_file, plot=file)
         names = wanted(strategy)
-        plans = _plans(collectives, sizes, names, "0", space, machine, dtype, op, shared)
-        compare(config, plans, names, fresh, file, json_file)
+        plans = _plans(collectives, sizes, names, budget or "0", space, machine, dtype, op, shared)
+        compare(config, plans, names, fresh, restart, file, json_file)
     elif action is not Action.RUN:
         _show(action, file, table or [])
     elif file is not None:
@@ -128,6 +133,7 @@ def tune(
     else:
         check_files(out, json_file)
         names = [strategy or USUAL]
+        budget = budget or USUAL_BUDGET
         plans = _plans(collectives, sizes, names, budget, space, machine, dtype, op, shared)
         tell = (lambda text: None) if str(json_file) == "-" else say
         found = _measured(plans, config, out, fresh, restart, tell)

@@ -82,7 +82,7 @@ class Adapt(Submodule):
     def _order_kept(self, question: Question) -> str | None:
         """Return why the order of operands would be another one than the call needs, or None."""
         signature = question.signature
-        arrival = dict(question.choice.parameters).get("order") == "arrival"
+        arrival = ("order", "arrival") in question.choice.parameters
         if arrival and "bcast" in (signature.collective, question.kind):
             return "order: arrival is for reductions: a broadcast combines nothing"
         if arrival and signature.canonical:

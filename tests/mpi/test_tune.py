@@ -90,15 +90,58 @@ def expect_rows_decide(path, source):
 
 @pytest.mark.mpi(ranks=2, timeout=180, unit="s")
 def test_strategies_are_compared_on_all_ranks_alike():
-    steps = []
-    rows = quality.compare(WORLD, None, Plans(INPUTS, limits=LIMITS), ("task",), step=steps.append)
+    steps, kept = [], []
+    plans = Plans(INPUTS, limits=LIMITS)
+
+    def keep(row, left):
+        kept.append((row, len(left)))
+
+    found = quality.compare(WORLD, None, plans, ("task",), step=steps.append, keep=keep)
+    rows = list(found.rows)
     assert WORLD.allgather(rows) == [rows] * WORLD.size
-    assert [(row.collective, row.nbytes) for row in rows] == [("bcast", 1024), ("allreduce", 1024)]
+    assert [row.input for row in rows] == [*INPUTS]
+    assert kept == [(rows[0], 1), (rows[1], 0)]
     assert len(steps) == 4
     for row in rows:
         assert row.ratio["exhaustive"] == 1.0
         assert row.measured["exhaustive"] == row.candidates
         assert all(one.measured > 0 and one.basis for one in row.predictions)
+    # The budget of one rank suffices for the first input alone. Rank 0's is what counts.
+    short = replace(plans, budget=None if WORLD.rank else 1e-9)
+    found = quality.compare(WORLD, None, short, ("task",))
+    assert WORLD.allgather(found.left) == [INPUTS[1:]] * WORLD.size
+
+
+COMPARED = """
+import os, signal, sys
+from pathlib import Path
+from mpi4py import MPI
+from han.cli import endings
+from han.cli.main import main
+from han.measure.tune import quality
+endings.PATIENCE, done = 0.1, []
+def measured(lab, plans, memories, step, one):
+    lab.control.Barrier()
+    if len(done) == 2 and MPI.COMM_WORLD.rank == 0:
+        os.kill(os.getpid(), signal.SIGTERM)
+    done.append(one)
+    each = dict.fromkeys(memories, 1.0)
+    return quality.Row(one.collective, one.nbytes, 1, dict.fromkeys(memories, "flat"), each, each,
+                       each, (), 1.0)
+quality._measured = measured
+sys.argv = ["han", "tune", "quality", "--collectives", "bcast,reduce", "--sizes", "64,256",
+            "--budget", "1h", "--json", os.environ["HAN_TEST_FOLDER"] + "/quality.json"]
+main()
+"""
+
+
+def test_a_comparison_that_is_ended_keeps_its_rows(tmp_path):
+    status, output, _ = job(tmp_path, COMPARED, 2)
+    assert status, output
+    assert "# stopped: 2 inputs of 4" in output
+    assert "within 5 %" in output
+    rows = json.loads((tmp_path / "quality.json").read_text())["rows"]
+    assert [(one["collective"], one["nbytes"]) for one in rows] == [("bcast", 64), ("reduce", 64)]
 
 
 @pytest.mark.mpi(ranks=2, timeout=180, unit="s")

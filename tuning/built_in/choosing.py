@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from math import prod
 from typing import NamedTuple
 
@@ -47,9 +46,9 @@ class Case:
         self.oversubscribed, self.mesh = traits
         self.size = topology.nodes, topology.ppn
         self.rows: list[tuple[str, str]] = []
+        self._same = self._facts_of_all_levels()
 
-    @cached_property
-    def _same(self) -> tuple[int, ...]:
+    def _facts_of_all_levels(self) -> tuple[int, ...]:
         """The facts that are the same on all levels, in their order."""
         signature, view = self.signature, self.view
         sockets = signature.reduces and signature.commutative and view.several_sockets
@@ -76,9 +75,8 @@ class Case:
         total = nbytes * ranks * (ranks if self.signature.by_blocks else 1)
         share, link = nbytes // (ranks or 1), nbytes // (ranks - 1 if ranks > 3 else 2)
         sizes = nbytes, share, link, total
-        return Facts._make(
-            (*sizes, ranks, largest_prime(ranks), *self._same, mapped, outermost, whole)
-        )
+        found = *sizes, ranks, largest_prime(ranks), *self._same, mapped, outermost, whole
+        return tuple.__new__(Facts, found)  # as _make does, without its check
 
     def choice(self, rule: str) -> Rowed:
         """Return the choice; levels on which the call does not communicate run nothing."""

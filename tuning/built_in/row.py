@@ -49,7 +49,10 @@ class Row:
         amounts = self._amounts
         if not amounts:
             return self.level
-        sizes = tuple([one.value(nbytes, piece, ranks) for one in amounts])
+        if len(amounts) == 1:
+            sizes: tuple[int, ...] = (amounts[0].value(nbytes, piece, ranks),)
+        else:
+            sizes = tuple([one.value(nbytes, piece, ranks) for one in amounts])
         found = self._made.get(sizes)
         if found is None:
             found = _filled(self.level, dict(zip(self._amounts, sizes, strict=True)))

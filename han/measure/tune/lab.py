@@ -73,6 +73,15 @@ class Ready:
     doubts: int = 0  # series that said nothing
 
 
+@dataclass(frozen=True)
+class Memory:
+    """What the search of one strategy has learnt from the inputs so far."""
+
+    costs: Costs
+    errors: Errors
+    distinct: Distinct
+
+
 class Lab(Session):
     """Measures on a communicator with the built-in choices and `config`'s levels; collective.
 
@@ -89,11 +98,9 @@ class Lab(Session):
         self.state: State = self.han._han
         if shared and not self.state.planner.maps_arrays:
             raise ArgumentError("--shared: ranks do not map each other's shared arrays (han info)")
-        self.costs, self.errors = Costs(), Errors()
         self.rules = replace(self.state.planner.rules, config=None, tuned=None)
         self._crowded = self.state.conditions.oversubscribed
         self.windows = Windows(self.control, self._offset, crowded=self._crowded)
-        self._distinct = Distinct(self.control, self._program, self._is_late)
         self._case, self._fresh, self._shared = case, fresh, shared
         self._clocks = len(set(self.control.allgather(identity())))
         self._observed_series, self._reading = 0, 0.0
@@ -101,12 +108,16 @@ class Lab(Session):
         self._ready: OrderedDict[tuple[Signature, Choice], Ready] = OrderedDict()
         self._until = self._until_tasks = self._until_end = 0.0
         self.observed = 0  # calls
+        self.recall(self.memory())
 
-    def forget(self) -> None:
-        """Forget all measurements, as if the lab was new."""
-        self.costs, self.errors = Costs(), Errors()
-        self._ready.clear()
-        self._distinct = Distinct(self.control, self._program, self._is_late)
+    def memory(self) -> Memory:
+        """Return the memory of a lab that has measured nothing."""
+        return Memory(Costs(), Errors(), Distinct(self.control, self._program, self._is_late))
+
+    def recall(self, memory: Memory) -> None:
+        """Go on with what a memory knows, and add to it."""
+        self.costs, self.errors, self._distinct = memory.costs, memory.errors, memory.distinct
+        self._ready.clear()  # what is prepared has been measured
 
     # ---- time -------------------------------------------------------------------------------
 

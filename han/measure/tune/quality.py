@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -15,9 +15,10 @@ from mpi4py import MPI
 
 from han.common.units import format_size
 from han.measure.bench_calls import Case
-from han.measure.tune.lab import Lab
+from han.measure.tune.lab import Lab, Memory
+from han.measure.tune.pace import Pace, spread
 from han.measure.tune.session import tuned_config
-from han.measure.tune.tuner import Input, Plans, sparse_first
+from han.measure.tune.tuner import Input, Plans
 from han.tasks.choice import Choice
 from han.tasks.compositions import TREE
 from han.tasks.signature import Signature
@@ -53,7 +54,8 @@ class Row:
 
     `ratio` compares with the choice of exhaustive search. Both were measured again, in turns, so it
     does not matter that the fastest of many measurements is one of the lucky ones. `seconds` are
-    those of the search, `measured` the candidates that it measured as whole collectives.
+    those of the search, `measured` the candidates that it measured as whole collectives. `spent`
+    are the seconds of all of this.
     """
 
     collective: str
@@ -64,35 +66,80 @@ class Row:
     seconds: dict[str, float]
     measured: dict[str, int]
     predictions: tuple[Predicted, ...] = ()
+    spent: float = 0.0
+
+    @property
+    def input(self) -> Input:
+        """The collective and its size."""
+        return Input(self.collective, self.nbytes)
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Row:
+        """Return the row of plain data."""
+        predictions = tuple(Predicted(**one) for one in record["predictions"])
+        return cls(**{**record, "predictions": predictions})
 
     def record(self) -> dict[str, Any]:
         """Return it as plain data."""
         return asdict(self)
 
 
+@dataclass(frozen=True)
+class Compared:
+    """The rows of a comparison in the order of its inputs, and the inputs that were left out."""
+
+    rows: tuple[Row, ...]
+    left: tuple[Input, ...]
+
+
+Keep = Callable[[Row, Sequence[Input]], None]
+
+
 def compare(
     comm: MPI.Intracomm, config: Any, plans: Plans, strategies: Sequence[str] = USUAL,
-    fresh: bool = False, step: Callable[[str], None] | None = None,
-) -> list[Row]:  # fmt: skip
-    """Search all inputs exhaustively and by each strategy, from the beginning for each; collective.
+    fresh: bool = False, known: Sequence[Row] = (), step: Callable[[str], None] | None = None,
+    keep: Keep | None = None,
+) -> Compared:  # fmt: skip
+    """Search inputs exhaustively and by each strategy within the budget; collective.
 
-    `step` is called before each search.
+    A strategy begins without measurements, and knows later what it has measured for earlier inputs.
+    `known` are the rows of an interrupted run. `step` is called before each search, `keep` with
+    each new row and the inputs that are left.
     """
     case = partial(Case, dtype=plans.dtype, op=plans.op)
-    found: dict[str, dict[Input, Searched]] = {}
-    rows = []
     with Lab(comm, tuned_config(config), case, fresh, plans.shared) as lab:
-        for name in compared(strategies):
-            lab.forget()
-            found[name] = {}
-            for one in sparse_first(plans.inputs):
-                if step is not None:
-                    step(f"{name}: {one.collective} of {format_size(one.nbytes)}")
-                found[name][one] = _search(lab, plans.signature(one), name, plans)
-        for one in plans.inputs:
-            by_strategy = {name: by[one] for name, by in found.items()}
-            rows.append(_row(lab, plans.signature(one), by_strategy))
-    return rows
+        memories = {name: lab.memory() for name in compared(strategies)}
+        measure = partial(_measured, lab, plans, memories, step)
+        return row_by_row(plans, measure, known, keep, lab.control.bcast)
+
+
+def row_by_row(
+    plans: Plans, measure: Callable[[Input], Row], known: Sequence[Row] = (),
+    keep: Keep | None = None, agreed: Callable[[Any], Any] = lambda mine: mine,
+    clock: Callable[[], float] = time.monotonic,
+) -> Compared:  # fmt: skip
+    """Measure inputs as long as they fit into the budget; `agreed` returns rank 0's value."""
+    rows = {row.input: row for row in known}
+    pace = Pace(plans.budget, {one: row.spent for one, row in rows.items()}, clock)
+    todo = [one for one in spread(plans.inputs) if one not in rows]
+    while todo:
+        one = agreed(pace.choose(todo))
+        if one is None:
+            break
+        todo.remove(one)
+        rows[one] = measure(one)
+        pace.spent[one] = rows[one].spent
+        if keep is not None:
+            keep(rows[one], todo)
+    left = tuple(one for one in plans.inputs if one in todo)
+    return Compared(tuple(in_order(plans, rows.values())), left)
+
+
+def in_order(plans: Plans, rows: Iterable[Row]) -> list[Row]:
+    """Return rows sorted by collective, in the order of the inputs, and by size."""
+    names = [one.collective for one in plans.inputs]
+    place = {name: k for k, name in enumerate(dict.fromkeys(names))}
+    return sorted(rows, key=lambda row: (place.get(row.collective, len(place)), row.nbytes))
 
 
 def compared(strategies: Sequence[str]) -> tuple[str, ...]:
@@ -112,6 +159,21 @@ class Searched:
     def best(self) -> Choice:
         """The choice."""
         return self.found.measured[0].choice
+
+
+def _measured(
+    lab: Lab, plans: Plans, memories: Mapping[str, Memory],
+    step: Callable[[str], None] | None, one: Input,
+) -> Row:  # fmt: skip
+    began = time.monotonic()
+    signature, searched = plans.signature(one), {}
+    for name, memory in memories.items():
+        if step is not None:
+            step(f"{name}: {one.collective} of {format_size(one.nbytes)}")
+        lab.recall(memory)
+        searched[name] = _search(lab, signature, name, plans)
+    row = _row(lab, signature, searched)
+    return replace(row, spent=lab.control.bcast(time.monotonic() - began))
 
 
 def _search(lab: Lab, signature: Signature, name: str, plans: Plans) -> Searched:

@@ -1,0 +1,88 @@
+"""The JSON file of ``han tune quality``: written after each input, and continued."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from mpi4py import MPI
+
+from han.common.atomic import write_whole
+from han.common.errors import ArgumentError
+from han.common.version import __version__
+from han.measure.tune.quality import Compared, Row, compared
+from han.measure.tune.tuner import Plans
+from han.ranks.machine import fingerprint
+
+FORMAT, VERSION = "han-tuning-quality", 2
+# What of two runs must agree, so that their rows stand in one table.
+CONDITIONS = ("machine", "ranks", "nodes", "strategies", "config", "fresh", "call", "space")
+
+
+def conditions(
+    comm: MPI.Intracomm, config: Any, plans: Plans, strategies: Sequence[str], fresh: bool
+) -> dict[str, Any]:
+    """Return on what the times depend, as plain data; collective."""
+    found = {
+        "machine": asdict(fingerprint()),
+        "ranks": comm.size,
+        "nodes": len(set(comm.allgather(MPI.Get_processor_name()))),
+        "strategies": [*compared(strategies)],
+        "config": config,
+        "fresh": fresh,
+        "call": {"dtype": plans.dtype, "op": plans.op, "shared": plans.shared},
+        "space": asdict(plans.limits),
+    }
+    plain: dict[str, Any] = json.loads(json.dumps(found))
+    return plain
+
+
+def as_record(found: Compared, where: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a comparison as plain data."""
+    return {
+        "format": FORMAT, "version": VERSION, "han": __version__, "unit": "s", **where,
+        "complete": not found.left, "left": [asdict(one) for one in found.left],
+        "rows": [row.record() for row in found.rows],
+    }  # fmt: skip
+
+
+def is_kept(file: Path | None) -> bool:
+    """Whether a file can be replaced after each input: not a pipe, a device or standard output."""
+    return file is not None and str(file) != "-" and (not file.exists() or file.is_file())
+
+
+def write_record(file: Path, record: Mapping[str, Any]) -> None:
+    """Replace the file as a whole. Raises ArgumentError."""
+    try:
+        write_whole(file.resolve(), json.dumps(record, indent=1) + "\n")
+    except OSError as error:
+        raise ArgumentError(f"{file}: cannot be written: {error.strerror or error}") from None
+
+
+def unfinished(file: Path, where: Mapping[str, Any]) -> tuple[Row, ...]:
+    """Return the rows of an interrupted run; none if the file holds no such run.
+
+    Raises ArgumentError if that run was made under other conditions.
+    """
+    try:
+        record = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return ()
+    if not isinstance(record, dict) or record.get("complete", True):
+        return ()
+    if (record.get("format"), record.get("version")) != (FORMAT, VERSION):
+        return ()
+    for name in CONDITIONS:
+        if record.get(name) != where[name]:
+            raise ArgumentError(
+                f"{file} holds an unfinished comparison with {name} {_brief(record.get(name))}, "
+                f"here {_brief(where[name])}; name another file, or begin anew with --restart"
+            )
+    return tuple(map(Row.of, record["rows"]))
+
+
+def _brief(value: Any) -> str:
+    return json.dumps(value) if value is not None else "by default"

@@ -1,0 +1,110 @@
+"""What ``han tune quality`` prints and keeps: a row after each input, tables at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from han.cli.common import say, wrote
+from han.cli.measuring import keep, prints
+from han.cli.quality_file import as_record, is_kept, write_record
+from han.cli.quality_texts import Lines, left_text, text_of
+from han.cli.world import rank
+from han.common.errors import ArgumentError
+from han.common.units import plural
+from han.measure.tune.quality import Compared, Row, in_order
+
+if TYPE_CHECKING:
+    from han.cli.progress import Bars
+    from han.measure.tune.tuner import Input, Plans
+
+
+class Report:
+    """Prints rows as they are measured, and keeps them in the file, on rank 0.
+
+    `where` are the conditions of the run.
+    """
+
+    def __init__(
+        self, plans: Plans, strategies: Sequence[str], where: Mapping[str, Any], file: Path | None
+    ) -> None:
+        self._plans, self._names, self._where, self._file = plans, strategies, where, file
+        self._tell = prints(file)
+        self._keeps, self._warned = is_kept(file), False
+        self._rows: list[Row] = []
+        self._left: tuple[Input, ...] = plans.inputs
+        self._lines = Lines(plans.inputs, strategies)
+        self._bars: Bars | None = None
+        self._searches, self._total = count(), 0
+
+    def begin(self, known: Sequence[Row], bars: Bars | None) -> None:
+        """Print the heads, and the rows of an interrupted run."""
+        self._rows, self._bars = [*known], bars
+        done = {row.input for row in known}
+        self._left = tuple(one for one in self._plans.inputs if one not in done)
+        self._total = len(self._names) * len(self._left)
+        budget = self._plans.budget
+        limit = "no limit" if budget is None else f"{budget:g} s"
+        self._tell(
+            f"# han tune quality: {plural(len(self._plans.inputs), 'input')} on "
+            f"{plural(self._where['ranks'], 'rank')}, budget {limit}\n"
+            "# time of the choice / choice of exhaustive search, in turns; s: seconds of the row"
+        )
+        if known:
+            self._tell(f"# resumed: {plural(len(known), 'known input')} in {self._file}")
+        self._tell("\n".join([self._lines.head(), *map(self._lines.line, known)]))
+
+    def step(self, text: str) -> None:
+        """Show on a terminal what is measured next."""
+        if self._bars is not None:
+            self._bars(text, next(self._searches), self._total)
+
+    def add(self, row: Row, left: Sequence[Input]) -> None:
+        """Print a row, and write the file; one that cannot be written is told of once."""
+        self._rows.append(row)
+        self._left = tuple(left)
+        if self._bars is not None:
+            self._bars.hide()
+        self._tell(self._lines.line(row))
+        if not self._keeps or self._file is None or rank():
+            return
+        try:
+            write_record(self._file, self._record())
+        except ArgumentError as error:
+            if not self._warned:
+                say(f"# {error}; the comparison goes on")
+            self._warned = True
+
+    def stopped(self) -> None:
+        """Print tables of what was measured before an interruption or an error."""
+        if self._bars is not None:
+            self._bars.hide()
+        if self._rows:
+            self._tell(text_of(self._sorted()))
+        done = f"{plural(len(self._rows), 'input')} of {len(self._rows) + len(self._left)}"
+        if str(self._file) == "-":
+            keep(self._record(), self._file)
+        elif self._keeps:
+            self._tell(f"# stopped: {done} in {self._file}; the same command goes on from there")
+        else:
+            self._tell(f"# stopped: {done}; with --json FILE the same command goes on from there")
+
+    def end(self, found: Compared) -> None:
+        """Print the tables and what was left out, and write the file. Raises ArgumentError."""
+        self._rows, self._left = [*found.rows], found.left
+        self._tell(text_of(self._rows))
+        if found.left:
+            self._tell(left_text(found.left))
+        if not self._keeps or self._file is None:
+            keep(self._record(), self._file)
+        elif not rank():
+            write_record(self._file, self._record())
+            wrote(self._file)
+
+    def _sorted(self) -> list[Row]:
+        return in_order(self._plans, self._rows)
+
+    def _record(self) -> dict[str, Any]:
+        return as_record(Compared(tuple(self._sorted()), self._left), self._where)

@@ -1,0 +1,173 @@
+"""Comparisons of strategies row by row: order, budget, interruption, continuation."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from commands import call, refuse
+from typer.testing import CliRunner
+
+from han.cli.main import app
+from han.cli.quality_texts import Lines
+from han.measure.tune import quality
+from han.measure.tune.pace import Pace, expected, spread, trend
+from han.measure.tune.quality import Predicted, Row, row_by_row
+from han.measure.tune.tuner import Input, Plans
+
+SIZES = (8, 1024, 1 << 17, 1 << 24)
+INPUTS = tuple(Input(name, n) for name in ("bcast", "allreduce") for n in SIZES)
+SEARCH = ["tune", "quality", "--collectives", "bcast,reduce", "--sizes", "8,64", "--strategy",
+          "task"]  # fmt: skip
+
+
+def row(one, spent=1.0):
+    names = ("exhaustive", "task")
+    return Row(
+        one.collective, one.nbytes, 9, dict.fromkeys(names, "sm flat"), dict.fromkeys(names, 1.0),
+        dict.fromkeys(names, 0.5), dict.fromkeys(names, 4), (Predicted("a", 1.0, 2.0, "b"),), spent,
+    )  # fmt: skip
+
+
+class Clock:
+    """Measures inputs that take as many seconds as they are told to, on a clock of its own."""
+
+    def __init__(self, seconds):
+        self.now, self.seconds, self.done = 100.0, seconds, []
+
+    def __call__(self):
+        return self.now
+
+    def measure(self, one):
+        spent = self.seconds(one)
+        self.now += spent
+        self.done.append(one)
+        return row(one, spent)
+
+    def compare(self, budget, **more):
+        return row_by_row(Plans(INPUTS, budget=budget), self.measure, clock=self, **more)
+
+
+def test_collectives_take_turns_and_sizes_far_apart_come_first():
+    found = spread(INPUTS)
+    assert sorted(found, key=INPUTS.index) == list(INPUTS)
+    assert [one.collective for one in found] == ["bcast", "allreduce"] * 4
+    assert {one.nbytes for one in found[:6]} == {8, 1 << 17, 1 << 24}
+    assert spread([]) == []
+
+
+def test_times_of_other_sizes_and_collectives_tell_what_an_input_takes():
+    known = {1024: 2.0, 4096: 4.0}
+    assert trend(known, 8) == 2.0, "a smaller size takes no longer"
+    assert trend(known, 2048) == pytest.approx(2 * 2**0.5)
+    assert trend(known, 16384) == pytest.approx(8.0), "grows as between the known ones"
+    assert trend({1024: 1.0, 2048: 8.0}, 4096) == pytest.approx(16.0), "at most as the bytes"
+    assert trend({8: 1.0, 16: 1.0}, 64) == pytest.approx(2.0), "at least as the root"
+    spent = {Input("bcast", 8): 1.0, Input("reduce", 8): 3.0}
+    assert expected(Input("bcast", 8), spent) == 1.0
+    assert expected(Input("allreduce", 8), spent) == 3.0
+    assert expected(Input("allreduce", 8), {}) == 0.0
+
+
+def test_the_first_input_runs_and_later_ones_if_they_fit():
+    clock = Clock(lambda one: 10.0)
+    pace = Pace(5.0, clock=clock)
+    assert pace.choose(INPUTS) == INPUTS[0]
+    pace.spent[INPUTS[0]] = 10.0
+    assert pace.choose(INPUTS[1:]) is None
+
+
+def test_a_budget_leaves_out_what_is_long_and_keeps_all_collectives():
+    clock = Clock(lambda one: 1e-3 + one.nbytes * 1e-5)
+    found = clock.compare(20.0)
+    assert clock.now <= 120.0
+    assert set(found.left) == {Input("bcast", 1 << 24), Input("allreduce", 1 << 24)}
+    assert [one.input for one in found.rows] == [one for one in INPUTS if one not in found.left]
+    everything = Clock(lambda one: 1.0).compare(None)
+    assert (len(everything.rows), everything.left) == (8, ())
+
+
+def test_rank_0_decides_and_known_rows_are_not_measured_again():
+    clock, told = Clock(lambda one: 1.0), []
+
+    def agreed(mine):
+        told.append(mine)
+        return None if len(told) > 2 else mine
+
+    known = [row(INPUTS[0]), row(INPUTS[4])]
+    found = clock.compare(None, known=known, agreed=agreed)
+    assert clock.done == told[:2]
+    assert not {INPUTS[0], INPUTS[4]} & set(clock.done)
+    assert len(found.rows) == len(found.left) == 4
+
+
+def test_lines_are_aligned_below_their_heads():
+    lines = Lines(INPUTS, ["exhaustive", "task"])
+    long = replace(row(INPUTS[-1]), ratio={"exhaustive": 1.0, "task": 12.5}, spent=1234.5)
+    texts = [lines.head(), *map(lines.line, [row(INPUTS[0]), long])]
+    begins = [texts[0].index("best"), *(text.index("sm") for text in texts[1:])]
+    assert len(set(begins)) == 1
+    assert texts[0].index("task") + 4 == texts[2].index("12.500") + 6
+    assert texts[0].index(" s  ") + 1 == texts[2].index("5  sm")
+    assert Row.of(json.loads(json.dumps(long.record()))) == long
+
+
+@pytest.fixture
+def measured(monkeypatch):
+    """Replace the measurements of an input; return those made. The third one is interrupted."""
+    done = []
+
+    def measure(lab, plans, memories, step, one):
+        if len(done) == 2:
+            done.append(None)
+            raise KeyboardInterrupt
+        done.append(one)
+        return row(one)
+
+    monkeypatch.setattr(quality, "_measured", measure)
+    return done
+
+
+def test_an_interrupted_run_keeps_its_rows_and_is_continued(measured, tmp_path):
+    file = tmp_path / "quality.json"
+    done = CliRunner().invoke(app, [*SEARCH, "--json", str(file)])
+    assert done.exit_code, "interrupted"
+    assert "# stopped: 2 inputs of 4 in" in done.stdout
+    assert "within 5 %" in done.stdout
+    record = json.loads(file.read_text())
+    assert (record["complete"], len(record["rows"]), len(record["left"])) == (False, 2, 2)
+    said = refuse(*SEARCH[:-1], "heuristic", "--json", file)
+    assert 'unfinished comparison with strategies ["exhaustive", "task"]' in said
+    assert "begin anew with --restart" in said
+    text = call(*SEARCH, "--json", file)
+    assert "# resumed: 2 known inputs in" in text
+    assert measured == [Input("bcast", 8), Input("reduce", 8), None, *measured[3:]]
+    assert [one.nbytes for one in measured[3:]] == [64, 64]
+    record = json.loads(file.read_text())
+    assert record["complete"]
+    found = [(one["collective"], one["nbytes"]) for one in record["rows"]]
+    assert found == [("bcast", 8), ("bcast", 64), ("reduce", 8), ("reduce", 64)]
+
+
+def test_standard_output_holds_json_alone(measured):
+    done = CliRunner().invoke(app, [*SEARCH, "--json", "-"])
+    assert len(json.loads(done.stdout)["rows"]) == 2, "also of a run that was interrupted"
+    assert len(json.loads(call(*SEARCH, "--json", "-"))["rows"]) == 4
+
+
+def test_a_restart_forgets_and_a_device_is_not_replaced(measured, tmp_path):
+    file, device = tmp_path / "quality.json", tmp_path / "device"
+    CliRunner().invoke(app, [*SEARCH, "--json", str(file)])
+    text = call(*SEARCH, "--restart", "--json", file)
+    assert "resumed" not in text
+    assert len(measured) == 3 + 4
+    device.symlink_to("/dev/null")
+    call(*SEARCH, "--json", device)
+    assert device.is_symlink()
+
+
+def test_what_the_budget_left_out_is_told(measured):
+    measured += [None] * 3
+    text = call(*SEARCH, "--budget", "0.5s")
+    assert "# left out for the budget: bcast of 64B, reduce of 8B, reduce of 64B" in text
