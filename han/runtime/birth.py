@@ -72,7 +72,12 @@ class Birth:
         made, the draft; or None if the ranks do not have the same parent. Also returns which
         ranks have another tuned table than rank 0. Raises ConfigError, on all ranks alike.
         """
-        told = meeting.numbers(self._told(given.number), STEP)
+        try:
+            told = meeting.numbers(self._told(given.number), STEP)
+        except BaseException:
+            if self.rested is not None:
+                self.rested.end()
+            raise
         parent = told[0][0]
         if parent and all(row[0] == parent for row in told):
             if self.rested is not None and all(row == told[0] for row in told):

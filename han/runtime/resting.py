@@ -8,6 +8,7 @@ ranks tell what they have. What is kept is limited, and ends with the parent.
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from typing import Protocol
 
@@ -17,6 +18,7 @@ MOST = 8  # sets of ranks of which a parent keeps parts
 MOST_ROOM = RING_MAX  # bytes of rings that it keeps on a rank, unless one set alone has more
 
 Ranks = tuple[int, ...]
+_LOCK = threading.Lock()  # of all nests, as limits hold across them; parts end outside of it
 
 
 class Parts(Protocol):
@@ -57,22 +59,27 @@ class Nest:
         """Return of how many sets of ranks it keeps parts."""
         return len(self._kept)
 
-    def put(self, ranks: Ranks, parts: Parts) -> None:
-        """Keep the parts of a child, in place of older ones of the same ranks."""
-        before = self._kept.pop(ranks, None)
-        if before is not None:
-            before.end()
-        self._kept[ranks] = parts
-        if parts.nest is not None:
-            parts.nest._outer = self
-        self._drop()
+    def put(self, ranks: Ranks, parts: Parts) -> list[Parts]:
+        """Keep the parts of a child, in place of older ones of the same ranks.
 
-    def _drop(self) -> None:
-        """Drop the oldest parts beyond the limits."""
+        Returns those that are kept no longer, which the caller ends: it may raise there. A nest
+        that was closed meanwhile keeps nothing.
+        """
+        with _LOCK:
+            if not self.open:
+                return [parts]
+            before = self._kept.pop(ranks, None)
+            self._kept[ranks] = parts
+            if parts.nest is not None:
+                parts.nest._outer = self
+            return [*([] if before is None else [before]), *self._dropped()]
+
+    def _dropped(self) -> list[Parts]:
+        """Take out the oldest parts beyond the limits."""
+        found = []
         while len(self._kept) > 1 and (self.sets > MOST or self.room > MOST_ROOM):
-            self._kept.popitem(last=False)[1].end()
-        if self._outer is not None:
-            self._outer._drop()
+            found.append(self._kept.popitem(last=False)[1])
+        return found if self._outer is None else found + self._outer._dropped()
 
     @property
     def sets(self) -> int:
@@ -91,20 +98,25 @@ class Nest:
 
     def take(self, ranks: Ranks) -> Parts | None:
         """Return the parts for a new child of these ranks, and keep them no longer; or None."""
-        found = self._kept.pop(ranks, None)
+        with _LOCK:
+            found = self._kept.pop(ranks, None)
+            if found is not None and found.nest is not None:
+                found.nest._outer = None
         if found is not None and not found.sound:
             found.end()
             return None
-        if found is not None and found.nest is not None:
-            found.nest._outer = None
         return found
 
     def clear(self) -> None:
         """Give back all."""
-        while self._kept:
-            self._kept.popitem()[1].end()
+        with _LOCK:
+            kept = [*self._kept.values()]
+            self._kept.clear()
+        for parts in reversed(kept):
+            parts.end()
 
     def close(self) -> None:
         """Give back all, and keep nothing more."""
-        self.open = False
+        with _LOCK:
+            self.open = False
         self.clear()

@@ -90,6 +90,7 @@ class State:
     tuned: Search  # the tuned table in use, and what is to be told about it
     statistics: str  # where statistics of collectives go, or ""
     closed = False
+    rests = False  # its parts are left to the next communicator of the same ranks
     facts: tuple[Facts, ...]  # by rank
     _given: Given
     _heritage: Inherited | None = None  # made for the first child
@@ -344,14 +345,14 @@ class State:
         if self.closed:
             return
         self.closed = True
-        rests = False
         try:
             with contextlib.suppress(HanError, MPI.Exception):
                 self.engines.drain()
             LEARNER.take(self)
-            rests = free and leave(self)
+            if free:
+                leave(self)
         finally:  # also after an interrupt
-            if not rests:
+            if not self.rests:
                 self._release(free)
 
     @property

@@ -29,6 +29,7 @@ class State(Leaving, Protocol):
     plans: Plans
     shared: SharedMemory
     tracing: Tracing
+    rests: bool
     origin: tuple[Inherited, Ranks] | None
 
     @property
@@ -73,7 +74,8 @@ def leave(state: State) -> bool:
     """Leave the parts of `state`, which is freed, to the next child of the same ranks.
 
     Returns False if they cannot serve another communicator. Other handles of the freed one keep
-    `state`, which has no plans any more and raises RevokedError.
+    `state`, whose calls raise RevokedError. From the moment that ``state.rests`` is set, also if
+    this raises, the parts are not `state`'s to release.
     """
     if state.origin is None or not (_plain(state) and _sound(state)):
         return False
@@ -86,7 +88,9 @@ def leave(state: State) -> bool:
     state.health.failed = FREED
     state.calls = state.engines.look_up()
     at_end(parts)
-    inherited.nest.put(ranks, Left(parts))
+    state.rests = True
+    for one in inherited.nest.put(ranks, Left(parts)):
+        one.end()
     return True
 
 
@@ -112,6 +116,6 @@ def _sound(state: State) -> bool:
 def _plain(state: State) -> bool:
     """Return whether `state` has nothing that belongs to its communicator alone."""
     config, health = state.config, state.health
-    asked = config.check or config.learn or state.tracing.file is not None
+    asked = config.check or config.learn or state.tracing.used
     made = state.persistent.used or bool(state.shared.windows)
     return not (asked or made or health.busy or health.meeting.own is not None)

@@ -32,6 +32,7 @@ class Trace:
         if events < 1:
             raise ArgumentError(f"events = {events}: room for at least one is needed")
         self._tracing, self.align = tracing, align
+        tracing.used = True
         self.times: list[TaskTime] = []
         self._recording = Recording(tracing.recorder.rank, events)
         self._readings: list[Reading] = []

@@ -31,6 +31,7 @@ class Tracing:
         self._health, self._nodes = health, nodes
         self.recorder = Recorder(health.rank)
         self.file: TraceFile | None = None
+        self.used = False  # somebody has a trace, which refers to this
         self.early_readings: list[Reading] = []  # taken when recording began
         self._made = 0  # traces merged so far; the same on all ranks
 
@@ -38,6 +39,7 @@ class Tracing:
         """Record from now on, for a file in `folder`."""
         self.early_readings = [read_clock(self._health.meeting)]
         recording = Recording(self._health.rank, EVENTS)
+        self.used = True
         reading, make = self.early_readings[0], self._describe()
         self.file = TraceFile(folder, recording, self.recorder, reading, make)
         self.recorder.begin(recording)

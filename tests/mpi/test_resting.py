@@ -72,6 +72,24 @@ def test_handles_of_the_freed_communicator_stay_dead(comm):
 
 
 @on_some
+def test_a_communicator_that_was_traced_leaves_nothing(comm):
+    with opened(new_comm(FLAT)) as parent:
+        child = parent.Split()
+        engine = used(child).engines.own
+        with child.trace() as trace:
+            child.Barrier()
+            child.Free()
+            other = parent.Split()
+            assert used(other).engines.own is not engine
+            other.Barrier()
+        assert len(trace.times) == 1  # those of the freed one only
+        with pytest.raises(han.RevokedError):
+            trace.timeline()
+        check_works(other)
+        other.Free()
+
+
+@on_some
 def test_children_alive_at_once_are_apart(comm):
     with opened(new_comm(FLAT)) as parent:
         for _ in range(3):

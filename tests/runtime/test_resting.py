@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from han.runtime.resting import MOST, MOST_ROOM, Nest
@@ -19,10 +21,15 @@ class Parts:
         self.ended += 1
 
 
+def keep(nest, ranks, parts):
+    for one in nest.put(ranks, parts):
+        one.end()
+
+
 def test_the_oldest_set_of_ranks_is_dropped_first():
     nest, every = Nest(), [Parts(k) for k in range(MOST + 3)]
     for k, parts in enumerate(every):
-        nest.put((k,), parts)
+        keep(nest, (k,), parts)
     assert [parts.ended for parts in every] == [1] * 3 + [0] * MOST
     assert nest.take((0,)) is None
     assert nest.take((3,)) is every[3]
@@ -32,14 +39,14 @@ def test_the_oldest_set_of_ranks_is_dropped_first():
 
 def test_later_parts_of_the_same_ranks_replace_earlier_ones():
     nest, first, second = Nest(), Parts(1), Parts(2)
-    nest.put((0, 1), first)
-    nest.put((0, 1), second)
+    keep(nest, (0, 1), first)
+    keep(nest, (0, 1), second)
     assert (first.ended, second.ended, len(nest)) == (1, 0, 1)
 
 
 def test_parts_after_an_error_are_given_back():
     nest, parts = Nest(), Parts(1)
-    nest.put((0, 1), parts)
+    keep(nest, (0, 1), parts)
     parts.sound = False
     assert nest.take((0, 1)) is None
     assert parts.ended == 1
@@ -48,7 +55,7 @@ def test_parts_after_an_error_are_given_back():
 def test_a_nest_that_is_closed_has_given_all_back():
     nest, every = Nest(), [Parts(k) for k in range(4)]
     for k, parts in enumerate(every):
-        nest.put((k,), parts)
+        keep(nest, (k,), parts)
     nest.close()
     assert [parts.ended for parts in every] == [1] * 4
     assert not nest.open
@@ -59,9 +66,9 @@ def test_what_children_of_a_freed_child_left_counts_too():
     nest, every = Nest(), [Parts(k, nest=Nest()) for k in range(3)]
     for parts in every:
         for k in range(MOST // 2 - 1):
-            parts.nest.put((k,), Parts(k))
+            keep(parts.nest, (k,), Parts(k))
     for k, parts in enumerate(every):
-        nest.put((k,), parts)
+        keep(nest, (k,), parts)
     assert [parts.ended for parts in every] == [1, 0, 0]
     assert (len(nest), nest.sets) == (2, MOST)
 
@@ -69,25 +76,52 @@ def test_what_children_of_a_freed_child_left_counts_too():
 def test_children_that_outlive_a_freed_child_count_when_they_are_freed():
     nest, every = Nest(), [Parts(k, nest=Nest()) for k in range(MOST)]
     for k, parts in enumerate(every):
-        nest.put((k,), parts)
+        keep(nest, (k,), parts)
     last = every[-1].nest
-    last.put((0,), Parts(0))
-    last.put((1,), Parts(1, room=2 * MOST_ROOM))
+    keep(last, (0,), Parts(0))
+    keep(last, (1,), Parts(1, room=2 * MOST_ROOM))
     assert nest.sets <= MOST
     assert [parts.ended for parts in every] == [1] * (MOST - 1) + [0]
     taken = nest.take((MOST - 1,))
     other = Parts(0)
-    nest.put((0,), other)
-    taken.nest.put((2,), Parts(2))
+    keep(nest, (0,), other)
+    keep(taken.nest, (2,), Parts(2))
     assert other.ended == 0, "the parts that were taken are not the nest's any more"
 
 
 def test_rings_that_have_grown_are_kept_up_to_a_limit():
     nest, every = Nest(), [Parts(k, room=MOST_ROOM // 2) for k in range(4)]
     for k, parts in enumerate(every):
-        nest.put((k,), parts)
+        keep(nest, (k,), parts)
         assert nest.room <= MOST_ROOM
     assert [parts.ended for parts in every] == [1, 1, 0, 0]
     large = Parts(4, room=2 * MOST_ROOM)
-    nest.put((4,), large)
+    keep(nest, (4,), large)
     assert (len(nest), large.ended) == (1, 0)
+
+
+def test_a_closed_nest_keeps_nothing():
+    nest, parts = Nest(), Parts(1)
+    nest.close()
+    assert nest.put((0, 1), parts) == [parts]
+    assert nest.take((0, 1)) is None
+
+
+def test_threads_use_nests_at_the_same_time():
+    outer, inner = Nest(), Parts(0, nest=Nest())
+    keep(outer, (99,), inner)
+
+    def use(thread):
+        for turn in range(2000):
+            nest = (outer, inner.nest)[turn % 2]
+            keep(nest, (thread, turn % 5), Parts(turn))
+            nest.take((1 - thread, turn % 5))
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(use, range(2)))  # raises what a thread raised
+    finally:
+        sys.setswitchinterval(before)
+    assert outer.sets <= MOST

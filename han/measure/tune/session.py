@@ -53,8 +53,11 @@ class Outcome:
 
 
 def tuned_config(source: Any) -> Config:
-    """Return a configuration for tuning: its levels, without rules and without a tuned table."""
-    return replace(load_config(source), rules=(), tuned=OFF)
+    """Return a configuration for tuning: its levels, without rules and without a tuned table.
+
+    A table serves ordinary calls, so it is not tuned for reproducible ones.
+    """
+    return replace(load_config(source), rules=(), tuned=OFF, reproducible=False)
 
 
 def partial_file(path: Path) -> Path:
