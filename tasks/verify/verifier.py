@@ -32,12 +32,9 @@ Progress = Callable[[str, int, int], None]  # the activity, its steps so far, al
 
 
 def verify(
-    plans: Sequence[Plan],
-    *,
-    in_place: bool = False,
-    programs: Programs | None = None,
+    plans: Sequence[Plan], *, in_place: bool = False, programs: Programs | None = None,
     progress: Progress | None = None,
-) -> Report:
+) -> Report:  # fmt: skip
     """Prove that `plans`, run back to back on one communicator, meet their specifications.
 
     `in_place` lets reductions of whole messages take their operand from the receive buffer (for a
