@@ -53,6 +53,7 @@ VISIT = 1e-3  # seconds of a series of observations, about
 LEAST, MOST = 3, 15  # observations in a series
 SINGLE = 50e-3  # seconds: longer calls are observed once in a series
 CLEAR = 2e-3  # seconds: the first run of a longer call tells about how long it takes
+FEWEST_IN_A_ROW, MOST_IN_A_ROW = 8, 100  # calls back to back
 TRIES = 5  # series, if nearly all observations of the earlier ones were disturbed
 DOUBTS = 3  # such visits of a choice that are not counted
 KEPT = 32  # prepared calls, the last used ones
@@ -249,6 +250,29 @@ class Lab(Session):
 
         def visit(name: str, limit: float) -> Sequence[float]:
             return self._series(buffers, calls[name], expected[name]).usable
+
+        turns = Turns(visit, next(iter(calls)), calls, drops=False)
+        while not turns.is_decided and not (turns.count and self._is_over()):
+            turns.turn()
+        return turns.estimates()
+
+    def in_a_row(
+        self, signature: Signature, choices: Mapping[str, Choice], expected: float
+    ) -> dict[str, Estimate]:
+        """Measure choices in turns, calls back to back, the first as the reference; per call.
+
+        Programs make calls in a row too. Then a choice also costs what it keeps busy after it has
+        returned: links, and ranks that are late for the next call. Calls take about `expected`
+        seconds.
+        """
+        count = max(FEWEST_IN_A_ROW, min(MOST_IN_A_ROW, int(VISIT / max(expected, 1e-6))))
+        calls = {name: self.forced(signature, choice).call for name, choice in choices.items()}
+        for call in calls.values():
+            self.batch(call)
+
+        def visit(name: str, limit: float) -> Sequence[float]:
+            self.observed += count
+            return slowest(self.control, [self.batch(calls[name], count)])
 
         turns = Turns(visit, next(iter(calls)), calls, drops=False)
         while not turns.is_decided and not (turns.count and self._is_over()):

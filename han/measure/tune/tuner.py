@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
+from han.common.units import format_size
 from han.config.machine import MachineModel
 from han.config.rules import Use
 from han.measure.tune.lab import Lab
@@ -22,10 +23,12 @@ from han.tuning.rules import Decision, use_of
 from han.tuning.search.results import Found
 from han.tuning.search.space import EVERYTHING, Limits, Pruned, space_of
 from han.tuning.search.strategies import STRATEGIES, run
-from han.tuning.tuned.table import GAIN, Candidate, Key, Point, Timing, key_of
+from han.tuning.tuned.table import GAIN, Candidate, Key, Point, Timing, key_of, spell
 
 KEPT = 5  # candidates that a point holds
 FINAL = 2  # candidates that are measured in turns with the built-in choice and the library
+IN_A_ROW = 1.02  # times the built-in choice: what a better one may take in calls back to back
+LONG = 20e-3  # seconds: of longer calls back to back nothing else is expected
 LEAST_SECONDS = 0.05  # for an input, however little of the budget is left
 
 
@@ -119,20 +122,44 @@ class Tuner:
         named = {str(k): choice for k, choice in enumerate(dict.fromkeys([*defaults, *best]))}
         times = self.lab.duel(signature, named)
         final = {choice: times[name] for name, choice in named.items()}
-        default = min((final[choice] for choice in defaults), key=lambda e: e.median)
+        base = min(defaults, key=lambda choice: final[choice].median)
+        default = final[base]
         others = sorted((c for c in best if c not in defaults), key=lambda c: final[c].median)
+        better = [c for c in others if _beats(final[c], default)]
+        better = self._lasting(signature, base, better, default.median)
+        others = [*better, *(c for c in others if c not in better)]
         measured = {r.choice: r.measured for r in found.measured if r.measured is not None} | final
         rest = sorted(measured.keys() - {*others, *defaults}, key=lambda c: measured[c].median)
         return Point(
             key=key_of(signature, self.lab.state.topology),
             nbytes=signature.nbytes,
-            keeps=not others or not _beats(final[others[0]], default),
+            keeps=not better,
             candidates=self._candidates(signature, [*others, *rest][:KEPT], measured, found),
             default=timing_of(default),
             library=timing_of(times["mpi"]),
             strategy=self.plans.strategy,
             made=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         )
+
+    def _lasting(
+        self, signature: Signature, base: Choice, better: Sequence[Choice], expected: float
+    ) -> list[Choice]:
+        """Return the choices that are not slower than `base` in calls back to back."""
+        if not better or expected > LONG:
+            return [*better]
+        named = {str(k): choice for k, choice in enumerate([base, *better])}
+        row = {named[name]: one for name, one in
+               self.lab.in_a_row(signature, named, expected).items()}  # fmt: skip
+        limit = IN_A_ROW * row[base].median
+        call = f"{signature.collective} of {format_size(signature.nbytes)}"
+        for one in better:
+            if row[one].median > limit:
+                ratio = row[one].median / row[base].median
+                reason = f"{ratio:.2f} times the built-in choice in calls back to back"
+                self.pruned |= {
+                    Pruned(f"{call}: {spell(self.use_of(signature, one))}", reason): None
+                }
+        return [one for one in better if row[one].median <= limit]
 
     def _candidates(
         self, signature: Signature, choices: Sequence[Choice],

@@ -1,0 +1,44 @@
+"""What the tuner takes from its measurements."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from machines import topology_of
+
+from han.measure.tune.tuner import Input, Plans, Tuner
+from han.tasks.choice import Choice, LevelChoice
+from han.tasks.signature import Signature
+from han.tuning.costs.estimates import estimate
+
+CALL = Signature("bcast", 512)
+BASE, FIRST, SECOND = (
+    Choice((LevelChoice("adapt", name),)) for name in ("binomial", "linear", "chain")
+)
+
+
+def tuner(seconds):
+    """Return a tuner whose calls back to back take some seconds, in the order of its choices."""
+
+    def in_a_row(signature, choices, expected):
+        return {name: estimate([one]) for name, one in zip(choices, seconds, strict=True)}
+
+    state = SimpleNamespace(topology=topology_of([[0, 0]], -1))
+    return Tuner(SimpleNamespace(in_a_row=in_a_row, state=state), Plans((Input("bcast", 512),)))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "left"),
+    [((1.0, 1.5, 0.9), [SECOND]), ((1.0, 1.0, 1.01), [FIRST, SECOND]), ((1.0, 1.1, 1.1), [])],
+)
+def test_choices_that_are_slow_in_a_row_are_left_out_with_the_reason(seconds, left):
+    found = tuner(seconds)
+    assert found._lasting(CALL, BASE, [FIRST, SECOND], 1e-4) == left
+    said = [one.reason for one in found.pruned]
+    assert len(said) == 2 - len(left)
+    assert all("times the built-in choice in calls back to back" in one for one in said)
+
+
+def test_long_calls_are_not_repeated():
+    assert tuner(())._lasting(CALL, BASE, [FIRST], 1.0) == [FIRST]
