@@ -16,7 +16,7 @@ from mpi4py import MPI
 from han.message import parsers
 from han.message.message import in_place
 from han.message.parsers import Parser
-from han.runtime.left import LeftRequest, left_request
+from han.runtime.left import HeldRequest, LeftRequest, left_request
 from han.runtime.request import Request
 from han.runtime.state import Served, State
 from han.tasks.signature import ON_DEVICE
@@ -92,13 +92,12 @@ class Collectives(MPI.Intracomm):
         state, name = self._found(), f"I{parser.name.lower()}"
         if state is None:
             self._check_live()
-            started: Started = getattr(MPI.Intracomm, name)(self, *arguments)
-            return started
+            return HeldRequest(getattr(MPI.Intracomm, name)(self, *arguments), arguments)
         served, request = state.start(parser, *arguments)
         if served is Served.BY_HAN and request is not None:
             return request
         left = left_request(self._mpis(served, name, *arguments), state.health, name)
-        left.after = request
+        left.after, left.buffers = request, arguments
         return left
 
     def _init(self, parser: Parser, info: MPI.Info, *arguments: object) -> Started:

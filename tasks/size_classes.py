@@ -25,8 +25,8 @@ from han.tasks.signature import Signature
 LEAST, MOST = INLINE, 1 << 36  # the first and the last bound, in bytes; more have no class
 SMALL = 4 << 10  # bytes up to which bounds double
 GRAINS = 1 << 31  # at most
-# Sizes up to which the MPI library's counts suffice, for elements of 1 to 16 bytes.
-COUNTED = tuple((1 << 31) - 1 << k for k in range(5))
+# Whole lines up to which the MPI library's counts suffice, for elements of 1 to 16 bytes.
+COUNTED = tuple(((1 << 31) - 1 << k) // LINE * LINE for k in range(5))
 
 
 def bounds_of(thresholds: Iterable[int] = ()) -> tuple[int, ...]:

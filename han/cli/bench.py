@@ -26,7 +26,7 @@ from han.measure.bench_calls import Mode, measurable
 from han.model.element_types import element_type
 
 if TYPE_CHECKING:
-    from han.measure.bench import Bench, Row
+    from han.measure.bench import Bench, Row, Settings
     from han.measure.bench_calls import Case
     from han.model.measurements import Report
 
@@ -118,11 +118,21 @@ def bench(
         mode, element_type(dtype).name, op, root, rounds, iterations, time, check,
         only.value if only else None, shared, fresh, tuned,
     )  # fmt: skip
+    _measure(collectives or measurable(), sizes, settings, config, json_file, plot)
+
+
+def _measure(
+    collectives: Sequence[str], sizes: str, settings: Settings, config: str | None,
+    json_file: Path | None, plot: Path | None,
+) -> None:  # fmt: skip
+    """Measure collectives of some sizes; print, keep and draw the results; collective."""
+    from han.measure.bench import Bench
+
     check_files(json_file, plot=plot)
-    cases = cases_of(collectives or measurable(), sizes, settings.case)
+    cases = cases_of(collectives, sizes, settings.case)
     if MPI.COMM_WORLD.size == 1:
         typer.echo("Only one rank, without a peer: start with mpiexec -n 2 han bench", err=True)
-    with measuring.Bench(MPI.COMM_WORLD, config, settings) as running:
+    with Bench(MPI.COMM_WORLD, config, settings) as running:
         run = _run_bench(running, cases, prints(json_file))
     keep(run.data, json_file)
     if plot is not None and not MPI.COMM_WORLD.rank:

@@ -81,7 +81,13 @@ def unfinished(file: Path, where: Mapping[str, Any]) -> tuple[Row, ...]:
                 f"{file} holds an unfinished comparison with {name} {_brief(record.get(name))}, "
                 f"here {_brief(where[name])}; name another file, or begin anew with --restart"
             )
-    return tuple(map(Row.of, record["rows"]))
+    try:
+        return tuple(map(Row.of, record["rows"]))
+    except (LookupError, TypeError, AttributeError) as error:
+        raise ArgumentError(
+            f"{file} holds a damaged comparison: {type(error).__name__}: {error}; name another "
+            "file, or begin anew with --restart"
+        ) from None
 
 
 def _brief(value: Any) -> str:

@@ -105,6 +105,8 @@ def learnt(prepared: Prepared) -> Learnt | None:
     told, planned = prepared.native.learnt, prepared.planned
     if told is None or planned is None or planned.rival is None:
         return None
+    if prepared.signature.canonical:
+        return None  # points of a table are for ordinary calls
     used, trials, *both = told
     if trials < LEAST:
         return None

@@ -15,6 +15,21 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
+class HeldRequest(MPI.Request):
+    """A request of the MPI library that keeps the buffers of its call alive.
+
+    mpi4py keeps them itself, but not the send buffer of ``Ireduce_scatter``.
+    """
+
+    _buffers: tuple[object, ...]
+
+    def __new__(cls, request: MPI.Request, buffers: tuple[object, ...]) -> Self:
+        """Take over the handle of `request`."""
+        self = MPI.Request.__new__(cls, request)
+        self._buffers = buffers
+        return self
+
+
 def left_request(request: MPI.Request, health: Health, step: str) -> LeftRequest:
     """Wrap the request of a call of the MPI library; `step` is the name of the call."""
     if isinstance(request, MPI.Prequest):
@@ -55,6 +70,7 @@ class LeftRequest(MPI.Request):
     _own: MPI.Prequest  # if it is persistent
     persistent = False
     after: Before | None = None
+    buffers: tuple[object, ...] = ()  # kept alive; see HeldRequest
 
     def __new__(cls, request: MPI.Request, health: Health, step: str) -> Self:
         """Take over the handle of `request`."""

@@ -15,7 +15,7 @@ from typing import Protocol
 from han.model.channel_layout import RING_MAX
 
 MOST = 8  # sets of ranks of which a parent keeps parts
-MOST_ROOM = RING_MAX  # bytes of rings that it keeps on a rank, unless one set alone has more
+MOST_ROOM = RING_MAX  # bytes of a rank's own rings that it keeps, unless one set alone has more
 
 Ranks = tuple[int, ...]
 _LOCK = threading.Lock()  # of all nests, as limits hold across them; parts end outside of it

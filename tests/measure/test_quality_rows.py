@@ -150,6 +150,19 @@ def test_an_interrupted_run_keeps_its_rows_and_is_continued(measured, tmp_path):
     assert found == [("bcast", 8), ("bcast", 64), ("reduce", 8), ("reduce", 64)]
 
 
+def test_a_damaged_file_is_an_error_and_stays(measured, tmp_path):
+    file = tmp_path / "quality.json"
+    CliRunner().invoke(app, [*SEARCH, "--json", str(file)])
+    record = json.loads(file.read_text())
+    for wrong in (None, 3, [3], [{}], [{**record["rows"][0], "more": 1}]):
+        text = json.dumps({**record, "rows": wrong})
+        file.write_text(text)
+        said = refuse(*SEARCH, "--json", file)
+        assert "holds a damaged comparison" in said
+        assert "--restart" in said
+        assert file.read_text() == text
+
+
 def test_standard_output_holds_json_alone(measured):
     done = CliRunner().invoke(app, [*SEARCH, "--json", "-"])
     assert len(json.loads(done.stdout)["rows"]) == 2, "also of a run that was interrupted"

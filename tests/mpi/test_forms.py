@@ -34,6 +34,23 @@ def test_the_two_names_of_barrier_are_one_call(mpi_ranks):
         assert (info.hits, info.misses) == (19, 1)
 
 
+@on_four
+def test_a_temporary_send_buffer_lives_until_the_call_is_complete(mpi_ranks):
+    with opened(open_interleaved(shared_to=-1)) as comm:
+        wrong = 0
+        for turn in range(40):
+            child = comm.Split(0, comm.Get_rank())  # its first call is the MPI library's
+            place = (comm, child)[turn % 2]
+            counts, out = [20_000] * comm.Get_size(), np.zeros(20_000)
+            request = place.Ireduce_scatter(np.ones(sum(counts)), out, counts)
+            junk = [np.full(sum(counts), 9.0) for _ in range(2)]
+            del junk
+            request.Wait()
+            wrong += not (out == comm.Get_size()).all()
+            child.Free()
+        assert wrong == 0
+
+
 # ---- nonblocking --------------------------------------------------------------------------------
 
 

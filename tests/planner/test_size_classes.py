@@ -59,6 +59,13 @@ def test_bounds_double_and_later_grow_by_a_half_and_by_a_third():
     assert len(BOUNDS) < 65
 
 
+def test_counts_of_a_class_fit_where_those_of_its_largest_call_do():
+    for element in (1, 2, 4, 8, 16):
+        for bound in BOUNDS:
+            whole = class_of(allreduce(bound, element), bound)
+            assert (whole.count < 1 << 31) == (bound // element < 1 << 31)
+
+
 def test_thresholds_of_rules_begin_classes():
     bounds = bounds_of([10_000, 1, 0, 4097, 1 << 60])
     assert set(bounds) - set(BOUNDS) == {9999}

@@ -106,7 +106,8 @@ def home(tmp_path, monkeypatch):
 
 def state(told=(1, 2, (9000, 8000, 9500), (5000, 4000, 6000)), nbytes=MiB, search=None, **config):
     call = planned(nbytes=nbytes)
-    one = SimpleNamespace(native=SimpleNamespace(learnt=told), planned=call)
+    signature = call.plan.signature
+    one = SimpleNamespace(native=SimpleNamespace(learnt=told), planned=call, signature=signature)
     binder = SimpleNamespace(living={1: one})
     settings = load_config({"learn": True, **config})
     return SimpleNamespace(config=settings, binder=binder, tuned=search or Search())
@@ -141,6 +142,14 @@ def test_what_was_learnt_is_in_the_users_table(home):
     ids=["no trial", "one trial", "not wanted", "no table"],
 )
 def test_nothing_is_written_where_nothing_is_learnt(home, one):
+    learn(one)
+    assert not places.user_folder().exists()
+
+
+def test_reproducible_calls_teach_nothing_about_ordinary_ones(home):
+    one = state()
+    (found,) = one.binder.living.values()
+    found.signature = replace(found.signature, canonical=True)
     learn(one)
     assert not places.user_folder().exists()
 
