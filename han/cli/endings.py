@@ -25,7 +25,7 @@ TAG = 31415  # of the messages below, in MPI.COMM_WORLD
 PATIENCE = 10.0  # seconds that a rank with a mistake waits for the other ranks
 NAP = 0.002
 INTERRUPTED = 130  # the status of a command that the user interrupts
-GRACE = 1.0  # seconds: a launcher may kill all ranks when the first one exits with an error
+GRACE = 1.0  # seconds: a launcher drops what it has not forwarded when a rank fails or aborts
 
 
 def world() -> MPI.Intracomm | None:
@@ -87,6 +87,7 @@ def abort(text: str = "") -> NoReturn:
         traceback.print_exc()
     comm = world()
     if comm is not None:
+        time.sleep(GRACE)  # the launcher forwards the text meanwhile
         comm.Abort(1)
     raise SystemExit(1)
 

@@ -136,3 +136,17 @@ def test_before_mpi_is_loaded_the_launcher_tells_the_rank(monkeypatch):
 def test_other_errors_are_no_mistakes_of_the_user():
     assert not endings.is_mistake(han.PeerError("a peer died"))
     assert endings.is_mistake(han.ConfigError("wrong"))
+
+
+def test_the_launcher_has_time_to_forward_an_error_before_the_job_is_aborted(monkeypatch, capsys):
+    done = []
+
+    class Job:
+        def Abort(self, status):
+            done.append((status, capsys.readouterr().err))
+
+    monkeypatch.setattr(endings, "world", Job)
+    monkeypatch.setattr(endings.time, "sleep", lambda seconds: done.append(seconds))
+    with pytest.raises(SystemExit):
+        endings.abort("interrupted")
+    assert done == [endings.GRACE, (1, "Error: interrupted\n")]
