@@ -65,7 +65,8 @@ def kept(comm: MPI.Comm) -> Kept | None:
 def keep(comm: MPI.Comm, what: Kept) -> None:
     """Let other han.Comm of the same communicator find its State, or what stands in its place."""
     comm.Set_attr(_key(), what)
-    _later[:] = [weakref.ref(child) for child in _children() if child != comm]
+    if _later:
+        _later[:] = [weakref.ref(child) for child in _children() if child != comm]
 
 
 def inherit_later(child: Any) -> None:

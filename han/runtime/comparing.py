@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from mpi4py import MPI
-
 from han.memory.windows import Spots, Windows, agreed_spots
 from han.message.message import Message
 from han.message.parsers import Parser
@@ -14,8 +12,8 @@ from han.ranks.health import Health
 class Comparing:
     """Compares calls across the ranks of a communicator."""
 
-    def __init__(self, comm: MPI.Intracomm, health: Health, windows: Windows) -> None:
-        self._comm, self._health, self._windows = comm, health, windows
+    def __init__(self, health: Health, windows: Windows) -> None:
+        self._health, self._windows = health, windows
 
     def compare(
         self, parser: Parser, arguments: tuple[object, ...]
@@ -27,7 +25,7 @@ class Comparing:
         message, problem, health = None, None, self._health
         with health.together(f"the comparison of {parser.name}"):
             try:
-                message = parser.parse(self._comm, *arguments)
+                message = parser.parse(health.meeting.comm, *arguments)
             except Exception as error:
                 problem = error
             call = message.signature if message else f"{type(problem).__name__}: {problem}"

@@ -42,6 +42,8 @@ class Engines:
         self._channels: list[Channel] = []
         self._bounds: tuple[int, ...] = ()
         self._empty: _native.Plan | None = None
+        self._dead: _native.Calls[Request] | None = None
+        self._drained = 0  # runs of the own engine when all had finished last
 
     def open(self, channels: list[Channel], bounds: tuple[int, ...]) -> None:
         """Make the communicator's own engine; `bounds` are those of classes of sizes.
@@ -51,6 +53,13 @@ class Engines:
         self._channels = channels
         self.own, self._bounds = self.make(channels), bounds
         self.calls = self.look_up()
+
+    @property
+    def dead(self) -> _native.Calls[Request]:
+        """A look-up for handles of freed communicators: it stays without plans."""
+        if self._dead is None:
+            self._dead = self.look_up()
+        return self._dead
 
     def look_up(self) -> _native.Calls[Request]:
         """Return a look-up without plans."""
@@ -95,6 +104,8 @@ class Engines:
         The garbage collector clears weak references to an engine before it finds out that the
         request of a running collective must stay alive.
         """
+        if self._made == self.health.notices.token + 1 and "own" in vars(self):
+            return iter((self.own,))  # no other one was made
         dropped = {r._engine for r in _native.orphans() if r._engine is not None}
         mine = {e for e in dropped if reporter(e).health() is self.health}
         with self._guard:
@@ -167,11 +178,14 @@ class Engines:
     def drain(self) -> None:
         """Wait until all runs that were started have finished.
 
-        The own engine makes one more run, so that all ranks have counted the same runs.
+        The own engine makes one more run, so that all ranks have counted the same runs; none if
+        nothing was started since the last one.
         """
         for engine in self:
-            if self.health.failed is None and (engine is self.own or engine.issued > engine.epoch):
+            started = engine.issued > (self._drained if engine is self.own else engine.epoch)
+            if self.health.failed is None and started:
                 engine.run(self._nothing(engine), 0, 0, None)
+        self._drained = self.own.issued
 
     def _nothing(self, engine: _native.Engine) -> _native.Plan:
         """Return an empty plan; that of the own engine is kept for the next communicator."""

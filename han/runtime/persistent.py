@@ -14,7 +14,6 @@ from functools import partial
 from zlib import crc32
 
 import numpy as np
-from mpi4py import MPI
 
 from han.memory.mapping import Mapping
 from han.memory.shared import SharedMemory
@@ -89,18 +88,17 @@ class Persistent:
 
     def __init__(
         self,
-        comm: MPI.Intracomm,
         health: Health,
         engines: Engines,
         shared: SharedMemory,
         binder: Binder,
         programs: Programs,
     ) -> None:
-        self._comm, self._health, self._engines = comm, health, engines
+        self._health, self._engines = health, engines
         self._shared, self._binder, self._programs = shared, binder, programs
         self._planner, config = programs.planner, programs.planner.config
         self._checks = config.check
-        self.comparing = Comparing(comm, health, shared.windows)
+        self.comparing = Comparing(health, shared.windows)
         self.slots = Slots(health, engines, shared, config.memory)
         self._kinds: OrderedDict[Signature, Kind] = OrderedDict()
         self._asked = 0  # calls that make requests, also those that raised; the same on all ranks
@@ -125,7 +123,7 @@ class Persistent:
         elif self._compares():
             message, spots = self.comparing.compare(parser, arguments)
         with self._health.initiating(STEP) as number:
-            message = message or parser.parse(self._comm, *arguments)
+            message = message or parser.parse(self._health.meeting.comm, *arguments)
             kind, called = self._kind(message), message.signature
             with self._health.together(STEP):
                 if free is None:
@@ -194,7 +192,7 @@ class Persistent:
     def _parsed(self, parser: Parser, arguments: tuple[object, ...]) -> Message | None:
         """Return the message of a call; None if the arguments are wrong."""
         try:
-            return parser.parse(self._comm, *arguments)
+            return parser.parse(self._health.meeting.comm, *arguments)
         except Exception:  # raised again where the ranks compare their errors
             return None
 

@@ -184,7 +184,7 @@ class State:
         self.binder = Binder(health, shared, recorder)
         programs = Programs(self.planner, self._given.stored)
         self.plans = Plans(programs, self.binder, shared, self.engines)
-        self.persistent = Persistent(self.comm, health, self.engines, shared, self.binder, programs)
+        self.persistent = Persistent(health, self.engines, shared, self.binder, programs)
         recorder.follow(self.engines, self.binder)
 
     @property
