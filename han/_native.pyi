@@ -340,7 +340,7 @@ class Engine:
         comm: int,
         channels: tuple[_Channel, ...],
         tag_base: int,
-        wait: tuple[int, int, int, float, bool],
+        wait: tuple[int, int, int, float, bool, bool],
         on_error: Callable[[int, int, bool], bool],
     ) -> None: ...
     @property

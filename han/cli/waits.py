@@ -28,15 +28,19 @@ def waits(
     ] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Batches of each policy, in turns.")] = 5,
     time: Annotated[float, typer.Option(min=0, help="Approximate seconds for a batch.")] = 0.05,
+    work: Annotated[
+        float, typer.Option(min=0, help="Microseconds that ranks but 0 work before each call.")
+    ] = 0.0,
     config: ConfigOption = None,
     json_file: JsonOption = None,
 ) -> None:
-    """Measure every wait policy (HAN_WAIT) in turns, on these ranks and processors.
+    """Measure every wait policy (HAN_WAIT) and the MPI library in turns, on these ranks.
 
     \b
     Examples:
       mpiexec -n 4 han waits
       mpiexec -n 8 han waits bcast --sizes 8,1MiB --policies yield,futex
+      mpiexec -n 3 han waits --sizes 8 --work 3000
       mpiexec -n 2 han waits --json waits.json
     """
     from han.config.parts import POLICIES
@@ -54,9 +58,9 @@ def waits(
         machine = look(session.control, session.add_han(config))
         tell(heading("waits", f"every policy, median of {rounds} rounds", machine))
         with progress(len(cases)) as advance:
-            found = measure(session, config, names, cases, time, advance)
+            found = measure(session, config, names, cases, time, work * 1e-6, advance)
     tell(_table(found))
-    how = {"rounds": rounds, "seconds": time}
+    how = {"rounds": rounds, "seconds": time, "work": work}
     rows = [one.record() for one in found]
     keep(document("han-waits", 1, machine, rows, settings=how), json_file)
 

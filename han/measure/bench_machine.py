@@ -123,13 +123,14 @@ def autogroups(comm: Comm) -> int:
 
 def describe_wait(comm: Comm) -> str:
     """Describe how ranks wait on a communicator."""
-    wait, many = comm._han.config.wait, comm._han.conditions.oversubscribed
-    how = "more ranks than processors: yields early" if many else f"{wait.spin} polls, then yields"
+    wait, conditions = comm._han.config.wait, comm._han.conditions
     if wait.policy != "auto":
         return str(wait.policy)
+    if conditions.oversubscribed:
+        return "auto (more ranks than processors: yields early, then sleeps)"
     quota = "the container's quota is below the number of ranks"
-    slept = f", then sleeps: {quota}" if comm._han.conditions.rationed else ""
-    return f"auto ({how}{slept})"
+    slept = f", then sleeps: {quota}" if conditions.rationed else ""
+    return f"auto ({wait.spin} polls, then yields{slept})"
 
 
 def allowed_cpus(comm: MPI.Intracomm) -> str:

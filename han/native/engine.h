@@ -37,13 +37,15 @@ typedef struct {
     uint32_t least_spins; /* at most `spins`: used while other threads want the processor */
     uint32_t sleep_ns;    /* 0: yield only; else sleep so long after some yields */
     double timeout;       /* seconds without progress; 0: wait for ever */
-    bool futex;           /* sleep in the kernel until a peer rings the bell */
+    bool futex;           /* after some yields, sleep in the kernel until a peer rings the bell */
+    bool patient;         /* how many yields depends on how long earlier waits took */
 } han_wait_policy;
 
 /* How long a run has made no progress. */
 typedef struct {
     uint32_t rounds, yields;
     uint64_t since, slow, dead; /* nanoseconds: first fruitless check; times of the next checks */
+    uint64_t slept; /* nanoseconds in the kernel */
     bool sleepy;
 } han_idler;
 
@@ -87,6 +89,7 @@ typedef struct han_engine {
     uint32_t bells; /* a bit for each channel in which some rank may sleep */
     han_ways put;   /* how data is stored into cells: ordinary stores, or past the caches */
     uint32_t spins; /* at present, within the bounds of `wait` */
+    uint32_t patience; /* yields before the thread sleeps in the kernel */
     bool (*interrupted)(void *); /* asked now and then while waiting; may be NULL */
     uint64_t epoch, issued;      /* runs finished, and runs ever queued */
     uint64_t calls[HAN_CALLS_KEPT]; /* the digest of all calls after each of the last runs begun */

@@ -77,7 +77,7 @@ for file in tests/native/bench_*.c; do # which are run by hand
     "$cc" "${flags[@]}" -O2 -c "$file" -o /dev/null
 done
 # both kinds of processor on any machine: with and without a mesh
-stage plain 1000 "kernels arena agreement errors choice trials announced stores executor" -O2 -DHAN_MESH=false
+stage plain 1000 "kernels arena agreement errors patience choice trials announced stores executor" -O2 -DHAN_MESH=false
 sanitized "address and undefined behaviour" 200 "kernels arena agreement errors choice trials announced stores executor" \
     -fsanitize=address,undefined -fno-sanitize-recover=all -DHAN_MESH=true
 stage "as without quick strings" 200 "kernels stores executor" -O2 -DHAN_NO_STRINGS -DHAN_MESH=false

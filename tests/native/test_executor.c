@@ -383,13 +383,14 @@ int main(int argc, char **argv)
         return 2;
     world *worlds = programs_read(argv[1], &n);
     const han_wait_policy yields = {.timeout = 30}, sleeps = {.spins = 1, .timeout = 30, .futex = true};
+    const han_wait_policy patient = {.spins = 1, .timeout = 30, .futex = true, .patient = true};
     for (uint64_t w = 0; w < n; w++) {
         run_world(&worlds[w], rounds, yields, false);
         run_world(&worlds[w], rounds, (han_wait_policy){.spins = 200, .timeout = 30}, false);
         run_world(&worlds[w], rounds, sleeps, false);
         for (uint32_t look = 0; look <= 20000; look += 20000) {
             han_helper_set((han_helper_way){.look_ns = look, .mpi = true});
-            run_world(&worlds[w], rounds / 8, look ? sleeps : yields, true);
+            run_world(&worlds[w], rounds / 8, look ? patient : yields, true);
             han_helper_stop(false);
         }
     }

@@ -10,11 +10,13 @@ from mpi4py import MPI
 import han
 from han import _native
 from han.config.arrange import Facts
+from han.config.parts import POLICIES, Wait
 from han.measure.bench_machine import describe_wait
 from han.memory.arena import LEAST, limit, open_arena
 from han.memory.channel import _create
-from han.ranks.discover import conditions
+from han.ranks.discover import Conditions, conditions
 from han.ranks.quota import memory, memory_groups, processors, room
+from han.runtime.waiting import Waiting, naps
 
 
 @pytest.fixture
@@ -110,6 +112,16 @@ def test_without_a_quota_auto_does_not_sleep(monkeypatch):
     comm = han.Comm(MPI.COMM_SELF.Dup())
     assert not comm._han.shared.naps
     comm.Free()
+
+
+def test_auto_sleeps_where_ranks_outnumber_processors_and_learns_when():
+    few, many = Conditions(), Conditions(oversubscribed=True)
+    for policy in POLICIES:
+        wait = Wait(policy=policy)
+        assert naps(wait, many) == (policy in ("auto", "futex"))
+        assert Waiting.of(wait, many).patient == (policy == "auto")
+        assert Waiting.of(wait, few).futex == (policy == "futex")
+    assert not Waiting.of(Wait(), Conditions(oversubscribed=True, rationed=True)).patient
 
 
 @pytest.mark.parametrize(

@@ -18,16 +18,15 @@ enum {
     CLOCK_ROUNDS = 64, /* yields between two readings of the clock */
 };
 
-#ifndef SLEEP_YIELDS
-#define SLEEP_YIELDS 64 /* before the thread sleeps in the kernel: waking up takes as long */
-#endif
-
 static const uint64_t SLOW_NS = 5000000;     /* between two checks of signals and the time limit */
 static const uint64_t DEAD_NS = 100000000;   /* between two checks for dead peers */
 static const uint64_t SLEEPY_NS = 500000000; /* beyond this, naps are worth a slow reaction */
 static const uint64_t ALONE_NS = 2000; /* a yield takes longer only if another thread ran */
 static const uint32_t SLEEPY_SLEEP_NS = 100000;
 static const uint32_t NAP_NS = 50000; /* where no bell rings for what the run waits for */
+static const uint32_t MOST_YIELDS = 4096; /* before the thread sleeps, whatever sleeps took before */
+static const uint64_t BRIEF_NS = 250000; /* a sleep that is not worth the time of waking up */
+static const uint64_t LONG_NS = 1000000; /* a wait in which a sleep is worth it */
 
 /* Progress MPI and other engines: peers may wait for messages or runs of this process. Returns
  * HAN_E_NOTICE if a peer has sent a notice, HAN_E_GONE if one has left. */
@@ -97,14 +96,33 @@ static void nap(uint32_t ns) {
     nanosleep(&t, NULL);
 }
 
+uint32_t han_next_patience(uint32_t patience, uint64_t waited, uint64_t slept) {
+    if (waited > LONG_NS) return patience / 2 > SLEEP_YIELDS ? patience / 2 : SLEEP_YIELDS;
+    if (!slept || slept > BRIEF_NS) return patience;
+    return patience < MOST_YIELDS / 2 ? 2 * patience : MOST_YIELDS;
+}
+
+/* The run has made progress. */
+static void progressed(han_engine *e, han_idler *w) {
+    if (e->wait.patient && w->since)
+        e->patience = han_next_patience(e->patience, han_now_ns() - w->since, w->slept);
+    *w = (han_idler){0};
+}
+
 /* Sleep in the kernel, and check for other events between naps. No peer rings the bell for
  * messages, or when room in the rings becomes free. */
 static enum han_status sleep_and_look(han_engine *e, han_idler *w) {
     bool slept;
+    uint64_t begun = han_now_ns();
     enum han_status status = han_sleep(e, &slept);
-    if (!slept && status == HAN_BLOCKED) nap(w->sleepy ? SLEEPY_SLEEP_NS : NAP_NS), slept = true;
+    if (slept)
+        w->slept += han_now_ns() - begun;
+    else if (status == HAN_BLOCKED && e->wait.patient && !w->sleepy)
+        sched_yield();
+    else if (status == HAN_BLOCKED)
+        nap(w->sleepy ? SLEEPY_SLEEP_NS : NAP_NS), slept = true;
     w->yields++;
-    if (status == HAN_MOVED) *w = (han_idler){0};
+    if (status == HAN_MOVED) progressed(e, w);
     if (status != HAN_BLOCKED) return status == HAN_MOVED ? HAN_BLOCKED : status;
     if (slept || w->yields % POKE_YIELDING == 0) status = poke(e);
     return status == HAN_BLOCKED ? look_around(e, w) : status;
@@ -112,7 +130,7 @@ static enum han_status sleep_and_look(han_engine *e, han_idler *w) {
 
 static enum han_status idle(han_engine *e, han_idler *w) {
     if (++w->rounds < e->spins) return spin(e, w);
-    if (e->wait.futex && w->yields > SLEEP_YIELDS) return sleep_and_look(e, w);
+    if (e->wait.futex && w->yields > e->patience) return sleep_and_look(e, w);
     uint32_t ns = e->wait.sleep_ns ? e->wait.sleep_ns : w->sleepy ? SLEEPY_SLEEP_NS : 0;
     if (ns && w->yields > CLOCK_ROUNDS)
         nap(ns);
@@ -129,7 +147,7 @@ static enum han_status idle(han_engine *e, han_idler *w) {
  * notice may concern another engine, and then the step returns it again in each round. */
 static enum han_status await(han_engine *e, han_run *run, bool block) {
     enum han_status status = han_engine_step(e);
-    if (status == HAN_MOVED) run->idle = (han_idler){0};
+    if (status == HAN_MOVED) progressed(e, &run->idle);
     if (status != HAN_BLOCKED && status != HAN_E_NOTICE) return status;
     enum han_status other = block ? idle(e, &run->idle) : poke(e);
     return other == HAN_BLOCKED ? status : other;

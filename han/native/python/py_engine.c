@@ -56,13 +56,15 @@ static int engine_init(EngineObject *self, PyObject *args, PyObject *kwargs) {
     han_engine *e = &self->engine;
     PyObject *mpi, *channels;
     unsigned long long comm;
-    int futex;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OKO!I(IIIdp)O", names, &mpi, &comm,
+    int futex, patient;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OKO!I(IIIdpp)O", names, &mpi, &comm,
                                      &PyTuple_Type, &channels, &e->tag_base, &e->wait.spins,
                                      &e->wait.least_spins, &e->wait.sleep_ns, &e->wait.timeout,
-                                     &futex, &self->on_error))
+                                     &futex, &patient, &self->on_error))
         return -1;
     e->wait.futex = futex;
+    e->wait.patient = patient;
+    e->patience = SLEEP_YIELDS;
     e->spins = e->wait.spins;
     Py_INCREF(self->on_error);
     if (mpi != Py_None) {
