@@ -52,6 +52,8 @@ def _key() -> int:
 def _delete(comm: MPI.Comm, keyval: int, what: Kept) -> None:
     if isinstance(what, State) and not MPI.Is_finalized():
         what.close(free=comm not in PERMANENT)
+    elif isinstance(what, Inherited):
+        what.nest.give_up(MPI._handleof(comm))
 
 
 def kept(comm: MPI.Comm) -> Kept | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mpi4py import MPI
@@ -11,8 +11,9 @@ from han import arguments
 from han.attached import in_step, inherit_later
 from han.collectives import Collectives
 from han.intercomm import Intercomm
-from han.ranks.agreement import agree
+from han.ranks.agreement import NOTHING, agree
 from han.runtime.inherited import Inherited
+from han.runtime.resting import PLACE
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -40,17 +41,32 @@ class Communicators(Collectives):
         state = self._found()
         return self._config if state is None else state.heritage()
 
-    def _agree(self, step: str, read: Callable[[], object]) -> None:
-        """Read the arguments of `step` together with all ranks."""
+    def _agree(
+        self, step: str, read: Callable[[], object], more: Sequence[int] = NOTHING
+    ) -> list[list[int]]:
+        """Read the arguments of `step` together with all ranks; return what each tells besides."""
         inherited = self._config if self._found() is None else None
         if isinstance(inherited, Inherited):
             self._check_live()
             comm = MPI.Intracomm(self)
-            agree(inherited.meeting(comm), in_step(comm), step, read)
-        else:
-            health = self._han.health
-            health.live()
-            agree(health.meeting, health.together(step), step, read)
+            return agree(inherited.meeting(comm), in_step(comm), step, read, more)
+        health = self._han.health
+        health.live()
+        return agree(health.meeting, health.together(step), step, read, more)
+
+    def _own_parts(self) -> list[int]:
+        """Return what a rank tells when it makes a child of all ranks in the same order."""
+        state = self._found()
+        if state is None or state.health.failed is not None:
+            return [*NOTHING]
+        return [0, 0, *state.heritage().nest.offer()]
+
+    def _promise(self, child: Any, rows: list[list[int]]) -> Any:
+        """Promise `child` the parts of a freed one, if all its ranks told that they have them."""
+        state = self._found()
+        if child and state is not None:
+            state.heritage().nest.promise(MPI._handleof(child), state.rank, rows)
+        return child
 
     @staticmethod
     def _bare(comm: MPI.Comm, other: Any = None) -> Any:
@@ -79,8 +95,13 @@ class Communicators(Collectives):
 
         With MPI.UNDEFINED as `color` a rank gets a null communicator.
         """
-        self._agree("Split", lambda: arguments.split(color, key))
-        return self._child(super().Split(color, key))
+        mine = self._own_parts()
+
+        def read() -> None:
+            mine[:PLACE] = arguments.split(color, key)
+
+        rows = self._agree("Split", read, mine)
+        return self._promise(self._child(super().Split(color, key)), rows)
 
     def Split_type(self, split_type: int, key: int = 0, info: MPI.Info = MPI.INFO_NULL) -> Any:
         """Return a han.Comm of the ranks in one place, such as a node; collective."""
@@ -89,8 +110,8 @@ class Communicators(Collectives):
 
     def Dup(self, info: MPI.Info | None = None) -> Self:
         """Return a duplicate; collective."""
-        self._agree("Dup", lambda: arguments.info(info))
-        return self._unused(super().Dup(info))  # type: ignore[no-any-return]
+        rows = self._agree("Dup", lambda: arguments.info(info), self._own_parts())
+        return self._promise(self._unused(super().Dup(info)), rows)  # type: ignore[no-any-return]
 
     def Dup_with_info(self, info: MPI.Info) -> Self:
         """Return a duplicate with hints; collective."""
@@ -99,8 +120,8 @@ class Communicators(Collectives):
 
     def Clone(self) -> Self:
         """Return a duplicate; collective."""
-        self._agree("Clone", lambda: None)
-        return self._unused(super().Clone())  # type: ignore[no-any-return]
+        rows = self._agree("Clone", lambda: None, self._own_parts())
+        return self._promise(self._unused(super().Clone()), rows)  # type: ignore[no-any-return]
 
     def Idup(self, info: MPI.Info | None = None) -> tuple[Self, MPI.Request]:
         """Start a duplicate; return it and MPI's request."""

@@ -7,7 +7,7 @@ arguments, would leave its peers waiting in it.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
 import numpy as np
@@ -16,6 +16,8 @@ from han.common.errors import MismatchError, PeerError
 from han.ranks.meeting import Meeting
 
 RAISED = -1  # the word of a rank whose arguments are wrong
+MORE = 6  # numbers that a rank tells besides, at most
+NOTHING = (0,) * MORE
 
 
 def agree(
@@ -23,9 +25,11 @@ def agree(
     together: AbstractContextManager[None],
     step: str,
     read: Callable[[], object],
-) -> None:
+    more: Sequence[int] = NOTHING,
+) -> list[list[int]]:
     """Read the arguments of `step` on all ranks; return when all have done so (collective).
 
+    Returns by rank what it tells besides: `more`, MORE numbers, which `read` may still fill in.
     `read` returns what all ranks must pass alike, or raises. If it raises on a rank, that rank
     raises the error, and the others PeerError. If the values differ, all raise MismatchError. The
     communicator stays usable. Only errors of the exchange itself leave the block `together`.
@@ -37,7 +41,8 @@ def agree(
             word = zlib.crc32(repr(value).encode())
         except Exception as error:
             problem = error
-        words = _words(meeting, word, step)
+        rows = _exchange(meeting, [word, *more], step)
+        words = [row.pop(0) for row in rows]
         alike = words.count(words[0]) == len(words)
         told = repr(value) if problem is None else f"{type(problem).__name__}: {problem}"
         texts = [] if alike else meeting.allgather(told, step)
@@ -45,13 +50,14 @@ def agree(
         raise problem
     if not alike:
         raise _difference(step, words, texts)
+    return rows
 
 
-def _words(meeting: Meeting, word: int, step: str) -> list[int]:
-    """Return the words that all ranks pass, by rank."""
-    mine, words = np.array([word], np.int64), np.empty(meeting.size, np.int64)
-    meeting.wait(meeting.comm.Iallgather(mine, words), step, (mine, words))
-    found: list[int] = words.tolist()
+def _exchange(meeting: Meeting, mine: list[int], step: str) -> list[list[int]]:
+    """Return the numbers that all ranks pass, by rank."""
+    sent, rows = np.array(mine, np.int64), np.empty((meeting.size, len(mine)), np.int64)
+    meeting.wait(meeting.comm.Iallgather(sent, rows), step, (sent, rows))
+    found: list[list[int]] = rows.tolist()
     return found
 
 

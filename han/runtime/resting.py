@@ -2,19 +2,26 @@
 
 A program that splits a communicator again and again gets the same ranks again and again. The parent
 keeps the parts of a few children that were freed: shared memory, engine and plans, and the nest for
-their own children. A new child of the same ranks takes them over in its first call, in which all
-ranks tell what they have. What is kept is limited, and ends with the parent.
+their own children. A new child of the same ranks takes them over in its first call. All ranks have
+told what they have, either when they made the child, or in its first call. What is kept is limited,
+and ends with the parent.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
+from itertools import islice
 from typing import Protocol
 
 from han.model.channel_layout import RING_MAX
+from han.ranks.agreement import MORE, NOTHING
 
 MOST = 8  # sets of ranks of which a parent keeps parts
+PLACE = 2  # numbers that say where a rank is among the children: color and key of a Split
+MOST_TOLD = MORE - PLACE  # tokens of parts that a rank tells when it makes a child
+SCORE_MOST, SCORE_LEAST, SCORE_UNUSED = 8, 4, 3  # see Nest.promise
 MOST_ROOM = RING_MAX  # bytes of a rank's own rings that it keeps, unless one set alone has more
 
 Ranks = tuple[int, ...]
@@ -53,6 +60,9 @@ class Nest:
     def __init__(self) -> None:
         self._kept: OrderedDict[Ranks, Parts] = OrderedDict()
         self._outer: Nest | None = None  # the nest in which the parent's own parts are
+        self._offered: set[Ranks] = set()  # told to other ranks, which may count on them
+        self._due: dict[int, tuple[Ranks, Parts] | None] = {}  # by handle of an unused child
+        self._score = 0  # how often children were used lately
         self.open = True
 
     def __len__(self) -> int:
@@ -63,10 +73,10 @@ class Nest:
         """Keep the parts of a child, in place of older ones of the same ranks.
 
         Returns those that are kept no longer, which the caller ends: it may raise there. A nest
-        that was closed meanwhile keeps nothing.
+        that was closed meanwhile keeps nothing, and parts that are offered stay.
         """
         with _LOCK:
-            if not self.open:
+            if not self.open or ranks in self._offered:
                 return [parts]
             before = self._kept.pop(ranks, None)
             self._kept[ranks] = parts
@@ -78,7 +88,10 @@ class Nest:
         """Take out the oldest parts beyond the limits."""
         found = []
         while len(self._kept) > 1 and (self.sets > MOST or self.room > MOST_ROOM):
-            found.append(self._kept.popitem(last=False)[1])
+            oldest = next((ranks for ranks in self._kept if ranks not in self._offered), None)
+            if oldest is None:
+                break
+            found.append(self._kept.pop(oldest))
         return found if self._outer is None else found + self._outer._dropped()
 
     @property
@@ -99,13 +112,71 @@ class Nest:
     def take(self, ranks: Ranks) -> Parts | None:
         """Return the parts for a new child of these ranks, and keep them no longer; or None."""
         with _LOCK:
-            found = self._kept.pop(ranks, None)
-            if found is not None and found.nest is not None:
-                found.nest._outer = None
+            found = None if ranks in self._offered else self._taken(ranks)
         if found is not None and not found.sound:
             found.end()
             return None
         return found
+
+    def _taken(self, ranks: Ranks) -> Parts | None:
+        found = self._kept.pop(ranks, None)
+        if found is not None and found.nest is not None:
+            found.nest._outer = None
+        return found
+
+    # ---- children whose ranks agreed when they made them ------------------------------------
+
+    def offer(self) -> tuple[int, ...]:
+        """Return tokens of the last parts, MOST_TOLD numbers; keep these parts until `promise`.
+
+        The numbers are 0 unless most of the last children were used. A rank that has told others of
+        an error keeps no parts, so nothing about errors is asked.
+        """
+        if self._score < SCORE_LEAST or not self._kept:
+            return NOTHING[PLACE:]
+        with _LOCK:
+            self._offered = set(told := [*islice(reversed(self._kept), MOST_TOLD)])
+            tokens = [self._kept[ranks].token for ranks in told]
+        return (*tokens, *NOTHING[PLACE + len(tokens) :])
+
+    def promise(self, child: int, me: int, rows: Sequence[Sequence[int]]) -> None:
+        """Promise parts to a child, by its handle, if all its ranks have them.
+
+        `rows` holds by rank its color and key, and the tokens that it offered, so the ranks of the
+        child come to the same conclusion; `me` is this rank. A child that is never used keeps parts
+        from others. Therefore a score counts which are used.
+        """
+        if not self._offered:
+            self._due[child] = None
+            return
+        ranks = [rank for rank, row in enumerate(rows) if row[0] == rows[me][0]]
+        ranks.sort(key=lambda rank: rows[rank][1])
+        key = tuple(ranks)
+        with _LOCK:
+            parts = self._kept.get(key)
+            agreed = parts is not None and all(parts.token in rows[r][PLACE:] for r in ranks)
+            promised = self._taken(key) if agreed else None
+            self._due[child] = None if promised is None else (key, promised)
+            self._offered = set()
+
+    def due(self, child: int) -> Parts | None:
+        """Return the parts that were promised to a child, which is used now; or None."""
+        with _LOCK:
+            if child not in self._due:
+                return None
+            self._score = min(self._score + 1, SCORE_MOST)
+            promised = self._due.pop(child)
+        return None if promised is None else promised[1]
+
+    def give_up(self, child: int) -> None:
+        """Keep again what was promised to a child that is freed without a call."""
+        with _LOCK:
+            if child not in self._due:
+                return
+            self._score = max(self._score - SCORE_UNUSED, 0)
+            promised = self._due.pop(child)
+        for one in self.put(*promised) if promised is not None else ():
+            one.end()
 
     def clear(self) -> None:
         """Give back all."""

@@ -99,6 +99,10 @@ class State:
     def __init__(
         self, comm: MPI.Intracomm, config: Any, inherited: Inherited | None = None
     ) -> None:
+        parts = None if inherited is None else inherited.nest.due(MPI._handleof(comm))
+        if isinstance(parts, Left):
+            succeed(self, parts, comm)
+            return
         given = Given.read(config) if inherited is None else inherited.given
         limit = SETUP_LIMIT if given.problem else given.config.wait.timeout
         meeting = Meeting(comm, setup_limit(limit))

@@ -12,7 +12,7 @@ from mpi4py import MPI
 import han
 from han.memory.arena import process_arena
 from han.memory.loans import take_back
-from han.runtime.resting import MOST
+from han.runtime.resting import MOST, SCORE_LEAST
 
 WORLD = MPI.COMM_WORLD
 
@@ -254,3 +254,95 @@ def test_the_parts_of_few_sets_of_ranks_are_kept_and_freed_with_the_parent(comm)
     comm.Barrier()
     take_back()
     assert arena.usage().taken == before
+
+
+# ---- parts that are promised when the child is made -------------------------------------------
+
+
+def promises(parent):
+    """Return how many children of `parent` have the promise of parts."""
+    return sum(one is not None for one in parent._han.nest._due.values())
+
+
+def in_turns(parent, make, calls=1):
+    """Make, use and free a child until the parent promises parts to new ones."""
+    for _ in range(SCORE_LEAST + 1):
+        child = make(parent)
+        for _ in range(calls if child else 0):
+            used(child)
+        if child:
+            child.Free()
+
+
+MAKERS = {
+    "Split": lambda comm: comm.Split(),
+    "Split in another order": lambda comm: comm.Split(0, -comm.rank),
+    "Split in two": lambda comm: comm.Split(comm.rank % 2, 5),
+    "Dup": lambda comm: comm.Dup(),
+    "Clone": lambda comm: comm.Clone(),
+}
+
+
+@on_all
+def test_a_promised_child_is_set_up_without_a_message(comm, monkeypatch):
+    with opened(new_comm(FLAT)) as parent:
+        used(parent)
+        for make in MAKERS.values():
+            in_turns(parent, make)
+            child = make(parent)
+            assert promises(parent) == 1
+            with monkeypatch.context() as patch:
+                patch.setattr("han.runtime.birth.Birth.introduce", None)
+                used(child)
+            check_works(child)
+            child.Free()
+
+
+@on_some
+def test_ranks_without_a_child_and_children_that_are_never_used(comm):
+    with opened(new_comm(FLAT)) as parent:
+        used(parent)
+
+        def without_rank_0(comm):
+            return comm.Split(0 if comm.rank else MPI.UNDEFINED)
+
+        in_turns(parent, without_rank_0)
+        for _ in range(20):
+            child = without_rank_0(parent)
+            if child:
+                child.Free()
+        in_turns(parent, MAKERS["Dup"], calls=3)
+        children = [parent.Dup() for _ in range(5)]
+        assert promises(parent) == 1, "the parts are there once"
+        for child in reversed(children):
+            check_works(child)
+        for child in children:
+            child.Free()
+
+
+@on_some
+def test_a_promise_needs_parts_on_all_ranks(comm):
+    with opened(new_comm(FLAT)) as parent:
+        used(parent)
+        in_turns(parent, MAKERS["Dup"])
+        if comm.rank == 1:
+            parent._han.nest.clear()
+        child = parent.Dup()
+        assert promises(parent) == 0
+        check_works(child)
+        child.Free()
+
+
+@on_some
+def test_a_promise_outlives_the_parent(comm):
+    parent = new_comm(FLAT)
+    used(parent)
+    in_turns(parent, MAKERS["Dup"])
+    one = parent.Dup()
+    in_turns(parent, MAKERS["Split in another order"])
+    other = parent.Split(0, -comm.rank)
+    assert promises(parent) == 2
+    parent.Free()
+    check_works(one)
+    one.Free()
+    other.Free()

@@ -6,7 +6,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from han.runtime.resting import MOST, MOST_ROOM, Nest
+from han.runtime.resting import MOST, MOST_ROOM, MOST_TOLD, SCORE_MOST, Nest
 
 
 @dataclass
@@ -125,3 +125,78 @@ def test_threads_use_nests_at_the_same_time():
     finally:
         sys.setswitchinterval(before)
     assert outer.sets <= MOST
+
+
+def rows_of(ranks, *offers):
+    """Return what each rank tells in a Split whose part has `ranks`; they offer tokens."""
+    rows = [[1, 0, *[0] * MOST_TOLD] for _ in range(max(ranks) + 1)]
+    for place, (rank, offer) in enumerate(zip(ranks, offers, strict=True)):
+        rows[rank] = [0, place, *offer]
+    return rows
+
+
+def used_nest(*every):
+    """Return a nest whose children were all used, with these parts."""
+    nest = Nest()
+    for child in range(SCORE_MOST):
+        nest.promise(child, 0, [])
+        nest.due(child)
+    for parts in every:
+        keep(nest, (parts.token,), parts)
+    return nest
+
+
+def test_parts_are_offered_if_children_are_used():
+    parts = Parts(7)
+    nest = used_nest(parts)
+    for child in range(2):
+        offered = nest.offer()
+        assert offered == (7, *[0] * (MOST_TOLD - 1))
+        nest.promise(child, 7, rows_of((7,), offered))
+        nest.give_up(child)
+    assert not any(nest.offer()), "children that are never used would keep them from others"
+    assert nest.take((7,)) is parts
+
+
+def test_a_promise_needs_all_ranks_in_their_order():
+    parts = Parts(7)
+    nest = used_nest()
+    keep(nest, (4, 2), parts)
+    offered = nest.offer()
+    nest.promise(1, 4, rows_of((4, 2), offered, (8, 0, 0, 0)))
+    assert nest.due(1) is None
+    nest.promise(2, 4, rows_of((2, 4), nest.offer(), offered))
+    assert nest.due(2) is None
+    nest.promise(3, 4, rows_of((4, 2), nest.offer(), (8, 0, 7, 0)))
+    assert nest.take((4, 2)) is None
+    assert nest.due(3) is parts
+    assert nest.due(3) is None
+
+
+def test_what_is_offered_stays_until_the_ranks_have_agreed():
+    nest = used_nest(*(Parts(k) for k in range(1, MOST + 1)))
+    offered = nest.offer()
+    late = Parts(100)
+    keep(nest, (offered[0],), late)
+    assert late.ended, "parts of the same ranks would replace them"
+    assert nest.take((offered[0],)) is None
+    for k in range(200, 200 + 2 * MOST):
+        keep(nest, (k,), Parts(k))
+    nest.promise(1, offered[2], rows_of((offered[2],), offered))
+    assert nest.due(1).token == offered[2]
+    keep(nest, (offered[0],), Parts(300))
+    assert nest.take((offered[0],)).token == 300
+
+
+def test_what_was_promised_to_a_child_that_is_never_used_is_kept_again():
+    parts = Parts(7)
+    nest = used_nest(parts)
+    nest.promise(1, 7, rows_of((7,), nest.offer()))
+    nest.give_up(1)
+    nest.give_up(1)
+    assert nest.take((7,)) is parts
+    keep(nest, (7,), parts)
+    nest.promise(2, 7, rows_of((7,), nest.offer()))
+    nest.close()
+    nest.give_up(2)
+    assert parts.ended == 1
