@@ -8,10 +8,11 @@ Every result is that of the slowest rank, so all ranks take the same decisions.
 
 from __future__ import annotations
 
+import os
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import median
 from typing import Any
@@ -28,7 +29,8 @@ from han.message import parsers
 from han.model.collectives import ROWS
 from han.model.program import Program
 from han.model.timeline import TaskTime
-from han.ranks.clocks import identity
+from han.ranks.clocks import identity, system
+from han.ranks.discover import outnumber_processors
 from han.runtime.forced import Forced, forced
 from han.runtime.state import State
 from han.tasks.choice import Choice
@@ -66,11 +68,15 @@ READ_CLOCKS = 16  # series between two comparisons of clocks
 
 @dataclass
 class Ready:
-    """A call that runs a choice, and about how many seconds it takes."""
+    """A call that runs a choice, and about how many seconds it takes.
+
+    `told` is the observation of the first run, if it is as good as later ones and was not used yet.
+    """
 
     made: Forced
     buffers: Buffers
     expected: float
+    told: list[float] = field(default_factory=list)
     doubts: int = 0  # series that said nothing
 
 
@@ -100,8 +106,9 @@ class Lab(Session):
         if shared and not self.state.planner.maps_arrays:
             raise ArgumentError("--shared: ranks do not map each other's shared arrays (han info)")
         self.rules = replace(self.state.planner.rules, config=None, tuned=None)
-        self._crowded = self.state.conditions.oversubscribed
-        self.windows = Windows(self.control, self._offset, crowded=self._crowded)
+        places = self.control.allgather((system(), frozenset(os.sched_getaffinity(0))))
+        crowded = self.state.conditions.oversubscribed or outnumber_processors(places)
+        self.windows = Windows(self.control, self._offset, crowded=crowded)
         self._case, self._fresh, self._shared = case, fresh, shared
         self._clocks = len(set(self.control.allgather(identity())))
         self._observed_series, self._reading = 0, 0.0
@@ -185,23 +192,26 @@ class Lab(Session):
                 self._ready.clear()  # frees their buffers
             made = self.forced(signature, choice)
             buffers = self.buffers(signature)
-            self._ready[key] = Ready(made, buffers, self._duration(buffers, made.call))
+            self._ready[key] = Ready(made, buffers, *self._first(buffers, made.call))
             if len(self._ready) > KEPT:
                 self._ready.popitem(last=False)
         self._ready.move_to_end(key)
         return self._ready[key]
 
-    def _duration(self, buffers: Buffers, call: Call) -> float:
-        """Return about how many seconds a call takes on the slowest rank; it was not run before.
+    def _first(self, buffers: Buffers, call: Call) -> tuple[float, list[float]]:
+        """Run a call that was not run before; return about how many seconds it takes.
 
-        Of a long call the first run tells it. Of a short one it is mostly the making of what later
-        runs find.
+        Of a long call the first run tells it, and is an observation, which is returned too. The
+        first run of a short one is mostly the making of what later runs find.
         """
-        first = slowest(self.control, [self.batch(call)])[0]
         self.observed += 1
-        if first > CLEAR:
-            return first
-        return min(self._series(buffers, call, first, TIMED).usable)
+        first = self.windows.observe(call, 1, 0.0, buffers.write if self._fresh else None)
+        (seconds,) = first.usable
+        if seconds > SINGLE and (self.windows.busy or not first.is_disturbed):
+            return seconds, [seconds]
+        if seconds > CLEAR:
+            return seconds, []
+        return min(self._series(buffers, call, seconds, TIMED).usable), []
 
     def _series(self, buffers: Buffers, call: Call, expected: float, count: int = 0) -> Series:
         """Observe a call that takes about `expected` seconds, again if most was disturbed."""
@@ -211,24 +221,22 @@ class Lab(Session):
         while len(found) < TRIES and sum(int(one.good.sum()) for one in found) < min(LEAST, count):
             self.observed += count
             found.append(self.windows.observe(call, count, expected, before))
-            if self._crowded:
+            if self.windows.busy:
                 break
         return joined(found)
 
     # ---- whole collectives ------------------------------------------------------------------
 
     def observe(self, signature: Signature, choice: Choice, limit: float) -> Sequence[float]:
-        """Observe a whole collective a few times; once where it takes more than `limit` seconds.
-
-        Where each rank has a processor, the first run is not believed: a series tells whether
-        another program disturbed it.
-        """
+        """Observe a whole collective a few times; once where it takes more than `limit` seconds."""
         self._expect_time(self._until)
         ready = self._ready_call(signature, choice)
-        if self._crowded and ready.expected > max(limit, SINGLE):
-            return [ready.expected]
-        series = self._series(ready.buffers, ready.made.call, ready.expected)
-        if series.is_disturbed and not self._crowded and ready.doubts < DOUBTS:
+        if ready.told:
+            told, ready.told = ready.told, []
+            return told
+        count = 1 if ready.expected > max(limit, CLEAR) else 0
+        series = self._series(ready.buffers, ready.made.call, ready.expected, count)
+        if series.is_disturbed and not self.windows.busy and ready.doubts < DOUBTS:
             ready.doubts += 1
             return []
         ready.expected = estimate(series.usable).median
@@ -246,7 +254,7 @@ class Lab(Session):
         method = getattr(self.library, ROWS[signature.collective].method)
         calls[REFERENCE] = partial(method, *buffers.arguments())
         self.compare(buffers, calls)
-        expected = {name: self._duration(buffers, call) for name, call in calls.items()}
+        expected = {name: self._first(buffers, call)[0] for name, call in calls.items()}
 
         def visit(name: str, limit: float) -> Sequence[float]:
             return self._series(buffers, calls[name], expected[name]).usable
@@ -301,7 +309,7 @@ class Lab(Session):
     def _learn_whole(self, signature: Signature, choice: Choice, stage: Stage) -> None:
         """Measure a stage that is the whole call. Its trace would only add time."""
         ready = self._ready_call(signature, choice)
-        found = [ready.expected]
+        found, ready.told = [ready.expected], []
         if ready.expected < SINGLE:
             found = self._series(ready.buffers, ready.made.call, ready.expected).usable
         self.costs.add(stage, (estimate(found).median,) * self.control.size)
@@ -313,7 +321,7 @@ class Lab(Session):
         short = replace(signature, count=pipeline.nbytes(segments) // signature.element)
         made = self.forced(short, choice)
         buffers = self.buffers(short)
-        expected = self._duration(buffers, made.call)
+        expected, _ = self._first(buffers, made.call)
         stage_of = {str(task): k for task, k in made.plan.stages.items()}
         with self.han.trace() as trace:
             series = self._series(buffers, made.call, expected)
