@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -101,6 +102,13 @@ def tune(
             "merge: a table, may be given several times."
         ),
     ] = None,
+    limit: Annotated[
+        str | None,
+        typer.Option(
+            help="Of quality: time for each search, as --budget. Exhaustive search then measures a "
+            "random sample of the candidates."
+        ),
+    ] = None,
     json_file: JsonOption = None,
 ) -> None:
     """Find the best choices on this machine, and keep them in a tuned table.
@@ -125,6 +133,7 @@ def tune(
         check_files(json_file, plot=file)
         names = wanted(strategy)
         plans = _plans(collectives, sizes, names, budget or "0", space, machine, dtype, op, shared)
+        plans = replace(plans, limit=_seconds(limit or "0") or None)
         compare(config, plans, names, fresh, restart, file, json_file)
     elif action is not Action.RUN:
         _show(action, file, table or [])

@@ -38,6 +38,19 @@ def test_a_summary_counts_inputs_near_the_best_and_the_time():
     assert [one.error for _, one in errors(ROWS)] == pytest.approx([1.0, 0.1, 0.1, 0.1])
 
 
+def test_a_search_that_the_limit_ended_is_told_and_its_time_estimated():
+    rows = [*ROWS, replace(row(16384), limited=("exhaustive", "task"))]
+    everything, task, _ = summaries(rows)
+    assert everything.seconds == 50.0
+    assert task.cost == pytest.approx(10.0 / (40.0 + 10.0 * 9 / 4))
+    text = text_of(rows)
+    assert "# task: the limit ended its search of 1 of 5 inputs" in text
+    assert "exhaustive: the limit ended its search of 1 of 5 inputs" in text
+    assert "which measured a random sample of 4 of 9 candidates" in text
+    assert "limit" not in text_of(ROWS)
+    assert Row.of(json.loads(json.dumps(rows[-1].record()))) == rows[-1]
+
+
 def test_the_text_has_inputs_strategies_and_the_worst_predictions():
     text = text_of(ROWS)
     for part in ("1.200", "75 %", "20.0 %", "4 predictions: median 10.0 %", "100 %"):

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from han.common.errors import ArgumentError
+from han.common.errors import ArgumentError, NoRuleError
 from han.measure.bench_calls import Buffers, Call, Case
 from han.measure.session import REFERENCE, Session
 from han.measure.tune.distinct import Distinct
@@ -51,7 +51,7 @@ from han.tuning.parts import plan_of_choice
 from han.tuning.search.results import OutOfTime
 from han.tuning.search.turns import Turns
 
-VISIT = 1e-3  # seconds of a series of observations, about
+VISIT, BUSY_VISIT = 1e-3, 5e-3  # seconds of a series of observations, about; on busy ranks
 LEAST, MOST = 3, 15  # observations in a series
 SINGLE = 50e-3  # seconds: longer calls are observed once in a series
 CLEAR = 2e-3  # seconds: the first run of a longer call tells about how long it takes
@@ -62,6 +62,7 @@ KEPT = 32  # prepared calls, the last used ones
 # Shares of the time for a call after which its tasks, then its candidates, are not measured any
 # more; the rest is for the duel with the built-in choice.
 TASK_SHARE, RACE_SHARE = 0.5, 0.75
+FIRST_SHARE = 0.6  # the same, after which no further candidate is measured
 TIMED = 3  # calls of which the quickest says how long a short call takes
 READ_CLOCKS = 16  # series between two comparisons of clocks
 
@@ -114,13 +115,13 @@ class Lab(Session):
         self._observed_series, self._reading = 0, 0.0
         self._buffers: Buffers | None = None
         self._ready: OrderedDict[tuple[Signature, Choice], Ready] = OrderedDict()
-        self._until = self._until_tasks = self._until_end = 0.0
+        self._until = self._until_tasks = self._until_first = self._until_end = 0.0
         self.observed = 0  # calls
         self.recall(self.memory())
 
     def memory(self) -> Memory:
         """Return the memory of a lab that has measured nothing."""
-        return Memory(Costs(), Errors(), Distinct(self.control, self._program, self._is_late))
+        return Memory(Costs(), Errors(), Distinct(self.control, self._program, self._is_half_over))
 
     def recall(self, memory: Memory) -> None:
         """Go on with what a memory knows, and add to it."""
@@ -132,10 +133,18 @@ class Lab(Session):
     def give(self, seconds: float) -> None:
         """Set the time for the next call."""
         now = time.monotonic()
-        self._until_end = now + seconds
+        self._until_end, self._until_first = now + seconds, now + FIRST_SHARE * seconds
         self._until, self._until_tasks = now + RACE_SHARE * seconds, now + TASK_SHARE * seconds
 
-    def _is_late(self) -> bool:
+    def limit(self, seconds: float) -> None:
+        """Set the time for the next search alone; nothing is left over for a duel."""
+        self.give(seconds / RACE_SHARE)
+
+    def is_late(self) -> bool:
+        """Whether the time that is left should go to candidates that were observed already."""
+        return bool(self.control.bcast(time.monotonic() > self._until_first))
+
+    def _is_half_over(self) -> bool:
         """Whether so much of the time is over that programs are not compared any more."""
         return bool(self.control.bcast(time.monotonic() > self._until_tasks))
 
@@ -155,6 +164,14 @@ class Lab(Session):
     def plan(self, signature: Signature, choice: Choice) -> Plan:
         """Plan a call with a choice."""
         return plan_of_choice(self.state.topology, signature, choice, self.state.config.memory)
+
+    def objection(self, signature: Signature) -> str:
+        """Return why han has no choice for a call on these ranks, or ""; the same on all ranks."""
+        try:
+            self.rules.decide(signature)
+        except NoRuleError as error:
+            return "; ".join(reason for _, reason in error.passed)
+        return ""
 
     def pipeline(self, signature: Signature, choice: Choice) -> Pipeline:
         """Return the stages of a call with a choice, in short form."""
@@ -202,7 +219,7 @@ class Lab(Session):
         """Run a call that was not run before; return about how many seconds it takes.
 
         Of a long call the first run tells it, and is an observation, which is returned too. The
-        first run of a short one is mostly the making of what later runs find.
+        first run of a shorter one is mostly the making of what later runs find.
         """
         self.observed += 1
         first = self.windows.observe(call, 1, 0.0, buffers.write if self._fresh else None)
@@ -210,12 +227,14 @@ class Lab(Session):
         if seconds > SINGLE and (self.windows.busy or not first.is_disturbed):
             return seconds, [seconds]
         if seconds > CLEAR:
-            return seconds, []
+            self.observed += 1
+            again = self.windows.observe(call, 1, seconds).usable
+            return min(seconds, *again), []
         return min(self._series(buffers, call, seconds, TIMED).usable), []
 
     def _series(self, buffers: Buffers, call: Call, expected: float, count: int = 0) -> Series:
         """Observe a call that takes about `expected` seconds, again if most was disturbed."""
-        count = count or observations(expected)
+        count = count or observations(expected, self.windows.busy)
         before = buffers.write if self._fresh else None
         found: list[Series] = []
         while len(found) < TRIES and sum(int(one.good.sum()) for one in found) < min(LEAST, count):
@@ -234,8 +253,8 @@ class Lab(Session):
         if ready.told:
             told, ready.told = ready.told, []
             return told
-        count = 1 if ready.expected > max(limit, CLEAR) else 0
-        series = self._series(ready.buffers, ready.made.call, ready.expected, count)
+        hopeless = ready.expected > limit and not self.windows.busy
+        series = self._series(ready.buffers, ready.made.call, ready.expected, int(hopeless))
         if series.is_disturbed and not self.windows.busy and ready.doubts < DOUBTS:
             ready.doubts += 1
             return []
@@ -329,11 +348,14 @@ class Lab(Session):
         return list(zip(*self.control.allgather(mine), strict=True))
 
 
-def observations(expected: float) -> int:
-    """Return how many observations a series of calls has that take `expected` seconds."""
+def observations(expected: float, busy: bool = False) -> int:
+    """Return how many observations a series of calls has that take `expected` seconds.
+
+    On busy ranks more of them, as each one may be disturbed.
+    """
     if expected > SINGLE:
         return 1
-    return min(MOST, max(LEAST, int(VISIT / max(expected, 1e-6))))
+    return min(MOST, max(LEAST, int((BUSY_VISIT if busy else VISIT) / max(expected, 1e-6))))
 
 
 def _split(times: list[TaskTime], series: Series, stage_of: Mapping[str, int]) -> list[Ranks]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
+from han.common.errors import ArgumentError
 from han.common.units import format_size
 from han.config.machine import MachineModel
 from han.config.rules import Use
@@ -44,7 +45,8 @@ class Input:
 class Plans:
     """What to tune, and how. `budget` is in seconds; None: no limit.
 
-    With `shared`, calls are on shared arrays.
+    With `shared`, calls are on shared arrays. `limit` is in seconds for each search of a comparison
+    of strategies; None: no limit.
     """
 
     inputs: tuple[Input, ...]
@@ -55,6 +57,7 @@ class Plans:
     dtype: str = "float64"
     op: str = "sum"
     shared: bool = False
+    limit: float | None = None
 
     def signature(self, one: Input) -> Signature:
         """Return the call of an input; with `shared`, one on shared arrays."""
@@ -180,6 +183,27 @@ class Tuner:
     def key(self, one: Input) -> Key:
         """Return the key of an input's point."""
         return key_of(self.plans.signature(one), self.lab.state.topology)
+
+
+def served(lab: Lab, plans: Plans, warn: Callable[[str], None]) -> tuple[Plans, tuple[str, ...]]:
+    """Return the plans without inputs for which han has no choice, and a line for each collective.
+
+    `warn` is called with each line. Raises ArgumentError on all ranks if no input is left.
+    """
+    reasons: dict[str, str] = {}
+    kept = []
+    for one in plans.inputs:
+        reason = lab.objection(plans.signature(one))
+        if reason:
+            reasons.setdefault(one.collective, reason)
+        else:
+            kept.append(one)
+    lines = tuple(f"{name}: {reason}" for name, reason in reasons.items())
+    if plans.inputs and not kept:
+        raise ArgumentError(f"nothing to tune: {'; '.join(lines)}")
+    for line in lines:
+        warn(f"# left out: {line}")
+    return replace(plans, inputs=tuple(kept)), lines
 
 
 def sparse_first(inputs: Sequence[Input]) -> list[Input]:
