@@ -58,7 +58,7 @@ def test_what_is_left_to_the_mpi_library_is_told_and_left_out():
     plans, lines = served(lab, Plans(inputs), told.append)
     assert plans.inputs == inputs[:2]
     assert told == [f"# left out: {lines[0]}"]
-    assert lines[0].startswith("allgather: ")
-    assert lines[0].endswith("are left to the MPI library")
+    assert lines[0].what == "allgather"
+    assert lines[0].reason.endswith("are left to the MPI library")
     with pytest.raises(ArgumentError, match="nothing to tune: allgather: "):
         served(lab, Plans(inputs[2:]), told.append)

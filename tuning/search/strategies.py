@@ -16,7 +16,7 @@ from han.tuning.search import exhaustive, task
 from han.tuning.search import simulate as simulated
 from han.tuning.search.heuristics import prune
 from han.tuning.search.results import Found, Lab
-from han.tuning.search.space import Pruned, Space
+from han.tuning.search.space import SAME, Pruned, Space
 
 Search = Callable[[Lab, Signature, Space], Found]
 
@@ -62,7 +62,9 @@ def _distinct(lab: Lab, signature: Signature, space: Space) -> Space:
     kept = tuple(lab.distinct(signature, space.candidates))
     if len(kept) == len(space.candidates):
         return space
-    left = Pruned("the same programs", "a parameter or a shape changes nothing on these ranks")
+    left = Pruned(
+        "the same programs", "a parameter or a shape changes nothing on these ranks", SAME
+    )
     return Space(kept, (*space.pruned, left))
 
 

@@ -21,8 +21,9 @@ from han.tuning.costs.estimates import Estimate
 from han.tuning.costs.model import REACH
 from han.tuning.heuristics import BUILT_IN
 from han.tuning.rules import Decision, use_of
+from han.tuning.search import space
 from han.tuning.search.results import Found
-from han.tuning.search.space import EVERYTHING, Limits, Pruned, space_of
+from han.tuning.search.space import EVERYTHING, Limits, Pruned
 from han.tuning.search.strategies import STRATEGIES, run
 from han.tuning.tuned.table import GAIN, Candidate, Key, Point, Timing, key_of, spell
 
@@ -106,10 +107,10 @@ class Tuner:
         plans, lab = self.plans, self.lab
         signature = plans.signature(one)
         lab.give(1e9 if seconds is None else max(LEAST_SECONDS, seconds))
-        space = space_of(lab.rules, signature, plans.limits)
-        found = run(STRATEGIES[plans.strategy], lab, signature, space, plans.machine)
+        every = space.space_of(lab.rules, signature, plans.limits)
+        found = run(STRATEGIES[plans.strategy], lab, signature, every, plans.machine)
         self.pruned |= dict.fromkeys(found.pruned)
-        point = self._point(signature, found, self._defaults(signature, space.candidates[0]))
+        point = self._point(signature, found, self._defaults(signature, every.candidates[0]))
         seconds = self.lab.control.bcast(time.monotonic() - began)
         return Tuned(replace(point, seconds=seconds, tried=len(found.measured)), found)
 
@@ -159,9 +160,8 @@ class Tuner:
             if row[one].median > limit:
                 ratio = row[one].median / row[base].median
                 reason = f"{ratio:.2f} times the built-in choice in calls back to back"
-                self.pruned |= {
-                    Pruned(f"{call}: {spell(self.use_of(signature, one))}", reason): None
-                }
+                what = f"{call}: {spell(self.use_of(signature, one))}"
+                self.pruned[Pruned(what, reason, space.IN_A_ROW)] = None
         return [one for one in better if row[one].median <= limit]
 
     def _candidates(
@@ -185,25 +185,25 @@ class Tuner:
         return key_of(self.plans.signature(one), self.lab.state.topology)
 
 
-def served(lab: Lab, plans: Plans, warn: Callable[[str], None]) -> tuple[Plans, tuple[str, ...]]:
-    """Return the plans without inputs for which han has no choice, and a line for each collective.
+def served(lab: Lab, plans: Plans, warn: Callable[[str], None]) -> tuple[Plans, tuple[Pruned, ...]]:
+    """Return the plans without inputs for which han has no choice, and these by collective.
 
-    `warn` is called with each line. Raises ArgumentError on all ranks if no input is left.
+    `warn` is called with a line for each. Raises ArgumentError on all ranks if no input is left.
     """
     reasons: dict[str, str] = {}
     kept = []
-    for one in plans.inputs:
-        reason = lab.objection(plans.signature(one))
+    for call in plans.inputs:
+        reason = lab.objection(plans.signature(call))
         if reason:
-            reasons.setdefault(one.collective, reason)
+            reasons.setdefault(call.collective, reason)
         else:
-            kept.append(one)
-    lines = tuple(f"{name}: {reason}" for name, reason in reasons.items())
+            kept.append(call)
+    pruned = tuple(Pruned(name, reason, space.LEFT) for name, reason in reasons.items())
     if plans.inputs and not kept:
-        raise ArgumentError(f"nothing to tune: {'; '.join(lines)}")
-    for line in lines:
-        warn(f"# left out: {line}")
-    return replace(plans, inputs=tuple(kept)), lines
+        raise ArgumentError(f"nothing to tune: {'; '.join(map(str, pruned))}")
+    for one in pruned:
+        warn(f"# left out: {one}")
+    return replace(plans, inputs=tuple(kept)), pruned
 
 
 def sparse_first(inputs: Sequence[Input]) -> list[Input]:
