@@ -80,6 +80,10 @@ def test_sizes_far_apart_come_first():
     found = sparse_first(inputs)
     assert sorted(found, key=inputs.index) == inputs
     assert [one.nbytes for one in found[:7]] == [1, 4, 64, 8, 2, 16, 32], "64 follows from 4"
+    few = [one.nbytes for one in sparse_first([Input("bcast", 8**k) for k in range(1, 8)])]
+    assert few[:4] == [8, 8**6, 8**7, 8**4], "the largest follows from the one before"
+    many = [one.nbytes for one in sparse_first([Input("bcast", 2**k) for k in range(3, 22)])]
+    assert many[:3] == [8, 1 << 17, 1 << 21], "the largest follows from a sixteenth"
     assert found[7] == Input("reduce", 8)
     assert sparse_first([]) == []
 

@@ -228,8 +228,9 @@ class Lab(Session):
             return seconds, [seconds]
         if seconds > CLEAR:
             self.observed += 1
-            again = self.windows.observe(call, 1, seconds).usable
-            return min(seconds, *again), []
+            seconds = min(seconds, *self.windows.observe(call, 1, seconds).usable)
+        if seconds > CLEAR:
+            return seconds, []
         return min(self._series(buffers, call, seconds, TIMED).usable), []
 
     def _series(self, buffers: Buffers, call: Call, expected: float, count: int = 0) -> Series:
@@ -326,12 +327,13 @@ class Lab(Session):
             self.costs.add(stage, ranks)
 
     def _learn_whole(self, signature: Signature, choice: Choice, stage: Stage) -> None:
-        """Measure a stage that is the whole call. Its trace would only add time."""
+        """Measure a stage that is the whole call. Its trace would only add time.
+
+        A few observations are enough: those with the best predictions are measured once more.
+        """
         ready = self._ready_call(signature, choice)
-        found, ready.told = [ready.expected], []
-        if ready.expected < SINGLE:
-            found = self._series(ready.buffers, ready.made.call, ready.expected).usable
-        self.costs.add(stage, (estimate(found).median,) * self.control.size)
+        ready.told = []
+        self.costs.add(stage, (ready.expected,) * self.control.size)
 
     def _stages(
         self, signature: Signature, choice: Choice, pipeline: Pipeline, segments: float

@@ -18,7 +18,7 @@ from han.tasks.choice import Choice
 from han.tasks.outline import as_called, levels_of
 from han.tasks.signature import Signature
 from han.tuning.costs.estimates import Estimate
-from han.tuning.costs.model import REACH
+from han.tuning.costs.model import LARGE, REACH
 from han.tuning.heuristics import BUILT_IN
 from han.tuning.rules import Decision, use_of
 from han.tuning.search import space
@@ -216,8 +216,10 @@ def sparse_first(inputs: Sequence[Input]) -> list[Input]:
     found: list[Input] = []
     for name in dict.fromkeys(one.collective for one in inputs):
         mine = sorted({one for one in inputs if one.collective == name}, key=lambda i: i.nbytes)
-        few = [one for one in mine if one.nbytes * REACH <= mine[-1].nbytes]
-        first = [mine[0], *few[-1:]]
+        reach = mine[-1].nbytes
+        near = [one for one in mine if max(LARGE, reach / REACH) <= one.nbytes < reach]
+        below = [one for one in mine if one.nbytes * REACH <= reach]
+        first = [mine[0], *(near[:1] or below[-1:])]
         found += dict.fromkeys([*first, *(mine[k] for k in _halves(len(mine)))])
     return found
 
