@@ -19,7 +19,17 @@ from han.ranks.machine import fingerprint
 
 FORMAT, VERSION = "han-tuning-quality", 2
 # What of two runs must agree, so that their rows stand in one table.
-CONDITIONS = ("machine", "ranks", "nodes", "strategies", "config", "fresh", "call", "space")
+CONDITIONS = (
+    "machine",
+    "ranks",
+    "nodes",
+    "strategies",
+    "config",
+    "fresh",
+    "call",
+    "space",
+    "limit",
+)
 
 
 def conditions(
@@ -35,6 +45,7 @@ def conditions(
         "fresh": fresh,
         "call": {"dtype": plans.dtype, "op": plans.op, "shared": plans.shared},
         "space": asdict(plans.limits),
+        "limit": plans.limit,
     }
     plain: dict[str, Any] = json.loads(json.dumps(found))
     return plain

@@ -31,7 +31,7 @@ class Report:
         self, plans: Plans, strategies: Sequence[str], where: Mapping[str, Any], file: Path | None
     ) -> None:
         self._plans, self._names, self._where, self._file = plans, strategies, where, file
-        self._tell = prints(file)
+        self.tell = prints(file)
         self._keeps, self._warned = is_kept(file), False
         self._rows: list[Row] = []
         self._left: tuple[Input, ...] = plans.inputs
@@ -47,14 +47,14 @@ class Report:
         self._total = len(self._names) * len(self._left)
         budget = self._plans.budget
         limit = "no limit" if budget is None else f"{budget:g} s"
-        self._tell(
+        self.tell(
             f"# han tune quality: {plural(len(self._plans.inputs), 'input')} on "
             f"{plural(self._where['ranks'], 'rank')}, budget {limit}\n"
             "# time of the choice / choice of exhaustive search, in turns; s: seconds of the row"
         )
         if known:
-            self._tell(f"# resumed: {plural(len(known), 'known input')} in {self._file}")
-        self._tell("\n".join([self._lines.head(), *map(self._lines.line, known)]))
+            self.tell(f"# resumed: {plural(len(known), 'known input')} in {self._file}")
+        self.tell("\n".join([self._lines.head(), *map(self._lines.line, known)]))
 
     def step(self, text: str) -> None:
         """Show on a terminal what is measured next."""
@@ -67,7 +67,7 @@ class Report:
         self._left = tuple(left)
         if self._bars is not None:
             self._bars.hide()
-        self._tell(self._lines.line(row))
+        self.tell(self._lines.line(row))
         if not self._keeps or self._file is None or rank():
             return
         try:
@@ -82,21 +82,21 @@ class Report:
         if self._bars is not None:
             self._bars.hide()
         if self._rows:
-            self._tell(text_of(self._sorted()))
+            self.tell(text_of(self._sorted()))
         done = f"{plural(len(self._rows), 'input')} of {len(self._rows) + len(self._left)}"
         if str(self._file) == "-":
             keep(self._record(), self._file)
         elif self._keeps:
-            self._tell(f"# stopped: {done} in {self._file}; the same command goes on from there")
+            self.tell(f"# stopped: {done} in {self._file}; the same command goes on from there")
         else:
-            self._tell(f"# stopped: {done}; with --json FILE the same command goes on from there")
+            self.tell(f"# stopped: {done}; with --json FILE the same command goes on from there")
 
     def end(self, found: Compared) -> None:
         """Print the tables and what was left out, and write the file. Raises ArgumentError."""
         self._rows, self._left = [*found.rows], found.left
-        self._tell(text_of(self._rows))
+        self.tell(text_of(self._rows))
         if found.left:
-            self._tell(left_text(found.left))
+            self.tell(left_text(found.left))
         if not self._keeps or self._file is None:
             keep(self._record(), self._file)
         elif not rank():

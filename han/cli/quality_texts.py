@@ -7,7 +7,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from han.common.tables import shown_table
-from han.common.units import format_size, format_us
+from han.common.units import format_size, format_us, plural
 
 if TYPE_CHECKING:
     from han.measure.tune.quality import Row
@@ -54,6 +54,7 @@ def text_of(rows: Sequence[Row]) -> str:
     inputs = shown_table(title, heads, map(_input, rows), left=["call", "best choice"])
     lines = map(_summary, summaries(rows))
     summary = shown_table("strategies", SUMMARY, lines, left=["strategy"])
+    summary = "\n".join([summary, *_limited(rows)])
     every = errors(rows)
     if not every:
         return f"{inputs}\n{summary}"
@@ -66,6 +67,29 @@ def text_of(rows: Sequence[Row]) -> str:
         f"{inputs}\n{summary}\n# error of {len(every)} predictions: median {100 * middle:.1f} %\n"
         f"{told}"
     )
+
+
+def _limited(rows: Sequence[Row]) -> list[str]:
+    """Return a line for each strategy whose searches ran out of time."""
+    from han.measure.tune.quality import YARDSTICK
+
+    found = []
+    for name in rows[0].ratio:
+        mine = [row for row in rows if name in row.limited]
+        if not mine:
+            continue
+        measured = sum(row.measured[name] for row in mine)
+        told = (
+            f"# {name}: the limit ended its search of {len(mine)} of {plural(len(rows), 'input')}"
+        )
+        if name == YARDSTICK:
+            every = sum(row.candidates for row in mine)
+            told += (
+                f", which measured a random sample of {measured} of {every} candidates; the time "
+                "for all of them is estimated"
+            )
+        found.append(told)
+    return found
 
 
 def _input(row: Row) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,6 +23,7 @@ from han.cli.common import (
     wrote,
 )
 from han.cli.world import rank
+from han.common.atomic import write_whole
 from han.common.errors import ArgumentError
 from han.common.suggest import expect_known
 
@@ -101,6 +103,16 @@ def tune(
             "merge: a table, may be given several times."
         ),
     ] = None,
+    limit: Annotated[
+        str | None,
+        typer.Option(
+            help="Of quality: time for each search, as --budget. Exhaustive search then measures a "
+            "random sample of the candidates."
+        ),
+    ] = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Print all that was left out, with the reasons.")
+    ] = False,
     json_file: JsonOption = None,
 ) -> None:
     """Find the best choices on this machine, and keep them in a tuned table.
@@ -125,6 +137,7 @@ def tune(
         check_files(json_file, plot=file)
         names = wanted(strategy)
         plans = _plans(collectives, sizes, names, budget or "0", space, machine, dtype, op, shared)
+        plans = replace(plans, limit=_seconds(limit or "0") or None)
         compare(config, plans, names, fresh, restart, file, json_file)
     elif action is not Action.RUN:
         _show(action, file, table or [])
@@ -137,7 +150,7 @@ def tune(
         plans = _plans(collectives, sizes, names, budget, space, machine, dtype, op, shared)
         tell = (lambda text: None) if str(json_file) == "-" else say
         found = _measured(plans, config, out, fresh, restart, tell)
-        _tell_end(found, plans, tell, json_file)
+        _tell_end(found, plans, tell, json_file, verbose)
 
 
 def _measured(
@@ -213,12 +226,14 @@ def _seconds(text: str) -> float:
     return float(found[1]) * SECONDS[found[2]]
 
 
-def _tell_end(found: Outcome, plans: Plans, tell: Tell, json_file: Path | None) -> None:
+def _tell_end(
+    found: Outcome, plans: Plans, tell: Tell, json_file: Path | None, verbose: bool
+) -> None:
     """Print the table and what is left, and write JSON; raises ArgumentError for a lost table."""
-    from han.cli.tune_texts import pruned_lines, table_text
+    from han.cli.tune_texts import table_text
 
     tell(table_text(found.table.points))
-    tell("\n".join(pruned_lines(found.pruned)))
+    _tell_pruned(found, tell, verbose)
     if not found.complete:
         tell(f"# {_left(found.left)}; run the same command again to go on")
     if not found.problem and found.table.points and not rank():
@@ -229,6 +244,28 @@ def _tell_end(found: Outcome, plans: Plans, tell: Tell, json_file: Path | None) 
         keep(_record(found, plans), json_file)
     if found.problem:
         raise ArgumentError(found.problem)
+
+
+def _tell_pruned(found: Outcome, tell: Tell, verbose: bool) -> None:
+    """Write what was left out beside the table, and print a summary of it, or all of it.
+
+    It is printed whole if it cannot be written.
+    """
+    from han.cli.tune_texts import pruned_list, pruned_text
+    from han.tuning.tuned.places import left_out_file
+
+    if not found.pruned:
+        return
+    file, everything = left_out_file(found.path), pruned_list(found.pruned)
+    try:
+        if not rank():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(file, everything + "\n")
+    except OSError as error:
+        say(f"# {file}: cannot be written: {error.strerror or error}")
+        verbose = True
+    lines = "\n".join(f"#   {line}" for line in everything.splitlines())
+    tell(f"# left out:\n{lines}" if verbose else pruned_text(found.pruned, str(file)))
 
 
 def _left(left: Sequence[Input]) -> str:
@@ -258,7 +295,7 @@ def _record(found: Outcome, plans: Plans) -> dict[str, Any]:
         "strategy": plans.strategy,
         "complete": found.complete,
         "left": [{"collective": one.collective, "nbytes": one.nbytes} for one in found.left],
-        "pruned": list(found.pruned),
+        "pruned": [*map(str, found.pruned)],
         "rows": rows["points"],
     }
 
@@ -292,8 +329,18 @@ def _show(action: Action, file: Path | None, tables: Sequence[Path]) -> None:
         return
     from han.plots.tuning import report
 
-    for path in report(found, file):
+    for path in report(found, file, _left_out(found.source)):
         wrote(path)
+
+
+def _left_out(source: str) -> str:
+    """Return what the last run into a table left out, or ""."""
+    from han.tuning.tuned.places import left_out_file
+
+    try:
+        return left_out_file(Path(source)).read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return ""
 
 
 def _merge(file: Path, tables: Sequence[Path]) -> None:

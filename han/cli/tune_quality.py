@@ -38,7 +38,7 @@ def compare(
         report.begin(known, bars)
         try:
             found = quality.compare(
-                comm, config, plans, strategies, fresh, known, report.step, report.add
+                comm, config, plans, strategies, fresh, known, report.step, report.add, report.tell
             )
         except BaseException:
             report.stopped()

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 
 from han.common.tables import shown_table
 from han.common.units import format_size, format_us, plural
+from han.tuning.search.space import IN_A_ROW, LATE, LEFT
 from han.tuning.tuned.table import Point, spell
 
 if TYPE_CHECKING:
     from han.measure.tune.tuner import Plans
+    from han.tuning.search.space import Pruned
 
 HEADS = ("size", "tuned us", "built-in us", "MPI us", "gain", "over MPI", "tried", "choice")
+TOLD, MOST_TOLD = (IN_A_ROW, LEFT, LATE), 5  # groups of what is left out that are told one by one
 
 
 def head(plans: Plans, ranks: int) -> str:
@@ -60,6 +63,33 @@ def _mean(values: Sequence[float]) -> float:
     return math.exp(sum(map(math.log, values)) / len(values))
 
 
-def pruned_lines(pruned: Sequence[str]) -> list[str]:
-    """Return comment lines about what was left out, one for each reason."""
-    return [f"# left out: {line}" for line in pruned]
+def pruned_text(pruned: Sequence[Pruned], where: str) -> str:
+    """Return comment lines about what was left out: a count and an example for each group.
+
+    Those of some groups are told one by one. `where` names the file that lists all.
+    """
+    found = [f"# left out, listed with reasons in {where} (--verbose prints it):"]
+    for group, mine in _groups(pruned).items():
+        shown = min(MOST_TOLD, len(mine)) if group in TOLD else 1
+        found.append(f"#   {len(mine)} {group}{'' if group in TOLD else ', such as'}")
+        found += [f"#     {one}" for one in mine[:shown]]
+        if group in TOLD and shown < len(mine):
+            found.append(f"#     and {len(mine) - shown} more")
+    return "\n".join(found)
+
+
+def pruned_list(pruned: Sequence[Pruned]) -> str:
+    """Return a line for everything that was left out, with the reason, by groups of reasons."""
+    lines = []
+    for group, mine in _groups(pruned).items():
+        lines += [f"{group}:", *(f"  {one}" for one in mine)]
+    return "\n".join(lines)
+
+
+def _groups(pruned: Sequence[Pruned]) -> dict[str, list[Pruned]]:
+    """Return what was left out by the group of its reason, those that are told one by one first."""
+    names = [*TOLD, *(one.group for one in pruned)]
+    found: dict[str, list[Pruned]] = {name: [] for name in names}
+    for one in pruned:
+        found[one.group].append(one)
+    return {name: mine for name, mine in found.items() if mine}

@@ -26,8 +26,11 @@ CAPTIONS = {
 }
 
 
-def report(table: TunedTable, path: Path) -> list[Path]:
-    """Write a page and its pictures beside it; return their files. Raises PlotError."""
+def report(table: TunedTable, path: Path, left_out: str = "") -> list[Path]:
+    """Write a page and its pictures beside it; return their files. Raises PlotError.
+
+    `left_out` is the text about candidates that were left out.
+    """
     draw: dict[str, Callable[[TunedTable, Path], None]] = {
         "curves": curves, "choices": choices, "predictions": predictions, "costs": costs,
     }  # fmt: skip
@@ -41,11 +44,11 @@ def report(table: TunedTable, path: Path) -> list[Path]:
         figures.append(
             f"<h2>{CAPTIONS[name]}</h2><img alt='{name}' src='data:image/png;base64,{data}'>"
         )
-    path.write_text(_page(table, figures), encoding="utf-8")
+    path.write_text(_page(table, figures, left_out), encoding="utf-8")
     return [path, *written]
 
 
-def _page(table: TunedTable, figures: Sequence[str]) -> str:
+def _page(table: TunedTable, figures: Sequence[str], left_out: str) -> str:
     machine = table.machine
     about = (
         f"{machine.cpu}, {machine.cores} processors, {machine.library} {machine.library_version}, "
@@ -59,8 +62,12 @@ def _page(table: TunedTable, figures: Sequence[str]) -> str:
     return (
         f"<!doctype html><meta charset=utf-8><title>han tune</title><style>{STYLE}</style>"
         f"<h1>Tuned table</h1><p>{escape(about)}</p>{''.join(figures)}"
-        f"<h2>All points</h2><table><tr>{heads}</tr>{rows}</table>\n"
+        f"<h2>All points</h2><table><tr>{heads}</tr>{rows}</table>\n{_left_out(left_out)}"
     )
+
+
+def _left_out(text: str) -> str:
+    return f"<h2>Left out by the last run</h2><pre>{escape(text)}</pre>\n" if text else ""
 
 
 def _row(point: Point) -> str:

@@ -79,17 +79,24 @@ def _round_trip(exchange: tuple[int, int, int, int]) -> int:
     return (back - sent) - (answered - came)
 
 
+def system() -> str:
+    """Return a value that is the same for all ranks of one kernel, containers included."""
+    try:
+        return BOOT.read_text().strip()
+    except OSError:
+        return MPI.Get_processor_name()
+
+
 def identity() -> tuple[str, ...]:
     """Return a value that is the same for all ranks that share a clock, and differs for others.
 
     It holds the host name, the kernel's boot identifier and the time namespace.
     """
     try:
-        boot = BOOT.read_text().strip()
         namespace = os.readlink(NAMESPACE)
     except OSError:
-        boot, namespace = "", ""
-    return MPI.Get_processor_name(), boot, namespace
+        namespace = ""
+    return MPI.Get_processor_name(), system(), namespace
 
 
 def read_clock(meeting: Meeting) -> Reading:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -103,6 +104,20 @@ def conditions(facts: Sequence[Facts]) -> Conditions:
         any(len(here) > min(f.quota for f in here) for here in nodes),
         any(f.mesh for f in facts),
     )
+
+
+def outnumber_processors(places: Iterable[tuple[str, frozenset[int]]]) -> bool:
+    """Return whether the ranks of some system are more than the processors that they may use.
+
+    `places` holds for each rank its system and processors. Nodes that are containers of one system
+    share its processors, and no node tells of it.
+    """
+    ranks: Counter[str] = Counter()
+    processors: dict[str, frozenset[int]] = {}
+    for system, mine in places:
+        ranks[system] += 1
+        processors[system] = processors.get(system, frozenset()) | mine
+    return any(count > len(processors[system]) for system, count in ranks.items())
 
 
 def _whose(ranks: Sequence[int], size: int) -> str:

@@ -10,10 +10,12 @@ from commands import call
 from typer.testing import CliRunner
 
 from han.cli.main import app
+from han.cli.tune_texts import MOST_TOLD, pruned_list, pruned_text
 from han.common.errors import HanError
 from han.config import load_config
 from han.config.rules import KindUse, LevelUse, Use
 from han.ranks.machine import fingerprint
+from han.tuning.search.space import IN_A_ROW, UNFIT, Pruned
 from han.tuning.tuned.files import read, write
 from han.tuning.tuned.places import find_table
 from han.tuning.tuned.table import Candidate, Key, Point, Timing, TunedTable
@@ -95,6 +97,10 @@ def test_a_report_is_one_page_that_stands_alone(tables, tmp_path):
     assert "http" not in page.replace("http-equiv", "")
     assert "sm flat (chunk 4KiB), reduce: kary (radix 2)" in page
     assert "2.00" in page
+    assert "Left out" not in page
+    tables[0].with_name("monday.left-out.txt").write_text("no gain expected:\n  a < b: slow\n")
+    call("tune", "report", str(out), "--table", str(tables[0]))
+    assert "  a &lt; b: slow" in out.read_text()
 
 
 @pytest.mark.parametrize(
@@ -126,6 +132,38 @@ def test_a_run_on_one_rank_prints_a_table_and_what_is_left(tmp_path):
     text = call("tune", "--collectives", "bcast", "--sizes", "64", "--budget", "2s", "--out",
                 str(out), "--json", str(kept))  # fmt: skip
     assert "geometric mean of gains over the built-in choices" in text
-    assert "# left out: null: its results are wrong by design" in text
-    assert json.loads(kept.read_text())["complete"]
+    every, file = json.loads(kept.read_text()), tmp_path / "tuned.left-out.txt"
+    assert str(file) in "".join(text.split("\n")), "the summary names the file"
+    assert f"#   3 {UNFIT}, such as\n" in text
+    assert "null: its results" not in text
+    assert all(f"  {one}\n" in file.read_text() for one in every["pruned"]), "nothing is dropped"
+    assert "null: its results are wrong by design" in every["pruned"]
+    assert every["complete"]
     assert read(out).points[0].key.collective == "bcast"
+
+
+def test_what_was_left_out_is_counted_by_reasons_and_refusals_are_told():
+    slow = [Pruned(f"bcast of {k}B: adapt", "1.5 times the built-in choice", IN_A_ROW)
+            for k in range(MOST_TOLD + 2)]  # fmt: skip
+    pruned = [*(Pruned(f"solo {k}", "no attach") for k in range(100)), *slow]
+    text, every = pruned_text(pruned, "here.txt"), pruned_list(pruned)
+    assert "listed with reasons in here.txt" in text
+    assert f"{len(slow)} {IN_A_ROW}\n#     bcast of 0B: adapt: 1.5 times" in text
+    assert "and 2 more" in text
+    assert f"100 {UNFIT}, such as\n#     solo 0: no attach" in text
+    assert "solo 1:" not in text
+    assert all(str(one) in every for one in pruned)
+
+
+def test_all_that_was_left_out_is_printed_if_it_is_asked_for_or_cannot_be_written(tmp_path):
+    run = ["tune", "--collectives", "bcast", "--sizes", "64", "--budget", "1s", "--out",
+           str(tmp_path / "tuned.json")]  # fmt: skip
+    file = tmp_path / "tuned.left-out.txt"
+    for more in (["--verbose"], []):
+        text = " ".join(call(*run, *more).split())
+        assert "null: its results are wrong by design" in text
+        assert "mpi: it may block, so calls could not be looked up by their shape alone" in text
+        if file.is_file():
+            file.unlink()
+            file.mkdir()
+    assert "tuned.left-out.txt: cannot be written" in text

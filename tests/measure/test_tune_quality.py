@@ -38,6 +38,19 @@ def test_a_summary_counts_inputs_near_the_best_and_the_time():
     assert [one.error for _, one in errors(ROWS)] == pytest.approx([1.0, 0.1, 0.1, 0.1])
 
 
+def test_a_search_that_the_limit_ended_is_told_and_its_time_estimated():
+    rows = [*ROWS, replace(row(16384), limited=("exhaustive", "task"))]
+    everything, task, _ = summaries(rows)
+    assert everything.seconds == 50.0
+    assert task.cost == pytest.approx(10.0 / (40.0 + 10.0 * 9 / 4))
+    text = text_of(rows)
+    assert "# task: the limit ended its search of 1 of 5 inputs" in text
+    assert "exhaustive: the limit ended its search of 1 of 5 inputs" in text
+    assert "which measured a random sample of 4 of 9 candidates" in text
+    assert "limit" not in text_of(ROWS)
+    assert Row.of(json.loads(json.dumps(rows[-1].record()))) == rows[-1]
+
+
 def test_the_text_has_inputs_strategies_and_the_worst_predictions():
     text = text_of(ROWS)
     for part in ("1.200", "75 %", "20.0 %", "4 predictions: median 10.0 %", "100 %"):
@@ -67,6 +80,10 @@ def test_sizes_far_apart_come_first():
     found = sparse_first(inputs)
     assert sorted(found, key=inputs.index) == inputs
     assert [one.nbytes for one in found[:7]] == [1, 4, 64, 8, 2, 16, 32], "64 follows from 4"
+    few = [one.nbytes for one in sparse_first([Input("bcast", 8**k) for k in range(1, 8)])]
+    assert few[:4] == [8, 8**6, 8**7, 8**4], "the largest follows from the one before"
+    many = [one.nbytes for one in sparse_first([Input("bcast", 2**k) for k in range(3, 22)])]
+    assert many[:3] == [8, 1 << 17, 1 << 21], "the largest follows from a sixteenth"
     assert found[7] == Input("reduce", 8)
     assert sparse_first([]) == []
 

@@ -7,10 +7,15 @@ from types import SimpleNamespace
 import pytest
 from machines import topology_of
 
-from han.measure.tune.tuner import Input, Plans, Tuner
+from han.common.errors import ArgumentError
+from han.measure.tune.lab import Lab
+from han.measure.tune.tuner import Input, Plans, Tuner, served
+from han.model.topology import Topology
 from han.tasks.choice import Choice, LevelChoice
 from han.tasks.signature import Signature
+from han.tuning.built_in.traits import NodeTraits
 from han.tuning.costs.estimates import estimate
+from han.tuning.rules import RuleTable
 
 CALL = Signature("bcast", 512)
 BASE, FIRST, SECOND = (
@@ -42,3 +47,18 @@ def test_choices_that_are_slow_in_a_row_are_left_out_with_the_reason(seconds, le
 
 def test_long_calls_are_not_repeated():
     assert tuner(())._lasting(CALL, BASE, [FIRST], 1.0) == [FIRST]
+
+
+def test_what_is_left_to_the_mpi_library_is_told_and_left_out():
+    nodes = Topology(("node", "network"), ("s", "i"), ((0, 0, 1, 1), (0, 0, 0, 0)), (0, 0, 1, 1))
+    rules, told = RuleTable(None, nodes, NodeTraits()), []
+    lab = SimpleNamespace(rules=rules)
+    lab.objection = lambda signature: Lab.objection(lab, signature)
+    inputs = tuple(Input(name, n) for name in ("bcast", "allgather") for n in (8, 64))
+    plans, lines = served(lab, Plans(inputs), told.append)
+    assert plans.inputs == inputs[:2]
+    assert told == [f"# left out: {lines[0]}"]
+    assert lines[0].what == "allgather"
+    assert lines[0].reason.endswith("are left to the MPI library")
+    with pytest.raises(ArgumentError, match="nothing to tune: allgather: "):
+        served(lab, Plans(inputs[2:]), told.append)

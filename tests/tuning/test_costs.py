@@ -114,7 +114,9 @@ def test_costs_between_measured_segments_follow_a_log_scale():
     for outside in (512, 8192):
         assert costs.find(Stage((), outside, Operands())) is None
     costs.add(Stage((), 4096 * 17, Operands()), (9.0, 9.0))
-    assert costs.find(Stage((), 4096 * 3, Operands())) is None, "too far from both"
+    assert costs.find(Stage((), 4096 * 9, Operands())) == pytest.approx((6.5, 6.5)), "a line"
+    far = Costs({Stage((), 8, Operands()): (1.0,), Stage((), 8 * 513, Operands()): (2.0,)})
+    assert far.find(Stage((), 64, Operands())) is None, "too far from both"
 
 
 def test_the_seconds_of_stages_add_up_to_those_of_the_call():

@@ -25,7 +25,7 @@ from han.tuning.search.heuristics import prune
 from han.tuning.search.limits import load_limits
 from han.tuning.search.results import OutOfTime
 from han.tuning.search.space import Limits, space_of
-from han.tuning.search.strategies import STRATEGIES, run
+from han.tuning.search.strategies import STRATEGIES, mixed, run
 
 KiB = 1024
 TOPOLOGY = virtual(4, 2)
@@ -66,6 +66,9 @@ class SimulatedLab:
         self.bytes += signature.nbytes
         plan = self.plan(signature, choice)
         return plan, simulate(plan, self.machine, self.place, spans=spans)
+
+    def is_late(self):
+        return False
 
     def observe(self, signature, choice, limit):
         _, found = self._simulate(signature, choice)
@@ -242,6 +245,20 @@ def test_a_search_that_runs_out_of_time_returns_what_it_has(strategy):
         assert not found.complete
         assert len(found.measured) <= most
     assert run(STRATEGIES[strategy], SimulatedLab(), signature, space).complete
+
+
+def test_candidates_come_in_an_order_that_has_nothing_to_do_with_them():
+    spaces = [space_of(RULES, call_signature("bcast", n)) for n in (256 * KiB, 1 << 20)]
+    found = [mixed(space) for space in spaces]
+    for before, after in zip(spaces, found, strict=True):
+        assert after.candidates[0] == before.candidates[0]
+        assert set(after.candidates) == set(before.candidates)
+    half = found[0].candidates[1 : len(spaces[0].candidates) // 2]
+    submodules = {level for one in spaces[0].candidates for level in one.levels}
+    assert len({level for one in half for level in one.levels}) > 0.7 * len(submodules)
+    both = set(spaces[0].candidates[1:]) & set(spaces[1].candidates[1:])
+    orders = [[one for one in space.candidates if one in both] for space in found]
+    assert orders[0] == orders[1], "costs of tasks are used again"
 
 
 def test_candidates_without_a_prediction_are_measured():

@@ -208,3 +208,20 @@ def test_the_margin_of_predictions_follows_from_their_errors():
     for k in range(200):
         errors.add(1.0, 10.0 ** (-1) ** k)
     assert errors.margin == 2.0
+
+
+def test_a_first_turn_that_is_late_leaves_time_for_the_candidates_that_it_reached():
+    machine = Machine({k: 1e-5 * (1 + 0.01 * k) for k in range(30)})
+    asked = []
+
+    def late():
+        asked.append(len(machine.visits))
+        return len(asked) > 2
+
+    turns, complete = race(machine, late=late)
+    assert not complete
+    assert len(asked) == 3, "later turns have no new candidates"
+    assert turns.count >= LEAST_TURNS
+    seen = {one for one, times in machine.visits.items() if times}
+    assert seen == set(range(16)), "the reference and three blocks"
+    assert winner(turns) in range(4)

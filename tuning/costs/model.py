@@ -15,7 +15,8 @@ from dataclasses import replace
 from han.common.units import format_size
 from han.tuning.costs.stages import Pipeline, Ranks, Stage
 
-REACH = 16  # largest ratio of two segments over which costs are interpolated or extrapolated
+REACH = 16  # largest ratio of two segments between which costs follow a log scale, or beyond them
+WIDE = 512  # the same for a straight line, a constant and a part that grows with the segment
 LARGE = 64 << 10  # bytes from which on a cost grows with the segment, beyond those measured
 
 
@@ -43,7 +44,10 @@ class Costs:
         return self._known.items()
 
     def find(self, stage: Stage) -> Ranks | None:
-        """Return the cost of a stage, measured or interpolated on a log scale; None if unknown."""
+        """Return the cost of a stage, measured or interpolated; None if unknown.
+
+        Between near segments a cost follows a log scale, between distant ones a straight line.
+        """
         found = self._known.get(stage)
         between, below = self.between(stage), self.below(stage)
         if below is not None:
@@ -52,8 +56,11 @@ class Costs:
         if found is not None or between is None:
             return found
         low, high = between
-        share = math.log(stage.segment / low) / math.log(high / low)
         ends = (self._known[replace(stage, segment=end)] for end in (low, high))
+        if high > REACH * low:
+            part = (stage.segment - low) / (high - low)
+            return tuple(a + part * (b - a) for a, b in zip(*ends, strict=True))
+        share = math.log(stage.segment / low) / math.log(high / low)
         return tuple(_between(a, b, share) for a, b in zip(*ends, strict=True))
 
     def between(self, stage: Stage) -> tuple[int, int] | None:
@@ -63,7 +70,7 @@ class Costs:
         if stage in self._known or above in (0, len(segments)):
             return None
         low, high = segments[above - 1], segments[above]
-        return (low, high) if low and high <= REACH * low else None
+        return (low, high) if low and high <= WIDE * low else None
 
     def below(self, stage: Stage) -> int | None:
         """Return the largest measured segment, from which a cost beyond it is extrapolated."""

@@ -5,7 +5,7 @@ Source: Luo et al., HAN, section III-C.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import product
 
 from han.model.topology import Topology
@@ -13,7 +13,7 @@ from han.submodules.registry import submodule
 from han.tasks.choice import Choice, LevelChoice
 from han.tasks.outline import as_called, levels_of
 from han.tasks.signature import Signature
-from han.tuning.search.space import Pruned, Space
+from han.tuning.search.space import HEURISTIC, Pruned, Space
 
 KiB = 1024
 SINGLE_COPY = 16 * KiB  # bytes below which attaching costs more than a second copy
@@ -101,10 +101,5 @@ def prune(space: Space, signature: Signature, topology: Topology) -> Space:
         if reason is None:
             kept.append(choice)
         else:
-            pruned[Pruned("heuristic", reason)] = None
+            pruned[Pruned("heuristic", reason, HEURISTIC)] = None
     return Space(tuple(kept), tuple(pruned))
-
-
-def names(pruned: Iterable[Pruned]) -> list[str]:
-    """Return one line for each group of candidates that is left out."""
-    return [f"{one.what}: {one.reason}" for one in pruned]

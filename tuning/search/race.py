@@ -23,7 +23,7 @@ def race(
     did not suffice for. Also returns whether each of them was measured.
     """
     told = predicted or {}
-    turns = Turns(partial(lab.observe, signature), choices[0], choices[1:])
+    turns = Turns(partial(lab.observe, signature), choices[0], choices[1:], late=lab.is_late)
     complete = turns.run()
     times = turns.estimates()
     left = {turns.reference, *turns.left}

@@ -37,6 +37,9 @@ class Lab(Protocol):
         if all were disturbed.
         """
 
+    def is_late(self) -> bool:
+        """Whether the time that is left should go to candidates that were observed already."""
+
     def learn(self, signature: Signature, choice: Choice) -> None:
         """Measure the stages of a call whose costs are not known yet."""
 

@@ -27,12 +27,27 @@ COUNTS = (1, 2, 4, 8, 16)  # of parameters that are whole numbers
 SCHEDULES = ("dataflow", "lockstep")
 
 
+# Groups of reasons for leaving out candidates, as summaries count them.
+UNFIT = "cannot serve these calls on these ranks"
+UNWANTED = "not in the space that was asked for"
+UNTRIED = "parameters and combinations that are not tried"
+HEURISTIC = "not expected to be the best, by heuristics"
+SAME = "run the same programs as others"
+IN_A_ROW = "slower than the built-in choice in calls back to back"
+LATE = "the time was over"
+LEFT = "calls that are left to the MPI library"
+
+
 @dataclass(frozen=True)
 class Pruned:
-    """Candidates that are left out: what they have in common, and the reason."""
+    """Candidates that are left out: what they have in common, the reason, and its group."""
 
     what: str
     reason: str
+    group: str = UNFIT
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.reason}"
 
 
 @dataclass(frozen=True)
@@ -116,9 +131,10 @@ def _composed(
         usual = replace(choose(signature, rules.topology, rules.traits, name), rule="")
         view = as_called(rules.topology, signature, name)
         active = levels_of(view, signature)
-        reason = _unlike(name, usual, active, limits) or rules.objection(signature, usual)
+        unlike = _unlike(name, usual, active, limits)
+        reason = unlike or rules.objection(signature, usual)
         if reason is not None:
-            pruned[Pruned(name, reason)] = None
+            pruned[Pruned(name, reason, UNWANTED if unlike else UNFIT)] = None
             continue
         yield usual
         for segment in _segments(signature, limits) if len(active) > 1 else ():
@@ -130,7 +146,7 @@ def _composed(
             for option in _options(kinds, limits, pruned):
                 levels = (*usual.levels[:level], option, *usual.levels[level + 1 :])
                 yield replace(usual, levels=levels)
-        pruned[Pruned(name, "combinations of deviations from its built-in choice")] = None
+        pruned[Pruned(name, "combinations of deviations from its built-in choice", UNTRIED)] = None
 
 
 def _unlike(name: str, usual: Choice, active: Sequence[int], limits: Limits) -> str | None:
@@ -199,13 +215,16 @@ def _options(
     for name, part in registered().items():
         reason = _unwanted(name, part, limits)
         if reason is not None:
-            pruned[Pruned(name, reason)] = None
+            pruned[
+                Pruned(name, reason, UNFIT if part.may_block or not part.correct else UNWANTED)
+            ] = None
             continue
         for algorithm, about in part.algorithms.items():
             if not any(kind <= set(about.kinds) for kind in kinds):
                 continue
             if limits.algorithms is not None and algorithm not in limits.algorithms:
-                pruned[Pruned(f"{name} {algorithm}", "not among the wanted algorithms")] = None
+                what, reason = f"{name} {algorithm}", "not among the wanted algorithms"
+                pruned[Pruned(what, reason, UNWANTED)] = None
                 continue
             yield from _variants(name, part, algorithm, about, limits, pruned)
 
@@ -232,7 +251,7 @@ def _variants(
         values = _values(f"{name}.{key}", key, parameter, limits)
         if not values:
             reason = "no values to try: name them in the space's parameters"
-            pruned[Pruned(f"{name} {key}", reason)] = None
+            pruned[Pruned(f"{name} {key}", reason, UNTRIED)] = None
         for value in values:
             yield LevelChoice(name, algorithm, ((key, value),))
 

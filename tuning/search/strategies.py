@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from hashlib import blake2b
 from typing import NamedTuple
 
 from han.config.machine import MachineModel
+from han.tasks.choice import Choice
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 from han.tasks.simulate import simulate
@@ -14,7 +16,7 @@ from han.tuning.search import exhaustive, task
 from han.tuning.search import simulate as simulated
 from han.tuning.search.heuristics import prune
 from han.tuning.search.results import Found, Lab
-from han.tuning.search.space import Pruned, Space
+from han.tuning.search.space import SAME, Pruned, Space
 
 Search = Callable[[Lab, Signature, Space], Found]
 
@@ -47,7 +49,7 @@ def run(
     topology = lab.plan(signature, space.candidates[0]).topology
     if strategy.prunes:
         space = prune(space, signature, topology)
-    space = _distinct(lab, signature, space)
+    space = mixed(_distinct(lab, signature, space))
     if strategy.search is not None:
         return strategy.search(lab, signature, space)
     assert machine is not None, "a strategy without a search needs a machine model"
@@ -60,8 +62,24 @@ def _distinct(lab: Lab, signature: Signature, space: Space) -> Space:
     kept = tuple(lab.distinct(signature, space.candidates))
     if len(kept) == len(space.candidates):
         return space
-    left = Pruned("the same programs", "a parameter or a shape changes nothing on these ranks")
+    left = Pruned(
+        "the same programs", "a parameter or a shape changes nothing on these ranks", SAME
+    )
     return Space(kept, (*space.pruned, left))
+
+
+def mixed(space: Space) -> Space:
+    """Return the candidates behind the built-in one in an order that has nothing to do with them.
+
+    Those that a limited time suffices for are then a random sample. The order of two candidates is
+    the same for all sizes and collectives, so costs of tasks are used again for them.
+    """
+    first, *others = space.candidates
+    return Space((first, *sorted(others, key=_digest)), space.pruned)
+
+
+def _digest(choice: Choice) -> bytes:
+    return blake2b(repr(choice).encode(), digest_size=8).digest()
 
 
 def _seconds(machine: MachineModel, place: Sequence[Sequence[int]], plan: Plan) -> float:

@@ -12,9 +12,11 @@ from han.tasks.signature import Signature
 from han.tuning.costs.model import predict
 from han.tuning.search.race import by_prediction
 from han.tuning.search.results import Found, Lab, OutOfTime
-from han.tuning.search.space import Pruned, Space
+from han.tuning.search.space import LATE, Pruned, Space
 
-LATE = Pruned("not predicted", "the time for this input was over before its tasks were measured")
+UNPREDICTED = Pruned(
+    "not predicted", "the time for this input was over before its tasks were measured", LATE
+)
 
 
 def search(lab: Lab, signature: Signature, space: Space) -> Found:
@@ -22,7 +24,7 @@ def search(lab: Lab, signature: Signature, space: Space) -> Found:
     predicted, in_time = _predicted(lab, signature, space)
     results, complete = by_prediction(lab, signature, predicted, space.candidates[0])
     late = len(predicted) < len(space.candidates)
-    pruned = (*space.pruned, LATE) if late else space.pruned
+    pruned = (*space.pruned, UNPREDICTED) if late else space.pruned
     return Found(tuple(results), pruned, complete and in_time)
 
 

@@ -39,13 +39,15 @@ class Turns(Generic[K]):
     ``visit(candidate, limit)`` returns observations in seconds. It may stop early where they are
     beyond the limit. It may return none a few times, if all were disturbed: then the turn says
     nothing about this candidate. It may raise OutOfTime, on all ranks alike. Unless `drops`, all
-    candidates stay to the end.
+    candidates stay to the end. Once ``late()`` says so, on all ranks alike, the first turn ends:
+    candidates that it did not reach are left out, so that there is time for the others.
     """
 
     def __init__(
-        self, visit: Visit[K], reference: K, others: Iterable[K], drops: bool = True
-    ) -> None:
-        self._visit_call, self._drops = visit, drops
+        self, visit: Visit[K], reference: K, others: Iterable[K], drops: bool = True,
+        late: Callable[[], bool] = lambda: False,
+    ) -> None:  # fmt: skip
+        self._visit_call, self._drops, self._late = visit, drops, late
         self.reference = reference
         self.left = [one for one in dict.fromkeys(others) if one != reference]
         self.count = 0  # complete turns
@@ -69,7 +71,10 @@ class Turns(Generic[K]):
         """Visit all candidates that are left once; raises OutOfTime."""
         before = self._level()
         self._ratios.add(self.reference, 1.0, 1.0)
-        for some in _blocks(self.left):
+        for k, some in enumerate(_blocks(self.left)):
+            if k and not self.count and self._late():
+                self.left = self.left[: k * BLOCK]
+                break
             before = self._block(some, before)
         self.count += 1
         if self._drops:

@@ -56,6 +56,11 @@ def default_file(here: Fingerprint) -> Path:
     return user_folder() / f"{re.sub('[^a-z0-9]+', '-', words).strip('-')[:80]}.json"
 
 
+def left_out_file(table: Path) -> Path:
+    """Return the file beside a table that lists what its last run left out."""
+    return table.with_name(f"{table.stem}.left-out.txt")
+
+
 def find_table(wanted: str, here: Callable[[], Fingerprint]) -> Search:
     """Return the table for a setting: ``off``, ``auto`` or a file. It never raises.
 

@@ -8,10 +8,11 @@ Every result is that of the slowest rank, so all ranks take the same decisions.
 
 from __future__ import annotations
 
+import os
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import median
 from typing import Any
@@ -19,7 +20,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from han.common.errors import ArgumentError
+from han.common.errors import ArgumentError, NoRuleError
 from han.measure.bench_calls import Buffers, Call, Case
 from han.measure.session import REFERENCE, Session
 from han.measure.tune.distinct import Distinct
@@ -28,7 +29,8 @@ from han.message import parsers
 from han.model.collectives import ROWS
 from han.model.program import Program
 from han.model.timeline import TaskTime
-from han.ranks.clocks import identity
+from han.ranks.clocks import identity, system
+from han.ranks.discover import outnumber_processors
 from han.runtime.forced import Forced, forced
 from han.runtime.state import State
 from han.tasks.choice import Choice
@@ -49,7 +51,7 @@ from han.tuning.parts import plan_of_choice
 from han.tuning.search.results import OutOfTime
 from han.tuning.search.turns import Turns
 
-VISIT = 1e-3  # seconds of a series of observations, about
+VISIT, BUSY_VISIT = 1e-3, 5e-3  # seconds of a series of observations, about; on busy ranks
 LEAST, MOST = 3, 15  # observations in a series
 SINGLE = 50e-3  # seconds: longer calls are observed once in a series
 CLEAR = 2e-3  # seconds: the first run of a longer call tells about how long it takes
@@ -60,17 +62,22 @@ KEPT = 32  # prepared calls, the last used ones
 # Shares of the time for a call after which its tasks, then its candidates, are not measured any
 # more; the rest is for the duel with the built-in choice.
 TASK_SHARE, RACE_SHARE = 0.5, 0.75
+FIRST_SHARE = 0.6  # the same, after which no further candidate is measured
 TIMED = 3  # calls of which the quickest says how long a short call takes
 READ_CLOCKS = 16  # series between two comparisons of clocks
 
 
 @dataclass
 class Ready:
-    """A call that runs a choice, and about how many seconds it takes."""
+    """A call that runs a choice, and about how many seconds it takes.
+
+    `told` is the observation of the first run, if it is as good as later ones and was not used yet.
+    """
 
     made: Forced
     buffers: Buffers
     expected: float
+    told: list[float] = field(default_factory=list)
     doubts: int = 0  # series that said nothing
 
 
@@ -100,20 +107,21 @@ class Lab(Session):
         if shared and not self.state.planner.maps_arrays:
             raise ArgumentError("--shared: ranks do not map each other's shared arrays (han info)")
         self.rules = replace(self.state.planner.rules, config=None, tuned=None)
-        self._crowded = self.state.conditions.oversubscribed
-        self.windows = Windows(self.control, self._offset, crowded=self._crowded)
+        places = self.control.allgather((system(), frozenset(os.sched_getaffinity(0))))
+        crowded = self.state.conditions.oversubscribed or outnumber_processors(places)
+        self.windows = Windows(self.control, self._offset, crowded=crowded)
         self._case, self._fresh, self._shared = case, fresh, shared
         self._clocks = len(set(self.control.allgather(identity())))
         self._observed_series, self._reading = 0, 0.0
         self._buffers: Buffers | None = None
         self._ready: OrderedDict[tuple[Signature, Choice], Ready] = OrderedDict()
-        self._until = self._until_tasks = self._until_end = 0.0
+        self._until = self._until_tasks = self._until_first = self._until_end = 0.0
         self.observed = 0  # calls
         self.recall(self.memory())
 
     def memory(self) -> Memory:
         """Return the memory of a lab that has measured nothing."""
-        return Memory(Costs(), Errors(), Distinct(self.control, self._program, self._is_late))
+        return Memory(Costs(), Errors(), Distinct(self.control, self._program, self._is_half_over))
 
     def recall(self, memory: Memory) -> None:
         """Go on with what a memory knows, and add to it."""
@@ -125,10 +133,18 @@ class Lab(Session):
     def give(self, seconds: float) -> None:
         """Set the time for the next call."""
         now = time.monotonic()
-        self._until_end = now + seconds
+        self._until_end, self._until_first = now + seconds, now + FIRST_SHARE * seconds
         self._until, self._until_tasks = now + RACE_SHARE * seconds, now + TASK_SHARE * seconds
 
-    def _is_late(self) -> bool:
+    def limit(self, seconds: float) -> None:
+        """Set the time for the next search alone; nothing is left over for a duel."""
+        self.give(seconds / RACE_SHARE)
+
+    def is_late(self) -> bool:
+        """Whether the time that is left should go to candidates that were observed already."""
+        return bool(self.control.bcast(time.monotonic() > self._until_first))
+
+    def _is_half_over(self) -> bool:
         """Whether so much of the time is over that programs are not compared any more."""
         return bool(self.control.bcast(time.monotonic() > self._until_tasks))
 
@@ -148,6 +164,14 @@ class Lab(Session):
     def plan(self, signature: Signature, choice: Choice) -> Plan:
         """Plan a call with a choice."""
         return plan_of_choice(self.state.topology, signature, choice, self.state.config.memory)
+
+    def objection(self, signature: Signature) -> str:
+        """Return why han has no choice for a call on these ranks, or ""; the same on all ranks."""
+        try:
+            self.rules.decide(signature)
+        except NoRuleError as error:
+            return "; ".join(reason for _, reason in error.passed)
+        return ""
 
     def pipeline(self, signature: Signature, choice: Choice) -> Pipeline:
         """Return the stages of a call with a choice, in short form."""
@@ -185,50 +209,54 @@ class Lab(Session):
                 self._ready.clear()  # frees their buffers
             made = self.forced(signature, choice)
             buffers = self.buffers(signature)
-            self._ready[key] = Ready(made, buffers, self._duration(buffers, made.call))
+            self._ready[key] = Ready(made, buffers, *self._first(buffers, made.call))
             if len(self._ready) > KEPT:
                 self._ready.popitem(last=False)
         self._ready.move_to_end(key)
         return self._ready[key]
 
-    def _duration(self, buffers: Buffers, call: Call) -> float:
-        """Return about how many seconds a call takes on the slowest rank; it was not run before.
+    def _first(self, buffers: Buffers, call: Call) -> tuple[float, list[float]]:
+        """Run a call that was not run before; return about how many seconds it takes.
 
-        Of a long call the first run tells it. Of a short one it is mostly the making of what later
-        runs find.
+        Of a long call the first run tells it, and is an observation, which is returned too. The
+        first run of a shorter one is mostly the making of what later runs find.
         """
-        first = slowest(self.control, [self.batch(call)])[0]
         self.observed += 1
-        if first > CLEAR:
-            return first
-        return min(self._series(buffers, call, first, TIMED).usable)
+        first = self.windows.observe(call, 1, 0.0, buffers.write if self._fresh else None)
+        (seconds,) = first.usable
+        if seconds > SINGLE and (self.windows.busy or not first.is_disturbed):
+            return seconds, [seconds]
+        if seconds > CLEAR:
+            self.observed += 1
+            seconds = min(seconds, *self.windows.observe(call, 1, seconds).usable)
+        if seconds > CLEAR:
+            return seconds, []
+        return min(self._series(buffers, call, seconds, TIMED).usable), []
 
     def _series(self, buffers: Buffers, call: Call, expected: float, count: int = 0) -> Series:
         """Observe a call that takes about `expected` seconds, again if most was disturbed."""
-        count = count or observations(expected)
+        count = count or observations(expected, self.windows.busy)
         before = buffers.write if self._fresh else None
         found: list[Series] = []
         while len(found) < TRIES and sum(int(one.good.sum()) for one in found) < min(LEAST, count):
             self.observed += count
             found.append(self.windows.observe(call, count, expected, before))
-            if self._crowded:
+            if self.windows.busy:
                 break
         return joined(found)
 
     # ---- whole collectives ------------------------------------------------------------------
 
     def observe(self, signature: Signature, choice: Choice, limit: float) -> Sequence[float]:
-        """Observe a whole collective a few times; once where it takes more than `limit` seconds.
-
-        Where each rank has a processor, the first run is not believed: a series tells whether
-        another program disturbed it.
-        """
+        """Observe a whole collective a few times; once where it takes more than `limit` seconds."""
         self._expect_time(self._until)
         ready = self._ready_call(signature, choice)
-        if self._crowded and ready.expected > max(limit, SINGLE):
-            return [ready.expected]
-        series = self._series(ready.buffers, ready.made.call, ready.expected)
-        if series.is_disturbed and not self._crowded and ready.doubts < DOUBTS:
+        if ready.told:
+            told, ready.told = ready.told, []
+            return told
+        hopeless = ready.expected > limit and not self.windows.busy
+        series = self._series(ready.buffers, ready.made.call, ready.expected, int(hopeless))
+        if series.is_disturbed and not self.windows.busy and ready.doubts < DOUBTS:
             ready.doubts += 1
             return []
         ready.expected = estimate(series.usable).median
@@ -246,7 +274,7 @@ class Lab(Session):
         method = getattr(self.library, ROWS[signature.collective].method)
         calls[REFERENCE] = partial(method, *buffers.arguments())
         self.compare(buffers, calls)
-        expected = {name: self._duration(buffers, call) for name, call in calls.items()}
+        expected = {name: self._first(buffers, call)[0] for name, call in calls.items()}
 
         def visit(name: str, limit: float) -> Sequence[float]:
             return self._series(buffers, calls[name], expected[name]).usable
@@ -299,12 +327,13 @@ class Lab(Session):
             self.costs.add(stage, ranks)
 
     def _learn_whole(self, signature: Signature, choice: Choice, stage: Stage) -> None:
-        """Measure a stage that is the whole call. Its trace would only add time."""
+        """Measure a stage that is the whole call. Its trace would only add time.
+
+        A few observations are enough: those with the best predictions are measured once more.
+        """
         ready = self._ready_call(signature, choice)
-        found = [ready.expected]
-        if ready.expected < SINGLE:
-            found = self._series(ready.buffers, ready.made.call, ready.expected).usable
-        self.costs.add(stage, (estimate(found).median,) * self.control.size)
+        ready.told = []
+        self.costs.add(stage, (ready.expected,) * self.control.size)
 
     def _stages(
         self, signature: Signature, choice: Choice, pipeline: Pipeline, segments: float
@@ -313,7 +342,7 @@ class Lab(Session):
         short = replace(signature, count=pipeline.nbytes(segments) // signature.element)
         made = self.forced(short, choice)
         buffers = self.buffers(short)
-        expected = self._duration(buffers, made.call)
+        expected, _ = self._first(buffers, made.call)
         stage_of = {str(task): k for task, k in made.plan.stages.items()}
         with self.han.trace() as trace:
             series = self._series(buffers, made.call, expected)
@@ -321,11 +350,14 @@ class Lab(Session):
         return list(zip(*self.control.allgather(mine), strict=True))
 
 
-def observations(expected: float) -> int:
-    """Return how many observations a series of calls has that take `expected` seconds."""
+def observations(expected: float, busy: bool = False) -> int:
+    """Return how many observations a series of calls has that take `expected` seconds.
+
+    On busy ranks more of them, as each one may be disturbed.
+    """
     if expected > SINGLE:
         return 1
-    return min(MOST, max(LEAST, int(VISIT / max(expected, 1e-6))))
+    return min(MOST, max(LEAST, int((BUSY_VISIT if busy else VISIT) / max(expected, 1e-6))))
 
 
 def _split(times: list[TaskTime], series: Series, stage_of: Mapping[str, int]) -> list[Ranks]:

@@ -18,7 +18,7 @@ from han.measure.bench_calls import Case
 from han.measure.tune.lab import Lab, Memory
 from han.measure.tune.pace import Pace, spread
 from han.measure.tune.session import tuned_config
-from han.measure.tune.tuner import Input, Plans
+from han.measure.tune.tuner import Input, Plans, served
 from han.tasks.choice import Choice
 from han.tasks.compositions import TREE
 from han.tasks.signature import Signature
@@ -55,7 +55,7 @@ class Row:
     `ratio` compares with the choice of exhaustive search. Both were measured again, in turns, so it
     does not matter that the fastest of many measurements is one of the lucky ones. `seconds` are
     those of the search, `measured` the candidates that it measured as whole collectives. `spent`
-    are the seconds of all of this.
+    are the seconds of all of this. `limited` are the strategies whose search ran out of time.
     """
 
     collective: str
@@ -67,6 +67,7 @@ class Row:
     measured: dict[str, int]
     predictions: tuple[Predicted, ...] = ()
     spent: float = 0.0
+    limited: tuple[str, ...] = ()
 
     @property
     def input(self) -> Input:
@@ -77,7 +78,8 @@ class Row:
     def of(cls, record: Mapping[str, Any]) -> Row:
         """Return the row of plain data."""
         predictions = tuple(Predicted(**one) for one in record["predictions"])
-        return cls(**{**record, "predictions": predictions})
+        limited = tuple(record.get("limited", ()))
+        return cls(**{**record, "predictions": predictions, "limited": limited})
 
     def record(self) -> dict[str, Any]:
         """Return it as plain data."""
@@ -98,16 +100,17 @@ Keep = Callable[[Row, Sequence[Input]], None]
 def compare(
     comm: MPI.Intracomm, config: Any, plans: Plans, strategies: Sequence[str] = USUAL,
     fresh: bool = False, known: Sequence[Row] = (), step: Callable[[str], None] | None = None,
-    keep: Keep | None = None,
+    keep: Keep | None = None, warn: Callable[[str], None] = lambda text: None,
 ) -> Compared:  # fmt: skip
     """Search inputs exhaustively and by each strategy within the budget; collective.
 
     A strategy begins without measurements, and knows later what it has measured for earlier inputs.
     `known` are the rows of an interrupted run. `step` is called before each search, `keep` with
-    each new row and the inputs that are left.
+    each new row and the inputs that are left, `warn` with what cannot be compared.
     """
     case = partial(Case, dtype=plans.dtype, op=plans.op)
     with Lab(comm, tuned_config(config), case, fresh, plans.shared) as lab:
+        plans, _ = served(lab, plans, warn)
         memories = {name: lab.memory() for name in compared(strategies)}
         measure = partial(_measured, lab, plans, memories, step)
         return row_by_row(plans, measure, known, keep, lab.control.bcast)
@@ -178,7 +181,7 @@ def _measured(
 
 def _search(lab: Lab, signature: Signature, name: str, plans: Plans) -> Searched:
     began = time.monotonic()
-    lab.give(ENOUGH)
+    lab.limit(ENOUGH if plans.limit is None else plans.limit)
     space = space_of(lab.rules, signature, plans.limits)
     found = run(STRATEGIES[name], lab, signature, space, plans.machine)
     seconds = lab.control.bcast(time.monotonic() - began)
@@ -209,6 +212,7 @@ def _row(lab: Lab, signature: Signature, searched: Mapping[str, Searched]) -> Ro
         {name: one.seconds for name, one in searched.items()},
         {name: len(one.found.measured) for name, one in searched.items()},
         tuple(_predictions(everything, searched)),
+        limited=tuple(name for name, one in searched.items() if not one.found.complete),
     )
 
 
@@ -248,8 +252,12 @@ class Summary:
 
 
 def summaries(rows: Sequence[Row]) -> list[Summary]:
-    """Return the summary of each strategy."""
-    whole = sum(row.seconds[YARDSTICK] for row in rows)
+    """Return the summary of each strategy.
+
+    Where exhaustive search measured a sample of the candidates, all of them would have taken as
+    many times longer as there are more.
+    """
+    whole = sum(map(_exhaustive_seconds, rows))
     found = []
     for name in rows[0].ratio:
         ratios = [row.ratio[name] for row in rows]
@@ -257,6 +265,13 @@ def summaries(rows: Sequence[Row]) -> list[Summary]:
         near, far = (sum(r <= most for r in ratios) / len(ratios) for most in (1.05, 1.15))
         found.append(Summary(name, near, far, max(ratios), seconds, seconds / whole))
     return found
+
+
+def _exhaustive_seconds(row: Row) -> float:
+    seconds = row.seconds[YARDSTICK]
+    if YARDSTICK not in row.limited:
+        return seconds
+    return seconds * row.candidates / row.measured[YARDSTICK]
 
 
 def errors(rows: Iterable[Row]) -> list[tuple[Row, Predicted]]:

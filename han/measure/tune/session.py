@@ -17,8 +17,9 @@ from han.common.units import plural
 from han.config.config import Config, load_config
 from han.measure.bench_calls import Case
 from han.measure.tune.lab import Lab
-from han.measure.tune.tuner import Input, Plans, Tuned, Tuner
+from han.measure.tune.tuner import Input, Plans, Tuned, Tuner, served
 from han.ranks.machine import fingerprint
+from han.tuning.search.space import Pruned
 from han.tuning.tuned.files import (
     TunedError,
     as_text,
@@ -45,7 +46,7 @@ class Outcome:
 
     table: TunedTable
     tuned: tuple[Tuned, ...]
-    pruned: tuple[str, ...]
+    pruned: tuple[Pruned, ...]
     complete: bool
     left: tuple[Input, ...]
     path: Path
@@ -82,6 +83,7 @@ def tune(
     known = comm.bcast(() if restart or comm.rank else keeper.resumed())
     case = partial(Case, dtype=plans.dtype, op=plans.op)
     with Lab(comm, tuned_config(config), case, fresh, plans.shared) as lab:
+        plans, unserved = served(lab, plans, warn)
         tuner = Tuner(lab, plans)
         before = [p for p in known if p.strategy == plans.strategy]
         here = {(p.key, p.nbytes): p for p in before}
@@ -100,7 +102,7 @@ def tune(
             raise
     left = tuple(one for one in plans.inputs if one not in same and one not in tuner.done)
     problem = comm.bcast(keeper.finish(complete))
-    pruned = tuple(f"{one.what}: {one.reason}" for one in tuner.pruned)
+    pruned = (*unserved, *tuner.pruned)
     return Outcome(keeper.table, tuple(tuner.done.values()), pruned, complete, left, path, problem)
 
 

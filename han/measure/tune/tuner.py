@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
+from han.common.errors import ArgumentError
 from han.common.units import format_size
 from han.config.machine import MachineModel
 from han.config.rules import Use
@@ -17,11 +18,12 @@ from han.tasks.choice import Choice
 from han.tasks.outline import as_called, levels_of
 from han.tasks.signature import Signature
 from han.tuning.costs.estimates import Estimate
-from han.tuning.costs.model import REACH
+from han.tuning.costs.model import LARGE, REACH
 from han.tuning.heuristics import BUILT_IN
 from han.tuning.rules import Decision, use_of
+from han.tuning.search import space
 from han.tuning.search.results import Found
-from han.tuning.search.space import EVERYTHING, Limits, Pruned, space_of
+from han.tuning.search.space import EVERYTHING, Limits, Pruned
 from han.tuning.search.strategies import STRATEGIES, run
 from han.tuning.tuned.table import GAIN, Candidate, Key, Point, Timing, key_of, spell
 
@@ -44,7 +46,8 @@ class Input:
 class Plans:
     """What to tune, and how. `budget` is in seconds; None: no limit.
 
-    With `shared`, calls are on shared arrays.
+    With `shared`, calls are on shared arrays. `limit` is in seconds for each search of a comparison
+    of strategies; None: no limit.
     """
 
     inputs: tuple[Input, ...]
@@ -55,6 +58,7 @@ class Plans:
     dtype: str = "float64"
     op: str = "sum"
     shared: bool = False
+    limit: float | None = None
 
     def signature(self, one: Input) -> Signature:
         """Return the call of an input; with `shared`, one on shared arrays."""
@@ -103,10 +107,10 @@ class Tuner:
         plans, lab = self.plans, self.lab
         signature = plans.signature(one)
         lab.give(1e9 if seconds is None else max(LEAST_SECONDS, seconds))
-        space = space_of(lab.rules, signature, plans.limits)
-        found = run(STRATEGIES[plans.strategy], lab, signature, space, plans.machine)
+        every = space.space_of(lab.rules, signature, plans.limits)
+        found = run(STRATEGIES[plans.strategy], lab, signature, every, plans.machine)
         self.pruned |= dict.fromkeys(found.pruned)
-        point = self._point(signature, found, self._defaults(signature, space.candidates[0]))
+        point = self._point(signature, found, self._defaults(signature, every.candidates[0]))
         seconds = self.lab.control.bcast(time.monotonic() - began)
         return Tuned(replace(point, seconds=seconds, tried=len(found.measured)), found)
 
@@ -156,9 +160,8 @@ class Tuner:
             if row[one].median > limit:
                 ratio = row[one].median / row[base].median
                 reason = f"{ratio:.2f} times the built-in choice in calls back to back"
-                self.pruned |= {
-                    Pruned(f"{call}: {spell(self.use_of(signature, one))}", reason): None
-                }
+                what = f"{call}: {spell(self.use_of(signature, one))}"
+                self.pruned[Pruned(what, reason, space.IN_A_ROW)] = None
         return [one for one in better if row[one].median <= limit]
 
     def _candidates(
@@ -182,6 +185,27 @@ class Tuner:
         return key_of(self.plans.signature(one), self.lab.state.topology)
 
 
+def served(lab: Lab, plans: Plans, warn: Callable[[str], None]) -> tuple[Plans, tuple[Pruned, ...]]:
+    """Return the plans without inputs for which han has no choice, and these by collective.
+
+    `warn` is called with a line for each. Raises ArgumentError on all ranks if no input is left.
+    """
+    reasons: dict[str, str] = {}
+    kept = []
+    for call in plans.inputs:
+        reason = lab.objection(plans.signature(call))
+        if reason:
+            reasons.setdefault(call.collective, reason)
+        else:
+            kept.append(call)
+    pruned = tuple(Pruned(name, reason, space.LEFT) for name, reason in reasons.items())
+    if plans.inputs and not kept:
+        raise ArgumentError(f"nothing to tune: {'; '.join(map(str, pruned))}")
+    for one in pruned:
+        warn(f"# left out: {one}")
+    return replace(plans, inputs=tuple(kept)), pruned
+
+
 def sparse_first(inputs: Sequence[Input]) -> list[Input]:
     """Return inputs in the order of the search: of each collective sizes far apart, then between.
 
@@ -192,8 +216,10 @@ def sparse_first(inputs: Sequence[Input]) -> list[Input]:
     found: list[Input] = []
     for name in dict.fromkeys(one.collective for one in inputs):
         mine = sorted({one for one in inputs if one.collective == name}, key=lambda i: i.nbytes)
-        few = [one for one in mine if one.nbytes * REACH <= mine[-1].nbytes]
-        first = [mine[0], *few[-1:]]
+        reach = mine[-1].nbytes
+        near = [one for one in mine if max(LARGE, reach / REACH) <= one.nbytes < reach]
+        below = [one for one in mine if one.nbytes * REACH <= reach]
+        first = [mine[0], *(near[:1] or below[-1:])]
         found += dict.fromkeys([*first, *(mine[k] for k in _halves(len(mine)))])
     return found
 

@@ -4,7 +4,8 @@ A barrier lets ranks out at different times, by as much as a small collective ta
 agree on a series of moments by rank 0's clock, and each rank waits for them on its own one. An
 observation lasts from the last rank's begin to the last rank's end. Where a rank came late to its
 moment, the observation is left out if there are others, and later windows are wider. Where each
-rank has a processor, observations in which another program took one of these are left out too.
+rank has a processor, observations in which another program took one of these are left out too,
+unless that happens in nearly all of them.
 
 Source: Hunold, Carpen-Amarie, Reproducible MPI micro-benchmarking isn't as easy as you think,
 section 4.4.
@@ -15,6 +16,7 @@ from __future__ import annotations
 import os
 import resource
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,9 +29,12 @@ Array = np.ndarray[Any, Any]
 LEAST = 30e-6  # seconds of a window: between two observations ranks write down their times
 ROOM = 1.5  # the width of a window, as a multiple of an observation
 WIDER, WIDEST = 2.0, 4.0  # how much wider windows become after late ranks, at most
-LEAD = 300e-6  # seconds from the agreement on a series to its first moment
+LEAD = 300e-6  # seconds from the agreement on a series to its first moment, and a window more
+REST = 5e-3  # seconds of this window at most: after these, links and buffers are at rest
 LATE, LATE_SHARE = 3e-6, 0.05  # seconds, and share of an observation, that a rank may be late
 NAP = 200e-6  # a rank that waits for longer lets others run
+SLEEP = 1e-3  # where ranks are busy, one that waits for longer sleeps, as others need the processor
+RECENT, FEW = 32, 4  # series; ranks are busy if fewer of the recent ones had a calm observation
 
 
 @dataclass(frozen=True)
@@ -60,8 +65,7 @@ class Windows:
     """Makes observations on all ranks of `control`.
 
     `offset` returns the seconds to add to this rank's clock for rank 0's, and is called before each
-    series by all ranks. Where ranks are `crowded`, on fewer processors, one that waits lets others
-    run at once, and wider windows would not help.
+    series by all ranks. `crowded`: the ranks are on fewer processors.
     """
 
     control: MPI.Intracomm
@@ -69,6 +73,16 @@ class Windows:
     clock: Callable[[], float] = time.monotonic
     crowded: bool = False
     _wider: float = field(default=1.0)
+    _calm: deque[bool] = field(default_factory=lambda: deque(maxlen=RECENT))
+
+    @property
+    def busy(self) -> bool:
+        """Whether a rank rarely has its processor for itself; the same on all ranks.
+
+        Then a rank that waits lets others run at once, wider windows would not help, and
+        observations in which other programs ran count, as there are hardly any others.
+        """
+        return self.crowded or (len(self._calm) == RECENT and sum(self._calm) < FEW)
 
     def observe(
         self, call: Callable[[], object], count: int, expected: float,
@@ -80,7 +94,7 @@ class Windows:
         """
         offset = self.offset()
         width = max(LEAST, ROOM * expected) * self._wider
-        first = self._agree(self.clock() + offset + LEAD + width) - offset
+        first = self._agree(self.clock() + offset + LEAD + min(width, REST)) - offset
         begins, ends, switches = np.zeros(count), np.zeros(count), np.zeros(count)
         for k in range(count):
             if before is not None:
@@ -102,8 +116,10 @@ class Windows:
         begin, end, late, switched, first = np.split(most, 5)
         in_time = late <= np.maximum(LATE, LATE_SHARE * (end - begin))
         seconds = durations(-first, begin, end, in_time)
-        good = in_time if self.crowded else in_time & (switched == 0)
-        if 2 * int(in_time.sum()) < len(in_time) and not self.crowded:
+        calm = in_time & (switched == 0)
+        self._calm.append(bool(calm.any()))
+        good = in_time if self.busy else calm
+        if 2 * int(in_time.sum()) < len(in_time) and not self.busy:
             self._wider = min(WIDEST, self._wider * WIDER)
         else:
             self._wider = max(1.0, self._wider / WIDER)
@@ -119,7 +135,9 @@ class Windows:
             now = self.clock()
             if now >= moment:
                 return now
-            if self.crowded or moment - now > NAP:
+            if self.busy and moment - now > SLEEP:
+                time.sleep(moment - now - SLEEP)
+            elif self.busy or moment - now > NAP:
                 os.sched_yield()
 
 

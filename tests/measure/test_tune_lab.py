@@ -1,0 +1,96 @@
+"""How often the lab observes calls: long ones once, and busy ranks do not repeat observations."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from itertools import count
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+from han.measure.bench_calls import Case
+from han.measure.tune import windows
+from han.measure.tune.lab import CLEAR, SINGLE, Lab
+from han.measure.tune.session import tuned_config
+from han.measure.tune.windows import RECENT, Series, Windows
+from han.ranks.discover import outnumber_processors
+from han.tasks.call import call_signature
+from han.tasks.choice import Choice, level_choice
+
+FLAT = Choice((level_choice("sm", "flat"), level_choice("adapt", "chain")))
+
+
+class Clockless:
+    """Windows whose observations take `seconds` each; `busy` as in Windows."""
+
+    def __init__(self, seconds, good=True, busy=False):
+        self.seconds, self.good, self.busy, self.counts = seconds, good, busy, []
+
+    def observe(self, call, count, expected, before=None):
+        """Say what `count` calls took, without any call."""
+        self.counts.append(count)
+        found = np.full(count, self.seconds)
+        return Series(found, np.full(count, self.good), np.zeros(count))
+
+
+@pytest.fixture
+def lab():
+    with Lab(MPI.COMM_SELF, tuned_config(None), partial(Case, dtype="float64", op="sum")) as made:
+        made.give(1e9)
+        yield made
+
+
+def visits(lab, limit=math.inf, times=3):
+    signature = call_signature("bcast", 64)
+    return [[*lab.observe(signature, FLAT, limit)] for _ in range(times)]
+
+
+def test_a_visit_of_a_long_call_is_one_run_and_the_first_run_counts(lab):
+    for busy in (True, False):
+        lab.windows = Clockless(2 * SINGLE, busy=busy)
+        lab.recall(lab.memory())
+        assert visits(lab) == [[2 * SINGLE]] * 3
+        assert lab.windows.counts == [1, 1, 1]
+    lab.windows = Clockless(2 * SINGLE, good=False)
+    lab.recall(lab.memory())
+    assert visits(lab, times=1) == [[]], "a disturbed run says nothing"
+
+
+def test_a_slow_candidate_is_observed_once_in_a_visit(lab):
+    lab.windows = Clockless(2 * CLEAR)
+    assert visits(lab, limit=CLEAR, times=2) == [[2 * CLEAR]] * 2
+    assert lab.windows.counts == [1, 1, 1, 1], "the first run also made what later ones find"
+    lab.windows.counts.clear()
+    visits(lab, times=1)
+    assert lab.windows.counts == [3]
+
+
+def test_busy_ranks_do_not_repeat_disturbed_observations(lab):
+    lab.windows = Clockless(1e-5, good=False, busy=True)
+    assert all(visits(lab))
+    assert len(lab.windows.counts) == 5, "the first run, three more, and one series a visit"
+
+
+def test_ranks_are_busy_while_nearly_all_observations_are_disturbed(monkeypatch):
+    clock, switches = partial(next, count(0.0, 1e-6)), count()
+    found = Windows(MPI.COMM_SELF, lambda: 0.0, clock)
+    monkeypatch.setattr(windows, "_switches", lambda: next(switches))
+    assert not found.observe(lambda: None, 1, 0.0).good.any()
+    for _ in range(RECENT - 2):
+        found.observe(lambda: None, 1, 0.0)
+        assert not found.busy
+    assert found.observe(lambda: None, 9, 0.0).good.any(), "what nearly all are counts"
+    assert found.busy
+    monkeypatch.setattr(windows, "_switches", lambda: 0)
+    for _ in range(RECENT):
+        found.observe(lambda: None, 9, 0.0)
+    assert not found.busy
+
+
+def test_nodes_of_one_system_share_its_processors():
+    both, other = frozenset({0, 1}), frozenset({2, 3})
+    assert not outnumber_processors([("a", both), ("a", both), ("b", both), ("b", both)])
+    assert outnumber_processors([("a", both), ("a", both), ("a", both), ("b", both)])
+    assert not outnumber_processors([("a", both), ("a", both), ("a", other), ("a", other)])
