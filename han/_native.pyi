@@ -265,6 +265,17 @@ class Operations:
         """Store-release ``epoch + k`` to a flag of this rank."""
     def wait(self, flag: Ref, k: int, rank: int, /) -> None:
         """Load-acquire `rank`'s flag until it reaches ``epoch + k``."""
+    def wait_each(self, flags: tuple[Ref, ...], k: int, ranks: tuple[int, ...], /) -> None:
+        """Wait for the flag of each of `ranks` as ``wait`` does, one after the other."""
+    def combine_each(
+        self, dst: Ref, own: Ref, operands: tuple[Ref, ...], nbytes: int,
+        flags: tuple[Ref, ...], k: int, ranks: tuple[int, ...], /,
+    ) -> None:  # fmt: skip
+        """Combine ``dst = own op operand op ...``; wait for the flag of each operand before it.
+
+        Operands are addresses of memory that holds the part of the message which begins at `dst`.
+        Those with the base NONE are left out. A single one is copied.
+        """
     def isend(self, src: Ref, nbytes: int, rank: int, request: int, /) -> None:
         """Start sending to `rank`."""
     def irecv(self, dst: Ref, nbytes: int, rank: int, request: int, /) -> None:

@@ -20,7 +20,7 @@ from han.model.program import Ref
 from han.tasks.context import Context
 from han.tasks.contract import TRIED_SIZES, Algorithm, Parameter, Question, Submodule, order_kept
 from han.tasks.graph import Task
-from han.tasks.ring import SEGMENT, Piece, block_at, blocks_of
+from han.tasks.ring import SEGMENT, block_at, blocks_of
 
 MOST = 1 << 30  # bytes of a message, so that MPI's counts stay below 2^31
 WINDOW = 8
@@ -65,13 +65,10 @@ class Room:
 
     def __init__(self, context: Context, turn: _Turn) -> None:
         self.builder = context.builder
-        self.stride = max(-(-(b - a) // LINE) * LINE for block in turn.blocks for a, b in block)
-        self.at = context.stream.room(turn.window * self.stride)
+        stride = max(-(-(b - a) // LINE) * LINE for block in turn.blocks for a, b in block)
+        at = context.stream.room(turn.window * stride)
+        self.cells = [at + number * stride for number in range(turn.window)]
         self.free: list[int] = []
-
-    def cell(self, number: int, start: int) -> Ref:
-        """Return a cell, which holds the message from `start` on."""
-        return (self.at + number * self.stride).holding(start)
 
     def request(self) -> int:
         """Return a request that is free."""
@@ -92,15 +89,17 @@ class _Turn:
         self.half = (group.size - 1) * self.width  # pieces that arrive from here on are finished
         self.window = min(choice.get("window", WINDOW), self.half)
         self.pieces = self._by_position(group.me, group.size)
-        self.arriving: dict[int, int] = {}
+        self.arriving: dict[int, tuple[int, Ref]] = {}  # request and place of each
         self.sends: deque[tuple[int, int]] = deque()  # position and request of each
 
-    def _by_position(self, me: int, nodes: int) -> list[Piece | None]:
+    def _by_position(self, me: int, nodes: int) -> list[Task | None]:
         """Return what is received at each position; the block that is sent first comes last."""
-        found: list[Piece | None] = []
+        part, filler = self.context.builder.part, [None] * self.width
+        blocks = [[part(self.task, *piece) for piece in block] for block in self.blocks]
+        found: list[Task | None] = []
         for hop in (*range(1, 2 * nodes - 1), 0):
-            block = self.blocks[block_at(me, nodes, hop)]
-            found += [*block, *[None] * (self.width - len(block))]
+            block = blocks[block_at(me, nodes, hop)]
+            found += [*block, *filler[len(block) :]]
         return found
 
     def run(self, room: Room) -> None:
@@ -112,57 +111,58 @@ class _Turn:
             self._post(position)
         for position, piece in enumerate(self.pieces[2 * self.half :]):
             if piece is not None:
-                self.stream.begin(self.context.builder.part(self.task, *piece))
-                self._send(position, self.context.source, piece)
+                self.stream.begin(piece)
+                self._send(position, self.context.source.to(piece.start), piece)
         for position in positions:
             self._take(position)
             if position + self.window < len(positions):
                 self._post(position + self.window)
         self._complete(len(positions))
 
-    def _place(self, position: int, start: int) -> Ref:
-        """Return where a piece is received: beside what it is combined with, or as a result."""
-        if position < self.half:
-            return self.room.cell(position % self.window, start)
-        return self.context.result.to(start)
-
     def _post(self, position: int) -> None:
-        """Start receiving a piece, after the partial result that it overwrites has been sent."""
+        """Start receiving a piece: beside what it is combined with, or as a result.
+
+        A result overwrites a partial one, which has been sent before.
+        """
         piece = self.pieces[position]
         if piece is None:
             return
-        if position >= self.half:
+        if position < self.half:
+            place = self.room.cells[position % self.window].holding(piece.start)
+        else:
             self._complete(position - self.half)
-        start, stop = piece
-        request = self.arriving[position] = self.room.request()
-        self.stream.irecv(self._place(position, start), stop - start, self.before, request)
+            place = self.context.result.to(piece.start)
+        request = self.room.request()
+        self.arriving[position] = request, place
+        self.stream.irecv(place, piece.stop - piece.start, self.before, request)
 
     def _take(self, position: int) -> None:
         """Wait for a piece, combine it, and send it on."""
         piece = self.pieces[position]
         if piece is None:
             return
-        request = self.arriving.pop(position)
+        request, place = self.arriving.pop(position)
         self.stream.test(request)
         self.room.free.append(request)
         if position < self.half:
-            self._combine(position, piece)
+            place = self._combine(place, piece)
         if position >= self.half - self.width:
-            self.stream.end(self.context.builder.part(self.task, *piece))
+            self.stream.end(piece)
         if position + self.width < 2 * self.half:
-            self._send(position + self.width, self.context.result, piece)
+            self._send(position + self.width, place, piece)
 
-    def _combine(self, position: int, piece: Piece) -> None:
-        start, stop = piece
-        self.stream.begin(self.context.builder.part(self.task, start, stop))
-        own, result = self.context.source.to(start), self.context.result.to(start)
-        self.stream.reduce(result, self._place(position, start).to(start), own, stop - start)
+    def _combine(self, arrived: Ref, piece: Task) -> Ref:
+        """Combine a piece that has arrived with this node's; return where the result is."""
+        self.stream.begin(piece)
+        own, result = self.context.source.to(piece.start), self.context.result.to(piece.start)
+        self.stream.reduce(result, arrived, own, piece.stop - piece.start)
+        return result
 
-    def _send(self, position: int, source: Ref, piece: Piece) -> None:
+    def _send(self, position: int, place: Ref, piece: Task) -> None:
         """Send a piece; the next node receives it at this position."""
         self._complete(position - self.width - self.window)
-        request, (start, stop) = self.room.request(), piece
-        self.stream.isend(source.to(start), stop - start, self.behind, request)
+        request = self.room.request()
+        self.stream.isend(place, piece.stop - piece.start, self.behind, request)
         self.sends.append((position, request))
 
     def _complete(self, position: int) -> None:

@@ -34,8 +34,7 @@ def outer_levels(view: Topology) -> tuple[int, ...]:
 
 def sizes_at(view: Topology, level: int) -> tuple[int, int]:
     """Return the least and the largest number of units of a domain of a level: 1 if inactive."""
-    sizes = [len(units) for units in view.units.get(level, {}).values()]
-    return min(sizes, default=1), max(sizes, default=1)
+    return view.unit_numbers.get(level, (1, 1))
 
 
 def lanes_at(view: Topology, level: int, choice: LevelChoice) -> int:
@@ -130,7 +129,7 @@ class Lanes:
             return None
         units = self.view.units[level][self.view.domains[level][rank]]
         ranks = tuple(self.rank_of(unit, prefix) for unit in units)
-        return self._group(level, ranks, rank, self.unit(rank, number))
+        return Group(level, ranks, self.view.slots(level, ranks), 0, self.unit(rank, number))
 
     def prefix(self, rank: int, number: int) -> Path | None:
         """Return the shares of a rank on the levels below an inner level; None without one."""
@@ -141,10 +140,6 @@ class Lanes:
                 return None
             path += (shares[0],)
         return path
-
-    def _group(self, level: int, ranks: tuple[int, ...], rank: int, me: int) -> Group:
-        home = {r: slot for slot, r in enumerate(self.view.home(level, rank))}
-        return Group(level, ranks, tuple(home[r] for r in ranks), 0, me)
 
     def between(self, level: int, rank: int, root: int, path: Path) -> Group | None:
         """Return a lane's group on a level between nodes; None: its node has no part there.
@@ -158,8 +153,7 @@ class Lanes:
             return None
         domains = self.view.domains[node]
         ranks = tuple(self.rank_of(domains[r], path) for r in led.ranks)
-        group = self._group(level, ranks, rank, led.me)
-        return Group(level, ranks, group.slots, led.root, led.me)
+        return Group(level, ranks, self.view.slots(level, ranks), led.root, led.me)
 
 
 @lru_cache(64)

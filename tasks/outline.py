@@ -44,7 +44,7 @@ class Outline:
         view, signature = self.topology, self.signature
         return {
             stream: tuple(
-                task._replace(start=start, stop=stop)
+                Task(*task[:4], start, stop, task.step)
                 for task in tasks
                 for start, stop in cut(view, signature, self.choice, task)
             )

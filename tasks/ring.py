@@ -19,7 +19,7 @@ from typing import NamedTuple
 from han.model.topology import Topology
 from han.tasks.choice import Choice
 from han.tasks.graph import Task
-from han.tasks.shares import share
+from han.tasks.shares import shares
 
 SEGMENT = 32 * 1024
 LEAST = 1024  # bytes up to which blocks form one part
@@ -40,10 +40,9 @@ def blocks_of(task: Task, grain: int, nodes: int, most: int) -> Blocks:
 
 @lru_cache(64)
 def _blocks(start: int, stop: int, grain: int, nodes: int, most: int) -> Blocks:
-    step, nbytes = max(grain, most // grain * grain), stop - start
+    step = max(grain, most // grain * grain)
     found = []
-    for block in range(nodes):
-        first, last = share(nbytes, grain, block, nodes)
+    for first, last in shares(stop - start, grain, nodes):
         starts = range(start + first, start + last, step)
         found.append(tuple((at, min(at + step, start + last)) for at in starts))
     return tuple(found)

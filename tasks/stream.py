@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterable
 from functools import lru_cache
 from itertools import accumulate
@@ -53,7 +53,8 @@ class Stream(Operations):
     """The operations of one (task kind, level) on this rank, as they are emitted.
 
     Methods of `Operations` emit them: ``copy``, ``reduce``, ``accumulate``, ``pull``, ``push``,
-    ``post``, ``wait``, ``isend``, ``irecv``, ``test`` and ``coll``.
+    ``post``, ``wait``, ``isend``, ``irecv``, ``test`` and ``coll``. ``wait_each`` and
+    ``combine_each`` emit those for the flags and operands of several members.
     """
 
     def __init__(self, index: int, kind: str, level: int, name: str, builder: Builder) -> None:
@@ -74,6 +75,9 @@ class Stream(Operations):
         self._ordered: dict[Task, list[tuple[int, int]]] = {}  # the same parts in their order
         self._rooms: dict[object, tuple[int, Ref]] = {}
         self._labelled: Task | None = None
+        self._whole: Task | None = None  # the task of the graph that the labelled one stands for
+        self._begun: Task | None = None
+        self._needs: list[tuple[Stream, Task]] = []  # what the task begun last waits for
         self._awaited: dict[int, int] = {}
         self.sequence = 0  # pieces so far: flags keep counting over the tasks of a stream
 
@@ -90,24 +94,29 @@ class Stream(Operations):
 
     def label(self, task: Task) -> None:
         """Attribute the operations that follow to `task`, in traces and reports."""
-        if task is not self._labelled:
-            self._labelled = task
-            self.task = self.builder.task_index(self.builder.whole(task))
+        if task is self._labelled:
+            return
+        whole, self._labelled = self.builder.whole(task), task
+        if whole is not self._whole:
+            self._whole, self.task = whole, self.builder.task_index(whole)
 
     def begin(self, task: Task) -> None:
         """Begin `task`: wait for its prerequisites."""
         self.label(task)
-        for source in self.builder.prerequisites(self.builder.whole(task)):
-            self.after(source, task.start, task.stop)
+        if (
+            self._whole is not None and self._whole is not self._begun
+        ):  # parts of a task have the same prerequisites
+            self._begun, self._needs = self._whole, self.builder.prerequisites(self._whole)
+        for stream, source in self._needs:
+            if stream is not self:
+                self._after(stream, source, task.start, task.stop)
 
-    def after(self, task: Task, start: int = 0, stop: int = 1 << 63) -> None:
+    def _after(self, stream: Stream, task: Task, start: int, stop: int) -> None:
         """Wait until another stream of this rank has done [start, stop) of `task`."""
-        stream = self.builder.streams.get(task.stream)
-        position = None if stream is None or stream is self else stream.position(task, start, stop)
-        if stream is None or not position or self._awaited.get(stream.index, 0) >= position:
-            return
-        self._awaited[stream.index] = position
-        self.await_stream(stream.index, position)
+        position = stream.position(task, start, stop)
+        if position and self._awaited.get(stream.index, 0) < position:
+            self._awaited[stream.index] = position
+            self.await_stream(stream.index, position)
 
     def follow(self, other: Stream) -> None:
         """Wait until another stream of this rank has done what it has been given so far."""
@@ -122,17 +131,19 @@ class Stream(Operations):
             return self.done.get(task)
         if (start, stop) in parts:
             return parts[start, stop]
-        over = max((parts[each] for each in self._over(task, start, stop)), default=None)
+        over = self._over(task, start, stop)
         return self.done.get(task) if over is None else over
 
-    def _over(self, task: Task, start: int, stop: int) -> list[tuple[int, int]]:
-        """Return the parts of a task that have bytes of [start, stop); parts are disjoint."""
-        ordered = self._ordered.get(task, [])
-        if len(ordered) < len(self.parts[task]):
-            ordered = self._ordered[task] = sorted(self.parts[task])
-        first = max(0, bisect_right(ordered, (start, start)) - 1)
-        last = bisect_left(ordered, (stop,))
-        return [part for part in ordered[first:last] if start < part[1]]
+    def _over(self, task: Task, start: int, stop: int) -> int | None:
+        """Return where parts with bytes of [start, stop) are done; parts are disjoint."""
+        ordered, parts = self._ordered.get(task, []), self.parts[task]
+        if len(ordered) < len(parts):
+            ordered = self._ordered[task] = sorted(parts)
+        found, number = None, bisect_left(ordered, (stop,))
+        while number and ordered[number - 1][1] > start:
+            number -= 1
+            found = max(found or 0, parts[ordered[number]])
+        return found
 
     def end(self, task: Task) -> None:
         """Mark `task` as done on this rank."""
@@ -256,27 +267,32 @@ class Builder:
         """Return all tasks of a stream, or their parts, also while only some are lowered."""
         return self.plan.worked[stream.kind, stream.level]
 
-    def prerequisites(self, task: Task) -> list[Task]:
-        """Return the tasks that this rank must finish before `task`.
+    def prerequisites(self, task: Task) -> list[tuple[Stream, Task]]:
+        """Return the tasks that this rank must finish before `task`, each with its stream.
 
         They are the sources of its data, or in lockstep the tasks of all earlier stages. A source
         in which this rank has no part is replaced by the prerequisites of that source.
         """
         if self.plan.lockstep:
             return self._earlier(task)
-        found: list[Task] = []
+        found: list[tuple[Stream, Task]] = []
         for source in self.plan.tasks.sources[task]:
             stream = self.streams.get(source.stream)
-            here = stream is not None and source in stream.done
-            found += [source] if here else self.prerequisites(source)
+            if stream is not None and source in stream.done:
+                found.append((stream, source))
+            else:
+                found += self.prerequisites(source)
         return found
 
-    def _earlier(self, task: Task) -> list[Task]:
+    def _earlier(self, task: Task) -> list[tuple[Stream, Task]]:
         """Return the last task of every other stream in the stages before that of `task`."""
-        stage = self.plan.stages[task]
-        others = (s.done for s in self.streams.values() if (s.kind, s.level) != task.stream)
-        last = (next((t for t in reversed(d) if self.plan.stages[t] < stage), None) for d in others)
-        return [t for t in last if t is not None]
+        stages, found = self.plan.stages, list[tuple[Stream, Task]]()
+        for stream in self.streams.values():
+            before = (t for t in reversed(stream.done) if stages[t] < stages[task])
+            last = None if (stream.kind, stream.level) == task.stream else next(before, None)
+            if last is not None:
+                found.append((stream, last))
+        return found
 
     # ---- the result -----------------------------------------------------------------------
 

@@ -218,15 +218,21 @@ class Topology:
         if level and self.leader(level - 1, rank, root) != rank:
             return None
         ranks = self._talkers(level, rank, root)
-        home = self.home(level, rank)
-        own = home is ranks or home == ranks  # as in most topologies: slots are positions
         return Group(
             level=level,
             ranks=ranks,
-            slots=tuple(range(len(ranks))) if own else tuple(self._slots[level][r] for r in ranks),
+            slots=self.slots(level, ranks),
             root=ranks.index(self.leader(level, rank, root)),
             me=ranks.index(rank),
         )
+
+    def slots(self, level: int, ranks: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the places of ranks in the channel that they share at `level`."""
+        home = self.home(level, ranks[0])
+        if home is ranks or home == ranks:  # as in most topologies
+            return tuple(range(len(ranks)))
+        slots = self._slots[level]
+        return tuple([slots[r] for r in ranks])
 
     def _talkers(self, level: int, rank: int, root: int) -> tuple[int, ...]:
         ranks = self.domain(level, rank)
@@ -344,6 +350,12 @@ class Topology:
             found[level] = {domain: tuple(units) for domain, units in made.items()}
             below = self.domains[level]
         return found
+
+    @cached_property
+    def unit_numbers(self) -> dict[int, tuple[int, int]]:
+        """The least and the largest number of units of a domain of each active level."""
+        sizes = {level: [*map(len, units.values())] for level, units in self.units.items()}
+        return {level: (min(of_level), max(of_level)) for level, of_level in sizes.items()}
 
     @property
     def _first_of_all(self) -> int:

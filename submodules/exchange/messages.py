@@ -71,6 +71,9 @@ class Exchange:
         self.steps: Steps = message_steps(
             context.choice, context.group.size, builder.signature.nbytes
         )
+        # Bytes of a message: one that carries all data is whole by default.
+        self.most = context.choice.get("segment", MOST if self.steps.blocks == 1 else SEGMENT)
+        self.step = max(1, self.most // context.grain) * context.grain  # combined at a time
         self.partition = partition_of(context.choice, self.steps, context.grain)
         self.start = self.nbytes = 0
         self._known: dict[tuple[str, int, int], Any] = {}  # by the size of a task
@@ -115,11 +118,6 @@ class Exchange:
     def empty(self) -> bool:
         """Whether the task has no data; its messages only synchronise."""
         return self.nbytes == 0
-
-    @property
-    def most(self) -> int:
-        """Bytes of a message; those that carry all data are one by default."""
-        return self.context.choice.get("segment", MOST if self.steps.blocks == 1 else SEGMENT)
 
     def runs(self, parts: Iterable[Blocks]) -> list[Run]:
         """Return where consecutive blocks start and stop; a task without data is one empty run."""
@@ -213,8 +211,8 @@ class Exchange:
         if self.context.order_of(members) != linear(len(members)):
             self._fold_by_blocks(members, operand, start, stop, arriving, sends)
             return
-        for at in range(start, stop, self._step) or [start]:
-            end = min(at + self._step, stop)
+        for at in range(start, stop, self.step) or [start]:
+            end = min(at + self.step, stop)
             left = self._combined_before(members[:own], at, end, arriving)
             for transfer in sends:  # the result may overwrite what is being sent
                 if transfer.overlaps(at, end):
@@ -235,9 +233,9 @@ class Exchange:
     ) -> None:  # fmt: skip
         """Combine the operands of [start, stop) in the canonical order."""
         order, stream = self.context.order_of(members), self.context.stream
-        places = [stream.room(self._step, k) for k in range(rooms(order))]
-        for at in range(start, stop, self._step) or [start]:
-            end = min(at + self._step, stop)
+        places = [stream.room(self.step, k) for k in range(rooms(order))]
+        for at in range(start, stop, self.step) or [start]:
+            end = min(at + self.step, stop)
             operands = self._awaited(members, operand, at, end, arriving, sends)
             partials = [place.holding(at) for place in places]
             fold(stream, order, operands, end - at, self.work.to(at), partials)
@@ -273,11 +271,6 @@ class Exchange:
         transfer = next(t for t in arriving[member] if t.start <= at and end <= t.stop)
         self.mail.complete(transfer, max(end, at + 1))
         return transfer.place.to(at)
-
-    @property
-    def _step(self) -> int:
-        """Bytes that are combined at a time: those of a message, in whole grains."""
-        return max(1, self.most // self.context.grain) * self.context.grain
 
 
 def _operands(steps: Steps, member: int, stage: int) -> dict[int, list[Blocks]]:

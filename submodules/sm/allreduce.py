@@ -6,7 +6,7 @@ Source: Jain et al., section III (cells, pipelining, inlining).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from han.model.channel_layout import FLAG, INLINE, LINE, PAGE
 from han.model.program import Ref
@@ -16,7 +16,7 @@ from han.submodules.parts.pieces import Piece, cut
 from han.tasks.canonical import rooms
 from han.tasks.context import Context
 from han.tasks.contract import ANY, Algorithm
-from han.tasks.shares import share
+from han.tasks.shares import shares
 
 BLOCK = 16 * 1024  # bytes combined at a time: partial results stay in the nearest cache
 
@@ -80,21 +80,21 @@ def split(context: Context) -> None:
     which all members have therefore combined. So the cells of piece j - 1 are free, and two cells
     of each kind need no flags of readers.
     """
-    stream, shares = context.stream, _Shares.of(context)
-    pieces = cut(context.tasks, shares.layout.chunk, context.grain, stream.sequence)
+    stream, mine = context.stream, _Shares.of(context)
+    pieces = cut(context.tasks, mine.layout.chunk, context.grain, stream.sequence)
     stream.sequence += len(pieces)
     for piece, following in zip(pieces, [*pieces[1:], None], strict=True):
         if piece.first:
             stream.begin(piece.task)
         if piece is pieces[0]:
-            shares.copy_in(piece)
+            mine.copy_in(piece)
         if following is not None and following.task is piece.task:
-            shares.copy_in(following)
+            mine.copy_in(following)
         elif following is not None:
             stream.begin(following.task)
-            shares.copy_in(following)
-        shares.combine(piece)
-        shares.copy_out(piece)
+            mine.copy_in(following)
+        mine.combine(piece)
+        mine.copy_out(piece)
         if piece.last:
             stream.end(piece.task)
 
@@ -209,7 +209,6 @@ class _Shares:
     cells: tuple[Ref, ...]
     copied: tuple[Ref, ...]
     combined: tuple[Ref, ...]
-    _bounds: dict[int, list[tuple[int, int]]] = field(default_factory=dict)  # by bytes of a piece
 
     @classmethod
     def of(cls, context: Context) -> _Shares:
@@ -229,14 +228,9 @@ class _Shares:
             tuple(builder.flag(level, slot, COMBINED) for slot in slots),
         )
 
-    def bounds(self, piece: Piece) -> list[tuple[int, int]]:
+    def bounds(self, piece: Piece) -> tuple[tuple[int, int], ...]:
         """Return where in a piece the share of each member lies."""
-        found = self._bounds.get(piece.nbytes)
-        if found is None:
-            grain, size = self.context.grain, self.context.group.size
-            found = [share(piece.nbytes, grain, member, size) for member in range(size)]
-            self._bounds[piece.nbytes] = found
-        return found
+        return shares(piece.nbytes, self.context.grain, self.context.group.size)
 
     def copy_in(self, piece: Piece) -> None:
         """Copy the piece, without this member's own share, into its cell."""

@@ -5,19 +5,23 @@ Source: Jain et al., sections II and III.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from han.model.channel_layout import FLAG, INLINE, LINE, PAGE
-from han.model.program import Base, Ref
+from han.model.program import Ref
 from han.submodules.parts.cells import GATHERED, READ, RELEASED, TAKEN, Ring, is_small
 from han.submodules.parts.fold import fold
 from han.submodules.parts.pieces import Piece, cut
 from han.submodules.parts.trees import Place
+from han.submodules.parts.waits import Members, Waits
 from han.submodules.sm.trees import Tree
 from han.tasks.canonical import rooms
 from han.tasks.context import Context
+from han.tasks.stream import NOWHERE
+
+WITH_DATA = (GATHERED, RELEASED)  # kinds of flags that tell that data is there
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,7 @@ class Cells:
     ring: Ring
     small: bool
     holders: frozenset[int]  # members that have an operand, or whose children bring them one
-    _cells: dict[tuple[int, int], Ref] = field(default_factory=dict)  # by member and cell
+    _operands: dict[tuple[Members, int], tuple[Ref, ...]] = field(default_factory=dict)  # by cell
 
     @classmethod
     def of(cls, context: Context) -> Cells:
@@ -46,11 +50,19 @@ class Cells:
         return pieces
 
     def flag(self, member: int, kind: int) -> Ref:
-        """Return a member's flag of one kind; for a small message, the flag of its small slot."""
+        """Return a member's flag of one kind.
+
+        The data of a small message is in a member's small slot, and its flag beside it.
+        """
         group, builder = self.context.group, self.context.builder
-        if self.small:
+        if self.small and kind in WITH_DATA:
             return builder.small(group.level, group.slots[member])
         return builder.flag(group.level, group.slots[member], kind)
+
+    @cached_property
+    def waits(self) -> Waits:
+        """Waits for the flags of members."""
+        return Waits(self.context, self.flag)
 
     def own_flag(self, member: int) -> Ref:
         """Return the flag of `member` that its parent writes: that of its slot in the run's bank.
@@ -60,11 +72,6 @@ class Cells:
         """
         group, builder = self.context.group, self.context.builder
         return builder.small(group.level, group.slots[member])
-
-    def done_flag(self, member: int, kind: int) -> Ref:
-        """Return the flag in which a member counts the pieces that it has read: TAKEN or READ."""
-        group, builder = self.context.group, self.context.builder
-        return builder.flag(group.level, group.slots[member], kind)
 
     def value(self, piece: Piece, kind: int) -> int:
         """Return the value of the flag once `piece` is there.
@@ -85,13 +92,21 @@ class Cells:
         group, builder = self.context.group, self.context.builder
         if self.small:
             cell = builder.small(group.level, group.slots[member]) + self._beside(piece.nbytes)
-            return cell.holding(piece.start)
-        key = member, piece.index % self.ring.cells
-        found = self._cells.get(key)
+        else:
+            cell = builder.cells(group.level, group.slots[member]) + self.ring.cell(piece.index)
+        return cell.holding(piece.start)
+
+    def operands(self, members: Members, piece: Piece) -> tuple[Ref, ...]:
+        """Return the cells where members bring `piece`; NOWHERE for those without an operand.
+
+        They are the same for all pieces that go through one cell, but for what the cell holds.
+        """
+        key = members, piece.index % self.ring.cells
+        found = self._operands.get(key)
         if found is None:
-            cells = builder.cells(group.level, group.slots[member])
-            found = self._cells[key] = cells + self.ring.cell(piece.index)
-        return found.holding(piece.start)
+            held = [self.cell(m, piece) if m in self.holders else NOWHERE for m in members]
+            found = self._operands[key] = tuple(held)
+        return found
 
     def _beside(self, nbytes: int) -> int:
         if not self.context.builder.plan.repeats:
@@ -159,28 +174,17 @@ def gather(context: Context) -> None:
         if tree.parent is None:
             _combine_at_root(context, cells, piece, tree.children, room)
         else:
-            _await(context, cells, TAKEN, (tree.parent,), cells.read_before_reuse(piece))
+            cells.waits.wait((tree.parent,), TAKEN, cells.read_before_reuse(piece))
             cell = cells.cell(group.me, piece)
             _combine(context, cells, piece, cell, own, tree.children)
             stream.post(cells.flag(group.me, GATHERED), cells.value(piece, GATHERED))
         if tree.children and cells.counts_reads:
-            stream.post(cells.done_flag(group.me, TAKEN), piece.index + 1)
+            stream.post(cells.flag(group.me, TAKEN), piece.index + 1)
         if tree.parent is not None:
-            _await(
-                context,
-                cells,
-                TAKEN,
-                (tree.parent,),
-                cells.read_before_end(piece, piece is pieces[-1]),
-            )
+            until = cells.read_before_end(piece, piece is pieces[-1])
+            cells.waits.wait((tree.parent,), TAKEN, until)
         if piece.last:
             stream.end(piece.task)
-
-
-def _await(context: Context, cells: Cells, kind: int, members: Sequence[int], pieces: int) -> None:
-    """Wait until `members` have read that many pieces; 0: do not wait."""
-    for m in members if pieces else ():
-        context.stream.wait(cells.done_flag(m, kind), pieces, context.group.ranks[m])
 
 
 def _room(context: Context, cells: Cells) -> Ref | None:
@@ -192,27 +196,19 @@ def _room(context: Context, cells: Cells) -> Ref | None:
 
 
 def _combine(
-    context: Context, cells: Cells, piece: Piece, dst: Ref, own: Ref, members: tuple[int, ...]
+    context: Context, cells: Cells, piece: Piece, dst: Ref, own: Ref, members: Members
 ) -> None:
     """Compute ``dst = own op member op member ...``; wait for the piece of each member in turn.
 
     Members without an operand are skipped, as this rank's own one is if it has none.
     """
-    stream, group, value = context.stream, context.group, cells.value(piece, GATHERED)
-    total = None if own.base == Base.NONE else own
-    for m in members:
-        stream.wait(cells.flag(m, GATHERED), value, group.ranks[m])
-        if m in cells.holders and total is not None:
-            stream.reduce(dst, total, cells.cell(m, piece), piece.nbytes)
-            total = dst
-        elif m in cells.holders:
-            total = cells.cell(m, piece)
-    if total is not None:
-        stream.copy(dst, total, piece.nbytes)
+    flags, ranks = cells.waits.of(members, GATHERED)
+    operands, value = cells.operands(members, piece), cells.value(piece, GATHERED)
+    context.stream.combine_each(dst, own, operands, piece.nbytes, flags, value, ranks)
 
 
 def _combine_at_root(
-    context: Context, cells: Cells, piece: Piece, children: tuple[int, ...], room: Ref | None
+    context: Context, cells: Cells, piece: Piece, children: Members, room: Ref | None
 ) -> None:
     """Combine a piece into the result.
 
@@ -256,10 +252,9 @@ def _combine_before(context: Context, cells: Cells, piece: Piece, members: list[
 
     It cannot be where the result goes, since in place the root's operand is there.
     """
-    stream, group = context.stream, context.group
+    stream = context.stream
     left = cells.cell(members[0], piece)
-    for c in members:
-        stream.wait(cells.flag(c, GATHERED), cells.value(piece, GATHERED), group.ranks[c])
+    cells.waits.wait(tuple(members), GATHERED, cells.value(piece, GATHERED))
     if len(members) == 1:
         return left
     spare = stream.room(piece.nbytes, "spare").holding(piece.start)
@@ -273,18 +268,18 @@ def release(context: Context) -> None:
     stream, group, cells = context.stream, context.group, Cells.of(context)
     tree = _place(context)
     pieces = cells.pieces()
-    others = [m for m in range(group.size) if m != group.root]
+    others = tuple([m for m in range(group.size) if m != group.root])
     for piece in pieces:
         if piece.first:
             stream.begin(piece.task)
         if tree.parent is None:
-            _await(context, cells, READ, others, cells.read_before_reuse(piece))
+            cells.waits.wait(others, READ, cells.read_before_reuse(piece))
             _put(context, cells, piece, tree, context.source.to(piece.start))
-            _await(context, cells, READ, others, cells.read_before_end(piece, piece is pieces[-1]))
+            cells.waits.wait(others, READ, cells.read_before_end(piece, piece is pieces[-1]))
         else:
             _take(context, cells, piece, tree)
             if cells.counts_reads:
-                stream.post(cells.done_flag(group.me, READ), piece.index + 1)
+                stream.post(cells.flag(group.me, READ), piece.index + 1)
         if piece.last:
             stream.end(piece.task)
 

@@ -11,8 +11,8 @@ Source: Jocksch et al., section 2 (reduce-scatter and allgather inside the node)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from han.model.program import Ref
 from han.model.topology import Topology
 from han.submodules.parts.cells import CHUNK, COMBINED, COPIED, READ, RELEASED
 from han.submodules.parts.fold import fold
+from han.submodules.parts.waits import Members, Waits
 from han.tasks.canonical import rooms
 from han.tasks.choice import LevelChoice
 from han.tasks.context import Context
@@ -28,7 +29,7 @@ from han.tasks.contract import Question
 from han.tasks.graph import Task
 from han.tasks.lanes import inner_levels, lanes_at, sizes_at
 from han.tasks.outline import Outline
-from han.tasks.shares import share
+from han.tasks.shares import shares as shares_of
 
 KINDS = ("reduce_scatter", "scatter", "gather", "allgather")
 CELLS = 2
@@ -73,16 +74,21 @@ class Layout:
     @property
     def nbytes(self) -> int:
         """Bytes of all cells of a rank."""
-        return self.cells * (self.lanes + self.own) * _lines(self.chunk)
+        return self.cells * (self.lanes + self.own) * self.stride
+
+    @cached_property
+    def stride(self) -> int:
+        """Bytes from the start of one cell to the start of the next."""
+        return _lines(self.chunk)
 
     def shown(self, index: int, lane: int) -> int:
         """Return the offset of the cell with an operand: piece `index` of a lane's share."""
-        return (index % self.cells * self.lanes + lane) * _lines(self.chunk)
+        return (index % self.cells * self.lanes + lane) * self.stride
 
     def finished(self, index: int, turn: int) -> int:
         """Return the offset of the cell with piece `index` of a rank's finished share `turn`."""
         first = self.cells * self.lanes
-        return (first + index % self.cells * self.own + turn) * _lines(self.chunk)
+        return (first + index % self.cells * self.own + turn) * self.stride
 
 
 def _numbers(view: Topology, level: int, choice: LevelChoice) -> tuple[int, int]:
@@ -106,11 +112,11 @@ def unfit(question: Question) -> str | None:
 
 
 class Piece(NamedTuple):
-    """Piece `index` of a stream: byte `at` and the `chunk` bytes behind it of every share."""
+    """Piece `index` of a stream; `spans` say where that of each lane's share starts and stops."""
 
     index: int  # type: ignore[assignment]  # it hides tuple.index
     task: Task
-    at: int
+    spans: list[tuple[int, int]]
     first: bool
     last: bool
 
@@ -124,93 +130,68 @@ class _Shares:
         self.layout = Layout.of(builder.plan, context.group.level)
         me, size, owners = self.group.me, self.group.size, context.owners
         self.own = [lane for lane, owner in enumerate(owners) if owner == me]
-        self.others = [(me + k) % size for k in range(1, size)]
-        self.owners = [m for m in self.others if m in owners]
+        self.others = tuple([(me + k) % size for k in range(1, size)])
+        self.owners = tuple([m for m in self.others if m in owners])
         self.turns = [owners[:lane].count(owner) for lane, owner in enumerate(owners)]
         self.lanes = {m: [k for k, owner in enumerate(owners) if owner == m] for m in self.owners}
-        self._shares: dict[Task, list[tuple[int, int]]] = {}
-        self._flags: dict[tuple[int, int], Ref] = {}
+        self.waits = Waits(context, self._flag)
+        self.cells = [builder.cells(self.group.level, slot) for slot in self.group.slots]
         self.pieces = self._pieces()
         self.step = max(1, BLOCK // context.grain) * context.grain
         self.partials = [self.stream.room(self.step, k) for k in range(rooms(context.order))]
 
     def _pieces(self) -> list[Piece]:
-        found: list[Piece] = []
+        found, chunk = list[Piece](), self.layout.chunk
         for task in self.context.tasks:
-            longest = max(stop - start for start, stop in self._bounds(task))
-            starts = range(0, max(1, longest), self.layout.chunk)
+            bounds = self._bounds(task)
+            starts = range(0, max(1, *(stop - start for start, stop in bounds)), chunk)
             for at in starts:
                 index = self.stream.sequence + len(found)
-                found.append(Piece(index, task, at, at == 0, at == starts[-1]))
+                spans = [(min(a + at, b), min(a + at + chunk, b)) for a, b in bounds]
+                found.append(Piece(index, task, spans, at == 0, at == starts[-1]))
         self.stream.sequence += len(found)
         return found
 
-    def span(self, piece: Piece, lane: int) -> tuple[int, int]:
-        """Return where in the message a piece of a lane's share starts and stops."""
-        start, stop = self._bounds(piece.task)[lane]
-        first = min(start + piece.at, stop)
-        return first, min(first + self.layout.chunk, stop)
-
     def _bounds(self, task: Task) -> list[tuple[int, int]]:
         """Return where the share of each lane starts and stops in the message."""
-        found = self._shares.get(task)
-        if found is None:
-            lanes, grain = self.layout.lanes, self.context.grain
-            shares = (share(task.nbytes, grain, lane, lanes) for lane in range(lanes))
-            found = [(task.start + start, task.start + stop) for start, stop in shares]
-            self._shares[task] = found
-        return found
-
-    def cell(self, member: int, offset: int, start: int) -> Ref:
-        """Return the cell of a member at an offset, which holds the message from `start` on."""
-        cells = self.context.builder.cells(self.group.level, self.group.slots[member])
-        return (cells + offset).holding(start)
+        found = shares_of(task.nbytes, self.context.grain, self.layout.lanes)
+        return [(task.start + start, task.start + stop) for start, stop in found]
 
     def post(self, kind: int, piece: Piece) -> None:
         """Count a piece in this member's flag."""
         self.stream.post(self._flag(self.group.me, kind), piece.index + 1)
 
-    def wait(self, member: int, kind: int, pieces: int) -> None:
-        """Wait until a member has counted that many pieces."""
-        if pieces > 0:
-            self.stream.wait(self._flag(member, kind), pieces, self.group.ranks[member])
-
     def _flag(self, member: int, kind: int) -> Ref:
-        found = self._flags.get((member, kind))
-        if found is None:
-            level, slot = self.group.level, self.group.slots[member]
-            found = self._flags[member, kind] = self.context.builder.flag(level, slot, kind)
-        return found
+        return self.context.builder.flag(self.group.level, self.group.slots[member], kind)
 
     # ---- reduce-scatter -------------------------------------------------------------------
 
     def show(self, piece: Piece) -> None:
         """Copy a piece of the shares of others into the cells, when these are free."""
         self.begin(piece)
-        for member in self.owners:  # they have combined or taken what the cells hold
-            self.wait(member, COMBINED, piece.index - self.layout.cells + 1)
-        for lane in range(self.layout.lanes):
-            start, stop = self.span(piece, lane)
+        # The owners have combined or taken what the cells hold.
+        self.waits.wait(self.owners, COMBINED, piece.index - self.layout.cells + 1)
+        cells, source = self.cells[self.group.me], self.context.source
+        for lane, (start, stop) in enumerate(piece.spans):
             if lane not in self.own:
-                cell = self.cell(self.group.me, self.layout.shown(piece.index, lane), start)
-                self.stream.copy(cell, self.context.source.to(start), stop - start)
+                cell = cells + self.layout.shown(piece.index, lane)
+                self.stream.copy(cell.holding(start), source.to(start), stop - start)
         self.post(COPIED, piece)
 
     def combine(self, piece: Piece) -> None:
         """Combine a piece of this member's shares from the cells of all members, in their order."""
         for lane in self.own:
             if lane == self.own[0]:
-                for member in self.others:
-                    self.wait(member, COPIED, piece.index + 1)
+                self.waits.wait(self.others, COPIED, piece.index + 1)
             self._combine(piece, lane)
         if self.own:
             self.post(COMBINED, piece)
 
     def _combine(self, piece: Piece, lane: int) -> None:
         """Combine a piece of a share; in place, the result overlays the operand: it comes last."""
-        start, stop = self.span(piece, lane)
+        start, stop = piece.spans[lane]
         offset = self.layout.shown(piece.index, lane)
-        operands = [self.cell(m, offset, start) for m in range(self.group.size)]
+        operands = [(cells + offset).holding(start) for cells in self.cells]
         operands[self.group.me] = self.context.source
         for at in range(start, stop, self.step):
             fold(
@@ -224,34 +205,34 @@ class _Shares:
         if not self.own:
             return
         root = self.group.root
-        self.wait(root, COPIED, piece.index + 1)
+        self.waits.wait((root,), COPIED, piece.index + 1)
         for lane in self.own:
-            start, stop = self.span(piece, lane)
-            cell = self.cell(root, self.layout.shown(piece.index, lane), start)
+            start, stop = piece.spans[lane]
+            cell = (self.cells[root] + self.layout.shown(piece.index, lane)).holding(start)
             self.stream.copy(self.context.result.to(start), cell, stop - start)
         self.post(COMBINED, piece)
 
     # ---- gathering ------------------------------------------------------------------------
 
-    def release(self, piece: Piece, readers: Sequence[int]) -> None:
+    def release(self, piece: Piece, readers: Members) -> None:
         """Copy a piece of the finished shares into cells that all readers have read."""
         if not self.own:
             return
-        for member in readers:
-            self.wait(member, READ, piece.index - self.layout.cells + 1)
+        self.waits.wait(readers, READ, piece.index - self.layout.cells + 1)
         for lane in self.own:
-            start, stop = self.span(piece, lane)
-            cell = self.cell(self.group.me, self._finished(piece, lane), start)
-            self.stream.copy(cell, self.context.source.to(start), stop - start)
+            start, stop = piece.spans[lane]
+            cell = self.cells[self.group.me] + self._finished(piece, lane)
+            self.stream.copy(cell.holding(start), self.context.source.to(start), stop - start)
         self.post(RELEASED, piece)
 
     def take(self, piece: Piece) -> None:
         """Copy a piece of the other finished shares out of their owners' cells."""
-        for member in self.owners:
-            self.wait(member, RELEASED, piece.index + 1)
+        flags, ranks = self.waits.of(self.owners, RELEASED)
+        for member, flag, rank in zip(self.owners, flags, ranks, strict=True):
+            self.stream.wait(flag, piece.index + 1, rank)
             for lane in self.lanes[member]:
-                start, stop = self.span(piece, lane)
-                cell = self.cell(member, self._finished(piece, lane), start)
+                start, stop = piece.spans[lane]
+                cell = (self.cells[member] + self._finished(piece, lane)).holding(start)
                 self.stream.copy(self.context.result.to(start), cell, stop - start)
         self.post(READ, piece)
 
@@ -305,7 +286,7 @@ def _allgather(mine: _Shares) -> None:
     """
     signature = mine.context.builder.signature
     roots = [signature.root] if signature.rooted else []
-    readers = [m for m in mine.others if mine.group.ranks[m] not in roots]
+    readers = tuple([m for m in mine.others if mine.group.ranks[m] not in roots])
     for piece in mine.pieces:
         mine.begin(piece)
         mine.release(piece, readers)
@@ -321,7 +302,7 @@ def _gather(mine: _Shares) -> None:
         if mine.group.leads:
             mine.take(piece)
         else:
-            mine.release(piece, [mine.group.root])
+            mine.release(piece, (mine.group.root,))
         mine.end(piece)
 
 

@@ -118,7 +118,7 @@ def test_parents_post_once_for_each_child(nbytes, inline):
 def test_flags_that_parents_of_several_runs_write_must_not_be_the_same():
     """A slow parent could post a lower value after the parent of the next run has posted."""
     with (
-        mock.patch.object(Cells, "own_flag", lambda self, m: self.done_flag(m, RELEASED)),
+        mock.patch.object(Cells, "own_flag", lambda self, m: self.flag(m, RELEASED)),
         pytest.raises(Refuted, match="may fall"),
     ):
         verify(bcasts(40_000))

@@ -95,6 +95,30 @@ int han_emit(OperationsObject *self, const operation *op) {
     return 0;
 }
 
+int han_emit_copy(OperationsObject *self, const RefObject *dst, const RefObject *src,
+                  uint64_t nbytes, uint32_t block) {
+    if (!nbytes || han_ref_same(dst, src)) return 0;
+    han_wrote(self, dst);
+    return han_emit(self, &(operation){.code = HAN_COPY, .refs = {dst, src}, .n = nbytes, .each = 1,
+                                       .at = dst->at, .block = block});
+}
+
+int han_emit_reduce(OperationsObject *self, const RefObject *const refs[4], uint64_t nbytes,
+                    uint32_t block) {
+    if (!nbytes) return 0;
+    han_wrote(self, refs[0]);
+    if (refs[3]) han_wrote(self, refs[3]);
+    han_combines(self, nbytes);
+    return han_emit(self, &(operation){.code = refs[3] ? HAN_REDUCE2 : HAN_REDUCE,
+                                       .refs = {refs[0], refs[1], refs[2], refs[3]},
+                                       .n = nbytes / self->element, .each = self->element,
+                                       .at = refs[0]->at, .block = block});
+}
+
+int han_emit_wait(OperationsObject *self, const RefObject *flag, uint64_t k, int32_t rank) {
+    return han_emit(self, &(operation){.code = HAN_WAIT, .refs = {flag}, .n = k, .peer = rank});
+}
+
 int han_note_receive(OperationsObject *self, uint64_t request, receive what) {
     if (request >= self->n_receives) {
         size_t room = 2 * (size_t)request + 16;

@@ -50,6 +50,18 @@ typedef struct {
 /* Append an operation; 0, or -1 with an error. */
 int han_emit(OperationsObject *self, const operation *op);
 
+/* Append the operations of a stream's methods of the same names (py_operations.c); 0 or -1. */
+int han_emit_copy(OperationsObject *self, const RefObject *dst, const RefObject *src,
+                  uint64_t nbytes, uint32_t block);
+int han_emit_reduce(OperationsObject *self, const RefObject *const refs[4], uint64_t nbytes,
+                    uint32_t block); /* dst, a, b, also or NULL */
+int han_emit_wait(OperationsObject *self, const RefObject *flag, uint64_t k, int32_t rank);
+
+/* Note how many bytes an operation of MPI may combine. */
+static inline void han_combines(OperationsObject *self, uint64_t nbytes) {
+    if (nbytes > self->operand) self->operand = nbytes;
+}
+
 /* Note which area of a channel this rank writes: a run waits until it is free. */
 void han_wrote(OperationsObject *self, const RefObject *ref);
 

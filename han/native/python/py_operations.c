@@ -8,6 +8,7 @@
 #include <string.h>
 #include <structmember.h>
 
+#include "python/py_batches.h"
 #include "python/py_emit.h"
 
 static PyTypeObject OperationsType;
@@ -68,16 +69,7 @@ static PyObject *copy(OperationsObject *self, PyObject *const *args, Py_ssize_t 
     if (han_take("copy", args, given, ref, 2, &nbytes, 1) ||
         han_take_options("copy", args, given, names, &more))
         return NULL;
-    if (!nbytes || han_ref_same(ref[0], ref[1])) Py_RETURN_NONE;
-    han_wrote(self, ref[0]);
-    return none_or_error(han_emit(self, &(operation){.code = HAN_COPY, .refs = {ref[0], ref[1]},
-                                                 .n = nbytes, .each = 1, .at = ref[0]->at,
-                                                 .block = more.block}));
-}
-
-/* Note how many bytes an operation of MPI may combine. */
-static void combines(OperationsObject *self, uint64_t nbytes) {
-    if (nbytes > self->operand) self->operand = nbytes;
+    return none_or_error(han_emit_copy(self, ref[0], ref[1], nbytes, more.block));
 }
 
 /* reduce(dst, a, b, nbytes, also=None, block=None) */
@@ -90,15 +82,7 @@ static PyObject *reduce(OperationsObject *self, PyObject *const *args, Py_ssize_
         han_take_options("reduce", args, given, names, &more))
         return NULL;
     ref[3] = more.also;
-    if (!nbytes) Py_RETURN_NONE;
-    han_wrote(self, ref[0]);
-    if (ref[3]) han_wrote(self, ref[3]);
-    combines(self, nbytes);
-    return none_or_error(han_emit(self, &(operation){.code = ref[3] ? HAN_REDUCE2 : HAN_REDUCE,
-                                                 .refs = {ref[0], ref[1], ref[2], ref[3]},
-                                                 .n = nbytes / self->element,
-                                                 .each = self->element, .at = ref[0]->at,
-                                                 .block = more.block}));
+    return none_or_error(han_emit_reduce(self, ref, nbytes, more.block));
 }
 
 /* accumulate(dst, operand, nbytes) */
@@ -108,7 +92,7 @@ static PyObject *accumulate(OperationsObject *self, PyObject *const *args, Py_ss
     if (han_take("accumulate", args, given, ref, 2, &nbytes, 1)) return NULL;
     if (!nbytes) Py_RETURN_NONE;
     han_wrote(self, ref[0]);
-    combines(self, nbytes);
+    han_combines(self, nbytes);
     return none_or_error(han_emit(self, &(operation){.code = HAN_ACCUMULATE,
                                                  .refs = {ref[0], ref[0], ref[1]},
                                                  .n = nbytes / self->element,
@@ -163,8 +147,7 @@ static PyObject *wait_for(OperationsObject *self, PyObject *const *args, Py_ssiz
     const RefObject *flag[1];
     uint64_t number[2]; /* value, rank */
     if (han_take("wait", args, given, flag, 1, number, 2)) return NULL;
-    return none_or_error(han_emit(self, &(operation){.code = HAN_WAIT, .refs = {flag[0]},
-                                                 .n = number[0], .peer = (int32_t)number[1]}));
+    return none_or_error(han_emit_wait(self, flag[0], number[0], (int32_t)number[1]));
 }
 
 static PyObject *isend(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
@@ -213,7 +196,7 @@ static PyObject *coll(OperationsObject *self, PyObject *const *args, Py_ssize_t 
         .each = broadcasts ? 1 : self->element, .at = (ref[0]->base ? ref[0] : ref[1])->at,
         .peer = (int32_t)number[1], .slot = number[3], .block = HAN_NO_BLOCK,
     };
-    combines(self, op.n * op.each);
+    han_combines(self, op.n * op.each);
     han_wrote(self, ref[0]);
     return none_or_error(han_note_receive(self, number[3], (receive){0}) || han_emit(self, &op));
 }
@@ -323,6 +306,12 @@ static PyMethodDef methods[] = {
     FAST("wait", wait_for, 0,
          "wait($self, flag, k, rank, /)\n--\n\n"
          "Load-acquire `rank`'s flag until it reaches ``epoch + k``."),
+    FAST("wait_each", han_wait_each, 0,
+         "wait_each($self, flags, k, ranks, /)\n--\n\n"
+         "Wait for the flag of each of `ranks` as `wait` does, one after the other."),
+    FAST("combine_each", han_combine_each, 0,
+         "combine_each($self, dst, own, operands, nbytes, flags, k, ranks, /)\n--\n\n"
+         "Combine ``dst = own op operand op ...``; wait for the flag of each operand before it."),
     FAST("isend", isend, 0,
          "isend($self, src, nbytes, rank, request, /)\n--\n\n"
          "Start sending to `rank`."),

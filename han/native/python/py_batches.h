@@ -1,0 +1,12 @@
+/* Methods of han._native.Operations that emit operations for several members at once. */
+#ifndef HAN_PY_BATCHES_H
+#define HAN_PY_BATCHES_H
+
+#include "python/py_emit.h"
+
+/* wait_each(flags, k, ranks) */
+PyObject *han_wait_each(OperationsObject *self, PyObject *const *args, Py_ssize_t given);
+/* combine_each(dst, own, operands, nbytes, flags, k, ranks) */
+PyObject *han_combine_each(OperationsObject *self, PyObject *const *args, Py_ssize_t given);
+
+#endif
