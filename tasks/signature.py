@@ -6,6 +6,7 @@ from array import array
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
+from typing import Any
 
 from han.model.collectives import ROWS
 
@@ -52,6 +53,14 @@ class Signature:
     bound: int = 0
     varied: bool = False
     canonical: bool = False
+
+    def changed(self, **values: Any) -> Signature:
+        """Return the signature with other values of fields: a quicker ``dataclasses.replace``."""
+        made, names = object.__new__(Signature), self.__match_args__
+        made.__dict__.update({name: self.__dict__[name] for name in names} | values)
+        if len(made.__dict__) > len(names):
+            raise TypeError(f"a signature has no fields {sorted({*values} - {*names})}")
+        return made
 
     @cached_property
     def grain(self) -> int:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable
-from dataclasses import replace
 
 import numpy as np
 
@@ -75,7 +74,7 @@ def class_of(signature: Signature, bound: int) -> Signature:
     whole = LINE % element == 0 and bound >= LINE
     count = grains * LINE // element if whole else bound // element
     varied = signature.uneven
-    return replace(signature, count=count, grains=grains, bound=bound, counts=(), varied=varied)
+    return signature.changed(count=count, grains=grains, bound=bound, counts=(), varied=varied)
 
 
 def exact(signature: Signature, nbytes: int, counts: tuple[int, ...] = ()) -> Signature:
@@ -85,15 +84,8 @@ def exact(signature: Signature, nbytes: int, counts: tuple[int, ...] = ()) -> Si
     """
     if not signature.grains:
         return signature
-    varied = signature.varied and not counts
-    return replace(
-        signature,
-        count=nbytes // signature.element,
-        grains=0,
-        bound=0,
-        counts=counts,
-        varied=varied,
-    )
+    varied, count = signature.varied and not counts, nbytes // signature.element
+    return signature.changed(count=count, grains=0, bound=0, counts=counts, varied=varied)
 
 
 def cut_in_proportion(tasks: Tasks, signature: Signature, nbytes: int) -> Tasks:

@@ -36,12 +36,12 @@ def rowed(
 
     In place, or by elements that fill no cell, no rank reads a peer's memory.
     """
-    view = as_called(topology, signature, name)
-    fits = signature.element <= PAGE
-    reads = fits and not signature.in_place
-    solo = submodule("solo") if reads and signature.mapped else None
-    mapped = (solo is not None and solo.reads_mapped(view, signature, k) for k in range(view.depth))
-    allowed = Allowed(fits, topology.attach and reads, tuple(mapped))
+    reads = signature.element <= PAGE and not signature.in_place
+    mapped: tuple[bool, ...] = (False,) * topology.depth
+    if reads and signature.mapped:
+        solo, view = submodule("solo"), as_called(topology, signature, name)
+        mapped = tuple(solo.reads_mapped(view, signature, k) for k in range(view.depth))
+    allowed = Allowed(signature.element <= PAGE, topology.attach and reads, mapped)
     return Case(signature, topology, name, allowed, traits, table).choice(BUILT_IN)
 
 

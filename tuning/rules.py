@@ -12,7 +12,7 @@ from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING
 
 from han.common.errors import NoRuleError
-from han.config.rules import KindUse, LevelUse, Use
+from han.config.rules import KindUse, LevelUse, Rule, Use
 from han.model.collectives import FUSED, ROWS
 from han.model.topology import Topology
 from han.submodules.registry import registered, submodule
@@ -85,17 +85,23 @@ class RuleTable:
         decides what runs: no rule may be passed over without the result that it asks for. Calls
         that are left to the MPI library have its order.
         """
+        if self.config is None or not (self.config.reproducible or self._saying):
+            return signature
         left = signature.device or (signature.by_blocks and self.topology.whole is None)
-        if self.config is None or signature.canonical or left or not matters(signature):
+        if signature.canonical or left or not matters(signature):
             return signature
         wanted = self.config.reproducible
-        said = [k for k, rule in enumerate(self.config.rules) if rule.use.reproducible is not None]
-        if said:
+        if self._saying:
             facts = facts_of_call(signature, self.topology, self.traits)
-            rules = (self.config.rules[k] for k in said)
-            matching = (r.use for r in rules if r.when.matches(signature.collective, facts))
-            wanted = next((bool(use.reproducible) for use in matching), wanted)
+            matching = (r for r in self._saying if r.when.matches(signature.collective, facts))
+            wanted = next((bool(rule.use.reproducible) for rule in matching), wanted)
         return replace(signature, canonical=True) if wanted else signature
+
+    @cached_property
+    def _saying(self) -> tuple[Rule, ...]:
+        """The rules that say whether calls are reproducible."""
+        rules = self.config.rules if self.config is not None else ()
+        return tuple(rule for rule in rules if rule.use.reproducible is not None)
 
     def rival(
         self, signature: Signature, decision: Decision, *, blocking: bool = True
@@ -126,9 +132,9 @@ class RuleTable:
         self, signature: Signature, found: Found | FoundRow | None
     ) -> Iterator[tuple[Choice, Names]]:
         built_in = partial(rowed, signature, self.topology, self.traits)
-        rules = self.config.rules if self.config is not None else ()
+        rules = self._rules_for(signature.collective)
         facts = facts_of_call(signature, self.topology, self.traits) if rules else None
-        for index, rule in enumerate(rules):
+        for index, rule in rules:
             if rule.when.matches(signature.collective, facts):
                 where = self.config.place("rules", index) if self.config is not None else ""
                 base = built_in(rule.use.composition or TREE).choice
@@ -144,6 +150,19 @@ class RuleTable:
         safe = rowed(signature, self.topology, self.traits, table=safe_table())
         if (safe.choice.levels, safe.choice.segment) != (default.levels, default.segment):
             yield safe
+
+    def _rules_for(self, collective: str) -> tuple[tuple[int, Rule], ...]:
+        """Return the user's rules that may match calls of a collective, with their numbers."""
+        found = self._by_collective.get(collective)
+        if found is None:
+            rules = self.config.rules if self.config is not None else ()
+            found = tuple((k, r) for k, r in enumerate(rules) if r.when.concerns(collective))
+            self._by_collective[collective] = found
+        return found
+
+    @cached_property
+    def _by_collective(self) -> dict[str, tuple[tuple[int, Rule], ...]]:
+        return {}
 
     def _apply(self, use: Use, name: str, default: Choice) -> Choice:
         """Return the built-in choice with the values that a rule or a tuned table sets."""

@@ -69,9 +69,13 @@ class When:
 
     def matches(self, collective: str, facts: object) -> bool:
         """Whether the rule is for calls of a collective; `facts` has one attribute for each key."""
-        if self.collective is not None and collective not in self.collective:
+        if not self.concerns(collective):
             return False
         return all(low <= getattr(facts, name) <= high for name, low, high in self.tests)
+
+    def concerns(self, collective: str) -> bool:
+        """Whether the rule is for any calls of a collective."""
+        return self.collective is None or collective in self.collective
 
 
 def thresholds(tests: Iterable[Test], ranks: int) -> Iterator[int]:

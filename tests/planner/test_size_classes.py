@@ -82,6 +82,19 @@ def test_different_classes_have_different_signatures():
         assert len(found) == sum(bound >= element for bound in bounds)
 
 
+def test_changed_signatures_are_those_that_are_made_anew():
+    one = Signature("reduce", 100, 8, "sum", "float64", root=3, canonical=True)
+    assert (one.nbytes, one.grain) == (800, 8)  # they are kept, and must not be taken over
+    for values in ({}, {"count": 5}, {"count": 64, "grains": 8, "bound": 512}, {"counts": (1, 2)}):
+        made = one.changed(**values)
+        assert made == replace(one, **values)
+        assert hash(made) == hash(replace(one, **values))
+        assert made.nbytes == made.count * 8
+    for wrong in ("size", "nbytes"):
+        with pytest.raises(TypeError, match=wrong):
+            one.changed(**{wrong: 1})
+
+
 @pytest.mark.parametrize("traits", [NodeTraits(), NodeTraits(mesh=True), NodeTraits(True)])
 def test_the_first_call_of_a_class_decides_nothing(traits):
     """Each size of a class gets the same plans, in particular an alternative or none."""

@@ -47,6 +47,7 @@ class Case:
         self.size = topology.nodes, topology.ppn
         self.rows: list[tuple[str, str]] = []
         self._same = self._facts_of_all_levels()
+        self._known: dict[tuple[object, ...], tuple[str, LevelChoice]] = {}
 
     def _facts_of_all_levels(self) -> tuple[int, ...]:
         """The facts that are the same on all levels, in their order."""
@@ -80,8 +81,8 @@ class Case:
 
     def choice(self, rule: str) -> Rowed:
         """Return the choice; levels on which the call does not communicate run nothing."""
-        inner, outer = inner_levels(self.view), outer_levels(self.view)
-        composed = bool(composition(self.name).sides and inner and outer)
+        sides = bool(composition(self.name).sides)
+        composed = sides and bool(inner_levels(self.view) and outer_levels(self.view))
         segment = None if composed and self.name == "nap" else self._segment()
         sections = self._sections()
         levels = [IDLE[section] for section in sections]
@@ -132,10 +133,17 @@ class Case:
         view, nbytes = self.view, self.signature.nbytes
         outermost = level == self.active[-1]
         ranks = view.widest(level) if section == "messages" else view.channel_ranks(level)
+        key = section, ranks, outermost, self.allowed.mapped[level]
+        found = self._known.get(key)
+        if found is not None:  # a level inside this one is alike
+            self.rows.append((view.names[level], found[0]))
+            return found[1]
         whole = outermost and segment is None
         facts = self.facts(ranks, nbytes, outermost, whole, self.allowed.mapped[level])
         piece = nbytes if segment is None or segment > nbytes else segment
-        return self._used(section, level, facts, piece)
+        made = self._used(section, level, facts, piece)
+        self._known[key] = self.rows[-1][1], made
+        return made
 
     def _composed(self, level: int) -> LevelChoice:
         """Choose for a level of nap or lanes; between nodes, a lane has its share.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from typing import ClassVar
@@ -193,17 +193,20 @@ class Ranges:
         bounds = [crossing(a, b) for a, b in pairwise(ordered)]
         return cls(ordered, (*bounds, ordered[-1].nbytes * BEYOND))
 
-    def find(self, nbytes: int) -> Found | None:
+    def find(self, nbytes: int, source: str = "") -> Found | None:
         """Return the point that decides for a size; None if all are too far away."""
-        at = bisect_left(self.bounds, nbytes)
-        sizes = [p.nbytes for p in self.points]
+        at, sizes = bisect_left(self.bounds, nbytes), self._sizes
         if at == len(sizes) or nbytes * BEYOND < sizes[0]:
             return None
         point = self.points[at]
         low = bisect_left(sizes, nbytes)
         between = (sizes[low - 1], sizes[low]) if 0 < low < len(sizes) else None
         ratio = max(nbytes, point.nbytes) / max(1, min(nbytes, point.nbytes))
-        return Found(point, nbytes, between) if ratio <= INSIDE else None
+        return Found(point, nbytes, between, source) if ratio <= INSIDE else None
+
+    @cached_property
+    def _sizes(self) -> tuple[int, ...]:
+        return tuple(p.nbytes for p in self.points)
 
     @property
     def thresholds(self) -> tuple[int, ...]:
@@ -291,9 +294,14 @@ class TunedTable:
         """
         if signature.in_place or signature.uneven:
             return None
-        ranges = self._ranges.get(key_of(signature, topology))
-        found = None if ranges is None else ranges.find(signature.nbytes)
-        return None if found is None else replace(found, source=self.source)
+        call, where = operation_of(signature), (topology.nodes, topology.ppn, topology.names)
+        ranges = self._of_calls.get((signature.collective, call, *where, signature.mapped))
+        return None if ranges is None else ranges.find(signature.nbytes, self.source)
+
+    @cached_property
+    def _of_calls(self) -> dict[tuple[object, ...], Ranges]:
+        """The points by the fields of their keys, which are found without making a key."""
+        return {tuple(vars(key).values()): ranges for key, ranges in self._ranges.items()}
 
     def uses(self, topology: Topology) -> list[Use]:
         """Return what calls of ranks of a topology may run."""
