@@ -30,6 +30,7 @@ CALLS = {
     "init": lambda c: again(c.Allreduce_init(send, recv)),
     "create": lambda c: c.Create_group(c.Get_group()),
     "first call": lambda c: children[id(c)].Barrier(),
+    "first call of a promised child": lambda c: heir.Barrier(),
     "split, not used yet": lambda c: children[id(c)].Split(0),
 }
 send, recv = np.ones(100), np.empty(100)
@@ -46,6 +47,12 @@ config = {"levels": LEVELS, "memory": "2MiB"}
 comms = {name: han.Comm(MPI.COMM_WORLD.Dup(), config=config) for name in NAMES}
 requests = {id(comm): comm.Allreduce_init(send, recv) for comm in comms.values()}
 children = {id(comm): comm.Dup() for comm in comms.values()}
+parent = comms.get("first call of a promised child", MPI.COMM_SELF)
+for _ in range(6):  # until it takes over what the child before it had
+    heir = parent.Dup()
+    heir.Barrier()
+    heir.Free()
+heir = parent.Dup()
 for name, comm in comms.items():
     for _ in range(3):
         CALLS["allreduce"](comm)
