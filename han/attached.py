@@ -52,7 +52,7 @@ def _key() -> int:
 def _delete(comm: MPI.Comm, keyval: int, what: Kept) -> None:
     if isinstance(what, State) and not MPI.Is_finalized():
         what.close(free=comm not in PERMANENT)
-    elif isinstance(what, Inherited):
+    elif isinstance(what, Inherited) and not MPI.Is_finalized():
         what.nest.give_up(MPI._handleof(comm))
 
 
@@ -82,6 +82,16 @@ def inherit_later(child: Any) -> None:
 def _children() -> list[Any]:
     """Return the children in `_later` that still exist."""
     return [child for child in (ref() for ref in _later) if child is not None]
+
+
+def revoke(comm: MPI.Comm, error: BaseException) -> None:
+    """Tell the other ranks that this one revokes `comm`, unless MPI alone serves it; local."""
+    found = kept(comm)
+    parts = found.nest.due(MPI._handleof(comm)) if isinstance(found, Inherited) else None
+    if parts is not None:
+        parts.revoke(error)
+    elif isinstance(found, State):
+        found.health.give_up(error)
 
 
 @contextlib.contextmanager

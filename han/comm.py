@@ -11,7 +11,7 @@ import numpy as np
 from mpi4py import MPI
 
 from han import arguments
-from han.attached import PERMANENT, Lost, attach, drop, keep, kept
+from han.attached import PERMANENT, Lost, attach, drop, keep, kept, revoke
 from han.common.errors import ArgumentTypeError, HanError, RevokedError
 from han.handles import KINDS, Handles
 from han.intercomm import Intercomm
@@ -228,9 +228,7 @@ class Comm(Handles):
         ``Shrink`` returns a communicator of the ranks that are left.
         """
         super().Revoke()
-        state = self._found()
-        if state is not None:
-            state.health.give_up(RevokedError("Revoke was called"))
+        revoke(self, RevokedError("Revoke was called"))
 
     def _end(self, end: Callable[[], None] | None) -> None:
         """Release all that han holds; `end` frees the communicator itself."""

@@ -57,12 +57,24 @@ class Communicators(Collectives):
     def _own_parts(self) -> list[int]:
         """Return what a rank tells when it makes a child of all ranks in the same order."""
         state = self._found()
-        if state is None or state.health.failed is not None:
-            return [*NOTHING]
-        return [0, 0, *state.heritage().nest.offer()]
+        nest = None if state is None else state.nest
+        return [*NOTHING] if nest is None else [0, 0, *nest.offer()]
 
-    def _promise(self, child: Any, rows: list[list[int]]) -> Any:
-        """Promise `child` the parts of a freed one, if all its ranks told that they have them."""
+    def _heir(
+        self,
+        step: str,
+        read: Callable[[], object],
+        make: Callable[[], Any],
+        mine: list[int] | None = None,
+    ) -> Any:
+        """Make a child; promise it the parts of a freed one, if all its ranks have told of them."""
+        state, child = self._found(), None
+        try:
+            rows = self._agree(step, read, mine or self._own_parts())
+            child = make()
+        finally:
+            if not child and state is not None and state.nest is not None:
+                state.nest.withdraw()
         state = self._found()
         if child and state is not None:
             state.heritage().nest.promise(MPI._handleof(child), state.rank, rows)
@@ -95,13 +107,12 @@ class Communicators(Collectives):
 
         With MPI.UNDEFINED as `color` a rank gets a null communicator.
         """
-        mine = self._own_parts()
+        mine, split = self._own_parts(), super().Split
 
         def read() -> None:
             mine[:PLACE] = arguments.split(color, key)
 
-        rows = self._agree("Split", read, mine)
-        return self._promise(self._child(super().Split(color, key)), rows)
+        return self._heir("Split", read, lambda: self._child(split(color, key)), mine)
 
     def Split_type(self, split_type: int, key: int = 0, info: MPI.Info = MPI.INFO_NULL) -> Any:
         """Return a han.Comm of the ranks in one place, such as a node; collective."""
@@ -110,8 +121,8 @@ class Communicators(Collectives):
 
     def Dup(self, info: MPI.Info | None = None) -> Self:
         """Return a duplicate; collective."""
-        rows = self._agree("Dup", lambda: arguments.info(info), self._own_parts())
-        return self._promise(self._unused(super().Dup(info)), rows)  # type: ignore[no-any-return]
+        read, dup = lambda: arguments.info(info), super().Dup
+        return self._heir("Dup", read, lambda: self._unused(dup(info)))  # type: ignore[no-any-return]
 
     def Dup_with_info(self, info: MPI.Info) -> Self:
         """Return a duplicate with hints; collective."""
@@ -120,8 +131,8 @@ class Communicators(Collectives):
 
     def Clone(self) -> Self:
         """Return a duplicate; collective."""
-        rows = self._agree("Clone", lambda: None, self._own_parts())
-        return self._promise(self._unused(super().Clone()), rows)  # type: ignore[no-any-return]
+        clone = super().Clone
+        return self._heir("Clone", lambda: None, lambda: self._unused(clone()))  # type: ignore[no-any-return]
 
     def Idup(self, info: MPI.Info | None = None) -> tuple[Self, MPI.Request]:
         """Start a duplicate; return it and MPI's request."""

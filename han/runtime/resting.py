@@ -47,6 +47,9 @@ class Parts(Protocol):
     def nest(self) -> Nest | None:
         """What its own children left; None if it had none."""
 
+    def revoke(self, error: BaseException) -> None:
+        """Let the ranks that take them over, or have done so, raise PeerError; not collective."""
+
     def end(self) -> None:
         """Give back all that they hold; not collective."""
 
@@ -73,7 +76,8 @@ class Nest:
         """Keep the parts of a child, in place of older ones of the same ranks.
 
         Returns those that are kept no longer, which the caller ends: it may raise there. A nest
-        that was closed meanwhile keeps nothing, and parts that are offered stay.
+        that was closed meanwhile keeps nothing. Parts that are offered stay; the new ones are not
+        kept then.
         """
         with _LOCK:
             if not self.open or ranks in self._offered:
@@ -96,14 +100,18 @@ class Nest:
 
     @property
     def sets(self) -> int:
-        """Of how many sets of ranks it keeps parts."""
-        return len(self._kept) + sum(nest.sets for nest in self._nests)
+        """Of how many sets of ranks it keeps or has promised parts."""
+        return len(self._kept) + len(self._promised) + sum(nest.sets for nest in self._nests)
 
     @property
     def room(self) -> int:
         """The bytes of this rank's rings that it keeps."""
-        own = sum(parts.room for parts in self._kept.values())
+        own = sum(parts.room for parts in (*self._kept.values(), *self._promised))
         return own + sum(nest.room for nest in self._nests)
+
+    @property
+    def _promised(self) -> list[Parts]:
+        return [promised[1] for promised in self._due.values() if promised is not None]
 
     @property
     def _nests(self) -> list[Nest]:
@@ -144,7 +152,7 @@ class Nest:
 
         `rows` holds by rank its color and key, and the tokens that it offered, so the ranks of the
         child come to the same conclusion; `me` is this rank. A child that is never used keeps parts
-        from others. Therefore a score counts which are used.
+        from others. Therefore a score counts which are used, and each promise lowers it meanwhile.
         """
         if not self._offered:
             self._due[child] = None
@@ -157,6 +165,12 @@ class Nest:
             agreed = parts is not None and all(parts.token in rows[r][PLACE:] for r in ranks)
             promised = self._taken(key) if agreed else None
             self._due[child] = None if promised is None else (key, promised)
+            self._score -= promised is not None
+            self._offered = set()
+
+    def withdraw(self) -> None:
+        """Offer nothing any more: the step failed, or this rank is in no child."""
+        with _LOCK:
             self._offered = set()
 
     def due(self, child: int) -> Parts | None:
@@ -164,8 +178,8 @@ class Nest:
         with _LOCK:
             if child not in self._due:
                 return None
-            self._score = min(self._score + 1, SCORE_MOST)
             promised = self._due.pop(child)
+            self._score = min(self._score + 1 + (promised is not None), SCORE_MOST)
         return None if promised is None else promised[1]
 
     def give_up(self, child: int) -> None:

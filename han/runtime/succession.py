@@ -65,6 +65,11 @@ class Left(NamedTuple):
         """What its own children left; None if it had none."""
         return self.state.nest
 
+    def revoke(self, error: BaseException) -> None:
+        """Let the ranks that take them over, or have done so, raise PeerError; not collective."""
+        self.state.health.give_up(error)
+        self.end()
+
     def end(self) -> None:
         """Give back all that they hold; not collective."""
         self.state.end()

@@ -346,3 +346,29 @@ def test_a_promise_outlives_the_parent(comm):
     check_works(one)
     one.Free()
     other.Free()
+
+
+@on_some
+def test_an_offer_ends_with_its_step(comm):
+    """Also on a rank that gets no child, and after an error."""
+
+    def none_for_rank_1(parent):
+        child = parent.Split(MPI.UNDEFINED if parent.rank == 1 else 0)
+        if child:
+            child.Free()
+
+    def refused(parent):
+        with pytest.raises(han.HanError):
+            parent.Split(-7 if parent.rank == 1 else 0)
+
+    with opened(new_comm(FLAT)) as parent:
+        used(parent)
+        for step in (none_for_rank_1, refused):
+            in_turns(parent, MAKERS["Dup"])
+            child = parent.Dup()
+            engine = used(child).engines.own
+            child.Free()
+            step(parent)
+            child = parent.Create(parent.group)
+            assert used(child).engines.own is engine
+            child.Free()

@@ -21,20 +21,29 @@ for config in (None, {"levels": levels}):
     comm = han.Comm(MPI.COMM_WORLD.Dup(), config)
     unused = comm.Dup()
     comm.Allreduce(np.ones(1), np.empty(1))
+    for _ in range(6):
+        child = comm.Dup()
+        child.Barrier()
+        child.Free()
+    heir = comm.Dup()  # inside one node it takes over what the last child had
     if not rank:
         time.sleep(0.2)
         comm.Revoke()
         unused.Revoke()
+        heir.Revoke()
     for call in (comm.Barrier, lambda: comm.Allreduce(np.ones(1), np.empty(1)), comm.Split):
         try:
             call()
         except han.HanError as error:
             said.append(f"{type(error).__name__}: {error}")
-    try:
-        unused.Barrier()
-    except MPI.Exception as error:
-        assert error.Get_error_class() == MPI.ERR_REVOKED
-        said.append("revoked")
+    for each in (unused, heir):
+        try:
+            each.Barrier()
+        except MPI.Exception as error:
+            assert error.Get_error_class() == MPI.ERR_REVOKED
+            said.append("revoked")
+        except han.PeerError as error:
+            said.append(f"PeerError: {error}")
     left = comm.Shrink()
     left.Barrier()
     said.append(f"{type(left).__name__} of {left.size}")
@@ -49,8 +58,10 @@ def test_ranks_that_wait_hear_that_another_rank_revoked(tmp_path):
     assert status == 0, output
     for rank in range(3):
         said = (tmp_path / f"rank{rank}").read_text().split("|")
-        assert len(said) == 10, said
-        for first, *later, unused, left in (said[:5], said[5:]):
+        assert len(said) == 12, said
+        assert ("Revoke was called" in said[4]) == (rank > 0), said[4]
+        assert said[10] == "revoked", "between nodes it takes nothing over"
+        for first, *later, unused, _, left in (said[:6], said[6:]):
             assert "Revoke was called" in first
             assert first.startswith("PeerError: rank 0 raised" if rank else "RevokedError")
             assert all(each.startswith("RevokedError: this communicator") for each in later)

@@ -115,6 +115,7 @@ class Lab(Session):
         self._observed_series, self._reading = 0, 0.0
         self._buffers: Buffers | None = None
         self._ready: OrderedDict[tuple[Signature, Choice], Ready] = OrderedDict()
+        self._owes = False  # the next observation is made whatever the time
         self._until = self._until_tasks = self._until_first = self._until_end = 0.0
         self.observed = 0  # calls
         self.recall(self.memory())
@@ -137,8 +138,12 @@ class Lab(Session):
         self._until, self._until_tasks = now + RACE_SHARE * seconds, now + TASK_SHARE * seconds
 
     def limit(self, seconds: float) -> None:
-        """Set the time for the next search alone; nothing is left over for a duel."""
+        """Set the time for the next search alone; nothing is left over for a duel.
+
+        One candidate is observed in any case.
+        """
         self.give(seconds / RACE_SHARE)
+        self._owes = True
 
     def is_late(self) -> bool:
         """Whether the time that is left should go to candidates that were observed already."""
@@ -249,7 +254,9 @@ class Lab(Session):
 
     def observe(self, signature: Signature, choice: Choice, limit: float) -> Sequence[float]:
         """Observe a whole collective a few times; once where it takes more than `limit` seconds."""
-        self._expect_time(self._until)
+        if not self._owes:
+            self._expect_time(self._until)
+        self._owes = False
         ready = self._ready_call(signature, choice)
         if ready.told:
             told, ready.told = ready.told, []

@@ -33,6 +33,7 @@ LEAD = 300e-6  # seconds from the agreement on a series to its first moment, and
 REST = 5e-3  # seconds of this window at most: after these, links and buffers are at rest
 LATE, LATE_SHARE = 3e-6, 0.05  # seconds, and share of an observation, that a rank may be late
 NAP = 200e-6  # a rank that waits for longer lets others run
+LONG = 10e-3  # seconds of calls that say nothing about how busy the ranks are
 SLEEP = 1e-3  # where ranks are busy, one that waits for longer sleeps, as others need the processor
 RECENT, FEW = 32, 4  # series; ranks are busy if fewer of the recent ones had a calm observation
 
@@ -117,7 +118,8 @@ class Windows:
         in_time = late <= np.maximum(LATE, LATE_SHARE * (end - begin))
         seconds = durations(-first, begin, end, in_time)
         calm = in_time & (switched == 0)
-        self._calm.append(bool(calm.any()))
+        if (end - begin).max() < LONG:  # a longer call is hardly ever left alone
+            self._calm.append(bool(calm.any()))
         good = in_time if self.busy else calm
         if 2 * int(in_time.sum()) < len(in_time) and not self.busy:
             self._wider = min(WIDEST, self._wider * WIDER)

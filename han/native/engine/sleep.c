@@ -9,7 +9,7 @@ enum {
     BRIEF_NS = 50000, /* the same if it also waits for messages, or for flags of other channels */
 };
 
-enum han_status han_sleep(han_engine *e, bool *slept) {
+enum han_status han_sleep(han_engine *e, uint32_t most_ns, bool *slept) {
     bool brief;
     int channel = han_engine_awaits(e, &brief);
     *slept = false;
@@ -19,7 +19,8 @@ enum han_status han_sleep(han_engine *e, bool *slept) {
     enum han_status status = han_engine_step(e);
     if (status == HAN_BLOCKED) {
         *slept = true;
-        han_bell_sleep(ch, number, brief ? BRIEF_NS : NAP_NS);
+        uint32_t ns = brief ? BRIEF_NS : NAP_NS;
+        han_bell_sleep(ch, number, ns < most_ns ? ns : most_ns);
     }
     han_bell_leave(ch);
     return status;

@@ -5,8 +5,8 @@
 #include "engine.h"
 
 /* Step the engine once. If no operation could be done, sleep until a peer posts a flag in the
- * channel that the run waits for, or until a time limit. `slept` stays false if no bell rings
- * for what the run waits for. Returns HAN_BLOCKED or the status of the step. */
-enum han_status han_sleep(han_engine *, bool *slept);
+ * channel that the run waits for, or until a time limit, at most `most_ns`. `slept` stays false if
+ * no bell rings for what the run waits for. Returns HAN_BLOCKED or the status of the step. */
+enum han_status han_sleep(han_engine *, uint32_t most_ns, bool *slept);
 
 #endif

@@ -24,6 +24,7 @@ static const uint64_t SLEEPY_NS = 500000000; /* beyond this, naps are worth a sl
 static const uint64_t ALONE_NS = 2000; /* a yield takes longer only if another thread ran */
 static const uint32_t SLEEPY_SLEEP_NS = 100000;
 static const uint32_t NAP_NS = 50000; /* where no bell rings for what the run waits for */
+static const uint32_t PATIENT_NS = 200000; /* of a sleep: other messages of the program progress */
 static const uint32_t MOST_YIELDS = 4096; /* before the thread sleeps, whatever sleeps took before */
 static const uint64_t BRIEF_NS = 250000; /* a sleep that is not worth the time of waking up */
 static const uint64_t LONG_NS = 1000000; /* a wait in which a sleep is worth it */
@@ -114,7 +115,8 @@ static void progressed(han_engine *e, han_idler *w) {
 static enum han_status sleep_and_look(han_engine *e, han_idler *w) {
     bool slept;
     uint64_t begun = han_now_ns();
-    enum han_status status = han_sleep(e, &slept);
+    uint32_t most = e->wait.patient && !w->sleepy ? PATIENT_NS : UINT32_MAX;
+    enum han_status status = han_sleep(e, most, &slept);
     if (slept)
         w->slept += han_now_ns() - begun;
     else if (status == HAN_BLOCKED && e->wait.patient && !w->sleepy)
