@@ -16,6 +16,7 @@ enum {
     POKE_SPINNING = 512, /* fruitless rounds between two calls of the MPI library */
     POKE_YIELDING = 8,
     CLOCK_ROUNDS = 64, /* yields between two readings of the clock */
+    LAST_POKES = 16, /* before a peer without a process is reported */
 };
 
 static const uint64_t SLOW_NS = 5000000;     /* between two checks of signals and the time limit */
@@ -66,7 +67,11 @@ static enum han_status look_around(han_engine *e, han_idler *w) {
     if (now < w->dead) return HAN_BLOCKED;
     w->dead = now + DEAD_NS;
     e->dead_rank = han_dead_peer(e);
-    return e->dead_rank >= 0 ? HAN_E_DEAD : HAN_BLOCKED;
+    if (e->dead_rank < 0) return HAN_BLOCKED;
+    enum han_status status = HAN_BLOCKED;
+    for (int k = 0; k < LAST_POKES && status == HAN_BLOCKED; k++)
+        status = poke(e); /* it may have ended after an error, of which it told the others */
+    return status == HAN_BLOCKED ? HAN_E_DEAD : status;
 }
 
 /* Yield, and adjust the number of spins: if another thread ran meanwhile, it may be the one that
