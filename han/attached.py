@@ -53,7 +53,7 @@ def _delete(comm: MPI.Comm, keyval: int, what: Kept) -> None:
     if isinstance(what, State) and not MPI.Is_finalized():
         what.close(free=comm not in PERMANENT)
     elif isinstance(what, Inherited) and not MPI.Is_finalized():
-        what.nest.give_up(MPI._handleof(comm))
+        what.nest.reclaim(MPI._handleof(comm))
 
 
 def kept(comm: MPI.Comm) -> Kept | None:

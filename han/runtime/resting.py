@@ -182,7 +182,7 @@ class Nest:
             self._score = min(self._score + 1 + (promised is not None), SCORE_MOST)
         return None if promised is None else promised[1]
 
-    def give_up(self, child: int) -> None:
+    def reclaim(self, child: int) -> None:
         """Keep again what was promised to a child that is freed without a call."""
         with _LOCK:
             if child not in self._due:

@@ -153,7 +153,7 @@ def test_parts_are_offered_if_children_are_used():
         offered = nest.offer()
         assert offered == (7, *[0] * (MOST_TOLD - 1))
         nest.promise(child, 7, rows_of((7,), offered))
-        nest.give_up(child)
+        nest.reclaim(child)
     assert not any(nest.offer()), "children that are never used would keep them from others"
     assert nest.take((7,)) is parts
 
@@ -192,11 +192,11 @@ def test_what_was_promised_to_a_child_that_is_never_used_is_kept_again():
     parts = Parts(7)
     nest = used_nest(parts)
     nest.promise(1, 7, rows_of((7,), nest.offer()))
-    nest.give_up(1)
-    nest.give_up(1)
+    nest.reclaim(1)
+    nest.reclaim(1)
     assert nest.take((7,)) is parts
     keep(nest, (7,), parts)
     nest.promise(2, 7, rows_of((7,), nest.offer()))
     nest.close()
-    nest.give_up(2)
+    nest.reclaim(2)
     assert parts.ended == 1
