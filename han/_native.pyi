@@ -23,6 +23,7 @@ _Channel: TypeAlias = tuple[
 ]
 _Started = TypeVar("_Started", bound=MPI.Request)
 # Addresses to send from and receive at, size, the objects that own the buffers, sizes of blocks.
+_Run: TypeAlias = Callable[..., bool]
 _Maker: TypeAlias = Callable[[int, int, int, tuple[object, ...], bytes | None], object]
 
 NUMBERS: dict[str, dict[str, int]]
@@ -325,6 +326,34 @@ class Plan:
         """The plan that all ranks run instead if the leader finds it faster."""
     @rival.setter
     def rival(self, plan: Plan) -> None: ...
+
+@final
+class Eager:
+    """The eager blocks of a communicator, in bytearrays: `one`, and `every`, one for each rank.
+
+    The methods call `run`, a collective of bytes, with the arrays of them, and return objects;
+    `unplanned` if `run` returned False; or `one` or `every` if an object does not fit into its
+    block, or is of another call. Then they keep the lock, for the caller to release it.
+    """
+
+    def __init__(
+        self, one: bytearray, every: bytearray, one_array: _Array, every_array: _Array,
+        loads: Callable[[bytes], object], lock: object, /,
+    ) -> None: ...  # fmt: skip
+    @property
+    def call(self) -> int:
+        """The number of the call whose collective of bytes is under way; 0: none."""
+    @property
+    def unplanned(self) -> object:
+        """What a method returns if the collective of bytes has no plan yet."""
+    def tell(self, run: _Run, data: bytes, call: int, root: int, wanted: bool, /) -> Any:
+        """Tell all ranks an object by run(one, every); return all, or pickled unless wanted."""
+    def bcast(self, run: _Run, data: bytes | None, call: int, root: int, /) -> Any:
+        """Broadcast an object by run(one, root); return it."""
+    def scatter(self, run: _Run, items: list[bytes] | None, call: int, root: int, /) -> Any:
+        """Scatter objects of the root by run(every, one, root); return this rank's."""
+    def alltoall(self, run: _Run, items: list[bytes], call: int, root: int, /) -> Any:
+        """Send an object to each rank by run(None, every); return those that arrive."""
 
 @final
 class Engine:

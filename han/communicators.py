@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mpi4py import MPI
 
 from han import arguments
 from han.attached import in_step, inherit_later
-from han.collectives import Collectives
 from han.intercomm import Intercomm
+from han.objects import Objects
 from han.ranks.agreement import NOTHING, agree
+from han.runtime.eager import Call
 from han.runtime.inherited import Inherited
 from han.runtime.resting import PLACE
+from han.runtime.state import State
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class Communicators(Collectives):
+class Communicators(Objects):
     """Split, Dup, Create and so on. A new communicator has its parent's configuration.
 
     The ranks first agree on the arguments. If they are wrong on a rank, it raises the error and
@@ -32,8 +35,6 @@ class Communicators(Collectives):
     before it are the MPI library's. These methods do not set it up, unless it is one that `Shrink`
     returned.
     """
-
-    _config: Any = None  # of a communicator without a State: what its State is made with
 
     @property
     def _heritage(self) -> Any:
@@ -50,9 +51,16 @@ class Communicators(Collectives):
             self._check_live()
             comm = MPI.Intracomm(self)
             return agree(inherited.meeting(comm), in_step(comm), step, read, more)
-        health = self._han.health
-        health.live()
-        return agree(health.meeting, health.together(step), step, read, more)
+        state = self._han
+        state.health.live()
+        together, exchange = state.health.together(step), None
+        if state.eager.serves:
+            exchange = partial(self._exchange, state)
+        return agree(state.health.meeting, together, step, read, more, exchange)
+
+    def _exchange(self, state: State, numbers: list[int]) -> list[list[int]]:
+        """Return the numbers of all ranks, by rank, which pass as many."""
+        return self._tell(state, numbers, Call.AGREE)  # type: ignore[no-any-return]
 
     def _own_parts(self) -> list[int]:
         """Return what a rank tells when it makes a child of all ranks in the same order."""

@@ -53,10 +53,8 @@ _LAYOUTS = {
     "Neighbor_alltoallv": Layout((_SEND,)),
     "Neighbor_alltoallw": Layout((_SEND,)),
 }
-_OF_OBJECTS = (
-    "bcast", "gather", "scatter", "allgather", "alltoall", "reduce", "allreduce",
-    "scan", "exscan", "neighbor_allgather", "neighbor_alltoall",
-)  # fmt: skip
+_OF_OBJECTS = ("bcast", "gather", "scatter", "allgather", "alltoall", "reduce", "allreduce")
+_PICKLED = ("scan", "exscan", "neighbor_allgather", "neighbor_alltoall")
 
 
 class Method(NamedTuple):
@@ -70,7 +68,7 @@ class Method(NamedTuple):
     def why(self) -> str:
         """Why all its calls are the MPI library's own; "" if han may serve them."""
         if self.kind not in _LAYOUTS:
-            return OBJECTS
+            return OBJECTS if self.kind in _PICKLED else ""
         return "" if self.kind.lower() in calls() else NEVER
 
     def nbytes(self, comm: MPI.Comm, args: Sequence[Any], more: Mapping[str, Any]) -> int | None:
@@ -94,7 +92,7 @@ def methods() -> Iterator[Method]:
         yield Method(f"I{kind.lower()}", kind)
         yield Method(f"{kind}_init", kind, persistent=True)
     yield Method("barrier", "Barrier")
-    for name in _OF_OBJECTS:
+    for name in (*_OF_OBJECTS, *_PICKLED):
         yield Method(name, name)
 
 

@@ -17,8 +17,9 @@ from typing import Any
 from mpi4py import MPI
 
 from han.collectives import Collectives
-from han.counted_calls import Method, methods, why_left
+from han.counted_calls import OBJECTS, Method, methods, why_left
 from han.model.statistics import Counts, Key, size_range
+from han.objects import Objects
 from han.runtime.left import LeftPrequest, LeftRequest
 from han.runtime.request import Request
 from han.runtime.state import Served
@@ -49,6 +50,8 @@ class Counting:
             for method in methods():
                 self._replace(cls, method.name, functools.partial(self._call, method))
         self._replace(Collectives, "_mpis", self._left)
+        self._replace(Objects, "_pickled", self._left_object)
+        self._replace(Objects, "_move", self._left_object)
         for cls in (Request, LeftRequest):
             self._replace(cls, "Wait", self._wait)
         for cls in (Request, LeftPrequest):
@@ -123,6 +126,16 @@ class Counting:
             together, on_device = comm._han.topology.whole is not None, served is Served.ON_DEVICE
             self._here.why = why_left(name, together, on_device)
             return original(comm, served, name, *arguments)
+
+        return left
+
+    def _left_object(self, original: Call) -> Call:
+        """Return a method that leaves a call of objects to mpi4py or MPI; it notes why."""
+
+        @functools.wraps(original)
+        def left(comm: Any, *arguments: object) -> Any:
+            self._here.why = OBJECTS
+            return original(comm, *arguments)
 
         return left
 

@@ -18,7 +18,7 @@ from han.comm import Comm
 from han.common.errors import WrongResultError
 from han.common.suggest import expect_known
 from han.common.units import spans
-from han.measure import program_rows, program_solver
+from han.measure import program_objects, program_rows, program_solver
 from han.measure.bench import SIDES
 from han.measure.program_mix import MIXED, mixed
 from han.measure.program_results import Result, Settings
@@ -28,8 +28,8 @@ from han.measure.session import WARM_UP, Session
 from han.model.measurements import Times
 
 GROUPS = (
-    program_rows.SPELLINGS, SIZES, program_rows.COMMUNICATORS, program_rows.PERSISTENT, MIXED,
-    program_solver.SOLVER,
+    program_rows.SPELLINGS, SIZES, program_objects.OBJECTS, program_rows.COMMUNICATORS,
+    program_rows.PERSISTENT, MIXED, program_solver.SOLVER,
 )  # fmt: skip
 ROUNDS_OF_PASSES = 3  # at most, as each one makes communicators
 MUCH_LONGER = 5  # times the seconds of a row for a first pass, so that it has many sizes
@@ -50,6 +50,7 @@ def chosen(groups: Sequence[str] = (), replay: Path | None = None) -> list[Row]:
         SMALL,
         LARGE,
         BLOCKS,
+        *program_objects.ROWS,
         *program_solver.ROWS,
         mixed(replay),
     ]

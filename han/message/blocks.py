@@ -19,9 +19,9 @@ from han.message.message import (
     Message,
     _no_in_place,
     _reduction,
-    _root,
     _writable,
     in_place,
+    root_of,
 )
 from han.message.overlap import overlap
 from han.message.packing import Hook, packer, unpacker
@@ -30,7 +30,7 @@ from han.tasks.signature import Signature
 
 def gather(comm: MPI.Comm, sendbuf: object, recvbuf: object, root: object) -> Message:
     """Make the message of a gather; only the root's `recvbuf` is used."""
-    root = _root(comm, root)
+    root = root_of(comm, root)
     if comm.Get_rank() == root:
         return _collecting("gather", comm, sendbuf, recvbuf, root)
     if sendbuf is MPI.IN_PLACE:
@@ -61,7 +61,7 @@ def _collecting(
 
 def scatter(comm: MPI.Comm, sendbuf: object, recvbuf: object, root: object) -> Message:
     """Make the message of a scatter; only the root's `sendbuf` is used."""
-    root = _root(comm, root)
+    root = root_of(comm, root)
     if comm.Get_rank() != root:
         if recvbuf is MPI.IN_PLACE:
             raise ArgumentError(f"recvbuf: MPI.IN_PLACE is for the root ({root}) only")

@@ -61,7 +61,7 @@ def barrier(comm: MPI.Comm) -> Message:
 
 def bcast(comm: MPI.Comm, buf: object, root: object) -> Message:
     """Make the message of a broadcast."""
-    root = _root(comm, root)
+    root = root_of(comm, root)
     buffer = parse(_no_in_place(buf, "buf"), "buf")
     at_root = comm.Get_rank() == root
     if not at_root:
@@ -93,7 +93,7 @@ def allreduce(comm: MPI.Comm, sendbuf: object, recvbuf: object, op: object) -> M
 
 def reduce(comm: MPI.Comm, sendbuf: object, recvbuf: object, op: object, root: object) -> Message:
     """Make the message of a reduce; only the root's `recvbuf` is used."""
-    root = _root(comm, root)
+    root = root_of(comm, root)
     if comm.Get_rank() != root:
         if sendbuf is MPI.IN_PLACE:
             raise ArgumentError(f"sendbuf: MPI.IN_PLACE is for the root ({root}) only")
@@ -187,7 +187,8 @@ def _stage(buffer: Buffer, from_user: bool) -> tuple[int, Hook, tuple[object, ..
     return stage.ctypes.data, move, (stage, packed)
 
 
-def _root(comm: MPI.Comm, root: object) -> int:
+def root_of(comm: MPI.Comm, root: object) -> int:
+    """Return the root of a call; raises ArgumentError if it is no rank."""
     try:
         number = operator.index(root)  # type: ignore[arg-type]
     except TypeError:

@@ -9,11 +9,14 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from typing import TypeAlias
 
 import numpy as np
 
 from han.common.errors import MismatchError, PeerError
 from han.ranks.meeting import Meeting
+
+Exchange: TypeAlias = Callable[[list[int]], list[list[int]]]
 
 RAISED = -1  # the word of a rank whose arguments are wrong
 MORE = 6  # numbers that a rank tells besides, at most
@@ -26,10 +29,13 @@ def agree(
     step: str,
     read: Callable[[], object],
     more: Sequence[int] = NOTHING,
+    exchange: Exchange | None = None,
 ) -> list[list[int]]:
     """Read the arguments of `step` on all ranks; return when all have done so (collective).
 
     Returns by rank what it tells besides: `more`, MORE numbers, which `read` may still fill in.
+    `exchange` returns the numbers of all ranks, by rank; None: MPI's Iallgather does.
+
     `read` returns what all ranks must pass alike, or raises. If it raises on a rank, that rank
     raises the error, and the others PeerError. If the values differ, all raise MismatchError. The
     communicator stays usable. Only errors of the exchange itself leave the block `together`.
@@ -41,11 +47,12 @@ def agree(
             word = zlib.crc32(repr(value).encode())
         except Exception as error:
             problem = error
-        rows = _exchange(meeting, [word, *more], step)
+        told = [word, *more]
+        rows = exchange(told) if exchange is not None else _exchange(meeting, told, step)
         words = [row.pop(0) for row in rows]
         alike = words.count(words[0]) == len(words)
-        told = repr(value) if problem is None else f"{type(problem).__name__}: {problem}"
-        texts = [] if alike else meeting.allgather(told, step)
+        text = repr(value) if problem is None else f"{type(problem).__name__}: {problem}"
+        texts = [] if alike else meeting.allgather(text, step)
     if problem is not None:
         raise problem
     if not alike:

@@ -15,6 +15,7 @@ from han.model.program import EPOCH_TAGS, MAX_STREAMS
 from han.ranks.departures import Departure
 from han.ranks.health import Health
 from han.runtime.base_request import library
+from han.runtime.eager import Eager
 from han.runtime.native_plans import empty_plan
 from han.runtime.reports import Reporter, reporter
 from han.runtime.request import Request
@@ -28,11 +29,12 @@ class Engines:
     """Makes engines, and stops or fails all of them.
 
     `own` runs blocking and nonblocking calls. `calls` is the look-up in C that finds the plans of
-    calls.
+    calls. `eager` are the blocks of calls of objects.
     """
 
     own: _native.Engine
     calls: _native.Calls[Request]
+    eager: Eager
 
     def __init__(self, health: Health, waiting: Waiting, recorder: Recorder) -> None:
         self.health, self.waiting, self._recorder = health, waiting, recorder
@@ -45,14 +47,15 @@ class Engines:
         self._dead: _native.Calls[Request] | None = None
         self._drained = 0  # runs of the own engine when all had finished last
 
-    def open(self, channels: list[Channel], bounds: tuple[int, ...]) -> None:
+    def open(self, channels: list[Channel], bounds: tuple[int, ...], together: bool) -> None:
         """Make the communicator's own engine; `bounds` are those of classes of sizes.
 
-        Not collective.
+        `together`: all ranks share memory. Not collective.
         """
         self._channels = channels
         self.own, self._bounds = self.make(channels), bounds
         self.calls = self.look_up()
+        self.eager = reporter(self.own).eager = Eager(self.health.size, together)
 
     @property
     def dead(self) -> _native.Calls[Request]:

@@ -49,6 +49,7 @@ from han.model.program import (
     Code,
     Coll,
 )
+from han.runtime.eager import BLOCK, EAGER_HEAD, EAGER_ROOM, EAGER_SPREAD
 from han.runtime.reports import Status
 from han.runtime.slots import MOST_SLOTS
 from han.trace.recording import ANCHOR, EVENT, HEAD
@@ -79,6 +80,9 @@ def own_numbers() -> Numbers:
             "departures": DEPARTURES, "rank": RANK, "cells": CELLS, "room": ROOM, "closed": CLOSED,
             "size": CONTROL},
         "board": {"SLOTS": MOST_SLOTS},
+        "eager": {
+            "BLOCK": BLOCK, "ROOM": EAGER_ROOM, **_packed(EAGER_HEAD), **_packed(EAGER_SPREAD),
+        },
         "trace": _offsets(HEAD),
         "event": {**_offsets(EVENT), "ANCHOR": ANCHOR},
         "statuses": _named(Status),

@@ -24,6 +24,7 @@ from han.model.program import Code
 from han.ranks.health import Health
 from han.ranks.mismatch import DEVICES, mismatch
 from han.ranks.notices import LATEST
+from han.runtime.eager import Eager
 from han.runtime.native_plans import identity
 from han.runtime.prepared import Prepared
 from han.tasks.signature import ON_DEVICE
@@ -80,6 +81,7 @@ class Reporter:
         self.health, self.number, self.timeout = health, number, timeout
         self.channels = tuple(channels)
         self.engine: weakref.ref[Engine] | None = None
+        self.eager: Eager | None = None  # names calls of objects, which collectives serve
         self._known: OrderedDict[int, Prepared] = OrderedDict()
 
     def know(self, prepared: Prepared) -> None:
@@ -189,7 +191,9 @@ class Reporter:
             if code in VERBS
         ]
         where = ", ".join(waits) or "begin, for the readers of an earlier collective"
-        return f"{self._describe((number, nbytes))}: {where}"
+        within = self.eager.within if self.eager is not None else ""
+        whole = f"{within}: " if within else ""
+        return f"{whole}{self._describe((number, nbytes))}: {where}"
 
     def _without(self, health: Health) -> str:
         """Return the setting that avoids attach: a trial's rival can be switched off by itself."""

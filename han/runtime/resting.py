@@ -9,6 +9,7 @@ and ends with the parent.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -22,6 +23,7 @@ MOST = 8  # sets of ranks of which a parent keeps parts
 PLACE = 2  # numbers that say where a rank is among the children: color and key of a Split
 MOST_TOLD = MORE - PLACE  # tokens of parts that a rank tells when it makes a child
 SCORE_MOST, SCORE_LEAST, SCORE_UNUSED = 8, 4, 3  # see Nest.promise
+MOST_LEFT = 8  # calls of objects that a child leaves to mpi4py before it is set up
 MOST_ROOM = RING_MAX  # bytes of a rank's own rings that it keeps, unless one set alone has more
 
 Ranks = tuple[int, ...]
@@ -66,6 +68,7 @@ class Nest:
         self._offered: set[Ranks] = set()  # told to other ranks, which may count on them
         self._due: dict[int, tuple[Ranks, Parts] | None] = {}  # by handle of an unused child
         self._score = 0  # how often children were used lately
+        self._left: dict[int, float] = {}  # calls of objects of an unused child, by its handle
         self.open = True
 
     def __len__(self) -> int:
@@ -176,6 +179,7 @@ class Nest:
     def due(self, child: int) -> Parts | None:
         """Return the parts that were promised to a child, which is used now; or None."""
         with _LOCK:
+            self._left.pop(child, None)
             if child not in self._due:
                 return None
             promised = self._due.pop(child)
@@ -185,12 +189,27 @@ class Nest:
     def reclaim(self, child: int) -> None:
         """Keep again what was promised to a child that is freed without a call."""
         with _LOCK:
+            self._left.pop(child, None)
             if child not in self._due:
                 return
             self._score = max(self._score - SCORE_UNUSED, 0)
             promised = self._due.pop(child)
         for one in self.put(*promised) if promised is not None else ():
             one.end()
+
+    def used_often(self, child: int) -> bool:
+        """Count a call of objects of an unused child; return whether to set the child up now.
+
+        All its ranks make the same calls, so they come to the same conclusion.
+        """
+        with _LOCK:
+            self._left[child] = self._left.get(child, 0) + 1
+            return self._left[child] > MOST_LEFT
+
+    def never_set_up(self, child: int) -> None:
+        """Let `used_often` return False for a child, whose set-up failed on all ranks."""
+        with _LOCK:
+            self._left[child] = -math.inf
 
     def clear(self) -> None:
         """Give back all."""

@@ -182,9 +182,9 @@ class State:
         maps = shared.arena is not None
         table = self.tuned.table
         self.planner = ALIKE.planner(self.topology, self.config, traits, self.rank, maps, table)
-        self.engines.open(shared.channels, self.planner.bounds)
+        self.engines.open(shared.channels, self.planner.bounds, self.topology.whole is not None)
         health.engines = self.engines
-        self.calls = self.engines.calls
+        self.calls, self.eager = self.engines.calls, self.engines.eager
         self.binder = Binder(health, shared, recorder)
         programs = Programs(self.planner, self._given.stored)
         self.plans = Plans(programs, self.binder, shared, self.engines)

@@ -6,7 +6,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from han.runtime.resting import MOST, MOST_ROOM, MOST_TOLD, SCORE_MOST, Nest
+from han.runtime.resting import MOST, MOST_LEFT, MOST_ROOM, MOST_TOLD, SCORE_MOST, Nest
 
 
 @dataclass
@@ -200,3 +200,19 @@ def test_what_was_promised_to_a_child_that_is_never_used_is_kept_again():
     nest.close()
     nest.reclaim(2)
     assert parts.ended == 1
+
+
+def test_a_child_with_many_calls_of_objects_is_to_be_set_up():
+    nest = Nest()
+    assert [nest.used_often(5) for _ in range(MOST_LEFT + 1)] == [
+        *[False] * MOST_LEFT, True,
+    ]  # fmt: skip
+    assert not nest.used_often(6)
+    nest.due(5)  # it is set up; a later child may have its handle
+    assert not nest.used_often(5)
+    for _ in range(MOST_LEFT):
+        nest.used_often(6)
+    nest.reclaim(6)
+    assert not nest.used_often(6)
+    nest.never_set_up(7)
+    assert not any(nest.used_often(7) for _ in range(20 * MOST_LEFT))

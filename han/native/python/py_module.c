@@ -15,6 +15,7 @@
 #include "python/py_board.h"
 #include "python/py_calls.h"
 #include "python/py_dlpack.h"
+#include "python/py_eager.h"
 #include "python/py_engine.h"
 #include "python/py_kernels.h"
 #include "python/py_mapping.h"
@@ -189,8 +190,8 @@ PyMODINIT_FUNC PyInit__native(void) {
     if (!m || add_type(m, "Engine", &EngineType) || add_type(m, "Plan", &PlanType) ||
         han_py_add_reader(m) || han_py_add_calls(m) || han_py_add_numbers(m) || han_py_add_arena(m) ||
         han_py_add_kernels(m) || han_py_add_mapping(m) || han_py_add_dlpack(m) ||
-        han_py_add_operations(m) || han_py_add_board(m) ||
-        han_py_add_vectors(m))
+        han_py_add_operations(m) || han_py_add_board(m) || han_py_add_vectors(m) ||
+        han_py_add_eager(m))
         return NULL;
     return m;
 }

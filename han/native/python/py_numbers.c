@@ -9,6 +9,7 @@
 #include "events.h"
 #include "plan.h"
 #include "program.h"
+#include "python/py_eager.h"
 #include "reductions.h"
 
 #define NAMED(prefix, name) {#name, prefix##name}
@@ -77,6 +78,11 @@ static const number control[] = {
 static const number board[] = {
     {"SLOTS", HAN_BOARD_SLOTS}, {NULL, 0},
 };
+static const number eager[] = {
+    {"BLOCK", HAN_EAGER_BLOCK}, {"ROOM", HAN_EAGER_ROOM}, AT(han_eager_head, nbytes),
+    AT(han_eager_head, call), AT(han_eager_head, root),
+    AT(han_eager_spread, most), AT(han_eager_spread, total), {NULL, 0},
+};
 static const number trace[] = {
     AT(han_trace, n), AT(han_trace, max), AT(han_trace, dropped), AT(han_trace, tsc),
     {"t0", offsetof(han_trace, first.ticks)}, {"ns0", offsetof(han_trace, first.ns)},
@@ -112,7 +118,7 @@ static const struct {
     {"codes", codes}, {"collectives", collectives}, {"bases", bases}, {"areas", areas},
     {"writes", writes}, {"instruction", instruction}, {"term", term}, {"peer_base", peer_base},
     {"limits", limits}, {"layout", layout}, {"control", control}, {"board", board},
-    {"trace", trace},
+    {"eager", eager}, {"trace", trace},
     {"event", event}, {"statuses", statuses}, {"dtypes", dtypes}, {"ops", ops},
 };
 

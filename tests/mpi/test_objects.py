@@ -1,0 +1,310 @@
+"""Collectives of Python objects: the results of mpi4py, of every size, and what bad input gets."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from _support import FLAT, TWO_BY_TWO, TWO_LEVELS, new_comm, opened
+from mpi4py import MPI
+
+import han
+from han.counted_calls import OBJECTS
+from han.objects import MOST_TO_ALL
+from han.runtime.eager import EAGER_ROOM
+from han.runtime.resting import MOST_LEFT
+
+WORLD = MPI.COMM_WORLD
+on_ranks = pytest.mark.mpi(ranks=[1, 2, 3, 5], timeout=60, unit="s")
+on_three = pytest.mark.mpi(ranks=3, timeout=60, unit="s")
+on_four = pytest.mark.mpi(ranks=4, timeout=60, unit="s")
+HEAD = len(MPI.pickle.dumps(b"")) + 1
+
+
+class Same:
+    """An object that pickle cannot write, or not read."""
+
+    def __init__(self, how: str) -> None:
+        self.how = how
+
+    def __reduce__(self) -> object:
+        if self.how == "write":
+            raise TypeError("it cannot be written")
+        return _read, ()
+
+
+def _read() -> object:
+    raise ValueError("it cannot be read")
+
+
+def objects(rank: int) -> list[object]:
+    """Return objects of a rank: small ones, large ones, those at the edge, of different sizes."""
+    edge = [b"x" * (EAGER_ROOM - HEAD + k + rank % 2) for k in (-2, -1, 0, 1, 2)]
+    return [
+        *(rank, 2.5 * rank, None, "x" * rank, (rank, "a"), {rank: [rank] * rank}, b"", *edge),
+        np.arange(40 * rank), np.ones(3000) * rank, bytes(100_000 * (rank == 1)), "a" * 3000,
+    ]  # fmt: skip
+
+
+def of_both(comm: han.Comm, name: str, *arguments: object) -> None:
+    wanted, got = getattr(WORLD, name)(*arguments), getattr(comm, name)(*arguments)
+    assert repr(got) == repr(wanted), (name, arguments)
+
+
+@on_ranks
+def test_objects_arrive_as_with_mpi4py(mpi_ranks):
+    rank, size = WORLD.rank, WORLD.size
+    for levels in (FLAT, TWO_BY_TWO):
+        with opened(new_comm(levels)) as comm:
+            for obj in objects(rank):
+                of_both(comm, "allgather", obj)
+                of_both(comm, "alltoall", [(obj, k) if k % 2 else rank for k in range(size)])
+                for root in range(size):
+                    of_both(comm, "bcast", obj, root)
+                    of_both(comm, "gather", obj, root)
+                    items = [(obj, k) for k in range(size)] if rank == root else None
+                    of_both(comm, "scatter", items, root)
+            of_both(comm, "scatter", None)
+            of_both(comm, "alltoall", None)
+
+
+OPERANDS = [
+    (lambda rank: rank + 1, [MPI.SUM, MPI.PROD, MPI.MAX, MPI.MIN, MPI.BOR, MPI.LAND]),
+    (lambda rank: 0.1 * (rank + 1), [MPI.SUM, MPI.MAX]),
+    (lambda rank: np.float32(0.1 * rank), [MPI.SUM]),
+    (lambda rank: rank != 1, [MPI.LAND, MPI.LOR, MPI.LXOR]),
+    (lambda rank: (rank % 2, rank), [MPI.MAXLOC, MPI.MINLOC]),
+    (lambda rank: str(rank), [MPI.SUM, lambda a, b: f"({a} {b})"]),
+    (lambda rank: [rank], [MPI.SUM]),
+    (lambda rank: {rank % 3}, [MPI.BOR, lambda a, b: sorted({*a, *b})]),
+    (lambda rank: {rank: 1}, [lambda a, b: {**a, **b}]),
+    (lambda rank: np.ones(1000) * 0.1 * rank, [MPI.SUM, MPI.PROD]),
+    (lambda rank: "ab" * 200_000, [MPI.SUM]),
+]
+
+
+@on_ranks
+def test_objects_are_combined_in_the_order_of_mpi4py(mpi_ranks):
+    with opened(new_comm()) as comm:
+        for operand, ops in OPERANDS:
+            for op in ops:
+                of_both(comm, "allreduce", operand(WORLD.rank), op)
+                for root in range(WORLD.size):
+                    of_both(comm, "reduce", operand(WORLD.rank), op, root)
+        assert len(operand(0)) > MOST_TO_ALL // 3
+
+
+@on_three
+def test_an_operation_that_differs_between_ranks_gives_one_result(mpi_ranks):
+    with opened(new_comm()) as comm:
+        for turn in range(3):
+            got = comm.allreduce([0], lambda a, b: [WORLD.rank])
+            assert got == [0], turn
+
+
+@on_three
+def test_results_are_copies(mpi_ranks):
+    with opened(new_comm()) as comm:
+        mine = [[WORLD.rank]]
+        for made in (comm.bcast(mine, WORLD.rank * 0), comm.allgather(mine)[comm.rank]):
+            assert made is not mine
+        for got in (comm.allreduce(mine, lambda a, b: a), comm.scatter([mine] * 3)):
+            got[0].append(5)
+        assert mine == [[WORLD.rank]]
+
+
+@on_four
+def test_between_nodes_bcast_is_hans_and_the_others_are_mpi4pys(mpi_ranks):
+    with opened(new_comm(TWO_LEVELS)) as comm:
+        for obj in objects(WORLD.rank):
+            of_both(comm, "bcast", obj, 1)
+            of_both(comm, "allgather", obj)
+            of_both(comm, "allreduce", WORLD.rank)
+
+
+@on_three
+def test_objects_of_a_child_before_and_after_it_is_set_up(mpi_ranks):
+    with opened(new_comm()) as comm:
+        for colors in (1, 2):
+            child = comm.Split(WORLD.rank % colors, WORLD.rank)
+            members = [*range(WORLD.rank % colors, 3, colors)]
+            for _ in range(2):
+                assert child.allgather(WORLD.rank) == members
+                assert child.allreduce(WORLD.rank) == sum(members)
+                child.Barrier()
+            child.Free()
+
+
+def raised(call: Callable[[], object]) -> tuple[str, str]:
+    """Return the name and the text of the error that a call raises."""
+    try:
+        call()
+    except Exception as error:
+        return type(error).__name__, str(error)
+    return "", ""
+
+
+@on_three
+def test_a_child_that_makes_many_calls_of_objects_is_set_up(mpi_ranks):
+    with opened(new_comm()) as comm:
+        for turn in range(3):
+            child = comm.Split(0, -WORLD.rank)
+            handles = [child, child]
+            if turn == 1 and WORLD.rank == 1:
+                handles[1] = han.Comm.fromhandle(child.handle)
+            for k in range(MOST_LEFT):
+                assert handles[k % 2].allgather(k) == [k] * 3
+            assert "not used yet" in repr(child)
+            assert child.allgather(2 - child.rank) == [2, 1, 0]
+            assert "not used yet" not in repr(child)
+            child.Free()
+
+
+# ---- what bad input gets ------------------------------------------------------------------------
+
+
+@on_three
+def test_an_object_that_cannot_be_written_is_told_to_all(mpi_ranks):
+    rank = WORLD.rank
+    calls = {
+        "allgather": lambda comm, obj: comm.allgather(obj),
+        "bcast": lambda comm, obj: comm.bcast(obj, 1),
+        "scatter": lambda comm, obj: comm.scatter([1, obj, 2] if rank == 1 else None, 1),
+    }
+    for name, call in calls.items():
+        with opened(new_comm()) as comm:
+            obj = Same("write") if rank == 1 else 5
+            for _ in range(2):
+                kind, text = raised(lambda call=call, comm=comm, obj=obj: call(comm, obj))
+                if rank == 1:
+                    assert (kind, text) == ("TypeError", "it cannot be written"), name
+                else:
+                    assert kind in ("PeerError", "RevokedError"), (name, kind, text)
+                    assert "rank 1 raised TypeError: it cannot be written" in text, name
+
+
+@on_three
+def test_an_object_that_cannot_be_read_leaves_the_communicator_usable(mpi_ranks):
+    with opened(new_comm()) as comm:
+        for big in (1, 1000):
+            kinds = [
+                raised(lambda big=big: comm.bcast([Same("read")] * big))[0],
+                raised(lambda big=big: comm.allgather([Same("read")] * big))[0],
+            ]
+            assert kinds == ["ValueError"] * 2
+            assert comm.allgather(WORLD.rank) == [0, 1, 2]
+
+
+@on_three
+def test_an_operation_that_raises_is_told_to_all(mpi_ranks):
+    def op(a: object, b: object) -> object:
+        raise ZeroDivisionError("no")
+
+    with opened(new_comm()) as comm:
+        kind, text = raised(lambda: comm.allreduce([1], op))
+        if WORLD.rank:
+            assert kind == "PeerError"
+            assert "ZeroDivisionError: no" in text
+        else:
+            assert kind == "ZeroDivisionError"
+    with opened(new_comm()) as comm:
+        assert raised(lambda: comm.allreduce("a", MPI.PROD))[0] == "TypeError"
+        assert comm.allreduce(1) == 3
+
+
+@on_three
+def test_wrong_arguments(mpi_ranks):
+    cases = [
+        (lambda comm: comm.bcast(1, 3), "root 3 is not in 0..2"),
+        (lambda comm: comm.gather(1, "a"), "root: 'a' is not a rank"),
+        (lambda comm: comm.reduce(1, root=-1), "root -1 is not in 0..2"),
+        (lambda comm: comm.alltoall([1]), "1 objects for 3 ranks; pass one for each"),
+    ]
+    for call, wanted in cases:
+        with opened(new_comm()) as comm:
+            kind, text = raised(lambda call=call, comm=comm: call(comm))
+            assert wanted in text, (kind, text)
+            assert kind.startswith(("Argument", "Peer")), kind
+
+
+@on_three
+def test_different_calls_are_told_on_all_ranks(mpi_ranks):
+    rank = WORLD.rank
+    with opened(new_comm()) as comm:
+        kind, text = raised(lambda: comm.allgather(1) if rank else comm.allreduce(1))
+        assert kind == "MismatchError"
+        assert "rank 0 is in allreduce of objects; rank 1 is in allgather of objects" in text
+        kind, text = raised(lambda: comm.gather(1, int(rank == 2)))
+        assert kind == "MismatchError"
+        assert "gather of objects (root 1)" in text
+        kind, text = raised(lambda: comm.Split() if rank else comm.allgather(1))
+        assert kind == "MismatchError"
+        assert "the making of a communicator" in text
+    with opened(new_comm(timeout=5.0)) as comm:
+        kind, text = raised(lambda: comm.bcast(1) if rank else comm.allgather(1))
+        assert kind in ("MismatchError", "PeerError", "RevokedError"), (kind, text)
+        assert "of objects" in text
+
+
+@on_three
+def test_a_rank_that_does_not_come_is_named_with_the_call(mpi_ranks):
+    with opened(new_comm(timeout=0.5)) as comm:
+        comm.allgather(1)
+        if WORLD.rank < 2:
+            kind, text = raised(lambda: comm.allreduce(1))
+            assert kind in ("CollectiveTimeoutError", "PeerError")
+            assert "allreduce of objects: allgather of 256B" in text
+        else:
+            time.sleep(1.5)
+            with contextlib.suppress(han.HanError):
+                comm.allreduce(1)
+
+
+# ---- threads, statistics ------------------------------------------------------------------------
+
+
+@on_three
+def test_threads_share_no_blocks(mpi_ranks):
+    """Each thread has a communicator; a lock keeps calls of threads on one apart."""
+    if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
+        pytest.skip("the MPI library does not allow several threads to call it")
+    comms, wrong = [new_comm() for _ in range(3)], []
+
+    def work(k: int) -> None:
+        for turn in range(200):
+            got = comms[k].allgather((k, turn, WORLD.rank))
+            if got != [(k, turn, r) for r in range(3)]:
+                wrong.append(got)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for comm in comms:
+        comm.Free()
+    assert not wrong
+
+
+@on_four
+def test_statistics_say_who_served_objects(mpi_ranks):
+    from han.statistics import Counting
+
+    counting = Counting()
+    with opened(new_comm()) as whole, opened(new_comm(TWO_LEVELS)) as parted:
+        counting.start()
+        try:
+            for comm in (whole, parted):
+                comm.bcast(1)
+                comm.allreduce(WORLD.rank)
+            whole.gather(b"x" * 2_000_000 * (WORLD.rank == 2))
+        finally:
+            counting.stop()
+    found = {(key.call, key.why): counts.calls for key, counts in counting.record.items()}
+    assert found == {
+        ("bcast", ""): 2, ("allreduce", ""): 1, ("allreduce", OBJECTS): 1, ("gather", OBJECTS): 1,
+    }  # fmt: skip

@@ -1,0 +1,178 @@
+"""Eager blocks without MPI's ranks: what is written into them, read from them, and refused."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+
+import numpy as np
+import pytest
+
+from han import _native
+from han.common.errors import MismatchError
+from han.runtime.eager import BLOCK, EAGER_ROOM, Call, Eager, alike
+
+RANKS = 4
+
+
+def data_of(nbytes: int) -> bytes:
+    """Return a pickled object, its size, of `nbytes` bytes."""
+    data = pickle.dumps(nbytes)
+    return data + bytes(nbytes - len(data))  # nobody reads what follows the end of the object
+
+
+class World:
+    """Ranks whose collectives of bytes move what their blocks hold, when all have come."""
+
+    def __init__(self) -> None:
+        self.eagers = [Eager(RANKS, together=True) for _ in range(RANKS)]
+        self.barrier = threading.Barrier(RANKS, timeout=20)
+        self.arrays: list[tuple[np.ndarray, ...]] = [()] * RANKS
+
+    def allgather(self, rank: int):
+        def run(one, every):
+            self.arrays[rank] = one.copy(), every
+            self.barrier.wait()
+            every[:] = np.concatenate([each[0] for each in self.arrays])
+            self.barrier.wait()
+            return True
+
+        return run
+
+    def alltoall(self, rank: int):
+        def run(in_place, every):
+            assert in_place is None
+            self.arrays[rank] = (every.copy(),)
+            self.barrier.wait()
+            place = slice(rank * BLOCK, (rank + 1) * BLOCK)
+            every[:] = np.concatenate([each[0][place] for each in self.arrays])
+            self.barrier.wait()
+            return True
+
+        return run
+
+    def call(self, act):
+        """Let each rank act in a thread of its own; return what they return."""
+        found = [None] * RANKS
+
+        def work(rank):
+            found[rank] = act(rank, self.eagers[rank])
+
+        threads = [threading.Thread(target=work, args=(rank,)) for rank in range(RANKS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return found
+
+
+def test_objects_that_fit_arrive_and_larger_ones_leave_their_sizes():
+    for nbytes in (28, EAGER_ROOM - 1, EAGER_ROOM, EAGER_ROOM + 1, 5000):
+        world = World()
+        sizes = [28, nbytes, 30, 28]
+
+        def act(rank, eager, world=world, sizes=sizes):
+            data = data_of(sizes[rank])
+            assert len(data) == sizes[rank]
+            found = eager.blocks.tell(world.allgather(rank), data, Call.GATHER, 2, rank == 2)
+            if not eager.left_large(found):
+                return found
+            told = eager.sizes(Call.GATHER, 2)
+            eager.lock.release()
+            return told
+
+        found = world.call(act)
+        if nbytes > EAGER_ROOM:
+            assert found == [sizes] * RANKS
+        else:
+            assert found[2] == sizes
+            assert found[0] == [data_of(n) for n in sizes]
+
+
+def test_ranks_agree_on_blocks_for_large_objects():
+    cases = [  # what rank 1 sends to each rank; whether blocks of one size are used
+        ([5000, 5000, 4000, 5000], False),
+        ([900, 900, 900, 900], False),
+        ([400, 400, 380, 400], True),
+    ]
+    for sizes, even in cases:
+        world = World()
+
+        def act(rank, eager, world=world, sizes=sizes):
+            items = [data_of(n) for n in (sizes if rank == 1 else [240, 28, 28, 28])]
+            found = eager.blocks.alltoall(world.alltoall(rank), items, Call.ALLTOALL, 0)
+            assert eager.left_large(found)
+            told = eager.sizes(Call.ALLTOALL), eager.stride()
+            eager.lock.release()
+            return told
+
+        found = world.call(act)
+        assert [told[1] for told in found] == [found[0][1]] * RANKS
+        assert bool(found[0][1]) == even, (sizes, found)
+        wanted = [[240 if not rank else 28] * RANKS for rank in range(RANKS)]
+        for rank in range(RANKS):
+            wanted[rank][1] = sizes[rank]
+        assert [told[0] for told in found] == wanted
+
+
+def test_heads_tell_of_different_calls():
+    world = World()
+
+    def act(rank, eager):
+        call = Call.REDUCE if rank == 3 else Call.ALLGATHER
+        found = eager.blocks.tell(world.allgather(rank), data_of(28), call, 0, True)
+        assert eager.left_large(found)
+        with pytest.raises(MismatchError) as error:
+            eager.sizes(call)
+        eager.lock.release()
+        return str(error.value)
+
+    text = "rank 0 is in allgather of objects; rank 3 is in reduce of objects (root 0)"
+    assert all(text in said for said in world.call(act))
+
+
+def test_a_collective_without_a_plan_or_with_an_error_releases_the_lock():
+    def fails(*arguments):
+        raise RuntimeError("the collective failed")
+
+    for call in (
+        lambda blocks, run: blocks.tell(run, b"a", Call.ALLGATHER, 0, True),
+        lambda blocks, run: blocks.bcast(run, b"a", Call.BCAST, 0),
+        lambda blocks, run: blocks.scatter(run, [b"a"] * RANKS, Call.SCATTER, 0),
+        lambda blocks, run: blocks.alltoall(run, [b"a"] * RANKS, Call.ALLTOALL, 0),
+    ):
+        eager, taken = Eager(RANKS, together=True), []
+        assert call(eager.blocks, lambda *arguments: False) is eager.blocks.unplanned
+        with pytest.raises(RuntimeError, match="the collective failed"):
+            call(eager.blocks, fails)
+        assert eager.within == ""
+        thread = threading.Thread(
+            target=lambda lock=eager.lock, taken=taken: taken.append(lock.acquire(blocking=False))
+        )
+        thread.start()
+        thread.join()
+        assert taken == [True]
+
+
+def test_wrong_arguments_are_refused():
+    blocks = Eager(RANKS, together=True).blocks
+    for error, call in (
+        (TypeError, lambda: blocks.tell(len, bytearray(3), 1, 0, True)),
+        (TypeError, lambda: blocks.tell(len, b"a", "b", 0, True)),
+        (TypeError, lambda: blocks.tell(len)),
+        (ValueError, lambda: blocks.alltoall(len, [b"a"], 1, 0)),
+        (ValueError, lambda: blocks.scatter(len, (b"a",) * RANKS, 1, 0)),
+        (TypeError, lambda: blocks.scatter(len, [1] * RANKS, 1, 0)),
+        (TypeError, lambda: _native.Eager()),
+        (ValueError, lambda: _native.Eager(bytearray(3), bytearray(3), 0, 0, len, None)),
+        (AttributeError, lambda: _native.Eager(bytearray(256), bytearray(256), 0, 0, len, None)),
+    ):
+        with pytest.raises(error):
+            call()
+
+
+def test_blocks_of_one_size_take_at_most_twice_the_bytes():
+    assert alike([10, 10, 10]) == 10
+    assert alike([10, 5, 5]) == 10
+    assert alike([10, 4, 4]) == 10
+    assert alike([12, 2, 2]) == 0
