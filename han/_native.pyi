@@ -354,6 +354,8 @@ class Eager:
         """Scatter objects of the root by run(every, one, root); return this rank's."""
     def alltoall(self, run: _Run, items: list[bytes], call: int, root: int, /) -> Any:
         """Send an object to each rank by run(None, every); return those that arrive."""
+    def sizes(self, call: int, root: int, /) -> list[int] | None:
+        """Return the sizes in the blocks of all ranks; None if one is of another call."""
 
 @final
 class Engine:

@@ -63,10 +63,13 @@ class Objects(Collectives):
             found = blocks.bcast(self._planning(parsers.BCAST), data, Call.BCAST, root)
         if not state.eager.left_large(found):
             return found
-        with unlocking(state.eager.lock):
-            nbytes = state.eager.size(Call.BCAST, root)
-            whole = self._room(nbytes) if data is None else np.frombuffer(data, np.uint8)
+        try:
+            whole: Any = data
+            if data is None:
+                whole = self._room(state.eager.size(Call.BCAST, root))
             self._carry(state.calls.bcast, parsers.BCAST, whole, root)
+        finally:
+            state.eager.lock.release()
         return _loaded(whole)
 
     def gather(self, sendobj: Any, root: int = 0) -> list[Any] | None:
@@ -93,8 +96,10 @@ class Objects(Collectives):
             found = blocks.scatter(run, items, Call.SCATTER, root)
         if not state.eager.left_large(found):
             return found
-        with unlocking(state.eager.lock):
+        try:
             return self._scatter_large(state, items, root)
+        finally:
+            state.eager.lock.release()
 
     def allgather(self, sendobj: Any) -> list[Any]:
         """Gather an object of each rank; return the list of all."""
@@ -114,8 +119,10 @@ class Objects(Collectives):
             run = self._planning(parsers.ALLTOALL)
             found = blocks.alltoall(run, items, Call.ALLTOALL, 0)
         if state.eager.left_large(found):
-            with unlocking(state.eager.lock):
+            try:
                 found = self._exchange_large(state, items)
+            finally:
+                state.eager.lock.release()
         return found  # type: ignore[no-any-return]
 
     def reduce(self, sendobj: Any, op: Op = MPI.SUM, root: int = 0) -> Any:
@@ -250,22 +257,27 @@ class Objects(Collectives):
             found = blocks.tell(self._planning(parsers.ALLGATHER), data, call, root, wanted)
         if not state.eager.left_large(found):
             return found
-        with unlocking(state.eager.lock):
+        try:
             sizes = state.eager.sizes(call, root)
             if most is not None and sum(sizes) > most:
                 return None
-            if call in (Call.GATHER, Call.REDUCE):
+            if call is Call.GATHER or call is Call.REDUCE:
                 items = self._gather_large(state, data, sizes, root)
             else:
                 items = self._tell_large(state, data, sizes)
-        return [*map(_loaded, items)] if wanted else []
+        finally:
+            state.eager.lock.release()
+        if not wanted:
+            return []
+        return [*map(_loads if min(sizes) else _loaded, items)]
 
     def _tell_large(self, state: State, data: bytes, sizes: list[int]) -> list[Any]:
         """Tell all ranks objects whose sizes they know; return them, pickled."""
         stride = alike(sizes)
         whole = self._room(state.size * stride or sum(sizes))
         if stride:
-            self._carry(state.calls.allgather, parsers.ALLGATHER, _padded([data], stride), whole)
+            sent = data if len(data) == stride else _padded([data], stride)
+            self._carry(state.calls.allgather, parsers.ALLGATHER, sent, whole)
         else:
             moved = [data, MPI.BYTE], [whole, sizes, MPI.BYTE]
             self._carry(state.calls.allgatherv, parsers.ALLGATHERV, *moved)
@@ -276,7 +288,8 @@ class Objects(Collectives):
         stride, at_root = alike(sizes), state.rank == root
         if stride:
             whole = self._room(state.size * stride) if at_root else None
-            self._carry(state.calls.gather, parsers.GATHER, _padded([data], stride), whole, root)
+            sent = data if len(data) == stride else _padded([data], stride)
+            self._carry(state.calls.gather, parsers.GATHER, sent, whole, root)
             return _cut(whole, sizes, stride) if at_root else []
         if sum(sizes) <= MOST_TO_ALL:
             return self._tell_large(state, data, sizes)
@@ -306,19 +319,6 @@ class Objects(Collectives):
         else:
             self._move("Alltoallv", _joined(items), [whole, sizes, MPI.BYTE])
         return [*map(_loaded, _cut(whole, sizes, stride))]
-
-
-class unlocking:
-    """Release a lock that is held, at the end of a block."""
-
-    def __init__(self, lock: Any) -> None:
-        self._lock = lock
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *exc: object) -> None:
-        self._lock.release()
 
 
 def _loaded(data: Any) -> Any:

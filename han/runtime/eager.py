@@ -7,7 +7,6 @@ not fit may follow in a second collective: from the heads the ranks know the siz
 
 from __future__ import annotations
 
-import functools
 import struct
 import threading
 from collections.abc import Sequence
@@ -82,15 +81,22 @@ class Eager:
         return result is self._one or result is self._every
 
     def size(self, call: Call, root: int) -> int:
-        """Return the size of the object of which the one block tells."""
-        return _sizes(self._one, call, root)[0]
+        """Return the size of the object of which the one block tells; raises MismatchError."""
+        nbytes, *its = HEAD.unpack_from(self._one)
+        if its != [call, root]:
+            raise _difference([(its[0], its[1])])
+        return nbytes if nbytes >= 0 else ~nbytes
 
     def sizes(self, call: Call, root: int = 0) -> list[int]:
         """Return the sizes of the objects of which the blocks of all ranks tell.
 
         Raises MismatchError, on all ranks alike, if they tell of different calls.
         """
-        return _sizes(self._every, call, root)
+        sizes = self.blocks.sizes(call, root)
+        if sizes is None:
+            blocks = range(0, len(self._every), BLOCK)
+            raise _difference([HEAD.unpack_from(self._every, place)[1:] for place in blocks])
+        return sizes
 
     def stride(self, root: int | None = None) -> int:
         """Return the bytes of blocks that all hold an object of those sent; 0: that is too many.
@@ -113,25 +119,13 @@ def _spread(blocks: bytearray, place: int, ranks: int) -> tuple[int, int]:
 
 def alike(sizes: Sequence[int]) -> int:
     """Return the bytes of blocks that all hold one of the objects; 0: that is too many."""
+    if sizes.count(sizes[0]) == len(sizes):
+        return sizes[0]
     return _alike(max(sizes), len(sizes), sum(sizes))
 
 
 def _alike(most: int, blocks: int, total: int) -> int:
     return most if most * blocks <= MOST_PADDED * total else 0
-
-
-def _sizes(blocks: bytearray, call: Call, root: int) -> list[int]:
-    heads = _heads(len(blocks) // BLOCK).unpack(blocks)
-    sizes, calls, roots = heads[::3], heads[1::3], heads[2::3]
-    if calls.count(call) < len(sizes) or roots.count(root) < len(sizes):
-        raise _difference([*zip(calls, roots, strict=True)])
-    return [*sizes] if min(sizes) >= 0 else [n if n >= 0 else ~n for n in sizes]
-
-
-@functools.cache
-def _heads(blocks: int) -> struct.Struct:
-    """Return the form of the heads of so many blocks, one after the other."""
-    return struct.Struct("=" + f"{HEAD.format[1:]}{EAGER_ROOM}x" * blocks)
 
 
 def _difference(calls: list[tuple[int, int]]) -> MismatchError:

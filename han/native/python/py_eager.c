@@ -267,6 +267,28 @@ static PyObject *eager_alltoall(EagerObject *self, PyObject *const *args, Py_ssi
     return loaded(self, carry(self, args[0], bytes, 2, self->every, head), false);
 }
 
+static PyObject *eager_sizes(EagerObject *self, PyObject *const *args, Py_ssize_t given) {
+    han_eager_head want;
+    if (han_expect("sizes", given, 2) || take_call(args, &want)) return NULL;
+    Py_ssize_t count = PyByteArray_GET_SIZE(self->every) / HAN_EAGER_BLOCK;
+    const char *at = PyByteArray_AS_STRING(self->every);
+    PyObject *sizes = PyList_New(count);
+    for (Py_ssize_t k = 0; sizes && k < count; k++, at += HAN_EAGER_BLOCK) {
+        han_eager_head head;
+        memcpy(&head, at, sizeof head);
+        if (head.call != want.call || head.root != want.root) {
+            Py_DECREF(sizes);
+            Py_RETURN_NONE;
+        }
+        PyObject *nbytes = PyLong_FromLongLong(head.nbytes < 0 ? ~head.nbytes : head.nbytes);
+        if (nbytes)
+            PyList_SET_ITEM(sizes, k, nbytes);
+        else
+            Py_CLEAR(sizes);
+    }
+    return sizes;
+}
+
 static PyObject *eager_get_call(EagerObject *self, void *unused) {
     (void)unused;
     return PyLong_FromLong(self->call);
@@ -292,6 +314,9 @@ static PyMethodDef methods[] = {
     {"alltoall", METHOD(alltoall),
      "alltoall($self, run, items, call, root, /)\n--\n\n"
      "Send an object to each rank by run(None, every); return those that arrive."},
+    {"sizes", METHOD(sizes),
+     "sizes($self, call, root, /)\n--\n\n"
+     "Return the sizes in the blocks of all ranks; None if one is of another call."},
     {NULL, NULL, 0, NULL},
 };
 
