@@ -82,10 +82,11 @@ class Eager:
 
     def size(self, call: Call, root: int) -> int:
         """Return the size of the object of which the one block tells; raises MismatchError."""
-        nbytes, *its = HEAD.unpack_from(self._one)
-        if its != [call, root]:
-            raise _difference([(its[0], its[1])])
-        return nbytes if nbytes >= 0 else ~nbytes
+        size: int
+        size, its, at = HEAD.unpack_from(self._one)
+        if (its, at) != (call, root):
+            raise _difference([(its, at)])
+        return size if size >= 0 else ~size
 
     def sizes(self, call: Call, root: int = 0) -> list[int]:
         """Return the sizes of the objects of which the blocks of all ranks tell.
