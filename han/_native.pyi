@@ -22,8 +22,8 @@ _Channel: TypeAlias = tuple[
     WriteableBuffer, int, int, int, int, int, int, int, int, int, int, int, bool
 ]
 _Started = TypeVar("_Started", bound=MPI.Request)
-# Addresses to send from and receive at, size, the objects that own the buffers, sizes of blocks.
 _Run: TypeAlias = Callable[..., bool]
+# Addresses to send from and receive at, size, the objects that own the buffers, sizes of blocks.
 _Maker: TypeAlias = Callable[[int, int, int, tuple[object, ...], bytes | None], object]
 
 NUMBERS: dict[str, dict[str, int]]
@@ -332,17 +332,16 @@ class Eager:
     """The eager blocks of a communicator, in bytearrays: `one`, and `every`, one for each rank.
 
     The methods call `run`, a collective of bytes, with the arrays of them, and return objects;
-    `unplanned` if `run` returned False; or `one` or `every` if an object does not fit into its
-    block, or is of another call. Then they keep the lock, for the caller to release it.
+    `unplanned` if `run` returned False; or large(blocks), blocks as they are, if an object does not
+    fit into its block, or a block is of another call.
     """
 
-    def __init__(
-        self, one: bytearray, every: bytearray, one_array: _Array, every_array: _Array,
-        loads: Callable[[bytes], object], lock: object, /,
-    ) -> None: ...  # fmt: skip
-    @property
-    def call(self) -> int:
-        """The number of the call whose collective of bytes is under way; 0: none."""
+    call: int
+    """The number of the call whose collective of bytes is under way; 0: none."""
+    def __new__(
+        cls, one: bytearray, every: bytearray, one_array: _Array, every_array: _Array,
+        loads: Callable[[bytes], object], large: Callable[[bytearray], object], /,
+    ) -> Eager: ...  # fmt: skip
     @property
     def unplanned(self) -> object:
         """What a method returns if the collective of bytes has no plan yet."""
@@ -354,8 +353,6 @@ class Eager:
         """Scatter objects of the root by run(every, one, root); return this rank's."""
     def alltoall(self, run: _Run, items: list[bytes], call: int, root: int, /) -> Any:
         """Send an object to each rank by run(None, every); return those that arrive."""
-    def sizes(self, call: int, root: int, /) -> list[int] | None:
-        """Return the sizes in the blocks of all ranks; None if one is of another call."""
 
 @final
 class Engine:

@@ -64,6 +64,11 @@ def kept(comm: MPI.Comm) -> Kept | None:
     return found if isinstance(found, Kept) else None
 
 
+def has_attribute(comm: MPI.Comm) -> bool:
+    """Return whether `keep` was called for a communicator, so that han hears when MPI frees it."""
+    return comm.Get_attr(_key()) is not None
+
+
 def keep(comm: MPI.Comm, what: Kept) -> None:
     """Let other han.Comm of the same communicator find its State, or what stands in its place."""
     comm.Set_attr(_key(), what)

@@ -13,10 +13,8 @@ from han.attached import in_step, inherit_later
 from han.intercomm import Intercomm
 from han.objects import Objects
 from han.ranks.agreement import NOTHING, agree
-from han.runtime.eager import Call
 from han.runtime.inherited import Inherited
 from han.runtime.resting import PLACE
-from han.runtime.state import State
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -55,12 +53,8 @@ class Communicators(Objects):
         state.health.live()
         together, exchange = state.health.together(step), None
         if state.eager.serves:
-            exchange = partial(self._exchange, state)
+            exchange = partial(self._agreed, state)
         return agree(state.health.meeting, together, step, read, more, exchange)
-
-    def _exchange(self, state: State, numbers: list[int]) -> list[list[int]]:
-        """Return the numbers of all ranks, by rank, which pass as many."""
-        return self._tell(state, numbers, Call.AGREE)  # type: ignore[no-any-return]
 
     def _own_parts(self) -> list[int]:
         """Return what a rank tells when it makes a child of all ranks in the same order."""

@@ -19,6 +19,7 @@ from mpi4py import MPI
 from han.collectives import Collectives
 from han.counted_calls import OBJECTS, Method, methods, why_left
 from han.model.statistics import Counts, Key, size_range
+from han.object_moves import ObjectMoves
 from han.objects import Objects
 from han.runtime.left import LeftPrequest, LeftRequest
 from han.runtime.request import Request
@@ -50,8 +51,8 @@ class Counting:
             for method in methods():
                 self._replace(cls, method.name, functools.partial(self._call, method))
         self._replace(Collectives, "_mpis", self._left)
-        self._replace(Objects, "_pickled", self._left_object)
-        self._replace(Objects, "_move", self._left_object)
+        self._replace(Objects, "_mpi4pys", self._left_object)
+        self._replace(ObjectMoves, "_move", self._left_object)
         for cls in (Request, LeftRequest):
             self._replace(cls, "Wait", self._wait)
         for cls in (Request, LeftPrequest):

@@ -73,6 +73,26 @@ class FailingEngines(Protocol):
         """Mark every engine as failed: later runs raise."""
 
 
+class Preparing:
+    """The block in which a call is prepared; a function with ``yield`` takes thrice as long."""
+
+    __slots__ = ("_health", "_issued")
+
+    def __init__(self, health: Health) -> None:
+        self._health = health
+
+    def __enter__(self) -> None:
+        self._issued, self._health._preparing = self._health.engines.own.issued, 1
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        health, issued = self._health, self._issued
+        health._preparing = 0
+        if error is None or health.failed is not None:
+            return
+        if health.engines.own.issued == issued:
+            health._miss(issued, error)
+
+
 class Health:
     """What this rank knows about the other ranks of a communicator."""
 
@@ -137,19 +157,9 @@ class Health:
         """Revoke the communicator; the next call raises `error`, which cannot be raised now."""
         self._unraised = self.give_up(error)
 
-    @contextlib.contextmanager
-    def preparing(self) -> Iterator[None]:
+    def preparing(self) -> Preparing:
         """Prepare a call: if this raises, tell the other ranks and count the call all the same."""
-        own = self.engines.own
-        issued, self._preparing = own.issued, 1
-        try:
-            yield
-        except BaseException as error:
-            if self.failed is None and own.issued == issued:
-                self._miss(issued, error)
-            raise
-        finally:
-            self._preparing = 0
+        return Preparing(self)
 
     @contextlib.contextmanager
     def initiating(self, story: str) -> Iterator[int]:

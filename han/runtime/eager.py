@@ -8,9 +8,9 @@ not fit may follow in a second collective: from the heads the ranks know the siz
 from __future__ import annotations
 
 import struct
-import threading
 from collections.abc import Sequence
 from enum import IntEnum
+from functools import cache
 
 import numpy as np
 from mpi4py import MPI
@@ -37,85 +37,87 @@ class Call(IntEnum):
     ALLTOALL = 5
     REDUCE = 6
     ALLREDUCE = 7
-    AGREE = 8  # on the arguments of a step, such as Split
-
-    @property
-    def text(self) -> str:
-        """A text such as ``gather of objects``."""
-        return TEXTS[self]
+    COMBINE = 8  # an allreduce in which only rank 0 may combine
+    RESULT = 9  # its result
+    AGREE = 10  # on the arguments of a step, such as Split
 
     def describe(self, root: int) -> str:
         """Return a text such as ``gather of objects (root 0)``."""
-        return f"{self.text} (root {root})" if self in ROOTED else self.text
+        return f"{TEXTS[self]} (root {root})" if self in ROOTED else TEXTS[self]
 
 
 TEXTS = {call: f"{call.name.lower()} of objects" for call in Call}
-TEXTS[Call.AGREE] = "the making of a communicator"
+TEXTS |= {
+    Call.COMBINE: TEXTS[Call.ALLREDUCE],
+    Call.RESULT: TEXTS[Call.ALLREDUCE],
+    Call.AGREE: "the making of a communicator",
+}
 ROOTED = (Call.BCAST, Call.GATHER, Call.SCATTER, Call.REDUCE)
+KNOWN = {int(call): call for call in Call}
 
 
 class Eager:
-    """The blocks of one communicator: `blocks` fills and reads them.
+    """The blocks of one communicator: `blocks` fills, moves and reads them.
 
-    `serves`: all ranks share memory, so that calls by blocks are han's. `lock` is held from the
-    filling of blocks until they are read, as several threads may call.
+    `serves`: all ranks share memory, so that calls by blocks are han's.
     """
 
     def __init__(self, size: int, together: bool) -> None:
-        self.serves, self.lock = together and size > 1, threading.RLock()
-        self._one, self._every = bytearray(BLOCK), bytearray(size * BLOCK)
-        one, every = (np.frombuffer(memory, np.uint8) for memory in (self._one, self._every))
-        loads = MPI.pickle.loads
-        self.blocks = _native.Eager(self._one, self._every, one, every, loads, self.lock)
+        self.serves = together and size > 1
+        one, every = bytearray(BLOCK), bytearray(size * BLOCK)
+        arrays = np.frombuffer(one, np.uint8), np.frombuffer(every, np.uint8)
+        self.blocks = _native.Eager(one, every, *arrays, MPI.pickle.loads, Large)
 
     @property
     def within(self) -> str:
         """The call whose collective of bytes is under way, or ""."""
-        return TEXTS[Call(self.blocks.call)] if self.blocks.call else ""
+        return TEXTS[KNOWN[self.blocks.call]] if self.blocks.call else ""
 
-    def left_large(self, result: object) -> bool:
-        """Return whether a result of `blocks` says that a large object is still to follow.
 
-        The caller then has the lock.
+class Large:
+    """Blocks that do not hold all objects: of a single rank, or of all ranks."""
+
+    def __init__(self, blocks: bytearray) -> None:
+        self._blocks = bytes(blocks)
+        heads = _heads(len(blocks) // BLOCK).unpack(self._blocks)
+        self._sizes, self.calls, self._roots = heads[::3], heads[1::3], heads[2::3]
+
+    def sizes(self, root: int, *calls: Call) -> list[int]:
+        """Return the sizes of the objects of which the blocks tell.
+
+        Raises MismatchError, on all ranks that have the same blocks, if they tell of other calls.
         """
-        return result is self._one or result is self._every
+        if self._roots.count(root) < len(self._roots) or not {*self.calls} <= {*calls}:
+            raise _difference([*zip(self.calls, self._roots, strict=True)])
+        return [n if n >= 0 else ~n for n in self._sizes]
 
-    def size(self, call: Call, root: int) -> int:
-        """Return the size of the object of which the one block tells; raises MismatchError."""
-        size: int
-        size, its, at = HEAD.unpack_from(self._one)
-        if (its, at) != (call, root):
-            raise _difference([(its, at)])
-        return size if size >= 0 else ~size
+    def items(self) -> list[bytes] | None:
+        """Return the objects if all are there."""
+        if min(self._sizes) < 0 or max(self._sizes) > EAGER_ROOM:
+            return None
+        places = range(HEAD.size, len(self._blocks), BLOCK)
+        return [
+            self._blocks[place : place + n] for place, n in zip(places, self._sizes, strict=True)
+        ]
 
-    def sizes(self, call: Call, root: int = 0) -> list[int]:
-        """Return the sizes of the objects of which the blocks of all ranks tell.
+    def stride(self, ranks: int) -> int:
+        """Return the bytes of blocks that all hold an object; 0: that is too many.
 
-        Raises MismatchError, on all ranks alike, if they tell of different calls.
+        The objects are those that each rank of these blocks sends to all ranks.
         """
-        sizes = self.blocks.sizes(call, root)
-        if sizes is None:
-            blocks = range(0, len(self._every), BLOCK)
-            raise _difference([HEAD.unpack_from(self._every, place)[1:] for place in blocks])
-        return sizes
-
-    def stride(self, root: int | None = None) -> int:
-        """Return the bytes of blocks that all hold an object of those sent; 0: that is too many.
-
-        `root` is the rank that sent objects; None: all ranks did.
-        """
-        blocks, ranks = self._every if root is None else self._one, len(self._every) // BLOCK
-        spreads = [_spread(blocks, place, ranks) for place in range(0, len(blocks), BLOCK)]
+        spreads = []
+        for place, nbytes in zip(range(0, len(self._blocks), BLOCK), self._sizes, strict=True):
+            few = EAGER_ROOM, ranks * EAGER_ROOM  # at most, as these objects fit
+            here = place + HEAD.size
+            spreads.append(few if nbytes >= 0 else SPREAD.unpack_from(self._blocks, here))
         most, totals = zip(*spreads, strict=True)
         return _alike(max(most), ranks * len(spreads), sum(totals))
 
 
-def _spread(blocks: bytearray, place: int, ranks: int) -> tuple[int, int]:
-    """Return the largest of the objects that a rank sends, and their sum; at most, if they fit."""
-    if HEAD.unpack_from(blocks, place)[0] >= 0:
-        return EAGER_ROOM, ranks * EAGER_ROOM
-    most, total = SPREAD.unpack_from(blocks, place + HEAD.size)
-    return most, total
+@cache
+def _heads(blocks: int) -> struct.Struct:
+    """Return the form of the heads of so many blocks, one after the other."""
+    return struct.Struct("=" + f"{HEAD.format[1:]}{EAGER_ROOM}x" * blocks)
 
 
 def alike(sizes: Sequence[int]) -> int:
@@ -130,10 +132,10 @@ def _alike(most: int, blocks: int, total: int) -> int:
 
 
 def _difference(calls: list[tuple[int, int]]) -> MismatchError:
-    known = {int(call): call for call in Call}
     seen: dict[str, int] = {}
     for rank, (call, root) in enumerate(calls):
-        seen.setdefault(known[call].describe(root) if call in known else "a call of bytes", rank)
+        text = KNOWN[call].describe(root) if call in KNOWN else "a call of bytes"
+        seen.setdefault(text, rank)
     texts = "; ".join(f"rank {rank} is in {text}" for text, rank in seen.items())
     return MismatchError(
         f"the ranks do not make the same call: {texts}; make the same calls on all ranks, in the "

@@ -336,7 +336,7 @@ def test_ranks_of_communicators_that_overlap_report_once_together(tmp_path, grou
 
 @pytest.mark.mpi(ranks=2, timeout=60, unit="s")
 def test_methods_are_as_before_after_counting(mpi_ranks):
-    before = {name: getattr(han.Comm, name) for name in ("Allreduce", "Scan", "bcast", "_pickled")}
+    before = {name: getattr(han.Comm, name) for name in ("Allreduce", "Scan", "bcast", "_mpi4pys")}
     counts = Counting()
     counts.start()
     assert all(getattr(han.Comm, name) is not method for name, method in before.items())

@@ -1,0 +1,217 @@
+"""How pickled objects move: in eager blocks, and in a second collective if they are large."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from typing import Any, NoReturn
+
+import numpy as np
+from mpi4py import MPI
+
+from han.collectives import Collectives
+from han.common.errors import ArgumentError
+from han.message import parsers
+from han.message.message import root_of
+from han.message.parsers import Parser
+from han.runtime.eager import Call, Large, alike
+from han.runtime.state import State
+
+_dumps, _loads = MPI.pickle.dumps, MPI.pickle.loads  # a program may give MPI.pickle others
+MOST_TO_ALL = 1 << 20  # bytes of all objects that a rank without need of them may get
+
+
+class ObjectMoves(Collectives):
+    """What calls of objects share: arguments, and collectives of bytes.
+
+    If this raises on a rank before a collective has begun, the other ranks, which wait in it, are
+    told.
+    """
+
+    # ---- arguments ----------------------------------------------------------------------------
+
+    def _raise(self) -> NoReturn:
+        """Raise the present error again; tell the other ranks."""
+        with self._han.health.preparing():
+            raise
+
+    def _dumped(self, obj: Any) -> bytes:
+        try:
+            data = _dumps(obj)
+            return data if data.__class__ is bytes else bytes(data)
+        except BaseException:
+            self._raise()
+
+    def _dumped_each(self, objects: Sequence[Any] | None, size: int) -> list[bytes]:
+        """Return the objects of a list, one for each rank, pickled; None stands for Nones."""
+        try:
+            items = [None] * size if objects is None else list(objects)
+            if len(items) != size:
+                raise ArgumentError(f"{len(items)} objects for {size} ranks; pass one for each")
+            return [*map(bytes, map(_dumps, items))]
+        except BaseException:
+            self._raise()
+
+    def _root(self, state: State, root: int) -> int:
+        if root.__class__ is int and 0 <= root < state.size:
+            return root
+        try:
+            return root_of(self, root)
+        except ArgumentError:
+            self._raise()
+
+    # ---- collectives of bytes -----------------------------------------------------------------
+
+    def _planning(self, parser: Parser) -> Callable[..., bool]:
+        """Return a function that carries out a collective of bytes that has no plan yet."""
+
+        def run(*arguments: Any) -> bool:
+            self._run(parser, *arguments)
+            return True
+
+        return run
+
+    def _carry(
+        self,
+        state: State,
+        call: Call,
+        quick: Callable[..., bool],
+        parser: Parser,
+        *arguments: Any,
+    ) -> None:
+        """Carry out the second collective of a call."""
+        blocks = state.eager.blocks
+        before, blocks.call = blocks.call, call
+        try:
+            if not quick(*arguments):
+                self._run(parser, *arguments)
+        finally:
+            blocks.call = before
+
+    def _move(self, name: str, make: Callable[[], tuple[Any, ...]]) -> None:
+        """Move bytes by a collective of the MPI library, while han's own make progress.
+
+        `make` returns its arguments.
+        """
+        state = self._han
+        with state.health.notices.leaving():
+            request = getattr(MPI.Intracomm, f"I{name.lower()}")(self, *make())
+        state.wait_for(request, f"{name[:-1].lower()} of objects")
+
+    # ---- objects of all ranks -----------------------------------------------------------------
+
+    def _tell(
+        self, state: State, data: bytes, call: Call, root: int = 0, wanted: bool = True
+    ) -> Any:
+        """Tell all ranks an object; return those of all ranks, or Large.
+
+        If they are not `wanted` here, they stay pickled.
+        """
+        blocks = state.eager.blocks
+        found = blocks.tell(state.calls.allgather, data, call, root, wanted)
+        if found is blocks.unplanned:
+            found = blocks.tell(self._planning(parsers.ALLGATHER), data, call, root, wanted)
+        return found
+
+    def _tell_large(self, state: State, call: Call, data: bytes, sizes: list[int]) -> list[Any]:
+        """Tell all ranks objects whose sizes they know; return them, pickled."""
+        stride = alike(sizes)
+        with state.health.preparing():
+            whole = np.empty(state.size * stride or sum(sizes), np.uint8)
+            if stride:
+                quick, parser = state.calls.allgather, parsers.ALLGATHER
+                self._carry(state, call, quick, parser, _padded(data, stride), whole)
+            else:
+                moved = [data, MPI.BYTE], [whole, sizes, MPI.BYTE]
+                self._carry(state, call, state.calls.allgatherv, parsers.ALLGATHERV, *moved)
+        return _cut(whole, sizes, stride)
+
+    def _gather_large(
+        self, state: State, call: Call, data: bytes, sizes: list[int], root: int
+    ) -> list[Any]:
+        """Gather objects whose sizes all ranks know; return them on `root`, pickled."""
+        stride, at_root, whole = alike(sizes), state.rank == root, None
+        if stride:
+            with state.health.preparing():
+                whole = np.empty(state.size * stride, np.uint8) if at_root else None
+                moved = _padded(data, stride), whole, root
+                self._carry(state, call, state.calls.gather, parsers.GATHER, *moved)
+        elif sum(sizes) <= MOST_TO_ALL:
+            return self._tell_large(state, call, data, sizes)
+        else:
+
+            def arguments() -> tuple[Any, ...]:
+                nonlocal whole
+                whole = np.empty(sum(sizes), np.uint8) if at_root else None
+                return [data, MPI.BYTE], [whole, sizes, MPI.BYTE] if at_root else None, root
+
+            self._move("Gatherv", arguments)
+        return [] if whole is None else _cut(whole, sizes, stride)
+
+    def _scatter_large(
+        self, state: State, large: Large, items: list[bytes] | None, root: int
+    ) -> Any:
+        """Scatter objects of the root; return this rank's."""
+        (nbytes,), stride = large.sizes(root, Call.SCATTER), large.stride(state.size)
+        whole = None
+        if stride:
+            with state.health.preparing():
+                whole = np.empty(stride, np.uint8)
+                every = None if items is None else b"".join(_padded(i, stride) for i in items)
+                moved = every, whole, root
+                self._carry(state, Call.SCATTER, state.calls.scatter, parsers.SCATTER, *moved)
+        else:
+
+            def arguments() -> tuple[Any, ...]:
+                nonlocal whole
+                whole = np.empty(nbytes, np.uint8)
+                return _joined(items), [whole, MPI.BYTE], root
+
+            self._move("Scatterv", arguments)
+        return loaded(memoryview(whole)[:nbytes])  # type: ignore[arg-type]
+
+    def _exchange_large(self, state: State, large: Large, items: list[bytes]) -> list[Any]:
+        """Send an object to each rank; return those that arrive."""
+        sizes, stride = large.sizes(0, Call.ALLTOALL), large.stride(state.size)
+        whole = None
+        if stride:
+            with state.health.preparing():
+                whole = np.empty(state.size * stride, np.uint8)
+                moved = b"".join(_padded(item, stride) for item in items), whole
+                self._carry(state, Call.ALLTOALL, state.calls.alltoall, parsers.ALLTOALL, *moved)
+        else:
+
+            def arguments() -> tuple[Any, ...]:
+                nonlocal whole
+                whole = np.empty(sum(sizes), np.uint8)
+                return _joined(items), [whole, sizes, MPI.BYTE]
+
+            self._move("Alltoallv", arguments)
+        return load_each(_cut(whole, sizes, stride), sizes)
+
+
+def loaded(data: Any) -> Any:
+    """Return a pickled object; no bytes stand for None, as in mpi4py."""
+    return _loads(data) if len(data) else None
+
+
+def load_each(items: Sequence[Any], sizes: Sequence[int] = (0,)) -> list[Any]:
+    """Return pickled objects; `sizes` may tell that each has some bytes."""
+    return [*map(_loads if min(sizes) else loaded, items)]
+
+
+def _padded(data: bytes, stride: int) -> bytes:
+    return data if len(data) == stride else data.ljust(stride, b"\0")
+
+
+def _joined(items: Sequence[bytes] | None) -> list[Any] | None:
+    """Return objects as mpi4py's argument for blocks of different sizes."""
+    return None if items is None else [b"".join(items), [*map(len, items)], MPI.BYTE]
+
+
+def _cut(whole: Any, sizes: Sequence[int], stride: int) -> list[Any]:
+    """Cut out objects, which lie at every `stride` bytes, or with 0 one after the other."""
+    view = memoryview(whole)
+    if stride:
+        return [view[k * stride : k * stride + n] for k, n in enumerate(sizes)]
+    return [view[end - n : end] for n, end in zip(sizes, accumulate(sizes), strict=True)]
