@@ -276,6 +276,36 @@ class Operations:
         Operands are addresses of memory that holds the part of the message which begins at `dst`.
         Those with the base NONE are left out. A single one is copied.
         """
+    def show_each(
+        self, cells: tuple[Ref, ...], offset: int, src: Ref,
+        bounds: tuple[tuple[int, int], ...], part: tuple[int, int, int], /,
+    ) -> None:  # fmt: skip
+        """Copy a part of each share of a message to the memory `offset` bytes behind a cell.
+
+        `bounds` say where each share starts and stops, behind byte ``part[0]`` of the message. Of
+        each share, at most ``part[2]`` bytes from its byte ``part[1]`` on are copied.
+        """
+    def take_each(
+        self, dst: Ref, cells: tuple[Ref, ...], offset: int,
+        bounds: tuple[tuple[int, int], ...], part: tuple[int, int, int],
+        flags: tuple[Ref, ...], k: int, ranks: tuple[int, ...], /,
+    ) -> None:  # fmt: skip
+        """Copy a part of each share of a message to `dst`, from the memory that `show_each` names.
+
+        Wait for the flag of each share before it, once for shares in turn with one flag.
+        """
+    def fold_each(
+        self, dst: Ref, operands: tuple[Ref, ...], mine: int, start: int, nbytes: int,
+        order: tuple[int, ...], partials: tuple[Ref, ...],
+        waits: tuple[tuple[Ref, ...], int, tuple[int, ...]] | None, also: Ref | None, /,
+    ) -> None:  # fmt: skip
+        """Combine operands of several members into `dst`, and into `also` if it is given.
+
+        They are combined as `han.submodules.parts.fold.fold` does, with the places `partials`.
+        Operands are memory that holds the message from byte `start` on; number `mine` is this
+        rank's own one, in its buffer. `waits` has flags of all operands, a value and ranks: wait
+        for the flag of each other operand before it.
+        """
     def isend(self, src: Ref, nbytes: int, rank: int, request: int, /) -> None:
         """Start sending to `rank`."""
     def irecv(self, dst: Ref, nbytes: int, rank: int, request: int, /) -> None:

@@ -312,6 +312,16 @@ static PyMethodDef methods[] = {
     FAST("combine_each", han_combine_each, 0,
          "combine_each($self, dst, own, operands, nbytes, flags, k, ranks, /)\n--\n\n"
          "Combine ``dst = own op operand op ...``; wait for the flag of each operand before it."),
+    FAST("show_each", han_show_each, 0,
+         "show_each($self, cells, offset, src, bounds, part, /)\n--\n\n"
+         "Copy a part of each share of a message to a cell."),
+    FAST("take_each", han_take_each, 0,
+         "take_each($self, dst, cells, offset, bounds, part, flags, k, ranks, /)\n--\n\n"
+         "Copy a part of each share of a message from a cell; wait for the flag of each before it."),
+    FAST("fold_each", han_fold_each, 0,
+         "fold_each($self, dst, operands, mine, start, nbytes, order, partials, waits, also, /)\n"
+         "--\n\n"
+         "Combine operands of several members in any order; wait for the flag of each before it."),
     FAST("isend", isend, 0,
          "isend($self, src, nbytes, rank, request, /)\n--\n\n"
          "Start sending to `rank`."),

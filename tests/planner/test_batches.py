@@ -1,0 +1,145 @@
+"""Operations for several members at once: they are those of one call for each member."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from test_planner import quick
+
+from han._native import Operations, joined
+from han.model.program import Area, Base, Ref, channel_ref
+from han.submodules.parts.fold import fold
+from han.tasks.canonical import canonical, linear, rooms
+
+ELEMENT, GRAIN, GRAINS = 8, 64, 64
+SEND, RECV, SCRATCH = Ref(Base.SEND), Ref(Base.RECV), Ref(Base.SCRATCH)
+
+
+def stream(grains=GRAINS):
+    return Operations(5, GRAIN * GRAINS, ELEMENT, GRAIN, grains)
+
+
+def members(number):
+    """Return flags, cells and ranks of members."""
+    flags = tuple(channel_ref(0, Area.FLAGS, 64 * k) for k in range(number))
+    cells = tuple(channel_ref(0, Area.CELLS, 640 * k) for k in range(number))
+    return flags, cells, tuple(range(7, 7 + number))
+
+
+def agree(a, b):
+    """Check that two streams have the same operations."""
+    assert (a.operand, a.writes, len(a)) == (b.operand, b.writes, len(b))
+    assert joined((a,)) == joined((b,))
+
+
+# ---- shares -----------------------------------------------------------------------------------
+
+BOUNDS = ((0, 128), (128, 384), (384, 384), (384, 448))
+SPANS = [(192, 256), (320, 448), (512, 512), (512 + 64, 512 + 64)]  # behind 128: 64 to 192 of each
+
+
+def test_a_part_of_each_share_is_shown():
+    _, cells, _ = members(4)
+    batch, one = stream(), stream()
+    batch.show_each(cells, 8192, SEND, BOUNDS, (128, 64, 128))
+    for cell, (start, stop) in zip(cells, SPANS, strict=True):
+        one.copy((cell + 8192).holding(start), SEND.to(start), stop - start)
+    assert len(batch) == 2, "two shares have no such part"
+    agree(batch, one)
+
+
+def test_a_part_of_each_share_is_taken_once_its_owner_has_shown_it():
+    flags, cells, ranks = members(4)
+    flags, ranks = (tuple([of[k] for k in (0, 1, 1, 3)]) for of in (flags, ranks))
+    batch, one = stream(), stream()
+    batch.take_each(RECV, cells, 64, BOUNDS, (128, 64, 128), flags, 3, ranks)
+    for k, (start, stop) in enumerate(SPANS):
+        if k != 2:  # of the same owner as the share before
+            one.wait(flags[k], 3, ranks[k])
+        one.copy(RECV.to(start), (cells[k] + 64).holding(start), stop - start)
+    agree(batch, one)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        ({"dst": None}, TypeError),
+        ({"cells": [RECV, RECV]}, TypeError),
+        ({"cells": (RECV, 8)}, TypeError),
+        ({"offset": -1}, OverflowError),
+        ({"bounds": BOUNDS[:1]}, ValueError),
+        ({"bounds": ((0, 64), (64,))}, ValueError),
+        ({"bounds": ((0, 64), 64)}, TypeError),
+        ({"part": (0, 0)}, ValueError),
+        ({"part": (0, 0, "1")}, TypeError),
+        ({"flags": ()}, ValueError),
+        ({"ranks": (7,)}, ValueError),
+    ],
+)
+def test_wrong_shares(wrong, error):
+    flags, cells, ranks = members(2)
+    right = {"dst": RECV, "cells": cells, "offset": 0, "bounds": BOUNDS[:2], "part": (0, 0, 64)}
+    asked = {**right, "flags": flags, "k": 1, "ranks": ranks, **wrong}
+    with pytest.raises(error):
+        stream().take_each(*asked.values())
+    if wrong.keys() <= right.keys():
+        with pytest.raises(error):
+            stream().show_each(*(asked[k] for k in ("cells", "offset", "dst", "bounds", "part")))
+
+
+# ---- operands ---------------------------------------------------------------------------------
+
+
+@quick
+@given(st.data())
+def test_operands_are_combined_as_one_by_one(data):
+    number = data.draw(st.integers(1, 20))
+    flags, cells, ranks = members(number)
+    starts = sorted(data.draw(st.sets(st.integers(0, 99), min_size=number, max_size=number)))
+    order = data.draw(st.sampled_from([linear(number), canonical(tuple(starts))]))
+    mine = data.draw(st.integers(0, number))  # `number`: this rank has no operand
+    operands = tuple(SEND if k == mine else cell for k, cell in enumerate(cells))
+    partials = tuple(SCRATCH + 4096 * k for k in range(rooms(order)))
+    also = data.draw(st.sampled_from([None, channel_ref(1, Area.CELLS, 64).holding(128)]))
+    waits = data.draw(st.booleans())
+    batch, one = stream(), stream()
+    given_waits = (flags, 5, ranks) if waits else None
+    batch.fold_each(RECV.to(128), operands, mine, 64, 256, order, partials, given_waits, also)
+
+    def each():
+        for k, operand in enumerate(operands):
+            if waits and k != mine:
+                one.wait(flags[k], 5, ranks[k])
+            yield operand.to(128) if k == mine else operand.holding(64).to(128)
+
+    places = [place.holding(128) for place in partials]
+    fold(one, order, each(), 256, RECV.to(128), places, also=also)
+    agree(batch, one)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        ({"operands": [SEND, SEND, SEND]}, TypeError),
+        ({"operands": (SEND, SEND)}, ValueError),
+        ({"mine": -1}, OverflowError),
+        ({"nbytes": None}, TypeError),
+        ({"order": (0, 1)}, ValueError),
+        ({"order": (0, 2, 1)}, ValueError),
+        ({"order": (0, 0, 1)}, ValueError),
+        ({"order": (0, 1, "1")}, TypeError),
+        ({"partials": ()}, ValueError),
+        ({"partials": (1,)}, TypeError),
+        ({"waits": ()}, ValueError),
+        ({"waits": ((RECV,), 1, (1,))}, ValueError),
+        ({"also": 1}, TypeError),
+    ],
+)
+def test_wrong_operands(wrong, error):
+    _, cells, _ = members(3)
+    right = {"dst": RECV, "operands": cells, "mine": 3, "start": 0, "nbytes": 64}
+    more = {"order": linear(3), "partials": (SCRATCH,), "waits": None, "also": None}
+    with pytest.raises(error):
+        stream().fold_each(*{**right, **more, **wrong}.values())
+    many = 70
+    with pytest.raises(ValueError, match="more than 64 partial results"):
+        stream().fold_each(RECV, (SEND,) * many, many, 0, 64, (0,) * many, (), None, None)
