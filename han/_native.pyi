@@ -322,8 +322,11 @@ class Operations:
     def await_stream(self, stream: int, position: int, /) -> None:
         """Wait until a stream of this rank has passed so many of its operations."""
 
-def joined(streams: tuple[Operations, ...], /) -> tuple[bytearray, bytearray]:
-    """Return the records of all streams, and their terms; none in a program for one size."""
+def joined(streams: tuple[Operations, ...], /) -> tuple[memoryview, memoryview]:
+    """Return the records of all streams, and their terms; none in a program for one size.
+
+    The streams have no records afterwards: their memory is the program's.
+    """
 
 @final
 class Plan:

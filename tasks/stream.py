@@ -326,12 +326,13 @@ class Builder:
     def program(self, footprint: tuple[int, ...]) -> Program:
         """Join the streams; `footprint` is the bytes that they take of each ring, by channel."""
         streams = tuple(self._all)
+        infos = _infos(streams)
         code, terms = joined(streams)
         grains = self.signature.grains
         return Program(
             rank=self.rank,
             code=np.frombuffer(code, INSTRUCTION),
-            streams=_infos(streams),
+            streams=infos,
             tasks=tuple(map(str, self._tasks)),
             requests=self._requests,
             scratch=self._scratch,

@@ -10,6 +10,7 @@
 
 #include "python/py_batches.h"
 #include "python/py_emit.h"
+#include "python/py_joined.h"
 
 static PyTypeObject OperationsType;
 
@@ -215,71 +216,7 @@ static PyObject *get_writes(OperationsObject *self, void *unused) {
     return PyBytes_FromStringAndSize((const char *)self->writes, sizeof self->writes);
 }
 
-/* Whether an AWAIT names a stream of the program, and a position in it; raises ValueError. */
-static bool awaits_well(const han_instr *i, const Py_ssize_t *starts, Py_ssize_t streams) {
-    bool known = i->peer >= 0 && i->peer < streams;
-    if (known && i->n <= (uint64_t)(starts[i->peer + 1] - starts[i->peer])) return true;
-    PyErr_Format(PyExc_ValueError, "an operation awaits number %llu of stream %d",
-                 (unsigned long long)i->n, (int)i->peer);
-    return false;
-}
-
-/* Where each stream starts in the code, and at last where all end; NULL with an error. */
-static Py_ssize_t *starts_of(PyObject *streams) {
-    Py_ssize_t n = PyTuple_GET_SIZE(streams), *starts = calloc((size_t)n + 1, sizeof *starts);
-    if (!starts) return (Py_ssize_t *)PyErr_NoMemory();
-    for (Py_ssize_t k = 0; k < n; k++) {
-        PyObject *stream = PyTuple_GET_ITEM(streams, k);
-        if (!PyObject_TypeCheck(stream, &OperationsType)) {
-            PyErr_SetString(PyExc_TypeError, "joined takes a tuple of Operations");
-            free(starts);
-            return NULL;
-        }
-        starts[k + 1] = starts[k] + (Py_ssize_t)((OperationsObject *)stream)->length;
-    }
-    return starts;
-}
-
-/* Copy all records; positions in a stream become indices into the code. 0 or -1. */
-static int join(PyObject *streams, const Py_ssize_t *starts, han_instr *code, han_term *terms) {
-    Py_ssize_t n = PyTuple_GET_SIZE(streams);
-    for (Py_ssize_t k = 0; k < n; k++) {
-        const OperationsObject *one = (OperationsObject *)PyTuple_GET_ITEM(streams, k);
-        if (!one->length) continue;
-        memcpy(code + starts[k], one->code, one->length * sizeof *code);
-        if (one->terms) memcpy(terms + starts[k], one->terms, one->length * sizeof *terms);
-    }
-    for (Py_ssize_t k = 0; k < starts[n]; k++) {
-        if (code[k].code != HAN_AWAIT) continue;
-        if (!awaits_well(&code[k], starts, n)) return -1;
-        code[k].n += (uint64_t)starts[code[k].peer];
-    }
-    return 0;
-}
-
-static PyObject *joined(PyObject *module, PyObject *streams) {
-    (void)module;
-    if (!PyTuple_Check(streams)) {
-        PyErr_SetString(PyExc_TypeError, "joined takes a tuple of Operations");
-        return NULL;
-    }
-    Py_ssize_t *starts = starts_of(streams);
-    if (!starts) return NULL;
-    Py_ssize_t n = PyTuple_GET_SIZE(streams);
-    bool sized = n && ((OperationsObject *)PyTuple_GET_ITEM(streams, 0))->grains;
-    PyObject *found = NULL;
-    PyObject *code = PyByteArray_FromStringAndSize(NULL, starts[n] * (Py_ssize_t)sizeof(han_instr));
-    PyObject *terms =
-        PyByteArray_FromStringAndSize(NULL, sized ? starts[n] * (Py_ssize_t)sizeof(han_term) : 0);
-    if (code && terms &&
-        !join(streams, starts, (han_instr *)PyByteArray_AS_STRING(code),
-              (han_term *)PyByteArray_AS_STRING(terms)))
-        found = PyTuple_Pack(2, code, terms);
-    Py_XDECREF(code);
-    Py_XDECREF(terms);
-    free(starts);
-    return found;
-}
+bool han_is_operations(PyObject *object) { return PyObject_TypeCheck(object, &OperationsType); }
 
 #define FAST(name, function, flags, text) \
     {name, (PyCFunction)(void (*)(void))function, METH_FASTCALL | (flags), text}
@@ -369,17 +306,10 @@ static PyTypeObject OperationsType = {
     .tp_doc = "The operations of one stream, as they are emitted.",
 };
 
-static PyMethodDef functions[] = {
-    {"joined", joined, METH_O,
-     "joined($module, streams, /)\n--\n\n"
-     "Return the records of all streams, and their terms; none in a program for one size."},
-    {NULL, NULL, 0, NULL},
-};
-
 int han_py_add_operations(PyObject *module) {
     if (PyType_Ready(&RefType) || PyType_Ready(&OperationsType)) return -1;
     return PyModule_AddObjectRef(module, "Ref", (PyObject *)&RefType) ||
                    PyModule_AddObjectRef(module, "Operations", (PyObject *)&OperationsType)
                ? -1
-               : PyModule_AddFunctions(module, functions);
+               : han_py_add_joined(module);
 }
