@@ -310,6 +310,32 @@ class Operations:
         """Start sending to `rank`."""
     def irecv(self, dst: Ref, nbytes: int, rank: int, request: int, /) -> None:
         """Start receiving from `rank`."""
+    def send_each(
+        self, src: Ref, start: int, stop: int, step: int, rank: int, requests: tuple[int, ...], /
+    ) -> None:
+        """Start sending bytes [start, stop) of the message to `rank`, `step` of them in a message.
+
+        There is a request for each message. No bytes are one message.
+        """
+    def receive_each(
+        self, dst: Ref, start: int, stop: int, step: int, rank: int, requests: tuple[int, ...], /
+    ) -> None:
+        """Start receiving messages that `rank` sends as `send_each` does."""
+    def test_each(self, requests: tuple[int, ...], /) -> None:
+        """Wait until requests are complete, one after the other."""
+    def circulate(
+        self, source: Ref, result: Ref, cells: tuple[Ref, ...], peers: tuple[int, int],
+        pieces: tuple[tuple[int, int] | None, ...], width: int,
+        awaits: tuple[tuple[tuple[int, int], ...], ...], free: tuple[int, ...], first: int, /,
+    ) -> tuple[list[int], tuple[int, ...], int]:  # fmt: skip
+        """Send pieces round a ring, and combine them (han/submodules/ring.py).
+
+        `pieces` are what arrives at each position, and then the block that this rank sends first:
+        where they start and stop. `awaits` are streams and positions, for each piece of that block
+        and each piece that is combined. Requests are those of `free`, and others from `first` on.
+        Return how long the stream is after each piece that is finished, the requests that are free,
+        and the first one that is not used.
+        """
     def test(self, request: int, /) -> None:
         """Wait until a request is complete; the message of a receive must have its size."""
     def coll(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
@@ -31,6 +31,8 @@ from han.tasks.graph import Task
 from han.tasks.outline import Outline
 
 NOWHERE = Ref(Base.NONE)
+Span = tuple[int, int]  # where bytes of the message start and stop
+Awaits = tuple[tuple[int, int], ...]  # streams, and positions in them
 
 
 class Peer(NamedTuple):
@@ -71,8 +73,8 @@ class Stream(Operations):
         self.builder = builder
         self.tag = tag  # the stream's part of a message tag, the same on all ranks
         self.done: dict[Task, int] = {}
-        self.parts: dict[Task, dict[tuple[int, int], int]] = {}  # where parts of a task are done
-        self._ordered: dict[Task, list[tuple[int, int]]] = {}  # the same parts in their order
+        self.parts: dict[Task, dict[Span, int]] = {}  # where parts of a task are done
+        self._ordered: dict[Task, list[Span]] = {}  # the same parts in their order
         self._rooms: dict[object, tuple[int, Ref]] = {}
         self._labelled: Task | None = None
         self._whole: Task | None = None  # the task of the graph that the labelled one stands for
@@ -102,21 +104,38 @@ class Stream(Operations):
 
     def begin(self, task: Task) -> None:
         """Begin `task`: wait for its prerequisites."""
-        self.label(task)
-        if (
-            self._whole is not None and self._whole is not self._begun
-        ):  # parts of a task have the same prerequisites
-            self._begun, self._needs = self._whole, self.builder.prerequisites(self._whole)
-        for stream, source in self._needs:
-            if stream is not self:
-                self._after(stream, source, task.start, task.stop)
+        self._turn_to(task)
+        for stream, position in self._needed(task.start, task.stop):
+            self.await_stream(stream, position)
 
-    def _after(self, stream: Stream, task: Task, start: int, stop: int) -> None:
-        """Wait until another stream of this rank has done [start, stop) of `task`."""
-        position = stream.position(task, start, stop)
-        if position and self._awaited.get(stream.index, 0) < position:
-            self._awaited[stream.index] = position
-            self.await_stream(stream.index, position)
+    def begin_parts(self, task: Task, spans: Iterable[Span]) -> Iterator[Awaits]:
+        """Begin parts of `task`: yield for each the streams and positions that it is to await."""
+        self._turn_to(task)
+        first, last = 0, 0  # any part of these bytes awaits nothing more
+        for start, stop in spans:
+            inside = first <= start and stop <= last
+            yield () if inside else self._needed(start, stop)
+            if not inside:
+                around = [one.around(source, start, stop) for one, source in self._needs]
+                first = max((span[0] for span in around), default=0)
+                last = min((span[1] for span in around), default=self.builder.signature.nbytes)
+
+    def _turn_to(self, task: Task) -> None:
+        """Find what `task` waits for; parts of a task have the same prerequisites."""
+        self.label(task)
+        if self._whole is not None and self._whole is not self._begun:
+            self._begun, needs = self._whole, self.builder.prerequisites(self._whole)
+            self._needs = [need for need in needs if need[0] is not self]
+
+    def _needed(self, start: int, stop: int) -> Awaits:
+        """Return what [start, stop) of the task begun last awaits in other streams of this rank."""
+        found: Awaits = ()
+        for stream, task in self._needs:
+            position = stream.position(task, start, stop)
+            if position and self._awaited.get(stream.index, 0) < position:
+                self._awaited[stream.index] = position
+                found += ((stream.index, position),)
+        return found
 
     def follow(self, other: Stream) -> None:
         """Wait until another stream of this rank has done what it has been given so far."""
@@ -136,14 +155,26 @@ class Stream(Operations):
 
     def _over(self, task: Task, start: int, stop: int) -> int | None:
         """Return where parts with bytes of [start, stop) are done; parts are disjoint."""
-        ordered, parts = self._ordered.get(task, []), self.parts[task]
-        if len(ordered) < len(parts):
-            ordered = self._ordered[task] = sorted(parts)
+        ordered, parts = self._in_order(task), self.parts[task]
         found, number = None, bisect_left(ordered, (stop,))
         while number and ordered[number - 1][1] > start:
             number -= 1
             found = max(found or 0, parts[ordered[number]])
         return found
+
+    def around(self, task: Task, start: int, stop: int) -> Span:
+        """Return the part of a task that holds [start, stop); the same bytes if there is none."""
+        ordered = self._in_order(task)
+        number = bisect_left(ordered, (stop,))
+        first, last = ordered[number - 1] if number else (stop, start)
+        return (first, last) if first <= start and stop <= last else (start, stop)
+
+    def _in_order(self, task: Task) -> list[Span]:
+        """Return the parts of a task in the order of their bytes."""
+        ordered, parts = self._ordered.get(task, []), self.parts.get(task, {})
+        if len(ordered) < len(parts):
+            ordered = self._ordered[task] = sorted(parts)
+        return ordered
 
     def end(self, task: Task) -> None:
         """Mark `task` as done on this rank."""
@@ -151,6 +182,12 @@ class Stream(Operations):
         self.done[whole] = len(self)
         if task is not whole:
             self.parts.setdefault(whole, {})[task.start, task.stop] = len(self)
+
+    def end_parts(self, task: Task, spans: Sequence[Span], positions: Sequence[int]) -> None:
+        """Mark parts of `task` as done in turn, each where the stream had so many operations."""
+        whole = self.builder.whole(task)
+        self.done[whole] = positions[-1]
+        self.parts.setdefault(whole, {}).update(zip(spans, positions, strict=True))
 
 
 class Builder:
@@ -173,7 +210,7 @@ class Builder:
         self._flags: dict[tuple[int, int, int], Ref] = {}
         self._small: dict[tuple[int, int], Ref] = {}
         self._cells: dict[tuple[int, int], Ref] = {}
-        self._requests = 0
+        self.requests = 0  # how many there are
         self._scratch = 0
 
     # ---- memory, flags, requests and communicators ----------------------------------------
@@ -218,8 +255,8 @@ class Builder:
 
     def request(self) -> int:
         """Return the number of a new request."""
-        self._requests += 1
-        return self._requests - 1
+        self.requests += 1
+        return self.requests - 1
 
     def scratch(self, nbytes: int) -> Ref:
         """Return the address of private memory that lasts for a run."""
@@ -334,7 +371,7 @@ class Builder:
             code=np.frombuffer(code, INSTRUCTION),
             streams=infos,
             tasks=tuple(map(str, self._tasks)),
-            requests=self._requests,
+            requests=self.requests,
             scratch=self._scratch,
             operand=max((s.operand for s in streams), default=0),
             footprint=footprint,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from han.model.program import Ref
 from han.tasks.context import Context
@@ -11,16 +10,25 @@ from han.tasks.context import Context
 
 @dataclass
 class Transfer:
-    """Messages with the message's bytes [start, stop), at `place`; `waiting`: where each begins."""
+    """Messages of `step` bytes each with the message's bytes [start, stop), at `place`.
+
+    The first `done` of their `requests` are complete.
+    """
 
     place: Ref
     start: int
     stop: int
-    waiting: deque[tuple[int, int]] = field(default_factory=deque)
+    step: int
+    requests: tuple[int, ...]
+    done: int = 0
 
     def overlaps(self, start: int, stop: int) -> bool:
         """Return whether it carries some of the bytes [start, stop)."""
         return start < self.stop and self.start < stop
+
+    def before(self, until: int) -> int:
+        """Return how many messages begin before byte `until`."""
+        return min(len(self.requests), -((self.start - until) // self.step))
 
 
 class Mail:
@@ -33,33 +41,31 @@ class Mail:
 
     def receive(self, place: Ref, start: int, stop: int, member: int, most: int) -> Transfer:
         """Start receiving bytes [start, stop) of the message from a member."""
-        found = Transfer(place, start, stop)
-        for at, nbytes in self._cut(start, stop, most):
-            request = self._request()
-            self.stream.irecv(place.to(at), nbytes, self.ranks[member], request)
-            found.waiting.append((at, request))
+        found = self._cut(place, start, stop, most)
+        rank = self.ranks[member]
+        self.stream.receive_each(place, start, stop, found.step, rank, found.requests)
         return found
 
     def send(self, place: Ref, start: int, stop: int, member: int, most: int) -> Transfer:
         """Start sending bytes [start, stop) of the message to a member."""
-        found = Transfer(place, start, stop)
-        for at, nbytes in self._cut(start, stop, most):
-            request = self._request()
-            self.stream.isend(place.to(at), nbytes, self.ranks[member], request)
-            found.waiting.append((at, request))
+        found = self._cut(place, start, stop, most)
+        self.stream.send_each(place, start, stop, found.step, self.ranks[member], found.requests)
         return found
 
     def complete(self, transfer: Transfer, until: int | None = None) -> None:
         """Wait for the messages that begin before byte `until`, or for all."""
-        while transfer.waiting and (until is None or transfer.waiting[0][0] < until):
-            _, request = transfer.waiting.popleft()
-            self.stream.test(request)
-            self.free.append(request)
+        done, number = transfer.done, len(transfer.requests)
+        if until is not None:
+            number = transfer.before(until)
+        if number > done:
+            requests = transfer.requests[done:number]
+            self.stream.test_each(requests)
+            self.free += requests
+            transfer.done = number
 
-    def _request(self) -> int:
-        return self.free.pop() if self.free else self.builder.request()
-
-    def _cut(self, start: int, stop: int, most: int) -> list[tuple[int, int]]:
-        """Return where messages begin, and their sizes; no bytes are one message."""
+    def _cut(self, place: Ref, start: int, stop: int, most: int) -> Transfer:
+        """Cut bytes into messages, and take a request for each; no bytes are one message."""
         step = max(1, most // self.grain) * self.grain
-        return [(a, min(step, stop - a)) for a in range(start, stop, step)] or [(start, 0)]
+        number, free = max(1, -((start - stop) // step)), self.free
+        requests = [free.pop() if free else self.builder.request() for _ in range(number)]
+        return Transfer(place, start, stop, step, tuple(requests))

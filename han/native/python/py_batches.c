@@ -274,3 +274,73 @@ PyObject *han_fold_each(OperationsObject *self, PyObject *const *args, Py_ssize_
     if (f.n == 1 && copy_only(self, &f, stack)) return NULL;
     Py_RETURN_NONE;
 }
+
+/* ---- messages ------------------------------------------------------------------------------- */
+
+/* The messages that carry bytes [start, stop) to or from a rank, `step` bytes each, with a request
+ * each. No bytes are one message. */
+typedef struct {
+    const RefObject *place;
+    uint64_t start, stop, step, rank;
+    PyObject *requests; /* a tuple; borrowed */
+    Py_ssize_t n;
+} messages;
+
+static int take_messages(const char *name, PyObject *const *args, Py_ssize_t given, messages *out) {
+    uint64_t *numbers[] = {&out->start, &out->stop, &out->step, &out->rank};
+    if (han_expect(name, given, 6) || !(out->place = han_ref_of(args[0])) ||
+        expect_tuple(name, args[5], -1))
+        return -1;
+    for (int k = 0; k < 4; k++)
+        if (han_number_of(args[k + 1], numbers[k])) return -1;
+    out->requests = args[5];
+    out->n = PyTuple_GET_SIZE(args[5]);
+    uint64_t nbytes = out->stop - out->start, n = (uint64_t)out->n;
+    if (out->stop >= out->start && out->step && n == (nbytes ? (nbytes - 1) / out->step + 1 : 1))
+        return 0;
+    PyErr_Format(PyExc_ValueError, "%s: %zd requests for bytes %llu to %llu in steps of %llu", name,
+                 out->n, (unsigned long long)out->start, (unsigned long long)out->stop,
+                 (unsigned long long)out->step);
+    return -1;
+}
+
+static int request_of(PyObject *requests, Py_ssize_t k, uint64_t *request) {
+    return han_number_of(PyTuple_GET_ITEM(requests, k), request) || han_check_request(*request) ? -1
+                                                                                                : 0;
+}
+
+/* Start all messages; `start` emits one. 0 or -1. */
+static int start_each(OperationsObject *self, const messages *all,
+                      int (*start)(OperationsObject *, const RefObject *, uint64_t, int32_t,
+                                   uint64_t)) {
+    for (Py_ssize_t k = 0; k < all->n; k++) {
+        uint64_t at = all->start + (uint64_t)k * all->step, request;
+        const RefObject place = to(all->place, at);
+        if (request_of(all->requests, k, &request) ||
+            start(self, &place, smaller(all->step, all->stop - at), (int32_t)all->rank, request))
+            return -1;
+    }
+    return 0;
+}
+
+PyObject *han_send_each(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
+    messages all;
+    if (take_messages("send_each", args, given, &all) || start_each(self, &all, han_emit_isend))
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+PyObject *han_receive_each(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
+    messages all;
+    if (take_messages("receive_each", args, given, &all) || start_each(self, &all, han_emit_irecv))
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+PyObject *han_test_each(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
+    uint64_t request;
+    if (han_expect("test_each", given, 1) || expect_tuple("test_each", args[0], -1)) return NULL;
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(args[0]); k++)
+        if (request_of(args[0], k, &request) || han_emit_test(self, request)) return NULL;
+    Py_RETURN_NONE;
+}

@@ -7,7 +7,7 @@
 /* Make room for one more record; 0 or -1. */
 static int grow(OperationsObject *self) {
     if (self->length < self->room) return 0;
-    size_t room = self->room ? 2 * self->room : 16;
+    size_t room = self->room ? 2 * self->room : 16; /* what is not written takes no memory */
     han_instr *code = realloc(self->code, room * sizeof *code);
     if (code) self->code = code;
     han_term *terms = code && self->grains ? realloc(self->terms, room * sizeof *terms) : NULL;
@@ -139,4 +139,33 @@ int han_check_request(uint64_t request) {
     if (request <= INT32_MAX) return 0;
     PyErr_Format(PyExc_ValueError, "a request of number %llu", (unsigned long long)request);
     return -1;
+}
+
+int han_emit_isend(OperationsObject *self, const RefObject *src, uint64_t nbytes, int32_t rank,
+                   uint64_t request) {
+    return han_note_receive(self, request, (receive){0}) ||
+           han_emit(self, &(operation){.code = HAN_ISEND, .refs = {NULL, src}, .n = nbytes,
+                                       .each = 1, .block = HAN_NO_BLOCK, .at = src->at,
+                                       .peer = rank, .slot = request});
+}
+
+int han_emit_irecv(OperationsObject *self, const RefObject *dst, uint64_t nbytes, int32_t rank,
+                   uint64_t request) {
+    const receive what = {.nbytes = nbytes, .at = dst->at, .rank = rank};
+    return han_note_receive(self, request, what) ||
+           han_emit(self, &(operation){.code = HAN_IRECV, .refs = {dst}, .n = nbytes, .each = 1,
+                                       .block = HAN_NO_BLOCK, .at = dst->at, .peer = rank,
+                                       .slot = request});
+}
+
+int han_emit_test(OperationsObject *self, uint64_t request) {
+    receive what = {0};
+    if (request < self->n_receives) what = self->receives[request];
+    return han_emit(self, &(operation){.code = HAN_TEST, .n = what.nbytes, .each = 1,
+                                       .block = HAN_NO_BLOCK, .at = what.at, .peer = what.rank,
+                                       .slot = request});
+}
+
+int han_emit_await(OperationsObject *self, uint64_t stream, uint64_t position) {
+    return han_emit(self, &(operation){.code = HAN_AWAIT, .n = position, .peer = (int32_t)stream});
 }

@@ -11,6 +11,7 @@
 #include "python/py_batches.h"
 #include "python/py_emit.h"
 #include "python/py_joined.h"
+#include "python/py_ring.h"
 
 static PyTypeObject OperationsType;
 
@@ -155,33 +156,20 @@ static PyObject *isend(OperationsObject *self, PyObject *const *args, Py_ssize_t
     const RefObject *src[1];
     uint64_t number[3]; /* bytes, rank, request */
     if (han_take("isend", args, given, src, 1, number, 3) || han_check_request(number[2])) return NULL;
-    return none_or_error(han_note_receive(self, number[2], (receive){0}) ||
-                         han_emit(self, &(operation){.code = HAN_ISEND, .refs = {NULL, src[0]},
-                                                 .n = number[0], .each = 1, .block = HAN_NO_BLOCK, .at = src[0]->at,
-                                                 .peer = (int32_t)number[1], .slot = number[2]}));
+    return none_or_error(han_emit_isend(self, src[0], number[0], (int32_t)number[1], number[2]));
 }
 
 static PyObject *irecv(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
     const RefObject *dst[1];
     uint64_t number[3]; /* bytes, rank, request */
     if (han_take("irecv", args, given, dst, 1, number, 3) || han_check_request(number[2])) return NULL;
-    int32_t rank = (int32_t)number[1];
-    const receive what = {.nbytes = number[0], .at = dst[0]->at, .rank = rank};
-    return none_or_error(han_note_receive(self, number[2], what) ||
-                         han_emit(self, &(operation){.code = HAN_IRECV, .refs = {dst[0]},
-                                                 .n = number[0], .each = 1, .block = HAN_NO_BLOCK, .at = dst[0]->at,
-                                                 .peer = rank, .slot = number[2]}));
+    return none_or_error(han_emit_irecv(self, dst[0], number[0], (int32_t)number[1], number[2]));
 }
 
 static PyObject *test(OperationsObject *self, PyObject *argument) {
     uint64_t request;
     if (han_number_of(argument, &request) || han_check_request(request)) return NULL;
-    receive what = {0};
-    if (request < self->n_receives) what = self->receives[request];
-    return none_or_error(han_emit(self, &(operation){.code = HAN_TEST, .n = what.nbytes, .each = 1,
-                                                 .block = HAN_NO_BLOCK,
-                                                 .at = what.at, .peer = what.rank,
-                                                 .slot = request}));
+    return none_or_error(han_emit_test(self, request));
 }
 
 /* coll(kind, dst, src, n, root, comm, request) */
@@ -205,8 +193,7 @@ static PyObject *coll(OperationsObject *self, PyObject *const *args, Py_ssize_t 
 static PyObject *await_stream(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
     uint64_t number[2]; /* stream, position */
     if (han_take("await_stream", args, given, NULL, 0, number, 2)) return NULL;
-    return none_or_error(han_emit(self, &(operation){.code = HAN_AWAIT, .n = number[1],
-                                                 .peer = (int32_t)number[0]}));
+    return none_or_error(han_emit_await(self, number[0], number[1]));
 }
 
 /* ---- the program ---------------------------------------------------------------------------- */
@@ -265,6 +252,19 @@ static PyMethodDef methods[] = {
     FAST("irecv", irecv, 0,
          "irecv($self, dst, nbytes, rank, request, /)\n--\n\n"
          "Start receiving from `rank`."),
+    FAST("send_each", han_send_each, 0,
+         "send_each($self, src, start, stop, step, rank, requests, /)\n--\n\n"
+         "Start sending bytes [start, stop) of the message to `rank`, `step` of them in each message."),
+    FAST("receive_each", han_receive_each, 0,
+         "receive_each($self, dst, start, stop, step, rank, requests, /)\n--\n\n"
+         "Start receiving messages that `rank` sends with send_each."),
+    FAST("test_each", han_test_each, 0,
+         "test_each($self, requests, /)\n--\n\n"
+         "Wait until requests are complete, one after the other."),
+    FAST("circulate", han_circulate, 0,
+         "circulate($self, source, result, cells, peers, pieces, width, awaits, free, first, /)\n"
+         "--\n\n"
+         "Send pieces round a ring, and combine them (han/submodules/ring.py)."),
     {"test", (PyCFunction)test, METH_O,
      "test($self, request, /)\n--\n\n"
      "Wait until a request is complete; the message of a receive must have its size."},
