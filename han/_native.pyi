@@ -310,19 +310,6 @@ class Operations:
         """Start sending to `rank`."""
     def irecv(self, dst: Ref, nbytes: int, rank: int, request: int, /) -> None:
         """Start receiving from `rank`."""
-    def send_each(
-        self, src: Ref, start: int, stop: int, step: int, rank: int, requests: tuple[int, ...], /
-    ) -> None:
-        """Start sending bytes [start, stop) of the message to `rank`, `step` of them in a message.
-
-        There is a request for each message. No bytes are one message.
-        """
-    def receive_each(
-        self, dst: Ref, start: int, stop: int, step: int, rank: int, requests: tuple[int, ...], /
-    ) -> None:
-        """Start receiving messages that `rank` sends as `send_each` does."""
-    def test_each(self, requests: tuple[int, ...], /) -> None:
-        """Wait until requests are complete, one after the other."""
     def circulate(
         self, source: Ref, result: Ref, cells: tuple[Ref, ...], peers: tuple[int, int],
         pieces: tuple[tuple[int, int] | None, ...], width: int,
@@ -347,6 +334,41 @@ class Operations:
         """
     def await_stream(self, stream: int, position: int, /) -> None:
         """Wait until a stream of this rank has passed so many of its operations."""
+
+@final
+class Transfer:
+    """Messages that carry a part of the message, each with a request. Made by :class:`Mail`."""
+
+    @property
+    def place(self) -> Ref:
+        """Where the message is that the part is taken from, or goes to."""
+    @property
+    def start(self) -> int:
+        """Where the part starts in the message."""
+    @property
+    def stop(self) -> int:
+        """Where it stops."""
+    def overlaps(self, start: int, stop: int, /) -> bool:
+        """Return whether it carries some of the bytes [start, stop)."""
+
+class Mail:
+    """Sends and receives of one stream, in messages of whole grains.
+
+    `ranks` are those of members; `request` returns the number of a new request.
+    """
+
+    def __init__(
+        self, stream: Operations, ranks: tuple[int, ...], grain: int, request: Callable[[], int], /
+    ) -> None: ...
+    def receive(self, place: Ref, start: int, stop: int, member: int, most: int, /) -> Transfer:
+        """Start receiving bytes [start, stop) from a member, in messages of at most `most` bytes.
+
+        No bytes are one message. A message has one grain at least.
+        """
+    def send(self, place: Ref, start: int, stop: int, member: int, most: int, /) -> Transfer:
+        """Start sending bytes [start, stop) to a member, in messages of at most `most` bytes."""
+    def complete(self, transfer: Transfer, until: int | None = None, /) -> None:
+        """Wait for the messages that begin before byte `until`, or for all."""
 
 def joined(streams: tuple[Operations, ...], /) -> tuple[memoryview, memoryview]:
     """Return the records of all streams, and their terms; none in a program for one size.

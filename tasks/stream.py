@@ -105,17 +105,19 @@ class Stream(Operations):
     def begin(self, task: Task) -> None:
         """Begin `task`: wait for its prerequisites."""
         self._turn_to(task)
-        for stream, position in self._needed(task.start, task.stop):
-            self.await_stream(stream, position)
+        if self._needs:
+            for stream, position in self._needed(task.start, task.stop):
+                self.await_stream(stream, position)
 
     def begin_parts(self, task: Task, spans: Iterable[Span]) -> Iterator[Awaits]:
         """Begin parts of `task`: yield for each the streams and positions that it is to await."""
         self._turn_to(task)
         first, last = 0, 0  # any part of these bytes awaits nothing more
         for start, stop in spans:
-            inside = first <= start and stop <= last
-            yield () if inside else self._needed(start, stop)
-            if not inside:
+            if first <= start and stop <= last:
+                yield ()
+            else:
+                yield self._needed(start, stop)
                 around = [one.around(source, start, stop) for one, source in self._needs]
                 first = max((span[0] for span in around), default=0)
                 last = min((span[1] for span in around), default=self.builder.signature.nbytes)
@@ -124,8 +126,7 @@ class Stream(Operations):
         """Find what `task` waits for; parts of a task have the same prerequisites."""
         self.label(task)
         if self._whole is not None and self._whole is not self._begun:
-            self._begun, needs = self._whole, self.builder.prerequisites(self._whole)
-            self._needs = [need for need in needs if need[0] is not self]
+            self._begun, self._needs = self._whole, self.builder.prerequisites(self._whole, self)
 
     def _needed(self, start: int, stop: int) -> Awaits:
         """Return what [start, stop) of the task begun last awaits in other streams of this rank."""
@@ -145,12 +146,10 @@ class Stream(Operations):
 
     def position(self, task: Task, start: int, stop: int) -> int | None:
         """Return where this stream has done [start, stop) of a task; all of it in lockstep."""
-        parts = self.parts.get(task, {})
-        if self.builder.plan.lockstep or not parts:
+        parts = self.parts.get(task)
+        if not parts or self.builder.lockstep:
             return self.done.get(task)
-        if (start, stop) in parts:
-            return parts[start, stop]
-        over = self._over(task, start, stop)
+        over = parts.get((start, stop)) or self._over(task, start, stop)
         return self.done.get(task) if over is None else over
 
     def _over(self, task: Task, start: int, stop: int) -> int | None:
@@ -196,7 +195,7 @@ class Builder:
     def __init__(self, plan: Outline, rank: int) -> None:
         self.plan = plan
         self.signature = plan.signature
-        self.rank = rank
+        self.rank, self.lockstep = rank, plan.lockstep
         self.streams: dict[tuple[str, int], Stream] = {}
         self._branches: dict[tuple[str, int, int], Stream] = {}
         self._all: list[Stream] = []  # in the order of their numbers
@@ -294,7 +293,7 @@ class Builder:
 
     def whole(self, task: Task) -> Task:
         """Return the task of the graph that a part stands for."""
-        return self._wholes.get(task, task)
+        return self._wholes.get(task, task) if self._wholes else task
 
     def task_index(self, task: Task) -> int:
         """Return the number of a task, for traces and reports."""
@@ -304,21 +303,22 @@ class Builder:
         """Return all tasks of a stream, or their parts, also while only some are lowered."""
         return self.plan.worked[stream.kind, stream.level]
 
-    def prerequisites(self, task: Task) -> list[tuple[Stream, Task]]:
+    def prerequisites(self, task: Task, asking: Stream) -> list[tuple[Stream, Task]]:
         """Return the tasks that this rank must finish before `task`, each with its stream.
 
         They are the sources of its data, or in lockstep the tasks of all earlier stages. A source
-        in which this rank has no part is replaced by the prerequisites of that source.
+        in which this rank has no part is replaced by the prerequisites of that source. Those of the
+        stream that asks are left out.
         """
-        if self.plan.lockstep:
+        if self.lockstep:
             return self._earlier(task)
         found: list[tuple[Stream, Task]] = []
-        for source in self.plan.tasks.sources[task]:
+        for source in self.plan.tasks.sources_of(task):
             stream = self.streams.get(source.stream)
-            if stream is not None and source in stream.done:
+            if stream is None or source not in stream.done:
+                found += self.prerequisites(source, asking)
+            elif stream is not asking:
                 found.append((stream, source))
-            else:
-                found += self.prerequisites(source)
         return found
 
     def _earlier(self, task: Task) -> list[tuple[Stream, Task]]:
@@ -370,7 +370,7 @@ class Builder:
             rank=self.rank,
             code=np.frombuffer(code, INSTRUCTION),
             streams=infos,
-            tasks=tuple(map(str, self._tasks)),
+            tasks=tuple([str(task) for task in self._tasks]),
             requests=self.requests,
             scratch=self._scratch,
             operand=max((s.operand for s in streams), default=0),

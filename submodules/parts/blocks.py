@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
 
+from han.common.kept import kept
 from han.model.channel_layout import FLAG, INLINE, LINE, PAGE, RING_MIN
 from han.model.collectives import SPREADING
 from han.model.program import Ref
@@ -129,12 +129,12 @@ class Blocks:
         context.stream.sequence += len(pieces)
         return pieces
 
-    @cached_property
+    @kept
     def me(self) -> int:
         """This rank's position in the group."""
         return self.context.group.me
 
-    @cached_property
+    @kept
     def others(self) -> tuple[int, ...]:
         """All other members, the next one first: members start their reads at different peers."""
         size = self.context.group.size

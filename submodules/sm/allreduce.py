@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 
+from han.common.kept import kept
 from han.model.channel_layout import FLAG, INLINE, LINE, PAGE
 from han.model.program import Ref
 from han.submodules.parts.cells import COMBINED, COPIED, Ring, Shares
@@ -269,7 +269,7 @@ class _Shares:
             waits = None
         stream.post(self.combined[group.me], piece.index + 1)
 
-    @cached_property
+    @kept
     def _operands_of(self) -> tuple[tuple[Ref, ...], Members, int]:
         """The flags and ranks of the contributors, and this member's number among them."""
         group, members = self.context.group, self.context.contributors
@@ -300,7 +300,7 @@ class _Shares:
             flags, piece.index + 1, ranks,
         )  # fmt: skip
 
-    @cached_property
+    @kept
     def _others(self) -> tuple[tuple[Ref, ...], tuple[Ref, ...], Members]:
         """The cells, flags and ranks of the other members, the next one first."""
         group = self.context.group

@@ -12,10 +12,10 @@ Source: Jocksch et al., section 2 (reduce-scatter and allgather inside the node)
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from math import prod
 from typing import NamedTuple
 
+from han.common.kept import kept
 from han.model.channel_layout import LINE, RING_MIN
 from han.model.program import Ref
 from han.model.topology import Topology
@@ -76,7 +76,7 @@ class Layout:
         """Bytes of all cells of a rank."""
         return self.cells * (self.lanes + self.own) * self.stride
 
-    @cached_property
+    @kept
     def stride(self) -> int:
         """Bytes from the start of one cell to the start of the next."""
         return _lines(self.chunk)
@@ -206,7 +206,7 @@ class _Shares:
         )
         self.post(COPIED, piece)
 
-    @cached_property
+    @kept
     def _own_cells(self) -> tuple[Ref, ...]:
         """This member's cells for the shares of others; the number of the piece adds an offset."""
         cells, stride = self.cells[self.group.me], self.layout.stride
@@ -278,12 +278,12 @@ class _Shares:
         )  # fmt: skip
         self.post(READ, piece)
 
-    @cached_property
+    @kept
     def _releases(self) -> tuple[tuple[Ref, ...], Members]:
         """The flag and the rank of the owner of each share that is taken."""
         return self.waits.of(tuple([self.context.owners[k] for k in self.taken]), RELEASED)
 
-    @cached_property
+    @kept
     def _finished_cells(self) -> tuple[Ref, ...]:
         """The cells of the shares that are taken; the number of the piece adds an offset."""
         cells, owners, stride = self.cells, self.context.owners, self.layout.stride

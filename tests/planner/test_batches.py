@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_planner import quick
 
-from han._native import Operations, joined
+from han._native import Mail, Operations, Transfer, joined
 from han.model.program import INSTRUCTION, Area, Base, Code, Ref, channel_ref
 from han.submodules.parts.fold import fold
 from han.tasks.canonical import canonical, linear, rooms
@@ -144,6 +144,66 @@ def test_wrong_operands(wrong, error):
     many = 70
     with pytest.raises(ValueError, match="more than 64 partial results"):
         stream().fold_each(RECV, (SEND,) * many, many, 0, 64, (0,) * many, (), None, None)
+
+
+# ---- messages ---------------------------------------------------------------------------------
+
+
+def test_messages_of_a_transfer():
+    """160 bytes in messages of 64, since 100 bytes hold one grain of 64."""
+    made, one = stream(), stream()
+    mail = Mail(made, (7, 8), GRAIN, iter(range(10)).__next__)
+    came = mail.receive(RECV, 64, 256, 1, 100)
+    sent = mail.send(SEND, 0, 0, 0, 100)
+    assert (came.place, came.start, came.stop) == (RECV, 64, 256)
+    assert came.overlaps(0, 65)
+    assert came.overlaps(255, 300)
+    assert not came.overlaps(0, 64)
+    assert not came.overlaps(256, 300)
+    for number, at in enumerate((64, 128, 192)):
+        one.irecv(RECV.to(at), 64, 8, number)
+    one.isend(SEND, 0, 7, 3)
+    for until, requests in ((64, ()), (65, (0,)), (128, ()), (192, (1,)), (None, (2,)), (999, ())):
+        mail.complete(came, until)
+        for request in requests:
+            one.test(request)
+    mail.complete(sent, 1)  # no bytes are one message, which begins before byte 1
+    one.test(3)
+    again = mail.receive(RECV, 0, 192, 1, 64)  # requests that are free, the last one first
+    for at, request in ((0, 3), (64, 2), (128, 1)):
+        one.irecv(RECV.to(at), 64, 8, request)
+    mail.complete(again)
+    for request in (3, 2, 1):
+        one.test(request)
+    agree(made, one)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        (lambda mail: mail.send(1, 0, 64, 0, 64), TypeError),
+        (lambda mail: mail.send(SEND, 64, 0, 0, 64), ValueError),
+        (lambda mail: mail.send(SEND, 0, 64, 2, 64), IndexError),
+        (lambda mail: mail.send(SEND, 0, 64, 0), TypeError),
+        (lambda mail: mail.send(SEND, 0, 1 << 50, 0, 1), ValueError),
+        (lambda mail: mail.complete(SEND), TypeError),
+        (lambda mail: mail.complete(), TypeError),
+        (lambda mail: mail.complete(mail.send(SEND, 0, 64, 0, 64), -1), OverflowError),
+        (lambda mail: mail.send(SEND, 0, 128, 0, 64), ValueError),
+        (lambda mail: mail.__init__(stream(), (1,), 8, int), ValueError),
+        (lambda mail: Mail(8, (1,), 8, int), ValueError),
+        (lambda mail: Mail(stream(), (1,), 0, int), ValueError),
+        (lambda mail: Mail(stream(), [1], 8, int), TypeError),
+        (lambda mail: Mail.__new__(Mail).send(SEND, 0, 64, 0, 64), ValueError),
+        (lambda mail: Mail.__new__(Mail).complete(SEND), TypeError),
+        (lambda mail: Transfer(), TypeError),
+    ],
+)
+def test_wrong_messages(wrong, error):
+    requests = iter((0, 1 << 40))
+    mail = Mail(stream(), (7, 8), GRAIN, requests.__next__)
+    with pytest.raises(error):
+        wrong(mail)
 
 
 # ---- rings ------------------------------------------------------------------------------------

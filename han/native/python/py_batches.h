@@ -15,10 +15,5 @@ PyObject *han_show_each(OperationsObject *self, PyObject *const *args, Py_ssize_
 PyObject *han_take_each(OperationsObject *self, PyObject *const *args, Py_ssize_t given);
 /* fold_each(dst, operands, mine, start, nbytes, order, partials, waits, also) */
 PyObject *han_fold_each(OperationsObject *self, PyObject *const *args, Py_ssize_t given);
-/* send_each and receive_each(place, start, stop, step, rank, requests) */
-PyObject *han_send_each(OperationsObject *self, PyObject *const *args, Py_ssize_t given);
-PyObject *han_receive_each(OperationsObject *self, PyObject *const *args, Py_ssize_t given);
-/* test_each(requests) */
-PyObject *han_test_each(OperationsObject *self, PyObject *const *args, Py_ssize_t given);
 
 #endif

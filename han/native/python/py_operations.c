@@ -11,6 +11,7 @@
 #include "python/py_batches.h"
 #include "python/py_emit.h"
 #include "python/py_joined.h"
+#include "python/py_mail.h"
 #include "python/py_ring.h"
 
 static PyTypeObject OperationsType;
@@ -252,15 +253,6 @@ static PyMethodDef methods[] = {
     FAST("irecv", irecv, 0,
          "irecv($self, dst, nbytes, rank, request, /)\n--\n\n"
          "Start receiving from `rank`."),
-    FAST("send_each", han_send_each, 0,
-         "send_each($self, src, start, stop, step, rank, requests, /)\n--\n\n"
-         "Start sending bytes [start, stop) of the message to `rank`, `step` of them in each message."),
-    FAST("receive_each", han_receive_each, 0,
-         "receive_each($self, dst, start, stop, step, rank, requests, /)\n--\n\n"
-         "Start receiving messages that `rank` sends with send_each."),
-    FAST("test_each", han_test_each, 0,
-         "test_each($self, requests, /)\n--\n\n"
-         "Wait until requests are complete, one after the other."),
     FAST("circulate", han_circulate, 0,
          "circulate($self, source, result, cells, peers, pieces, width, awaits, free, first, /)\n"
          "--\n\n"
@@ -311,5 +303,5 @@ int han_py_add_operations(PyObject *module) {
     return PyModule_AddObjectRef(module, "Ref", (PyObject *)&RefType) ||
                    PyModule_AddObjectRef(module, "Operations", (PyObject *)&OperationsType)
                ? -1
-               : han_py_add_joined(module);
+               : han_py_add_joined(module) || han_py_add_mail(module);
 }
