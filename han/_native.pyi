@@ -276,6 +276,20 @@ class Operations:
         Operands are addresses of memory that holds the part of the message which begins at `dst`.
         Those with the base NONE are left out. A single one is copied.
         """
+    def pass_pieces(
+        self, dst: Ref | tuple[Ref, ...], own: Ref | tuple[Ref, ...],
+        operands: tuple[tuple[Ref, ...], ...], part: tuple[int, int, int], index: int,
+        arrivals: tuple[tuple[Ref, ...], tuple[int, ...]],
+        reads: tuple[tuple[Ref, ...], tuple[int, ...]], posts: tuple[Ref, ...], /,
+    ) -> int:  # fmt: skip
+        """Combine a task's pieces as `combine_each` does; return the number of the next piece.
+
+        `part` is where the task starts and stops, and the bytes of a piece; `index` the number of
+        the first one. `operands` are those of each cell; `dst` and `own` are buffers, or have a
+        place for each cell. `arrivals` are flags of operands, and their ranks. Where the cell has
+        been used before, wait first until the flags of `reads` count the piece that was in it. Then
+        post the piece in all flags of `posts`.
+        """
     def show_each(
         self, cells: tuple[Ref, ...], offset: int, src: Ref,
         bounds: tuple[tuple[int, int], ...], part: tuple[int, int, int], /,

@@ -146,6 +146,74 @@ def test_wrong_operands(wrong, error):
         stream().fold_each(RECV, (SEND,) * many, many, 0, 64, (0,) * many, (), None, None)
 
 
+# ---- pieces -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("in_cells", [True, False])
+@pytest.mark.parametrize("number", [0, 1, 3])
+def test_pieces_are_passed_one_by_one(in_cells, number):
+    """320 bytes in pieces of 128, from number 1 on: through cells 1, 0 and 1 of two."""
+    flags, cells, ranks = members(number + 3)
+    dst = (SCRATCH, SCRATCH + 128) if in_cells else RECV
+    operands = tuple(tuple(cells[m] + 64 * k for m in range(number)) for k in range(2))
+    arrivals, reads = (flags[:number], ranks[:number]), (flags[-2:-1], ranks[-2:-1])
+    batch, one = stream(), stream()
+    found = batch.pass_pieces(
+        dst, SEND, operands, (64, 384, 128), 1, arrivals, reads, (flags[-1], flags[-2])
+    )
+    assert found == 4
+    for index, start, nbytes in ((1, 64, 128), (2, 192, 128), (3, 320, 64)):
+        if index > 1:
+            one.wait_each(reads[0], index - 1, reads[1])
+        place = dst[index % 2].holding(start) if in_cells else RECV.to(start)
+        own, these = SEND.to(start), operands[index % 2]
+        one.combine_each(place, own, these, nbytes, arrivals[0], index + 1, arrivals[1])
+        one.post(flags[-1], index + 1)
+        one.post(flags[-2], index + 1)
+    agree(batch, one)
+
+
+def test_a_task_without_data_is_one_piece():
+    flags, _, ranks = members(2)
+    batch, one = stream(), stream()
+    arrivals = flags[:1], ranks[:1]
+    none = ((), ())
+    assert batch.pass_pieces(RECV, SEND, ((SCRATCH,),), (0, 0, 64), 5, arrivals, none, flags) == 6
+    one.wait(flags[0], 6, ranks[0])
+    one.post(flags[0], 6)
+    one.post(flags[1], 6)
+    agree(batch, one)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        ({"dst": 1}, TypeError),
+        ({"dst": ()}, ValueError),
+        ({"own": ()}, ValueError),
+        ({"own": (None,)}, TypeError),
+        ({"operands": ()}, ValueError),
+        ({"operands": ((),)}, ValueError),
+        ({"operands": (1,)}, TypeError),
+        ({"part": (0, 64)}, ValueError),
+        ({"part": (0, 64, 0)}, ValueError),
+        ({"part": (64, 0, 64)}, ValueError),
+        ({"index": -1}, OverflowError),
+        ({"arrivals": ()}, ValueError),
+        ({"arrivals": ((RECV,), ())}, ValueError),
+        ({"reads": ([], ())}, TypeError),
+        ({"posts": [RECV]}, TypeError),
+        ({"posts": (1,)}, TypeError),
+    ],
+)
+def test_wrong_pieces(wrong, error):
+    flags, cells, ranks = members(1)
+    right = {"dst": RECV, "own": SEND, "operands": (cells,), "part": (0, 64, 64), "index": 0}
+    more = {"arrivals": (flags, ranks), "reads": (flags, ranks), "posts": flags}
+    with pytest.raises(error):
+        stream().pass_pieces(*{**right, **more, **wrong}.values())
+
+
 # ---- messages ---------------------------------------------------------------------------------
 
 

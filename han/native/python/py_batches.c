@@ -46,36 +46,129 @@ PyObject *han_wait_each(OperationsObject *self, PyObject *const *args, Py_ssize_
 
 static bool is_nowhere(const RefObject *ref) { return ref->base == HAN_B_NONE; }
 
-/* Operands begin with the part of the message that is combined, as `dst` does. */
-PyObject *han_combine_each(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
-    static const char name[] = "combine_each";
-    const RefObject *ref[2], *total; /* dst, own */
-    uint64_t nbytes;
-    waits all;
-    if (han_expect(name, given, 7) || han_take(name, args, 2, ref, 2, NULL, 0) ||
-        han_number_of(args[3], &nbytes) || take_waits(name, args + 4, &all) ||
-        expect_tuple(name, args[2], all.n))
-        return NULL;
+/* Combine an operand of this rank, if there is one, with those of the members, into `dst`; wait for
+ * the flag of each member before. Operands begin with the part of the message that is combined, as
+ * `dst` does. 0 or -1. */
+static int combine(OperationsObject *self, const RefObject *dst, const RefObject *own,
+                   PyObject *operands, uint64_t nbytes, const waits *members) {
     RefObject first; /* keeps an operand if this rank has none */
-    total = is_nowhere(ref[1]) ? NULL : ref[1];
-    for (Py_ssize_t k = 0; k < all.n; k++) {
-        const RefObject *given_ref = han_ref_of(PyTuple_GET_ITEM(args[2], k));
-        if (!given_ref || wait_for(self, &all, k)) return NULL;
-        if (is_nowhere(given_ref)) continue;
-        RefObject operand = *given_ref;
-        operand.at = operand.origin = ref[0]->at;
+    const RefObject *total = is_nowhere(own) ? NULL : own;
+    for (Py_ssize_t k = 0; k < members->n; k++) {
+        const RefObject *found = han_ref_of(PyTuple_GET_ITEM(operands, k));
+        if (!found || wait_for(self, members, k)) return -1;
+        if (is_nowhere(found)) continue;
+        RefObject operand = *found;
+        operand.at = operand.origin = dst->at;
         if (!total) {
             first = operand;
             total = &first;
             continue;
         }
-        if (han_emit_reduce(self, (const RefObject *[4]){ref[0], total, &operand}, nbytes,
+        if (han_emit_reduce(self, (const RefObject *[4]){dst, total, &operand}, nbytes,
                             HAN_NO_BLOCK))
-            return NULL;
-        total = ref[0];
+            return -1;
+        total = dst;
     }
-    if (total && han_emit_copy(self, ref[0], total, nbytes, HAN_NO_BLOCK)) return NULL;
+    return total ? han_emit_copy(self, dst, total, nbytes, HAN_NO_BLOCK) : 0;
+}
+
+PyObject *han_combine_each(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
+    static const char name[] = "combine_each";
+    const RefObject *ref[2]; /* dst, own */
+    uint64_t nbytes;
+    waits all;
+    if (han_expect(name, given, 7) || han_take(name, args, 2, ref, 2, NULL, 0) ||
+        han_number_of(args[3], &nbytes) || take_waits(name, args + 4, &all) ||
+        expect_tuple(name, args[2], all.n) ||
+        combine(self, ref[0], ref[1], args[2], nbytes, &all))
+        return NULL;
     Py_RETURN_NONE;
+}
+
+/* ---- pieces --------------------------------------------------------------------------------- */
+
+/* What is done with each piece of a task. Pieces go through `cells` cells in turn. */
+typedef struct {
+    PyObject *dst, *own;         /* Ref, or a tuple of those of each cell */
+    PyObject *operands;          /* for each cell, a tuple of Refs */
+    PyObject *posts;             /* a tuple of flags */
+    uint64_t start, stop, step;  /* of the task, and bytes of a piece */
+    uint64_t index;              /* of the first piece */
+    uint64_t cells;
+    waits arrivals, reads; /* of operands, and of the piece that was in the cell before */
+} pieces;
+
+static uint64_t smaller(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+/* Read flags and ranks from a pair; 0 or -1. */
+static int take_pair(const char *name, PyObject *pair, waits *out) {
+    if (expect_tuple(name, pair, 2)) return -1;
+    PyObject *flags = PyTuple_GET_ITEM(pair, 0), *ranks = PyTuple_GET_ITEM(pair, 1);
+    if (expect_tuple(name, flags, -1)) return -1;
+    *out = (waits){.flags = flags, .ranks = ranks, .n = PyTuple_GET_SIZE(flags)};
+    return expect_tuple(name, ranks, out->n);
+}
+
+/* Read all arguments; 0 or -1. */
+static int take_pieces(const char *name, PyObject *const *args, Py_ssize_t given, pieces *out) {
+    uint64_t *numbers[] = {&out->start, &out->stop, &out->step, &out->index};
+    if (han_expect(name, given, 8) || expect_tuple(name, args[2], -1) ||
+        expect_tuple(name, args[3], 3) || han_number_of(args[4], &out->index) ||
+        take_pair(name, args[5], &out->arrivals) || take_pair(name, args[6], &out->reads) ||
+        expect_tuple(name, args[7], -1))
+        return -1;
+    out->dst = args[0], out->own = args[1], out->operands = args[2], out->posts = args[7];
+    out->cells = (uint64_t)PyTuple_GET_SIZE(args[2]);
+    for (int k = 0; k < 3; k++)
+        if (han_number_of(PyTuple_GET_ITEM(args[3], k), numbers[k])) return -1;
+    if (out->cells && out->step && out->start <= out->stop) return 0;
+    PyErr_Format(PyExc_ValueError, "%s: pieces of no bytes, or no cells", name);
+    return -1;
+}
+
+/* Find the memory for bytes from `at` on: in a buffer, or in the cell with this number. 0 or -1. */
+static int place_of(const char *name, PyObject *place, uint64_t cell, uint64_t at, RefObject *out) {
+    bool in_cells = PyTuple_Check(place);
+    if (in_cells && cell >= (uint64_t)PyTuple_GET_SIZE(place)) {
+        PyErr_Format(PyExc_ValueError, "%s: cell %llu of %zd", name, (unsigned long long)cell,
+                     PyTuple_GET_SIZE(place));
+        return -1;
+    }
+    const RefObject *found = han_ref_of(in_cells ? PyTuple_GET_ITEM(place, (Py_ssize_t)cell) : place);
+    if (!found) return -1;
+    *out = *found;
+    out->at = at;
+    if (in_cells) out->origin = at;
+    return 0;
+}
+
+static int pass_piece(OperationsObject *self, const char *name, pieces *p, uint64_t at) {
+    uint64_t cell = p->index % p->cells;
+    PyObject *operands = PyTuple_GET_ITEM(p->operands, (Py_ssize_t)cell);
+    RefObject dst, own;
+    p->reads.k = p->index < p->cells ? 0 : p->index - p->cells + 1;
+    p->arrivals.k = p->index + 1;
+    for (Py_ssize_t k = 0; p->reads.k && k < p->reads.n; k++)
+        if (wait_for(self, &p->reads, k)) return -1;
+    if (expect_tuple(name, operands, p->arrivals.n) || place_of(name, p->dst, cell, at, &dst) ||
+        place_of(name, p->own, cell, at, &own) ||
+        combine(self, &dst, &own, operands, smaller(p->step, p->stop - at), &p->arrivals))
+        return -1;
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(p->posts); k++) {
+        const RefObject *flag = han_ref_of(PyTuple_GET_ITEM(p->posts, k));
+        if (!flag || han_emit_post(self, flag, p->index + 1)) return -1;
+    }
+    return 0;
+}
+
+PyObject *han_pass_pieces(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
+    static const char name[] = "pass_pieces";
+    pieces p;
+    if (take_pieces(name, args, given, &p)) return NULL;
+    uint64_t number = p.stop == p.start ? 1 : (p.stop - p.start - 1) / p.step + 1;
+    for (uint64_t k = 0; k < number; k++, p.index++)
+        if (pass_piece(self, name, &p, p.start + k * p.step)) return NULL;
+    return PyLong_FromUnsignedLongLong(p.index);
 }
 
 /* ---- shares --------------------------------------------------------------------------------- */
@@ -102,8 +195,6 @@ static int take_shares(const char *name, PyObject *const *cells, PyObject *const
         if (han_number_of(PyTuple_GET_ITEM(bounds[1], k), part[k])) return -1;
     return 0;
 }
-
-static uint64_t smaller(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
 /* Find the cell of a member, and the bytes to be moved; 0 or -1. */
 static int share_at(const char *name, const shares *all, Py_ssize_t k, RefObject *cell,

@@ -119,6 +119,11 @@ int han_emit_wait(OperationsObject *self, const RefObject *flag, uint64_t k, int
     return han_emit(self, &(operation){.code = HAN_WAIT, .refs = {flag}, .n = k, .peer = rank});
 }
 
+int han_emit_post(OperationsObject *self, const RefObject *flag, uint64_t value) {
+    han_wrote(self, flag);
+    return han_emit(self, &(operation){.code = HAN_POST, .refs = {flag}, .n = value});
+}
+
 int han_note_receive(OperationsObject *self, uint64_t request, receive what) {
     if (request >= self->n_receives) {
         size_t room = 2 * (size_t)request + 16;

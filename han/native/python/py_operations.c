@@ -141,9 +141,7 @@ static PyObject *post(OperationsObject *self, PyObject *const *args, Py_ssize_t 
     const RefObject *flag[1];
     uint64_t value;
     if (han_take("post", args, given, flag, 1, &value, 1)) return NULL;
-    han_wrote(self, flag[0]);
-    return none_or_error(
-        han_emit(self, &(operation){.code = HAN_POST, .refs = {flag[0]}, .n = value}));
+    return none_or_error(han_emit_post(self, flag[0], value));
 }
 
 static PyObject *wait_for(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
@@ -237,6 +235,9 @@ static PyMethodDef methods[] = {
     FAST("combine_each", han_combine_each, 0,
          "combine_each($self, dst, own, operands, nbytes, flags, k, ranks, /)\n--\n\n"
          "Combine ``dst = own op operand op ...``; wait for the flag of each operand before it."),
+    FAST("pass_pieces", han_pass_pieces, 0,
+         "pass_pieces($self, dst, own, operands, part, index, arrivals, reads, posts, /)\n--\n\n"
+         "Combine operands of several members piece by piece, through cells that are used in turn."),
     FAST("show_each", han_show_each, 0,
          "show_each($self, cells, offset, src, bounds, part, /)\n--\n\n"
          "Copy a part of each share of a message to a cell."),
