@@ -381,6 +381,15 @@ class Mail:
         """
     def send(self, place: Ref, start: int, stop: int, member: int, most: int, /) -> Transfer:
         """Start sending bytes [start, stop) to a member, in messages of at most `most` bytes."""
+    def combine(
+        self, work: Ref, own: Ref, start: int, stop: int, step: int,
+        before: tuple[Transfer, ...], after: tuple[Transfer, ...], sends: tuple[Transfer, ...], /,
+    ) -> None:  # fmt: skip
+        """Combine bytes [start, stop) of operands from left to right, `step` at a time.
+
+        The operand `own` is between those that arrive as `before` and as `after`; the result is at
+        `work`. Wait for each operand before it, and for `sends`, whose data the result overwrites.
+        """
     def complete(self, transfer: Transfer, until: int | None = None, /) -> None:
         """Wait for the messages that begin before byte `until`, or for all."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -12,7 +11,7 @@ import numpy as np
 
 from han._native import Operations, joined
 from han.model.channel_layout import Geometry
-from han.model.collectives import FLAT, ROWS, TREE
+from han.model.collectives import ROWS
 from han.model.program import (
     GIVEN,
     INSTRUCTION,
@@ -26,9 +25,9 @@ from han.model.program import (
     StreamInfo,
     channel_ref,
 )
-from han.model.topology import MAX_LEVELS
 from han.tasks.graph import Task
 from han.tasks.outline import Outline
+from han.tasks.tags import stream_tag
 
 NOWHERE = Ref(Base.NONE)
 Span = tuple[int, int]  # where bytes of the message start and stop
@@ -43,14 +42,6 @@ class Peer(NamedTuple):
     slot: int
 
 
-@lru_cache
-def _tag(kind: str, level: int, rows: int) -> int:
-    """Return the tag of a stream; `rows` is the number of collectives, which programs may add."""
-    if kind in TREE:
-        return level * len(TREE) + TREE.index(kind)
-    return MAX_LEVELS * len(TREE) + FLAT.index(kind)  # on one level only
-
-
 class Stream(Operations):
     """The operations of one (task kind, level) on this rank, as they are emitted.
 
@@ -60,7 +51,7 @@ class Stream(Operations):
     """
 
     def __init__(self, index: int, kind: str, level: int, name: str, builder: Builder) -> None:
-        signature, tag = builder.signature, _tag(kind, level, len(ROWS))
+        signature, tag = builder.signature, stream_tag(kind, level, len(ROWS))
         super().__init__(
             tag,
             signature.nbytes,
@@ -98,19 +89,22 @@ class Stream(Operations):
         """Attribute the operations that follow to `task`, in traces and reports."""
         if task is self._labelled:
             return
-        whole, self._labelled = self.builder.whole(task), task
+        wholes, self._labelled = self.builder.wholes, task
+        whole = wholes.get(task, task) if wholes else task
         if whole is not self._whole:
             self._whole, self.task = whole, self.builder.task_index(whole)
 
     def begin(self, task: Task) -> None:
         """Begin `task`: wait for its prerequisites."""
         self._turn_to(task)
-        if self._needs:
-            for stream, position in self._needed(task.start, task.stop):
-                self.await_stream(stream, position)
+        for stream, source in self._needs:
+            position = stream.position(source, task.start, task.stop)
+            if position and self._awaited.get(stream.index, 0) < position:
+                self._awaited[stream.index] = position
+                self.await_stream(stream.index, position)
 
     def begin_parts(self, task: Task, spans: Iterable[Span]) -> Iterator[Awaits]:
-        """Begin parts of `task`: yield for each the streams and positions that it is to await."""
+        """Begin parts of `task`: yield for each the streams and positions that it awaits."""
         self._turn_to(task)
         first, last = 0, 0  # any part of these bytes awaits nothing more
         for start, stop in spans:
@@ -177,7 +171,8 @@ class Stream(Operations):
 
     def end(self, task: Task) -> None:
         """Mark `task` as done on this rank."""
-        whole = self.builder.whole(task)
+        wholes = self.builder.wholes
+        whole = wholes.get(task, task) if wholes else task
         self.done[whole] = len(self)
         if task is not whole:
             self.parts.setdefault(whole, {})[task.start, task.stop] = len(self)
@@ -201,7 +196,7 @@ class Builder:
         self._all: list[Stream] = []  # in the order of their numbers
         self.acc = Ref(Base.SEND)  # where this rank combines; SEND: nothing combined yet
         self._tasks: dict[Task, int] = {}
-        self._wholes: dict[Task, Task] = {}
+        self.wholes: dict[Task, Task] = {}  # of parts
         self._shown = [0] * plan.topology.depth  # bits of Program.writes
         self._comms: list[tuple[int, tuple[int, ...]]] = []
         self._channels = [0, *accumulate(g is not None for g in plan.geometries)]
@@ -288,12 +283,12 @@ class Builder:
     def part(self, task: Task, start: int, stop: int) -> Task:
         """Return the part [start, stop) of a task, which stands for the task on this rank."""
         part = Task(*task[:4], start, stop, task.step)
-        self._wholes[part] = task
+        self.wholes[part] = task
         return part
 
     def whole(self, task: Task) -> Task:
         """Return the task of the graph that a part stands for."""
-        return self._wholes.get(task, task) if self._wholes else task
+        return self.wholes.get(task, task)
 
     def task_index(self, task: Task) -> int:
         """Return the number of a task, for traces and reports."""

@@ -244,26 +244,24 @@ class Exchange:
 
     def _fold(self, one: Fold, arriving: Arriving, sends: Sequence[Transfer]) -> None:
         """Combine the operands of a run in their order, as they arrive."""
-        stream, members, own = self.context.stream, one.members, one.own
+        members, own = one.members, one.own
         operand = self.context.source if one.whole else self.work
         start, stop = self.start + one.run[0], self.start + one.run[1]
         if not one.linear:
             self._fold_by_blocks(members, operand, start, stop, arriving, sends)
             return
-        for at in range(start, stop, self.step) or [start]:
-            end = min(at + self.step, stop)
-            left = self._combined_before(members[:own], at, end, arriving) if own else None
-            self._end_sends(sends, at, end)
-            result, total = self.work.to(at), operand.to(at)
-            if left is not None:
-                stream.reduce(result, left, total, end - at)
-                total = result
-            for member in members[own + 1 :]:
-                right = self._arrived(member, at, end, arriving)
-                stream.reduce(result, total, right, end - at)
-                total = result
-            if total is not result:
-                stream.copy(result, total, end - at)
+        before, after = (
+            tuple([self._holding(m, start, stop, arriving) for m in some])
+            for some in (members[:own], members[own + 1 :])
+        )
+        self.mail.combine(self.work, operand, start, stop, self.step, before, after, tuple(sends))
+
+    def _holding(self, member: int, start: int, stop: int, arriving: Arriving) -> Transfer:
+        """Return the transfer that brings bytes [start, stop) of a member's operand."""
+        transfers = arriving[member]
+        if len(transfers) == 1:
+            return transfers[0]
+        return next(t for t in transfers if t.start <= start and stop <= t.stop)
 
     def _end_sends(self, sends: Sequence[Transfer], at: int, end: int) -> None:
         """Wait for sends of [at, end), which the result may overwrite."""
@@ -295,25 +293,9 @@ class Exchange:
             here = member == self.me
             yield operand.to(at) if here else self._arrived(member, at, end, arriving)
 
-    def _combined_before(
-        self, members: list[int], at: int, end: int, arriving: Arriving
-    ) -> Ref | None:
-        """Combine the operands of members before this one where the first of them has arrived."""
-        total: Ref | None = None
-        for member in members:
-            operand = self._arrived(member, at, end, arriving)
-            if total is None:
-                total = operand
-            else:
-                self.context.stream.reduce(total, total, operand, end - at)
-        return total
-
     def _arrived(self, member: int, at: int, end: int, arriving: Arriving) -> Ref:
         """Wait for bytes [at, end) of a member's operand; return where they are."""
-        transfers = arriving[member]
-        transfer = transfers[0]
-        if len(transfers) > 1:
-            transfer = next(t for t in transfers if t.start <= at and end <= t.stop)
+        transfer = self._holding(member, at, end, arriving)
         self.mail.complete(transfer, max(end, at + 1))
         return transfer.place.to(at)
 

@@ -246,9 +246,49 @@ def test_messages_of_a_transfer():
     agree(made, one)
 
 
+@pytest.mark.parametrize("members", [(), (0,), (1, 1), (0, 0, 1), (1,)])
+def test_operands_are_combined_as_they_arrive(members):
+    """Bytes 64 to 320 in parts of 128; a member's number says if it comes before (0) this rank."""
+    made, one = stream(), stream()
+    mails = [Mail(each, (7, 8), GRAIN, iter(range(20)).__next__) for each in (made, one)]
+    rooms = [(SCRATCH + 4096 * k).holding(64) for k in range(len(members))]
+    came, expected = ([mail.receive(r, 64, 320, 1, 64) for r in rooms] for mail in mails)
+    sends, leaving = ([mail.send(RECV, at, 256, 0, 64) for at in (0, 128)] for mail in mails)
+    before, after = ([k for k, side in enumerate(members) if side == x] for x in (0, 1))
+    sides = [tuple(came[k] for k in side) for side in (before, after)]
+    mails[0].combine(RECV, SEND, 64, 320, 128, *sides, tuple(sends))
+    for first, last in ((64, 192), (192, 320)):
+        own, result, total = SEND.to(first), RECV.to(first), None
+        for k in before:
+            mails[1].complete(expected[k], last)
+            if total is not None:
+                one.reduce(total, total, rooms[k].to(first), last - first)
+            total = total or rooms[k].to(first)
+        for transfer in leaving:
+            if transfer.overlaps(first, last):
+                mails[1].complete(transfer, last)
+        if total is not None:
+            one.reduce(result, total, own, last - first)
+        total = own if total is None else result
+        for k in after:
+            mails[1].complete(expected[k], last)
+            one.reduce(result, total, rooms[k].to(first), last - first)
+            total = result
+        one.copy(result, total, last - first)
+    agree(made, one)
+
+
 @pytest.mark.parametrize(
     ("wrong", "error"),
     [
+        (lambda mail: mail.combine(RECV, SEND, 0, 64, 0, (), (), ()), ValueError),
+        (lambda mail: mail.combine(RECV, SEND, 64, 0, 64, (), (), ()), ValueError),
+        (lambda mail: mail.combine(RECV, SEND, 0, 64, 64, [], (), ()), ValueError),
+        (lambda mail: mail.combine(RECV, SEND, 0, 64, 64, (1,), (), ()), TypeError),
+        (lambda mail: mail.combine(RECV, SEND, 0, 64, 64, (), (1,), ()), TypeError),
+        (lambda mail: mail.combine(RECV, SEND, 0, 64, 64, (), (), (1,)), TypeError),
+        (lambda mail: mail.combine(RECV, 1, 0, 64, 64, (), (), ()), TypeError),
+        (lambda mail: Mail.__new__(Mail).combine(RECV, SEND, 0, 64, 64, (), (), ()), ValueError),
         (lambda mail: mail.send(1, 0, 64, 0, 64), TypeError),
         (lambda mail: mail.send(SEND, 64, 0, 0, 64), ValueError),
         (lambda mail: mail.send(SEND, 0, 64, 2, 64), IndexError),

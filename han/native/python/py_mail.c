@@ -155,23 +155,126 @@ static PyObject *mail_send(MailObject *self, PyObject *const *args, Py_ssize_t g
     return start_all(self, "send", args, given, han_emit_isend);
 }
 
+/* An argument that must be a transfer, borrowed; NULL with a TypeError. */
+static TransferObject *transfer_of(PyObject *argument) {
+    if (Py_IS_TYPE(argument, &TransferType)) return (TransferObject *)argument;
+    PyErr_Format(PyExc_TypeError, "a Transfer expected, not %.100s", Py_TYPE(argument)->tp_name);
+    return NULL;
+}
+
+/* Wait for the first `number` messages of a transfer. */
+static int complete_first(MailObject *self, TransferObject *transfer, uint64_t number) {
+    for (; transfer->done < number; transfer->done++) {
+        uint64_t request = transfer->requests[transfer->done];
+        if (han_emit_test(self->stream, request) || give_back(self, request)) return -1;
+    }
+    return 0;
+}
+
 static PyObject *mail_complete(MailObject *self, PyObject *const *args, Py_ssize_t given) {
     if (given != 2 && han_expect("complete", given, 1)) return NULL;
-    if (!self->stream || !Py_IS_TYPE(args[0], &TransferType)) {
-        PyErr_Format(PyExc_TypeError, "complete: a Transfer expected, not %.100s",
-                     Py_TYPE(args[0])->tp_name);
-        return NULL;
-    }
-    TransferObject *transfer = (TransferObject *)args[0];
+    TransferObject *transfer = transfer_of(args[0]);
+    if (!transfer) return NULL;
     uint64_t number = (uint64_t)Py_SIZE(transfer), until;
     if (given == 2 && args[1] != Py_None) {
         if (han_number_of(args[1], &until)) return NULL;
         number = begin_before(transfer, until);
     }
-    for (; transfer->done < number; transfer->done++) {
-        uint64_t request = transfer->requests[transfer->done];
-        if (han_emit_test(self->stream, request) || give_back(self, request)) return NULL;
+    if (complete_first(self, transfer, number)) return NULL;
+    Py_RETURN_NONE;
+}
+
+/* ---- operands that arrive ------------------------------------------------------------------- */
+
+/* Bytes [start, stop) of operands, which are combined in parts of `step` bytes. */
+typedef struct {
+    const RefObject *work, *own;
+    PyObject *before, *after, *sends; /* tuples of transfers; borrowed */
+    uint64_t start, stop, step;
+} combination;
+
+static RefObject at(const RefObject *ref, uint64_t byte) {
+    RefObject found = *ref;
+    found.at = byte;
+    return found;
+}
+
+/* Wait for the part [first, last) of an operand, and find it. */
+static int arrived(MailObject *self, PyObject *of, Py_ssize_t k, uint64_t first, uint64_t last,
+                   RefObject *operand) {
+    TransferObject *transfer = transfer_of(PyTuple_GET_ITEM(of, k));
+    if (!transfer) return -1;
+    *operand = at((const RefObject *)transfer->place, first);
+    return complete_first(self, transfer, begin_before(transfer, last > first ? last : first + 1));
+}
+
+/* Wait for sends of the part [first, last), which the result overwrites. */
+static int end_sends(MailObject *self, PyObject *sends, uint64_t first, uint64_t last) {
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(sends); k++) {
+        TransferObject *transfer = transfer_of(PyTuple_GET_ITEM(sends, k));
+        if (!transfer) return -1;
+        if (first < transfer->stop && transfer->start < last &&
+            complete_first(self, transfer, begin_before(transfer, last)))
+            return -1;
     }
+    return 0;
+}
+
+static int reduce(MailObject *self, const RefObject *dst, const RefObject *a, const RefObject *b,
+                  uint64_t nbytes) {
+    return han_emit_reduce(self->stream, (const RefObject *[4]){dst, a, b}, nbytes, HAN_NO_BLOCK);
+}
+
+/* Combine the operands before this rank's own where the first of them has arrived. */
+static int combine_before(MailObject *self, const combination *c, uint64_t first, uint64_t last,
+                          RefObject *total) {
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(c->before); k++) {
+        RefObject operand;
+        if (arrived(self, c->before, k, first, last, &operand) ||
+            (k && reduce(self, total, total, &operand, last - first)))
+            return -1;
+        if (!k) *total = operand;
+    }
+    return 0;
+}
+
+static int combine_part(MailObject *self, const combination *c, uint64_t first, uint64_t last) {
+    RefObject left, right, total = at(c->own, first);
+    const RefObject result = at(c->work, first);
+    if (combine_before(self, c, first, last, &left) || end_sends(self, c->sends, first, last))
+        return -1;
+    if (PyTuple_GET_SIZE(c->before)) {
+        if (reduce(self, &result, &left, &total, last - first)) return -1;
+        total = result;
+    }
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(c->after); k++) {
+        if (arrived(self, c->after, k, first, last, &right) ||
+            reduce(self, &result, &total, &right, last - first))
+            return -1;
+        total = result;
+    }
+    return han_emit_copy(self->stream, &result, &total, last - first, HAN_NO_BLOCK);
+}
+
+/* combine(work, own, start, stop, step, before, after, sends) */
+static PyObject *mail_combine(MailObject *self, PyObject *const *args, Py_ssize_t given) {
+    const RefObject *ref[2];
+    uint64_t number[3];
+    if (han_expect("combine", given, 8) || han_take("combine", args, 5, ref, 2, number, 3))
+        return NULL;
+    const combination c = {ref[0], ref[1], args[5], args[6], args[7],
+                           number[0], number[1], number[2]};
+    bool tuples = PyTuple_Check(c.before) && PyTuple_Check(c.after) && PyTuple_Check(c.sends);
+    if (!self->stream || !tuples || !c.step || c.stop < c.start) {
+        PyErr_SetString(PyExc_ValueError, "combine: parts of some bytes and tuples expected");
+        return NULL;
+    }
+    uint64_t first = c.start;
+    do {
+        uint64_t last = c.stop - first < c.step ? c.stop : first + c.step;
+        if (combine_part(self, &c, first, last)) return NULL;
+        first = last;
+    } while (first < c.stop);
     Py_RETURN_NONE;
 }
 
@@ -240,6 +343,9 @@ static PyMethodDef mail_methods[] = {
     FAST("send", mail_send,
          "send($self, place, start, stop, member, most, /)\n--\n\n"
          "Start sending bytes [start, stop) of the message to a member."),
+    FAST("combine", mail_combine,
+         "combine($self, work, own, start, stop, step, before, after, sends, /)\n--\n\n"
+         "Combine bytes [start, stop) of operands from left to right as they arrive."),
     FAST("complete", mail_complete,
          "complete($self, transfer, until=None, /)\n--\n\n"
          "Wait for the messages that begin before byte `until`, or for all."),
