@@ -8,7 +8,7 @@ from han.common.kept import kept
 from han.model.channel_layout import FLAG, INLINE, LINE, PAGE, RING_MIN
 from han.model.collectives import SPREADING
 from han.model.program import Ref
-from han.submodules.parts.cells import CELLS, CHUNK
+from han.submodules.parts.cells import CELLS, CHUNK, GATHERED
 from han.submodules.parts.pieces import Piece, cut, number
 from han.tasks.context import Context
 from han.tasks.graph import Task
@@ -186,6 +186,17 @@ class Blocks:
         if self.layout.small:
             return builder.small(group.level, group.slots[member])
         return builder.flag(group.level, group.slots[member], kind)
+
+    @kept
+    def shows(self) -> tuple[tuple[int, Ref, int], ...]:
+        """All other members, the flag that each posts when it has shown a piece, and its rank."""
+        ranks = self.context.group.ranks
+        return tuple([(m, self._flag(m, GATHERED), ranks[m]) for m in self.others])
+
+    def wait_for_all(self, piece: Piece) -> None:
+        """Wait until all other members have shown a piece."""
+        _, flags, ranks = zip(*self.shows, strict=True) if self.shows else ((), (), ())
+        self.context.stream.wait_each(flags, piece.index + 1, ranks)
 
     def post(self, kind: int, value: int) -> None:
         """Post a value in a flag of this rank."""

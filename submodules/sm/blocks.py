@@ -81,18 +81,19 @@ def _show_parts(mine: Blocks, piece: Piece) -> None:
 
 def _take_blocks(mine: Blocks, piece: Piece) -> None:
     """Copy the block of every peer."""
-    for m in mine.others:
-        mine.wait(m, GATHERED, piece.index + 1)
+    stream, shown = mine.context.stream, piece.index + 1
+    for m, flag, rank in mine.shows:
+        stream.wait(flag, shown, rank)
         nbytes = mine.nbytes(piece, m)
-        mine.context.stream.copy(mine.result(piece, m), mine.shown(m, piece), nbytes, block=m)
+        stream.copy(mine.result(piece, m), mine.shown(m, piece), nbytes, block=m)
 
 
 def _take_parts(mine: Blocks, piece: Piece) -> None:
     """Copy every rank's block for this rank, its own included."""
     stream, me = mine.context.stream, mine.me
     stream.copy(mine.result(piece, me), mine.source(piece, me), piece.nbytes)
-    for m in mine.others:
-        mine.wait(m, GATHERED, piece.index + 1)
+    for m, flag, rank in mine.shows:
+        stream.wait(flag, piece.index + 1, rank)
         stream.copy(mine.result(piece, m), mine.shown(m, piece, me), piece.nbytes)
 
 
@@ -104,8 +105,7 @@ def _combine_parts(mine: Blocks, piece: Piece) -> None:
     first. Blocks of different sizes are never in place here.
     """
     context, group = mine.context, mine.context.group
-    for m in mine.others:
-        mine.wait(m, GATHERED, piece.index + 1)
+    mine.wait_for_all(piece)
     operands = [mine.shown(m, piece, mine.me) for m in range(group.size)]
     operands[mine.me] = mine.source(piece, mine.me)
     dst, length = mine.result(piece), mine.nbytes(piece, mine.me)
