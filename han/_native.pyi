@@ -311,11 +311,13 @@ class Operations:
     def fold_each(
         self, dst: Ref, operands: tuple[Ref, ...], mine: int, start: int, nbytes: int,
         order: tuple[int, ...], partials: tuple[Ref, ...],
-        waits: tuple[tuple[Ref, ...], int, tuple[int, ...]] | None, also: Ref | None, /,
+        waits: tuple[tuple[Ref, ...], int, tuple[int, ...]] | None, also: Ref | None,
+        block: int | None = None, /,
     ) -> None:  # fmt: skip
         """Combine operands of several members into `dst`, and into `also` if it is given.
 
-        They are combined as `han.submodules.parts.fold.fold` does, with the places `partials`.
+        They are combined as `han.submodules.parts.fold.fold` does, with the places `partials`, of
+        which one may be `dst`. `block` is what is combined, where blocks differ in size.
         Operands are memory that holds the message from byte `start` on; number `mine` is this
         rank's own one, in its buffer. `waits` has flags of all operands, a value and ranks: wait
         for the flag of each other operand before it.

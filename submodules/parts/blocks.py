@@ -113,6 +113,7 @@ class Blocks:
     layout: Layout
     signature: Signature
     _rooms: dict[int, Ref] = field(default_factory=dict)  # by member
+    _operands: dict[int, tuple[Ref, ...]] = field(default_factory=dict)  # by cell
 
     @classmethod
     def of(cls, context: Context) -> Blocks:
@@ -192,6 +193,19 @@ class Blocks:
         """All other members, the flag that each posts when it has shown a piece, and its rank."""
         ranks = self.context.group.ranks
         return tuple([(m, self._flag(m, GATHERED), ranks[m]) for m in self.others])
+
+    def operands(self, piece: Piece) -> tuple[Ref, ...]:
+        """Return where all members show a piece of this rank's block, which has its own in place.
+
+        They are the same for all pieces that go through one cell, but for what the cell holds.
+        """
+        turn = piece.index % self.layout.cells
+        found = self._operands.get(turn)
+        if found is None:
+            shown = [self.shown(m, piece, self.me) for m in range(self.context.group.size)]
+            shown[self.me] = self._block(self.context.source, self.me)
+            found = self._operands[turn] = tuple(shown)
+        return found
 
     def wait_for_all(self, piece: Piece) -> None:
         """Wait until all other members have shown a piece."""

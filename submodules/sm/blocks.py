@@ -12,7 +12,6 @@ from collections.abc import Callable
 
 from han.submodules.parts.blocks import Blocks
 from han.submodules.parts.cells import GATHERED, READ, RELEASED, TAKEN
-from han.submodules.parts.fold import fold
 from han.submodules.parts.pieces import Piece
 from han.tasks.canonical import rooms
 from han.tasks.context import Context
@@ -104,18 +103,19 @@ def _combine_parts(mine: Blocks, piece: Piece) -> None:
     shown to rank 0 before it is overwritten. At rank 0 it is the own operand, which is combined
     first. Blocks of different sizes are never in place here.
     """
-    context, group = mine.context, mine.context.group
+    context = mine.context
     mine.wait_for_all(piece)
-    operands = [mine.shown(m, piece, mine.me) for m in range(group.size)]
-    operands[mine.me] = mine.source(piece, mine.me)
+    operands = mine.operands(piece)
     dst, length = mine.result(piece), mine.nbytes(piece, mine.me)
     step = max(context.grain, BLOCK // context.grain * context.grain)
     order = context.order
     places = [context.stream.room(step, k) for k in range(1, rooms(order))]
     for at in range(piece.start, piece.start + length, step):
         nbytes, result = min(step, piece.start + length - at), dst.to(at)
-        parts, partials = [o.to(at) for o in operands], [place.holding(at) for place in places]
-        fold(context.stream, order, parts, nbytes, result, [result, *partials], block=mine.me)
+        context.stream.fold_each(
+            result, operands, mine.me, piece.start, nbytes, order, (result, *places), None, None,
+            mine.me,
+        )  # fmt: skip
 
 
 ALL_TO_ALL: dict[str, tuple[Move, Move]] = {

@@ -101,10 +101,12 @@ def test_operands_are_combined_as_one_by_one(data):
     operands = tuple(SEND if k == mine else cell for k, cell in enumerate(cells))
     partials = tuple(SCRATCH + 4096 * k for k in range(rooms(order)))
     also = data.draw(st.sampled_from([None, channel_ref(1, Area.CELLS, 64).holding(128)]))
-    waits = data.draw(st.booleans())
-    batch, one = stream(), stream()
+    waits, into = data.draw(st.booleans()), RECV.to(128)
+    batch, one = (Operations(5, GRAIN * GRAINS, ELEMENT, GRAIN, GRAINS, True) for _ in "12")
+    if partials and data.draw(st.booleans()):
+        partials = (into, *partials[1:])
     given_waits = (flags, 5, ranks) if waits else None
-    batch.fold_each(RECV.to(128), operands, mine, 64, 256, order, partials, given_waits, also)
+    batch.fold_each(into, operands, mine, 64, 256, order, partials, given_waits, also, 3)
 
     def each():
         for k, operand in enumerate(operands):
@@ -112,8 +114,8 @@ def test_operands_are_combined_as_one_by_one(data):
                 one.wait(flags[k], 5, ranks[k])
             yield operand.to(128) if k == mine else operand.holding(64).to(128)
 
-    places = [place.holding(128) for place in partials]
-    fold(one, order, each(), 256, RECV.to(128), places, also=also)
+    places = [place if place == into else place.holding(128) for place in partials]
+    fold(one, order, each(), 256, into, places, also=also, block=3)
     agree(batch, one)
 
 
@@ -133,6 +135,8 @@ def test_operands_are_combined_as_one_by_one(data):
         ({"waits": ()}, ValueError),
         ({"waits": ((RECV,), 1, (1,))}, ValueError),
         ({"also": 1}, TypeError),
+        ({"block": -1}, OverflowError),
+        ({"block": None, "more": None}, TypeError),
     ],
 )
 def test_wrong_operands(wrong, error):

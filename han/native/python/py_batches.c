@@ -270,13 +270,20 @@ typedef struct {
     Py_ssize_t n;
     const RefObject *dst, *also; /* `also` may be NULL */
     uint64_t mine, start, nbytes;
+    uint32_t block; /* that is combined, where blocks differ in size */
     waits members;
 } folding;
 
 /* Read all arguments; 0 or -1. */
 static int take_folding(const char *name, PyObject *const *args, Py_ssize_t given, folding *out) {
-    *out = (folding){.operands = args[1], .order = args[5], .partials = args[6]};
-    if (han_expect(name, given, 9) || !(out->dst = han_ref_of(args[0])) ||
+    uint64_t block;
+    *out = (folding){.operands = args[1], .order = args[5], .partials = args[6],
+                     .block = HAN_NO_BLOCK};
+    if (given == 10 && args[9] != Py_None) {
+        if (han_number_of(args[9], &block)) return -1;
+        out->block = (uint32_t)block;
+    }
+    if (han_expect(name, given == 10 ? 9 : given, 9) || !(out->dst = han_ref_of(args[0])) ||
         expect_tuple(name, args[1], -1) || han_number_of(args[2], &out->mine) ||
         han_number_of(args[3], &out->start) || han_number_of(args[4], &out->nbytes))
         return -1;
@@ -311,9 +318,9 @@ static int into_partial(OperationsObject *self, const folding *f, Py_ssize_t num
     const RefObject *place = han_ref_of(PyTuple_GET_ITEM(f->partials, number));
     if (!place) return -1;
     RefObject result = to(place, f->dst->at);
-    result.origin = result.at;
+    if (!han_ref_same(place, f->dst)) result.origin = result.at;
     int failed = han_emit_reduce(self, (const RefObject *[4]){&result, left, right}, f->nbytes,
-                                 HAN_NO_BLOCK);
+                                 f->block);
     *left = result;
     return failed;
 }
@@ -331,15 +338,15 @@ static int combine_top(OperationsObject *self, const folding *f, Py_ssize_t *dep
         --*depth;
         if (last && combinations == 1 && *depth == 1)
             return han_emit_reduce(self, (const RefObject *[4]){f->dst, left, right, f->also},
-                                   f->nbytes, HAN_NO_BLOCK);
+                                   f->nbytes, f->block);
         if (into_partial(self, f, *depth - 1, left, right)) return -1;
     }
     return 0;
 }
 
 static int copy_only(OperationsObject *self, const folding *f, const RefObject *operand) {
-    if (han_emit_copy(self, f->dst, operand, f->nbytes, HAN_NO_BLOCK)) return -1;
-    return f->also ? han_emit_copy(self, f->also, operand, f->nbytes, HAN_NO_BLOCK) : 0;
+    if (han_emit_copy(self, f->dst, operand, f->nbytes, f->block)) return -1;
+    return f->also ? han_emit_copy(self, f->also, operand, f->nbytes, f->block) : 0;
 }
 
 PyObject *han_fold_each(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {

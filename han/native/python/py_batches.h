@@ -15,7 +15,7 @@ PyObject *han_pass_pieces(OperationsObject *self, PyObject *const *args, Py_ssiz
 PyObject *han_show_each(OperationsObject *self, PyObject *const *args, Py_ssize_t given);
 /* take_each(dst, cells, offset, bounds, part, flags, k, ranks) */
 PyObject *han_take_each(OperationsObject *self, PyObject *const *args, Py_ssize_t given);
-/* fold_each(dst, operands, mine, start, nbytes, order, partials, waits, also) */
+/* fold_each(dst, operands, mine, start, nbytes, order, partials, waits, also, block=None) */
 PyObject *han_fold_each(OperationsObject *self, PyObject *const *args, Py_ssize_t given);
 
 #endif

@@ -245,7 +245,8 @@ static PyMethodDef methods[] = {
          "take_each($self, dst, cells, offset, bounds, part, flags, k, ranks, /)\n--\n\n"
          "Copy a part of each share of a message from a cell; wait for the flag of each before it."),
     FAST("fold_each", han_fold_each, 0,
-         "fold_each($self, dst, operands, mine, start, nbytes, order, partials, waits, also, /)\n"
+         "fold_each($self, dst, operands, mine, start, nbytes, order, partials, waits, also, "
+         "block=None, /)\n"
          "--\n\n"
          "Combine operands of several members in any order; wait for the flag of each before it."),
     FAST("isend", isend, 0,
