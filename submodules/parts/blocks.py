@@ -114,6 +114,7 @@ class Blocks:
     signature: Signature
     _rooms: dict[int, Ref] = field(default_factory=dict)  # by member
     _operands: dict[int, tuple[Ref, ...]] = field(default_factory=dict)  # by cell
+    _own_cells: dict[int, tuple[Ref, ...]] = field(default_factory=dict)  # by cell
 
     @classmethod
     def of(cls, context: Context) -> Blocks:
@@ -206,6 +207,27 @@ class Blocks:
             shown[self.me] = self._block(self.context.source, self.me)
             found = self._operands[turn] = tuple(shown)
         return found
+
+    def own_cells(self, piece: Piece) -> tuple[Ref, ...]:
+        """Return where this rank shows a piece of its block for each member; see `operands`."""
+        turn = piece.index % self.layout.cells
+        found = self._own_cells.get(turn)
+        if found is None:
+            shown = [self.shown(self.me, piece, m) for m in range(self.context.group.size)]
+            found = self._own_cells[turn] = tuple(shown)
+        return found
+
+    @kept
+    def sources(self) -> tuple[Ref, ...]:
+        """The blocks of this rank's send buffer."""
+        source = self.context.source
+        return tuple([self._block(source, m) for m in range(self.context.group.size)])
+
+    @kept
+    def results(self) -> tuple[Ref, ...]:
+        """The blocks of this rank's receive buffer."""
+        result = self.context.result
+        return tuple([self._block(result, m) for m in range(self.context.group.size)])
 
     def wait_for_all(self, piece: Piece) -> None:
         """Wait until all other members have shown a piece."""

@@ -71,10 +71,10 @@ def _show_one(mine: Blocks, piece: Piece) -> None:
 
 def _show_parts(mine: Blocks, piece: Piece) -> None:
     """Show a block for every peer."""
+    stream, cells, start = mine.context.stream, mine.own_cells(piece), piece.start
     for m in mine.others:
-        target = mine.shown(mine.me, piece, m)
-        nbytes = mine.nbytes(piece, m)
-        mine.context.stream.copy(target, mine.source(piece, m), nbytes, block=m)
+        source, nbytes = mine.sources[m].to(start), mine.nbytes(piece, m)
+        stream.copy(cells[m].holding(start), source, nbytes, block=m)
     mine.post(GATHERED, piece.index + 1)
 
 
@@ -83,17 +83,18 @@ def _take_blocks(mine: Blocks, piece: Piece) -> None:
     stream, shown = mine.context.stream, piece.index + 1
     for m, flag, rank in mine.shows:
         stream.wait(flag, shown, rank)
-        nbytes = mine.nbytes(piece, m)
-        stream.copy(mine.result(piece, m), mine.shown(m, piece), nbytes, block=m)
+        result, nbytes = mine.results[m].to(piece.start), mine.nbytes(piece, m)
+        stream.copy(result, mine.shown(m, piece), nbytes, block=m)
 
 
 def _take_parts(mine: Blocks, piece: Piece) -> None:
     """Copy every rank's block for this rank, its own included."""
-    stream, me = mine.context.stream, mine.me
-    stream.copy(mine.result(piece, me), mine.source(piece, me), piece.nbytes)
+    stream, me, start = mine.context.stream, mine.me, piece.start
+    results, operands = mine.results, mine.operands(piece)
+    stream.copy(results[me].to(start), operands[me].to(start), piece.nbytes)
     for m, flag, rank in mine.shows:
         stream.wait(flag, piece.index + 1, rank)
-        stream.copy(mine.result(piece, m), mine.shown(m, piece, me), piece.nbytes)
+        stream.copy(results[m].to(start), operands[m].holding(start), piece.nbytes)
 
 
 def _combine_parts(mine: Blocks, piece: Piece) -> None:
