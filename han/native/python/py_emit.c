@@ -7,7 +7,7 @@
 /* Make room for one more record; 0 or -1. */
 static int grow(OperationsObject *self) {
     if (self->length < self->room) return 0;
-    size_t room = self->room ? 2 * self->room : 16; /* what is not written takes no memory */
+    size_t room = self->room ? 2 * self->room : 16;
     han_instr *code = realloc(self->code, room * sizeof *code);
     if (code) self->code = code;
     han_term *terms = code && self->grains ? realloc(self->terms, room * sizeof *terms) : NULL;

@@ -125,7 +125,10 @@ static PyObject *join(const streams *s) {
                   (!terms || with_room(s, &terms, sizeof(han_term)));
     longest->code = code;
     longest->terms = terms;
-    if (!enough) return PyErr_NoMemory();
+    if (!enough) { /* its records may have moved */
+        longest->length = longest->room = 0;
+        return PyErr_NoMemory();
+    }
     gather(s, code, terms);
     number_awaited(s, code);
     return Py_BuildValue("(NN)", view_of(code, total * sizeof(han_instr)),
