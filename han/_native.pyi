@@ -367,6 +367,7 @@ class Transfer:
     def overlaps(self, start: int, stop: int, /) -> bool:
         """Return whether it carries some of the bytes [start, stop)."""
 
+@final
 class Mail:
     """Sends and receives of one stream, in messages of whole grains.
 

@@ -34,9 +34,6 @@ typedef struct {
     uint8_t writes[HAN_MAX_CHANNELS];
 } OperationsObject;
 
-/* Whether an object is a stream under construction. */
-bool han_is_operations(PyObject *object);
-
 /* An operation to be written. What it moves begins at the message's byte `at`, or at that of block
  * `block` where blocks differ in size. `n` counts things of `each` bytes of the message; 0: it does
  * not depend on the message's size. `numbers` take the place of the last two offsets. */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "python/py_emit.h"
+#include "python/py_operations.h"
 
 /* Memory of a program's records, which a memoryview exports. */
 typedef struct {

@@ -7,6 +7,7 @@
 #include <structmember.h>
 
 #include "python/py_emit.h"
+#include "python/py_operations.h"
 
 /* Messages of `step` bytes each with bytes [start, stop) of the message; the first `done` of their
  * requests are complete. No bytes are one message. */
@@ -360,8 +361,7 @@ static PyTypeObject MailType = {
     .tp_dealloc = (destructor)mail_dealloc,
     .tp_methods = mail_methods,
     .tp_flags = Py_TPFLAGS_DEFAULT,
-    .tp_doc = "Mail(stream, ranks, grain, request)\n--\n\n"
-              "Sends and receives of one stream, in messages of whole grains.",
+    .tp_doc = "Sends and receives of one stream, in messages of whole grains.",
 };
 
 int han_py_add_mail(PyObject *module) {

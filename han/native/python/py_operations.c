@@ -10,8 +10,6 @@
 
 #include "python/py_batches.h"
 #include "python/py_emit.h"
-#include "python/py_joined.h"
-#include "python/py_mail.h"
 #include "python/py_ring.h"
 
 static PyTypeObject OperationsType;
@@ -305,5 +303,5 @@ int han_py_add_operations(PyObject *module) {
     return PyModule_AddObjectRef(module, "Ref", (PyObject *)&RefType) ||
                    PyModule_AddObjectRef(module, "Operations", (PyObject *)&OperationsType)
                ? -1
-               : han_py_add_joined(module) || han_py_add_mail(module);
+               : 0;
 }
