@@ -277,10 +277,69 @@ class Operations:
         Operands are addresses of memory that holds the part of the message which begins at `dst`.
         Those with the base NONE are left out. A single one is copied.
         """
+    def pass_pieces(
+        self, dst: Ref | tuple[Ref, ...], own: Ref | tuple[Ref, ...],
+        operands: tuple[tuple[Ref, ...], ...], part: tuple[int, int, int], index: int,
+        arrivals: tuple[tuple[Ref, ...], tuple[int, ...]],
+        reads: tuple[tuple[Ref, ...], tuple[int, ...]], posts: tuple[Ref, ...], /,
+    ) -> int:  # fmt: skip
+        """Combine a task's pieces as `combine_each` does; return the number of the next piece.
+
+        `part` is where the task starts and stops, and the bytes of a piece; `index` the number of
+        the first one. `operands` are those of each cell; `dst` and `own` are buffers, or have a
+        place for each cell. `arrivals` are flags of operands, and their ranks. Where the cell has
+        been used before, wait first until the flags of `reads` count the piece that was in it. Then
+        post the piece in all flags of `posts`.
+        """
+    def show_each(
+        self, cells: tuple[Ref, ...], offset: int, src: Ref,
+        bounds: tuple[tuple[int, int], ...], part: tuple[int, int, int], /,
+    ) -> None:  # fmt: skip
+        """Copy a part of each share of a message to the memory `offset` bytes behind a cell.
+
+        `bounds` say where each share starts and stops, behind byte ``part[0]`` of the message. Of
+        each share, at most ``part[2]`` bytes from its byte ``part[1]`` on are copied.
+        """
+    def take_each(
+        self, dst: Ref, cells: tuple[Ref, ...], offset: int,
+        bounds: tuple[tuple[int, int], ...], part: tuple[int, int, int],
+        flags: tuple[Ref, ...], k: int, ranks: tuple[int, ...], /,
+    ) -> None:  # fmt: skip
+        """Copy a part of each share of a message to `dst`, from the memory that `show_each` names.
+
+        Wait for the flag of each share before it, once for shares in turn with one flag.
+        """
+    def fold_each(
+        self, dst: Ref, operands: tuple[Ref, ...], mine: int, start: int, nbytes: int,
+        order: tuple[int, ...], partials: tuple[Ref, ...],
+        waits: tuple[tuple[Ref, ...], int, tuple[int, ...]] | None, also: Ref | None,
+        block: int | None = None, /,
+    ) -> None:  # fmt: skip
+        """Combine operands of several members into `dst`, and into `also` if it is given.
+
+        They are combined as `han.submodules.parts.fold.fold` does, with the places `partials`, of
+        which one may be `dst`. `block` is what is combined, where blocks differ in size.
+        Operands are memory that holds the message from byte `start` on; number `mine` is this
+        rank's own one, in its buffer. `waits` has flags of all operands, a value and ranks: wait
+        for the flag of each other operand before it.
+        """
     def isend(self, src: Ref, nbytes: int, rank: int, request: int, /) -> None:
         """Start sending to `rank`."""
     def irecv(self, dst: Ref, nbytes: int, rank: int, request: int, /) -> None:
         """Start receiving from `rank`."""
+    def circulate(
+        self, source: Ref, result: Ref, cells: tuple[Ref, ...], peers: tuple[int, int],
+        pieces: tuple[tuple[int, int] | None, ...], width: int,
+        awaits: tuple[tuple[tuple[int, int], ...], ...], free: tuple[int, ...], first: int, /,
+    ) -> tuple[list[int], tuple[int, ...], int]:  # fmt: skip
+        """Send pieces round a ring, and combine them (han/submodules/ring.py).
+
+        `pieces` are what arrives at each position, and then the block that this rank sends first:
+        where they start and stop. `awaits` are streams and positions, for each piece of that block
+        and each piece that is combined. Requests are those of `free`, and others from `first` on.
+        Return how long the stream is after each piece that is finished, the requests that are free,
+        and the first one that is not used.
+        """
     def test(self, request: int, /) -> None:
         """Wait until a request is complete; the message of a receive must have its size."""
     def coll(
@@ -293,8 +352,56 @@ class Operations:
     def await_stream(self, stream: int, position: int, /) -> None:
         """Wait until a stream of this rank has passed so many of its operations."""
 
-def joined(streams: tuple[Operations, ...], /) -> tuple[bytearray, bytearray]:
-    """Return the records of all streams, and their terms; none in a program for one size."""
+@final
+class Transfer:
+    """Messages that carry a part of the message, each with a request. Made by :class:`Mail`."""
+
+    @property
+    def place(self) -> Ref:
+        """Where the message is that the part is taken from, or goes to."""
+    @property
+    def start(self) -> int:
+        """Where the part starts in the message."""
+    @property
+    def stop(self) -> int:
+        """Where it stops."""
+    def overlaps(self, start: int, stop: int, /) -> bool:
+        """Return whether it carries some of the bytes [start, stop)."""
+
+@final
+class Mail:
+    """Sends and receives of one stream, in messages of whole grains.
+
+    `ranks` are those of members; `request` returns the number of a new request.
+    """
+
+    def __init__(
+        self, stream: Operations, ranks: tuple[int, ...], grain: int, request: Callable[[], int], /
+    ) -> None: ...
+    def receive(self, place: Ref, start: int, stop: int, member: int, most: int, /) -> Transfer:
+        """Start receiving bytes [start, stop) from a member, in messages of at most `most` bytes.
+
+        No bytes are one message. A message has one grain at least.
+        """
+    def send(self, place: Ref, start: int, stop: int, member: int, most: int, /) -> Transfer:
+        """Start sending bytes [start, stop) to a member, in messages of at most `most` bytes."""
+    def combine(
+        self, work: Ref, own: Ref, start: int, stop: int, step: int,
+        before: tuple[Transfer, ...], after: tuple[Transfer, ...], sends: tuple[Transfer, ...], /,
+    ) -> None:  # fmt: skip
+        """Combine bytes [start, stop) of operands from left to right, `step` at a time.
+
+        The operand `own` is between those that arrive as `before` and as `after`; the result is at
+        `work`. Wait for each operand before it, and for `sends`, whose data the result overwrites.
+        """
+    def complete(self, transfer: Transfer, until: int | None = None, /) -> None:
+        """Wait for the messages that begin before byte `until`, or for all."""
+
+def joined(streams: tuple[Operations, ...], /) -> tuple[memoryview, memoryview]:
+    """Return the records of all streams, and their terms; none in a program for one size.
+
+    The streams have no records afterwards: their memory is the program's.
+    """
 
 @final
 class Plan:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
+from han.common.kept import kept
 from han.model.program import Ref
 from han.model.topology import Group
 from han.tasks.canonical import Order, canonical, linear, starts_of
@@ -42,13 +42,13 @@ class Context:
     owners: tuple[int, ...] = ()  # the member that each share belongs to, where members have shares
     letters: Letters | None = None  # what this rank sends and receives, in a round of nap
 
-    @cached_property
+    @kept
     def contributors(self) -> tuple[int, ...]:
         """The members that have an operand."""
         members = range(self.group.size)
         return tuple(m for m in members if not self.contributes or self.contributes[m])
 
-    @cached_property
+    @kept
     def starts(self) -> Sequence[int]:
         """The members' places in the order of operands; in the canonical one, their starts."""
         plan, group = self.builder.plan, self.group
@@ -56,7 +56,7 @@ class Context:
             return range(group.size)
         return starts_of(plan.topology, plan.signature, group)
 
-    @cached_property
+    @kept
     def order(self) -> Order:
         """In which order the operands of the contributors are combined."""
         return self.order_of(self.contributors)
@@ -67,12 +67,12 @@ class Context:
             return linear(len(members))
         return canonical(tuple([self.starts[m] for m in members]))
 
-    @cached_property
+    @kept
     def builder(self) -> Builder:
         """The builder, which allocates cells, flags, requests and scratch."""
         return self.stream.builder
 
-    @cached_property
+    @kept
     def grain(self) -> int:
         """Bytes of the least part of the message; pieces hold whole grains."""
         return self.stream.builder.signature.grain

@@ -111,6 +111,10 @@ class Tasks(Staged):
                 sources[second].append(first)
         return sources
 
+    def sources_of(self, task: Task) -> Sequence[Task]:
+        """Return the tasks whose data `task` needs."""
+        return self.sources[task]
+
 
 class Chains(Tasks):
     """Tasks of segments that pass through the same steps.
@@ -148,10 +152,11 @@ class Chains(Tasks):
     @cached_property
     def sources(self) -> dict[Task, list[Task]]:
         """The tasks whose data each task needs."""
-        found: dict[Task, list[Task]] = {}
-        for k, task in enumerate(self.all):
-            found[task] = [self.all[k - 1]] if k % self.steps else []
-        return found
+        return {task: list(self.sources_of(task)) for task in self.all}
+
+    def sources_of(self, task: Task) -> Sequence[Task]:
+        """Return the tasks whose data `task` needs: that of the step before it."""
+        return (self.all[task.segment * self.steps + task.step - 1],) if task.step else ()
 
 
 def _freed(

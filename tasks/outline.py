@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from han.common.kept import kept
 from han.model.channel_layout import Geometry
 from han.model.topology import Topology
 from han.tasks.choice import LEFT, Choice
@@ -27,12 +27,12 @@ class Outline:
     tasks: Tasks
     geometries: tuple[Geometry | None, ...]  # of this rank's channels, by level
 
-    @cached_property
+    @kept
     def streams(self) -> dict[tuple[str, int], tuple[Task, ...]]:
         """The tasks of each stream in order, the same for all ranks."""
         return {stream: tuple(tasks) for stream, tasks in self.tasks.streams().items()}
 
-    @cached_property
+    @kept
     def worked(self) -> dict[tuple[str, int], tuple[Task, ...]]:
         """The tasks of each stream, cut into their parts if the composition has parts.
 
@@ -56,12 +56,17 @@ class Outline:
         """Whether tasks are cut into several parts."""
         return any(len(self.worked[stream]) > len(tasks) for stream, tasks in self.streams.items())
 
-    @cached_property
+    @kept
+    def layouts(self) -> dict[object, Any]:
+        """Layouts of cells that submodules have computed, by what these depend on."""
+        return {}
+
+    @kept
     def stages(self) -> dict[Task, int]:
         """The number of each task's stage, tasks in the order of stages."""
         return {task: k for k, stage in enumerate(self.tasks.stages()) for task in stage}
 
-    @cached_property
+    @kept
     def graph(self) -> TaskGraph:
         """The tasks as a networkx.DiGraph, made when it is first asked for."""
         from han.tasks.task_graph import TaskGraph
@@ -79,7 +84,7 @@ class Outline:
         """Number of segments of the message."""
         return 1 + max((task.segment for task in self.tasks), default=0)
 
-    @cached_property
+    @kept
     def repeats(self) -> bool:
         """Whether a segment has several tasks of one kind on a level."""
         return any(len(tasks) > self.segments for tasks in self.streams.values())

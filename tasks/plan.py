@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 
+from han.common.kept import kept
 from han.common.pictures import picture
 from han.model.topology import Topology
 from han.tasks.builders import build
@@ -50,7 +51,7 @@ class Plan(Outline):
         tasks = cut_in_proportion(self.tasks, self.signature, nbytes)
         return replace(self, signature=signature, tasks=tasks, largest=self)
 
-    @cached_property
+    @kept
     def _footprint(self) -> tuple[int, ...]:
         return tuple(
             part.footprint(self, level)

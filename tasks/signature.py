@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
+from han.common.kept import kept
 from han.model.collectives import ROWS
 
 ON_DEVICE = "in memory of a device"
@@ -62,12 +62,12 @@ class Signature:
             raise TypeError(f"a signature has no fields {sorted({*values} - {*names})}")
         return made
 
-    @cached_property
+    @kept
     def grain(self) -> int:
         """Bytes of the least part into which algorithms cut the message."""
         return self.nbytes // self.grains if self.grains else self.element
 
-    @cached_property
+    @kept
     def nbytes(self) -> int:
         """Size of the message, or of the largest block, in bytes."""
         return self.count * self.element
@@ -77,7 +77,7 @@ class Signature:
         """Whether blocks differ in size."""
         return self.varied or bool(self.counts)
 
-    @cached_property
+    @kept
     def sizes(self) -> bytes:
         """The bytes of each block, as numbers of 64 bits for the executor; empty if alike."""
         return array("Q", (n * self.element for n in self.counts)).tobytes()
@@ -90,11 +90,11 @@ class Signature:
         """Return where a rank's block begins, in bytes; for the number of ranks, where all end."""
         return self._starts[block] * self.element if self.counts else block * self.nbytes
 
-    @cached_property
+    @kept
     def _starts(self) -> tuple[int, ...]:
         return tuple(accumulate(self.counts, initial=0))
 
-    @cached_property
+    @kept
     def by_blocks(self) -> bool:
         """Whether a buffer holds a block for each rank."""
         return ROWS[self.collective].by_blocks
@@ -103,7 +103,7 @@ class Signature:
         """Return the largest number of bytes that one of `size` ranks shows to its peers."""
         return self.start(size) if ROWS[self.collective].send == "each" else self.nbytes
 
-    @cached_property
+    @kept
     def reduces(self) -> bool:
         """Whether operands are combined."""
         return ROWS[self.collective].reduces

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -12,7 +11,7 @@ import numpy as np
 
 from han._native import Operations, joined
 from han.model.channel_layout import Geometry
-from han.model.collectives import FLAT, ROWS, TREE
+from han.model.collectives import ROWS
 from han.model.program import (
     GIVEN,
     INSTRUCTION,
@@ -26,11 +25,13 @@ from han.model.program import (
     StreamInfo,
     channel_ref,
 )
-from han.model.topology import MAX_LEVELS
 from han.tasks.graph import Task
 from han.tasks.outline import Outline
+from han.tasks.tags import stream_tag
 
 NOWHERE = Ref(Base.NONE)
+Span = tuple[int, int]  # where bytes of the message start and stop
+Awaits = tuple[tuple[int, int], ...]  # streams, and positions in them
 
 
 class Peer(NamedTuple):
@@ -39,14 +40,6 @@ class Peer(NamedTuple):
     rank: int
     channel: int
     slot: int
-
-
-@lru_cache
-def _tag(kind: str, level: int, rows: int) -> int:
-    """Return the tag of a stream; `rows` is the number of collectives, which programs may add."""
-    if kind in TREE:
-        return level * len(TREE) + TREE.index(kind)
-    return MAX_LEVELS * len(TREE) + FLAT.index(kind)  # on one level only
 
 
 class Stream(Operations):
@@ -58,7 +51,7 @@ class Stream(Operations):
     """
 
     def __init__(self, index: int, kind: str, level: int, name: str, builder: Builder) -> None:
-        signature, tag = builder.signature, _tag(kind, level, len(ROWS))
+        signature, tag = builder.signature, stream_tag(kind, level, len(ROWS))
         super().__init__(
             tag,
             signature.nbytes,
@@ -71,8 +64,8 @@ class Stream(Operations):
         self.builder = builder
         self.tag = tag  # the stream's part of a message tag, the same on all ranks
         self.done: dict[Task, int] = {}
-        self.parts: dict[Task, dict[tuple[int, int], int]] = {}  # where parts of a task are done
-        self._ordered: dict[Task, list[tuple[int, int]]] = {}  # the same parts in their order
+        self.parts: dict[Task, dict[Span, int]] = {}  # where parts of a task are done
+        self._ordered: dict[Task, list[Span]] = {}  # the same parts in their order
         self._rooms: dict[object, tuple[int, Ref]] = {}
         self._labelled: Task | None = None
         self._whole: Task | None = None  # the task of the graph that the labelled one stands for
@@ -96,27 +89,48 @@ class Stream(Operations):
         """Attribute the operations that follow to `task`, in traces and reports."""
         if task is self._labelled:
             return
-        whole, self._labelled = self.builder.whole(task), task
+        wholes, self._labelled = self.builder.wholes, task
+        whole = wholes.get(task, task) if wholes else task
         if whole is not self._whole:
             self._whole, self.task = whole, self.builder.task_index(whole)
 
     def begin(self, task: Task) -> None:
         """Begin `task`: wait for its prerequisites."""
-        self.label(task)
-        if (
-            self._whole is not None and self._whole is not self._begun
-        ):  # parts of a task have the same prerequisites
-            self._begun, self._needs = self._whole, self.builder.prerequisites(self._whole)
+        self._turn_to(task)
         for stream, source in self._needs:
-            if stream is not self:
-                self._after(stream, source, task.start, task.stop)
+            position = stream.position(source, task.start, task.stop)
+            if position and self._awaited.get(stream.index, 0) < position:
+                self._awaited[stream.index] = position
+                self.await_stream(stream.index, position)
 
-    def _after(self, stream: Stream, task: Task, start: int, stop: int) -> None:
-        """Wait until another stream of this rank has done [start, stop) of `task`."""
-        position = stream.position(task, start, stop)
-        if position and self._awaited.get(stream.index, 0) < position:
-            self._awaited[stream.index] = position
-            self.await_stream(stream.index, position)
+    def begin_parts(self, task: Task, spans: Iterable[Span]) -> Iterator[Awaits]:
+        """Begin parts of `task`: yield for each the streams and positions that it awaits."""
+        self._turn_to(task)
+        first, last = 0, 0  # any part of these bytes awaits nothing more
+        for start, stop in spans:
+            if first <= start and stop <= last:
+                yield ()
+            else:
+                yield self._needed(start, stop)
+                around = [one.around(source, start, stop) for one, source in self._needs]
+                first = max((span[0] for span in around), default=0)
+                last = min((span[1] for span in around), default=self.builder.signature.nbytes)
+
+    def _turn_to(self, task: Task) -> None:
+        """Find what `task` waits for; parts of a task have the same prerequisites."""
+        self.label(task)
+        if self._whole is not None and self._whole is not self._begun:
+            self._begun, self._needs = self._whole, self.builder.prerequisites(self._whole, self)
+
+    def _needed(self, start: int, stop: int) -> Awaits:
+        """Return what [start, stop) of the task begun last awaits in other streams of this rank."""
+        found: Awaits = ()
+        for stream, task in self._needs:
+            position = stream.position(task, start, stop)
+            if position and self._awaited.get(stream.index, 0) < position:
+                self._awaited[stream.index] = position
+                found += ((stream.index, position),)
+        return found
 
     def follow(self, other: Stream) -> None:
         """Wait until another stream of this rank has done what it has been given so far."""
@@ -126,31 +140,48 @@ class Stream(Operations):
 
     def position(self, task: Task, start: int, stop: int) -> int | None:
         """Return where this stream has done [start, stop) of a task; all of it in lockstep."""
-        parts = self.parts.get(task, {})
-        if self.builder.plan.lockstep or not parts:
+        parts = self.parts.get(task)
+        if not parts or self.builder.lockstep:
             return self.done.get(task)
-        if (start, stop) in parts:
-            return parts[start, stop]
-        over = self._over(task, start, stop)
+        over = parts.get((start, stop)) or self._over(task, start, stop)
         return self.done.get(task) if over is None else over
 
     def _over(self, task: Task, start: int, stop: int) -> int | None:
         """Return where parts with bytes of [start, stop) are done; parts are disjoint."""
-        ordered, parts = self._ordered.get(task, []), self.parts[task]
-        if len(ordered) < len(parts):
-            ordered = self._ordered[task] = sorted(parts)
+        ordered, parts = self._in_order(task), self.parts[task]
         found, number = None, bisect_left(ordered, (stop,))
         while number and ordered[number - 1][1] > start:
             number -= 1
             found = max(found or 0, parts[ordered[number]])
         return found
 
+    def around(self, task: Task, start: int, stop: int) -> Span:
+        """Return the part of a task that holds [start, stop); the same bytes if there is none."""
+        ordered = self._in_order(task)
+        number = bisect_left(ordered, (stop,))
+        first, last = ordered[number - 1] if number else (stop, start)
+        return (first, last) if first <= start and stop <= last else (start, stop)
+
+    def _in_order(self, task: Task) -> list[Span]:
+        """Return the parts of a task in the order of their bytes."""
+        ordered, parts = self._ordered.get(task, []), self.parts.get(task, {})
+        if len(ordered) < len(parts):
+            ordered = self._ordered[task] = sorted(parts)
+        return ordered
+
     def end(self, task: Task) -> None:
         """Mark `task` as done on this rank."""
-        whole = self.builder.whole(task)
+        wholes = self.builder.wholes
+        whole = wholes.get(task, task) if wholes else task
         self.done[whole] = len(self)
         if task is not whole:
             self.parts.setdefault(whole, {})[task.start, task.stop] = len(self)
+
+    def end_parts(self, task: Task, spans: Sequence[Span], positions: Sequence[int]) -> None:
+        """Mark parts of `task` as done in turn, each where the stream had so many operations."""
+        whole = self.builder.whole(task)
+        self.done[whole] = positions[-1]
+        self.parts.setdefault(whole, {}).update(zip(spans, positions, strict=True))
 
 
 class Builder:
@@ -159,13 +190,13 @@ class Builder:
     def __init__(self, plan: Outline, rank: int) -> None:
         self.plan = plan
         self.signature = plan.signature
-        self.rank = rank
+        self.rank, self.lockstep = rank, plan.lockstep
         self.streams: dict[tuple[str, int], Stream] = {}
         self._branches: dict[tuple[str, int, int], Stream] = {}
         self._all: list[Stream] = []  # in the order of their numbers
         self.acc = Ref(Base.SEND)  # where this rank combines; SEND: nothing combined yet
         self._tasks: dict[Task, int] = {}
-        self._wholes: dict[Task, Task] = {}
+        self.wholes: dict[Task, Task] = {}  # of parts
         self._shown = [0] * plan.topology.depth  # bits of Program.writes
         self._comms: list[tuple[int, tuple[int, ...]]] = []
         self._channels = [0, *accumulate(g is not None for g in plan.geometries)]
@@ -173,7 +204,7 @@ class Builder:
         self._flags: dict[tuple[int, int, int], Ref] = {}
         self._small: dict[tuple[int, int], Ref] = {}
         self._cells: dict[tuple[int, int], Ref] = {}
-        self._requests = 0
+        self.requests = 0  # how many there are
         self._scratch = 0
 
     # ---- memory, flags, requests and communicators ----------------------------------------
@@ -218,8 +249,8 @@ class Builder:
 
     def request(self) -> int:
         """Return the number of a new request."""
-        self._requests += 1
-        return self._requests - 1
+        self.requests += 1
+        return self.requests - 1
 
     def scratch(self, nbytes: int) -> Ref:
         """Return the address of private memory that lasts for a run."""
@@ -252,12 +283,12 @@ class Builder:
     def part(self, task: Task, start: int, stop: int) -> Task:
         """Return the part [start, stop) of a task, which stands for the task on this rank."""
         part = Task(*task[:4], start, stop, task.step)
-        self._wholes[part] = task
+        self.wholes[part] = task
         return part
 
     def whole(self, task: Task) -> Task:
         """Return the task of the graph that a part stands for."""
-        return self._wholes.get(task, task)
+        return self.wholes.get(task, task)
 
     def task_index(self, task: Task) -> int:
         """Return the number of a task, for traces and reports."""
@@ -267,21 +298,22 @@ class Builder:
         """Return all tasks of a stream, or their parts, also while only some are lowered."""
         return self.plan.worked[stream.kind, stream.level]
 
-    def prerequisites(self, task: Task) -> list[tuple[Stream, Task]]:
+    def prerequisites(self, task: Task, asking: Stream) -> list[tuple[Stream, Task]]:
         """Return the tasks that this rank must finish before `task`, each with its stream.
 
         They are the sources of its data, or in lockstep the tasks of all earlier stages. A source
-        in which this rank has no part is replaced by the prerequisites of that source.
+        in which this rank has no part is replaced by the prerequisites of that source. Those of the
+        stream that asks are left out.
         """
-        if self.plan.lockstep:
+        if self.lockstep:
             return self._earlier(task)
         found: list[tuple[Stream, Task]] = []
-        for source in self.plan.tasks.sources[task]:
+        for source in self.plan.tasks.sources_of(task):
             stream = self.streams.get(source.stream)
-            if stream is not None and source in stream.done:
+            if stream is None or source not in stream.done:
+                found += self.prerequisites(source, asking)
+            elif stream is not asking:
                 found.append((stream, source))
-            else:
-                found += self.prerequisites(source)
         return found
 
     def _earlier(self, task: Task) -> list[tuple[Stream, Task]]:
@@ -326,14 +358,15 @@ class Builder:
     def program(self, footprint: tuple[int, ...]) -> Program:
         """Join the streams; `footprint` is the bytes that they take of each ring, by channel."""
         streams = tuple(self._all)
+        infos = _infos(streams)
         code, terms = joined(streams)
         grains = self.signature.grains
         return Program(
             rank=self.rank,
             code=np.frombuffer(code, INSTRUCTION),
-            streams=_infos(streams),
-            tasks=tuple(map(str, self._tasks)),
-            requests=self._requests,
+            streams=infos,
+            tasks=tuple([str(task) for task in self._tasks]),
+            requests=self.requests,
             scratch=self._scratch,
             operand=max((s.operand for s in streams), default=0),
             footprint=footprint,

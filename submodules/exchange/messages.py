@@ -14,14 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from han.model.program import Ref
 from han.submodules.exchange.factors import misfit
 from han.submodules.exchange.layout import lines, partition_of
-from han.submodules.exchange.mail import Mail, Transfer
+from han.submodules.exchange.mail import Transfer, mail_of
 from han.submodules.exchange.patterns import PRESETS, asked_factors, message_steps
-from han.submodules.exchange.steps import OWN, Blocks, Source, Steps, Take, spans
+from han.submodules.exchange.steps import OWN, Blocks, Steps, Take, spans
 from han.submodules.parts.fold import fold
 from han.tasks.canonical import linear, rooms
 from han.tasks.context import Context
@@ -33,6 +33,33 @@ SEGMENT = 32 * 1024  # below the eager limit of every MPI library over TCP
 Run = tuple[int, int]  # where bytes of a task start and stop
 Mailed = tuple[int, Run]  # a member, and the run that it sends or receives
 T = TypeVar("T")
+
+
+class Fold(NamedTuple):
+    """A run that this member combines, and the members whose operands it combines, in their order.
+
+    This member is number `own` of them; `whole`: its operand is that of the call. `linear`: they
+    are combined from left to right.
+    """
+
+    run: Run
+    members: list[int]
+    own: int
+    whole: bool
+    linear: bool
+
+
+class Stage(NamedTuple):
+    """What a member does in a combining stage of a task of some size.
+
+    `arrivals` are members, runs, and where in the scratch memory they come; `departures` are sent.
+    """
+
+    arrivals: list[tuple[int, Run, int]]
+    departures: list[Mailed]
+    folds: list[Fold]
+
+
 Arriving = dict[int, list[Transfer]]  # by member
 
 
@@ -67,7 +94,7 @@ class Exchange:
     def __init__(self, context: Context, work: Ref, combines: bool = True) -> None:
         builder = context.builder
         self.context, self.work, self.mine = context, work, context.source
-        self.me, self.mail = context.group.me, Mail(context)
+        self.me, self.mail = context.group.me, mail_of(context)
         self.steps: Steps = message_steps(
             context.choice, context.group.size, builder.signature.nbytes
         )
@@ -164,7 +191,8 @@ class Exchange:
         for nbytes in {task.nbytes for task in tasks}:
             self.nbytes = nbytes
             for stage in range(1, self.steps.stages + 1):
-                ends = (used + run[1] - run[0] for _, run, used in self._arrivals(stage))
+                arrivals = self._once("arrivals", stage, self._arrivals)
+                ends = (used + run[1] - run[0] for _, run, used in arrivals)
                 most = max(most, *ends, 0)
         return most
 
@@ -173,17 +201,25 @@ class Exchange:
     def _combine(self, stage: int) -> None:
         """Receive and send the operands of a stage, combine them, and wait for the sends."""
         arriving: Arriving = {}
-        for member, run, used in self._once("arrivals", stage, self._arrivals):
-            place = (self.room + used).holding(self.start + run[0])
-            arriving.setdefault(member, []).append(self.receive(place, run, member))
-        departures = self._once("departures", stage, self._departures)
-        sends = [self.send(self.mine, run, reader) for reader, run in departures]
-        folds = self._once("folds", stage, self._folded)
-        for run, sources in folds:
-            self._fold(run, sources, arriving, sends)
+        arrivals, departures, folds = self._once("stage", stage, self._stage)
+        mail, most, start = self.mail, self.most, self.start
+        for member, (first, last), used in arrivals:
+            place = (self.room + used).holding(start + first)
+            transfer = mail.receive(place, start + first, start + last, member, most)
+            arriving.setdefault(member, []).append(transfer)
+        sends = [
+            mail.send(self.mine, start + first, start + last, reader, most)
+            for reader, (first, last) in departures
+        ]
+        for fold_ in folds:
+            self._fold(fold_, arriving, sends)
         self.complete(sends)
         if folds:
             self.mine = self.work
+
+    def _stage(self, stage: int) -> Stage:
+        arrivals = self._once("arrivals", stage, self._arrivals)
+        return Stage(arrivals, self._departures(stage), self._folds(stage))
 
     def _departures(self, stage: int) -> list[Mailed]:
         """Return the runs that this member sends in a stage, and to whom."""
@@ -193,39 +229,45 @@ class Exchange:
             for run in self.runs(_operands(self.steps, reader, stage)[self.me])
         ]
 
-    def _folded(self, stage: int) -> list[tuple[Run, tuple[Source, ...]]]:
-        """Return the runs that this member combines in a stage, and their operands."""
-        folds = groupby(self.steps.folds(self.me, stage), key=lambda fold: fold[1])
-        return [
-            (run, sources) for sources, group in folds for run in self.runs(b for b, _ in group)
-        ]
+    def _folds(self, stage: int) -> list[Fold]:
+        """Return the runs that this member combines in a stage."""
+        found = list[Fold]()
+        groups = groupby(self.steps.folds(self.me, stage), key=lambda fold: fold[1])
+        for sources, group in groups:
+            members = [member for member, _ in sources]
+            own = members.index(self.me)
+            linear_ = self.context.order_of(members) == linear(len(members))
+            whole = sources[own][1] == OWN
+            runs = self.runs(blocks for blocks, _ in group)
+            found += [Fold(run, members, own, whole, linear_) for run in runs]
+        return found
 
-    def _fold(
-        self, run: Run, sources: tuple[Source, ...], arriving: Arriving, sends: Sequence[Transfer]
-    ) -> None:
+    def _fold(self, one: Fold, arriving: Arriving, sends: Sequence[Transfer]) -> None:
         """Combine the operands of a run in their order, as they arrive."""
-        members = [member for member, _ in sources]
-        own = members.index(self.me)
-        operand = self.context.source if sources[own][1] == OWN else self.work
-        start, stop = self.start + run[0], self.start + run[1]
-        if self.context.order_of(members) != linear(len(members)):
+        members, own = one.members, one.own
+        operand = self.context.source if one.whole else self.work
+        start, stop = self.start + one.run[0], self.start + one.run[1]
+        if not one.linear:
             self._fold_by_blocks(members, operand, start, stop, arriving, sends)
             return
-        for at in range(start, stop, self.step) or [start]:
-            end = min(at + self.step, stop)
-            left = self._combined_before(members[:own], at, end, arriving)
-            for transfer in sends:  # the result may overwrite what is being sent
-                if transfer.overlaps(at, end):
-                    self.mail.complete(transfer, end)
-            result, total = self.work.to(at), operand.to(at)
-            if left is not None:
-                self.context.stream.reduce(result, left, total, end - at)
-                total = result
-            for member in members[own + 1 :]:
-                right = self._arrived(member, at, end, arriving)
-                self.context.stream.reduce(result, total, right, end - at)
-                total = result
-            self.context.stream.copy(result, total, end - at)  # unless it has been combined
+        before, after = (
+            tuple([self._holding(m, start, stop, arriving) for m in some])
+            for some in (members[:own], members[own + 1 :])
+        )
+        self.mail.combine(self.work, operand, start, stop, self.step, before, after, tuple(sends))
+
+    def _holding(self, member: int, start: int, stop: int, arriving: Arriving) -> Transfer:
+        """Return the transfer that brings bytes [start, stop) of a member's operand."""
+        transfers = arriving[member]
+        if len(transfers) == 1:
+            return transfers[0]
+        return next(t for t in transfers if t.start <= start and stop <= t.stop)
+
+    def _end_sends(self, sends: Sequence[Transfer], at: int, end: int) -> None:
+        """Wait for sends of [at, end), which the result may overwrite."""
+        for transfer in sends:
+            if transfer.overlaps(at, end):
+                self.mail.complete(transfer, end)
 
     def _fold_by_blocks(
         self, members: list[int], operand: Ref, start: int, stop: int,
@@ -246,29 +288,14 @@ class Exchange:
     ) -> Iterator[Ref]:  # fmt: skip
         """Yield each operand of [at, end) when it is there; before the last, end sends of them."""
         for k, member in enumerate(members):
-            if k == len(members) - 1:  # the result may overwrite what is being sent
-                for transfer in sends:
-                    if transfer.overlaps(at, end):
-                        self.mail.complete(transfer, end)
+            if k == len(members) - 1:
+                self._end_sends(sends, at, end)
             here = member == self.me
             yield operand.to(at) if here else self._arrived(member, at, end, arriving)
 
-    def _combined_before(
-        self, members: list[int], at: int, end: int, arriving: Arriving
-    ) -> Ref | None:
-        """Combine the operands of members before this one where the first of them has arrived."""
-        total: Ref | None = None
-        for member in members:
-            operand = self._arrived(member, at, end, arriving)
-            if total is None:
-                total = operand
-            else:
-                self.context.stream.reduce(total, total, operand, end - at)
-        return total
-
     def _arrived(self, member: int, at: int, end: int, arriving: Arriving) -> Ref:
         """Wait for bytes [at, end) of a member's operand; return where they are."""
-        transfer = next(t for t in arriving[member] if t.start <= at and end <= t.stop)
+        transfer = self._holding(member, at, end, arriving)
         self.mail.complete(transfer, max(end, at + 1))
         return transfer.place.to(at)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
 
+from han.common.kept import kept
 from han.model.channel_layout import FLAG, INLINE, LINE, PAGE, RING_MIN
 from han.model.collectives import SPREADING
 from han.model.program import Ref
-from han.submodules.parts.cells import CELLS, CHUNK
+from han.submodules.parts.cells import CELLS, CHUNK, GATHERED
 from han.submodules.parts.pieces import Piece, cut, number
 from han.tasks.context import Context
 from han.tasks.graph import Task
@@ -113,6 +113,8 @@ class Blocks:
     layout: Layout
     signature: Signature
     _rooms: dict[int, Ref] = field(default_factory=dict)  # by member
+    _operands: dict[int, tuple[Ref, ...]] = field(default_factory=dict)  # by cell
+    _own_cells: dict[int, tuple[Ref, ...]] = field(default_factory=dict)  # by cell
 
     @classmethod
     def of(cls, context: Context) -> Blocks:
@@ -129,12 +131,12 @@ class Blocks:
         context.stream.sequence += len(pieces)
         return pieces
 
-    @cached_property
+    @kept
     def me(self) -> int:
         """This rank's position in the group."""
         return self.context.group.me
 
-    @cached_property
+    @kept
     def others(self) -> tuple[int, ...]:
         """All other members, the next one first: members start their reads at different peers."""
         size = self.context.group.size
@@ -186,6 +188,51 @@ class Blocks:
         if self.layout.small:
             return builder.small(group.level, group.slots[member])
         return builder.flag(group.level, group.slots[member], kind)
+
+    @kept
+    def shows(self) -> tuple[tuple[int, Ref, int], ...]:
+        """All other members, the flag that each posts when it has shown a piece, and its rank."""
+        ranks = self.context.group.ranks
+        return tuple([(m, self._flag(m, GATHERED), ranks[m]) for m in self.others])
+
+    def operands(self, piece: Piece) -> tuple[Ref, ...]:
+        """Return where all members show a piece of this rank's block, which has its own in place.
+
+        They are the same for all pieces that go through one cell, but for what the cell holds.
+        """
+        turn = piece.index % self.layout.cells
+        found = self._operands.get(turn)
+        if found is None:
+            shown = [self.shown(m, piece, self.me) for m in range(self.context.group.size)]
+            shown[self.me] = self._block(self.context.source, self.me)
+            found = self._operands[turn] = tuple(shown)
+        return found
+
+    def own_cells(self, piece: Piece) -> tuple[Ref, ...]:
+        """Return where this rank shows a piece of its block for each member; see `operands`."""
+        turn = piece.index % self.layout.cells
+        found = self._own_cells.get(turn)
+        if found is None:
+            shown = [self.shown(self.me, piece, m) for m in range(self.context.group.size)]
+            found = self._own_cells[turn] = tuple(shown)
+        return found
+
+    @kept
+    def sources(self) -> tuple[Ref, ...]:
+        """The blocks of this rank's send buffer."""
+        source = self.context.source
+        return tuple([self._block(source, m) for m in range(self.context.group.size)])
+
+    @kept
+    def results(self) -> tuple[Ref, ...]:
+        """The blocks of this rank's receive buffer."""
+        result = self.context.result
+        return tuple([self._block(result, m) for m in range(self.context.group.size)])
+
+    def wait_for_all(self, piece: Piece) -> None:
+        """Wait until all other members have shown a piece."""
+        _, flags, ranks = zip(*self.shows, strict=True) if self.shows else ((), (), ())
+        self.context.stream.wait_each(flags, piece.index + 1, ranks)
 
     def post(self, kind: int, value: int) -> None:
         """Post a value in a flag of this rank."""

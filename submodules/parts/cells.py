@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
+from han.common.kept import kept
 from han.model.channel_layout import LINE, PAGE
 from han.submodules.parts.pieces import number
 from han.tasks.choice import LevelChoice
@@ -47,7 +47,7 @@ def _fit(chunk: int, most: int, plan: Outline, tasks: tuple[Task, ...]) -> int:
     They are whole grains, and end at a cache line where grains allow it.
     """
     grain = plan.signature.grain
-    chunk = min(chunk, most, max(_lines(t.nbytes) for t in tasks))
+    chunk = min(chunk, most, _lines(max([t.stop - t.start for t in tasks])))
     return max(grain, chunk // LINE * LINE // grain * grain)
 
 
@@ -61,7 +61,18 @@ class Ring:
 
     @classmethod
     def of(cls, plan: Outline, level: int, tasks: tuple[Task, ...]) -> Ring:
-        """Fit the configured number and size of cells into the part of the ring that a run has."""
+        """Fit the configured number and size of cells into the part of the ring that a run has.
+
+        `tasks` are all of a stream of the plan.
+        """
+        key = "ring", level, tasks[0].kind
+        found: Ring = plan.layouts.get(key) or plan.layouts.setdefault(
+            key, cls._fit(plan, level, tasks)
+        )
+        return found
+
+    @classmethod
+    def _fit(cls, plan: Outline, level: int, tasks: tuple[Task, ...]) -> Ring:
         geometry, choice = plan.geometries[level], _choice(plan, level, tasks)
         assert geometry is not None
         cells = choice.get("cells", CELLS)
@@ -71,7 +82,7 @@ class Ring:
         pieces = number(tasks, chunk, plan.signature.grain)
         return cls(cells, chunk, pieces)
 
-    @cached_property
+    @kept
     def stride(self) -> int:
         """Bytes from the start of one cell to the start of the next."""
         return _lines(self.chunk)

@@ -28,9 +28,9 @@ def fold(
     last = len(order) - 1
     if last < 1:
         (operand,) = operands
-        stream.copy(dst, operand, nbytes)
+        stream.copy(dst, operand, nbytes, block=block)
         if also is not None:
-            stream.copy(also, operand, nbytes)
+            stream.copy(also, operand, nbytes, block=block)
     elif len(partials) < 2:  # only from left to right one partial result is enough
         _in_turn(stream, last, operands, nbytes, dst, partials, also, block)
     else:

@@ -37,16 +37,16 @@ def cut(tasks: tuple[Task, ...], size: int, grain: int, index: int = 0) -> list[
     step = max(grain, size // grain * grain)
     pieces: list[Piece] = []
     for task in tasks:
-        starts = range(task.start, task.stop, step) or [task.start]
-        for start in starts:
-            stop = min(start + step, task.stop)
-            first, last = start == task.start, stop == task.stop
-            piece = Piece(index + len(pieces), task, start, stop, first, last, stop - start)
-            pieces.append(piece)
+        begin, end = task.start, task.stop
+        for start in range(begin, end, step) or (begin,):
+            stop = start + step if start + step < end else end
+            first, last = start == begin, stop == end
+            pieces.append(Piece(index, task, start, stop, first, last, stop - start))
+            index += 1
     return pieces
 
 
 def number(tasks: tuple[Task, ...], size: int, grain: int) -> int:
     """Return into how many pieces :func:`cut` cuts tasks."""
     step = max(grain, size // grain * grain)
-    return sum(max(1, -(-task.nbytes // step)) for task in tasks)
+    return sum([max(1, -((task.start - task.stop) // step)) for task in tasks])

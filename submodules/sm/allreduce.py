@@ -6,18 +6,21 @@ Source: Jain et al., section III (cells, pipelining, inlining).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from han.common.kept import kept
 from han.model.channel_layout import FLAG, INLINE, LINE, PAGE
 from han.model.program import Ref
 from han.submodules.parts.cells import COMBINED, COPIED, Ring, Shares
 from han.submodules.parts.fold import fold
 from han.submodules.parts.pieces import Piece, cut
+from han.submodules.parts.waits import Members
 from han.tasks.canonical import rooms
 from han.tasks.context import Context
 from han.tasks.contract import ANY, Algorithm
 from han.tasks.shares import shares
 
+Awaited = tuple[tuple[Ref, ...], int, Members]  # flags, the value that they reach, and ranks
 BLOCK = 16 * 1024  # bytes combined at a time: partial results stay in the nearest cache
 
 
@@ -209,6 +212,7 @@ class _Shares:
     cells: tuple[Ref, ...]
     copied: tuple[Ref, ...]
     combined: tuple[Ref, ...]
+    _operands: dict[int, tuple[Ref, ...]] = field(default_factory=dict)  # by cell
 
     @classmethod
     def of(cls, context: Context) -> _Shares:
@@ -244,49 +248,65 @@ class _Shares:
         stream.post(self.copied[me], piece.index + 1)
 
     def combine(self, piece: Piece) -> None:
-        """Combine this member's share, block by block, into the result and a cell at once."""
-        group, stream = self.context.group, self.context.stream
-        start, stop = (piece.start + edge for edge in self.bounds(piece)[group.me])
-        offset = self.layout.cell(piece.index, out=False)
-        shown = [(cell + offset).holding(piece.start) for cell in self.cells]
-        shown[group.me] = self.context.source
-        step = self.step
-        if group.size == 2:  # there are no partial results
-            step = max(1, stop - start)
-        for at in range(start, stop, step) or [start]:
-            operands = [shown[m].to(at) for m in self.context.contributors]
-            self._combine_block(piece, operands, start, min(step, stop - at))
-        stream.post(self.combined[group.me], piece.index + 1)
-
-    def _combine_block(self, piece: Piece, operands: list[Ref], start: int, nbytes: int) -> None:
-        """Combine `nbytes` of all operands in rank order; the share begins at `start`.
+        """Combine this member's share, block by block, into the result and a cell at once.
 
         In place, the result overlays the operand, so it is written last.
         """
-        group, stream, at = self.context.group, self.context.stream, operands[0].at
-        cell = self.cells[group.me] + self.layout.cell(piece.index, out=True)
-        result, finished = self.context.result.to(at), cell.holding(start).to(at)
-        partials = [place.holding(at) for place in self.partials]
-        awaited = self._awaited(piece, operands) if at == start else operands
-        fold(stream, self.context.order, awaited, nbytes, result, partials, also=finished)
-
-    def _awaited(self, piece: Piece, operands: list[Ref]) -> Iterator[Ref]:
-        """Yield each operand after a wait for the member that shows it."""
         group, stream = self.context.group, self.context.stream
-        for m, operand in zip(self.context.contributors, operands, strict=True):
-            if m != group.me:
-                stream.wait(self.copied[m], piece.index + 1, group.ranks[m])
-            yield operand
+        start, stop = (piece.start + edge for edge in self.bounds(piece)[group.me])
+        step = self.step
+        if group.size == 2:  # there are no partial results
+            step = max(1, stop - start)
+        flags, ranks, mine = self._operands_of
+        waits: Awaited | None = (flags, piece.index + 1, ranks)
+        cell = self.cells[group.me] + self.layout.cell(piece.index, out=True)
+        finished, operands = cell.holding(start), self._shown(piece.index % 2)
+        for at in range(start, stop, step) or [start]:
+            stream.fold_each(
+                self.context.result.to(at), operands, mine, piece.start, min(step, stop - at),
+                self.context.order, self.partials, waits, finished.to(at),
+            )  # fmt: skip
+            waits = None
+        stream.post(self.combined[group.me], piece.index + 1)
+
+    @kept
+    def _operands_of(self) -> tuple[tuple[Ref, ...], Members, int]:
+        """The flags and ranks of the contributors, and this member's number among them."""
+        group, members = self.context.group, self.context.contributors
+        mine = members.index(group.me) if group.me in members else len(members)
+        flags, ranks = [self.copied[m] for m in members], [group.ranks[m] for m in members]
+        return tuple(flags), tuple(ranks), mine
+
+    def _shown(self, turn: int) -> tuple[Ref, ...]:
+        """Return where the contributors show the pieces that go through a cell, in their order.
+
+        This member reads its own operand where it is.
+        """
+        found = self._operands.get(turn)
+        if found is None:
+            offset = self.layout.cell(turn, out=False)
+            cells = {m: self.cells[m] + offset for m in self.context.contributors}
+            own = {self.context.group.me: self.context.source}
+            found = self._operands[turn] = tuple([own.get(m, cell) for m, cell in cells.items()])
+        return found
 
     def copy_out(self, piece: Piece) -> None:
         """Copy the other members' shares of the result out of their cells."""
-        group, stream, result = self.context.group, self.context.stream, self.context.result
-        offset, bounds = self.layout.cell(piece.index, out=True), self.bounds(piece)
-        for m in _others(group.me, group.size):
-            start, stop = bounds[m]
-            at = piece.start + start
-            stream.wait(self.combined[m], piece.index + 1, group.ranks[m])
-            stream.copy(result.to(at), (self.cells[m] + offset).holding(at), stop - start)
+        me, bounds = self.context.group.me, self.bounds(piece)
+        cells, flags, ranks = self._others
+        self.context.stream.take_each(
+            self.context.result, cells, self.layout.cell(piece.index, out=True),
+            bounds[me + 1 :] + bounds[:me], (piece.start, 0, piece.nbytes),
+            flags, piece.index + 1, ranks,
+        )  # fmt: skip
+
+    @kept
+    def _others(self) -> tuple[tuple[Ref, ...], tuple[Ref, ...], Members]:
+        """The cells, flags and ranks of the other members, the next one first."""
+        group = self.context.group
+        others = _others(group.me, group.size)
+        cells, flags = ([found[m] for m in others] for found in (self.cells, self.combined))
+        return tuple(cells), tuple(flags), tuple([group.ranks[m] for m in others])
 
 
 ALLREDUCES = {"direct": direct, "each": each, "split": split}

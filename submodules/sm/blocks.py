@@ -12,7 +12,6 @@ from collections.abc import Callable
 
 from han.submodules.parts.blocks import Blocks
 from han.submodules.parts.cells import GATHERED, READ, RELEASED, TAKEN
-from han.submodules.parts.fold import fold
 from han.submodules.parts.pieces import Piece
 from han.tasks.canonical import rooms
 from han.tasks.context import Context
@@ -72,28 +71,30 @@ def _show_one(mine: Blocks, piece: Piece) -> None:
 
 def _show_parts(mine: Blocks, piece: Piece) -> None:
     """Show a block for every peer."""
+    stream, cells, start = mine.context.stream, mine.own_cells(piece), piece.start
     for m in mine.others:
-        target = mine.shown(mine.me, piece, m)
-        nbytes = mine.nbytes(piece, m)
-        mine.context.stream.copy(target, mine.source(piece, m), nbytes, block=m)
+        source, nbytes = mine.sources[m].to(start), mine.nbytes(piece, m)
+        stream.copy(cells[m].holding(start), source, nbytes, block=m)
     mine.post(GATHERED, piece.index + 1)
 
 
 def _take_blocks(mine: Blocks, piece: Piece) -> None:
     """Copy the block of every peer."""
-    for m in mine.others:
-        mine.wait(m, GATHERED, piece.index + 1)
-        nbytes = mine.nbytes(piece, m)
-        mine.context.stream.copy(mine.result(piece, m), mine.shown(m, piece), nbytes, block=m)
+    stream, shown = mine.context.stream, piece.index + 1
+    for m, flag, rank in mine.shows:
+        stream.wait(flag, shown, rank)
+        result, nbytes = mine.results[m].to(piece.start), mine.nbytes(piece, m)
+        stream.copy(result, mine.shown(m, piece), nbytes, block=m)
 
 
 def _take_parts(mine: Blocks, piece: Piece) -> None:
     """Copy every rank's block for this rank, its own included."""
-    stream, me = mine.context.stream, mine.me
-    stream.copy(mine.result(piece, me), mine.source(piece, me), piece.nbytes)
-    for m in mine.others:
-        mine.wait(m, GATHERED, piece.index + 1)
-        stream.copy(mine.result(piece, m), mine.shown(m, piece, me), piece.nbytes)
+    stream, me, start = mine.context.stream, mine.me, piece.start
+    results, operands = mine.results, mine.operands(piece)
+    stream.copy(results[me].to(start), operands[me].to(start), piece.nbytes)
+    for m, flag, rank in mine.shows:
+        stream.wait(flag, piece.index + 1, rank)
+        stream.copy(results[m].to(start), operands[m].holding(start), piece.nbytes)
 
 
 def _combine_parts(mine: Blocks, piece: Piece) -> None:
@@ -103,19 +104,19 @@ def _combine_parts(mine: Blocks, piece: Piece) -> None:
     shown to rank 0 before it is overwritten. At rank 0 it is the own operand, which is combined
     first. Blocks of different sizes are never in place here.
     """
-    context, group = mine.context, mine.context.group
-    for m in mine.others:
-        mine.wait(m, GATHERED, piece.index + 1)
-    operands = [mine.shown(m, piece, mine.me) for m in range(group.size)]
-    operands[mine.me] = mine.source(piece, mine.me)
+    context = mine.context
+    mine.wait_for_all(piece)
+    operands = mine.operands(piece)
     dst, length = mine.result(piece), mine.nbytes(piece, mine.me)
     step = max(context.grain, BLOCK // context.grain * context.grain)
     order = context.order
     places = [context.stream.room(step, k) for k in range(1, rooms(order))]
     for at in range(piece.start, piece.start + length, step):
         nbytes, result = min(step, piece.start + length - at), dst.to(at)
-        parts, partials = [o.to(at) for o in operands], [place.holding(at) for place in places]
-        fold(context.stream, order, parts, nbytes, result, [result, *partials], block=mine.me)
+        context.stream.fold_each(
+            result, operands, mine.me, piece.start, nbytes, order, (result, *places), None, None,
+            mine.me,
+        )  # fmt: skip
 
 
 ALL_TO_ALL: dict[str, tuple[Move, Move]] = {

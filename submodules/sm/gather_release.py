@@ -5,186 +5,112 @@ Source: Jain et al., sections II and III.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from collections.abc import Callable, Iterator
 
-from han.model.channel_layout import FLAG, INLINE, LINE, PAGE
+from han.model.channel_layout import PAGE
 from han.model.program import Ref
-from han.submodules.parts.cells import GATHERED, READ, RELEASED, TAKEN, Ring, is_small
+from han.submodules.parts.cells import GATHERED, READ, RELEASED, TAKEN
 from han.submodules.parts.fold import fold
-from han.submodules.parts.pieces import Piece, cut
+from han.submodules.parts.pieces import Piece
 from han.submodules.parts.trees import Place
-from han.submodules.parts.waits import Members, Waits
-from han.submodules.sm.trees import Tree
+from han.submodules.parts.waits import Members
+from han.submodules.sm.tree_cells import NONE, Cells, place_of
 from han.tasks.canonical import rooms
 from han.tasks.context import Context
 from han.tasks.stream import NOWHERE
 
-WITH_DATA = (GATHERED, RELEASED)  # kinds of flags that tell that data is there
+Move = Callable[[Piece], None]
 
 
-@dataclass(frozen=True)
-class Cells:
-    """The flags and cells of all members in a gather or a release, as one member addresses them."""
+class _Combining:
+    """Combines this rank's operand with those of some members, piece by piece.
 
-    context: Context
-    ring: Ring
-    small: bool
-    holders: frozenset[int]  # members that have an operand, or whose children bring them one
-    _operands: dict[tuple[Members, int], tuple[Ref, ...]] = field(default_factory=dict)  # by cell
+    Members without an operand are skipped, as this rank's own one is if it has none.
+    """
 
-    @classmethod
-    def of(cls, context: Context) -> Cells:
-        """Return the cells of the context's stream."""
-        plan, level = context.builder.plan, context.group.level
-        ring = Ring.of(plan, level, context.builder.tasks_of(context.stream))
-        return cls(context, ring, is_small(plan, level), _holders(context))
+    def __init__(self, cells: Cells, members: Members) -> None:
+        self.cells, self.members, self.stream = cells, members, cells.context.stream
+        self.flags, self.ranks = cells.waits.of(members, GATHERED)
+        self._operands: dict[int, tuple[Ref, ...]] = {}  # by cell
 
-    def pieces(self) -> list[Piece]:
-        """Cut the context's tasks into pieces, numbered on from the stream's earlier ones."""
-        context = self.context
-        chunk = PAGE if self.small else self.ring.chunk
-        pieces = cut(context.tasks, chunk, context.grain, context.stream.sequence)
-        context.stream.sequence += len(pieces)
-        return pieces
+    def emit(self, piece: Piece, dst: Ref, own: Ref) -> None:
+        """Compute ``dst = own op member op member ...``; wait for the piece of each in turn."""
+        operands = self._operands.get(piece.index % self.cells.ring.cells) or self._of(piece)
+        value = self.cells.value(piece, GATHERED)
+        self.stream.combine_each(dst, own, operands, piece.nbytes, self.flags, value, self.ranks)
 
-    def flag(self, member: int, kind: int) -> Ref:
-        """Return a member's flag of one kind.
-
-        The data of a small message is in a member's small slot, and its flag beside it.
-        """
-        group, builder = self.context.group, self.context.builder
-        if self.small and kind in WITH_DATA:
-            return builder.small(group.level, group.slots[member])
-        return builder.flag(group.level, group.slots[member], kind)
-
-    @cached_property
-    def waits(self) -> Waits:
-        """Waits for the flags of members."""
-        return Waits(self.context, self.flag)
-
-    def own_flag(self, member: int) -> Ref:
-        """Return the flag of `member` that its parent writes: that of its slot in the run's bank.
-
-        The parent may be another rank in the next run, and may write before this run's parent has.
-        So runs need different flags, which the banks of small slots provide.
-        """
-        group, builder = self.context.group, self.context.builder
-        return builder.small(group.level, group.slots[member])
-
-    def value(self, piece: Piece, kind: int) -> int:
-        """Return the value of the flag once `piece` is there.
-
-        The flag of a small slot serves a gather first (1), then a release (2), and so on if there
-        are several of both in a segment.
-        """
-        if self.small:
-            return 2 * piece.index + (2 if kind == RELEASED else 1)
-        return piece.index + 1
-
-    def cell(self, member: int, piece: Piece) -> Ref:
-        """Return where `piece` is in the cells or in the small slot of `member`.
-
-        If there are several gathers and releases in a segment, gathers use the first half of a
-        slot and releases the second one: a member gathers again while its children still read.
-        """
-        group, builder = self.context.group, self.context.builder
-        if self.small:
-            cell = builder.small(group.level, group.slots[member]) + self._beside(piece.nbytes)
-        else:
-            cell = builder.cells(group.level, group.slots[member]) + self.ring.cell(piece.index)
-        return cell.holding(piece.start)
-
-    def operands(self, members: Members, piece: Piece) -> tuple[Ref, ...]:
+    def _of(self, piece: Piece) -> tuple[Ref, ...]:
         """Return the cells where members bring `piece`; NOWHERE for those without an operand.
 
         They are the same for all pieces that go through one cell, but for what the cell holds.
         """
-        key = members, piece.index % self.ring.cells
-        found = self._operands.get(key)
-        if found is None:
-            held = [self.cell(m, piece) if m in self.holders else NOWHERE for m in members]
-            found = self._operands[key] = tuple(held)
-        return found
-
-    def _beside(self, nbytes: int) -> int:
-        if not self.context.builder.plan.repeats:
-            return FLAG if nbytes <= INLINE else LINE
-        half = int(self.context.stream.kind == "bcast")
-        return FLAG * (1 + half) if nbytes <= FLAG else LINE + half * PAGE // 2
-
-    @cached_property
-    def to_children(self) -> bool:
-        """Whether a parent writes a flag of each child, rather than one that all children read."""
-        return not self.context.choice.get("read_parent_flag", 1)
-
-    @cached_property
-    def trailing(self) -> bool:
-        """Whether writers wait at the end until their readers have read everything."""
-        return bool(self.context.choice.get("trailing", 0))
-
-    @cached_property
-    def counts_reads(self) -> bool:
-        """Whether readers count the pieces that they have read, as a writer waits for that."""
-        return self.trailing or (not self.small and self.ring.recycled)
-
-    def read_before_end(self, piece: Piece, last: bool) -> int:
-        """Return how many pieces must have been read before `piece` ends; 0: none."""
-        return piece.index + 1 if last and self.trailing else 0
-
-    def read_before_reuse(self, piece: Piece) -> int:
-        """Return how many pieces must have been read before `piece` may enter its cell; 0: none."""
-        return 0 if self.small else max(0, piece.index - self.ring.cells + 1)
-
-
-def _place(context: Context, member: int | None = None) -> Place:
-    """Return the place of this rank, or of a member, in the tree of the context's tasks."""
-    group, topology = context.group, context.builder.plan.topology
-    if member is not None:
-        group = replace(group, me=member)
-    sockets = [topology.sockets[r] for r in group.ranks]
-    return Tree.of(context.choice).place(group, sockets)
-
-
-def _holders(context: Context) -> frozenset[int]:
-    """Return the members that have an operand, or get one from their children in the tree."""
-    group = context.group
-    if not context.contributes or context.stream.kind != "reduce":
-        return frozenset(range(group.size))
-    parents = [_place(context, m).parent for m in range(group.size)]
-    found: set[int] = set()
-    for m in context.contributors:
-        up: int | None = m
-        while up is not None and up not in found:
-            found.add(up)
-            up = parents[up]
-    return frozenset(found)
+        cells = self.cells
+        found = [cells.cell(m, piece) if m in cells.holders else NOWHERE for m in self.members]
+        self._operands[piece.index % cells.ring.cells] = tuple(found)
+        return tuple(found)
 
 
 def gather(context: Context) -> None:
     """Reduce towards the group's root: children copy into their cells, parents combine."""
     stream, group, cells = context.stream, context.group, Cells.of(context)
-    tree, room = _place(context), _room(context, cells)
+    tree = place_of(context)
+    if cells.alike and (tree.parent is not None or _combines_all_alike(context, tree)):
+        _gather_alike(context, cells, tree)
+        return
     pieces = cells.pieces()
+    combine = (_at_root if tree.parent is None else _below)(context, cells, tree)
+    taken = cells.flag(group.me, TAKEN) if tree.children and cells.counts_reads else None
     for piece in pieces:
         if piece.first:
             stream.begin(piece.task)
-        own = context.source.to(piece.start)
-        if tree.parent is None:
-            _combine_at_root(context, cells, piece, tree.children, room)
-        else:
-            cells.waits.wait((tree.parent,), TAKEN, cells.read_before_reuse(piece))
-            cell = cells.cell(group.me, piece)
-            _combine(context, cells, piece, cell, own, tree.children)
-            stream.post(cells.flag(group.me, GATHERED), cells.value(piece, GATHERED))
-        if tree.children and cells.counts_reads:
-            stream.post(cells.flag(group.me, TAKEN), piece.index + 1)
-        if tree.parent is not None:
+        combine(piece)
+        if taken is not None:
+            stream.post(taken, piece.index + 1)
+        if tree.parent is not None and cells.trailing:
             until = cells.read_before_end(piece, piece is pieces[-1])
             cells.waits.wait((tree.parent,), TAKEN, until)
         if piece.last:
             stream.end(piece.task)
+
+
+def _combines_all_alike(context: Context, tree: Place) -> bool:
+    """Return whether the root combines its children's pieces after its own, in its result."""
+    signature, choice = context.builder.signature, context.choice
+    before = any(c < context.group.me for c in tree.children)
+    canonical = signature.canonical and choice.algorithm == "flat"
+    in_place = bool(choice.get("in_recv", 1))
+    return in_place and not canonical and (signature.commutative or not before)
+
+
+def _gather_alike(context: Context, cells: Cells, tree: Place) -> None:
+    """Reduce pieces that all take the same way."""
+    me, posts, reads = context.group.me, list[Ref](), NONE
+    dst: Ref | tuple[Ref, ...] = context.result
+    if tree.parent is not None:
+        dst = cells.all_of(me)
+        reads = cells.waits.of((tree.parent,), TAKEN) if cells.counts_reads else NONE
+        posts.append(cells.flag(me, GATHERED))
+    if tree.children and cells.counts_reads:
+        posts.append(cells.flag(me, TAKEN))
+    arrivals = cells.waits.of(tree.children, GATHERED)
+    cells.pass_pieces(dst, context.source, tree.children, arrivals, reads, tuple(posts))
+
+
+def _below(context: Context, cells: Cells, tree: Place) -> Move:
+    """Return what combines a piece into this rank's cell, for its parent."""
+    assert tree.parent is not None
+    stream, source, me = context.stream, context.source, context.group.me
+    combining, parent, posted = _Combining(cells, tree.children), (tree.parent,), GATHERED
+    flag = cells.flag(me, posted)
+
+    def combine(piece: Piece) -> None:
+        before = cells.read_before_reuse(piece)
+        if before:
+            cells.waits.wait(parent, TAKEN, before)
+        combining.emit(piece, cells.cell(me, piece), source.to(piece.start))
+        stream.post(flag, cells.value(piece, posted))
+
+    return combine
 
 
 def _room(context: Context, cells: Cells) -> Ref | None:
@@ -195,41 +121,38 @@ def _room(context: Context, cells: Cells) -> Ref | None:
     return context.stream.room(min(most, PAGE if cells.small else cells.ring.chunk))
 
 
-def _combine(
-    context: Context, cells: Cells, piece: Piece, dst: Ref, own: Ref, members: Members
-) -> None:
-    """Compute ``dst = own op member op member ...``; wait for the piece of each member in turn.
-
-    Members without an operand are skipped, as this rank's own one is if it has none.
-    """
-    flags, ranks = cells.waits.of(members, GATHERED)
-    operands, value = cells.operands(members, piece), cells.value(piece, GATHERED)
-    context.stream.combine_each(dst, own, operands, piece.nbytes, flags, value, ranks)
-
-
-def _combine_at_root(
-    context: Context, cells: Cells, piece: Piece, children: Members, room: Ref | None
-) -> None:
-    """Combine a piece into the result.
+def _at_root(context: Context, cells: Cells, tree: Place) -> Move:
+    """Return what combines a piece into the result.
 
     In a flat tree members are combined in the canonical order, if this is asked for. Otherwise, if
     the operation does not commute, the children before the root in rank order come first.
     """
-    stream, group, builder = context.stream, context.group, context.builder
-    result, own = context.result.to(piece.start), context.source.to(piece.start)
-    dst = result if room is None or not cells.holders else room.holding(piece.start)
-    before = [c for c in children if c < group.me]
-    if builder.signature.canonical and context.choice.algorithm == "flat":
-        _combine_all(context, cells, piece, dst, own)
-    elif builder.signature.commutative or not before:
-        _combine(context, cells, piece, dst, own, children)
-    else:
-        left = _combine_before(context, cells, piece, before)
-        stream.reduce(dst, left, own, piece.nbytes)
-        after = tuple(c for c in children if c > group.me)
-        if after:
-            _combine(context, cells, piece, dst, dst, after)
-    stream.copy(result, dst, piece.nbytes)
+    signature, children = context.builder.signature, tree.children
+    before = [c for c in children if c < context.group.me]
+    after = tuple([c for c in children if c > context.group.me])
+    room = _room(context, cells)
+    room = room if cells.holders else None
+    canonical = signature.canonical and context.choice.algorithm == "flat"
+    plain = not canonical and (signature.commutative or not before)
+    combining = _Combining(cells, children if plain else after)
+    stream, result, source = context.stream, context.result, context.source
+
+    def combine(piece: Piece) -> None:
+        own, final = source.to(piece.start), result.to(piece.start)
+        dst = final if room is None else room.holding(piece.start)
+        if plain:
+            combining.emit(piece, dst, own)
+        elif canonical:
+            _combine_all(context, cells, piece, dst, own)
+        else:
+            left = _combine_before(context, cells, piece, before)
+            stream.reduce(dst, left, own, piece.nbytes)
+            if after:
+                combining.emit(piece, dst, dst)
+        if room is not None:
+            stream.copy(final, dst, piece.nbytes)
+
+    return combine
 
 
 def _combine_all(context: Context, cells: Cells, piece: Piece, dst: Ref, own: Ref) -> None:
@@ -266,56 +189,100 @@ def _combine_before(context: Context, cells: Cells, piece: Piece, members: list[
 def release(context: Context) -> None:
     """Broadcast from the group's root: it copies into its cells, and all others copy out."""
     stream, group, cells = context.stream, context.group, Cells.of(context)
-    tree = _place(context)
+    tree = place_of(context)
+    passes_on = tree.parent is not None and bool(tree.children)
+    if cells.alike and not (passes_on or cells.to_children):
+        _release_alike(context, cells, tree)
+        return
     pieces = cells.pieces()
+    move = (_put if tree.parent is None else _take)(context, cells, tree)
     others = tuple([m for m in range(group.size) if m != group.root])
+    waits = tree.parent is None and cells.counts_reads
+    read = cells.flag(group.me, READ) if tree.parent is not None and cells.counts_reads else None
     for piece in pieces:
         if piece.first:
             stream.begin(piece.task)
-        if tree.parent is None:
+        if waits:
             cells.waits.wait(others, READ, cells.read_before_reuse(piece))
-            _put(context, cells, piece, tree, context.source.to(piece.start))
+        move(piece)
+        if waits:
             cells.waits.wait(others, READ, cells.read_before_end(piece, piece is pieces[-1]))
-        else:
-            _take(context, cells, piece, tree)
-            if cells.counts_reads:
-                stream.post(cells.flag(group.me, READ), piece.index + 1)
+        elif read is not None:
+            stream.post(read, piece.index + 1)
         if piece.last:
             stream.end(piece.task)
 
 
-def _put(context: Context, cells: Cells, piece: Piece, tree: Place, data: Ref) -> None:
-    """Copy the root's piece into its cell or the small slots of its children, and release these."""
-    stream, me = context.stream, context.group.me
-    if not (cells.small and cells.to_children):
-        stream.copy(cells.cell(me, piece), data, piece.nbytes)
-    _release_children(context, cells, piece, tree, data)
-
-
-def _release_children(context: Context, cells: Cells, piece: Piece, tree: Place, data: Ref) -> None:
-    """Post this rank's flag, or that of each child; copy a small message to each child first."""
-    stream, value = context.stream, cells.value(piece, RELEASED)
-    if not cells.to_children:
-        stream.post(cells.flag(context.group.me, RELEASED), value)
+def _release_alike(context: Context, cells: Cells, tree: Place) -> None:
+    """Broadcast pieces that all take the same way: the root shows them, and leaves copy them."""
+    group, me = context.group, context.group.me
+    if tree.parent is None:
+        others = tuple([m for m in range(group.size) if m != me])
+        reads = cells.waits.of(others, READ) if cells.counts_reads else NONE
+        posted = (cells.flag(me, RELEASED),)
+        cells.pass_pieces(cells.all_of(me), context.source, (), NONE, reads, posted)
         return
-    for child in tree.children:
-        if cells.small:
-            stream.copy(cells.cell(child, piece), data, piece.nbytes)
-        stream.post(cells.own_flag(child), value)
+    posts = (cells.flag(me, READ),) if cells.counts_reads else ()
+    arrivals = cells.waits.of((tree.parent,), RELEASED)
+    cells.pass_pieces(context.result, NOWHERE, (group.root,), arrivals, NONE, posts)
 
 
-def _take(context: Context, cells: Cells, piece: Piece, tree: Place) -> None:
-    """Wait until a piece is released, release the children, then copy the piece out."""
-    stream, group = context.stream, context.group
-    assert tree.parent is not None
-    flag = cells.flag(tree.parent, RELEASED)
-    source = cells.cell(tree.parent if cells.small else group.root, piece)
+def _put(context: Context, cells: Cells, tree: Place) -> Move:
+    """Return what copies the root's piece into its cell, or the small slots of its children.
+
+    It releases them.
+    """
+    stream, source, me = context.stream, context.source, context.group.me
+    release_children, to_slots = _releasing(context, cells, tree), cells.small and cells.to_children
+
+    def put(piece: Piece) -> None:
+        data = source.to(piece.start)
+        if not to_slots:
+            stream.copy(cells.cell(me, piece), data, piece.nbytes)
+        release_children(piece, data)
+
+    return put
+
+
+def _releasing(context: Context, cells: Cells, tree: Place) -> Callable[[Piece, Ref], None]:
+    """Return what posts this rank's flag, or that of each child.
+
+    It copies a small message to each child first.
+    """
+    stream = context.stream
+    flags = [cells.flag(context.group.me, RELEASED)]
     if cells.to_children:
-        flag = cells.own_flag(group.me)
-        source = cells.cell(group.me, piece) if cells.small else source
-    stream.wait(flag, cells.value(piece, RELEASED), group.ranks[tree.parent])
-    if tree.children:
-        if cells.small and not cells.to_children:  # the children read this rank's small slot
-            stream.copy(cells.cell(group.me, piece), source, piece.nbytes)
-        _release_children(context, cells, piece, tree, source)
-    stream.copy(context.result.to(piece.start), source, piece.nbytes)
+        flags = [cells.own_flag(child) for child in tree.children]
+    to_slots = cells.small and cells.to_children
+
+    def release_children(piece: Piece, data: Ref) -> None:
+        value = cells.value(piece, RELEASED)
+        for number, flag in enumerate(flags):
+            if to_slots:
+                stream.copy(cells.cell(tree.children[number], piece), data, piece.nbytes)
+            stream.post(flag, value)
+
+    return release_children
+
+
+def _take(context: Context, cells: Cells, tree: Place) -> Move:
+    """Return what waits until a piece is released, releases the children, and copies it out."""
+    stream, group, result = context.stream, context.group, context.result
+    assert tree.parent is not None
+    flag, rank = cells.flag(tree.parent, RELEASED), group.ranks[tree.parent]
+    holder = tree.parent if cells.small else group.root
+    if cells.to_children:
+        flag, holder = cells.own_flag(group.me), group.me if cells.small else holder
+    release_children = _releasing(context, cells, tree) if tree.children else None
+    copies = cells.small and not cells.to_children  # the children read this rank's small slot
+
+    def take(piece: Piece) -> None:
+        source = cells.cell(holder, piece)
+        stream.wait(flag, cells.value(piece, RELEASED), rank)
+        if release_children is not None:
+            if copies:
+                stream.copy(cells.cell(group.me, piece), source, piece.nbytes)
+            release_children(piece, source)
+        stream.copy(result.to(piece.start), source, piece.nbytes)
+
+    return take

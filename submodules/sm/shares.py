@@ -12,15 +12,14 @@ Source: Jocksch et al., section 2 (reduce-scatter and allgather inside the node)
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from math import prod
 from typing import NamedTuple
 
+from han.common.kept import kept
 from han.model.channel_layout import LINE, RING_MIN
 from han.model.program import Ref
 from han.model.topology import Topology
 from han.submodules.parts.cells import CHUNK, COMBINED, COPIED, READ, RELEASED
-from han.submodules.parts.fold import fold
 from han.submodules.parts.waits import Members, Waits
 from han.tasks.canonical import rooms
 from han.tasks.choice import LevelChoice
@@ -32,6 +31,7 @@ from han.tasks.outline import Outline
 from han.tasks.shares import shares as shares_of
 
 KINDS = ("reduce_scatter", "scatter", "gather", "allgather")
+Spans = tuple[tuple[int, int], ...]
 CELLS = 2
 BLOCK = 16 * 1024  # bytes combined at a time: partial results stay in the nearest cache
 
@@ -76,7 +76,7 @@ class Layout:
         """Bytes of all cells of a rank."""
         return self.cells * (self.lanes + self.own) * self.stride
 
-    @cached_property
+    @kept
     def stride(self) -> int:
         """Bytes from the start of one cell to the start of the next."""
         return _lines(self.chunk)
@@ -111,12 +111,24 @@ def unfit(question: Question) -> str | None:
     )
 
 
+class Bounds(NamedTuple):
+    """Where the shares of the lanes start and stop in a task.
+
+    `shown` are those of the lanes of other members, `taken` the same in the order of their owners.
+    """
+
+    each: Spans
+    shown: Spans
+    taken: Spans
+
+
 class Piece(NamedTuple):
-    """Piece `index` of a stream; `spans` say where that of each lane's share starts and stops."""
+    """Piece `index` of a stream: of each lane's share, the bytes from its byte `at` on."""
 
     index: int  # type: ignore[assignment]  # it hides tuple.index
     task: Task
-    spans: list[tuple[int, int]]
+    bounds: Bounds
+    at: int
     first: bool
     last: bool
 
@@ -129,33 +141,50 @@ class _Shares:
         builder = context.builder
         self.layout = Layout.of(builder.plan, context.group.level)
         me, size, owners = self.group.me, self.group.size, context.owners
-        self.own = [lane for lane, owner in enumerate(owners) if owner == me]
+        lanes: dict[int, list[int]] = {}
+        self.turns: list[int] = []  # of each lane among those of its owner
+        for lane, owner in enumerate(owners):
+            of_owner = lanes.setdefault(owner, [])
+            self.turns.append(len(of_owner))
+            of_owner.append(lane)
+        self.own = lanes.get(me, [])
         self.others = tuple([(me + k) % size for k in range(1, size)])
-        self.owners = tuple([m for m in self.others if m in owners])
-        self.turns = [owners[:lane].count(owner) for lane, owner in enumerate(owners)]
-        self.lanes = {m: [k for k, owner in enumerate(owners) if owner == m] for m in self.owners}
+        self.owners = tuple([m for m in self.others if m in lanes])
+        self.shown = [lane for lane, owner in enumerate(owners) if owner != me]
+        self.taken = [lane for m in self.owners for lane in lanes[m]]
         self.waits = Waits(context, self._flag)
         self.cells = [builder.cells(self.group.level, slot) for slot in self.group.slots]
         self.pieces = self._pieces()
         self.step = max(1, BLOCK // context.grain) * context.grain
-        self.partials = [self.stream.room(self.step, k) for k in range(rooms(context.order))]
+        self.partials = tuple([self.stream.room(self.step, k) for k in range(rooms(context.order))])
+        self._operands: dict[int, tuple[Ref, ...]] = {}  # by offset
 
     def _pieces(self) -> list[Piece]:
-        found, chunk = list[Piece](), self.layout.chunk
+        found, known, chunk = list[Piece](), dict[int, Bounds](), self.layout.chunk
         for task in self.context.tasks:
-            bounds = self._bounds(task)
-            starts = range(0, max(1, *(stop - start for start, stop in bounds)), chunk)
+            bounds = known.get(task.nbytes) or known.setdefault(task.nbytes, self._bounds(task))
+            starts = range(0, max(1, *[stop - start for start, stop in bounds.each]), chunk)
             for at in starts:
                 index = self.stream.sequence + len(found)
-                spans = [(min(a + at, b), min(a + at + chunk, b)) for a, b in bounds]
-                found.append(Piece(index, task, spans, at == 0, at == starts[-1]))
+                found.append(Piece(index, task, bounds, at, at == 0, at == starts[-1]))
         self.stream.sequence += len(found)
         return found
 
-    def _bounds(self, task: Task) -> list[tuple[int, int]]:
-        """Return where the share of each lane starts and stops in the message."""
-        found = shares_of(task.nbytes, self.context.grain, self.layout.lanes)
-        return [(task.start + start, task.start + stop) for start, stop in found]
+    def _bounds(self, task: Task) -> Bounds:
+        """Return where the share of each lane starts and stops in a task."""
+        each = shares_of(task.nbytes, self.context.grain, self.layout.lanes)
+        shown, taken = (tuple([each[k] for k in lanes]) for lanes in (self.shown, self.taken))
+        return Bounds(each, shown, taken)
+
+    def _part(self, piece: Piece) -> tuple[int, int, int]:
+        """Return where the task starts, and which bytes of each of its shares are in the piece."""
+        return piece.task.start, piece.at, self.layout.chunk
+
+    def _span(self, piece: Piece, lane: int) -> tuple[int, int]:
+        """Return where a piece of a lane's share starts and stops in the message."""
+        (start, stop), origin = piece.bounds.each[lane], piece.task.start
+        first = min(start + piece.at, stop)
+        return origin + first, origin + min(first + self.layout.chunk, stop)
 
     def post(self, kind: int, piece: Piece) -> None:
         """Count a piece in this member's flag."""
@@ -171,12 +200,17 @@ class _Shares:
         self.begin(piece)
         # The owners have combined or taken what the cells hold.
         self.waits.wait(self.owners, COMBINED, piece.index - self.layout.cells + 1)
-        cells, source = self.cells[self.group.me], self.context.source
-        for lane, (start, stop) in enumerate(piece.spans):
-            if lane not in self.own:
-                cell = cells + self.layout.shown(piece.index, lane)
-                self.stream.copy(cell.holding(start), source.to(start), stop - start)
+        offset = self.layout.shown(piece.index, 0)
+        self.stream.show_each(
+            self._own_cells, offset, self.context.source, piece.bounds.shown, self._part(piece)
+        )
         self.post(COPIED, piece)
+
+    @kept
+    def _own_cells(self) -> tuple[Ref, ...]:
+        """This member's cells for the shares of others; the number of the piece adds an offset."""
+        cells, stride = self.cells[self.group.me], self.layout.stride
+        return tuple([cells + lane * stride for lane in self.shown])
 
     def combine(self, piece: Piece) -> None:
         """Combine a piece of this member's shares from the cells of all members, in their order."""
@@ -189,16 +223,25 @@ class _Shares:
 
     def _combine(self, piece: Piece, lane: int) -> None:
         """Combine a piece of a share; in place, the result overlays the operand: it comes last."""
-        start, stop = piece.spans[lane]
-        offset = self.layout.shown(piece.index, lane)
-        operands = [(cells + offset).holding(start) for cells in self.cells]
-        operands[self.group.me] = self.context.source
+        start, stop = self._span(piece, lane)
+        operands = self._shown_in(self.layout.shown(piece.index, lane))
         for at in range(start, stop, self.step):
-            fold(
-                self.stream, self.context.order, [operand.to(at) for operand in operands],
-                min(self.step, stop - at), self.context.result.to(at),
-                [place.holding(at) for place in self.partials],
+            self.stream.fold_each(
+                self.context.result.to(at), operands, self.group.me, start,
+                min(self.step, stop - at), self.context.order, self.partials, None, None,
             )  # fmt: skip
+
+    def _shown_in(self, offset: int) -> tuple[Ref, ...]:
+        """Return the cells of all members at an offset; this member's operand instead of its own.
+
+        They are the same for all pieces that go through one cell.
+        """
+        found = self._operands.get(offset)
+        if found is None:
+            cells = [cells + offset for cells in self.cells]
+            cells[self.group.me] = self.context.source
+            found = self._operands[offset] = tuple(cells)
+        return found
 
     def receive(self, piece: Piece) -> None:
         """Copy a piece of this member's shares out of the root's cells."""
@@ -207,7 +250,7 @@ class _Shares:
         root = self.group.root
         self.waits.wait((root,), COPIED, piece.index + 1)
         for lane in self.own:
-            start, stop = piece.spans[lane]
+            start, stop = self._span(piece, lane)
             cell = (self.cells[root] + self.layout.shown(piece.index, lane)).holding(start)
             self.stream.copy(self.context.result.to(start), cell, stop - start)
         self.post(COMBINED, piece)
@@ -220,21 +263,31 @@ class _Shares:
             return
         self.waits.wait(readers, READ, piece.index - self.layout.cells + 1)
         for lane in self.own:
-            start, stop = piece.spans[lane]
+            start, stop = self._span(piece, lane)
             cell = self.cells[self.group.me] + self._finished(piece, lane)
             self.stream.copy(cell.holding(start), self.context.source.to(start), stop - start)
         self.post(RELEASED, piece)
 
     def take(self, piece: Piece) -> None:
         """Copy a piece of the other finished shares out of their owners' cells."""
-        flags, ranks = self.waits.of(self.owners, RELEASED)
-        for member, flag, rank in zip(self.owners, flags, ranks, strict=True):
-            self.stream.wait(flag, piece.index + 1, rank)
-            for lane in self.lanes[member]:
-                start, stop = piece.spans[lane]
-                cell = (self.cells[member] + self._finished(piece, lane)).holding(start)
-                self.stream.copy(self.context.result.to(start), cell, stop - start)
+        flags, ranks = self._releases
+        offset = self.layout.finished(piece.index, 0)
+        self.stream.take_each(
+            self.context.result, self._finished_cells, offset, piece.bounds.taken,
+            self._part(piece), flags, piece.index + 1, ranks,
+        )  # fmt: skip
         self.post(READ, piece)
+
+    @kept
+    def _releases(self) -> tuple[tuple[Ref, ...], Members]:
+        """The flag and the rank of the owner of each share that is taken."""
+        return self.waits.of(tuple([self.context.owners[k] for k in self.taken]), RELEASED)
+
+    @kept
+    def _finished_cells(self) -> tuple[Ref, ...]:
+        """The cells of the shares that are taken; the number of the piece adds an offset."""
+        cells, owners, stride = self.cells, self.context.owners, self.layout.stride
+        return tuple([cells[owners[k]] + self.turns[k] * stride for k in self.taken])
 
     def _finished(self, piece: Piece, lane: int) -> int:
         return self.layout.finished(piece.index, self.turns[lane])

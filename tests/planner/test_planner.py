@@ -29,7 +29,7 @@ from han.tasks.lower import lower
 from han.tasks.outline import active_levels, geometries
 from han.tasks.signature import Signature
 from han.tasks.spec import SPECS, UNEVEN
-from han.tasks.stream import _tag
+from han.tasks.tags import stream_tag
 from han.tasks.tree import segments
 from han.tuning.built_in.traits import NodeTraits
 from han.tuning.parts import plan_of_choice
@@ -432,7 +432,7 @@ def test_a_topology_has_at_most_eight_levels(depth):
             Topology(names, tuple("abcdefghi"), tuple(map(tuple, domains)), (0, 0))
         return
     topology = Topology(names, tuple("abcdefgh"), tuple(map(tuple, domains)), (0, 0))
-    tags = {_tag(kind, k, len(ROWS)) for kind in KINDS for k in range(depth)}
+    tags = {stream_tag(kind, k, len(ROWS)) for kind in KINDS for k in range(depth)}
     assert len(tags) == depth * len(TREE) + len(FLAT)
     assert max(tags) < MAX_STREAMS
     assert len(geometries(topology, MEMORY)) == depth

@@ -63,7 +63,7 @@ class Pairs:
     def reduce(self, dst, a, b, nbytes, also=None, block=None):
         self.held[dst] = self.held[a], self.held[b]
 
-    def copy(self, dst, src, nbytes):
+    def copy(self, dst, src, nbytes, block=None):
         self.held[dst] = self.held[src]
 
 

@@ -203,7 +203,30 @@ def test_streams_are_joined():
         plain[1].await_stream(*wrong)
         with pytest.raises(ValueError, match=f"awaits number {wrong[1]} of stream {wrong[0]}"):
             joined(tuple(plain))
+        assert len(plain[1]) == 1, "streams keep their operations where they are not joined"
         plain[1] = Operations(1, NBYTES, ELEMENT, ELEMENT, 0)
+
+
+@pytest.mark.parametrize("longest", range(3))
+def test_joined_streams_give_away_their_operations(longest):
+    streams = tuple(Operations(k, NBYTES, ELEMENT, GRAIN, GRAINS) for k in range(3))
+    for k, one in enumerate(streams):
+        for j in range(100 if k == longest else 7 * k):
+            one.copy(Ref(Base.RECV).to(GRAIN * (j % 8)), Ref(Base.SEND).to(GRAIN * (j % 8)), GRAIN)
+    code, terms = records(*streams)
+    lengths = [100 if k == longest else 7 * k for k in range(3)]
+    assert code["stream"].tolist() == np.repeat(range(3), lengths).tolist()
+    assert terms["start"].tolist() == [j % 8 for n in lengths for j in range(n)]
+    assert code.flags.writeable
+    assert [len(one) for one in streams] == [0, 0, 0]
+    streams[0].copy(Ref(Base.RECV), Ref(Base.SEND), GRAIN)
+    assert len(records(*streams)[0]) == 1
+
+
+def test_streams_of_different_programs_are_not_joined(stream):
+    other = Operations(1, NBYTES, ELEMENT, ELEMENT, 0)
+    with pytest.raises(ValueError, match="streams for one size and for many"):
+        joined((stream, other))
 
 
 @pytest.mark.parametrize(

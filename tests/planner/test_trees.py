@@ -16,8 +16,8 @@ from han.config.parts import Level, SizeScope
 from han.model.program import Code
 from han.model.topology import Group, Topology
 from han.submodules.parts.cells import RELEASED
-from han.submodules.sm.gather_release import Cells
 from han.submodules.sm.sm import Sm
+from han.submodules.sm.tree_cells import Cells
 from han.submodules.sm.trees import NAMES, Tree
 from han.tasks.choice import Choice, level_choice
 from han.tasks.contract import Question

@@ -119,6 +119,11 @@ int han_emit_wait(OperationsObject *self, const RefObject *flag, uint64_t k, int
     return han_emit(self, &(operation){.code = HAN_WAIT, .refs = {flag}, .n = k, .peer = rank});
 }
 
+int han_emit_post(OperationsObject *self, const RefObject *flag, uint64_t value) {
+    han_wrote(self, flag);
+    return han_emit(self, &(operation){.code = HAN_POST, .refs = {flag}, .n = value});
+}
+
 int han_note_receive(OperationsObject *self, uint64_t request, receive what) {
     if (request >= self->n_receives) {
         size_t room = 2 * (size_t)request + 16;
@@ -139,4 +144,33 @@ int han_check_request(uint64_t request) {
     if (request <= INT32_MAX) return 0;
     PyErr_Format(PyExc_ValueError, "a request of number %llu", (unsigned long long)request);
     return -1;
+}
+
+int han_emit_isend(OperationsObject *self, const RefObject *src, uint64_t nbytes, int32_t rank,
+                   uint64_t request) {
+    return han_note_receive(self, request, (receive){0}) ||
+           han_emit(self, &(operation){.code = HAN_ISEND, .refs = {NULL, src}, .n = nbytes,
+                                       .each = 1, .block = HAN_NO_BLOCK, .at = src->at,
+                                       .peer = rank, .slot = request});
+}
+
+int han_emit_irecv(OperationsObject *self, const RefObject *dst, uint64_t nbytes, int32_t rank,
+                   uint64_t request) {
+    const receive what = {.nbytes = nbytes, .at = dst->at, .rank = rank};
+    return han_note_receive(self, request, what) ||
+           han_emit(self, &(operation){.code = HAN_IRECV, .refs = {dst}, .n = nbytes, .each = 1,
+                                       .block = HAN_NO_BLOCK, .at = dst->at, .peer = rank,
+                                       .slot = request});
+}
+
+int han_emit_test(OperationsObject *self, uint64_t request) {
+    receive what = {0};
+    if (request < self->n_receives) what = self->receives[request];
+    return han_emit(self, &(operation){.code = HAN_TEST, .n = what.nbytes, .each = 1,
+                                       .block = HAN_NO_BLOCK, .at = what.at, .peer = what.rank,
+                                       .slot = request});
+}
+
+int han_emit_await(OperationsObject *self, uint64_t stream, uint64_t position) {
+    return han_emit(self, &(operation){.code = HAN_AWAIT, .n = position, .peer = (int32_t)stream});
 }

@@ -10,6 +10,7 @@
 
 #include "python/py_batches.h"
 #include "python/py_emit.h"
+#include "python/py_ring.h"
 
 static PyTypeObject OperationsType;
 
@@ -138,9 +139,7 @@ static PyObject *post(OperationsObject *self, PyObject *const *args, Py_ssize_t 
     const RefObject *flag[1];
     uint64_t value;
     if (han_take("post", args, given, flag, 1, &value, 1)) return NULL;
-    han_wrote(self, flag[0]);
-    return none_or_error(
-        han_emit(self, &(operation){.code = HAN_POST, .refs = {flag[0]}, .n = value}));
+    return none_or_error(han_emit_post(self, flag[0], value));
 }
 
 static PyObject *wait_for(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
@@ -154,33 +153,20 @@ static PyObject *isend(OperationsObject *self, PyObject *const *args, Py_ssize_t
     const RefObject *src[1];
     uint64_t number[3]; /* bytes, rank, request */
     if (han_take("isend", args, given, src, 1, number, 3) || han_check_request(number[2])) return NULL;
-    return none_or_error(han_note_receive(self, number[2], (receive){0}) ||
-                         han_emit(self, &(operation){.code = HAN_ISEND, .refs = {NULL, src[0]},
-                                                 .n = number[0], .each = 1, .block = HAN_NO_BLOCK, .at = src[0]->at,
-                                                 .peer = (int32_t)number[1], .slot = number[2]}));
+    return none_or_error(han_emit_isend(self, src[0], number[0], (int32_t)number[1], number[2]));
 }
 
 static PyObject *irecv(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
     const RefObject *dst[1];
     uint64_t number[3]; /* bytes, rank, request */
     if (han_take("irecv", args, given, dst, 1, number, 3) || han_check_request(number[2])) return NULL;
-    int32_t rank = (int32_t)number[1];
-    const receive what = {.nbytes = number[0], .at = dst[0]->at, .rank = rank};
-    return none_or_error(han_note_receive(self, number[2], what) ||
-                         han_emit(self, &(operation){.code = HAN_IRECV, .refs = {dst[0]},
-                                                 .n = number[0], .each = 1, .block = HAN_NO_BLOCK, .at = dst[0]->at,
-                                                 .peer = rank, .slot = number[2]}));
+    return none_or_error(han_emit_irecv(self, dst[0], number[0], (int32_t)number[1], number[2]));
 }
 
 static PyObject *test(OperationsObject *self, PyObject *argument) {
     uint64_t request;
     if (han_number_of(argument, &request) || han_check_request(request)) return NULL;
-    receive what = {0};
-    if (request < self->n_receives) what = self->receives[request];
-    return none_or_error(han_emit(self, &(operation){.code = HAN_TEST, .n = what.nbytes, .each = 1,
-                                                 .block = HAN_NO_BLOCK,
-                                                 .at = what.at, .peer = what.rank,
-                                                 .slot = request}));
+    return none_or_error(han_emit_test(self, request));
 }
 
 /* coll(kind, dst, src, n, root, comm, request) */
@@ -204,8 +190,7 @@ static PyObject *coll(OperationsObject *self, PyObject *const *args, Py_ssize_t 
 static PyObject *await_stream(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
     uint64_t number[2]; /* stream, position */
     if (han_take("await_stream", args, given, NULL, 0, number, 2)) return NULL;
-    return none_or_error(han_emit(self, &(operation){.code = HAN_AWAIT, .n = number[1],
-                                                 .peer = (int32_t)number[0]}));
+    return none_or_error(han_emit_await(self, number[0], number[1]));
 }
 
 /* ---- the program ---------------------------------------------------------------------------- */
@@ -215,71 +200,7 @@ static PyObject *get_writes(OperationsObject *self, void *unused) {
     return PyBytes_FromStringAndSize((const char *)self->writes, sizeof self->writes);
 }
 
-/* Whether an AWAIT names a stream of the program, and a position in it; raises ValueError. */
-static bool awaits_well(const han_instr *i, const Py_ssize_t *starts, Py_ssize_t streams) {
-    bool known = i->peer >= 0 && i->peer < streams;
-    if (known && i->n <= (uint64_t)(starts[i->peer + 1] - starts[i->peer])) return true;
-    PyErr_Format(PyExc_ValueError, "an operation awaits number %llu of stream %d",
-                 (unsigned long long)i->n, (int)i->peer);
-    return false;
-}
-
-/* Where each stream starts in the code, and at last where all end; NULL with an error. */
-static Py_ssize_t *starts_of(PyObject *streams) {
-    Py_ssize_t n = PyTuple_GET_SIZE(streams), *starts = calloc((size_t)n + 1, sizeof *starts);
-    if (!starts) return (Py_ssize_t *)PyErr_NoMemory();
-    for (Py_ssize_t k = 0; k < n; k++) {
-        PyObject *stream = PyTuple_GET_ITEM(streams, k);
-        if (!PyObject_TypeCheck(stream, &OperationsType)) {
-            PyErr_SetString(PyExc_TypeError, "joined takes a tuple of Operations");
-            free(starts);
-            return NULL;
-        }
-        starts[k + 1] = starts[k] + (Py_ssize_t)((OperationsObject *)stream)->length;
-    }
-    return starts;
-}
-
-/* Copy all records; positions in a stream become indices into the code. 0 or -1. */
-static int join(PyObject *streams, const Py_ssize_t *starts, han_instr *code, han_term *terms) {
-    Py_ssize_t n = PyTuple_GET_SIZE(streams);
-    for (Py_ssize_t k = 0; k < n; k++) {
-        const OperationsObject *one = (OperationsObject *)PyTuple_GET_ITEM(streams, k);
-        if (!one->length) continue;
-        memcpy(code + starts[k], one->code, one->length * sizeof *code);
-        if (one->terms) memcpy(terms + starts[k], one->terms, one->length * sizeof *terms);
-    }
-    for (Py_ssize_t k = 0; k < starts[n]; k++) {
-        if (code[k].code != HAN_AWAIT) continue;
-        if (!awaits_well(&code[k], starts, n)) return -1;
-        code[k].n += (uint64_t)starts[code[k].peer];
-    }
-    return 0;
-}
-
-static PyObject *joined(PyObject *module, PyObject *streams) {
-    (void)module;
-    if (!PyTuple_Check(streams)) {
-        PyErr_SetString(PyExc_TypeError, "joined takes a tuple of Operations");
-        return NULL;
-    }
-    Py_ssize_t *starts = starts_of(streams);
-    if (!starts) return NULL;
-    Py_ssize_t n = PyTuple_GET_SIZE(streams);
-    bool sized = n && ((OperationsObject *)PyTuple_GET_ITEM(streams, 0))->grains;
-    PyObject *found = NULL;
-    PyObject *code = PyByteArray_FromStringAndSize(NULL, starts[n] * (Py_ssize_t)sizeof(han_instr));
-    PyObject *terms =
-        PyByteArray_FromStringAndSize(NULL, sized ? starts[n] * (Py_ssize_t)sizeof(han_term) : 0);
-    if (code && terms &&
-        !join(streams, starts, (han_instr *)PyByteArray_AS_STRING(code),
-              (han_term *)PyByteArray_AS_STRING(terms)))
-        found = PyTuple_Pack(2, code, terms);
-    Py_XDECREF(code);
-    Py_XDECREF(terms);
-    free(starts);
-    return found;
-}
+bool han_is_operations(PyObject *object) { return PyObject_TypeCheck(object, &OperationsType); }
 
 #define FAST(name, function, flags, text) \
     {name, (PyCFunction)(void (*)(void))function, METH_FASTCALL | (flags), text}
@@ -312,12 +233,30 @@ static PyMethodDef methods[] = {
     FAST("combine_each", han_combine_each, 0,
          "combine_each($self, dst, own, operands, nbytes, flags, k, ranks, /)\n--\n\n"
          "Combine ``dst = own op operand op ...``; wait for the flag of each operand before it."),
+    FAST("pass_pieces", han_pass_pieces, 0,
+         "pass_pieces($self, dst, own, operands, part, index, arrivals, reads, posts, /)\n--\n\n"
+         "Combine operands of several members piece by piece, through cells that are used in turn."),
+    FAST("show_each", han_show_each, 0,
+         "show_each($self, cells, offset, src, bounds, part, /)\n--\n\n"
+         "Copy a part of each share of a message to a cell."),
+    FAST("take_each", han_take_each, 0,
+         "take_each($self, dst, cells, offset, bounds, part, flags, k, ranks, /)\n--\n\n"
+         "Copy a part of each share of a message from a cell; wait for the flag of each before it."),
+    FAST("fold_each", han_fold_each, 0,
+         "fold_each($self, dst, operands, mine, start, nbytes, order, partials, waits, also, "
+         "block=None, /)\n"
+         "--\n\n"
+         "Combine operands of several members in any order; wait for the flag of each before it."),
     FAST("isend", isend, 0,
          "isend($self, src, nbytes, rank, request, /)\n--\n\n"
          "Start sending to `rank`."),
     FAST("irecv", irecv, 0,
          "irecv($self, dst, nbytes, rank, request, /)\n--\n\n"
          "Start receiving from `rank`."),
+    FAST("circulate", han_circulate, 0,
+         "circulate($self, source, result, cells, peers, pieces, width, awaits, free, first, /)\n"
+         "--\n\n"
+         "Send pieces round a ring, and combine them (han/submodules/ring.py)."),
     {"test", (PyCFunction)test, METH_O,
      "test($self, request, /)\n--\n\n"
      "Wait until a request is complete; the message of a receive must have its size."},
@@ -359,17 +298,10 @@ static PyTypeObject OperationsType = {
     .tp_doc = "The operations of one stream, as they are emitted.",
 };
 
-static PyMethodDef functions[] = {
-    {"joined", joined, METH_O,
-     "joined($module, streams, /)\n--\n\n"
-     "Return the records of all streams, and their terms; none in a program for one size."},
-    {NULL, NULL, 0, NULL},
-};
-
 int han_py_add_operations(PyObject *module) {
     if (PyType_Ready(&RefType) || PyType_Ready(&OperationsType)) return -1;
     return PyModule_AddObjectRef(module, "Ref", (PyObject *)&RefType) ||
                    PyModule_AddObjectRef(module, "Operations", (PyObject *)&OperationsType)
                ? -1
-               : PyModule_AddFunctions(module, functions);
+               : 0;
 }

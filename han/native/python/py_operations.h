@@ -4,8 +4,12 @@
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <stdbool.h>
 
-/* Add Ref, Operations and joined() to the module. 0 or -1. */
+/* Whether an object is a stream under construction. */
+bool han_is_operations(PyObject *object);
+
+/* Add Ref and Operations to the module. 0 or -1. */
 int han_py_add_operations(PyObject *module);
 
 #endif

@@ -1,0 +1,197 @@
+"""The flags and cells of gathers and releases, as one member of the group addresses them.
+
+Source: Jain et al., sections II and III.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from han.common.kept import kept
+from han.model.channel_layout import FLAG, INLINE, LINE, PAGE
+from han.model.program import Ref
+from han.submodules.parts.cells import GATHERED, RELEASED, Ring, is_small
+from han.submodules.parts.pieces import Piece, cut
+from han.submodules.parts.trees import Place
+from han.submodules.parts.waits import Members, Waits
+from han.submodules.sm.trees import Tree
+from han.tasks.context import Context
+from han.tasks.stream import NOWHERE
+
+Flags = tuple[tuple[Ref, ...], Members]  # flags, and the ranks that they belong to
+NONE: Flags = ((), ())
+WITH_DATA = (GATHERED, RELEASED)  # kinds of flags that tell that data is there
+
+
+@dataclass(frozen=True)
+class Cells:
+    """The flags and cells of all members in a gather or a release, as one member addresses them."""
+
+    context: Context
+    ring: Ring
+    small: bool
+    holders: frozenset[int]  # members that have an operand, or whose children bring them one
+    _starts: dict[int, Ref] = field(default_factory=dict)  # of the cells, by member
+
+    @classmethod
+    def of(cls, context: Context) -> Cells:
+        """Return the cells of the context's stream."""
+        plan, level = context.builder.plan, context.group.level
+        ring = Ring.of(plan, level, context.builder.tasks_of(context.stream))
+        return cls(context, ring, is_small(plan, level), _holders(context))
+
+    def pieces(self) -> list[Piece]:
+        """Cut the context's tasks into pieces, numbered on from the stream's earlier ones."""
+        context = self.context
+        chunk = PAGE if self.small else self.ring.chunk
+        pieces = cut(context.tasks, chunk, context.grain, context.stream.sequence)
+        context.stream.sequence += len(pieces)
+        return pieces
+
+    def flag(self, member: int, kind: int) -> Ref:
+        """Return a member's flag of one kind.
+
+        The data of a small message is in a member's small slot, and its flag beside it.
+        """
+        group, builder = self.context.group, self.context.builder
+        if self.small and kind in WITH_DATA:
+            return builder.small(group.level, group.slots[member])
+        return builder.flag(group.level, group.slots[member], kind)
+
+    @kept
+    def waits(self) -> Waits:
+        """Waits for the flags of members."""
+        return Waits(self.context, self.flag)
+
+    def own_flag(self, member: int) -> Ref:
+        """Return the flag of `member` that its parent writes: that of its slot in the run's bank.
+
+        The parent may be another rank in the next run, and may write before this run's parent has.
+        So runs need different flags, which the banks of small slots provide.
+        """
+        group, builder = self.context.group, self.context.builder
+        return builder.small(group.level, group.slots[member])
+
+    def value(self, piece: Piece, kind: int) -> int:
+        """Return the value of the flag once `piece` is there.
+
+        The flag of a small slot serves a gather first (1), then a release (2), and so on if there
+        are several of both in a segment.
+        """
+        if self.small:
+            return 2 * piece.index + (2 if kind == RELEASED else 1)
+        return piece.index + 1
+
+    def cell(self, member: int, piece: Piece) -> Ref:
+        """Return where `piece` is in the cells or in the small slot of `member`.
+
+        If there are several gathers and releases in a segment, gathers use the first half of a
+        slot and releases the second one: a member gathers again while its children still read.
+        """
+        start = self._starts.get(member)
+        if start is None:
+            start = self._starts[member] = self._start(member, piece.nbytes)
+        if self.small:
+            return start.holding(piece.start)
+        return (start + self.ring.cell(piece.index)).holding(piece.start)
+
+    def _start(self, member: int, nbytes: int) -> Ref:
+        group, builder = self.context.group, self.context.builder
+        if self.small:
+            return builder.small(group.level, group.slots[member]) + self._beside(nbytes)
+        return builder.cells(group.level, group.slots[member])
+
+    def all_of(self, member: int) -> tuple[Ref, ...]:
+        """Return the cells of `member`, as far as pieces go through them."""
+        group, ring = self.context.group, self.ring
+        first = self.context.builder.cells(group.level, group.slots[member])
+        return tuple([first + ring.cell(k) for k in range(self._used)])
+
+    def pass_pieces(
+        self,
+        dst: Ref | tuple[Ref, ...],
+        own: Ref | tuple[Ref, ...],
+        members: Members,
+        arrivals: Flags,
+        reads: Flags,
+        posts: tuple[Ref, ...],
+    ) -> None:
+        """Emit all tasks, whose pieces are alike: see `Operations.pass_pieces`.
+
+        The operands are in the cells of `members`.
+        """
+        stream, grain = self.context.stream, self.context.grain
+        held = [self.all_of(m) if m in self.holders else () for m in members]
+        places = [cells or (NOWHERE,) * self._used for cells in held]
+        operands = tuple(zip(*places, strict=True)) if places else ((),) * self._used
+        step = max(grain, self.ring.chunk // grain * grain)
+        for task in self.context.tasks:
+            stream.begin(task)
+            part, index = (task.start, task.stop, step), stream.sequence
+            stream.sequence = stream.pass_pieces(
+                dst, own, operands, part, index, arrivals, reads, posts
+            )
+            stream.end(task)
+
+    @property
+    def _used(self) -> int:
+        """How many cells of a rank pieces go through."""
+        return min(self.ring.cells, self.ring.pieces)
+
+    def _beside(self, nbytes: int) -> int:
+        if not self.context.builder.plan.repeats:
+            return FLAG if nbytes <= INLINE else LINE
+        half = int(self.context.stream.kind == "bcast")
+        return FLAG * (1 + half) if nbytes <= FLAG else LINE + half * PAGE // 2
+
+    @kept
+    def to_children(self) -> bool:
+        """Whether a parent writes a flag of each child, rather than one that all children read."""
+        return not self.context.choice.get("read_parent_flag", 1)
+
+    @kept
+    def trailing(self) -> bool:
+        """Whether writers wait at the end until their readers have read everything."""
+        return bool(self.context.choice.get("trailing", 0))
+
+    @kept
+    def alike(self) -> bool:
+        """Whether the same is done with all pieces of the tasks."""
+        return not (self.small or self.trailing)
+
+    @kept
+    def counts_reads(self) -> bool:
+        """Whether readers count the pieces that they have read, as a writer waits for that."""
+        return self.trailing or (not self.small and self.ring.recycled)
+
+    def read_before_end(self, piece: Piece, last: bool) -> int:
+        """Return how many pieces must have been read before `piece` ends; 0: none."""
+        return piece.index + 1 if last and self.trailing else 0
+
+    def read_before_reuse(self, piece: Piece) -> int:
+        """Return how many pieces must have been read before `piece` may enter its cell; 0: none."""
+        return 0 if self.small else max(0, piece.index - self.ring.cells + 1)
+
+
+def place_of(context: Context, member: int | None = None) -> Place:
+    """Return the place of this rank, or of a member, in the tree of the context's tasks."""
+    group, topology = context.group, context.builder.plan.topology
+    if member is not None:
+        group = replace(group, me=member)
+    sockets = [topology.sockets[r] for r in group.ranks]
+    return Tree.of(context.choice).place(group, sockets)
+
+
+def _holders(context: Context) -> frozenset[int]:
+    """Return the members that have an operand, or get one from their children in the tree."""
+    group = context.group
+    if not context.contributes or context.stream.kind != "reduce":
+        return frozenset(range(group.size))
+    parents = [place_of(context, m).parent for m in range(group.size)]
+    found: set[int] = set()
+    for m in context.contributors:
+        up: int | None = m
+        while up is not None and up not in found:
+            found.add(up)
+            up = parents[up]
+    return frozenset(found)
