@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import partial
 from itertools import count
 
@@ -18,6 +19,8 @@ from han.measure.tune.windows import RECENT, Series, Windows
 from han.ranks.discover import outnumber_processors
 from han.tasks.call import call_signature
 from han.tasks.choice import Choice, level_choice
+from han.tuning.costs.stages import Operands, Stage
+from han.tuning.search.results import Cold
 
 FLAT = Choice((level_choice("sm", "flat"), level_choice("adapt", "chain")))
 
@@ -56,6 +59,32 @@ def test_a_visit_of_a_long_call_is_one_run_and_the_first_run_counts(lab):
     lab.windows = Clockless(2 * SINGLE, good=False)
     lab.recall(lab.memory())
     assert visits(lab, times=1) == [[]], "a disturbed run says nothing"
+
+
+class Warming(Clockless):
+    """Windows in which the first run takes twice as long."""
+
+    def observe(self, call, count, expected, before=None):
+        """Say what `count` calls took, without any call."""
+        found = super().observe(call, count, expected, before)
+        return replace(found, seconds=found.seconds * (2 if len(self.counts) == 1 else 1))
+
+
+def test_the_first_run_of_a_long_call_is_told_from_later_ones(lab):
+    lab.windows = Warming(2 * SINGLE)
+    signature = call_signature("bcast", 64)
+    found = [lab.observe(signature, FLAT, math.inf) for _ in range(3)]
+    assert [[*one] for one in found] == [[4 * SINGLE], [2 * SINGLE], [2 * SINGLE]]
+    assert [isinstance(one, Cold) for one in found] == [True, False, False]
+
+
+def test_costs_of_tasks_are_not_those_of_first_runs(lab):
+    lab.windows = Warming(2 * SINGLE)
+    signature = call_signature("bcast", 64)
+    stage = Stage((), 64, Operands())
+    lab._learn_whole(signature, FLAT, stage)
+    assert lab.costs.find(stage) == (2 * SINGLE,)
+    assert lab.windows.counts == [1, 1]
 
 
 def test_a_slow_candidate_is_observed_once_in_a_visit(lab):

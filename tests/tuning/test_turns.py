@@ -9,7 +9,7 @@ import pytest
 
 from han.tuning.costs.errors import FIRST, LEAST, Errors
 from han.tuning.costs.ratios import Ratios
-from han.tuning.search.results import OutOfTime
+from han.tuning.search.results import Cold, OutOfTime
 from han.tuning.search.turns import CROWD, FAR, LEAST_TURNS, MOST_TURNS, Turns
 
 
@@ -98,6 +98,55 @@ def test_a_crowd_of_equal_candidates_is_cut_and_costs_a_bounded_number_of_visits
     assert turns.count <= MOST_TURNS
     assert len(turns.left) <= max(CROWD.values())
     assert sum(machine.visits.values()) < 1.3 * (200 + 200 + 16 * 2 + 8 * 10)
+
+
+class FirstRuns(Machine):
+    """A machine of long calls, whose first runs take so many times as long."""
+
+    def __init__(self, times, first, **more):
+        super().__init__(times, **more)
+        self.first = first
+
+    def visit(self, one, limit):
+        (seconds, *_) = super().visit(one, limit)
+        cold = self.visits[one] == 1
+        return Cold([seconds * self.first[one]]) if cold else [seconds]
+
+
+def test_a_candidate_does_not_drop_out_because_of_its_first_run():
+    times = {"built-in": 0.11, "good": 0.1, **{k: 0.12 + 0.001 * k for k in range(4)}}
+    machine = FirstRuns(times, {**dict.fromkeys(times, 1.0), "good": 2.0})
+    turns, complete = race(machine)
+    assert complete
+    assert winner(turns) == "good"
+    assert turns.estimates()["good"].median == pytest.approx(0.1, rel=0.05)
+
+
+def test_a_first_run_beyond_all_hope_is_the_only_one():
+    times = {"built-in": 0.1, "near": 0.1, "far": 0.4}
+    machine = FirstRuns(times, dict.fromkeys(times, 1.0))
+    turns, _ = race(machine)
+    assert machine.visits["far"] == 1
+    assert "far" not in turns.left
+    assert turns.estimates()["far"].median == pytest.approx(0.4, rel=0.05)
+
+
+def test_first_runs_count_only_if_later_ones_agree():
+    times = {"built-in": 0.1, **{k: 0.1 + 0.001 * k for k in range(9)}}
+    slow, alike = (FirstRuns(times, dict.fromkeys(times, f), noise=1e-3) for f in (1.3, 1.0))
+    for machine, counted in ((slow, False), (alike, True)):
+        turns, _ = race(machine)
+        found = turns.estimates()
+        for one, visits in machine.visits.items():
+            assert found[one].median == pytest.approx(times[one], rel=0.01)
+            assert found[one].count + found[one].outliers == visits - (not counted)
+
+
+def test_candidates_are_not_compared_with_the_first_run_of_the_reference():
+    times = {"built-in": 0.1, "other": 0.12}
+    machine = FirstRuns(times, {"built-in": 3.0, "other": 1.0}, noise=1e-3)
+    turns, _ = race(machine)
+    assert turns.ratio("other").middle == pytest.approx(1.2, rel=0.02)
 
 
 def test_a_candidate_that_a_gap_delayed_stays():

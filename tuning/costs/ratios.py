@@ -47,6 +47,10 @@ class Ratios(Generic[K]):
         """Enter what a candidate and the reference took in one turn."""
         self._logs.setdefault(candidate, []).append(math.log(seconds / reference))
 
+    def forget(self, candidate: K) -> None:
+        """Go on as if a candidate had not been measured."""
+        self._logs.pop(candidate, None)
+
     def __contains__(self, candidate: K) -> bool:
         return bool(self._logs.get(candidate))
 

@@ -12,7 +12,7 @@ import os
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from statistics import median
 from typing import Any
@@ -48,7 +48,7 @@ from han.tuning.costs.stages import (
     stage_seconds,
 )
 from han.tuning.parts import plan_of_choice
-from han.tuning.search.results import OutOfTime
+from han.tuning.search.results import Cold, OutOfTime
 from han.tuning.search.turns import Turns
 
 VISIT, BUSY_VISIT = 1e-3, 5e-3  # seconds of a series of observations, about; on busy ranks
@@ -71,13 +71,13 @@ READ_CLOCKS = 16  # series between two comparisons of clocks
 class Ready:
     """A call that runs a choice, and about how many seconds it takes.
 
-    `told` is the observation of the first run, if it is as good as later ones and was not used yet.
+    `told` is the observation of the first run, if nothing disturbed it and it was not used yet.
     """
 
     made: Forced
     buffers: Buffers
     expected: float
-    told: list[float] = field(default_factory=list)
+    told: Cold
     doubts: int = 0  # series that said nothing
 
 
@@ -220,23 +220,23 @@ class Lab(Session):
         self._ready.move_to_end(key)
         return self._ready[key]
 
-    def _first(self, buffers: Buffers, call: Call) -> tuple[float, list[float]]:
+    def _first(self, buffers: Buffers, call: Call) -> tuple[float, Cold]:
         """Run a call that was not run before; return about how many seconds it takes.
 
-        Of a long call the first run tells it, and is an observation, which is returned too. The
-        first run of a shorter one is mostly the making of what later runs find.
+        Of a long call the first run tells it, and is returned as an observation too. The first run
+        of a shorter one is mostly the making of what later runs find.
         """
         self.observed += 1
         first = self.windows.observe(call, 1, 0.0, buffers.write if self._fresh else None)
         (seconds,) = first.usable
         if seconds > SINGLE and (self.windows.busy or not first.is_disturbed):
-            return seconds, [seconds]
+            return seconds, Cold([seconds])
         if seconds > CLEAR:
             self.observed += 1
             seconds = min(seconds, *self.windows.observe(call, 1, seconds).usable)
         if seconds > CLEAR:
-            return seconds, []
-        return min(self._series(buffers, call, seconds, TIMED).usable), []
+            return seconds, Cold()
+        return min(self._series(buffers, call, seconds, TIMED).usable), Cold()
 
     def _series(self, buffers: Buffers, call: Call, expected: float, count: int = 0) -> Series:
         """Observe a call that takes about `expected` seconds, again if most was disturbed."""
@@ -259,7 +259,7 @@ class Lab(Session):
         self._owes = False
         ready = self._ready_call(signature, choice)
         if ready.told:
-            told, ready.told = ready.told, []
+            told, ready.told = ready.told, Cold()
             return told
         hopeless = ready.expected > limit and not self.windows.busy
         series = self._series(ready.buffers, ready.made.call, ready.expected, int(hopeless))
@@ -339,7 +339,10 @@ class Lab(Session):
         A few observations are enough: those with the best predictions are measured once more.
         """
         ready = self._ready_call(signature, choice)
-        ready.told = []
+        if ready.told:
+            ready.told = Cold()
+            series = self._series(ready.buffers, ready.made.call, ready.expected)
+            ready.expected = min(ready.expected, *series.usable)
         self.costs.add(stage, (ready.expected,) * self.control.size)
 
     def _stages(
