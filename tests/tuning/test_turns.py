@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from random import Random
+from statistics import median
 
 import pytest
 
 from han.tuning.costs.errors import FIRST, LEAST, Errors
 from han.tuning.costs.ratios import Ratios
 from han.tuning.search.results import Cold, OutOfTime
-from han.tuning.search.turns import CROWD, FAR, LEAST_TURNS, MOST_TURNS, Turns
+from han.tuning.search.turns import CROWD, FAR, GUARD, LEAST_TURNS, MOST_TURNS, Turns
 
 
 class Machine:
@@ -75,6 +76,43 @@ def test_ratios_do_not_follow_the_drift_but_plain_medians_do():
     assert a.middle == pytest.approx(1.0, abs=0.03)
     assert b.middle == pytest.approx(1.1, abs=0.05)
     assert a.high < b.low
+
+
+def test_the_reference_is_visited_once_between_two_turns():
+    times = {"built-in": 1e-5, "a": 1e-5, "b": 1e-5}
+    machine = Machine(times, noise=0.05)
+    turns, _ = race(machine)
+    assert machine.visits["built-in"] == turns.count + 1
+
+
+def test_a_race_of_equal_candidates_ends_when_their_difference_is_known():
+    counts = []
+    for seed in range(20):
+        turns, _ = race(Machine(dict.fromkeys(range(4), 1e-5), seed, noise=0.03))
+        counts.append(turns.count)
+    assert median(counts) <= MOST_TURNS / 2
+
+
+def test_the_interval_of_a_quotient_holds_both_errors_but_not_one_of_the_reference():
+    random, ratios = Random(3), Ratios("reference")
+    for _ in range(9):
+        ratios.add("reference", 1.0, 1.0)
+        for one in range(6):
+            ratios.add(one, math.exp(0.1 * one + random.gauss(0, 0.01)), 1.0)
+    one, two = ratios.of(1), ratios.of(2)
+    quotient = two.middle / one.middle
+    most = ratios.most(2, 1)
+    assert most == pytest.approx(quotient**2 / ratios.least(2, 1))
+    assert max(one.high / one.middle, two.high / two.middle) < most / quotient
+    assert most < two.high / one.low
+    assert ratios.most(2, "reference") == pytest.approx(two.high)
+
+
+def test_an_interval_of_a_quotient_is_open_while_deviations_are_unknown():
+    ratios = Ratios("reference")
+    ratios.add("reference", 1.0, 1.0)
+    ratios.add("a", 2.0, 1.0)
+    assert (ratios.least("a", "reference"), ratios.most("a", "reference")) == (0.0, math.inf)
 
 
 def test_slow_candidates_drop_out_early_and_the_race_ends():
@@ -270,7 +308,7 @@ def test_a_first_turn_that_is_late_leaves_time_for_the_candidates_that_it_reache
     turns, complete = race(machine, late=late)
     assert not complete
     assert len(asked) == 3, "later turns have no new candidates"
-    assert turns.count >= LEAST_TURNS
+    assert turns.count >= GUARD
     seen = {one for one, times in machine.visits.items() if times}
     assert seen == set(range(16)), "the reference and three blocks"
     assert winner(turns) in range(4)

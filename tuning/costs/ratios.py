@@ -64,6 +64,27 @@ class Ratios(Generic[K]):
         reach = Z * OF_MEDIAN * self._deviation(candidate, logs) / math.sqrt(len(logs))
         return Ratio(math.exp(middle), _exp(middle - reach), _exp(middle + reach), len(logs))
 
+    def most(self, slow: K, fast: K) -> float:
+        """Return how many times as long as another one a candidate may take, at most."""
+        return self._between(slow, fast, 1.0)
+
+    def least(self, slow: K, fast: K) -> float:
+        """Return how many times as long as another one a candidate takes, at least."""
+        return self._between(slow, fast, -1.0)
+
+    def _between(self, slow: K, fast: K, sign: float) -> float:
+        """Return an end of the interval of the quotient of two ratios, whose errors are apart.
+
+        The ratio of the reference to itself has none.
+        """
+        known = {one: self.of(one) for one in (slow, fast)}
+        reaches = [
+            math.log(ratio.high / ratio.middle) if ratio.high != math.inf else math.inf
+            for one, ratio in known.items()
+            if one != self.reference
+        ]
+        return known[slow].middle / known[fast].middle * _exp(sign * math.hypot(*reaches))
+
     def _deviation(self, candidate: K, logs: Sequence[float]) -> float:
         common = self.noise
         if candidate == self.reference or len(logs) < FEWEST or common == math.inf:
@@ -89,4 +110,4 @@ class Ratios(Generic[K]):
 
 
 def _exp(x: float) -> float:
-    return x if x == math.inf else math.exp(x)
+    return x if x == math.inf else math.exp(x)  # 0 for -inf

@@ -58,6 +58,7 @@ class Turns(Generic[K]):
         self._ratios: Ratios[K] = Ratios(reference)
         self._seen: dict[K, list[float]] = {}
         self._quickest: dict[K, float] = {}  # of a first visit, over the reference
+        self._before: float | None = None  # what the reference took last
         self._cold: set[K] = set()  # of which only the first run is known
 
     # ---- turns ------------------------------------------------------------------------------
@@ -73,13 +74,13 @@ class Turns(Generic[K]):
 
     def turn(self) -> None:
         """Visit all candidates that are left once; raises OutOfTime."""
-        before = self._level()
+        before = self._level() if self._before is None else self._before
         self._ratios.add(self.reference, 1.0, 1.0)
         for k, some in enumerate(_blocks(self.left)):
             if k and not self.count and self._late():
                 self.left = self.left[: k * BLOCK]
                 break
-            before = self._block(some, before)
+            before = self._before = self._block(some, before)
         self.count += 1
         if self._drops:
             self._drop()
@@ -144,7 +145,7 @@ class Turns(Generic[K]):
         new = [c for c in known if self._ratios.of(c).turns == 1]
         slow = {c for c in new if self._quickest[c] > self._far(c) * ratio.middle}
         if self.count >= GUARD:
-            slow |= {c for c in known if self._ratios.of(c).low > ratio.high}
+            slow |= {c for c in known if self._ratios.least(c, best) > 1}
         fastest = sorted((c for c in known if c not in slow), key=self._middle)
         slow |= set(fastest[CROWD.get(self.count, len(fastest)) :])
         self.left = [c for c in self.left if c not in slow]
@@ -164,8 +165,8 @@ class Turns(Generic[K]):
             reach = [self._ratios.of(one) for one in self.left]
             return all(one.high <= (1 + CLOSE) * one.middle for one in reach)
         best = self._best()
-        most = (1 + CLOSE) * min(self._ratios.of(c).low for c in self._runners if c != best)
-        return self._ratios.of(best).high <= most
+        others = [c for c in self._runners if c != best]
+        return all(self._ratios.most(best, c) <= 1 + CLOSE for c in others)
 
     @property
     def _runners(self) -> list[K]:
