@@ -3,7 +3,8 @@
     python emulate.py run --nodes 2 --ppn 2 --latency 20ms --rails 2 -- python check_links.py
 
 Rank 0 prints one line of JSON. "ping" is the least round trip of a packet from rank 0 to the last
-node, "barrier" and "allreduce" are means of consecutive calls, all in ms. "sent" has for each local
+node, "barrier" and "allreduce" are means of consecutive calls, "single" is the least time of a
+message of "bytes" between them after a pause, all in ms. "sent" has for each local
 rank the bytes that every adapter of the first node sent while only that rank sent a message of
 "bytes" to the rank of the same place on the last node. "adapter" has the variables that bind ranks.
 """
@@ -21,6 +22,7 @@ from mpi4py import MPI
 
 REPEATS = 6
 NBYTES = 1 << 18
+PAUSE = 0.02  # seconds: links are at rest
 VARIABLES = ("UCX_NET_DEVICES", "OMPI_MCA_btl_tcp_if_include", "FI_TCP_IFACE")
 
 
@@ -48,6 +50,27 @@ def ping(comm: MPI.Comm, last: int) -> float | None:
                 end.sendto(*end.recvfrom(1))
         comm.Barrier()
     return found
+
+
+def single(comm: MPI.Comm, last: int) -> float:
+    """Return what a message from rank 0 to `last` takes after a pause; all ranks call it.
+
+    All nodes have one clock.
+    """
+    data, found = np.zeros(NBYTES, np.uint8), []
+    for _ in range(REPEATS):
+        comm.Barrier()
+        moment = time.monotonic()
+        if comm.rank == 0:
+            time.sleep(PAUSE)
+            moment = time.monotonic()
+            comm.Send(data, last)
+        elif comm.rank == last:
+            comm.Recv(data, 0)
+            moment = time.monotonic()
+        moments = comm.allgather(moment)
+        found.append((moments[last] - moments[0]) * 1e3)
+    return min(found)
 
 
 def sent() -> list[int]:
@@ -78,6 +101,7 @@ def main() -> None:
         "ping": ping(comm, comm.size - ppn),
         "barrier": fmean(times(comm.Barrier)),
         "allreduce": fmean(times(lambda: comm.Allreduce(one, total))),
+        "single": single(comm, comm.size - ppn),
         "bytes": NBYTES,
         "sent": [sends(comm, local, ppn) for local in range(ppn)],
         "adapter": comm.gather({k: v for k, v in os.environ.items() if k in VARIABLES}),

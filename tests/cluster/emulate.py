@@ -3,6 +3,7 @@
 network.py creates nodes and links, launch.py runs MPI programs on them. This is the command line:
 
     python emulate.py run --nodes 4 --ppn 2 --rate 1gbit -- python prog.py
+    python emulate.py run --nodes 4 --ppn 2 --rate 1gbit --latency 20us -- python prog.py
     python emulate.py run --nodes 16 --ppn 4 --latency 50ms -- python prog.py
     python emulate.py run --nodes 4 --ppn 2 --rails 2 --rate 500mbit -- python prog.py
 
@@ -30,11 +31,17 @@ app = typer.Typer(help=__doc__, add_completion=False, no_args_is_help=True)
 Nodes = Annotated[int, typer.Option(help="Number of nodes.")]
 Rate = Annotated[
     str | None,
-    typer.Option(help="Rate of each link in each direction, as tc writes it; 1gbit by default."),
+    typer.Option(
+        help="Rate of each link in each direction, as tc writes it; 1gbit by default, none with"
+        " --latency."
+    ),
 ]
 Latency = Annotated[
     str | None,
-    typer.Option(help="Time of a packet from node to node, as 50ms; links then have no rate."),
+    typer.Option(
+        help="Time of a packet from node to node, as 50ms. With --rate, a message after a pause"
+        " passes at that rate too."
+    ),
 ]
 Rails = Annotated[int, typer.Option(help="Network adapters of each node, each with its link.")]
 
@@ -75,19 +82,14 @@ def _parse_settings(pairs: Sequence[str]) -> dict[str, str]:
 
 def _parse_links(rate: str | None, latency: str | None, rails: int) -> Links:
     if latency is None:
-        return Links(rate or "1gbit", rails=rails)
-    if rate is not None:
-        raise EmulationError(
-            f"--rate {rate} with --latency {latency}: links with a latency have no rate; leave out"
-            f" one of them"
-        )
+        return Links(rate, rails=rails)
     try:
         seconds = parse_time(latency)
     except ValueError as error:
         raise EmulationError(f"--latency {error}") from None
     if not seconds:
         raise EmulationError(f"--latency {latency}: must be above 0; leave it out for none")
-    return Links(latency=seconds, rails=rails)
+    return Links(rate, seconds, rails)
 
 
 @app.command()

@@ -1,10 +1,10 @@
-"""Nodes as network namespaces, joined by links of a limited rate or a switch that delays.
+"""Nodes as network namespaces, joined by links of a rate or a switch with a latency.
 
 Every node is a network namespace. Another one, the hub, holds the launcher and the bridge that
 joins the nodes. So no message reaches the machine's own network, and runs do not disturb each
 other. `tc tbf` limits both ends of each link, so that a node sends and receives at the rate, in
 full duplex. With a latency, a switch (switch.py, in a namespace of its own) takes the place of the
-bridge.
+bridge, and of the token buckets.
 """
 
 import itertools

@@ -1,10 +1,15 @@
-"""A switch between TUN devices that delivers each packet after a latency.
+"""A switch between TUN devices that delivers each packet after a latency, at the rate of links.
 
     python switch.py --latency 0.05 hub/t0=10.77.0.1 t1=10.77.0.2 t2=10.77.0.3
 
 Creates the devices in its own network namespace and prints a line when they exist; they last as
 long as the process. A packet goes to the device that has its destination address. Packets from and
 to a device written as hub/NAME are not delayed: it is the launcher's, which is not measured.
+
+With a rate (``--byte``), a link carries a packet after the one before it, and both links of a
+packet are busy for as long as it takes at the rate. The moments follow from when packets were taken
+and from each other, so a process that delivers late makes no busy link slower, and a link that has
+rested sends nothing at a higher rate.
 """
 
 import argparse
@@ -24,20 +29,26 @@ TUNSETIFF = 0x400454CA
 IFF_TUN, IFF_NO_PI = 0x0001, 0x1000
 HUB = "hub/"
 LARGEST = 1 << 16  # bytes of a packet
+HEADER = 14  # bytes of Ethernet that a link carries with each packet
 TURN = 64  # packets that are taken from one device before the next one has its turn
 
 
 class Switch:
     """Forwards packets between file descriptors, which `ports` names by address.
 
-    `prompt` are the descriptors whose packets are not delayed. All times are in seconds of one
-    clock, which the caller reads.
+    `prompt` are the descriptors whose packets are not delayed. `byte`: seconds that a byte takes
+    on a link, 0 without a rate. All times are in seconds of one clock, which the caller reads.
     """
 
-    def __init__(self, ports: Mapping[bytes, int], latency: float, prompt: Set[int] = frozenset()):
+    def __init__(
+        self, ports: Mapping[bytes, int], latency: float, prompt: Set[int] = frozenset(),
+        byte: float = 0.0,
+    ) -> None:  # fmt: skip
         self.ports = dict(ports)
-        self.latency = latency
+        self.latency, self.byte = latency, byte
         self.prompt = prompt
+        self._sends = dict.fromkeys(self.ports.values(), 0.0)  # when a port has sent its packets
+        self._receives = dict.fromkeys(self.ports.values(), 0.0)
         self._count = itertools.count()  # packets that are due at once leave in order
         self._waiting: list[tuple[float, int, int, bytes]] = []
 
@@ -50,8 +61,16 @@ class Switch:
                 return
             out = self.ports.get(packet[16:20]) if packet[:1] and packet[0] >> 4 == 4 else None
             if out is not None:
-                late = 0.0 if port in self.prompt or out in self.prompt else self.latency
-                heapq.heappush(self._waiting, (now + late, next(self._count), out, packet))
+                prompt = port in self.prompt or out in self.prompt
+                due = now if prompt else self._arrival(port, out, len(packet) + HEADER, now)
+                heapq.heappush(self._waiting, (due, next(self._count), out, packet))
+
+    def _arrival(self, port: int, out: int, nbytes: int, now: float) -> float:
+        """Return when a packet that came now arrives; its links are busy until then."""
+        begin = max(now, self._sends[port])
+        self._sends[port] = begin + nbytes * self.byte
+        self._receives[out] = max(begin, self._receives[out]) + nbytes * self.byte
+        return self._receives[out] + self.latency
 
     def deliver(self, now: float) -> float | None:
         """Deliver what is due; return the seconds until the next packet is, None if none waits."""
@@ -81,9 +100,22 @@ def open_device(name: str) -> int:
     return port
 
 
+def run_before_ranks(real_time: bool) -> None:
+    """Give this process a processor before ranks that poll.
+
+    A switch of short latencies runs for each packet. If it is a real-time process, ranks on the
+    same processors lose milliseconds each time.
+    """
+    if real_time:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    else:
+        os.setpriority(os.PRIO_PROCESS, 0, -20)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--latency", type=float, required=True, help="seconds each way")
+    parser.add_argument("--byte", type=float, default=0.0, help="seconds of a byte on a link")
     parser.add_argument("devices", nargs="+", metavar="[hub/]NAME=ADDRESS")
     arguments = parser.parse_args()
     ports, prompt = {}, set()
@@ -93,10 +125,10 @@ def main() -> None:
         ports[ipaddress.IPv4Address(address).packed] = port
         if name.startswith(HUB):
             prompt.add(port)
-    with contextlib.suppress(OSError):  # before ranks that poll; a container may refuse it
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    with contextlib.suppress(OSError):  # a container may refuse it
+        run_before_ranks(real_time=not arguments.byte)
     print("ready", flush=True)
-    serve(Switch(ports, arguments.latency, frozenset(prompt)))
+    serve(Switch(ports, arguments.latency, frozenset(prompt), arguments.byte))
 
 
 if __name__ == "__main__":

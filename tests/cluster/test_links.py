@@ -1,4 +1,4 @@
-"""Links with a latency, and nodes with several rails."""
+"""Links with a latency, a rate or both, and nodes with several rails."""
 
 import json
 import subprocess
@@ -20,6 +20,7 @@ LATENCY_MS = 20
 LINKS = {
     "latency": Links(latency=LATENCY_MS / 1e3, rails=2),
     "rate": Links(rate="500mbit", rails=2),
+    "both": Links(rate="100mbit", latency=LATENCY_MS / 1e3, rails=2),
 }
 
 
@@ -44,6 +45,7 @@ def test_latency_is_seen_and_each_rank_sends_over_its_rail(links):
         assert 2 * LATENCY_MS <= report["ping"] < 3 * LATENCY_MS
         # A late rank's first call may take no time, as the others' messages have arrived before.
         assert min(report["barrier"], report["allreduce"]) >= LATENCY_MS
+        assert report["single"] >= LATENCY_MS + 1e3 * report["bytes"] * links.byte
 
 
 def test_bursts_of_slow_links_are_packets_and_those_of_fast_ones_take_the_same_time():
@@ -54,6 +56,14 @@ def test_bursts_of_slow_links_are_packets_and_those_of_fast_ones_take_the_same_t
     for wrong in ("fast", "1 gbit", "-1mbit", "1gbyte"):
         with pytest.raises(EmulationError, match="no rate of tc"):
             Links(rate=wrong)
+
+
+def test_links_have_the_rate_that_is_given_and_a_usual_one_without_a_latency():
+    assert [Links().limit, Links("5mbit").limit] == ["1gbit", "5mbit"]
+    assert [Links(latency=1e-3).limit, Links(latency=1e-3).byte] == [None, 0.0]
+    both = Links("1gbit", 1e-3, 2)
+    assert both.byte == pytest.approx(8e-9)
+    assert str(both) == "1gbit, 1 ms each way, 2 rails a node"
 
 
 def test_a_switch_that_has_ended_is_told_and_leaves_nothing():
@@ -105,7 +115,8 @@ def test_wrong_bindings_say_what_is_wrong(bind, message):
         ((None, "50", 1), "--latency '50' is not a time; write 1.5us"),
         ((None, "0ms", 1), "must be above 0; leave it out"),
         ((None, "11s", 1), "at most 10s"),
-        (("1gbit", "50ms", 1), "leave out one of them"),
+        (("0mbit", None, 1), "--rate 0mbit: no rate of tc"),
+        (("fast", "50ms", 1), "--rate fast: no rate of tc"),
         ((None, None, 9), "a node has 1 to 8 rails"),
     ],
 )

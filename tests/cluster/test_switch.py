@@ -6,7 +6,7 @@ from contextlib import ExitStack, suppress
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from switch import Switch
+from switch import HEADER, Switch
 
 pytestmark = pytest.mark.cluster
 
@@ -22,7 +22,7 @@ def packet(destination: int, number: int, version: int = 4) -> bytes:
 class Ports:
     """A switch with a socket for each node; node 0 is the launcher's, whose packets are prompt."""
 
-    def __init__(self, undo: ExitStack):
+    def __init__(self, undo: ExitStack, byte: float = 0.0):
         pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM) for _ in range(NODES)]
         for one in (end for pair in pairs for end in pair):
             one.setblocking(False)
@@ -30,7 +30,7 @@ class Ports:
         self.nodes = [node for node, _ in pairs]
         self.ends = [end.fileno() for _, end in pairs]
         ports = {bytes([10, 77, 0, k]): end for k, end in enumerate(self.ends)}
-        self.switch = Switch(ports, LATENCY, {self.ends[0]})
+        self.switch = Switch(ports, LATENCY, {self.ends[0]}, byte)
 
     def send(self, source: int, data: bytes, now: float) -> None:
         self.nodes[source].send(data)
@@ -70,6 +70,53 @@ def test_packets_to_nobody_are_dropped(ports, data):
     ports.send(1, data, now=0.0)
     assert ports.switch.deliver(now=2 * LATENCY) is None
     assert [ports.received(node) for node in range(NODES)] == [[]] * NODES
+
+
+@pytest.fixture
+def slow():
+    """Links on which a packet takes 1 s."""
+    with ExitStack() as undo:
+        yield Ports(undo, byte=1 / (len(packet(1, 0)) + HEADER))
+
+
+def test_a_packet_takes_its_time_on_a_link_also_after_a_pause(slow):
+    for pause in (0.0, 100.0):
+        slow.send(1, packet(2, 7), now=pause)
+        assert slow.switch.deliver(now=pause) == pytest.approx(1 + LATENCY)
+        slow.switch.deliver(now=pause + 1 + LATENCY)
+        assert slow.received(2) == [7]
+
+
+@pytest.mark.parametrize("sources", [(1, 1, 1), (1, 2, 1)])
+def test_a_link_carries_one_packet_after_the_other(slow, sources):
+    for number, source in enumerate(sources):
+        slow.send(source, packet(2, number), now=0.0)
+    due = [1 + LATENCY, 2 + LATENCY, 3 + LATENCY]
+    for number, moment in enumerate(due):
+        slow.switch.deliver(now=moment - 0.01)
+        assert slow.received(2) == []
+        slow.switch.deliver(now=moment + 0.01)
+        assert slow.received(2) == [number]
+
+
+def test_links_send_and_receive_at_once(slow):
+    slow.send(1, packet(2, 7), now=0.0)
+    slow.send(2, packet(1, 8), now=0.0)
+    slow.switch.deliver(now=1 + LATENCY)
+    assert (slow.received(2), slow.received(1)) == ([7], [8])
+
+
+def test_a_late_process_makes_no_link_slower(slow):
+    for number in range(3):
+        slow.send(1, packet(2, number), now=0.0)
+    assert slow.switch.deliver(now=3 + LATENCY) is None
+    assert slow.received(2) == [0, 1, 2]
+
+
+def test_packets_of_the_launcher_take_no_time_on_a_link(slow):
+    slow.send(0, packet(2, 7), now=1.0)
+    assert slow.switch.deliver(now=1.0) is None
+    assert slow.received(2) == [7]
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.floats(0, 20)), max_size=20))

@@ -1,4 +1,4 @@
-"""What joins the nodes of an emulated cluster: links of a limited rate, or a switch that delays.
+"""What joins the nodes of an emulated cluster: links of a rate, or a switch with a latency.
 
 A node has an adapter for each rail: eth0, eth1 ... Rail r of node i has the address 10.77.r.(i+2).
 All adapters are in one network, so that every rail reaches every other one. What is sent from an
@@ -21,6 +21,7 @@ from host import COMMAND_S, STOP_S, EmulationError, ip, run
 BRIDGE = "br0"  # the hub's adapter
 NETWORK = IPv4Network("10.77.0.0/16")  # of the namespaces only
 FIRST_RAIL = IPv4Network("10.77.0.0/24")  # and the hub
+USUAL = "1gbit"
 SHAPE = "latency 200ms"
 BURST_S = 1.05e-3  # of a link after a pause, as a token bucket lets through: 128 KB at 1 Gbit/s
 SLOW = 200e6  # bits a second up to which a machine can shape two packets at a time
@@ -37,12 +38,13 @@ ARP = "cd /proc/sys/net/ipv4/conf/all && echo 1 >arp_ignore && echo 2 >arp_annou
 
 @dataclass(frozen=True)
 class Links:
-    """The links of a cluster: `rails` of each node, of a rate (as `tc` writes it) or a latency.
+    """The links of a cluster: `rails` of each node, of a rate (as `tc` writes it) and a latency.
 
-    `latency`: seconds each way between two nodes; links then have no rate.
+    `latency`: seconds each way between two nodes. Without a rate, links with a latency have none,
+    and others have USUAL.
     """
 
-    rate: str = "1gbit"
+    rate: str | None = None
     latency: float = 0.0
     rails: int = 1
 
@@ -51,11 +53,23 @@ class Links:
             raise EmulationError(f"--rails {self.rails}: a node has 1 to {RAILS} rails")
         if not 0 <= self.latency <= LATENCY_S:
             raise EmulationError(f"--latency {self.latency:g}s: above 0, at most {LATENCY_S:g}s")
-        burst(self.rate)
+        if self.limit is not None:
+            speed(self.limit)
 
     def __str__(self) -> str:
-        kind = f"{self.latency * 1e3:g} ms each way" if self.latency else self.rate
-        return f"{kind}, {self.rails} rails a node" if self.rails > 1 else kind
+        latency = f"{self.latency * 1e3:g} ms each way" if self.latency else None
+        rails = f"{self.rails} rails a node" if self.rails > 1 else None
+        return ", ".join(text for text in (self.limit, latency, rails) if text)
+
+    @property
+    def limit(self) -> str | None:
+        """The rate of each link, or None if links have no rate."""
+        return self.rate or (None if self.latency else USUAL)
+
+    @property
+    def byte(self) -> float:
+        """The seconds that a byte takes on a link, 0 if links have no rate."""
+        return 1 / speed(self.limit) if self.limit else 0.0
 
     @property
     def adapters(self) -> tuple[str, ...]:
@@ -72,23 +86,28 @@ class Links:
             return (
                 f"--latency needs {TUN}, which a process may not open: {error.strerror};"
                 f" load the module (modprobe tun) or give the container this device, or leave out"
-                f" --latency for links of a limited rate"
+                f" --latency"
             )
         return None
 
 
-def burst(rate: str) -> int:
-    """Return the bytes that a link of `rate` may send at once after a pause.
-
-    The fewer the better, as real links have no such bytes; but a fast link would take a timer's
-    interrupt for each packet.
-    """
+def speed(rate: str) -> float:
+    """Return the bytes a second of a rate; raises EmulationError if it is none above 0."""
     found = RATE.match(rate.lower())
-    if found is None:
+    if found is None or not float(found["number"]):
         raise EmulationError(f"--rate {rate}: no rate of tc, such as 1gbit, 100mbit or 12.5mbps")
     base = 1024 if found["binary"] else 1000
     bits = float(found["number"]) * base ** " kmgt".index(found["prefix"] or " ")
-    nbytes = bits if found["unit"] == "bps" else bits / 8
+    return bits if found["unit"] == "bps" else bits / 8
+
+
+def burst(rate: str) -> int:
+    """Return the bytes that a token bucket of `rate` sends at once after a pause.
+
+    The fewer the better, as real links have no such bytes; but a fast link would take a timer's
+    interrupt for each packet. The switch has none.
+    """
+    nbytes = speed(rate)
     return 2 * PACKET if 8 * nbytes <= SLOW else round(nbytes * BURST_S)
 
 
@@ -107,12 +126,13 @@ def build_bridge(hub: str) -> None:
 
 def attach_shaped(hub: str, name: str, index: int, port: str, links: Links) -> None:
     """Create a node's links; the bridge's port of rail 0 has the name `port`, rail 1 `port`-1."""
+    assert links.limit is not None
+    tokens = f"rate {links.limit} burst {burst(links.limit)} {SHAPE}"
     for rail, adapter in enumerate(links.adapters):
         end = f"{port}-{rail}" if rail else port
         ip(f"-n {name} link add {adapter} type veth peer name {end} netns {hub}")
         ip(f"-n {hub} link set {end} master {BRIDGE}")
         for space, link in ((name, adapter), (hub, end)):
-            tokens = f"rate {links.rate} burst {burst(links.rate)} {SHAPE}"
             shape = f"qdisc replace dev {link} root tbf {tokens}"
             run(["tc", "-n", space, *shape.split()])
         ip(f"-n {hub} link set {end} up")
@@ -149,10 +169,11 @@ def start_switch(space: str, nodes: int, links: Links, log: Path) -> "subprocess
         f"{'hub/' if index < 0 else ''}{device}={address(rail, index).ip}"
         for device, index, rail in _devices(nodes, links)
     ]
+    delays = ["--latency", repr(links.latency), "--byte", repr(links.byte)]
     program = [sys.executable, "-S", str(Path(__file__).with_name("switch.py"))]
     with log.open("w") as errors:
         switch = subprocess.Popen(
-            ["ip", "netns", "exec", space, *program, "--latency", repr(links.latency), *devices],
+            ["ip", "netns", "exec", space, *program, *delays, *devices],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=errors,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import partial
 from itertools import count
 
@@ -12,12 +13,14 @@ from mpi4py import MPI
 
 from han.measure.bench_calls import Case
 from han.measure.tune import windows
-from han.measure.tune.lab import CLEAR, SINGLE, Lab
+from han.measure.tune.lab import BUSY_MOST, CLEAR, CONNECTED, SINGLE, Lab
 from han.measure.tune.session import tuned_config
 from han.measure.tune.windows import RECENT, Series, Windows
 from han.ranks.discover import outnumber_processors
 from han.tasks.call import call_signature
 from han.tasks.choice import Choice, level_choice
+from han.tuning.costs.stages import Operands, Stage
+from han.tuning.search.results import Cold
 
 FLAT = Choice((level_choice("sm", "flat"), level_choice("adapt", "chain")))
 
@@ -56,6 +59,65 @@ def test_a_visit_of_a_long_call_is_one_run_and_the_first_run_counts(lab):
     lab.windows = Clockless(2 * SINGLE, good=False)
     lab.recall(lab.memory())
     assert visits(lab, times=1) == [[]], "a disturbed run says nothing"
+
+
+class Warming(Clockless):
+    """Windows in which the first run takes twice as long."""
+
+    def observe(self, call, count, expected, before=None):
+        """Say what `count` calls took, without any call."""
+        found = super().observe(call, count, expected, before)
+        return replace(found, seconds=found.seconds * (2 if len(self.counts) == 1 else 1))
+
+
+def test_the_first_run_of_a_long_call_is_told_from_later_ones(lab):
+    lab.windows = Warming(2 * SINGLE)
+    signature = call_signature("bcast", 64)
+    found = [lab.observe(signature, FLAT, math.inf) for _ in range(3)]
+    assert [[*one] for one in found] == [[4 * SINGLE], [2 * SINGLE], [2 * SINGLE]]
+    assert [isinstance(one, Cold) for one in found] == [True, False, False]
+
+
+@pytest.mark.parametrize("seconds", [1.5 * SINGLE, 2 * CONNECTED])
+def test_a_first_run_without_hope_is_repeated_if_connections_explain_it(lab, seconds):
+    lab.windows = Warming(seconds / 2)
+    (found,) = visits(lab, limit=seconds / 10, times=1)
+    late = seconds < CONNECTED
+    assert found[0] == (seconds / 2 if late else seconds)
+    assert len(lab.windows.counts) == (3 if late else 1)
+
+
+class Drowsy(Clockless):
+    """Windows of busy ranks, whose first series find calls slower than they are."""
+
+    def __init__(self, seconds):
+        super().__init__(seconds[-1], good=False, busy=True)
+        self.left = list(seconds)
+
+    def observe(self, call, count, expected, before=None):
+        """Say what `count` calls took, without any call."""
+        if self.left:
+            self.seconds = self.left.pop(0)
+        return super().observe(call, count, expected, before)
+
+
+def test_busy_ranks_find_out_about_a_call_before_its_first_visit(lab):
+    lab.windows = Drowsy([9e-3, 5e-3, 1e-3, 3e-4, 1e-4])
+    assert visits(lab, times=1) == [[1e-4] * BUSY_MOST]
+
+
+def test_a_visit_of_busy_ranks_is_not_counted_if_all_of_it_was_disturbed(lab):
+    lab.windows = Drowsy([1e-4] * 3 + [3e-4] * 3 + [1e-4])
+    assert [len(one) for one in visits(lab, times=6)] == [BUSY_MOST, 0, 0, 0, BUSY_MOST, BUSY_MOST]
+
+
+def test_costs_of_tasks_are_not_those_of_first_runs(lab):
+    lab.windows = Warming(2 * SINGLE)
+    signature = call_signature("bcast", 64)
+    stage = Stage((), 64, Operands())
+    lab._learn_whole(signature, FLAT, stage)
+    assert lab.costs.find(stage) == (2 * SINGLE,)
+    assert lab.windows.counts == [1, 1]
 
 
 def test_a_slow_candidate_is_observed_once_in_a_visit(lab):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from random import Random
+from statistics import median
 
 import pytest
 
 from han.tuning.costs.errors import FIRST, LEAST, Errors
 from han.tuning.costs.ratios import Ratios
-from han.tuning.search.results import OutOfTime
-from han.tuning.search.turns import CROWD, FAR, LEAST_TURNS, MOST_TURNS, Turns
+from han.tuning.search.results import Cold, OutOfTime
+from han.tuning.search.turns import CROWD, FAR, GUARD, LEAST_TURNS, MOST_TURNS, Turns
 
 
 class Machine:
@@ -77,6 +78,43 @@ def test_ratios_do_not_follow_the_drift_but_plain_medians_do():
     assert a.high < b.low
 
 
+def test_the_reference_is_visited_once_between_two_turns():
+    times = {"built-in": 1e-5, "a": 1e-5, "b": 1e-5}
+    machine = Machine(times, noise=0.05)
+    turns, _ = race(machine)
+    assert machine.visits["built-in"] == turns.count + 1
+
+
+def test_a_race_of_equal_candidates_ends_when_their_difference_is_known():
+    counts = []
+    for seed in range(20):
+        turns, _ = race(Machine(dict.fromkeys(range(4), 1e-5), seed, noise=0.03))
+        counts.append(turns.count)
+    assert median(counts) <= MOST_TURNS / 2
+
+
+def test_the_interval_of_a_quotient_holds_both_errors_but_not_one_of_the_reference():
+    random, ratios = Random(3), Ratios("reference")
+    for _ in range(9):
+        ratios.add("reference", 1.0, 1.0)
+        for one in range(6):
+            ratios.add(one, math.exp(0.1 * one + random.gauss(0, 0.01)), 1.0)
+    one, two = ratios.of(1), ratios.of(2)
+    quotient = two.middle / one.middle
+    most = ratios.most(2, 1)
+    assert most == pytest.approx(quotient**2 / ratios.least(2, 1))
+    assert max(one.high / one.middle, two.high / two.middle) < most / quotient
+    assert most < two.high / one.low
+    assert ratios.most(2, "reference") == pytest.approx(two.high)
+
+
+def test_an_interval_of_a_quotient_is_open_while_deviations_are_unknown():
+    ratios = Ratios("reference")
+    ratios.add("reference", 1.0, 1.0)
+    ratios.add("a", 2.0, 1.0)
+    assert (ratios.least("a", "reference"), ratios.most("a", "reference")) == (0.0, math.inf)
+
+
 def test_slow_candidates_drop_out_early_and_the_race_ends():
     times = {"built-in": 1e-5, "near": 0.9e-5, "slow": 1.4e-5, "far": 3e-5}
     machine = Machine(times)
@@ -98,6 +136,55 @@ def test_a_crowd_of_equal_candidates_is_cut_and_costs_a_bounded_number_of_visits
     assert turns.count <= MOST_TURNS
     assert len(turns.left) <= max(CROWD.values())
     assert sum(machine.visits.values()) < 1.3 * (200 + 200 + 16 * 2 + 8 * 10)
+
+
+class FirstRuns(Machine):
+    """A machine of long calls, whose first runs take so many times as long."""
+
+    def __init__(self, times, first, **more):
+        super().__init__(times, **more)
+        self.first = first
+
+    def visit(self, one, limit):
+        (seconds, *_) = super().visit(one, limit)
+        cold = self.visits[one] == 1
+        return Cold([seconds * self.first[one]]) if cold else [seconds]
+
+
+def test_a_candidate_does_not_drop_out_because_of_its_first_run():
+    times = {"built-in": 0.11, "good": 0.1, **{k: 0.12 + 0.001 * k for k in range(4)}}
+    machine = FirstRuns(times, {**dict.fromkeys(times, 1.0), "good": 2.0})
+    turns, complete = race(machine)
+    assert complete
+    assert winner(turns) == "good"
+    assert turns.estimates()["good"].median == pytest.approx(0.1, rel=0.05)
+
+
+def test_a_first_run_beyond_all_hope_is_the_only_one():
+    times = {"built-in": 0.1, "near": 0.1, "far": 0.4}
+    machine = FirstRuns(times, dict.fromkeys(times, 1.0))
+    turns, _ = race(machine)
+    assert machine.visits["far"] == 1
+    assert "far" not in turns.left
+    assert turns.estimates()["far"].median == pytest.approx(0.4, rel=0.05)
+
+
+def test_first_runs_count_only_if_later_ones_agree():
+    times = {"built-in": 0.1, **{k: 0.1 + 0.001 * k for k in range(9)}}
+    slow, alike = (FirstRuns(times, dict.fromkeys(times, f), noise=1e-3) for f in (1.3, 1.0))
+    for machine, counted in ((slow, False), (alike, True)):
+        turns, _ = race(machine)
+        found = turns.estimates()
+        for one, visits in machine.visits.items():
+            assert found[one].median == pytest.approx(times[one], rel=0.01)
+            assert found[one].count + found[one].outliers == visits - (not counted)
+
+
+def test_candidates_are_not_compared_with_the_first_run_of_the_reference():
+    times = {"built-in": 0.1, "other": 0.12}
+    machine = FirstRuns(times, {"built-in": 3.0, "other": 1.0}, noise=1e-3)
+    turns, _ = race(machine)
+    assert turns.ratio("other").middle == pytest.approx(1.2, rel=0.02)
 
 
 def test_a_candidate_that_a_gap_delayed_stays():
@@ -221,7 +308,7 @@ def test_a_first_turn_that_is_late_leaves_time_for_the_candidates_that_it_reache
     turns, complete = race(machine, late=late)
     assert not complete
     assert len(asked) == 3, "later turns have no new candidates"
-    assert turns.count >= LEAST_TURNS
+    assert turns.count >= GUARD
     seen = {one for one, times in machine.visits.items() if times}
     assert seen == set(range(16)), "the reference and three blocks"
     assert winner(turns) in range(4)

@@ -47,6 +47,10 @@ class Ratios(Generic[K]):
         """Enter what a candidate and the reference took in one turn."""
         self._logs.setdefault(candidate, []).append(math.log(seconds / reference))
 
+    def forget(self, candidate: K) -> None:
+        """Go on as if a candidate had not been measured."""
+        self._logs.pop(candidate, None)
+
     def __contains__(self, candidate: K) -> bool:
         return bool(self._logs.get(candidate))
 
@@ -59,6 +63,27 @@ class Ratios(Generic[K]):
         middle = min(logs) if len(logs) == 2 else median(logs)  # of two, one may be disturbed
         reach = Z * OF_MEDIAN * self._deviation(candidate, logs) / math.sqrt(len(logs))
         return Ratio(math.exp(middle), _exp(middle - reach), _exp(middle + reach), len(logs))
+
+    def most(self, slow: K, fast: K) -> float:
+        """Return how many times as long as another one a candidate may take, at most."""
+        return self._between(slow, fast, 1.0)
+
+    def least(self, slow: K, fast: K) -> float:
+        """Return how many times as long as another one a candidate takes, at least."""
+        return self._between(slow, fast, -1.0)
+
+    def _between(self, slow: K, fast: K, sign: float) -> float:
+        """Return an end of the interval of the quotient of two ratios, whose errors are apart.
+
+        The ratio of the reference to itself has none.
+        """
+        known = {one: self.of(one) for one in (slow, fast)}
+        reaches = [
+            math.log(ratio.high / ratio.middle) if ratio.high != math.inf else math.inf
+            for one, ratio in known.items()
+            if one != self.reference
+        ]
+        return known[slow].middle / known[fast].middle * _exp(sign * math.hypot(*reaches))
 
     def _deviation(self, candidate: K, logs: Sequence[float]) -> float:
         common = self.noise
@@ -85,4 +110,4 @@ class Ratios(Generic[K]):
 
 
 def _exp(x: float) -> float:
-    return x if x == math.inf else math.exp(x)
+    return x if x == math.inf else math.exp(x)  # 0 for -inf

@@ -20,6 +20,13 @@ class OutOfTime(Exception):
     """The time for a search is over; raised on all ranks alike."""
 
 
+class Cold(tuple[float, ...]):
+    """The seconds of a call that ran for the first time: caches and connections were not ready.
+
+    They are an upper bound, and count as an observation only if later ones agree.
+    """
+
+
 class Lab(Protocol):
     """Measures on the ranks that run; every answer is the same on all ranks.
 
@@ -33,8 +40,8 @@ class Lab(Protocol):
     def observe(self, signature: Signature, choice: Choice, limit: float) -> Sequence[float]:
         """Observe a whole collective a few times; return the seconds of each observation.
 
-        One is enough where it takes more than `limit` seconds. None may be returned a few times,
-        if all were disturbed.
+        Of a long call they may be those of its first run (Cold). One is enough where it takes more
+        than `limit` seconds. None may be returned a few times, if all were disturbed.
         """
 
     def is_late(self) -> bool:

@@ -20,10 +20,12 @@ from typing import Generic, TypeVar
 
 from han.tuning.costs.estimates import Estimate, estimate
 from han.tuning.costs.ratios import Ratio, Ratios
-from han.tuning.search.results import OutOfTime
+from han.tuning.search.results import Cold, OutOfTime
 
 BLOCK = 5  # candidates between two visits of the reference
 FAR = 1.5  # times the best one: a candidate drops out if no observation of its first visit is below
+COLD = 2.0  # times a later one that a first run takes at most
+AGREE = 1.05  # times a later one: first runs above do not count
 GUARD = 2  # turns before intervals count: the deviation is known from differences of turns
 CROWD = {2: 16, 4: 8}  # after so many turns, candidates that are left at most
 LEAST_TURNS, MOST_TURNS = 3, 12
@@ -36,11 +38,12 @@ Visit = Callable[[K, float], Sequence[float]]
 class Turns(Generic[K]):
     """A race between a reference and other candidates.
 
-    ``visit(candidate, limit)`` returns observations in seconds. It may stop early where they are
-    beyond the limit. It may return none a few times, if all were disturbed: then the turn says
-    nothing about this candidate. It may raise OutOfTime, on all ranks alike. Unless `drops`, all
-    candidates stay to the end. Once ``late()`` says so, on all ranks alike, the first turn ends:
-    candidates that it did not reach are left out, so that there is time for the others.
+    ``visit(candidate, limit)`` returns observations in seconds, in the first visit perhaps those of
+    a first run (Cold). It may stop early where they are beyond the limit. It may return none a few
+    times, if all were disturbed: then the turn says nothing about this candidate. It may raise
+    OutOfTime, on all ranks alike. Unless `drops`, all candidates stay to the end. Once ``late()``
+    says so, on all ranks alike, the first turn ends: candidates that it did not reach are left out,
+    so that there is time for the others.
     """
 
     def __init__(
@@ -55,6 +58,8 @@ class Turns(Generic[K]):
         self._ratios: Ratios[K] = Ratios(reference)
         self._seen: dict[K, list[float]] = {}
         self._quickest: dict[K, float] = {}  # of a first visit, over the reference
+        self._before: float | None = None  # what the reference took last
+        self._cold: set[K] = set()  # of which only the first run is known
 
     # ---- turns ------------------------------------------------------------------------------
 
@@ -69,13 +74,13 @@ class Turns(Generic[K]):
 
     def turn(self) -> None:
         """Visit all candidates that are left once; raises OutOfTime."""
-        before = self._level()
+        before = self._level() if self._before is None else self._before
         self._ratios.add(self.reference, 1.0, 1.0)
         for k, some in enumerate(_blocks(self.left)):
             if k and not self.count and self._late():
                 self.left = self.left[: k * BLOCK]
                 break
-            before = self._block(some, before)
+            before = self._before = self._block(some, before)
         self.count += 1
         if self._drops:
             self._drop()
@@ -98,24 +103,38 @@ class Turns(Generic[K]):
         return after
 
     def _level(self) -> float:
-        """Return what the reference takes now."""
+        """Return what the reference takes now; its first run does not tell."""
         while True:
             seconds = self._visit(self.reference)
-            if seconds is not None:
+            if seconds is not None and self.reference not in self._cold:
                 return seconds
 
     def _visit(self, one: K) -> float | None:
         observed = self._visit_call(one, self._limit)
         if not observed:
             return None
-        self._seen.setdefault(one, []).extend(observed)
-        return median(observed)
+        seconds = median(observed)
+        seen = self._seen.setdefault(one, [])
+        if one in self._cold:
+            self._cold.remove(one)
+            if seen[0] > AGREE * seconds:
+                self._forget(one)
+        elif isinstance(observed, Cold) and not seen:
+            self._cold.add(one)
+        seen.extend(observed)
+        return seconds
+
+    def _forget(self, one: K) -> None:
+        """Go on as if a candidate had not been visited."""
+        self._seen[one].clear()
+        self._quickest.pop(one, None)
+        self._ratios.forget(one)
 
     @property
     def _limit(self) -> float:
         """Seconds beyond which a candidate need not be observed more often."""
         known = (some for one, some in self._seen.items() if one in self._ratios)
-        return 2 * FAR * min(map(median, known), default=float("inf"))
+        return COLD * FAR * min(map(median, known), default=float("inf"))
 
     # ---- decisions --------------------------------------------------------------------------
 
@@ -124,12 +143,16 @@ class Turns(Generic[K]):
         ratio = self._ratios.of(best)
         known = self._runners[1:]
         new = [c for c in known if self._ratios.of(c).turns == 1]
-        slow = {c for c in new if self._quickest[c] > FAR * ratio.middle}
+        slow = {c for c in new if self._quickest[c] > self._far(c) * ratio.middle}
         if self.count >= GUARD:
-            slow |= {c for c in known if self._ratios.of(c).low > ratio.high}
+            slow |= {c for c in known if self._ratios.least(c, best) > 1}
         fastest = sorted((c for c in known if c not in slow), key=self._middle)
         slow |= set(fastest[CROWD.get(self.count, len(fastest)) :])
         self.left = [c for c in self.left if c not in slow]
+
+    def _far(self, one: K) -> float:
+        """Return how many times the best one a candidate takes that drops out after a visit."""
+        return COLD * FAR if one in self._cold else FAR
 
     @property
     def is_decided(self) -> bool:
@@ -142,8 +165,8 @@ class Turns(Generic[K]):
             reach = [self._ratios.of(one) for one in self.left]
             return all(one.high <= (1 + CLOSE) * one.middle for one in reach)
         best = self._best()
-        most = (1 + CLOSE) * min(self._ratios.of(c).low for c in self._runners if c != best)
-        return self._ratios.of(best).high <= most
+        others = [c for c in self._runners if c != best]
+        return all(self._ratios.most(best, c) <= 1 + CLOSE for c in others)
 
     @property
     def _runners(self) -> list[K]:

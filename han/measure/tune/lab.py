@@ -12,23 +12,21 @@ import os
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from statistics import median
 from typing import Any
 
-import numpy as np
 from mpi4py import MPI
 
 from han.common.errors import ArgumentError, NoRuleError
 from han.measure.bench_calls import Buffers, Call, Case
 from han.measure.session import REFERENCE, Session
 from han.measure.tune.distinct import Distinct
+from han.measure.tune.stage_times import split, typical
 from han.measure.tune.windows import Series, Windows, joined, slowest
 from han.message import parsers
 from han.model.collectives import ROWS
 from han.model.program import Program
-from han.model.timeline import TaskTime
 from han.ranks.clocks import identity, system
 from han.ranks.discover import outnumber_processors
 from han.runtime.forced import Forced, forced
@@ -45,19 +43,22 @@ from han.tuning.costs.stages import (
     Stage,
     costs_of,
     pipeline_of_choice,
-    stage_seconds,
 )
 from han.tuning.parts import plan_of_choice
-from han.tuning.search.results import OutOfTime
+from han.tuning.search.results import Cold, OutOfTime
 from han.tuning.search.turns import Turns
 
-VISIT, BUSY_VISIT = 1e-3, 5e-3  # seconds of a series of observations, about; on busy ranks
-LEAST, MOST = 3, 15  # observations in a series
+VISIT, BUSY_VISIT = 1e-3, 10e-3  # seconds of a series of observations, about; on busy ranks
+LEAST, MOST, BUSY_MOST = 3, 15, 12  # observations in a series; on busy ranks
 SINGLE = 50e-3  # seconds: longer calls are observed once in a series
-CLEAR = 2e-3  # seconds: the first run of a longer call tells about how long it takes
+CONNECTED = 200e-3  # seconds that a first run may spend on making connections
+# Seconds: the first run of a longer call tells about how long it takes; on busy ranks.
+CLEAR, BUSY_CLEAR = 2e-3, 10e-3
 FEWEST_IN_A_ROW, MOST_IN_A_ROW = 8, 100  # calls back to back
 TRIES = 5  # series, if nearly all observations of the earlier ones were disturbed
 DOUBTS = 3  # such visits of a choice that are not counted
+DOUBTED = 2.0  # times an earlier visit: on busy ranks, a visit in which each observation took more
+SETTLED, SETTLING = 0.8, 5  # of the last series: the next one is as quick; series at most
 KEPT = 32  # prepared calls, the last used ones
 # Shares of the time for a call after which its tasks, then its candidates, are not measured any
 # more; the rest is for the duel with the built-in choice.
@@ -71,13 +72,13 @@ READ_CLOCKS = 16  # series between two comparisons of clocks
 class Ready:
     """A call that runs a choice, and about how many seconds it takes.
 
-    `told` is the observation of the first run, if it is as good as later ones and was not used yet.
+    `told` is the observation of the first run, if nothing disturbed it and it was not used yet.
     """
 
     made: Forced
     buffers: Buffers
     expected: float
-    told: list[float] = field(default_factory=list)
+    told: Cold
     doubts: int = 0  # series that said nothing
 
 
@@ -220,23 +221,40 @@ class Lab(Session):
         self._ready.move_to_end(key)
         return self._ready[key]
 
-    def _first(self, buffers: Buffers, call: Call) -> tuple[float, list[float]]:
+    def _first(self, buffers: Buffers, call: Call) -> tuple[float, Cold]:
         """Run a call that was not run before; return about how many seconds it takes.
 
-        Of a long call the first run tells it, and is an observation, which is returned too. The
-        first run of a shorter one is mostly the making of what later runs find.
+        Of a long call the first run tells it, and is returned as an observation too. The first run
+        of a shorter one is mostly the making of what later runs find.
         """
         self.observed += 1
         first = self.windows.observe(call, 1, 0.0, buffers.write if self._fresh else None)
         (seconds,) = first.usable
         if seconds > SINGLE and (self.windows.busy or not first.is_disturbed):
-            return seconds, [seconds]
-        if seconds > CLEAR:
+            return seconds, Cold([seconds])
+        return self._settled(buffers, call, seconds), Cold()
+
+    def _settled(self, buffers: Buffers, call: Call, seconds: float) -> float:
+        """Return about how many seconds a call takes whose first run took so many.
+
+        Busy ranks are late for windows that are too wide or too narrow, so the width is found here.
+        """
+        for _ in range(SETTLING if self.windows.busy else 1):
+            before = seconds
+            seconds = self._again(buffers, call, seconds)
+            if seconds > SETTLED * before:
+                break
+        return seconds
+
+    def _again(self, buffers: Buffers, call: Call, seconds: float) -> float:
+        """Return what a call takes at best that took so many seconds before."""
+        clear = BUSY_CLEAR if self.windows.busy else CLEAR
+        if seconds > clear:
             self.observed += 1
             seconds = min(seconds, *self.windows.observe(call, 1, seconds).usable)
-        if seconds > CLEAR:
-            return seconds, []
-        return min(self._series(buffers, call, seconds, TIMED).usable), []
+        if seconds > clear:
+            return seconds
+        return min(seconds, *self._series(buffers, call, seconds, TIMED).usable)
 
     def _series(self, buffers: Buffers, call: Call, expected: float, count: int = 0) -> Series:
         """Observe a call that takes about `expected` seconds, again if most was disturbed."""
@@ -259,14 +277,21 @@ class Lab(Session):
         self._owes = False
         ready = self._ready_call(signature, choice)
         if ready.told:
-            told, ready.told = ready.told, []
-            return told
+            told, ready.told = ready.told, Cold()
+            if not limit < told[0] < CONNECTED:
+                return told
+            ready.expected = self._settled(ready.buffers, ready.made.call, told[0])
+            if ready.expected > SINGLE:
+                return [ready.expected]
         hopeless = ready.expected > limit and not self.windows.busy
         series = self._series(ready.buffers, ready.made.call, ready.expected, int(hopeless))
-        if series.is_disturbed and not self.windows.busy and ready.doubts < DOUBTS:
+        seconds = estimate(series.usable).median
+        busy = self.windows.busy
+        doubtful = seconds > DOUBTED * ready.expected if busy else series.is_disturbed
+        if doubtful and ready.doubts < DOUBTS:
             ready.doubts += 1
             return []
-        ready.expected = estimate(series.usable).median
+        ready.expected = seconds
         return series.usable
 
     def duel(self, signature: Signature, choices: Mapping[str, Choice]) -> dict[str, Estimate]:
@@ -339,7 +364,9 @@ class Lab(Session):
         A few observations are enough: those with the best predictions are measured once more.
         """
         ready = self._ready_call(signature, choice)
-        ready.told = []
+        if ready.told:
+            ready.told = Cold()
+            ready.expected = self._settled(ready.buffers, ready.made.call, ready.expected)
         self.costs.add(stage, (ready.expected,) * self.control.size)
 
     def _stages(
@@ -353,7 +380,7 @@ class Lab(Session):
         stage_of = {str(task): k for task, k in made.plan.stages.items()}
         with self.han.trace() as trace:
             series = self._series(buffers, made.call, expected)
-        mine = _typical(_split(trace.times, series, stage_of))
+        mine = typical(split(trace.times, series, stage_of))
         return list(zip(*self.control.allgather(mine), strict=True))
 
 
@@ -364,26 +391,5 @@ def observations(expected: float, busy: bool = False) -> int:
     """
     if expected > SINGLE:
         return 1
-    return min(MOST, max(LEAST, int((BUSY_VISIT if busy else VISIT) / max(expected, 1e-6))))
-
-
-def _split(times: list[TaskTime], series: Series, stage_of: Mapping[str, int]) -> list[Ranks]:
-    """Return the seconds of each stage on this rank, for each observation."""
-    of: list[list[TaskTime]] = [[] for _ in series.begins]
-    for one in times:
-        at = int(np.searchsorted(series.begins, one.end, "right")) - 1
-        if at >= 0:
-            of[at].append(one)
-    rows = [
-        stage_seconds(some, stage_of, float(begin))
-        for some, begin in zip(of, series.begins, strict=True)
-    ]
-    return [row for row, good in zip(rows, series.good, strict=True) if good] or rows
-
-
-def _typical(rows: list[Ranks]) -> Ranks:
-    """Return the median of each stage, scaled so that they add up to the median of the totals."""
-    middles = [median(column) for column in zip(*rows, strict=True)]
-    total = sum(middles)
-    scale = median(map(sum, rows)) / total if total else 1.0
-    return tuple(scale * one for one in middles)
+    seconds, most = (BUSY_VISIT, BUSY_MOST) if busy else (VISIT, MOST)
+    return min(most, max(LEAST, int(seconds / max(expected, 1e-6))))

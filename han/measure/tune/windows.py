@@ -28,6 +28,7 @@ Array = np.ndarray[Any, Any]
 
 LEAST = 30e-6  # seconds of a window: between two observations ranks write down their times
 ROOM = 1.5  # the width of a window, as a multiple of an observation
+CROWDED = 300e-6  # seconds of a window beyond an observation, of ranks on fewer processors
 WIDER, WIDEST = 2.0, 4.0  # how much wider windows become after late ranks, at most
 LEAD = 300e-6  # seconds from the agreement on a series to its first moment, and a window more
 REST = 5e-3  # seconds of this window at most: after these, links and buffers are at rest
@@ -55,10 +56,14 @@ class Series:
         return not self.good.any()
 
     @property
+    def counted(self) -> Array:
+        """Which observations count: those that nothing disturbed, or else the quickest one."""
+        return self.seconds == self.seconds.min() if self.is_disturbed else self.good
+
+    @property
     def usable(self) -> list[float]:
-        """The observations that nothing disturbed; if there are none, the quickest one."""
-        kept = [self.seconds.min()] if self.is_disturbed else self.seconds[self.good]
-        return [float(s) for s in kept]
+        """The seconds of the observations that count."""
+        return [float(s) for s in self.seconds[self.counted]]
 
 
 @dataclass
@@ -94,7 +99,7 @@ class Windows:
         Each rank runs `before` ahead of each window.
         """
         offset = self.offset()
-        width = max(LEAST, ROOM * expected) * self._wider
+        width = max(LEAST, ROOM * expected, expected + CROWDED * self.crowded) * self._wider
         first = self._agree(self.clock() + offset + LEAD + min(width, REST)) - offset
         begins, ends, switches = np.zeros(count), np.zeros(count), np.zeros(count)
         for k in range(count):
