@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 from mpi4py import MPI
 
 from han import arguments
-from han.attached import in_step, inherit_later
+from han.attached import has_attribute, in_step, inherit_later
 from han.intercomm import Intercomm
 from han.objects import Objects
 from han.ranks.agreement import NOTHING, agree
+from han.ranks.health import AGREED
 from han.runtime.inherited import Inherited
 from han.runtime.resting import PLACE
 
@@ -33,6 +34,21 @@ class Communicators(Objects):
     before it are the MPI library's. These methods do not set it up, unless it is one that `Shrink`
     returned.
     """
+
+    _config: Any = None  # of a communicator without a State: what its State is made with
+
+    def _set_up(self) -> bool:
+        """Set a new communicator up if it has made many calls of objects; return whether it did."""
+        config, handle = self._config, MPI._handleof(self)
+        if not isinstance(config, Inherited) or self.Get_size() == 1 or not has_attribute(self):
+            return False
+        if not config.nest.used_often(handle):
+            return False
+        try:
+            return self._han is not None
+        except AGREED:
+            config.nest.never_set_up(handle)
+            return False
 
     @property
     def _heritage(self) -> Any:

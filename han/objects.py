@@ -16,12 +16,9 @@ import mpi4py
 import numpy as np
 from mpi4py import MPI
 
-from han.attached import has_attribute
 from han.message import parsers
 from han.object_moves import MOST_TO_ALL, ObjectMoves, load_each, loaded
-from han.ranks.health import AGREED
 from han.runtime.eager import Call, Large
-from han.runtime.inherited import Inherited
 from han.runtime.state import State
 
 Op: TypeAlias = MPI.Op | Callable[[Any, Any], Any]
@@ -43,8 +40,6 @@ class Objects(ObjectMoves):
     and `reduce`. If an object cannot be pickled on a rank, or an operation raises on rank 0 alone,
     the other ranks raise PeerError.
     """
-
-    _config: Any = None  # of a communicator without a State: what its State is made with
 
     def bcast(self, obj: Any, root: int = 0) -> Any:
         """Broadcast an object of `root`; return it, or a copy on the root."""
@@ -188,17 +183,7 @@ class Objects(ObjectMoves):
         return self._mpi4pys(name, *arguments)
 
     def _set_up(self) -> bool:
-        """Set a new communicator up if it has made many calls of objects; return whether it did."""
-        config, handle = self._config, MPI._handleof(self)
-        if not isinstance(config, Inherited) or self.Get_size() == 1 or not has_attribute(self):
-            return False
-        if not config.nest.used_often(handle):
-            return False
-        try:
-            return self._han is not None
-        except AGREED:
-            config.nest.never_set_up(handle)
-            return False
+        raise NotImplementedError("han.Comm knows what it inherits")
 
 
 def _plain(item: Any) -> bool:
