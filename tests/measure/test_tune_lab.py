@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from functools import partial
 from itertools import count
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,8 +14,9 @@ from mpi4py import MPI
 
 from han.measure.bench_calls import Case
 from han.measure.tune import windows
-from han.measure.tune.lab import BUSY_MOST, CLEAR, CONNECTED, SINGLE, Lab
+from han.measure.tune.lab import CLEAR, CONNECTED, Lab
 from han.measure.tune.session import tuned_config
+from han.measure.tune.visits import BUSY_MOST, SINGLE
 from han.measure.tune.windows import RECENT, Series, Windows
 from han.ranks.discover import outnumber_processors
 from han.tasks.call import call_signature
@@ -118,6 +120,20 @@ def test_costs_of_tasks_are_not_those_of_first_runs(lab):
     lab._learn_whole(signature, FLAT, stage)
     assert lab.costs.find(stage) == (2 * SINGLE,)
     assert lab.windows.counts == [1, 1]
+
+
+def test_a_cost_is_learnt_again_only_if_it_was_measured_itself(lab):
+    signature, stage = call_signature("bcast", 64), Stage((), 64, Operands())
+    lab.pipeline = lambda *call: SimpleNamespace(stages=lambda: [(stage, 1.0)])
+    lab.windows = Drowsy([3e-3])
+    lab.learn_again(signature, FLAT)
+    assert lab.costs.find(stage) is None
+    lab._learn_whole(signature, FLAT, stage)
+    assert lab.costs.find(stage) == (3e-3,)
+    for seconds in (2e-5, 3e-3):
+        lab.windows = Drowsy([seconds])
+        lab.learn_again(signature, FLAT)
+        assert lab.costs.find(stage) == (2e-5,)
 
 
 def test_a_slow_candidate_is_observed_once_in_a_visit(lab):

@@ -88,6 +88,9 @@ class SimulatedLab:
         for stage, ranks in costs_of(pipeline, *rows).items():
             self.costs.add(stage, ranks)
 
+    def learn_again(self, signature, choice):
+        """Measure nothing: these costs do not vary."""
+
     def _stages(self, plan, found):
         stage_of = {str(task): k for task, k in plan.stages.items()}
         ranks = [
@@ -274,6 +277,35 @@ def test_candidates_without_a_prediction_are_measured():
     unknown = [r.choice for r in found.results if r.predicted is None]
     assert unknown
     assert set(unknown) <= measured
+
+
+def test_a_cost_that_another_program_spoilt_is_measured_again():
+    class Spoilt(SimulatedLab):
+        def __init__(self):
+            super().__init__()
+            self.again, self.right = 0, {}
+
+        def learn(self, signature, choice):
+            super().learn(signature, choice)
+            if choice.levels[1].algorithm == best:
+                for stage, _ in self.pipeline(signature, choice).stages():
+                    self.right.setdefault(stage, self.costs.find(stage))
+                    self.costs.add(stage, (1e-3,) * 4)
+
+        def learn_again(self, signature, choice):
+            self.again += 1
+            for stage, _ in self.pipeline(signature, choice).stages():
+                if stage in self.right:
+                    self.costs.add(stage, self.right[stage])
+
+    signature = call_signature("bcast", 64)
+    space = space_of(RULES, signature, LIMITS)
+    right = run(STRATEGIES["task"], SimulatedLab(), signature, space)
+    best = right.measured[0].choice.levels[1].algorithm
+    lab = Spoilt()
+    found = run(STRATEGIES["task"], lab, signature, space)
+    assert lab.again
+    assert found.measured[0].choice == right.measured[0].choice
 
 
 def test_a_pipeline_follows_from_the_plan_of_one_segment():

@@ -50,6 +50,12 @@ class Lab(Protocol):
     def learn(self, signature: Signature, choice: Choice) -> None:
         """Measure the stages of a call whose costs are not known yet."""
 
+    def learn_again(self, signature: Signature, choice: Choice) -> None:
+        """Measure the only stage of a call once more; keep the smaller cost.
+
+        Nothing happens if the call has several stages, or its stage was not measured itself.
+        """
+
     def plan(self, signature: Signature, choice: Choice) -> Plan:
         """Plan a call with a choice."""
 

@@ -14,6 +14,8 @@ from han.tuning.search.race import by_prediction
 from han.tuning.search.results import Found, Lab, OutOfTime
 from han.tuning.search.space import LATE, Pruned, Space
 
+DOUBT = 5.0  # times the best prediction: beyond, the cost of a task is measured once more
+LONG = 20e-3  # seconds of a call whose cost is not doubted, as other programs change it little
 UNPREDICTED = Pruned(
     "not predicted", "the time for this input was over before its tasks were measured", LATE
 )
@@ -43,4 +45,22 @@ def _predicted(
         seconds = predict(lab.pipeline(signature, choice), lab.costs)
         if in_time or seconds is not None:
             predicted[choice] = seconds
-    return predicted, in_time
+    return predicted, in_time and _doubted(lab, signature, predicted)
+
+
+def _doubted(lab: Lab, signature: Signature, predicted: dict[Choice, float | None]) -> bool:
+    """Predict anew what seems much slower than the best; return whether there was time for it.
+
+    A program that took a processor while a task ran makes it look slow, for ever: a candidate is
+    not measured if its prediction is bad.
+    """
+    best = min((seconds for seconds in predicted.values() if seconds is not None), default=0.0)
+    for choice, seconds in predicted.items():
+        if seconds is None or not DOUBT * best < seconds < LONG:
+            continue
+        try:
+            lab.learn_again(signature, choice)
+        except OutOfTime:
+            return False
+        predicted[choice] = predict(lab.pipeline(signature, choice), lab.costs)
+    return True

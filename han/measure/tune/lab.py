@@ -23,6 +23,7 @@ from han.measure.bench_calls import Buffers, Call, Case
 from han.measure.session import REFERENCE, Session
 from han.measure.tune.distinct import Distinct
 from han.measure.tune.stage_times import split, typical
+from han.measure.tune.visits import LEAST, SINGLE, VISIT, observations
 from han.measure.tune.windows import Series, Windows, joined, slowest
 from han.message import parsers
 from han.model.collectives import ROWS
@@ -48,9 +49,6 @@ from han.tuning.parts import plan_of_choice
 from han.tuning.search.results import Cold, OutOfTime
 from han.tuning.search.turns import Turns
 
-VISIT, BUSY_VISIT = 1e-3, 10e-3  # seconds of a series of observations, about; on busy ranks
-LEAST, MOST, BUSY_MOST = 3, 15, 12  # observations in a series; on busy ranks
-SINGLE = 50e-3  # seconds: longer calls are observed once in a series
 CONNECTED = 200e-3  # seconds that a first run may spend on making connections
 # Seconds: the first run of a longer call tells about how long it takes; on busy ranks.
 CLEAR, BUSY_CLEAR = 2e-3, 10e-3
@@ -369,6 +367,18 @@ class Lab(Session):
             ready.expected = self._settled(ready.buffers, ready.made.call, ready.expected)
         self.costs.add(stage, (ready.expected,) * self.control.size)
 
+    def learn_again(self, signature: Signature, choice: Choice) -> None:
+        """Measure the only stage of a call once more; keep the smaller cost."""
+        pipeline = self.pipeline(signature, choice)
+        stages = [stage for stage, _ in pipeline.stages()]
+        if len(stages) != 1 or stages[0] not in dict(self.costs.items()):
+            return
+        self._expect_time(self._until_tasks)
+        ready = self._ready_call(signature, choice)
+        again = self._settled(ready.buffers, ready.made.call, ready.expected)
+        ready.expected = min(ready.expected, again)
+        self.costs.add(stages[0], (ready.expected,) * self.control.size)
+
     def _stages(
         self, signature: Signature, choice: Choice, pipeline: Pipeline, segments: float
     ) -> list[Ranks]:
@@ -382,14 +392,3 @@ class Lab(Session):
             series = self._series(buffers, made.call, expected)
         mine = typical(split(trace.times, series, stage_of))
         return list(zip(*self.control.allgather(mine), strict=True))
-
-
-def observations(expected: float, busy: bool = False) -> int:
-    """Return how many observations a series of calls has that take `expected` seconds.
-
-    On busy ranks more of them, as each one may be disturbed.
-    """
-    if expected > SINGLE:
-        return 1
-    seconds, most = (BUSY_VISIT, BUSY_MOST) if busy else (VISIT, MOST)
-    return min(most, max(LEAST, int(seconds / max(expected, 1e-6))))
