@@ -383,6 +383,8 @@ def test_the_hops_of_a_ring():
         ({"free": [1]}, TypeError),
         ({"free": (1 << 40,)}, ValueError),
         ({"first": 1 << 31}, ValueError),
+        ({"first": 2**64 - 1}, ValueError),
+        ({"peers": (1 << 32, 2)}, ValueError),
     ],
 )
 def test_wrong_rings(wrong, error):
@@ -390,3 +392,48 @@ def test_wrong_rings(wrong, error):
     more = {"pieces": ((0, 64), (64, 128), (64, 128)), "width": 1, "awaits": ((), ())}
     with pytest.raises(error):
         stream().circulate(*{**right, **more, "free": (), "first": 0, **wrong}.values())
+
+
+# ---- numbers and objects that do not fit --------------------------------------------------------
+
+
+def test_numbers_beyond_their_fields_are_refused():
+    flag, large = channel_ref(0, Area.FLAGS, 0), (1 << 32) + 5
+    mail = Mail(stream(), (large,), GRAIN, iter(range(9)).__next__)
+    for call in (
+        lambda one: one.wait(flag, 1, large),
+        lambda one: one.isend(SEND, 8, large, 0),
+        lambda one: one.irecv(RECV, 8, 1, 1 << 31),
+        lambda one: one.coll(0, RECV, SEND, 1, large, 0, 0),
+        lambda one: one.wait_each((flag,), 1, (large,)),
+        lambda one: one.await_stream(large, 0),
+        lambda one: mail.send(SEND, 0, 64, 0, 64),
+        lambda one: Mail(stream(), (1,), -1, int),
+    ):
+        one = stream()
+        with pytest.raises((ValueError, OverflowError, TypeError)):
+            call(one)
+        assert not len(one)
+
+
+def test_a_stream_is_made_and_joined_once():
+    one, other = stream(), stream()
+    one.copy(RECV, SEND, 64)
+    for wrong in ((one, one), (one, other, one)):
+        with pytest.raises(ValueError, match="joined once"):
+            joined(wrong)
+    with pytest.raises(ValueError, match="made once"):
+        one.__init__(5, 64, 8, 64, 1)
+    bare = Operations.__new__(Operations)
+    bare.reduce(RECV, SEND, SEND, 64)  # elements of a byte
+    assert len(bare) == 1
+
+
+def test_a_transfer_belongs_to_its_mail():
+    mine, others = (Mail(stream(), (1,), GRAIN, iter(range(9)).__next__) for _ in range(2))
+    transfer = mine.receive(RECV, 0, 64, 0, 64)
+    with pytest.raises(ValueError, match="another Mail"):
+        others.complete(transfer)
+    with pytest.raises(ValueError, match="another Mail"):
+        Mail.__new__(Mail).complete(transfer)
+    mine.complete(transfer)

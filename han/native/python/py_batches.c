@@ -31,9 +31,12 @@ static int take_waits(const char *name, PyObject *const *args, waits *out) {
 
 static int wait_for(OperationsObject *self, const waits *all, Py_ssize_t number) {
     const RefObject *flag = han_ref_of(PyTuple_GET_ITEM(all->flags, number));
-    uint64_t rank;
-    if (!flag || han_number_of(PyTuple_GET_ITEM(all->ranks, number), &rank)) return -1;
-    return han_emit_wait(self, flag, all->k, (int32_t)rank);
+    uint64_t given;
+    int32_t rank;
+    if (!flag || han_number_of(PyTuple_GET_ITEM(all->ranks, number), &given) ||
+        han_rank_of(given, &rank))
+        return -1;
+    return han_emit_wait(self, flag, all->k, rank);
 }
 
 PyObject *han_wait_each(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
@@ -280,7 +283,7 @@ static int take_folding(const char *name, PyObject *const *args, Py_ssize_t give
     *out = (folding){.operands = args[1], .order = args[5], .partials = args[6],
                      .block = HAN_NO_BLOCK};
     if (given == 10 && args[9] != Py_None) {
-        if (han_number_of(args[9], &block)) return -1;
+        if (han_number_of(args[9], &block) || han_check_request(block)) return -1;
         out->block = (uint32_t)block;
     }
     if (han_expect(name, given == 10 ? 9 : given, 9) || !(out->dst = han_ref_of(args[0])) ||

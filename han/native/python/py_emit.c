@@ -124,7 +124,22 @@ int han_emit_post(OperationsObject *self, const RefObject *flag, uint64_t value)
     return han_emit(self, &(operation){.code = HAN_POST, .refs = {flag}, .n = value});
 }
 
+static int check_small(const char *what, uint64_t number) {
+    if (number <= INT32_MAX) return 0;
+    PyErr_Format(PyExc_ValueError, "a %s of number %llu", what, (unsigned long long)number);
+    return -1;
+}
+
+int han_check_request(uint64_t request) { return check_small("request", request); }
+
+int han_rank_of(uint64_t number, int32_t *rank) {
+    if (check_small("rank", number)) return -1;
+    *rank = (int32_t)number;
+    return 0;
+}
+
 int han_note_receive(OperationsObject *self, uint64_t request, receive what) {
+    if (han_check_request(request)) return -1;
     if (request >= self->n_receives) {
         size_t room = 2 * (size_t)request + 16;
         receive *more = realloc(self->receives, room * sizeof *more);
@@ -138,12 +153,6 @@ int han_note_receive(OperationsObject *self, uint64_t request, receive what) {
     }
     self->receives[request] = what;
     return 0;
-}
-
-int han_check_request(uint64_t request) {
-    if (request <= INT32_MAX) return 0;
-    PyErr_Format(PyExc_ValueError, "a request of number %llu", (unsigned long long)request);
-    return -1;
 }
 
 int han_emit_isend(OperationsObject *self, const RefObject *src, uint64_t nbytes, int32_t rank,
@@ -172,5 +181,6 @@ int han_emit_test(OperationsObject *self, uint64_t request) {
 }
 
 int han_emit_await(OperationsObject *self, uint64_t stream, uint64_t position) {
+    if (check_small("stream", stream)) return -1;
     return han_emit(self, &(operation){.code = HAN_AWAIT, .n = position, .peer = (int32_t)stream});
 }

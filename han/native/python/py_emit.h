@@ -29,6 +29,7 @@ typedef struct {
     uint64_t grain, grains;
     uint64_t operand; /* most bytes that one operation combines */
     bool uneven;      /* blocks differ in size: operations name the block that they move */
+    bool made;        /* by __init__ */
     unsigned int task;
     uint16_t tag;
     uint8_t writes[HAN_MAX_CHANNELS];
@@ -77,5 +78,7 @@ int han_note_receive(OperationsObject *self, uint64_t request, receive what);
 
 /* 0, or -1 with a ValueError for a number that no request has. */
 int han_check_request(uint64_t request);
+/* The number of a rank; 0, or -1 with an error if it is too large. */
+int han_rank_of(uint64_t number, int32_t *rank);
 
 #endif

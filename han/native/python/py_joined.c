@@ -70,6 +70,11 @@ static bool awaits_well(const streams *s, const han_instr *i) {
 static int measure(streams *s) {
     for (Py_ssize_t k = 0; k < s->n; k++) {
         const OperationsObject *one = s->all[k];
+        for (Py_ssize_t j = 0; j < k; j++)
+            if (s->all[j] == one) {
+                PyErr_SetString(PyExc_ValueError, "a stream is joined once");
+                return -1;
+            }
         if (!one->grains != !s->all[0]->grains) {
             PyErr_SetString(PyExc_ValueError, "streams for one size and for many");
             return -1;

@@ -13,6 +13,7 @@
  * requests are complete. No bytes are one message. */
 typedef struct {
     PyObject_VAR_HEAD
+    PyObject *mail;  /* the Mail that has started it */
     PyObject *place; /* a Ref */
     uint64_t start, stop, step, done;
     uint64_t requests[];
@@ -33,6 +34,7 @@ static PyTypeObject TransferType, MailType;
 /* ---- transfers ------------------------------------------------------------------------------ */
 
 static void transfer_dealloc(TransferObject *self) {
+    Py_XDECREF(self->mail);
     Py_XDECREF(self->place);
     PyObject_Free(self);
 }
@@ -94,8 +96,7 @@ static int rank_of(const MailObject *self, uint64_t member, int32_t *rank) {
         return -1;
     }
     if (han_number_of(PyTuple_GET_ITEM(self->ranks, (Py_ssize_t)member), &number)) return -1;
-    *rank = (int32_t)number;
-    return 0;
+    return han_rank_of(number, rank);
 }
 
 /* A transfer of bytes [start, stop) with a request for each message, of which none is started. */
@@ -111,6 +112,7 @@ static TransferObject *cut(MailObject *self, PyObject *place, const uint64_t spa
     }
     TransferObject *found = PyObject_NewVar(TransferObject, &TransferType, (Py_ssize_t)number);
     if (!found) return NULL;
+    found->mail = Py_NewRef((PyObject *)self);
     found->place = Py_NewRef(place);
     found->start = span[0];
     found->stop = span[1];
@@ -156,10 +158,16 @@ static PyObject *mail_send(MailObject *self, PyObject *const *args, Py_ssize_t g
     return start_all(self, "send", args, given, han_emit_isend);
 }
 
-/* An argument that must be a transfer, borrowed; NULL with a TypeError. */
-static TransferObject *transfer_of(PyObject *argument) {
-    if (Py_IS_TYPE(argument, &TransferType)) return (TransferObject *)argument;
-    PyErr_Format(PyExc_TypeError, "a Transfer expected, not %.100s", Py_TYPE(argument)->tp_name);
+/* An argument that must be a transfer of this mail, borrowed; NULL with an error. */
+static TransferObject *transfer_of(const MailObject *self, PyObject *argument) {
+    if (!Py_IS_TYPE(argument, &TransferType)) {
+        PyErr_Format(PyExc_TypeError, "a Transfer expected, not %.100s",
+                     Py_TYPE(argument)->tp_name);
+        return NULL;
+    }
+    TransferObject *found = (TransferObject *)argument;
+    if (found->mail == (const PyObject *)self) return found;
+    PyErr_SetString(PyExc_ValueError, "a Transfer of another Mail");
     return NULL;
 }
 
@@ -174,7 +182,7 @@ static int complete_first(MailObject *self, TransferObject *transfer, uint64_t n
 
 static PyObject *mail_complete(MailObject *self, PyObject *const *args, Py_ssize_t given) {
     if (given != 2 && han_expect("complete", given, 1)) return NULL;
-    TransferObject *transfer = transfer_of(args[0]);
+    TransferObject *transfer = transfer_of(self, args[0]);
     if (!transfer) return NULL;
     uint64_t number = (uint64_t)Py_SIZE(transfer), until;
     if (given == 2 && args[1] != Py_None) {
@@ -203,7 +211,7 @@ static RefObject at(const RefObject *ref, uint64_t byte) {
 /* Wait for the part [first, last) of an operand, and find it. */
 static int arrived(MailObject *self, PyObject *of, Py_ssize_t k, uint64_t first, uint64_t last,
                    RefObject *operand) {
-    TransferObject *transfer = transfer_of(PyTuple_GET_ITEM(of, k));
+    TransferObject *transfer = transfer_of(self, PyTuple_GET_ITEM(of, k));
     if (!transfer) return -1;
     *operand = at((const RefObject *)transfer->place, first);
     return complete_first(self, transfer, begin_before(transfer, last > first ? last : first + 1));
@@ -212,7 +220,7 @@ static int arrived(MailObject *self, PyObject *of, Py_ssize_t k, uint64_t first,
 /* Wait for sends of the part [first, last), which the result overwrites. */
 static int end_sends(MailObject *self, PyObject *sends, uint64_t first, uint64_t last) {
     for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(sends); k++) {
-        TransferObject *transfer = transfer_of(PyTuple_GET_ITEM(sends, k));
+        TransferObject *transfer = transfer_of(self, PyTuple_GET_ITEM(sends, k));
         if (!transfer) return -1;
         if (first < transfer->stop && transfer->start < last &&
             complete_first(self, transfer, begin_before(transfer, last)))
@@ -283,12 +291,14 @@ static PyObject *mail_combine(MailObject *self, PyObject *const *args, Py_ssize_
 
 static int mail_init(MailObject *self, PyObject *args, PyObject *kwargs) {
     PyObject *stream, *ranks, *request;
-    unsigned long long grain;
+    PyObject *size;
+    uint64_t grain;
     if (kwargs && PyDict_Size(kwargs)) {
         PyErr_SetString(PyExc_TypeError, "Mail takes no keyword arguments");
         return -1;
     }
-    if (!PyArg_ParseTuple(args, "OO!KO:Mail", &stream, &PyTuple_Type, &ranks, &grain, &request))
+    if (!PyArg_ParseTuple(args, "OO!OO:Mail", &stream, &PyTuple_Type, &ranks, &size, &request) ||
+        han_number_of(size, &grain))
         return -1;
     if (!han_is_operations(stream) || !grain || self->stream) {
         PyErr_SetString(PyExc_ValueError, "Mail takes a stream, ranks and a grain of bytes, once");

@@ -23,7 +23,9 @@ static void operations_dealloc(OperationsObject *self) {
 
 static PyObject *operations_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     (void)args, (void)kwargs; /* __init__ takes them, and that of a subclass takes others */
-    return type->tp_alloc(type, 0);
+    OperationsObject *self = (OperationsObject *)type->tp_alloc(type, 0);
+    if (self) self->element = self->grain = 1; /* until __init__ */
+    return (PyObject *)self;
 }
 
 static int operations_init(OperationsObject *self, PyObject *args, PyObject *kwargs) {
@@ -39,6 +41,10 @@ static int operations_init(OperationsObject *self, PyObject *args, PyObject *kwa
         PyErr_SetString(PyExc_ValueError, "elements and grains have at least one byte");
         return -1;
     }
+    if (self->length || self->made) {
+        PyErr_SetString(PyExc_ValueError, "a stream is made once");
+        return -1;
+    }
     if (tag < 0 || tag > UINT16_MAX) {
         PyErr_Format(PyExc_ValueError, "a tag of %d", tag);
         return -1;
@@ -49,6 +55,7 @@ static int operations_init(OperationsObject *self, PyObject *args, PyObject *kwa
     self->grain = grain;
     self->grains = grains;
     self->uneven = uneven;
+    self->made = true;
     return 0;
 }
 
@@ -146,21 +153,27 @@ static PyObject *wait_for(OperationsObject *self, PyObject *const *args, Py_ssiz
     const RefObject *flag[1];
     uint64_t number[2]; /* value, rank */
     if (han_take("wait", args, given, flag, 1, number, 2)) return NULL;
-    return none_or_error(han_emit_wait(self, flag[0], number[0], (int32_t)number[1]));
+    int32_t rank;
+    if (han_rank_of(number[1], &rank)) return NULL;
+    return none_or_error(han_emit_wait(self, flag[0], number[0], rank));
 }
 
 static PyObject *isend(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
     const RefObject *src[1];
     uint64_t number[3]; /* bytes, rank, request */
     if (han_take("isend", args, given, src, 1, number, 3) || han_check_request(number[2])) return NULL;
-    return none_or_error(han_emit_isend(self, src[0], number[0], (int32_t)number[1], number[2]));
+    int32_t rank;
+    if (han_rank_of(number[1], &rank)) return NULL;
+    return none_or_error(han_emit_isend(self, src[0], number[0], rank, number[2]));
 }
 
 static PyObject *irecv(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
     const RefObject *dst[1];
     uint64_t number[3]; /* bytes, rank, request */
     if (han_take("irecv", args, given, dst, 1, number, 3) || han_check_request(number[2])) return NULL;
-    return none_or_error(han_emit_irecv(self, dst[0], number[0], (int32_t)number[1], number[2]));
+    int32_t rank;
+    if (han_rank_of(number[1], &rank)) return NULL;
+    return none_or_error(han_emit_irecv(self, dst[0], number[0], rank, number[2]));
 }
 
 static PyObject *test(OperationsObject *self, PyObject *argument) {
@@ -173,14 +186,16 @@ static PyObject *test(OperationsObject *self, PyObject *argument) {
 static PyObject *coll(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
     const RefObject *ref[2];
     uint64_t kind, number[4]; /* n, root, comm, request */
+    int32_t root;
     if (han_expect("coll", given, 7) || han_number_of(args[0], &kind) ||
-        han_take("coll", args + 1, 6, ref, 2, number, 4) || han_check_request(number[3]))
+        han_take("coll", args + 1, 6, ref, 2, number, 4) || han_check_request(number[3]) ||
+        han_rank_of(number[1], &root))
         return NULL;
     bool broadcasts = (kind & ~(uint64_t)HAN_C_BLOCKING) == HAN_C_BCAST;
     const operation op = {
         .code = HAN_COLL, .refs = {ref[0], ref[1]}, .numbers = {kind, number[2]}, .n = number[0],
         .each = broadcasts ? 1 : self->element, .at = (ref[0]->base ? ref[0] : ref[1])->at,
-        .peer = (int32_t)number[1], .slot = number[3], .block = HAN_NO_BLOCK,
+        .peer = root, .slot = number[3], .block = HAN_NO_BLOCK,
     };
     han_combines(self, op.n * op.each);
     han_wrote(self, ref[0]);

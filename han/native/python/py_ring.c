@@ -183,8 +183,7 @@ static int take_arguments(ring *r, PyObject *const *args, Py_ssize_t given) {
     r->cells = args[2];
     r->pieces = args[4];
     r->awaits = args[6];
-    r->before = (int32_t)before;
-    r->behind = (int32_t)behind;
+    if (han_rank_of(before, &r->before) || han_rank_of(behind, &r->behind)) return -1;
     r->window = PyTuple_GET_SIZE(args[2]);
     r->n_free = (uint64_t)PyTuple_GET_SIZE(args[7]);
     Py_ssize_t positions = PyTuple_GET_SIZE(args[4]);
@@ -195,6 +194,7 @@ static int take_arguments(ring *r, PyObject *const *args, Py_ssize_t given) {
     }
     r->width = (Py_ssize_t)width;
     r->half = (positions - r->width) / 2;
+    if (han_check_request(r->next)) return -1;
     return han_check_request(r->next + r->n_free + 2 * (uint64_t)positions);
 }
 
