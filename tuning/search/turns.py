@@ -1,7 +1,8 @@
 """Races in turns: candidates are measured side by side, and slow ones drop out early.
 
 In each turn all candidates that are left are visited. A visit is a short series of observations,
-and the reference is visited before and after every few candidates. Candidates are compared by
+and the reference is visited before and after every few candidates. Turns share no visit of the
+reference, so that the errors of their ratios are independent. Candidates are compared by
 their ratios to the reference (:mod:`han.tuning.costs.ratios`). After each turn those drop out that
 lie clearly above the best one (successive elimination). The race ends when the best candidate is
 known well enough, or after so many turns.
@@ -58,7 +59,6 @@ class Turns(Generic[K]):
         self._ratios: Ratios[K] = Ratios(reference)
         self._seen: dict[K, list[float]] = {}
         self._quickest: dict[K, float] = {}  # of a first visit, over the reference
-        self._before: float | None = None  # what the reference took last
         self._cold: set[K] = set()  # of which only the first run is known
 
     # ---- turns ------------------------------------------------------------------------------
@@ -74,13 +74,13 @@ class Turns(Generic[K]):
 
     def turn(self) -> None:
         """Visit all candidates that are left once; raises OutOfTime."""
-        before = self._level() if self._before is None else self._before
+        before = self._level()
         self._ratios.add(self.reference, 1.0, 1.0)
         for k, some in enumerate(_blocks(self.left)):
             if k and not self.count and self._late():
                 self.left = self.left[: k * BLOCK]
                 break
-            before = self._before = self._block(some, before)
+            before = self._block(some, before)
         self.count += 1
         if self._drops:
             self._drop()
