@@ -9,7 +9,8 @@ to a device written as hub/NAME are not delayed: it is the launcher's, which is 
 With a rate (``--byte``), a link carries a packet after the one before it, and both links of a
 packet are busy for as long as it takes at the rate. The moments follow from when packets were taken
 and from each other, so a process that delivers late makes no busy link slower, and a link that has
-rested sends nothing at a higher rate.
+rested sends nothing at a higher rate. A link receives packets in the order in which they leave
+their senders' links, so a packet that waits at its sender does not hold up those of others.
 """
 
 import argparse
@@ -50,6 +51,8 @@ class Switch:
         self._sends = dict.fromkeys(self.ports.values(), 0.0)  # when a port has sent its packets
         self._receives = dict.fromkeys(self.ports.values(), 0.0)
         self._count = itertools.count()  # packets that are due at once leave in order
+        # Packets by the moment at which they leave their senders' links; then by when they arrive.
+        self._leaving: list[tuple[float, int, int, bytes]] = []
         self._waiting: list[tuple[float, int, int, bytes]] = []
 
     def take(self, port: int, now: float) -> None:
@@ -60,25 +63,40 @@ class Switch:
             except OSError:  # no more, or the device is gone
                 return
             out = self.ports.get(packet[16:20]) if packet[:1] and packet[0] >> 4 == 4 else None
-            if out is not None:
-                prompt = port in self.prompt or out in self.prompt
-                due = now if prompt else self._arrival(port, out, len(packet) + HEADER, now)
-                heapq.heappush(self._waiting, (due, next(self._count), out, packet))
+            if out is None:
+                continue
+            if port in self.prompt or out in self.prompt:
+                heapq.heappush(self._waiting, (now, next(self._count), out, packet))
+            else:
+                self._sends[port] = max(now, self._sends[port]) + self._seconds(packet)
+                entry = self._sends[port], next(self._count), out, packet
+                heapq.heappush(self._leaving, entry)
 
-    def _arrival(self, port: int, out: int, nbytes: int, now: float) -> float:
-        """Return when a packet that came now arrives; its links are busy until then."""
-        begin = max(now, self._sends[port])
-        self._sends[port] = begin + nbytes * self.byte
-        self._receives[out] = max(begin, self._receives[out]) + nbytes * self.byte
-        return self._receives[out] + self.latency
+    def _seconds(self, packet: bytes) -> float:
+        """Return how long a packet takes on a link."""
+        return (len(packet) + HEADER) * self.byte
+
+    def _leave(self, now: float) -> None:
+        """Reserve the receivers' links for the packets that have left their senders' links."""
+        while self._leaving and self._leaving[0][0] <= now:
+            left, number, out, packet = heapq.heappop(self._leaving)
+            self._receives[out] = max(left, self._receives[out] + self._seconds(packet))
+            due = self._receives[out] + self.latency
+            heapq.heappush(self._waiting, (due, number, out, packet))
 
     def deliver(self, now: float) -> float | None:
-        """Deliver what is due; return the seconds until the next packet is, None if none waits."""
+        """Deliver what is due.
+
+        Return the seconds until a packet may be due, None if none waits.
+        """
+        self._leave(now)
         while self._waiting and self._waiting[0][0] <= now:
             _, _, out, packet = heapq.heappop(self._waiting)
             with contextlib.suppress(OSError):  # as a full queue or a link that is down loses it
                 os.write(out, packet)
-        return self._waiting[0][0] - now if self._waiting else None
+        due = [self._leaving[0][0] + self.latency] if self._leaving else []
+        due += [self._waiting[0][0]] if self._waiting else []
+        return min(due) - now if due else None
 
 
 def serve(switch: Switch) -> None:

@@ -10,7 +10,7 @@ from switch import HEADER, Switch
 
 pytestmark = pytest.mark.cluster
 
-NODES = 3
+NODES = 4
 LATENCY = 5.0
 
 
@@ -97,6 +97,19 @@ def test_a_link_carries_one_packet_after_the_other(slow, sources):
         assert slow.received(2) == []
         slow.switch.deliver(now=moment + 0.01)
         assert slow.received(2) == [number]
+
+
+def test_a_packet_that_waits_at_its_sender_does_not_hold_up_those_of_others(slow):
+    for number in range(5):
+        slow.send(1, packet(3, number), now=0.0)
+    slow.send(1, packet(2, 5), now=0.0)
+    slow.send(3, packet(2, 6), now=0.0)
+    slow.switch.deliver(now=1.01 + LATENCY)
+    assert slow.received(2) == [6]
+    assert slow.switch.deliver(now=5.99 + LATENCY) == pytest.approx(0.01)
+    assert (slow.received(2), slow.received(3)) == ([], [0, 1, 2, 3, 4])
+    slow.switch.deliver(now=6.01 + LATENCY)
+    assert slow.received(2) == [5]
 
 
 def test_links_send_and_receive_at_once(slow):

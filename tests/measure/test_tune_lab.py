@@ -89,6 +89,21 @@ def test_a_first_run_without_hope_is_repeated_if_connections_explain_it(lab, sec
     assert len(lab.windows.counts) == (3 if late else 1)
 
 
+@pytest.mark.parametrize(("again", "cold"), [(5.0, True), (0.5, False)])
+def test_a_repeat_that_is_no_quicker_does_not_confirm_a_first_run(lab, again, cold):
+    class Disturbed(Clockless):
+        def observe(self, call, count, expected, before=None):
+            self.good = not self.counts or again < 1
+            found = super().observe(call, count, expected, before)
+            return replace(found, seconds=found.seconds * (1 if len(self.counts) == 1 else again))
+
+    lab.windows = Disturbed(2.5 * SINGLE)
+    found = lab.observe(call_signature("bcast", 64), FLAT, SINGLE)
+    assert [*found] == [2.5 * SINGLE * min(1, again)]
+    assert isinstance(found, Cold) == cold
+    assert lab.windows.counts == [1, 1]
+
+
 class Drowsy(Clockless):
     """Windows of busy ranks, whose first series find calls slower than they are."""
 

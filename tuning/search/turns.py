@@ -1,7 +1,8 @@
 """Races in turns: candidates are measured side by side, and slow ones drop out early.
 
 In each turn all candidates that are left are visited. A visit is a short series of observations,
-and the reference is visited before and after every few candidates. Candidates are compared by
+and the reference is visited before and after every few candidates. Turns share no visit of the
+reference, so that the errors of their ratios are independent. Candidates are compared by
 their ratios to the reference (:mod:`han.tuning.costs.ratios`). After each turn those drop out that
 lie clearly above the best one (successive elimination). The race ends when the best candidate is
 known well enough, or after so many turns.
@@ -58,7 +59,6 @@ class Turns(Generic[K]):
         self._ratios: Ratios[K] = Ratios(reference)
         self._seen: dict[K, list[float]] = {}
         self._quickest: dict[K, float] = {}  # of a first visit, over the reference
-        self._before: float | None = None  # what the reference took last
         self._cold: set[K] = set()  # of which only the first run is known
 
     # ---- turns ------------------------------------------------------------------------------
@@ -74,13 +74,13 @@ class Turns(Generic[K]):
 
     def turn(self) -> None:
         """Visit all candidates that are left once; raises OutOfTime."""
-        before = self._level() if self._before is None else self._before
+        before = self._level()
         self._ratios.add(self.reference, 1.0, 1.0)
         for k, some in enumerate(_blocks(self.left)):
             if k and not self.count and self._late():
                 self.left = self.left[: k * BLOCK]
                 break
-            before = self._before = self._block(some, before)
+            before = self._block(some, before)
         self.count += 1
         if self._drops:
             self._drop()
@@ -110,17 +110,23 @@ class Turns(Generic[K]):
                 return seconds
 
     def _visit(self, one: K) -> float | None:
+        """Return what a candidate takes; None if the visit tells nothing new about it."""
+        seen = self._seen.setdefault(one, [])
         observed = self._visit_call(one, self._limit)
+        if seen and isinstance(observed, Cold):  # the call was prepared anew; now it is ready
+            observed = self._visit_call(one, self._limit) or observed
         if not observed:
             return None
         seconds = median(observed)
-        seen = self._seen.setdefault(one, [])
-        if one in self._cold:
+        if isinstance(observed, Cold):
+            if seen and (one not in self._cold or seconds >= seen[0]):
+                return None
+            self._forget(one)
+            self._cold.add(one)
+        elif one in self._cold:
             self._cold.remove(one)
             if seen[0] > AGREE * seconds:
                 self._forget(one)
-        elif isinstance(observed, Cold) and not seen:
-            self._cold.add(one)
         seen.extend(observed)
         return seconds
 
@@ -144,9 +150,10 @@ class Turns(Generic[K]):
         known = self._runners[1:]
         new = [c for c in known if self._ratios.of(c).turns == 1]
         slow = {c for c in new if self._quickest[c] > self._far(c) * ratio.middle}
+        warm = [c for c in known if c not in self._cold]
         if self.count >= GUARD:
-            slow |= {c for c in known if self._ratios.least(c, best) > 1}
-        fastest = sorted((c for c in known if c not in slow), key=self._middle)
+            slow |= {c for c in warm if self._ratios.least(c, best) > 1}
+        fastest = sorted((c for c in warm if c not in slow), key=self._middle)
         slow |= set(fastest[CROWD.get(self.count, len(fastest)) :])
         self.left = [c for c in self.left if c not in slow]
 
@@ -160,6 +167,8 @@ class Turns(Generic[K]):
         if self.count >= MOST_TURNS or (self.count and not self.left):
             return True
         if self.count < LEAST_TURNS or len(self._runners) <= len(self.left):
+            return False
+        if not self._cold.isdisjoint(self.left):
             return False
         if not self._drops:
             reach = [self._ratios.of(one) for one in self.left]

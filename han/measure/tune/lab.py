@@ -280,7 +280,7 @@ class Lab(Session):
                 return told
             ready.expected = self._settled(ready.buffers, ready.made.call, told[0])
             if ready.expected > SINGLE:
-                return [ready.expected]
+                return [ready.expected] if ready.expected < told[0] else told
         hopeless = ready.expected > limit and not self.windows.busy
         series = self._series(ready.buffers, ready.made.call, ready.expected, int(hopeless))
         seconds = estimate(series.usable).median
