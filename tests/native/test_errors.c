@@ -224,6 +224,36 @@ static void a_notice_for_another_engine(void)
     group_close(g);
 }
 
+static group *late; /* in which a peer acts just before a rank looks for notices */
+static call late_post;
+
+static int act_and_notify(int source, int tag, void *comm, int *flag, void *status)
+{
+    (void)source, (void)tag, (void)comm;
+    memset(status, 0xee, 64);
+    if (late_post.run.status != HAN_OK)
+        run(&late->engines[1], &late_post);
+    *flag = 1;
+    return 0;
+}
+
+static void a_notice_that_overtakes_a_flag(void)
+{
+    late = pair(true, PATIENT);
+    late->mpi.fn[HAN_F_IPROBE] = (han_anyfn)act_and_notify;
+    late_post = (call){.code = {at_flag(HAN_POST, 1, 1)}};
+    call_open(&late_post, 1, NULL, NULL);
+    late_post.run.status = HAN_BLOCKED;
+    call c;
+    waiting_call(&c);
+    int status = run(&late->engines[0], &c);
+    require(status == HAN_OK, "what a peer did before its notice counts", status);
+    waiting_call(&c);
+    status = run(&late->engines[0], &c);
+    require(status == HAN_E_NOTICE, "the next call hears the notice", status);
+    group_close(late);
+}
+
 static void an_error_of_the_message_layer(void)
 {
     group *g = pair(true, PATIENT);
@@ -304,6 +334,7 @@ int main(void)
     a_peer_that_finished_may_leave();
     an_interrupt();
     a_notice_for_another_engine();
+    a_notice_that_overtakes_a_flag();
     an_error_of_the_message_layer();
     a_message_that_is_too_long();
     stopping_cancels_receives();

@@ -150,6 +150,14 @@ static enum han_status idle(han_engine *e, han_idler *w) {
     return status;
 }
 
+/* A peer has told that it gave up or left. What it did before may have come since the last step:
+ * its news count only once this rank cannot move. */
+static enum han_status after_all(han_engine *e, han_run *run, enum han_status news) {
+    enum han_status status = han_engine_step(e);
+    if (status == HAN_MOVED) progressed(e, &run->idle);
+    return status == HAN_BLOCKED || status == HAN_E_NOTICE ? news : status;
+}
+
 /* One round of waiting for `run`. It counts as fruitless even if the step returns a notice: the
  * notice may concern another engine, and then the step returns it again in each round. */
 static enum han_status await(han_engine *e, han_run *run, bool block) {
@@ -157,7 +165,8 @@ static enum han_status await(han_engine *e, han_run *run, bool block) {
     if (status == HAN_MOVED) progressed(e, &run->idle);
     if (status != HAN_BLOCKED && status != HAN_E_NOTICE) return status;
     enum han_status other = block ? idle(e, &run->idle) : poke(e);
-    return other == HAN_BLOCKED ? status : other;
+    if (other == HAN_BLOCKED) return status;
+    return other == HAN_E_NOTICE || other == HAN_E_GONE ? after_all(e, run, other) : other;
 }
 
 static enum han_status progress(han_engine *e, han_run *run, bool block) {
