@@ -10,7 +10,7 @@ import numpy as np
 from mpi4py import MPI
 
 from han.collectives import Collectives
-from han.common.errors import ArgumentError
+from han.common.errors import ArgumentError, ArgumentTypeError
 from han.message import parsers
 from han.message.message import root_of
 from han.message.parsers import Parser
@@ -56,9 +56,18 @@ class ObjectMoves(Collectives):
         if root.__class__ is int and 0 <= root < state.size:
             return root
         try:
-            return root_of(self, root)
-        except ArgumentError:
+            return self._checked_root(root)
+        except (ArgumentTypeError, MPI.Exception):
             self._raise()
+
+    def _checked_root(self, root: int) -> int:
+        """Return the root; raises MPI.Exception for one that is no rank, as mpi4py's methods do."""
+        try:
+            return root_of(self, root)
+        except ArgumentTypeError:
+            raise
+        except ArgumentError as error:
+            raise MPI.Exception(MPI.ERR_ROOT) from error
 
     # ---- collectives of bytes -----------------------------------------------------------------
 

@@ -250,16 +250,16 @@ def test_an_operation_that_raises_is_told_to_all(mpi_ranks):
 @on_three
 def test_wrong_arguments(mpi_ranks):
     cases = [
-        (lambda comm: comm.bcast(1, 3), "root 3 is not in 0..2"),
+        (lambda comm: comm.bcast(1, 3), MPI.Exception(MPI.ERR_ROOT).Get_error_string()),
         (lambda comm: comm.gather(1, "a"), "root: 'a' is not a rank"),
-        (lambda comm: comm.reduce(1, root=-1), "root -1 is not in 0..2"),
+        (lambda comm: comm.reduce(1, root=-1), MPI.Exception(MPI.ERR_ROOT).Get_error_string()),
         (lambda comm: comm.alltoall([1]), "1 objects for 3 ranks; pass one for each"),
     ]
     for call, wanted in cases:
         with opened(new_comm()) as comm:
             kind, text = raised(lambda call=call, comm=comm: call(comm))
             assert wanted in text, (kind, text)
-            assert kind.startswith(("Argument", "Peer")), kind
+            assert kind.startswith(("Argument", "Exception", "Peer")), kind
 
 
 @on_three
