@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from _support import FLAT, TWO_BY_TWO, TWO_LEVELS, new_comm, opened
+from _support import FLAT, TWO_BY_TWO, TWO_LEVELS, new_comm, opened, tiny_memory
 from mpi4py import MPI
 
 import han
@@ -377,6 +377,28 @@ def test_no_memory_for_a_large_object_is_told_to_all(mpi_ranks, monkeypatch):
         WORLD.Barrier()
         with contextlib.suppress(han.HanError):
             comm.Free()
+
+
+@on_three
+def test_a_child_without_room_to_be_set_up_leaves_its_objects_to_mpi4py(mpi_ranks, monkeypatch):
+    with tiny_memory(8192) as place:
+        monkeypatch.setenv("HAN_SHM_DIR", str(place))
+        comm = new_comm(FLAT, memory="512KiB")
+        comm._han.shared.reach = None  # children make files of their own
+        child = comm.Split(0)
+        if not WORLD.rank:
+            with contextlib.suppress(OSError), (place / "others").open("wb", 0) as full:
+                while True:
+                    full.write(bytes(1 << 12))
+        WORLD.Barrier()
+        for k in range(3 * MOST_LEFT):
+            assert child.allgather(k) == [k] * 3
+        assert "not used yet" in repr(child)
+        with pytest.raises(han.SharedMemoryError):
+            child.Barrier()
+        child.Free()
+        assert comm.allreduce(1) == 3
+        comm.Free()
 
 
 def no_memory(*arguments: object) -> object:
