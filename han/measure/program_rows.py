@@ -10,6 +10,7 @@ import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -90,6 +91,13 @@ def _bcast(spell: Callable[[Array], Any], comm: MPI.Intracomm) -> Work:
 def _scalar(comm: MPI.Intracomm) -> Work:
     total = np.zeros(())
     return Work(partial(comm.Allreduce, np.float64(comm.Get_rank() + 0.5), total), [total])
+
+
+def _torch(comm: MPI.Intracomm) -> Work:
+    from torch import from_numpy
+
+    send, recv = pair(comm)
+    return Work(partial(comm.Allreduce, from_numpy(send), from_numpy(recv)), [recv])
 
 
 def _in_place(comm: MPI.Intracomm) -> Work:
@@ -186,6 +194,7 @@ def _many(comm: MPI.Intracomm) -> Work:
 # ---- the table ----------------------------------------------------------------------------------
 
 SPELLINGS, COMMUNICATORS, PERSISTENT = "spellings", "communicators", "persistent"
+TORCH = ProgramRow(SPELLINGS, "Allreduce(torch.Tensor)", _torch)
 ROWS = (
     ProgramRow(SPELLINGS, "Allreduce(array)", partial(_allreduce, np.asarray)),
     ProgramRow(SPELLINGS, "Allreduce([a, n, type])",
@@ -198,6 +207,7 @@ ROWS = (
     ProgramRow(SPELLINGS, "Allreduce(subclass)", partial(_allreduce, lambda a: a.view(Field))),
     ProgramRow(SPELLINGS, "Allreduce(array.array)", _of_arrays),
     ProgramRow(SPELLINGS, "Allreduce(DLPack)", partial(_allreduce, Tensor)),
+    *([TORCH] if find_spec("torch") else ()),
     ProgramRow(SPELLINGS, "Bcast([a, type])", partial(_bcast, lambda a: [a, MPI.DOUBLE])),
     ProgramRow(SPELLINGS, "Bcast(bytearray)", _of_bytes),
     ProgramRow(SPELLINGS, "Bcast([a, 1, vector])", _vector),

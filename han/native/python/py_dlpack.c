@@ -5,7 +5,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { READ_ONLY = 1 };
+enum { READ_ONLY = 1, COMPLEX = 5, CPU = 1, CUDA_HOST = 3, ROCM_HOST = 11 };
+
+static const char CAPSULE[] = "dltensor_versioned";
 
 typedef struct {
     void *data;
@@ -23,13 +25,20 @@ typedef struct {
     void (*deleter)(void *);
 } legacy;
 
-typedef struct {
+typedef struct versioned {
     uint32_t major, minor;
     void *context;
-    void (*deleter)(void *);
+    void (*deleter)(struct versioned *);
     uint64_t flags;
     tensor tensor;
 } versioned;
+
+typedef struct exchange {
+    uint32_t major, minor;
+    const struct exchange *previous; /* one of an older major version, or NULL */
+    void *allocate;
+    int (*export)(PyObject *, versioned **); /* 0, or -1 with an exception */
+} exchange;                                  /* functions that follow are not used here */
 
 /* The tensor of a capsule, or NULL with an exception. */
 static const tensor *tensor_of(PyObject *capsule, bool *readonly) {
@@ -38,11 +47,11 @@ static const tensor *tensor_of(PyObject *capsule, bool *readonly) {
         *readonly = false; /* a legacy capsule cannot say so */
         return &found->tensor;
     }
-    if (!PyCapsule_IsValid(capsule, "dltensor_versioned")) {
+    if (!PyCapsule_IsValid(capsule, CAPSULE)) {
         PyErr_SetString(PyExc_BufferError, "no DLPack capsule, or one that was used before");
         return NULL;
     }
-    const versioned *found = PyCapsule_GetPointer(capsule, "dltensor_versioned");
+    const versioned *found = PyCapsule_GetPointer(capsule, CAPSULE);
     if (found->major != 1) {
         PyErr_Format(PyExc_BufferError, "a capsule of DLPack %u, 1 expected", found->major);
         return NULL;
@@ -73,6 +82,10 @@ static int64_t elements(const tensor *t) {
     return -1;
 }
 
+bool han_py_is_host(long device_type) {
+    return device_type == CPU || device_type == CUDA_HOST || device_type == ROCM_HOST;
+}
+
 int han_py_read_tensor(PyObject *capsule, han_tensor *out) {
     bool readonly = false;
     const tensor *t = tensor_of(capsule, &readonly);
@@ -91,10 +104,77 @@ int han_py_read_tensor(PyObject *capsule, han_tensor *out) {
         .bits = t->bits,
         .lanes = t->lanes,
         .readonly = readonly,
+        .on_host = han_py_is_host(t->device_type),
         .contiguous = !count || !t->strides || ordered(t, false) || ordered(t, true),
     };
     return 0;
 }
+
+/* ---- the table of functions of a class ----------------------------------------------------- */
+
+static struct {
+    PyTypeObject *class; /* the last one seen, kept */
+    const exchange *table;
+    bool has_gradients;
+} known;
+
+static PyObject *requires_grad;
+
+/* The table that a class itself declares; NULL: none, or of an unknown version. A class may override
+ * the methods of one whose table it inherits. */
+static const exchange *declared(PyTypeObject *class) {
+    PyObject *own = PyObject_GetAttrString((PyObject *)class, "__dict__");
+    PyObject *capsule = own ? PyMapping_GetItemString(own, "__dlpack_c_exchange_api__") : NULL;
+    const exchange *table =
+        capsule ? PyCapsule_GetPointer(capsule, "dlpack_exchange_api") : NULL;
+    while (table && table->major != 1) table = table->previous;
+    Py_XDECREF(capsule);
+    Py_XDECREF(own);
+    PyErr_Clear();
+    return table;
+}
+
+static const exchange *table_of(PyTypeObject *class) {
+    if (class != known.class) {
+        const exchange *table = declared(class);
+        known.table = table;
+        known.has_gradients = table && PyObject_HasAttr((PyObject *)class, requires_grad);
+        Py_XSETREF(known.class, (PyTypeObject *)Py_NewRef((PyObject *)class));
+    }
+    return known.table;
+}
+
+static void release(PyObject *capsule) {
+    versioned *shown = PyCapsule_GetPointer(capsule, CAPSULE);
+    if (shown && shown->deleter) shown->deleter(shown);
+}
+
+/* Whether the methods of the object are to decide. They refuse tensors that need gradients, and such
+ * whose memory holds the conjugates of their elements; the table's function of PyTorch does not. */
+static bool needs_methods(PyObject *o, const versioned *shown) {
+    if (shown->major != 1 || shown->tensor.code == COMPLEX) return true;
+    if (!known.has_gradients) return false;
+    PyObject *needs = PyObject_GetAttr(o, requires_grad);
+    bool plain = needs == Py_False;
+    Py_XDECREF(needs);
+    PyErr_Clear();
+    return !plain;
+}
+
+PyObject *han_py_export_tensor(PyObject *o) {
+    const exchange *table = table_of(Py_TYPE(o));
+    versioned *shown = NULL;
+    if (!table || table->export(o, &shown) || !shown) {
+        PyErr_Clear();
+        return NULL;
+    }
+    PyObject *capsule = PyCapsule_New(shown, CAPSULE, release);
+    if (capsule && needs_methods(o, shown)) Py_CLEAR(capsule);
+    PyErr_Clear();
+    return capsule;
+}
+
+/* ---- module ---------------------------------------------------------------------------------- */
 
 static PyObject *read_dlpack(PyObject *self, PyObject *capsule) {
     (void)self;
@@ -113,4 +193,7 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-int han_py_add_dlpack(PyObject *module) { return PyModule_AddFunctions(module, methods); }
+int han_py_add_dlpack(PyObject *module) {
+    requires_grad = PyUnicode_InternFromString("requires_grad");
+    return requires_grad ? PyModule_AddFunctions(module, methods) : -1;
+}

@@ -84,16 +84,13 @@ static struct {
     PyObject *latest;                   /* the version of DLPack up to which han reads capsules */
 } dlpack;
 
-enum { DLPACK_CPU = 1, DLPACK_CUDA_HOST = 3, DLPACK_ROCM_HOST = 11 };
-
 static bool on_host(PyObject *o) {
     PyObject *where = PyObject_CallMethodNoArgs(o, dlpack.device);
     long kind = 0;
     if (where && PyTuple_Check(where) && PyTuple_GET_SIZE(where))
         kind = PyLong_AsLong(PyTuple_GET_ITEM(where, 0));
     Py_XDECREF(where);
-    return !PyErr_Occurred() &&
-           (kind == DLPACK_CPU || kind == DLPACK_CUDA_HOST || kind == DLPACK_ROCM_HOST);
+    return !PyErr_Occurred() && han_py_is_host(kind);
 }
 
 static PyObject *capsule_of(PyObject *o) {
@@ -106,7 +103,7 @@ static PyObject *capsule_of(PyObject *o) {
 
 static bool of_capsule(const han_elements *known, PyObject *capsule, han_memory *m) {
     han_tensor t;
-    if (han_py_read_tensor(capsule, &t) || !t.contiguous) return false;
+    if (han_py_read_tensor(capsule, &t) || !t.contiguous || !t.on_host) return false;
     m->element = han_element_find(known, HAN_BY_TENSOR, han_tensor_key(t.code, t.bits, t.lanes));
     m->data = t.data;
     m->nbytes = t.nbytes;
@@ -116,14 +113,11 @@ static bool of_capsule(const han_elements *known, PyObject *capsule, han_memory 
 }
 
 static bool of_tensor(const han_elements *known, PyObject *o, han_memory *m) {
-    if (!PyObject_HasAttr(o, dlpack.capsule) || !on_host(o)) {
-        PyErr_Clear();
-        return false;
-    }
-    PyObject *capsule = capsule_of(o);
+    PyObject *capsule = han_py_export_tensor(o);
+    if (!capsule && PyObject_HasAttr(o, dlpack.capsule) && on_host(o)) capsule = capsule_of(o);
     bool found = capsule && of_capsule(known, capsule, m);
+    PyErr_Clear(); /* before what frees the capsule runs */
     Py_XDECREF(capsule);
-    PyErr_Clear();
     return found;
 }
 
