@@ -434,6 +434,20 @@ class Plan:
     @rival.setter
     def rival(self, plan: Plan) -> None: ...
 
+def encode(object: object, /) -> bytes:
+    """Return bytes that stand for an object: pickled, or the memory of an array or scalar."""
+
+def decode(data: _Readable, /) -> Any:
+    """Return the object for which the bytes of a buffer stand; no bytes stand for None.
+
+    Raises ValueError for a damaged array, and what unpickling raises.
+    """
+
+def learn_pickle(
+    pickle: object, dumps: Callable[..., bytes], loads: Callable[..., object], /
+) -> None:
+    """Learn of mpi4py's MPI.pickle, and of the functions that it has by default."""
+
 @final
 class Eager:
     """The eager blocks of a communicator, in bytearrays: `one`, and `every`, one for each rank.
@@ -447,13 +461,15 @@ class Eager:
     """The number of the call whose collective of bytes is under way; 0: none."""
     def __new__(
         cls, one: bytearray, every: bytearray, one_array: _Array, every_array: _Array,
-        loads: Callable[[bytes], object], large: Callable[[bytearray], object], /,
+        large: Callable[[bytearray], object], /,
     ) -> Eager: ...  # fmt: skip
     @property
     def unplanned(self) -> object:
         """What a method returns if the collective of bytes has no plan yet."""
     def tell(self, run: _Run, data: bytes, call: int, root: int, wanted: bool, /) -> Any:
-        """Tell all ranks an object by run(one, every); return all, or pickled unless wanted."""
+        """Tell all ranks an object by run(one, every); return all, or encoded unless wanted."""
+    def gather(self, run: _Run, data: bytes, call: int, root: int, wanted: bool, /) -> Any:
+        """Gather an object of each rank by run(one, every, root); return all if wanted here."""
     def bcast(self, run: _Run, data: bytes | None, call: int, root: int, /) -> Any:
         """Broadcast an object by run(one, root); return it."""
     def scatter(self, run: _Run, items: list[bytes] | None, call: int, root: int, /) -> Any:

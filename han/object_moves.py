@@ -1,23 +1,26 @@
-"""How pickled objects move: in eager blocks, and in a second collective if they are large."""
+"""How encoded objects move: in eager blocks, and in a second collective if they are large."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import pickle
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any, NoReturn
 
 import numpy as np
 from mpi4py import MPI
 
+from han import _native
 from han.collectives import Collectives
 from han.common.errors import ArgumentError, ArgumentTypeError
 from han.message import parsers
 from han.message.message import root_of
 from han.message.parsers import Parser
-from han.runtime.eager import Call, Large, alike
+from han.runtime.direct import receive_from
+from han.runtime.eager import TEXTS, Call, Large, alike
 from han.runtime.state import State
 
-_dumps, _loads = MPI.pickle.dumps, MPI.pickle.loads  # a program may give MPI.pickle others
+_native.learn_pickle(MPI.pickle, pickle.dumps, pickle.loads)  # what mpi4py gives MPI.pickle
 MOST_TO_ALL = 1 << 20  # bytes of all objects that a rank without need of them may get
 
 
@@ -35,20 +38,19 @@ class ObjectMoves(Collectives):
         with self._han.health.preparing():
             raise
 
-    def _dumped(self, obj: Any) -> bytes:
+    def _encoded(self, obj: Any) -> bytes:
         try:
-            data = _dumps(obj)
-            return data if data.__class__ is bytes else bytes(data)
+            return _native.encode(obj)
         except BaseException:
             self._raise()
 
-    def _dumped_each(self, objects: Sequence[Any] | None, size: int) -> list[bytes]:
-        """Return the objects of a list, one for each rank, pickled; None stands for Nones."""
+    def _encoded_each(self, objects: Sequence[Any] | None, size: int) -> list[bytes]:
+        """Return the objects of a list, one for each rank, encoded; None stands for Nones."""
         try:
             items = [None] * size if objects is None else list(objects)
             if len(items) != size:
                 raise ArgumentError(f"{len(items)} objects for {size} ranks; pass one for each")
-            return [*map(bytes, map(_dumps, items))]
+            return [*map(_native.encode, items)]
         except BaseException:
             self._raise()
 
@@ -114,7 +116,7 @@ class ObjectMoves(Collectives):
     ) -> Any:
         """Tell all ranks an object; return those of all ranks, or Large.
 
-        If they are not `wanted` here, they stay pickled.
+        If they are not `wanted` here, they stay encoded.
         """
         blocks = state.eager.blocks
         found = blocks.tell(state.calls.allgather, data, call, root, wanted)
@@ -123,7 +125,7 @@ class ObjectMoves(Collectives):
         return found
 
     def _tell_large(self, state: State, call: Call, data: bytes, sizes: list[int]) -> list[Any]:
-        """Tell all ranks objects whose sizes they know; return them, pickled."""
+        """Tell all ranks objects whose sizes they know; return them, encoded."""
         stride = alike(sizes)
         with state.health.preparing():
             whole = np.empty(state.size * stride or sum(sizes), np.uint8)
@@ -135,27 +137,46 @@ class ObjectMoves(Collectives):
                 self._carry(state, call, state.calls.allgatherv, parsers.ALLGATHERV, *moved)
         return _cut(whole, sizes, stride)
 
-    def _gather_large(
-        self, state: State, call: Call, data: bytes, sizes: list[int], root: int
-    ) -> list[Any]:
-        """Gather objects whose sizes all ranks know; return them on `root`, pickled."""
-        stride, at_root, whole = alike(sizes), state.rank == root, None
-        if stride:
-            with state.health.preparing():
-                whole = np.empty(state.size * stride, np.uint8) if at_root else None
-                moved = _padded(data, stride), whole, root
-                self._carry(state, call, state.calls.gather, parsers.GATHER, *moved)
-        elif sum(sizes) <= MOST_TO_ALL:
-            return self._tell_large(state, call, data, sizes)
-        else:
+    # ---- objects of all ranks, for one ---------------------------------------------------------
 
-            def arguments() -> tuple[Any, ...]:
-                nonlocal whole
-                whole = np.empty(sum(sizes), np.uint8) if at_root else None
-                return [data, MPI.BYTE], [whole, sizes, MPI.BYTE] if at_root else None, root
+    def _to_root(self, state: State, data: bytes, call: Call, root: int) -> Any:
+        """Tell the root an object; return there those of all ranks, or Large; None elsewhere."""
+        blocks, wanted = state.eager.blocks, state.rank == root
+        found = blocks.gather(state.calls.gather, data, call, root, wanted)
+        if found is blocks.unplanned:
+            run = self._planning(parsers.GATHER)
+            found = blocks.gather(run, data, call, root, wanted)
+        return found
 
-            self._move("Gatherv", arguments)
-        return [] if whole is None else _cut(whole, sizes, stride)
+    def _compare(self, state: State, large: Large, root: int, call: Call) -> list[int]:
+        """Return the sizes of objects of one call; if the calls differ, raise, and tell this."""
+        with state.health.preparing():
+            return large.sizes(root, call)
+
+    def _use_all(
+        self, state: State, call: Call, large: Large, data: bytes, use: Callable[..., Any]
+    ) -> Any:
+        """Return what `use` makes of the objects of all ranks, of which it is an iterator.
+
+        A rank whose object is large waits until this one has received it, even if `use` raises.
+        """
+        items = self._received(state, call, large, data)
+        try:
+            return use(map(_native.decode, items))
+        except BaseException:
+            for _ in items:
+                pass
+            raise
+
+    def _received(self, state: State, call: Call, large: Large, data: bytes) -> Iterator[Any]:
+        """Return the objects of all ranks, encoded; the large ones arrive by messages."""
+        for rank, item in enumerate(large.each()):
+            if item is not None:
+                yield item
+            elif rank == state.rank:
+                yield data
+            else:
+                yield receive_from(state.health, rank, TEXTS[call])
 
     def _scatter_large(
         self, state: State, large: Large, items: list[bytes] | None, root: int
@@ -177,7 +198,7 @@ class ObjectMoves(Collectives):
                 return _joined(items), [whole, MPI.BYTE], root
 
             self._move("Scatterv", arguments)
-        return loaded(memoryview(whole)[:nbytes])  # type: ignore[arg-type]
+        return _native.decode(memoryview(whole)[:nbytes])  # type: ignore[arg-type]
 
     def _exchange_large(self, state: State, large: Large, items: list[bytes]) -> list[Any]:
         """Send an object to each rank; return those that arrive."""
@@ -196,17 +217,12 @@ class ObjectMoves(Collectives):
                 return _joined(items), [whole, sizes, MPI.BYTE]
 
             self._move("Alltoallv", arguments)
-        return load_each(_cut(whole, sizes, stride), sizes)
+        return decode_each(_cut(whole, sizes, stride))
 
 
-def loaded(data: Any) -> Any:
-    """Return a pickled object; no bytes stand for None, as in mpi4py."""
-    return _loads(data) if len(data) else None
-
-
-def load_each(items: Sequence[Any], sizes: Sequence[int] = (0,)) -> list[Any]:
-    """Return pickled objects; `sizes` may tell that each has some bytes."""
-    return [*map(_loads if min(sizes) else loaded, items)]
+def decode_each(items: Sequence[Any]) -> list[Any]:
+    """Return the objects for which bytes stand."""
+    return [*map(_native.decode, items)]
 
 
 def _padded(data: bytes, stride: int) -> bytes:

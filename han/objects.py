@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import functools
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 import mpi4py
 import numpy as np
 from mpi4py import MPI
 
+from han import _native
 from han.message import parsers
-from han.object_moves import MOST_TO_ALL, ObjectMoves, load_each, loaded
-from han.runtime.eager import Call, Large
+from han.object_moves import MOST_TO_ALL, ObjectMoves, decode_each
+from han.runtime.direct import receive_from, send_to
+from han.runtime.eager import EAGER_ROOM, TEXTS, Call, Large
 from han.runtime.state import State
 
 Op: TypeAlias = MPI.Op | Callable[[Any, Any], Any]
@@ -28,6 +30,7 @@ PLAIN = frozenset(
     {bool, int, float, complex, str, bytes, type(None)}
     | {kind for kind in np.sctypeDict.values() if kind not in (np.object_, np.void)}
 )  # predefined operations give the same result on all ranks
+PAIR = 2  # operands whose order needs no tree
 LISTS = (tuple, list)  # also of such lists
 NUMBERS = "biufc"  # and of arrays of these kinds
 
@@ -36,9 +39,8 @@ class Objects(ObjectMoves):
     """bcast, gather, scatter, allgather, alltoall, reduce and allreduce of Python objects.
 
     han serves them where all ranks share memory, and `bcast` everywhere, once the communicator is
-    set up; elsewhere they are mpi4py's. Unlike in mpi4py, all ranks wait for each other in `gather`
-    and `reduce`. If an object cannot be pickled on a rank, or an operation raises on rank 0 alone,
-    the other ranks raise PeerError.
+    set up; elsewhere they are mpi4py's. If an object cannot be pickled on a rank, or an operation
+    of `allreduce` raises on rank 0 alone, the other ranks raise PeerError.
     """
 
     def bcast(self, obj: Any, root: int = 0) -> Any:
@@ -50,7 +52,7 @@ class Objects(ObjectMoves):
 
     def _broadcast(self, state: State, obj: Any, call: Call, root: int) -> Any:
         blocks = state.eager.blocks
-        data = self._dumped(obj) if state.rank == root else None
+        data = self._encoded(obj) if state.rank == root else None
         found = blocks.bcast(state.calls.bcast, data, call, root)
         if found is blocks.unplanned:
             found = blocks.bcast(self._planning(parsers.BCAST), data, call, root)
@@ -60,20 +62,21 @@ class Objects(ObjectMoves):
         with state.health.preparing():
             whole = np.empty(nbytes, np.uint8) if data is None else data
             self._carry(state, call, state.calls.bcast, parsers.BCAST, whole, root)
-        return loaded(whole)
+        return _native.decode(whole)
 
     def gather(self, sendobj: Any, root: int = 0) -> list[Any] | None:
         """Gather an object of each rank; return the list on `root`, None elsewhere."""
         state = self._state or self._found()
         if state is None or not state.eager.serves:
             return self._pickled("gather", sendobj, root)  # type: ignore[no-any-return]
-        root, data = self._root(state, root), self._dumped(sendobj)
-        wanted = state.rank == root
-        found = self._tell(state, data, Call.GATHER, root, wanted)
+        root, data = self._root(state, root), self._encoded(sendobj)
+        found = self._to_root(state, data, Call.GATHER, root)
         if found.__class__ is Large:
-            sizes = found.sizes(root, Call.GATHER)
-            found = load_each(self._gather_large(state, Call.GATHER, data, sizes, root), sizes)
-        return found if wanted else None
+            self._compare(state, found, root, Call.GATHER)
+            return self._use_all(state, Call.GATHER, found, data, list)  # type: ignore[no-any-return]
+        if found is None and len(data) > EAGER_ROOM:
+            send_to(state.health, data, root, TEXTS[Call.GATHER])
+        return found  # type: ignore[no-any-return]
 
     def scatter(self, sendobj: Sequence[Any] | None, root: int = 0) -> Any:
         """Scatter a list of objects of `root`, one for each rank; return this rank's."""
@@ -81,7 +84,7 @@ class Objects(ObjectMoves):
         if state is None or not state.eager.serves:
             return self._pickled("scatter", sendobj, root)
         root, blocks = self._root(state, root), state.eager.blocks
-        items = self._dumped_each(sendobj, state.size) if state.rank == root else None
+        items = self._encoded_each(sendobj, state.size) if state.rank == root else None
         found = blocks.scatter(state.calls.scatter, items, Call.SCATTER, root)
         if found is blocks.unplanned:
             run = self._planning(parsers.SCATTER)
@@ -95,11 +98,11 @@ class Objects(ObjectMoves):
         state = self._state or self._found()
         if state is None or not state.eager.serves:
             return self._pickled("allgather", sendobj)  # type: ignore[no-any-return]
-        data = self._dumped(sendobj)
+        data = self._encoded(sendobj)
         found = self._tell(state, data, Call.ALLGATHER)
         if found.__class__ is Large:
             sizes = found.sizes(0, Call.ALLGATHER)
-            return load_each(self._tell_large(state, Call.ALLGATHER, data, sizes), sizes)
+            return decode_each(self._tell_large(state, Call.ALLGATHER, data, sizes))
         return found  # type: ignore[no-any-return]
 
     def alltoall(self, sendobj: Sequence[Any]) -> list[Any]:
@@ -107,7 +110,7 @@ class Objects(ObjectMoves):
         state = self._state or self._found()
         if state is None or not state.eager.serves:
             return self._pickled("alltoall", sendobj)  # type: ignore[no-any-return]
-        blocks, items = state.eager.blocks, self._dumped_each(sendobj, state.size)
+        blocks, items = state.eager.blocks, self._encoded_each(sendobj, state.size)
         found: Any = blocks.alltoall(state.calls.alltoall, items, Call.ALLTOALL, 0)
         if found is blocks.unplanned:
             run = self._planning(parsers.ALLTOALL)
@@ -121,15 +124,35 @@ class Objects(ObjectMoves):
         state = self._state or self._found()
         if state is None or not state.eager.serves:
             return self._pickled("reduce", sendobj, op, root)
-        root, data = self._root(state, root), self._dumped(sendobj)
-        wanted = state.rank == root
-        found = self._tell(state, data, Call.REDUCE, root, wanted)
+        root, data = self._root(state, root), self._encoded(sendobj)
+        found = self._to_root(state, data, Call.REDUCE, root)
         if found.__class__ is Large:
-            sizes = found.sizes(root, Call.REDUCE)
-            if sum(sizes) > MOST_TO_ALL:
+            return self._reduce_large(state, found, data, sendobj, op, root)
+        if found is not None:
+            return _combined(found, op)
+        if len(data) > EAGER_ROOM:
+            step = TEXTS[Call.REDUCE]
+            if receive_from(state.health, root, step)[0]:
                 return self._mpi4pys("reduce", sendobj, op, root)
-            found = load_each(self._gather_large(state, Call.REDUCE, data, sizes, root), sizes)
-        return _combined(found, op) if wanted else None
+            send_to(state.health, data, root, step)
+        return None
+
+    def _reduce_large(
+        self, state: State, large: Large, data: bytes, sendobj: Any, op: Op, root: int
+    ) -> Any:
+        """Combine objects on the root, of which some are large.
+
+        It tells the ranks that have those how they move: by messages to the root, or, if all are
+        large and many bytes together, by mpi4py.
+        """
+        sizes = self._compare(state, large, root, Call.REDUCE)
+        along_tree = min(sizes) > EAGER_ROOM and sum(sizes) > MOST_TO_ALL
+        for rank, nbytes in enumerate(sizes):
+            if nbytes > EAGER_ROOM and rank != root:
+                send_to(state.health, bytes([along_tree]), rank, TEXTS[Call.REDUCE])
+        if along_tree:
+            return self._mpi4pys("reduce", sendobj, op, root)
+        return self._use_all(state, Call.REDUCE, large, data, functools.partial(_combined, op=op))
 
     def allreduce(self, sendobj: Any, op: Op = MPI.SUM) -> Any:
         """Combine an object of each rank by ``op(a, b)``; return the result.
@@ -140,7 +163,7 @@ class Objects(ObjectMoves):
         state = self._state or self._found()
         if state is None or not state.eager.serves:
             return self._pickled("allreduce", sendobj, op)
-        data, call = self._dumped(sendobj), Call.COMBINE
+        data, call = self._encoded(sendobj), Call.COMBINE
         if isinstance(op, MPI.Op) and op.is_predefined and _plain(sendobj):
             call = Call.ALLREDUCE
         found = self._tell(state, data, call)
@@ -150,7 +173,7 @@ class Objects(ObjectMoves):
                 return self._mpi4pys("allreduce", sendobj, op)
             call = max(found.calls)
             found = found.items() or self._tell_large(state, Call.ALLREDUCE, data, sizes)
-            found = load_each(found, sizes)
+            found = decode_each(found)
         if call == Call.ALLREDUCE:
             return _combined(found, op)
         result = None
@@ -196,13 +219,20 @@ def _plain(item: Any) -> bool:
     return kind in LISTS and PLAIN.issuperset(map(type, item))
 
 
-def _combined(items: list[Any], op: Op) -> Any:
+def _combined(items: Iterable[Any], op: Op) -> Any:
     """Combine objects in mpi4py's order: along a binomial tree, or one after the other."""
+    if items.__class__ is list and len(items) == PAIR:
+        return op(*items)
     if not AS_TREE:
         return functools.reduce(op, items)
-    step = 1
-    while step < len(items):
-        for k in range(0, len(items) - step, 2 * step):
-            items[k] = op(items[k], items[k + step])
-        step *= 2
-    return items[0]
+    parts: list[Any] = []  # of 2^k objects each, for falling k
+    for k, item in enumerate(items):
+        parts.append(item)
+        while k & 1:
+            last = parts.pop()
+            parts[-1] = op(parts[-1], last)
+            k >>= 1
+    while len(parts) > 1:
+        last = parts.pop()
+        parts[-1] = op(parts[-1], last)
+    return parts[0]

@@ -46,11 +46,17 @@ ROWS = tuple(
         "bcast(tuple)": lambda comm: comm.bcast((1, 2.5)),
         "allgather(int)": lambda comm: comm.allgather(3),
         "gather(float)": lambda comm: comm.gather(2.5),
+        "reduce(float)": lambda comm: comm.reduce(2.5),
+        "scatter(int)": lambda comm: comm.scatter([*range(comm.size)]),
+        "allreduce(NumPy scalar)": lambda comm: comm.allreduce(np.float64(2.5)),
     }.items()
 ) + tuple(
     ProgramRow(OBJECTS, name, partial(_of_array, make))
     for name, make in {
         "bcast(array of 16KiB)": lambda comm, array: comm.bcast(array),
         "allgather(array of 16KiB)": lambda comm, array: comm.allgather(array),
+        "gather(array of 16KiB)": lambda comm, array: comm.gather(array),
+        "allreduce(array of 16KiB)": lambda comm, array: comm.allreduce(array),
+        "allgather(list of 2048 floats)": lambda comm, array: comm.allgather(array.tolist()),
     }.items()
 )

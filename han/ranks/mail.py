@@ -9,16 +9,19 @@ ones of a duplicate that was freed, and with the token of their communicator.
 from __future__ import annotations
 
 import json
+import struct
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
+import numpy as np
 from mpi4py import MPI
 
-from han.ranks.meeting import abandon
+from han.ranks.meeting import TAG_DATA, abandon
 
 EARLY = 256  # communicators for which messages are kept that arrive before the communicator is made
+LABEL = struct.Struct("=QQQ")  # of data: the tokens of the mail and of the communicator, the call
 
 
 def tag_limit(comm: MPI.Comm) -> int:
@@ -54,6 +57,7 @@ class Mail:
         self.lock = threading.RLock()  # several threads may wait in calls of its communicators
         self._receivers: dict[int, Receiver] = {}
         self._early: OrderedDict[int, list[tuple[int, Fields]]] = OrderedDict()
+        self._data: dict[tuple[int, int, int], memoryview] = {}  # by sender, token and call
         self._numbers = 0
         self._sent: list[tuple[MPI.Request, bytes]] = []
         self._quiet = True  # messages of closed communicators have arrived
@@ -81,6 +85,8 @@ class Mail:
         """
         with self.lock:
             self._receivers.pop(token, None)
+            for key in [key for key in self._data if key[1] == token]:
+                del self._data[key]
             self._quiet &= quiet
             return not self._receivers
 
@@ -93,6 +99,32 @@ class Mail:
             for rank in {*ranks} - {self.rank}:
                 request = self.comm.Isend([data, MPI.BYTE], rank, self.tag)
                 self._sent.append((request, data))
+
+    # ---- data of a call -----------------------------------------------------------------------
+
+    def start_data(self, token: int, call: int, data: bytes, rank: int) -> MPI.Request:
+        """Start to send the data of a call of a communicator to a rank of `comm`."""
+        whole = LABEL.pack(self.token, token, call) + data
+        return self.comm.Isend([whole, MPI.BYTE], rank, TAG_DATA)
+
+    def data(self, token: int, call: int, rank: int) -> memoryview | None:
+        """Return the data of a call that a rank of `comm` has sent; None: they have not come.
+
+        Data of other calls that come first are kept: those of other communicators, and of calls
+        that raised here.
+        """
+        wanted, status = (rank, token, call), MPI.Status()
+        with self.lock:
+            while wanted not in self._data:
+                message = self.comm.Improbe(rank, TAG_DATA, status)
+                if message is None:
+                    return None
+                data: Any = np.empty(status.Get_count(MPI.BYTE), np.uint8)
+                message.Recv([data, MPI.BYTE])
+                own, communicator, number = LABEL.unpack_from(data)
+                if own == self.token:
+                    self._data[rank, communicator, number] = memoryview(data)[LABEL.size :]
+            return self._data.pop(wanted)
 
     def fetch(self) -> None:
         """Receive and deliver all messages that have arrived."""

@@ -23,7 +23,7 @@ from han.message.unlocked import return_errors
 T = TypeVar("T")
 Words = np.ndarray[Any, np.dtype[np.uint64]]
 # Tags on han's own communicators; engines' tags are larger.
-TAG_COME, TAG_GO, TAG_CLOCK, TAG_LAST = 1, 2, 3, 4
+TAG_DATA, TAG_COME, TAG_GO, TAG_CLOCK, TAG_LAST = range(5)
 YIELDS = 200  # rounds with a yield; later rounds sleep
 NAP = 50e-6  # seconds
 SETUP_LEAST = 30.0  # seconds; the least limit of set-up: ranks still import modules

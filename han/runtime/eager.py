@@ -1,6 +1,6 @@
 """Eager blocks: a small object of each rank, which others get in one collective of bytes.
 
-A block is a head and a pickled object. The head tells the size of the object, the call that the
+A block is a head and a encoded object. The head tells the size of the object, the call that the
 rank is in, and its root. So ranks find out whether they make the same call, and an object that does
 not fit may follow in a second collective: from the heads the ranks know the sizes.
 """
@@ -8,12 +8,11 @@ not fit may follow in a second collective: from the heads the ranks know the siz
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from functools import cache
 
 import numpy as np
-from mpi4py import MPI
 
 from han import _native
 from han.common.errors import MismatchError
@@ -66,7 +65,7 @@ class Eager:
         self.serves = together and size > 1
         one, every = bytearray(BLOCK), bytearray(size * BLOCK)
         arrays = np.frombuffer(one, np.uint8), np.frombuffer(every, np.uint8)
-        self.blocks = _native.Eager(one, every, *arrays, MPI.pickle.loads, Large)
+        self.blocks = _native.Eager(one, every, *arrays, Large)
 
     @property
     def within(self) -> str:
@@ -91,14 +90,16 @@ class Large:
             raise _difference([*zip(self.calls, self._roots, strict=True)])
         return [n if n >= 0 else ~n for n in self._sizes]
 
+    def each(self) -> Iterator[bytes | None]:
+        """Return the objects; None in the place of one that is not there."""
+        places = range(HEAD.size, len(self._blocks), BLOCK)
+        for place, n in zip(places, self._sizes, strict=True):
+            yield self._blocks[place : place + n] if 0 <= n <= EAGER_ROOM else None
+
     def items(self) -> list[bytes] | None:
         """Return the objects if all are there."""
-        if min(self._sizes) < 0 or max(self._sizes) > EAGER_ROOM:
-            return None
-        places = range(HEAD.size, len(self._blocks), BLOCK)
-        return [
-            self._blocks[place : place + n] for place, n in zip(places, self._sizes, strict=True)
-        ]
+        found = [item for item in self.each() if item is not None]
+        return found if len(found) == len(self._sizes) else None
 
     def stride(self, ranks: int) -> int:
         """Return the bytes of blocks that all hold an object; 0: that is too many.

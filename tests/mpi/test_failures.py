@@ -257,20 +257,28 @@ APART = ("setsid", "--wait")
 
 
 @pytest.mark.skipif(not shutil.which("setsid"), reason="there is no setsid (util-linux)")
-@pytest.mark.parametrize("call", ["comm.Allreduce(send, recv)", "request.Start(); request.Wait()"])
-def test_survivors_name_the_rank_that_was_killed(tmp_path, call):
+@pytest.mark.parametrize(
+    ("call", "task"),
+    [
+        ("comm.Allreduce(send, recv)", "allreduce of 8000B"),
+        ("request.Start(); request.Wait()", "allreduce of 8000B"),
+        ("comm.allreduce(1)", "allreduce of objects"),
+        ("comm.gather('x' * 5_000_000, VICTIM)", "gather of objects"),
+    ],
+)
+def test_survivors_name_the_rank_that_was_killed(tmp_path, call, task):
     for victim in (0, 2):
         folder = tmp_path / str(victim)
         folder.mkdir()
-        source = KILLED.replace("LEVELS", repr(FLAT)).replace("VICTIM", str(victim))
-        _, output, _ = job(folder, source.replace("CALL", call), 3, *APART)
+        source = KILLED.replace("LEVELS", repr(FLAT)).replace("CALL", call)
+        _, output, _ = job(folder, source.replace("VICTIM", str(victim)), 3, *APART)
         for rank in {0, 1, 2} - {victim}:
             assert (folder / f"rank{rank}").exists(), output
             seconds, _, error = (folder / f"rank{rank}").read_text().partition(" ")
             assert float(seconds) < 20  # the error comes at once, not at a time limit
             assert error.startswith("PeerError: "), error
             assert f"rank {victim} died (its process is gone)" in error
-            assert "in allreduce of 8000B" in error
+            assert f"in {task}" in error
 
 
 READ = (

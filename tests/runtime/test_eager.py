@@ -182,7 +182,7 @@ def test_wrong_arguments_are_refused():
         (TypeError, lambda: blocks.scatter(len, [1] * RANKS, 1, 0)),
         (TypeError, lambda: _native.Eager()),
         (TypeError, lambda: _native.Eager.__new__(_native.Eager)),
-        (ValueError, lambda: _native.Eager(bytearray(3), bytearray(3), 0, 0, len, len)),
+        (ValueError, lambda: _native.Eager(bytearray(3), bytearray(3), 0, 0, len)),
     ):
         with pytest.raises(error):
             call()

@@ -3,6 +3,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "python/py_encoded.h"
 #include "python/py_ref.h"
 
 /* The blocks of one communicator: bytearrays, and what calls of bytes get in their place. A call
@@ -11,7 +12,7 @@ typedef struct {
     PyObject_HEAD
     PyObject *one, *every;             /* a block, and a block for each rank */
     PyObject *one_array, *every_array; /* arrays over them, which are read more quickly */
-    PyObject *loads, *large;           /* of pickled objects; of blocks that do not hold all objects */
+    PyObject *large;                   /* of blocks that do not hold all objects */
     PyObject *unplanned;               /* is returned if the call has no plan yet */
     int call;                          /* whose collective of bytes is under way; 0: none */
     bool busy;
@@ -28,10 +29,10 @@ static bool holds_blocks(PyObject *memory) {
 }
 
 static PyObject *eager_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    PyObject *one, *every, *one_array, *every_array, *loads, *large;
+    PyObject *one, *every, *one_array, *every_array, *large;
     if (kwargs && PyDict_GET_SIZE(kwargs))
         return PyErr_Format(PyExc_TypeError, "Eager takes no keywords");
-    if (!PyArg_ParseTuple(args, "OOOOOO", &one, &every, &one_array, &every_array, &loads, &large))
+    if (!PyArg_ParseTuple(args, "OOOOO", &one, &every, &one_array, &every_array, &large))
         return NULL;
     if (!holds_blocks(one) || !holds_blocks(every))
         return PyErr_Format(PyExc_ValueError, "Eager: bytearrays of blocks of %d bytes expected",
@@ -46,7 +47,6 @@ static PyObject *eager_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->every = Py_NewRef(every);
     self->one_array = Py_NewRef(one_array);
     self->every_array = Py_NewRef(every_array);
-    self->loads = Py_NewRef(loads);
     self->large = Py_NewRef(large);
     self->unplanned = unplanned;
     return (PyObject *)self;
@@ -57,7 +57,6 @@ static int eager_traverse(EagerObject *self, visitproc visit, void *arg) {
     Py_VISIT(self->every);
     Py_VISIT(self->one_array);
     Py_VISIT(self->every_array);
-    Py_VISIT(self->loads);
     Py_VISIT(self->large);
     Py_VISIT(self->unplanned);
     return 0;
@@ -68,7 +67,6 @@ static int eager_clear(EagerObject *self) {
     Py_CLEAR(self->every);
     Py_CLEAR(self->one_array);
     Py_CLEAR(self->every_array);
-    Py_CLEAR(self->loads);
     Py_CLEAR(self->large);
     Py_CLEAR(self->unplanned);
     return 0;
@@ -178,7 +176,7 @@ static int fill_every(const blocks *to, han_eager_head head, PyObject *items) {
     return 0;
 }
 
-/* Return the objects in blocks, pickled; NULL without an error if one is of another call, or not
+/* Return the objects in blocks, encoded; NULL without an error if one is of another call, or not
  * there. */
 static PyObject *items_in(PyObject *blocks, han_eager_head want) {
     Py_ssize_t count = PyByteArray_GET_SIZE(blocks) / HAN_EAGER_BLOCK;
@@ -201,12 +199,10 @@ static PyObject *items_in(PyObject *blocks, han_eager_head want) {
     return items;
 }
 
-/* Replace the pickled objects of a list by the objects; nothing stands for None. 0 or -1. */
-static int load_each(EagerObject *self, PyObject *items) {
+/* Replace the encoded objects of a list by the objects; 0 or -1. */
+static int decode_each(PyObject *items) {
     for (Py_ssize_t k = 0; k < PyList_GET_SIZE(items); k++) {
-        PyObject *data = PyList_GET_ITEM(items, k);
-        PyObject *item = PyBytes_GET_SIZE(data) ? PyObject_CallOneArg(self->loads, data)
-                                                : Py_NewRef(Py_None);
+        PyObject *item = han_py_decode(PyList_GET_ITEM(items, k));
         if (!item || PyList_SetItem(items, k, item)) return -1;
     }
     return 0;
@@ -215,15 +211,17 @@ static int load_each(EagerObject *self, PyObject *items) {
 /* ---- calls ----------------------------------------------------------------------------------- */
 
 /* Carry out a collective of bytes by ``run(*args)``, which returns False if it has no plan; give the
- * blocks back. Return the objects in `from`, pickled; or `unplanned`; or what `large` makes of the
- * blocks if not all objects are there; or NULL. */
+ * blocks back. Return the objects in `from`, encoded, or None without it; or `unplanned`; or what
+ * `large` makes of the blocks if not all objects are there; or NULL. */
 static PyObject *carry(EagerObject *self, blocks *taken, PyObject *run, PyObject *const *args,
                        size_t n, PyObject *from, han_eager_head head) {
     int before = self->call;
     self->call = head.call;
     PyObject *done = PyObject_Vectorcall(run, args, n, NULL), *found = NULL;
     self->call = before;
-    if (done == Py_True) {
+    if (done == Py_True && !from) {
+        found = Py_NewRef(Py_None);
+    } else if (done == Py_True) {
         found = items_in(from, head);
         if (!found && !PyErr_Occurred()) found = PyObject_CallOneArg(self->large, from);
     } else if (done) {
@@ -235,9 +233,9 @@ static PyObject *carry(EagerObject *self, blocks *taken, PyObject *run, PyObject
 }
 
 /* Return what `carry` found: all objects of a list, or the one object if it is `single`. */
-static PyObject *loaded(EagerObject *self, PyObject *found, bool single) {
+static PyObject *decoded(PyObject *found, bool single) {
     if (!found || !PyList_CheckExact(found)) return found;
-    PyObject *result = load_each(self, found) ? NULL : single ? PyList_GET_ITEM(found, 0) : found;
+    PyObject *result = decode_each(found) ? NULL : single ? PyList_GET_ITEM(found, 0) : found;
     Py_XINCREF(result);
     Py_DECREF(found);
     return result;
@@ -261,7 +259,18 @@ static PyObject *eager_tell(EagerObject *self, PyObject *const *args, Py_ssize_t
     if (wanted < 0 || begin(self, &b, fill_one, head, args[1])) return NULL;
     PyObject *bytes[] = {b.one_array, b.every_array};
     PyObject *found = carry(self, &b, args[0], bytes, 2, b.every, head);
-    return wanted ? loaded(self, found, false) : found;
+    return wanted ? decoded(found, false) : found;
+}
+
+/* On other ranks than the root the blocks of all are of no use. */
+static PyObject *eager_gather(EagerObject *self, PyObject *const *args, Py_ssize_t given) {
+    han_eager_head head;
+    blocks b;
+    if (han_expect("gather", given, 5) || take_call(args + 2, &head)) return NULL;
+    int wanted = PyObject_IsTrue(args[4]);
+    if (wanted < 0 || begin(self, &b, fill_one, head, args[1])) return NULL;
+    PyObject *bytes[] = {b.one_array, wanted ? b.every_array : Py_None, args[3]};
+    return decoded(carry(self, &b, args[0], bytes, 3, wanted ? b.every : NULL, head), false);
 }
 
 static PyObject *eager_bcast(EagerObject *self, PyObject *const *args, Py_ssize_t given) {
@@ -271,7 +280,7 @@ static PyObject *eager_bcast(EagerObject *self, PyObject *const *args, Py_ssize_
         begin(self, &b, fill_one, head, args[1]))
         return NULL;
     PyObject *bytes[] = {b.one_array, args[3]};
-    return loaded(self, carry(self, &b, args[0], bytes, 2, b.one, head), true);
+    return decoded(carry(self, &b, args[0], bytes, 2, b.one, head), true);
 }
 
 static PyObject *eager_scatter(EagerObject *self, PyObject *const *args, Py_ssize_t given) {
@@ -281,7 +290,7 @@ static PyObject *eager_scatter(EagerObject *self, PyObject *const *args, Py_ssiz
         begin(self, &b, fill_every, head, args[1]))
         return NULL;
     PyObject *bytes[] = {args[1] == Py_None ? Py_None : b.every_array, b.one_array, args[3]};
-    return loaded(self, carry(self, &b, args[0], bytes, 3, b.one, head), true);
+    return decoded(carry(self, &b, args[0], bytes, 3, b.one, head), true);
 }
 
 static PyObject *eager_alltoall(EagerObject *self, PyObject *const *args, Py_ssize_t given) {
@@ -291,7 +300,7 @@ static PyObject *eager_alltoall(EagerObject *self, PyObject *const *args, Py_ssi
         begin(self, &b, fill_every, head, args[1]))
         return NULL;
     PyObject *bytes[] = {Py_None, b.every_array}; /* in place */
-    return loaded(self, carry(self, &b, args[0], bytes, 2, b.every, head), false);
+    return decoded(carry(self, &b, args[0], bytes, 2, b.every, head), false);
 }
 
 static PyObject *eager_get_call(EagerObject *self, void *unused) {
@@ -317,7 +326,10 @@ static PyObject *eager_get_unplanned(EagerObject *self, void *unused) {
 static PyMethodDef methods[] = {
     {"tell", METHOD(tell),
      "tell($self, run, data, call, root, wanted, /)\n--\n\n"
-     "Tell all ranks an object by run(one, every); return those of all, or pickled unless wanted."},
+     "Tell all ranks an object by run(one, every); return those of all, or encoded unless wanted."},
+    {"gather", METHOD(gather),
+     "gather($self, run, data, call, root, wanted, /)\n--\n\n"
+     "Gather an object of each rank by run(one, every, root); return all if they are wanted here."},
     {"bcast", METHOD(bcast),
      "bcast($self, run, data, call, root, /)\n--\n\n"
      "Broadcast an object by run(one, root); return it."},
@@ -343,7 +355,7 @@ static PyTypeObject EagerType = {
     .tp_basicsize = sizeof(EagerObject),
     .tp_dealloc = (destructor)eager_dealloc,
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
-    .tp_doc = "Eager(one, every, one_array, every_array, loads, large, /)\n--\n\n"
+    .tp_doc = "Eager(one, every, one_array, every_array, large, /)\n--\n\n"
               "The eager blocks of a communicator.",
     .tp_traverse = (traverseproc)eager_traverse,
     .tp_clear = (inquiry)eager_clear,

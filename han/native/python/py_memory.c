@@ -31,28 +31,38 @@ static bool of_array(const han_elements *known, PyArrayObject *a, han_memory *m)
     ROW(LongDouble, LONGDOUBLE) ROW(CFloat, CFLOAT) ROW(CDouble, CDOUBLE)                      \
     ROW(CLongDouble, CLONGDOUBLE)
 #define ROW(Name, NAME) \
-    {&Py##Name##ArrType_Type, NPY_##NAME, offsetof(Py##Name##ScalarObject, obval)},
+    {&Py##Name##ArrType_Type, NPY_##NAME, offsetof(Py##Name##ScalarObject, obval), \
+     sizeof(((Py##Name##ScalarObject *)NULL)->obval)},
 
 typedef struct {
     PyTypeObject *class;
     int number;
-    size_t value;
+    size_t value, nbytes;
 } scalar;
 
-static bool of_scalar(const han_elements *known, PyObject *o, han_memory *m) {
-    if (!PyArray_IsScalar(o, Generic)) return false;
+int han_py_scalar(PyObject *o, const void **value, size_t *nbytes) {
+    if (!PyArray_IsScalar(o, Generic)) return -1;
     const scalar classes[] = {SCALARS(ROW)};
     for (size_t k = 0; k < sizeof classes / sizeof *classes; k++) {
         if (Py_TYPE(o) != classes[k].class) continue;
-        m->element = han_element_find(known, HAN_BY_ARRAY, (uint64_t)classes[k].number);
-        if (!m->element) return false;
-        m->data = (uint8_t *)o + classes[k].value;
-        m->nbytes = m->element->size;
-        m->readonly = true;
-        m->owner = Py_NewRef(o);
-        return true;
+        *value = (const uint8_t *)o + classes[k].value;
+        *nbytes = classes[k].nbytes;
+        return classes[k].number;
     }
-    return false;
+    return -1;
+}
+
+static bool of_scalar(const han_elements *known, PyObject *o, han_memory *m) {
+    const void *value;
+    size_t nbytes;
+    int number = han_py_scalar(o, &value, &nbytes);
+    if (number >= 0) m->element = han_element_find(known, HAN_BY_ARRAY, (uint64_t)number);
+    if (number < 0 || !m->element) return false;
+    m->data = (uint8_t *)value;
+    m->nbytes = nbytes;
+    m->readonly = true;
+    m->owner = Py_NewRef(o);
+    return true;
 }
 
 /* ---- buffers of Python -------------------------------------------------------------------- */
