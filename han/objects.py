@@ -127,31 +127,28 @@ class Objects(ObjectMoves):
         root, data = self._root(state, root), self._encoded(sendobj)
         found = self._to_root(state, data, Call.REDUCE, root)
         if found.__class__ is Large:
-            return self._reduce_large(state, found, data, sendobj, op, root)
+            return self._reduce_large(state, found, data, op, root)
         if found is not None:
             return _combined(found, op)
         if len(data) > EAGER_ROOM:
-            step = TEXTS[Call.REDUCE]
-            if receive_from(state.health, root, step)[0]:
-                return self._mpi4pys("reduce", sendobj, op, root)
-            send_to(state.health, data, root, step)
+            if receive_from(state.health, root, TEXTS[Call.REDUCE])[0]:
+                return self._along_tree(state, Call.REDUCE, data, op, root)
+            send_to(state.health, data, root, TEXTS[Call.REDUCE])
         return None
 
-    def _reduce_large(
-        self, state: State, large: Large, data: bytes, sendobj: Any, op: Op, root: int
-    ) -> Any:
+    def _reduce_large(self, state: State, large: Large, data: bytes, op: Op, root: int) -> Any:
         """Combine objects on the root, of which some are large.
 
-        It tells the ranks that have those how they move: by messages to the root, or, if all are
-        large and many bytes together, by mpi4py.
+        It tells the ranks that have those how they move: to the root, or, if all are large and many
+        bytes together, along a tree.
         """
         sizes = self._compare(state, large, root, Call.REDUCE)
-        along_tree = min(sizes) > EAGER_ROOM and sum(sizes) > MOST_TO_ALL
+        along_tree = AS_TREE and min(sizes) > EAGER_ROOM and sum(sizes) > MOST_TO_ALL
         for rank, nbytes in enumerate(sizes):
             if nbytes > EAGER_ROOM and rank != root:
                 send_to(state.health, bytes([along_tree]), rank, TEXTS[Call.REDUCE])
         if along_tree:
-            return self._mpi4pys("reduce", sendobj, op, root)
+            return self._along_tree(state, Call.REDUCE, data, op, root)
         return self._use_all(state, Call.REDUCE, large, data, functools.partial(_combined, op=op))
 
     def allreduce(self, sendobj: Any, op: Op = MPI.SUM) -> Any:
@@ -169,8 +166,9 @@ class Objects(ObjectMoves):
         found = self._tell(state, data, call)
         if found.__class__ is Large:
             sizes = found.sizes(0, Call.ALLREDUCE, Call.COMBINE)
-            if sum(sizes) > MOST_TO_ALL:
-                return self._mpi4pys("allreduce", sendobj, op)
+            if AS_TREE and sum(sizes) > MOST_TO_ALL:
+                result = self._along_tree(state, Call.ALLREDUCE, data, op, 0)
+                return self._broadcast(state, result, Call.RESULT, 0)
             call = max(found.calls)
             found = found.items() or self._tell_large(state, Call.ALLREDUCE, data, sizes)
             found = decode_each(found)
@@ -183,6 +181,26 @@ class Objects(ObjectMoves):
             except BaseException:
                 self._raise()
         return self._broadcast(state, result, Call.RESULT, 0)
+
+    def _along_tree(self, state: State, call: Call, data: bytes, op: Op, root: int) -> Any:
+        """Combine objects along a binomial tree, by messages; return the result on the root.
+
+        It comes to rank 0, which sends it to the root. If the operation raises on a rank, the
+        communicator is revoked, as others wait for this rank.
+        """
+        health, rank, step, far = state.health, state.rank, TEXTS[call], 1
+        with health.together(step):
+            result = _native.decode(data)
+            while far < state.size and not rank & far:
+                if rank | far < state.size:
+                    result = op(result, _native.decode(receive_from(health, rank | far, step)))
+                far <<= 1
+            target = rank - far if rank else root
+            if rank != target:
+                send_to(health, _native.encode(result), target, step)
+        if rank == root and rank:
+            return _native.decode(receive_from(health, 0, step))
+        return result if rank == root else None
 
     def _agreed(self, state: State, numbers: Sequence[int]) -> list[list[int]]:
         """Tell all ranks some numbers, as many as they tell; return those of all ranks."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import struct
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
@@ -57,7 +57,7 @@ class Mail:
         self.lock = threading.RLock()  # several threads may wait in calls of its communicators
         self._receivers: dict[int, Receiver] = {}
         self._early: OrderedDict[int, list[tuple[int, Fields]]] = OrderedDict()
-        self._data: dict[tuple[int, int, int], memoryview] = {}  # by sender, token and call
+        self._data: dict[tuple[int, int, int], deque[memoryview]] = {}  # by sender, token and call
         self._numbers = 0
         self._sent: list[tuple[MPI.Request, bytes]] = []
         self._quiet = True  # messages of closed communicators have arrived
@@ -123,8 +123,12 @@ class Mail:
                 message.Recv([data, MPI.BYTE])
                 own, communicator, number = LABEL.unpack_from(data)
                 if own == self.token:
-                    self._data[rank, communicator, number] = memoryview(data)[LABEL.size :]
-            return self._data.pop(wanted)
+                    waiting = self._data.setdefault((rank, communicator, number), deque())
+                    waiting.append(memoryview(data)[LABEL.size :])
+            found = self._data[wanted].popleft()
+            if not self._data[wanted]:
+                del self._data[wanted]
+            return found
 
     def fetch(self) -> None:
         """Receive and deliver all messages that have arrived."""

@@ -46,8 +46,12 @@ def receive_from(health: Health, rank: int, step: str) -> memoryview:
 
 def _wait(health: Health, test: Callable[[], T | None], rank: int, step: str) -> T:
     """Return what `test` returns if it is not None."""
-    if (found := test()) is not None:
-        return found
+    try:
+        if (found := test()) is not None:
+            return found
+    except BaseException as error:
+        health.give_up(error)
+        raise
     patience = Patience()
     with health.together(step):
         while True:
