@@ -1,12 +1,13 @@
 """Operations for several members at once: they are those of one call for each member."""
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from test_planner import quick
 
 from han._native import Mail, Operations, joined
-from han.model.program import Area, Base, Ref, channel_ref
+from han.model.program import INSTRUCTION, TERMS, Area, Base, Ref, channel_ref
 from han.submodules.parts.fold import fold
 from han.tasks.canonical import canonical, linear, rooms
 
@@ -262,6 +263,24 @@ def test_numbers_beyond_their_fields_are_refused():
         with pytest.raises((ValueError, OverflowError, TypeError)):
             call(one)
         assert not len(one)
+
+
+@pytest.mark.parametrize("grains", [0, GRAINS])
+@pytest.mark.parametrize("number", [16, 17, 8192, 8193, 65536, 65537, 140000])
+def test_records_stay_as_they_are_while_a_stream_grows(number, grains):
+    """Large records move to huge pages, and the program takes their memory over."""
+    flag, first, long = channel_ref(0, Area.FLAGS, 64), stream(grains), stream(grains)
+    first.wait(flag, 7, 3)
+    for start in range(0, number, 1000):
+        flags = (flag,) * min(1000, number - start)
+        long.wait_each(flags, start, tuple(range(start, start + len(flags))))
+    code, terms = joined((first, long))
+    operations = np.frombuffer(code, INSTRUCTION)
+    assert operations["n"].tolist() == [7, *(k // 1000 * 1000 for k in range(number))]
+    assert operations["peer"].tolist() == [3, *range(number)]
+    assert len(terms) == ((number + 1) * TERMS.itemsize if grains else 0)
+    if grains:
+        assert set(np.frombuffer(terms, TERMS)["offset"][:, 0].tolist()) == {64}
 
 
 def test_a_stream_is_made_and_joined_once():

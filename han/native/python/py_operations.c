@@ -25,7 +25,7 @@ static void operations_dealloc(OperationsObject *self) {
 static PyObject *operations_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     (void)args, (void)kwargs; /* __init__ takes them, and that of a subclass takes others */
     OperationsObject *self = (OperationsObject *)type->tp_alloc(type, 0);
-    if (self) self->element = self->grain = 1; /* until __init__ */
+    if (self) self->element = self->grain = 1; /* until __init__; grain_bits is 0 */
     return (PyObject *)self;
 }
 
@@ -54,6 +54,7 @@ static int operations_init(OperationsObject *self, PyObject *args, PyObject *kwa
     self->nbytes = nbytes;
     self->element = element;
     self->grain = grain;
+    self->grain_bits = grain & (grain - 1) ? -1 : __builtin_ctzll(grain);
     self->grains = grains;
     self->uneven = uneven;
     self->made = true;
