@@ -133,11 +133,14 @@ class Exchange:
         )
         stream.end_turns(tasks, ends)
 
-    def _whole(self, _: int) -> tuple[tuple[Combining, ...], tuple[Gathering, ...]]:
+    def _whole(self, _step: int) -> tuple[tuple[Combining, ...], tuple[Gathering, ...]]:
         """Return what this member does in all stages of a task, and in all gathering steps."""
-        found = [self._stage(stage) for stage in range(1, self.steps.stages + 1)]
-        stages = tuple([(one.arrivals, one.departures, one.runs or ()) for one in found])
-        return stages, self._gathered(self._first)
+        stages: list[Combining] = []
+        for stage in range(1, self.steps.stages + 1):
+            arrivals, departures, _, runs = self._stage(stage)
+            assert runs is not None, "only the canonical order is not from left to right"
+            stages.append((arrivals, departures, runs))
+        return tuple(stages), self._gathered(self._first)
 
     def combine(self) -> None:
         """Carry out all combining stages."""
