@@ -15,6 +15,11 @@ _Readable: TypeAlias = ReadableBuffer | _Array
 _Writable: TypeAlias = WriteableBuffer | _Array
 _Pair: TypeAlias = tuple[int, int]
 _Triple: TypeAlias = tuple[int, int, int]
+_Arrival: TypeAlias = tuple[int, int, int, int]
+_Fold: TypeAlias = tuple[int, int, bool, tuple[int, ...], tuple[int, ...]]
+_Stage: TypeAlias = tuple[tuple[_Arrival, ...], tuple[_Triple, ...], tuple[_Fold, ...]]
+_Gather: TypeAlias = tuple[tuple[_Triple, ...], tuple[_Triple, ...]]
+_Turn: TypeAlias = tuple[int, int, int, tuple[tuple[int, int], ...]]
 _Five: TypeAlias = tuple[int, int, int, int, int]
 _Seven: TypeAlias = tuple[int, int, int, int, int, int, int]
 _Library: TypeAlias = tuple[str, int, int, int, int, int, int]
@@ -279,17 +284,18 @@ class Operations:
         """
     def pass_pieces(
         self, dst: Ref | tuple[Ref, ...], own: Ref | tuple[Ref, ...],
-        operands: tuple[tuple[Ref, ...], ...], part: tuple[int, int, int], index: int,
+        operands: tuple[tuple[Ref, ...], ...], turns: tuple[_Turn, ...], step: int, index: int,
         arrivals: tuple[tuple[Ref, ...], tuple[int, ...]],
         reads: tuple[tuple[Ref, ...], tuple[int, ...]], posts: tuple[Ref, ...], /,
-    ) -> int:  # fmt: skip
-        """Combine a task's pieces as `combine_each` does; return the number of the next piece.
+    ) -> tuple[int, tuple[int, ...]]:  # fmt: skip
+        """Combine the pieces of some tasks as `combine_each` does, `step` bytes each.
 
-        `part` is where the task starts and stops, and the bytes of a piece; `index` the number of
-        the first one. `operands` are those of each cell; `dst` and `own` are buffers, or have a
-        place for each cell. `arrivals` are flags of operands, and their ranks. Where the cell has
-        been used before, wait first until the flags of `reads` count the piece that was in it. Then
-        post the piece in all flags of `posts`.
+        Return the number of the next piece, and how long the stream is after each task. A task's
+        turn is its number, where it starts and stops, and the streams and positions that it awaits.
+        `index` is the number of the first piece. `operands` are those of each cell; `dst` and `own`
+        are buffers, or have a place for each cell. `arrivals` are flags of operands, and their
+        ranks. Where the cell has been used before, wait first until the flags of `reads` count the
+        piece that was in it. Then post the piece in all flags of `posts`.
         """
     def show_each(
         self, cells: tuple[Ref, ...], offset: int, src: Ref,
@@ -393,6 +399,34 @@ class Mail:
 
         The operand `own` is between those that arrive as `before` and as `after`; the result is at
         `work`. Wait for each operand before it, and for `sends`, whose data the result overwrites.
+        """
+    def stage(
+        self, room: Ref, mine: Ref, own: Ref, work: Ref, start: int, most: int, step: int,
+        arriving: tuple[_Arrival, ...], leaving: tuple[_Triple, ...], folds: tuple[_Fold, ...], /,
+    ) -> None:  # fmt: skip
+        """Exchange operands, combine them as `combine` does, and wait for the sends.
+
+        All runs count from byte `start`. Those that arrive are a member, a run and its place behind
+        `room`; those that leave are a member and a run at `mine`. A fold is a run, whether this
+        rank's operand of it is at `own` and not at `work`, and the members before and after it.
+        """
+    def exchange(
+        self, room: Ref, own: Ref, work: Ref, most: int, step: int, turns: tuple[_Turn, ...],
+        tasks: tuple[tuple[tuple[_Stage, ...], tuple[_Gather, ...]], ...], /,
+    ) -> tuple[int, ...]:  # fmt: skip
+        """Carry out `stage` for each stage of a task, then `gather`, task by task.
+
+        A task's data is at `own`, and at `work` once it has been combined. Return how long the
+        stream is after each task. Turns are those of `Operations.pass_pieces`.
+        """
+    def gather(
+        self, work: Ref, start: int, most: int,
+        steps: tuple[_Gather, ...], /,
+    ) -> None:  # fmt: skip
+        """Receive and send parts of `work` step by step, and wait for all sends at the end.
+
+        A step has the parts that arrive, for which it waits, and those that leave: a member and a
+        run that counts from byte `start`.
         """
     def complete(self, transfer: Transfer, until: int | None = None, /) -> None:
         """Wait for the messages that begin before byte `until`, or for all."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+
+from han.common.kept import kept
 
 Value = int | bool | str | tuple[int, ...]
 LEFT = "left to the MPI library"  # instead of a composition
@@ -26,7 +27,7 @@ class LevelChoice:
     def __hash__(self) -> int:
         return self._hash
 
-    @cached_property
+    @kept
     def _hash(self) -> int:
         return hash((self.submodule, self.algorithm, self.parameters, self.kinds))
 
@@ -40,7 +41,7 @@ class LevelChoice:
             return self
         return dict(self.kinds).get(kind) or self.alike
 
-    @cached_property
+    @kept
     def alike(self) -> LevelChoice:
         """The same for all kinds of tasks."""
         return replace(self, kinds=()) if self.kinds else self
@@ -56,7 +57,7 @@ class LevelChoice:
         kept = tuple(sorted((k, c) for k, c in own.items() if c != self.alike))
         return replace(self, kinds=kept)
 
-    @cached_property
+    @kept
     def _values(self) -> dict[str, Value]:
         return dict(self.parameters)
 

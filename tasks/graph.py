@@ -38,6 +38,11 @@ class Task(NamedTuple):
         return self.kind, self.level
 
 
+def names(tasks: Iterable[Task]) -> tuple[str, ...]:
+    """Return the names of tasks with their segments, as ``str`` does."""
+    return tuple([f"{task[0]}({task[3]})" for task in tasks])
+
+
 class Staged:
     """Stage names and streams of a task graph; both follow from its stages."""
 
@@ -52,7 +57,7 @@ class Staged:
             for stage in self.stages()
         ]
 
-    def streams(self) -> dict[tuple[str, int], list[Task]]:
+    def streams(self) -> Mapping[tuple[str, int], Sequence[Task]]:
         """Return the tasks of each stream in order, streams in the order of their first tasks."""
         streams: dict[tuple[str, int], list[Task]] = {}
         for stage in self.stages():
@@ -84,6 +89,11 @@ class Tasks(Staged):
 
     def __len__(self) -> int:
         return len(self.all)
+
+    @property
+    def segments(self) -> int:
+        """Number of segments of the message."""
+        return 1 + max((task.segment for task in self.all), default=0)
 
     def stages(self) -> list[list[Task]]:
         """Return the topological generations: HAN's composite tasks (section III of the paper)."""
@@ -130,6 +140,11 @@ class Chains(Tasks):
 
     steps: int
 
+    @property
+    def segments(self) -> int:
+        """Number of segments of the message."""
+        return max(1, len(self.all) // (self.steps or 1))
+
     @cached_property
     def links(self) -> tuple[Link, ...]:
         """The links of one segment after the other: data, then order."""
@@ -143,16 +158,27 @@ class Chains(Tasks):
     def _segment(self, first: int) -> tuple[Task, ...]:
         return self.all[first : first + self.steps] if first >= 0 else ()
 
-    def streams(self) -> dict[tuple[str, int], list[Task]]:
+    def streams(self) -> Mapping[tuple[str, int], Sequence[Task]]:
         """Return the tasks of each stream in order, streams in the order of their first tasks."""
-        if len({task.stream for task in self.all[: self.steps]}) < self.steps:
-            return super().streams()
-        return {self.all[k].stream: list(self.all[k :: self.steps]) for k in range(self.steps)}
+        steps = self.steps
+        found = {task.stream: self.all[k::steps] for k, task in enumerate(self.all[:steps])}
+        return super().streams() if len(found) < steps else found
 
     @cached_property
     def sources(self) -> dict[Task, list[Task]]:
         """The tasks whose data each task needs."""
         return {task: list(self.sources_of(task)) for task in self.all}
+
+    def before(self, tasks: Sequence[Task]) -> Sequence[Task] | None:
+        """Return the task before each of `tasks`, if these are a step of all segments; else None.
+
+        Tasks of the first step have none before them.
+        """
+        step, steps = tasks[0].step, self.steps
+        same = len(tasks) * steps == len(self.all) and tasks[-1] == self.all[step - steps]
+        if not same or tasks[0] != self.all[step]:
+            return None
+        return self.all[step - 1 :: steps] if step else ()
 
     def sources_of(self, task: Task) -> Sequence[Task]:
         """Return the tasks whose data `task` needs: that of the step before it."""

@@ -42,8 +42,7 @@ def _batches(plan: Plan) -> list[list[Task]]:
     through a stream twice: the second task waits for one of another stream, which waits for the
     first.
     """
-    steps = {(task.stream, task.step) for task in plan.tasks if not task.segment}
-    if plan.lockstep or len(plan.streams) < len(steps):
+    if plan.lockstep or plan.repeats:
         return [[task] for task in plan.stages]
     return list(map(list, plan.streams.values()))
 

@@ -82,12 +82,12 @@ class Outline:
     @property
     def segments(self) -> int:
         """Number of segments of the message."""
-        return 1 + max((task.segment for task in self.tasks), default=0)
+        return self.tasks.segments
 
     @kept
     def repeats(self) -> bool:
         """Whether a segment has several tasks of one kind on a level."""
-        return any(len(tasks) > self.segments for tasks in self.streams.values())
+        return len(self.tasks) > len(self.streams) * self.segments
 
     @property
     def lockstep(self) -> bool:

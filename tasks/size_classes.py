@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable
+from functools import lru_cache
 
 import numpy as np
 
@@ -59,6 +60,7 @@ def _grains(element: int, bound: int) -> int:
     return bound // element if LINE % element else -(-bound // LINE)
 
 
+@lru_cache(256)
 def largest_of(signature: Signature) -> Signature:
     """Return the largest call of a class; the signature of one call is returned unchanged."""
     return exact(signature, signature.bound)

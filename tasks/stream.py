@@ -4,34 +4,30 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
 
 from han._native import Operations, joined
-from han.model.channel_layout import Geometry
 from han.model.collectives import ROWS
 from han.model.program import (
-    GIVEN,
     INSTRUCTION,
     MAX_STREAMS,
-    SHOWN,
     TERMS,
-    Area,
     Base,
     Program,
     Ref,
     StreamInfo,
-    channel_ref,
 )
-from han.tasks.graph import Task
+from han.tasks.addresses import Addresses
+from han.tasks.graph import Chains, Task, names
 from han.tasks.outline import Outline
 from han.tasks.tags import stream_tag
 
 NOWHERE = Ref(Base.NONE)
 Span = tuple[int, int]  # where bytes of the message start and stop
 Awaits = tuple[tuple[int, int], ...]  # streams, and positions in them
+Turn = tuple[int, int, int, Awaits]  # a task's number, where it starts and stops, what it awaits
 
 
 class Peer(NamedTuple):
@@ -102,6 +98,34 @@ class Stream(Operations):
             if position and self._awaited.get(stream.index, 0) < position:
                 self._awaited[stream.index] = position
                 self.await_stream(stream.index, position)
+
+    def turns(self, tasks: Sequence[Task]) -> tuple[Turn, ...]:
+        """Begin `tasks`, whose operations are emitted next: return the turn of each."""
+        sources = self.builder.chained(tasks)
+        if sources is not None:
+            return self._chained_turns(tasks, *sources)
+        found = []
+        for task in tasks:
+            self._turn_to(task)
+            found.append((self.task, task.start, task.stop, self._needed(task.start, task.stop)))
+        return tuple(found)
+
+    def _chained_turns(
+        self, tasks: Sequence[Task], stream: Stream | None, sources: Sequence[Task]
+    ) -> tuple[Turn, ...]:
+        """Return the turns of tasks that each wait for one task of another stream, if for any."""
+        spans = [(task.start, task.stop) for task in tasks]
+        numbers = self.builder.task_indices(tasks)
+        if stream is None:
+            return tuple([(k, *span, ()) for k, span in zip(numbers, spans, strict=True)])
+        other, found = stream.index, list[Turn]()
+        before = self._awaited.get(other, 0)
+        for k, span, position in zip(numbers, spans, map(stream.done.get, sources), strict=True):
+            assert position is not None, "chained tasks have been done"
+            found.append((k, *span, ((other, position),) if before < position else ()))
+            before = max(before, position)
+        self._awaited[other] = before
+        return tuple(found)
 
     def begin_parts(self, task: Task, spans: Iterable[Span]) -> Iterator[Awaits]:
         """Begin parts of `task`: yield for each the streams and positions that it awaits."""
@@ -177,6 +201,14 @@ class Stream(Operations):
         if task is not whole:
             self.parts.setdefault(whole, {})[task.start, task.stop] = len(self)
 
+    def end_turns(self, tasks: Sequence[Task], positions: Sequence[int]) -> None:
+        """Mark tasks as done in turn, each where the stream had so many operations."""
+        if self.builder.wholes:
+            for task, position in zip(tasks, positions, strict=True):
+                self.end_parts(task, [(task.start, task.stop)], [position])
+        else:
+            self.done.update(zip(tasks, positions, strict=True))
+
     def end_parts(self, task: Task, spans: Sequence[Span], positions: Sequence[int]) -> None:
         """Mark parts of `task` as done in turn, each where the stream had so many operations."""
         whole = self.builder.whole(task)
@@ -184,11 +216,11 @@ class Stream(Operations):
         self.parts.setdefault(whole, {}).update(zip(spans, positions, strict=True))
 
 
-class Builder:
+class Builder(Addresses):
     """Collects the streams of one rank, and allocates what their operations use."""
 
     def __init__(self, plan: Outline, rank: int) -> None:
-        self.plan = plan
+        super().__init__(plan)
         self.signature = plan.signature
         self.rank, self.lockstep = rank, plan.lockstep
         self.streams: dict[tuple[str, int], Stream] = {}
@@ -197,66 +229,9 @@ class Builder:
         self.acc = Ref(Base.SEND)  # where this rank combines; SEND: nothing combined yet
         self._tasks: dict[Task, int] = {}
         self.wholes: dict[Task, Task] = {}  # of parts
-        self._shown = [0] * plan.topology.depth  # bits of Program.writes
         self._comms: list[tuple[int, tuple[int, ...]]] = []
-        self._channels = [0, *accumulate(g is not None for g in plan.geometries)]
-        # Addresses are kept, since every piece uses the same few.
-        self._flags: dict[tuple[int, int, int], Ref] = {}
-        self._small: dict[tuple[int, int], Ref] = {}
-        self._cells: dict[tuple[int, int], Ref] = {}
-        self.requests = 0  # how many there are
-        self._scratch = 0
 
-    # ---- memory, flags, requests and communicators ----------------------------------------
-
-    def geometry(self, level: int) -> Geometry:
-        """Return the layout of a level's channel."""
-        geometry = self.plan.geometries[level]
-        assert geometry is not None, "supports() lets only levels with shared memory pass"
-        return geometry
-
-    def channel(self, level: int) -> int:
-        """Return the number of a level's channel; levels without one do not count."""
-        return self._channels[level]
-
-    def flag(self, level: int, slot: int, flag: int) -> Ref:
-        """Return the address of a member's flag."""
-        key = level, slot, flag
-        return self._flags.get(key) or self._flags.setdefault(
-            key, self._ref(level, Area.FLAGS, self.geometry(level).flag_at(slot, flag))
-        )
-
-    def small(self, level: int, slot: int) -> Ref:
-        """Return the address of a member's small slot: a flag and a page of data."""
-        key = level, slot
-        return self._small.get(key) or self._small.setdefault(
-            key, self._ref(level, Area.SMALL, self.geometry(level).small_at(slot))
-        )
-
-    def cells(self, level: int, slot: int) -> Ref:
-        """Return the address of a member's cells."""
-        key = level, slot
-        return self._cells.get(key) or self._cells.setdefault(
-            key, self._ref(level, Area.CELLS, self.geometry(level).area_at(slot))
-        )
-
-    def _ref(self, level: int, area: Area, offset: int) -> Ref:
-        return channel_ref(self._channels[level], area, offset)
-
-    def show(self, level: int, given: bool = False) -> None:
-        """Show this rank's buffers to the ranks of a channel; `given`: peers may write to them."""
-        self._shown[self._channels[level]] |= SHOWN | (GIVEN if given else 0)
-
-    def request(self) -> int:
-        """Return the number of a new request."""
-        self.requests += 1
-        return self.requests - 1
-
-    def scratch(self, nbytes: int) -> Ref:
-        """Return the address of private memory that lasts for a run."""
-        ref = Ref(Base.SCRATCH, self._scratch)
-        self._scratch += -(-nbytes // 64) * 64
-        return ref
+    # ---- operands and communicators -------------------------------------------------------
 
     def accumulator(self) -> Ref:
         """Return where this rank combines partial results: never in the user's send buffer."""
@@ -294,9 +269,31 @@ class Builder:
         """Return the number of a task, for traces and reports."""
         return self._tasks.setdefault(task, len(self._tasks))
 
+    def task_indices(self, tasks: Iterable[Task]) -> list[int]:
+        """Return the numbers of several tasks."""
+        numbers = self._tasks
+        return [numbers.setdefault(task, len(numbers)) for task in tasks]
+
     def tasks_of(self, stream: Stream) -> tuple[Task, ...]:
         """Return all tasks of a stream, or their parts, also while only some are lowered."""
         return self.plan.worked[stream.kind, stream.level]
+
+    def chained(self, tasks: Sequence[Task]) -> tuple[Stream | None, Sequence[Task]] | None:
+        """Return the tasks whose data `tasks` need, one each, and the stream that has done them.
+
+        There are none, and no stream, for tasks that need no other. None: `prerequisites` finds
+        what they wait for.
+        """
+        chain = self.plan.tasks
+        if self.wholes or self.lockstep or not isinstance(chain, Chains):
+            return None
+        sources = chain.before(tasks)
+        if not sources:
+            return None if sources is None else (None, ())
+        stream = self.streams.get(sources[0].stream)
+        if stream is None or stream.parts or any(task not in stream.done for task in sources):
+            return None
+        return stream, sources
 
     def prerequisites(self, task: Task, asking: Stream) -> list[tuple[Stream, Task]]:
         """Return the tasks that this rank must finish before `task`, each with its stream.
@@ -365,9 +362,9 @@ class Builder:
             rank=self.rank,
             code=np.frombuffer(code, INSTRUCTION),
             streams=infos,
-            tasks=tuple([str(task) for task in self._tasks]),
+            tasks=names(self._tasks),
             requests=self.requests,
-            scratch=self._scratch,
+            scratch=self.scratch_bytes,
             operand=max((s.operand for s in streams), default=0),
             footprint=footprint,
             writes=self._written(streams)[: len(footprint)],
@@ -381,7 +378,7 @@ class Builder:
 
     def _written(self, streams: Iterable[Stream]) -> tuple[int, ...]:
         """Return the bits of ``Program.writes`` by channel."""
-        found = self._shown
+        found = self.shown
         for stream in streams:
             found = [bits | more for bits, more in zip(found, stream.writes, strict=False)]
         return tuple(found)

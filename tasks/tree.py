@@ -32,12 +32,12 @@ def chain_of_steps(
         (symbols[level] + ROWS[kind].letter + _turn(steps[:k].count((kind, level))), kind, level)
         for k, (kind, level) in enumerate(steps)
     ]
-    made = [
-        Task(*names, i, start, stop, step)
+    fields = [
+        (*names, i, start, stop, step)
         for i, (start, stop) in enumerate(segments(signature, segment))
         for step, names in enumerate(named)
     ]
-    return Chains(tuple(made), len(steps))
+    return Chains(tuple(map(Task._make, fields)), len(steps))
 
 
 def _turn(before: int) -> str:

@@ -22,6 +22,7 @@ from han.submodules.exchange.layout import lines, partition_of
 from han.submodules.exchange.mail import Transfer, mail_of
 from han.submodules.exchange.patterns import PRESETS, asked_factors, message_steps
 from han.submodules.exchange.steps import OWN, Blocks, Steps, Take, spans
+from han.submodules.exchange.steps import Fold as Blocked
 from han.submodules.parts.fold import fold
 from han.tasks.canonical import linear, rooms
 from han.tasks.context import Context
@@ -31,8 +32,14 @@ from han.tasks.graph import Task
 MOST = 1 << 30  # bytes of a message, so that MPI's counts stay below 2^31
 SEGMENT = 32 * 1024  # below the eager limit of every MPI library over TCP
 Run = tuple[int, int]  # where bytes of a task start and stop
-Mailed = tuple[int, Run]  # a member, and the run that it sends or receives
+Mailed = tuple[int, int, int]  # a member, and the run that it sends or receives
+Arrival = tuple[int, int, int, int]  # the same, and where in the scratch memory it comes
+Gathering = tuple[tuple[Mailed, ...], tuple[Mailed, ...]]  # what arrives in a step, and leaves
+Combined = tuple[int, int, bool, tuple[int, ...], tuple[int, ...]]  # a run, whole, before, after
 T = TypeVar("T")
+
+
+Combining = tuple[tuple[Arrival, ...], tuple[Mailed, ...], tuple[Combined, ...]]
 
 
 class Fold(NamedTuple):
@@ -53,11 +60,13 @@ class Stage(NamedTuple):
     """What a member does in a combining stage of a task of some size.
 
     `arrivals` are members, runs, and where in the scratch memory they come; `departures` are sent.
+    If all of `folds` are linear, `runs` are what the mail combines.
     """
 
-    arrivals: list[tuple[int, Run, int]]
-    departures: list[Mailed]
+    arrivals: tuple[Arrival, ...]
+    departures: tuple[Mailed, ...]
     folds: list[Fold]
+    runs: tuple[Combined, ...] | None
 
 
 Arriving = dict[int, list[Transfer]]  # by member
@@ -77,6 +86,9 @@ def unfit(question: Question) -> str | None:
 def lower(context: Context) -> None:
     """Emit this rank's part of the exchange of each task."""
     exchange = Exchange(context, context.result)
+    if not context.builder.signature.canonical:
+        exchange.run(context.tasks)
+        return
     for task in context.tasks:
         context.stream.begin(task)
         exchange.begin(task)
@@ -104,12 +116,31 @@ class Exchange:
         self.partition = partition_of(context.choice, self.steps, context.grain)
         self.start = self.nbytes = 0
         self._known: dict[tuple[str, int, int], Any] = {}  # by the size of a task
+        self._folded: dict[int, list[Blocked]] = {}  # by stage
         self.room = context.stream.room(self._room(context.tasks) if combines else 0)
 
     def begin(self, task: Task) -> None:
         """Turn to a task."""
         self.start, self.mine = task.start, self.context.source
         self.nbytes = task.nbytes
+
+    def run(self, tasks: Sequence[Task]) -> None:
+        """Carry out whole tasks, whose operands are combined from left to right."""
+        stream, turns = self.context.stream, self.context.stream.turns(tasks)
+        steps = tuple([self._once("whole", 0, self._whole, task.nbytes) for task in tasks])
+        ends = self.mail.exchange(
+            self.room, self.context.source, self.work, self.most, self.step, turns, steps
+        )
+        stream.end_turns(tasks, ends)
+
+    def _whole(self, _step: int) -> tuple[tuple[Combining, ...], tuple[Gathering, ...]]:
+        """Return what this member does in all stages of a task, and in all gathering steps."""
+        stages: list[Combining] = []
+        for stage in range(1, self.steps.stages + 1):
+            arrivals, departures, _, runs = self._stage(stage)
+            assert runs is not None, "only the canonical order is not from left to right"
+            stages.append((arrivals, departures, runs))
+        return tuple(stages), self._gathered(self._first)
 
     def combine(self) -> None:
         """Carry out all combining stages."""
@@ -118,22 +149,25 @@ class Exchange:
 
     def gather(self) -> None:
         """Carry out the gathering steps; without data those that release members."""
-        steps, sends = self.steps, list[Transfer]()
-        first = steps.gathers - steps.releases if self.empty else 0
-        for step in range(first + 1, steps.gathers + 1):
-            arriving, leaving = self._once("gather", step, self._gathered)
-            received = [self.receive(self.work, run, member) for member, run in arriving]
-            sends += [self.send(self.work, run, member) for member, run in leaving]
-            self.complete(received)
-        self.complete(sends)
+        steps = self._once("gather", self._first, self._gathered)
+        self.mail.gather(self.work, self.start, self.most, steps)
 
-    def _gathered(self, step: int) -> tuple[list[Mailed], list[Mailed]]:
-        """Return the runs that a gathering step brings this member, and those that it sends."""
+    @property
+    def _first(self) -> int:
+        """How many gathering steps a task without data leaves out: they release nobody."""
+        return self.steps.gathers - self.steps.releases if self.empty else 0
+
+    def _gathered(self, first: int) -> tuple[Gathering, ...]:
+        """Return what each gathering step after `first` brings this member, and what it sends."""
+        return tuple([self._gathers(step) for step in range(first + 1, self.steps.gathers + 1)])
+
+    def _gathers(self, step: int) -> Gathering:
         takes = _by_member(self.takes(self.me, step)).items()
-        arriving = [(member, run) for member, blocks in takes for run in self.runs(blocks)]
+        arriving = [(member, *run) for member, blocks in takes for run in self.runs(blocks)]
         takers = self.steps.takers(self.me, step)
-        given = ((m, _by_member(self.takes(m, step)).get(self.me, [])) for m in takers)
-        return arriving, [(member, run) for member, blocks in given for run in self.runs(blocks)]
+        given = [(m, _by_member(self.takes(m, step)).get(self.me, [])) for m in takers]
+        leaving = [(member, *run) for member, blocks in given for run in self.runs(blocks)]
+        return tuple(arriving), tuple(leaving)
 
     def takes(self, member: int, step: int) -> list[Take]:
         """Return what a member takes in a gathering step."""
@@ -153,8 +187,12 @@ class Exchange:
         found = [self.partition.span(self.nbytes, r.start, r.stop) for r in spans(parts)]
         return [(a, b) for a, b in found if a < b]
 
-    def _once(self, name: str, step: int, make: Callable[[int], T]) -> T:
-        """Return what `make` finds for a step: the same in all tasks of one size."""
+    def _once(self, name: str, step: int, make: Callable[[int], T], nbytes: int | None = None) -> T:
+        """Return what `make` finds for a step: the same in all tasks of one size.
+
+        It is that of the task which has begun, or of one of `nbytes` bytes.
+        """
+        self.nbytes = self.nbytes if nbytes is None else nbytes
         key = name, step, self.nbytes
         if key not in self._known:
             self._known[key] = make(step)
@@ -176,14 +214,20 @@ class Exchange:
         for transfer in transfers:
             self.mail.complete(transfer)
 
-    def _arrivals(self, stage: int) -> list[tuple[int, Run, int]]:
+    def _own(self, stage: int) -> list[Blocked]:
+        """Return what this member combines in a stage, in numbers of blocks."""
+        if stage not in self._folded:
+            self._folded[stage] = self.steps.folds(self.me, stage)
+        return self._folded[stage]
+
+    def _arrivals(self, stage: int) -> tuple[Arrival, ...]:
         """Return the runs that arrive in a stage: member, run, and where in the scratch memory."""
-        found, used = list[tuple[int, Run, int]](), 0
-        for member, blocks in _operands(self.steps, self.me, stage).items():
-            for run in self.runs(blocks):
-                found.append((member, run, used))
-                used += lines(run[1] - run[0])
-        return found
+        found, used = list[Arrival](), 0
+        for member, blocks in _operands(self._own(stage), self.me).items():
+            for start, stop in self.runs(blocks):
+                found.append((member, start, stop, used))
+                used += lines(stop - start)
+        return tuple(found)
 
     def _room(self, tasks: Sequence[Task]) -> int:
         """Return the bytes of scratch memory for the operands of any stage of any task."""
@@ -192,7 +236,7 @@ class Exchange:
             self.nbytes = nbytes
             for stage in range(1, self.steps.stages + 1):
                 arrivals = self._once("arrivals", stage, self._arrivals)
-                ends = (used + run[1] - run[0] for _, run, used in arrivals)
+                ends = [used + stop - start for _, start, stop, used in arrivals]
                 most = max(most, *ends, 0)
         return most
 
@@ -200,39 +244,49 @@ class Exchange:
 
     def _combine(self, stage: int) -> None:
         """Receive and send the operands of a stage, combine them, and wait for the sends."""
-        arriving: Arriving = {}
-        arrivals, departures, folds = self._once("stage", stage, self._stage)
-        mail, most, start = self.mail, self.most, self.start
-        for member, (first, last), used in arrivals:
-            place = (self.room + used).holding(start + first)
-            transfer = mail.receive(place, start + first, start + last, member, most)
-            arriving.setdefault(member, []).append(transfer)
-        sends = [
-            mail.send(self.mine, start + first, start + last, reader, most)
-            for reader, (first, last) in departures
-        ]
-        for fold_ in folds:
-            self._fold(fold_, arriving, sends)
-        self.complete(sends)
+        arrivals, departures, folds, runs = self._once("stage", stage, self._stage)
+        if runs is None:
+            self._combine_by_blocks(arrivals, departures, folds)
+        else:
+            self.mail.stage(
+                self.room, self.mine, self.context.source, self.work, self.start, self.most,
+                self.step, arrivals, departures, runs,
+            )  # fmt: skip
         if folds:
             self.mine = self.work
 
+    def _combine_by_blocks(
+        self, arrivals: Sequence[Arrival], departures: Sequence[Mailed], folds: Sequence[Fold]
+    ) -> None:
+        """Do what `Mail.stage` does where operands are combined in the canonical order."""
+        arriving: Arriving = {}
+        for member, first, last, used in arrivals:
+            place = (self.room + used).holding(self.start + first)
+            transfer = self.receive(place, (first, last), member)
+            arriving.setdefault(member, []).append(transfer)
+        sends = [self.send(self.mine, (first, last), m) for m, first, last in departures]
+        for fold_ in folds:
+            self._fold(fold_, arriving, sends)
+        self.complete(sends)
+
     def _stage(self, stage: int) -> Stage:
+        folds = self._folds(stage)
+        runs = tuple([_combined(fold) for fold in folds]) if all(f.linear for f in folds) else None
         arrivals = self._once("arrivals", stage, self._arrivals)
-        return Stage(arrivals, self._departures(stage), self._folds(stage))
+        return Stage(arrivals, tuple(self._departures(stage)), folds, runs)
 
     def _departures(self, stage: int) -> list[Mailed]:
         """Return the runs that this member sends in a stage, and to whom."""
         return [
-            (reader, run)
+            (reader, *run)
             for reader in self.steps.readers(self.me, stage)
-            for run in self.runs(_operands(self.steps, reader, stage)[self.me])
+            for run in self.runs(_operands(self.steps.folds(reader, stage), reader)[self.me])
         ]
 
     def _folds(self, stage: int) -> list[Fold]:
         """Return the runs that this member combines in a stage."""
         found = list[Fold]()
-        groups = groupby(self.steps.folds(self.me, stage), key=lambda fold: fold[1])
+        groups = groupby(self._own(stage), key=lambda fold: fold[1])
         for sources, group in groups:
             members = [member for member, _ in sources]
             own = members.index(self.me)
@@ -300,13 +354,16 @@ class Exchange:
         return transfer.place.to(at)
 
 
-def _operands(steps: Steps, member: int, stage: int) -> dict[int, list[Blocks]]:
-    """Return the blocks that a member receives in a stage, by the member that sends them."""
+def _combined(fold: Fold) -> Combined:
+    """Return a fold as the mail takes it."""
+    members, own = fold.members, fold.own
+    return *fold.run, fold.whole, tuple(members[:own]), tuple(members[own + 1 :])
+
+
+def _operands(folds: Iterable[Blocked], member: int) -> dict[int, list[Blocks]]:
+    """Return the blocks that a member with these folds receives, by the member that sends them."""
     return _by_member(
-        (source, blocks)
-        for blocks, sources in steps.folds(member, stage)
-        for source, _ in sources
-        if source != member
+        [(source, blocks) for blocks, sources in folds for source, _ in sources if source != member]
     )
 
 

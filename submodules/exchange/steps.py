@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from math import prod
 from typing import Protocol
 
+from han.common.kept import kept
 from han.submodules.exchange.factors import Factors
 
 OWN = -1  # the stage of a member's own operand that is in its send buffer, not in a cell
@@ -38,8 +38,11 @@ def arc(first: int, number: int, size: int) -> list[range]:
 
 def spans(parts: Iterable[Blocks]) -> list[range]:
     """Join blocks into ranges of consecutive ones, in ascending order."""
+    given = list(parts)
+    if len(given) == 1 and isinstance(given[0], range):
+        return [given[0]]
     found: list[range] = []
-    for part in sorted((r for blocks in parts for r in _ranges(blocks)), key=lambda r: r.start):
+    for part in sorted((r for blocks in given for r in _ranges(blocks)), key=lambda r: r.start):
         if found and found[-1].stop == part.start:
             found[-1] = range(found[-1].start, part.stop)
         else:
@@ -123,12 +126,12 @@ class Recursive:
     gather: Factors
     releases = 0
 
-    @cached_property
+    @kept
     def size(self) -> int:
         """How many members there are."""
         return self.blocks * prod(self.whole)
 
-    @cached_property
+    @kept
     def blocks(self) -> int:
         """How many blocks a message is cut into."""
         return prod(self.scatter)

@@ -125,13 +125,11 @@ class Cells:
         places = [cells or (NOWHERE,) * self._used for cells in held]
         operands = tuple(zip(*places, strict=True)) if places else ((),) * self._used
         step = max(grain, self.ring.chunk // grain * grain)
-        for task in self.context.tasks:
-            stream.begin(task)
-            part, index = (task.start, task.stop, step), stream.sequence
-            stream.sequence = stream.pass_pieces(
-                dst, own, operands, part, index, arrivals, reads, posts
-            )
-            stream.end(task)
+        turns = stream.turns(self.context.tasks)
+        stream.sequence, ends = stream.pass_pieces(
+            dst, own, operands, turns, step, stream.sequence, arrivals, reads, posts
+        )
+        stream.end_turns(self.context.tasks, ends)
 
     @property
     def _used(self) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain
 
 from han.model.topology import Group
@@ -65,6 +66,7 @@ class Tree:
     socket_radix: int
 
     @classmethod
+    @lru_cache(256)
     def of(cls, choice: LevelChoice) -> Tree:
         """Return the tree of tasks that run `choice`."""
         values, shape = dict(choice.parameters), choice.algorithm

@@ -45,6 +45,8 @@ def test_latency_is_seen_and_each_rank_sends_over_its_rail(links):
         assert 2 * LATENCY_MS <= report["ping"] < 3 * LATENCY_MS
         # A late rank's first call may take no time, as the others' messages have arrived before.
         assert min(report["barrier"], report["allreduce"]) >= LATENCY_MS
+        # A busy machine may add any time. That links add none is proved in virtual time: see
+        # test_a_message_arrives_when_its_bytes_have_passed_one_link in test_switch.py.
         assert report["single"] >= LATENCY_MS + 1e3 * report["bytes"] * links.byte
 
 

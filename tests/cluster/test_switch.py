@@ -2,6 +2,7 @@
 
 import socket
 from contextlib import ExitStack, suppress
+from itertools import accumulate
 
 import pytest
 from hypothesis import given
@@ -124,6 +125,23 @@ def test_a_late_process_makes_no_link_slower(slow):
         slow.send(1, packet(2, number), now=0.0)
     assert slow.switch.deliver(now=3 + LATENCY) is None
     assert slow.received(2) == [0, 1, 2]
+
+
+@given(st.lists(st.floats(0, 3), min_size=1, max_size=40), st.booleans())
+def test_a_message_arrives_when_its_bytes_have_passed_one_link(pauses, late):
+    """Packets of 1 s are sent after pauses: the last one is due when the link has carried all."""
+    moments = list(accumulate(pauses))
+    sent = max(moment + len(moments) - k for k, moment in enumerate(moments))
+    with ExitStack() as undo:
+        ports = Ports(undo, byte=1 / (len(packet(1, 0)) + HEADER))
+        for number, moment in enumerate(moments):
+            ports.send(1, packet(2, number), now=moment)
+            if not late:
+                ports.switch.deliver(now=moment)
+        ports.switch.deliver(now=sent + LATENCY - 0.01)
+        assert len(moments) - 1 not in ports.received(2)
+        assert ports.switch.deliver(now=sent + LATENCY + 0.01) is None
+        assert len(moments) - 1 in ports.received(2)
 
 
 def test_packets_of_the_launcher_take_no_time_on_a_link(slow):

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_planner import quick
 
-from han._native import Mail, Operations, Transfer, joined
-from han.model.program import INSTRUCTION, Area, Base, Code, Ref, channel_ref
+from han._native import Mail, Operations, joined
+from han.model.program import INSTRUCTION, TERMS, Area, Base, Ref, channel_ref
 from han.submodules.parts.fold import fold
 from han.tasks.canonical import canonical, linear, rooms
 
@@ -26,10 +26,18 @@ def members(number):
     return flags, cells, tuple(range(7, 7 + number))
 
 
+def others(number, grains=GRAINS):
+    """Return streams of some operations each, which others may await."""
+    found = [stream(grains) for _ in range(number)]
+    for one in found:
+        one.wait_each((channel_ref(0, Area.FLAGS),) * 9, 1, (0,) * 9)
+    return found
+
+
 def agree(a, b):
     """Check that two streams have the same operations."""
     assert (a.operand, a.writes, len(a)) == (b.operand, b.writes, len(b))
-    assert joined((a,)) == joined((b,))
+    assert joined((a, *others(4))) == joined((b, *others(4)))
 
 
 # ---- shares -----------------------------------------------------------------------------------
@@ -156,17 +164,24 @@ def test_wrong_operands(wrong, error):
 @pytest.mark.parametrize("in_cells", [True, False])
 @pytest.mark.parametrize("number", [0, 1, 3])
 def test_pieces_are_passed_one_by_one(in_cells, number):
-    """320 bytes in pieces of 128, from number 1 on: through cells 1, 0 and 1 of two."""
+    """320 bytes in pieces of 128, from number 1 on: through cells 1, 0 and 1 of two; then 64."""
     flags, cells, ranks = members(number + 3)
     dst = (SCRATCH, SCRATCH + 128) if in_cells else RECV
     operands = tuple(tuple(cells[m] + 64 * k for m in range(number)) for k in range(2))
     arrivals, reads = (flags[:number], ranks[:number]), (flags[-2:-1], ranks[-2:-1])
     batch, one = stream(), stream()
+    turns = ((7, 64, 384, ((2, 5), (4, 0))), (9, 384, 448, ()))
     found = batch.pass_pieces(
-        dst, SEND, operands, (64, 384, 128), 1, arrivals, reads, (flags[-1], flags[-2])
+        dst, SEND, operands, turns, 128, 1, arrivals, reads, (flags[-1], flags[-2])
     )
-    assert found == 4
-    for index, start, nbytes in ((1, 64, 128), (2, 192, 128), (3, 320, 64)):
+    one.task = 7
+    one.await_stream(2, 5)
+    one.await_stream(4, 0)
+    ends = []
+    for index, start, nbytes in ((1, 64, 128), (2, 192, 128), (3, 320, 64), (4, 384, 64)):
+        if index == 4:
+            ends.append(len(one))
+            one.task = 9
         if index > 1:
             one.wait_each(reads[0], index - 1, reads[1])
         place = dst[index % 2].holding(start) if in_cells else RECV.to(start)
@@ -174,6 +189,8 @@ def test_pieces_are_passed_one_by_one(in_cells, number):
         one.combine_each(place, own, these, nbytes, arrivals[0], index + 1, arrivals[1])
         one.post(flags[-1], index + 1)
         one.post(flags[-2], index + 1)
+    assert found == (5, (*ends, len(one)))
+    assert batch.task == 9
     agree(batch, one)
 
 
@@ -182,7 +199,9 @@ def test_a_task_without_data_is_one_piece():
     batch, one = stream(), stream()
     arrivals = flags[:1], ranks[:1]
     none = ((), ())
-    assert batch.pass_pieces(RECV, SEND, ((SCRATCH,),), (0, 0, 64), 5, arrivals, none, flags) == 6
+    turns = ((0, 0, 0, ()),)
+    found = batch.pass_pieces(RECV, SEND, ((SCRATCH,),), turns, 64, 5, arrivals, none, flags)
+    assert found == (6, (3,))
     one.wait(flags[0], 6, ranks[0])
     one.post(flags[0], 6)
     one.post(flags[1], 6)
@@ -199,9 +218,14 @@ def test_a_task_without_data_is_one_piece():
         ({"operands": ()}, ValueError),
         ({"operands": ((),)}, ValueError),
         ({"operands": (1,)}, TypeError),
-        ({"part": (0, 64)}, ValueError),
-        ({"part": (0, 64, 0)}, ValueError),
-        ({"part": (64, 0, 64)}, ValueError),
+        ({"turns": [(0, 0, 64, ())]}, TypeError),
+        ({"turns": ((0, 0, 64),)}, ValueError),
+        ({"turns": ((0, 64, 0, ()),)}, ValueError),
+        ({"turns": ((1 << 32, 0, 64, ()),)}, ValueError),
+        ({"turns": ((0, 0, 64, None),)}, TypeError),
+        ({"turns": ((0, 0, 64, ((1,),)),)}, ValueError),
+        ({"turns": ((0, 0, 64, ((1, -1),)),)}, OverflowError),
+        ({"step": 0}, ValueError),
         ({"index": -1}, OverflowError),
         ({"arrivals": ()}, ValueError),
         ({"arrivals": ((RECV,), ())}, ValueError),
@@ -212,186 +236,11 @@ def test_a_task_without_data_is_one_piece():
 )
 def test_wrong_pieces(wrong, error):
     flags, cells, ranks = members(1)
-    right = {"dst": RECV, "own": SEND, "operands": (cells,), "part": (0, 64, 64), "index": 0}
+    right = {"dst": RECV, "own": SEND, "operands": (cells,)}
+    right |= {"turns": ((0, 0, 64, ()),), "step": 64, "index": 0}
     more = {"arrivals": (flags, ranks), "reads": (flags, ranks), "posts": flags}
     with pytest.raises(error):
         stream().pass_pieces(*{**right, **more, **wrong}.values())
-
-
-# ---- messages ---------------------------------------------------------------------------------
-
-
-def test_messages_of_a_transfer():
-    """160 bytes in messages of 64, since 100 bytes hold one grain of 64."""
-    made, one = stream(), stream()
-    mail = Mail(made, (7, 8), GRAIN, iter(range(10)).__next__)
-    came = mail.receive(RECV, 64, 256, 1, 100)
-    sent = mail.send(SEND, 0, 0, 0, 100)
-    assert (came.place, came.start, came.stop) == (RECV, 64, 256)
-    assert came.overlaps(0, 65)
-    assert came.overlaps(255, 300)
-    assert not came.overlaps(0, 64)
-    assert not came.overlaps(256, 300)
-    for number, at in enumerate((64, 128, 192)):
-        one.irecv(RECV.to(at), 64, 8, number)
-    one.isend(SEND, 0, 7, 3)
-    for until, requests in ((64, ()), (65, (0,)), (128, ()), (192, (1,)), (None, (2,)), (999, ())):
-        mail.complete(came, until)
-        for request in requests:
-            one.test(request)
-    mail.complete(sent, 1)  # no bytes are one message, which begins before byte 1
-    one.test(3)
-    again = mail.receive(RECV, 0, 192, 1, 64)  # requests that are free, the last one first
-    for at, request in ((0, 3), (64, 2), (128, 1)):
-        one.irecv(RECV.to(at), 64, 8, request)
-    mail.complete(again)
-    for request in (3, 2, 1):
-        one.test(request)
-    agree(made, one)
-
-
-@pytest.mark.parametrize("members", [(), (0,), (1, 1), (0, 0, 1), (1,)])
-def test_operands_are_combined_as_they_arrive(members):
-    """Bytes 64 to 320 in parts of 128; a member's number says if it comes before (0) this rank."""
-    made, one = stream(), stream()
-    mails = [Mail(each, (7, 8), GRAIN, iter(range(20)).__next__) for each in (made, one)]
-    rooms = [(SCRATCH + 4096 * k).holding(64) for k in range(len(members))]
-    came, expected = ([mail.receive(r, 64, 320, 1, 64) for r in rooms] for mail in mails)
-    sends, leaving = ([mail.send(RECV, at, 256, 0, 64) for at in (0, 128)] for mail in mails)
-    before, after = ([k for k, side in enumerate(members) if side == x] for x in (0, 1))
-    sides = [tuple(came[k] for k in side) for side in (before, after)]
-    mails[0].combine(RECV, SEND, 64, 320, 128, *sides, tuple(sends))
-    for first, last in ((64, 192), (192, 320)):
-        own, result, total = SEND.to(first), RECV.to(first), None
-        for k in before:
-            mails[1].complete(expected[k], last)
-            if total is not None:
-                one.reduce(total, total, rooms[k].to(first), last - first)
-            total = total or rooms[k].to(first)
-        for transfer in leaving:
-            if transfer.overlaps(first, last):
-                mails[1].complete(transfer, last)
-        if total is not None:
-            one.reduce(result, total, own, last - first)
-        total = own if total is None else result
-        for k in after:
-            mails[1].complete(expected[k], last)
-            one.reduce(result, total, rooms[k].to(first), last - first)
-            total = result
-        one.copy(result, total, last - first)
-    agree(made, one)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "error"),
-    [
-        (lambda mail: mail.combine(RECV, SEND, 0, 64, 0, (), (), ()), ValueError),
-        (lambda mail: mail.combine(RECV, SEND, 64, 0, 64, (), (), ()), ValueError),
-        (lambda mail: mail.combine(RECV, SEND, 0, 64, 64, [], (), ()), ValueError),
-        (lambda mail: mail.combine(RECV, SEND, 0, 64, 64, (1,), (), ()), TypeError),
-        (lambda mail: mail.combine(RECV, SEND, 0, 64, 64, (), (1,), ()), TypeError),
-        (lambda mail: mail.combine(RECV, SEND, 0, 64, 64, (), (), (1,)), TypeError),
-        (lambda mail: mail.combine(RECV, 1, 0, 64, 64, (), (), ()), TypeError),
-        (lambda mail: Mail.__new__(Mail).combine(RECV, SEND, 0, 64, 64, (), (), ()), ValueError),
-        (lambda mail: mail.send(1, 0, 64, 0, 64), TypeError),
-        (lambda mail: mail.send(SEND, 64, 0, 0, 64), ValueError),
-        (lambda mail: mail.send(SEND, 0, 64, 2, 64), IndexError),
-        (lambda mail: mail.send(SEND, 0, 64, 0), TypeError),
-        (lambda mail: mail.send(SEND, 0, 1 << 50, 0, 1), ValueError),
-        (lambda mail: mail.complete(SEND), TypeError),
-        (lambda mail: mail.complete(), TypeError),
-        (lambda mail: mail.complete(mail.send(SEND, 0, 64, 0, 64), -1), OverflowError),
-        (lambda mail: mail.send(SEND, 0, 128, 0, 64), ValueError),
-        (lambda mail: mail.__init__(stream(), (1,), 8, int), ValueError),
-        (lambda mail: Mail(8, (1,), 8, int), ValueError),
-        (lambda mail: Mail(stream(), (1,), 0, int), ValueError),
-        (lambda mail: Mail(stream(), [1], 8, int), TypeError),
-        (lambda mail: Mail.__new__(Mail).send(SEND, 0, 64, 0, 64), ValueError),
-        (lambda mail: Mail.__new__(Mail).complete(SEND), TypeError),
-        (lambda mail: Transfer(), TypeError),
-    ],
-)
-def test_wrong_messages(wrong, error):
-    requests = iter((0, 1 << 40))
-    mail = Mail(stream(), (7, 8), GRAIN, requests.__next__)
-    with pytest.raises(error):
-        wrong(mail)
-
-
-# ---- rings ------------------------------------------------------------------------------------
-
-
-def shown(made):
-    """Return what each operation does: its code, where in the message, its bytes, and requests."""
-    number, others = len(made), [stream(0) for _ in range(4)]
-    for other in others:
-        other.wait_each((channel_ref(0, Area.FLAGS),) * 9, 1, (0,) * 9)
-    code, _ = joined((made, *others))
-    found = []
-    for op in np.frombuffer(code, INSTRUCTION)[:number]:
-        name = Code(op["code"]).name
-        if name == "AWAIT":
-            found.append(f"await {op['peer']}:{int(op['n']) - number - 9 * (int(op['peer']) - 1)}")
-        elif name == "REDUCE":
-            found.append(f"reduce {op['off'][0]} from {op['off'][1] // 1000}")
-        elif name == "TEST":
-            found.append(f"test {op['slot']}")
-        else:
-            place = op["off"][1 if name == "ISEND" else 0]
-            where = place if name == "ISEND" or op["base"][0] == Base.RECV else f"cell {place}"
-            found.append(f"{name[1:].lower()} {where} {op['peer']} ({op['slot']})")
-    return found
-
-
-def test_the_hops_of_a_ring():
-    """Two nodes, blocks of two pieces and one, in cells of 1000 bytes for two pieces."""
-    made = stream(0)
-    cells = (SCRATCH, SCRATCH + 1000)
-    mine, others = ((0, 64), (64, 128)), ((128, 192), None)
-    awaits = ((), ((3, 7),), ((3, 9), (4, 1)))
-    ends, free, first = made.circulate(
-        SEND, RECV, cells, (1, 2), (*others, *mine, *mine), 2, awaits, (5,), 8
-    )
-    # This rank sends bytes 0 to 128 and combines bytes 128 to 192, which it sends then.
-    assert shown(made) == [
-        "recv cell 0 1 (5)",
-        "send 0 2 (8)", "await 3:7", "send 64 2 (9)",
-        "test 5", "await 3:9", "await 4:1", "reduce 128 from 0", "send 128 2 (5)",
-        "test 8", "recv 0 1 (8)",
-        "test 9", "recv 64 1 (9)",
-        "test 8", "test 9", "test 5",
-    ]  # fmt: skip
-    assert ends == [8, 14, 15]
-    assert free == (8, 9, 5)
-    assert first == 10
-
-
-@pytest.mark.parametrize(
-    ("wrong", "error"),
-    [
-        ({"source": 1}, TypeError),
-        ({"cells": ()}, ValueError),
-        ({"cells": (1,)}, TypeError),
-        ({"peers": (1,)}, TypeError),
-        ({"pieces": ((0, 64), (64, 128))}, ValueError),
-        ({"pieces": ((0, 64), (64, 128), (64,))}, TypeError),
-        ({"width": 0}, ValueError),
-        ({"width": 4}, ValueError),
-        ({"awaits": ()}, ValueError),
-        ({"awaits": ((), ((1, -2),))}, OverflowError),
-        ({"awaits": ((), 3)}, TypeError),
-        ({"free": [1]}, TypeError),
-        ({"free": (1 << 40,)}, ValueError),
-        ({"first": 1 << 31}, ValueError),
-        ({"first": 2**64 - 1}, ValueError),
-        ({"peers": (1 << 32, 2)}, ValueError),
-    ],
-)
-def test_wrong_rings(wrong, error):
-    right = {"source": SEND, "result": RECV, "cells": (SCRATCH,), "peers": (1, 2)}
-    more = {"pieces": ((0, 64), (64, 128), (64, 128)), "width": 1, "awaits": ((), ())}
-    with pytest.raises(error):
-        stream().circulate(*{**right, **more, "free": (), "first": 0, **wrong}.values())
 
 
 # ---- numbers and objects that do not fit --------------------------------------------------------
@@ -414,6 +263,24 @@ def test_numbers_beyond_their_fields_are_refused():
         with pytest.raises((ValueError, OverflowError, TypeError)):
             call(one)
         assert not len(one)
+
+
+@pytest.mark.parametrize("grains", [0, GRAINS])
+@pytest.mark.parametrize("number", [16, 17, 8192, 8193, 65536, 65537, 140000])
+def test_records_stay_as_they_are_while_a_stream_grows(number, grains):
+    """Large records move to huge pages, and the program takes their memory over."""
+    flag, first, long = channel_ref(0, Area.FLAGS, 64), stream(grains), stream(grains)
+    first.wait(flag, 7, 3)
+    for start in range(0, number, 1000):
+        flags = (flag,) * min(1000, number - start)
+        long.wait_each(flags, start, tuple(range(start, start + len(flags))))
+    code, terms = joined((first, long))
+    operations = np.frombuffer(code, INSTRUCTION)
+    assert operations["n"].tolist() == [7, *(k // 1000 * 1000 for k in range(number))]
+    assert operations["peer"].tolist() == [3, *range(number)]
+    assert len(terms) == ((number + 1) * TERMS.itemsize if grains else 0)
+    if grains:
+        assert set(np.frombuffer(terms, TERMS)["offset"][:, 0].tolist()) == {64}
 
 
 def test_a_stream_is_made_and_joined_once():

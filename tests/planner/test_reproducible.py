@@ -245,6 +245,27 @@ def test_rules_that_would_change_the_order_are_passed_over_with_the_reason():
             assert "another order than the canonical one" in reason, (rule, reason)
 
 
+@pytest.mark.parametrize(
+    ("nodes", "three"),
+    [
+        ([0, 0, 1, 1, 2, 2], True),
+        ([0, 0, 0, 0, 1, 1, 1, 1, 2], True),  # the last node has less
+        ([0, 1, 2], True),
+        ([0, 0, 0, 1, 1, 1, 2, 2, 2], False),  # ranks 2 and 3 are a block of two nodes
+        ([0, 1, 2, 0, 1, 2], False),
+    ],
+)
+@pytest.mark.parametrize("collective", ["allreduce", "reduce"])
+def test_three_blocks_of_ranks_exchange_all_at_once(nodes, three, collective):
+    table = table_of(nodes, reproducible=True)
+    for nbytes in (8, 32 << 10, (32 << 10) + 8, 1 << 18):
+        signature = table.called(call_signature(collective, nbytes))
+        choice = table.decide(signature).choice
+        exchanges = three and collective == "allreduce" and nbytes >= 32 << 10
+        assert (choice.levels[-1].algorithm == "recursive") == exchanges, choice
+        verify([plan_of_choice(table.topology, signature, choice, 1 << 20)])
+
+
 def test_the_first_rule_that_says_something_decides_whatever_runs():
     nodes, big, call = [0, 0, 1, 1], {"bytes": {"min": 4096}}, call_signature("allreduce", 8000)
     small = call_signature("allreduce", 80)

@@ -7,6 +7,7 @@
 #include "python/py_arguments.h"
 #include "python/py_engine.h"
 #include "python/py_look_up.h"
+#include "python/py_methods.h"
 #include "python/py_packing.h"
 #include "python/py_plan.h"
 #include "python/py_request.h"
@@ -262,14 +263,13 @@ static void calls_dealloc(CallsObject *self) {
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
-#define QUICK(f) (PyCFunction)(void (*)(void))(f), METH_FASTCALL
 #define BOTH(NAME, PARAMETERS)                                                        \
-    {#NAME, QUICK(calls_##NAME),                                                      \
+    {#NAME, HAN_FAST(calls_##NAME),                                                      \
      #NAME "($self" PARAMETERS ", /)\n--\n\n"                                       \
      "Run the call; False if the caller must parse and plan it."},                    \
-    {"i" #NAME, QUICK(calls_i##NAME),                                                 \
+    {"i" #NAME, HAN_FAST(calls_i##NAME),                                                 \
      "i" #NAME "($self" PARAMETERS ", /)\n--\n\nReturn the started request, or False."},    \
-    {#NAME "_init", QUICK(calls_##NAME##_init),                                       \
+    {#NAME "_init", HAN_FAST(calls_##NAME##_init),                                       \
      #NAME "_init($self" PARAMETERS ", /)\n--\n\nReturn a persistent request, or False."}
 
 static PyMethodDef calls_methods[] = {

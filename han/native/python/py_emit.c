@@ -3,14 +3,33 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
-/* Make room for one more record; 0 or -1. */
+enum { HUGE_PAGE = 1 << 21, FIRST = 16, LARGE = 1 << 13, HUGE_ROOM = 1 << 16 };
+
+/* Memory of another size with the same records; NULL: there is none, and the old one stays. Page
+ * faults would take most of the time to write a large program, so it is in huge pages. */
+static void *resized(void *old, size_t had, size_t nbytes) {
+    if (nbytes < HUGE_PAGE) return realloc(old, nbytes);
+    size_t whole = (nbytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    void *found = aligned_alloc(HUGE_PAGE, whole);
+    if (!found) return NULL;
+    (void)madvise(found, whole, MADV_HUGEPAGE); /* a kernel may have none */
+    if (had) memcpy(found, old, had);
+    free(old);
+    return found;
+}
+
+/* Make room for one more record; 0 or -1. Memory that is not written yet costs nothing. */
 static int grow(OperationsObject *self) {
     if (self->length < self->room) return 0;
-    size_t room = self->room ? 2 * self->room : 16;
-    han_instr *code = realloc(self->code, room * sizeof *code);
+    size_t room = !self->room ? FIRST : self->room == LARGE ? HUGE_ROOM : 2 * self->room;
+    size_t length = self->length;
+    han_instr *code = resized(self->code, length * sizeof *code, room * sizeof *code);
     if (code) self->code = code;
-    han_term *terms = code && self->grains ? realloc(self->terms, room * sizeof *terms) : NULL;
+    han_term *terms = NULL;
+    if (code && self->grains)
+        terms = resized(self->terms, length * sizeof *terms, room * sizeof *terms);
     if (terms) self->terms = terms;
     if (!code || (self->grains && !terms)) {
         PyErr_NoMemory();
@@ -48,20 +67,25 @@ static int check_operand(const RefObject *ref, uint64_t at) {
     return -1;
 }
 
+/* The number of the grain that holds a byte: large programs have hundreds of thousands of these. */
+static uint64_t grain_of(const OperationsObject *self, uint64_t byte) {
+    return self->grain_bits < 0 ? byte / self->grain : byte >> self->grain_bits;
+}
+
 /* Write what the operation moves in a message of any size; 0, or -1 with a ValueError. */
 static int write_term(OperationsObject *self, const operation *op, han_term *term) {
-    uint64_t grain = self->grain, nbytes = op->n * op->each, start = op->at / grain;
-    if (op->each && (op->at % grain || nbytes % grain)) {
+    uint64_t grain = self->grain, end = op->at + op->n * op->each;
+    uint64_t start = grain_of(self, op->at), stop = grain_of(self, end);
+    if (op->each && (start * grain != op->at || stop * grain != end)) {
         PyErr_Format(PyExc_ValueError, "bytes %llu to %llu: not whole grains of %llu bytes",
-                     (unsigned long long)op->at, (unsigned long long)(op->at + nbytes),
-                     (unsigned long long)grain);
+                     (unsigned long long)op->at, (unsigned long long)end, (unsigned long long)grain);
         return -1;
     }
     if (op->each && self->uneven && op->block == HAN_NO_BLOCK) {
         PyErr_SetString(PyExc_ValueError, "blocks differ in size: name the block that is moved");
         return -1;
     }
-    *term = (han_term){.start = (uint32_t)start, .stop = (uint32_t)((op->at + nbytes) / grain),
+    *term = (han_term){.start = (uint32_t)start, .stop = (uint32_t)stop,
                        .each = (uint32_t)op->each, .block = self->uneven && op->each ? op->block : 0,
                        .offset = {0, 0, op->numbers[0], op->numbers[1]}};
     for (int k = 0; k < 4; k++) {
@@ -71,7 +95,7 @@ static int write_term(OperationsObject *self, const operation *op, han_term *ter
         term->offset[k] = ref->offset;
         if (!op->each || ref->base == HAN_B_NONE) continue;
         if (check_operand(ref, op->at)) return -1;
-        term->origin[k] = (uint32_t)(ref->origin / grain);
+        term->origin[k] = (uint32_t)grain_of(self, ref->origin);
         term->blocks[k] = (uint16_t)ref->blocks;
     }
     return 0;

@@ -27,6 +27,7 @@ typedef struct {
     size_t n_receives;
     uint64_t nbytes, element; /* of the message */
     uint64_t grain, grains;
+    int grain_bits;   /* a grain is so many binary digits of a byte's number; -1: no power of two */
     uint64_t operand; /* most bytes that one operation combines */
     bool uneven;      /* blocks differ in size: operations name the block that they move */
     bool made;        /* by __init__ */

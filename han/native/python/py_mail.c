@@ -3,40 +3,30 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <string.h>
 #include <structmember.h>
 
-#include "python/py_emit.h"
+#include "python/py_methods.h"
 #include "python/py_operations.h"
-
-/* Messages of `step` bytes each with bytes [start, stop) of the message; the first `done` of their
- * requests are complete. No bytes are one message. */
-typedef struct {
-    PyObject_VAR_HEAD
-    PyObject *mail;  /* the Mail that has started it */
-    PyObject *place; /* a Ref */
-    uint64_t start, stop, step, done;
-    uint64_t requests[];
-} TransferObject;
-
-typedef struct {
-    PyObject_HEAD
-    OperationsObject *stream;
-    PyObject *ranks;   /* a tuple of int, by member */
-    PyObject *request; /* called for a new request */
-    uint64_t grain;
-    uint64_t *free; /* requests that are complete; the last one is taken first */
-    size_t n_free, room;
-} MailObject;
+#include "python/py_stages.h"
 
 static PyTypeObject TransferType, MailType;
 
 /* ---- transfers ------------------------------------------------------------------------------ */
 
+static int transfer_traverse(TransferObject *self, visitproc visit, void *arg) {
+    Py_VISIT(self->mail);
+    return 0;
+}
+
 static void transfer_dealloc(TransferObject *self) {
+    PyObject_GC_UnTrack(self);
     Py_XDECREF(self->mail);
-    Py_XDECREF(self->place);
-    PyObject_Free(self);
+    PyObject_GC_Del(self);
+}
+
+static PyObject *transfer_place(TransferObject *self, void *unused) {
+    (void)unused;
+    return han_ref_new(&self->place);
 }
 
 static PyObject *overlaps(TransferObject *self, PyObject *const *args, Py_ssize_t given) {
@@ -85,8 +75,6 @@ static int give_back(MailObject *self, uint64_t request) {
 
 /* ---- messages ------------------------------------------------------------------------------- */
 
-typedef int start_message(OperationsObject *, const RefObject *, uint64_t, int32_t, uint64_t);
-
 /* The rank of a member; 0 or -1. */
 static int rank_of(const MailObject *self, uint64_t member, int32_t *rank) {
     uint64_t number;
@@ -99,23 +87,22 @@ static int rank_of(const MailObject *self, uint64_t member, int32_t *rank) {
     return han_rank_of(number, rank);
 }
 
-/* A transfer of bytes [start, stop) with a request for each message, of which none is started. */
-static TransferObject *cut(MailObject *self, PyObject *place, const uint64_t span[2],
-                           uint64_t most) {
-    uint64_t step = (most < self->grain ? 1 : most / self->grain) * self->grain;
-    uint64_t nbytes = span[1] - span[0], number = nbytes ? (nbytes - 1) / step + 1 : 1;
-    if (span[1] < span[0] || number > INT32_MAX) {
+/* A transfer with a request for each message of a letter, of which none is started. */
+static TransferObject *cut(MailObject *self, const RefObject *place, const letter *what) {
+    uint64_t step = (what->most < self->grain ? 1 : what->most / self->grain) * self->grain;
+    uint64_t nbytes = what->stop - what->start, number = nbytes ? (nbytes - 1) / step + 1 : 1;
+    if (what->stop < what->start || number > INT32_MAX) {
         PyErr_Format(PyExc_ValueError, "bytes %llu to %llu in messages of %llu",
-                     (unsigned long long)span[0], (unsigned long long)span[1],
+                     (unsigned long long)what->start, (unsigned long long)what->stop,
                      (unsigned long long)step);
         return NULL;
     }
-    TransferObject *found = PyObject_NewVar(TransferObject, &TransferType, (Py_ssize_t)number);
+    TransferObject *found = PyObject_GC_NewVar(TransferObject, &TransferType, (Py_ssize_t)number);
     if (!found) return NULL;
     found->mail = Py_NewRef((PyObject *)self);
-    found->place = Py_NewRef(place);
-    found->start = span[0];
-    found->stop = span[1];
+    found->place = *place;
+    found->start = what->start;
+    found->stop = what->stop;
     found->step = step;
     found->done = 0;
     for (uint64_t k = 0; k < number; k++)
@@ -126,23 +113,20 @@ static TransferObject *cut(MailObject *self, PyObject *place, const uint64_t spa
     return found;
 }
 
-/* Start the messages of a transfer (place, start, stop, member, most); `start` emits one. */
-static PyObject *start_all(MailObject *self, const char *name, PyObject *const *args,
-                           Py_ssize_t given, start_message *start) {
-    const RefObject *place;
-    uint64_t number[4]; /* start, stop, member, most */
+int han_mail_ready(const MailObject *self) {
+    if (self->stream) return 0;
+    PyErr_SetString(PyExc_ValueError, "a Mail without a stream");
+    return -1;
+}
+
+PyObject *han_mail_start(MailObject *self, const RefObject *place, const letter *what,
+                         start_message *start) {
     int32_t rank;
-    if (!self->stream) {
-        PyErr_SetString(PyExc_ValueError, "a Mail without a stream");
-        return NULL;
-    }
-    if (han_take(name, args, given, &place, 1, number, 4) || rank_of(self, number[2], &rank))
-        return NULL;
-    TransferObject *found = cut(self, args[0], number, number[3]);
+    if (rank_of(self, what->member, &rank)) return NULL;
+    TransferObject *found = cut(self, place, what);
     for (Py_ssize_t k = 0; found && k < Py_SIZE(found); k++) {
         uint64_t at = found->start + (uint64_t)k * found->step, left = found->stop - at;
-        RefObject here = *place;
-        here.at = at;
+        const RefObject here = han_ref_at(place, at);
         if (start(self->stream, &here, left < found->step ? left : found->step, rank,
                   found->requests[k]))
             Py_CLEAR(found);
@@ -150,16 +134,27 @@ static PyObject *start_all(MailObject *self, const char *name, PyObject *const *
     return (PyObject *)found;
 }
 
+/* Start the messages of a transfer (place, start, stop, member, most). */
+static PyObject *start_one(MailObject *self, const char *name, PyObject *const *args,
+                           Py_ssize_t given, start_message *start) {
+    const RefObject *place;
+    uint64_t number[4];
+    if (han_mail_ready(self) || han_take(name, args, given, &place, 1, number, 4)) return NULL;
+    const letter what = {number[0], number[1], number[2], number[3]};
+    PyObject *found = han_mail_start(self, place, &what, start);
+    if (found) PyObject_GC_Track(found);
+    return found;
+}
+
 static PyObject *mail_receive(MailObject *self, PyObject *const *args, Py_ssize_t given) {
-    return start_all(self, "receive", args, given, han_emit_irecv);
+    return start_one(self, "receive", args, given, han_emit_irecv);
 }
 
 static PyObject *mail_send(MailObject *self, PyObject *const *args, Py_ssize_t given) {
-    return start_all(self, "send", args, given, han_emit_isend);
+    return start_one(self, "send", args, given, han_emit_isend);
 }
 
-/* An argument that must be a transfer of this mail, borrowed; NULL with an error. */
-static TransferObject *transfer_of(const MailObject *self, PyObject *argument) {
+TransferObject *han_transfer_of(const MailObject *self, PyObject *argument) {
     if (!Py_IS_TYPE(argument, &TransferType)) {
         PyErr_Format(PyExc_TypeError, "a Transfer expected, not %.100s",
                      Py_TYPE(argument)->tp_name);
@@ -180,110 +175,23 @@ static int complete_first(MailObject *self, TransferObject *transfer, uint64_t n
     return 0;
 }
 
+int han_complete_until(MailObject *self, TransferObject *transfer, uint64_t until) {
+    return complete_first(self, transfer, begin_before(transfer, until));
+}
+
+int han_complete_all(MailObject *self, TransferObject *transfer) {
+    return complete_first(self, transfer, (uint64_t)Py_SIZE(transfer));
+}
+
 static PyObject *mail_complete(MailObject *self, PyObject *const *args, Py_ssize_t given) {
     if (given != 2 && han_expect("complete", given, 1)) return NULL;
-    TransferObject *transfer = transfer_of(self, args[0]);
-    if (!transfer) return NULL;
-    uint64_t number = (uint64_t)Py_SIZE(transfer), until;
-    if (given == 2 && args[1] != Py_None) {
-        if (han_number_of(args[1], &until)) return NULL;
-        number = begin_before(transfer, until);
-    }
-    if (complete_first(self, transfer, number)) return NULL;
-    Py_RETURN_NONE;
-}
-
-/* ---- operands that arrive ------------------------------------------------------------------- */
-
-/* Bytes [start, stop) of operands, which are combined in parts of `step` bytes. */
-typedef struct {
-    const RefObject *work, *own;
-    PyObject *before, *after, *sends; /* tuples of transfers; borrowed */
-    uint64_t start, stop, step;
-} combination;
-
-static RefObject at(const RefObject *ref, uint64_t byte) {
-    RefObject found = *ref;
-    found.at = byte;
-    return found;
-}
-
-/* Wait for the part [first, last) of an operand, and find it. */
-static int arrived(MailObject *self, PyObject *of, Py_ssize_t k, uint64_t first, uint64_t last,
-                   RefObject *operand) {
-    TransferObject *transfer = transfer_of(self, PyTuple_GET_ITEM(of, k));
-    if (!transfer) return -1;
-    *operand = at((const RefObject *)transfer->place, first);
-    return complete_first(self, transfer, begin_before(transfer, last > first ? last : first + 1));
-}
-
-/* Wait for sends of the part [first, last), which the result overwrites. */
-static int end_sends(MailObject *self, PyObject *sends, uint64_t first, uint64_t last) {
-    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(sends); k++) {
-        TransferObject *transfer = transfer_of(self, PyTuple_GET_ITEM(sends, k));
-        if (!transfer) return -1;
-        if (first < transfer->stop && transfer->start < last &&
-            complete_first(self, transfer, begin_before(transfer, last)))
-            return -1;
-    }
-    return 0;
-}
-
-static int reduce(MailObject *self, const RefObject *dst, const RefObject *a, const RefObject *b,
-                  uint64_t nbytes) {
-    return han_emit_reduce(self->stream, (const RefObject *[4]){dst, a, b}, nbytes, HAN_NO_BLOCK);
-}
-
-/* Combine the operands before this rank's own where the first of them has arrived. */
-static int combine_before(MailObject *self, const combination *c, uint64_t first, uint64_t last,
-                          RefObject *total) {
-    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(c->before); k++) {
-        RefObject operand;
-        if (arrived(self, c->before, k, first, last, &operand) ||
-            (k && reduce(self, total, total, &operand, last - first)))
-            return -1;
-        if (!k) *total = operand;
-    }
-    return 0;
-}
-
-static int combine_part(MailObject *self, const combination *c, uint64_t first, uint64_t last) {
-    RefObject left, right, total = at(c->own, first);
-    const RefObject result = at(c->work, first);
-    if (combine_before(self, c, first, last, &left) || end_sends(self, c->sends, first, last))
-        return -1;
-    if (PyTuple_GET_SIZE(c->before)) {
-        if (reduce(self, &result, &left, &total, last - first)) return -1;
-        total = result;
-    }
-    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(c->after); k++) {
-        if (arrived(self, c->after, k, first, last, &right) ||
-            reduce(self, &result, &total, &right, last - first))
-            return -1;
-        total = result;
-    }
-    return han_emit_copy(self->stream, &result, &total, last - first, HAN_NO_BLOCK);
-}
-
-/* combine(work, own, start, stop, step, before, after, sends) */
-static PyObject *mail_combine(MailObject *self, PyObject *const *args, Py_ssize_t given) {
-    const RefObject *ref[2];
-    uint64_t number[3];
-    if (han_expect("combine", given, 8) || han_take("combine", args, 5, ref, 2, number, 3))
+    TransferObject *transfer = han_transfer_of(self, args[0]);
+    if (!transfer || han_mail_ready(self)) return NULL;
+    uint64_t until;
+    bool some = given == 2 && args[1] != Py_None;
+    if (some && han_number_of(args[1], &until)) return NULL;
+    if (some ? han_complete_until(self, transfer, until) : han_complete_all(self, transfer))
         return NULL;
-    const combination c = {ref[0], ref[1], args[5], args[6], args[7],
-                           number[0], number[1], number[2]};
-    bool tuples = PyTuple_Check(c.before) && PyTuple_Check(c.after) && PyTuple_Check(c.sends);
-    if (!self->stream || !tuples || !c.step || c.stop < c.start) {
-        PyErr_SetString(PyExc_ValueError, "combine: parts of some bytes and tuples expected");
-        return NULL;
-    }
-    uint64_t first = c.start;
-    do {
-        uint64_t last = c.stop - first < c.step ? c.stop : first + c.step;
-        if (combine_part(self, &c, first, last)) return NULL;
-        first = last;
-    } while (first < c.stop);
     Py_RETURN_NONE;
 }
 
@@ -311,29 +219,43 @@ static int mail_init(MailObject *self, PyObject *args, PyObject *kwargs) {
     return 0;
 }
 
+static int mail_traverse(MailObject *self, visitproc visit, void *arg) {
+    Py_VISIT(self->stream);
+    Py_VISIT(self->ranks);
+    Py_VISIT(self->request);
+    return 0;
+}
+
+static int mail_clear(MailObject *self) {
+    Py_CLEAR(self->stream);
+    Py_CLEAR(self->ranks);
+    Py_CLEAR(self->request);
+    return 0;
+}
+
 static void mail_dealloc(MailObject *self) {
-    Py_XDECREF(self->stream);
-    Py_XDECREF(self->ranks);
-    Py_XDECREF(self->request);
+    PyObject_GC_UnTrack(self);
+    (void)mail_clear(self);
     PyMem_Free(self->free);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
-#define FAST(name, function, text) \
-    {name, (PyCFunction)(void (*)(void))function, METH_FASTCALL, text}
-
 static PyMethodDef transfer_methods[] = {
-    FAST("overlaps", overlaps,
-         "overlaps($self, start, stop, /)\n--\n\n"
-         "Return whether it carries some of the bytes [start, stop)."),
+    {"overlaps", HAN_FAST(overlaps),
+     "overlaps($self, start, stop, /)\n--\n\n"
+     "Return whether it carries some of the bytes [start, stop)."},
     {NULL, NULL, 0, NULL},
 };
 
 static PyMemberDef transfer_members[] = {
-    {"place", T_OBJECT, offsetof(TransferObject, place), READONLY, "Where the message is."},
     {"start", T_ULONGLONG, offsetof(TransferObject, start), READONLY, "Where the part starts."},
     {"stop", T_ULONGLONG, offsetof(TransferObject, stop), READONLY, "Where it stops."},
     {NULL, 0, 0, 0, NULL},
+};
+
+static PyGetSetDef transfer_getset[] = {
+    {"place", (getter)transfer_place, NULL, "Where the message is.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
 };
 
 static PyTypeObject TransferType = {
@@ -343,23 +265,34 @@ static PyTypeObject TransferType = {
     .tp_dealloc = (destructor)transfer_dealloc,
     .tp_methods = transfer_methods,
     .tp_members = transfer_members,
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_getset = transfer_getset,
+    .tp_traverse = (traverseproc)transfer_traverse,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .tp_doc = "Messages that carry a part of the message.",
 };
 
 static PyMethodDef mail_methods[] = {
-    FAST("receive", mail_receive,
-         "receive($self, place, start, stop, member, most, /)\n--\n\n"
-         "Start receiving bytes [start, stop) of the message from a member."),
-    FAST("send", mail_send,
-         "send($self, place, start, stop, member, most, /)\n--\n\n"
-         "Start sending bytes [start, stop) of the message to a member."),
-    FAST("combine", mail_combine,
-         "combine($self, work, own, start, stop, step, before, after, sends, /)\n--\n\n"
-         "Combine bytes [start, stop) of operands from left to right as they arrive."),
-    FAST("complete", mail_complete,
-         "complete($self, transfer, until=None, /)\n--\n\n"
-         "Wait for the messages that begin before byte `until`, or for all."),
+    {"receive", HAN_FAST(mail_receive),
+     "receive($self, place, start, stop, member, most, /)\n--\n\n"
+     "Start receiving bytes [start, stop) of the message from a member."},
+    {"send", HAN_FAST(mail_send),
+     "send($self, place, start, stop, member, most, /)\n--\n\n"
+     "Start sending bytes [start, stop) of the message to a member."},
+    {"combine", HAN_FAST(han_mail_combine),
+     "combine($self, work, own, start, stop, step, before, after, sends, /)\n--\n\n"
+     "Combine bytes [start, stop) of operands from left to right as they arrive."},
+    {"stage", HAN_FAST(han_mail_stage),
+     "stage($self, room, mine, own, work, start, most, step, arriving, leaving, folds, /)\n--\n\n"
+     "Exchange operands, and combine them from left to right as they arrive."},
+    {"exchange", HAN_FAST(han_mail_exchange),
+     "exchange($self, room, own, work, most, step, turns, tasks, /)\n--\n\n"
+     "Carry out whole tasks: all stages and gathering steps of each."},
+    {"gather", HAN_FAST(han_mail_gather),
+     "gather($self, work, start, most, steps, /)\n--\n\n"
+     "Receive and send finished parts step by step."},
+    {"complete", HAN_FAST(mail_complete),
+     "complete($self, transfer, until=None, /)\n--\n\n"
+     "Wait for the messages that begin before byte `until`, or for all."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -370,7 +303,9 @@ static PyTypeObject MailType = {
     .tp_init = (initproc)mail_init,
     .tp_dealloc = (destructor)mail_dealloc,
     .tp_methods = mail_methods,
-    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_traverse = (traverseproc)mail_traverse,
+    .tp_clear = (inquiry)mail_clear,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
     .tp_doc = "Sends and receives of one stream, in messages of whole grains.",
 };
 

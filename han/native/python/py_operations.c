@@ -10,6 +10,7 @@
 
 #include "python/py_batches.h"
 #include "python/py_emit.h"
+#include "python/py_methods.h"
 #include "python/py_ring.h"
 
 static PyTypeObject OperationsType;
@@ -24,7 +25,7 @@ static void operations_dealloc(OperationsObject *self) {
 static PyObject *operations_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     (void)args, (void)kwargs; /* __init__ takes them, and that of a subclass takes others */
     OperationsObject *self = (OperationsObject *)type->tp_alloc(type, 0);
-    if (self) self->element = self->grain = 1; /* until __init__ */
+    if (self) self->element = self->grain = 1; /* until __init__; grain_bits is 0 */
     return (PyObject *)self;
 }
 
@@ -53,6 +54,7 @@ static int operations_init(OperationsObject *self, PyObject *args, PyObject *kwa
     self->nbytes = nbytes;
     self->element = element;
     self->grain = grain;
+    self->grain_bits = grain & (grain - 1) ? -1 : __builtin_ctzll(grain);
     self->grains = grains;
     self->uneven = uneven;
     self->made = true;
@@ -217,70 +219,68 @@ static PyObject *get_writes(OperationsObject *self, void *unused) {
 
 bool han_is_operations(PyObject *object) { return PyObject_TypeCheck(object, &OperationsType); }
 
-#define FAST(name, function, flags, text) \
-    {name, (PyCFunction)(void (*)(void))function, METH_FASTCALL | (flags), text}
-
 static PyMethodDef methods[] = {
-    FAST("copy", copy, METH_KEYWORDS,
-         "copy($self, dst, src, nbytes, /, *, block=None)\n--\n\n"
-         "Copy, unless there are no bytes or both addresses are the same; `block` is what is moved."),
-    FAST("reduce", reduce, METH_KEYWORDS,
-         "reduce($self, dst, a, b, nbytes, /, *, also=None, block=None)\n--\n\n"
-         "Combine ``dst = a op b``; write the result to `also` too, if given."),
-    FAST("accumulate", accumulate, 0,
-         "accumulate($self, dst, operand, nbytes, /)\n--\n\n"
-         "Combine ``dst = dst op operand``; several of these may be carried out in any order."),
-    FAST("pull", pull, METH_KEYWORDS,
-         "pull($self, dst, src, nbytes, peer, /, *, block=None)\n--\n\n"
-         "Copy from `src` in the memory of a peer, which has shown its buffers."),
-    FAST("push", push, METH_KEYWORDS,
-         "push($self, dst, src, nbytes, peer, /, *, block=None)\n--\n\n"
-         "Copy to `dst` in the memory of a peer, which has allowed its peers to write."),
-    FAST("post", post, 0,
-         "post($self, flag, k, /)\n--\n\n"
-         "Store-release ``epoch + k`` to a flag of this rank."),
-    FAST("wait", wait_for, 0,
-         "wait($self, flag, k, rank, /)\n--\n\n"
-         "Load-acquire `rank`'s flag until it reaches ``epoch + k``."),
-    FAST("wait_each", han_wait_each, 0,
-         "wait_each($self, flags, k, ranks, /)\n--\n\n"
-         "Wait for the flag of each of `ranks` as `wait` does, one after the other."),
-    FAST("combine_each", han_combine_each, 0,
-         "combine_each($self, dst, own, operands, nbytes, flags, k, ranks, /)\n--\n\n"
-         "Combine ``dst = own op operand op ...``; wait for the flag of each operand before it."),
-    FAST("pass_pieces", han_pass_pieces, 0,
-         "pass_pieces($self, dst, own, operands, part, index, arrivals, reads, posts, /)\n--\n\n"
-         "Combine operands of several members piece by piece, through cells that are used in turn."),
-    FAST("show_each", han_show_each, 0,
-         "show_each($self, cells, offset, src, bounds, part, /)\n--\n\n"
-         "Copy a part of each share of a message to a cell."),
-    FAST("take_each", han_take_each, 0,
-         "take_each($self, dst, cells, offset, bounds, part, flags, k, ranks, /)\n--\n\n"
-         "Copy a part of each share of a message from a cell; wait for the flag of each before it."),
-    FAST("fold_each", han_fold_each, 0,
-         "fold_each($self, dst, operands, mine, start, nbytes, order, partials, waits, also, "
-         "block=None, /)\n"
-         "--\n\n"
-         "Combine operands of several members in any order; wait for the flag of each before it."),
-    FAST("isend", isend, 0,
-         "isend($self, src, nbytes, rank, request, /)\n--\n\n"
-         "Start sending to `rank`."),
-    FAST("irecv", irecv, 0,
-         "irecv($self, dst, nbytes, rank, request, /)\n--\n\n"
-         "Start receiving from `rank`."),
-    FAST("circulate", han_circulate, 0,
-         "circulate($self, source, result, cells, peers, pieces, width, awaits, free, first, /)\n"
-         "--\n\n"
-         "Send pieces round a ring, and combine them (han/submodules/ring.py)."),
+    {"copy", HAN_FAST_NAMED(copy),
+     "copy($self, dst, src, nbytes, /, *, block=None)\n--\n\n"
+     "Copy, unless there are no bytes or both addresses are the same; `block` is what is moved."},
+    {"reduce", HAN_FAST_NAMED(reduce),
+     "reduce($self, dst, a, b, nbytes, /, *, also=None, block=None)\n--\n\n"
+     "Combine ``dst = a op b``; write the result to `also` too, if given."},
+    {"accumulate", HAN_FAST(accumulate),
+     "accumulate($self, dst, operand, nbytes, /)\n--\n\n"
+     "Combine ``dst = dst op operand``; several of these may be carried out in any order."},
+    {"pull", HAN_FAST_NAMED(pull),
+     "pull($self, dst, src, nbytes, peer, /, *, block=None)\n--\n\n"
+     "Copy from `src` in the memory of a peer, which has shown its buffers."},
+    {"push", HAN_FAST_NAMED(push),
+     "push($self, dst, src, nbytes, peer, /, *, block=None)\n--\n\n"
+     "Copy to `dst` in the memory of a peer, which has allowed its peers to write."},
+    {"post", HAN_FAST(post),
+     "post($self, flag, k, /)\n--\n\n"
+     "Store-release ``epoch + k`` to a flag of this rank."},
+    {"wait", HAN_FAST(wait_for),
+     "wait($self, flag, k, rank, /)\n--\n\n"
+     "Load-acquire `rank`'s flag until it reaches ``epoch + k``."},
+    {"wait_each", HAN_FAST(han_wait_each),
+     "wait_each($self, flags, k, ranks, /)\n--\n\n"
+     "Wait for the flag of each of `ranks` as `wait` does, one after the other."},
+    {"combine_each", HAN_FAST(han_combine_each),
+     "combine_each($self, dst, own, operands, nbytes, flags, k, ranks, /)\n--\n\n"
+     "Combine ``dst = own op operand op ...``; wait for the flag of each operand before it."},
+    {"pass_pieces", HAN_FAST(han_pass_pieces),
+     "pass_pieces($self, dst, own, operands, turns, step, index, arrivals, reads, posts, /)\n"
+     "--\n\n"
+     "Combine operands of several members piece by piece, through cells that are used in turn."},
+    {"show_each", HAN_FAST(han_show_each),
+     "show_each($self, cells, offset, src, bounds, part, /)\n--\n\n"
+     "Copy a part of each share of a message to a cell."},
+    {"take_each", HAN_FAST(han_take_each),
+     "take_each($self, dst, cells, offset, bounds, part, flags, k, ranks, /)\n--\n\n"
+     "Copy a part of each share of a message from a cell; wait for the flag of each before it."},
+    {"fold_each", HAN_FAST(han_fold_each),
+     "fold_each($self, dst, operands, mine, start, nbytes, order, partials, waits, also, "
+     "block=None, /)\n"
+     "--\n\n"
+     "Combine operands of several members in any order; wait for the flag of each before it."},
+    {"isend", HAN_FAST(isend),
+     "isend($self, src, nbytes, rank, request, /)\n--\n\n"
+     "Start sending to `rank`."},
+    {"irecv", HAN_FAST(irecv),
+     "irecv($self, dst, nbytes, rank, request, /)\n--\n\n"
+     "Start receiving from `rank`."},
+    {"circulate", HAN_FAST(han_circulate),
+     "circulate($self, source, result, cells, peers, pieces, width, awaits, free, first, /)\n"
+     "--\n\n"
+     "Send pieces round a ring, and combine them (han/submodules/ring.py)."},
     {"test", (PyCFunction)test, METH_O,
      "test($self, request, /)\n--\n\n"
      "Wait until a request is complete; the message of a receive must have its size."},
-    FAST("coll", coll, 0,
-         "coll($self, kind, dst, src, n, root, comm, request, /)\n--\n\n"
-         "Start a collective of the MPI library, of `n` elements, on communicator number `comm`."),
-    FAST("await_stream", await_stream, 0,
-         "await_stream($self, stream, position, /)\n--\n\n"
-         "Wait until a stream of this rank has passed so many of its operations."),
+    {"coll", HAN_FAST(coll),
+     "coll($self, kind, dst, src, n, root, comm, request, /)\n--\n\n"
+     "Start a collective of the MPI library, of `n` elements, on communicator number `comm`."},
+    {"await_stream", HAN_FAST(await_stream),
+     "await_stream($self, stream, position, /)\n--\n\n"
+     "Wait until a stream of this rank has passed so many of its operations."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -28,6 +28,8 @@ static RefObject *copy_of(const RefObject *ref) {
     return copy;
 }
 
+PyObject *han_ref_new(const RefObject *ref) { return (PyObject *)copy_of(ref); }
+
 static PyObject *ref_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"base", "offset", "at", "origin", "blocks", NULL};
     PyObject *fields[5] = {NULL};
@@ -161,6 +163,25 @@ int han_expect(const char *name, Py_ssize_t given, Py_ssize_t expected) {
     if (given == expected) return 0;
     PyErr_Format(PyExc_TypeError, "%s takes %zd arguments, not %zd", name, expected, given);
     return -1;
+}
+
+int han_expect_tuple(const char *name, PyObject *argument, Py_ssize_t n) {
+    if (!PyTuple_Check(argument)) {
+        PyErr_Format(PyExc_TypeError, "%s: a tuple expected, not %.100s", name,
+                     Py_TYPE(argument)->tp_name);
+        return -1;
+    }
+    if (n < 0 || PyTuple_GET_SIZE(argument) == n) return 0;
+    PyErr_Format(PyExc_ValueError, "%s: a tuple of %zd expected, not of %zd", name, n,
+                 PyTuple_GET_SIZE(argument));
+    return -1;
+}
+
+int han_numbers_of(const char *name, PyObject *argument, uint64_t *numbers, int n) {
+    if (han_expect_tuple(name, argument, n)) return -1;
+    for (int k = 0; k < n; k++)
+        if (han_number_of(PyTuple_GET_ITEM(argument, k), &numbers[k])) return -1;
+    return 0;
 }
 
 int han_take(const char *name, PyObject *const *args, Py_ssize_t given, const RefObject **refs,

@@ -26,6 +26,16 @@ static inline bool han_ref_same(const RefObject *a, const RefObject *b) {
            a->origin == b->origin && a->blocks == b->blocks;
 }
 
+/* The address of the message's byte `at` in the same memory. */
+static inline RefObject han_ref_at(const RefObject *ref, uint64_t at) {
+    RefObject found = *ref;
+    found.at = at;
+    return found;
+}
+
+/* A new object for an address; NULL with an error. */
+PyObject *han_ref_new(const RefObject *ref);
+
 /* An argument that must be an address, borrowed; NULL with a TypeError. */
 const RefObject *han_ref_of(PyObject *argument);
 
@@ -42,6 +52,10 @@ typedef struct {
 
 /* 0, or -1 with a TypeError for a wrong number of arguments of the operation `name`. */
 int han_expect(const char *name, Py_ssize_t given, Py_ssize_t expected);
+/* 0, or -1 with an error unless an argument is a tuple of `n` objects; a negative `n`: of any. */
+int han_expect_tuple(const char *name, PyObject *argument, Py_ssize_t n);
+/* Read a tuple of `n` integers of 0 or more. 0 or -1. */
+int han_numbers_of(const char *name, PyObject *argument, uint64_t *numbers, int n);
 /* Read arguments: addresses, then integers of 0 or more. 0 or -1. */
 int han_take(const char *name, PyObject *const *args, Py_ssize_t given, const RefObject **refs,
              int n_refs, uint64_t *numbers, int n_numbers);

@@ -3,6 +3,7 @@
 #include "engine/helper.h"
 #include "engine/queue.h"
 #include "engine/wait.h"
+#include "python/py_methods.h"
 #include "python/py_request_object.h"
 #include "python/py_run.h"
 
@@ -170,15 +171,14 @@ static PyObject *request_get_engine(PyObject *o, void *unused) {
     return e;
 }
 
-#define WITH_STATUS(f) (PyCFunction)(void (*)(void))(f), METH_FASTCALL | METH_KEYWORDS
 PyMethodDef han_request_methods[] = {
     {"Start", (PyCFunction)request_start, METH_NOARGS,
      "Start($self, /)\n--\n\n"
      "Start the run; it progresses inside Wait and Test."},
-    {"Wait", WITH_STATUS(request_wait),
+    {"Wait", HAN_FAST_NAMED(request_wait),
      "Wait($self, status=None)\n--\n\n"
      "Wait until complete."},
-    {"Test", WITH_STATUS(request_test),
+    {"Test", HAN_FAST_NAMED(request_test),
      "Test($self, status=None)\n--\n\n"
      "Make progress; return whether it is complete. A complete request is inactive."},
     {"_peek", (PyCFunction)request_peek, METH_NOARGS,

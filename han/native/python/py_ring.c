@@ -4,6 +4,8 @@
 
 #include <stdbool.h>
 
+static const char NAME[] = "circulate";
+
 typedef struct {
     Py_ssize_t position;
     uint64_t request;
@@ -29,31 +31,19 @@ typedef struct {
     bool some;
 } piece;
 
-static bool is_tuple(PyObject *object, Py_ssize_t n, const char *what) {
-    if (PyTuple_Check(object) && (n < 0 || PyTuple_GET_SIZE(object) == n)) return true;
-    PyErr_Format(PyExc_TypeError, "circulate: %s expected", what);
-    return false;
-}
-
 /* Read two numbers of a tuple; 0 or -1. */
 static int pair_of(PyObject *object, uint64_t *first, uint64_t *second) {
-    if (!is_tuple(object, 2, "a tuple of two numbers")) return -1;
-    return han_number_of(PyTuple_GET_ITEM(object, 0), first) ||
-                   han_number_of(PyTuple_GET_ITEM(object, 1), second)
-               ? -1
-               : 0;
+    uint64_t pair[2];
+    if (han_numbers_of(NAME, object, pair, 2)) return -1;
+    *first = pair[0];
+    *second = pair[1];
+    return 0;
 }
 
 static int piece_at(const ring *r, Py_ssize_t position, piece *out) {
     PyObject *found = PyTuple_GET_ITEM(r->pieces, position);
     *out = (piece){.some = found != Py_None};
     return out->some ? pair_of(found, &out->start, &out->stop) : 0;
-}
-
-static RefObject at(const RefObject *ref, uint64_t byte) {
-    RefObject found = *ref;
-    found.at = byte;
-    return found;
 }
 
 /* ---- requests ------------------------------------------------------------------------------- */
@@ -81,7 +71,7 @@ static int begin(ring *r) {
         return -1;
     }
     PyObject *all = PyTuple_GET_ITEM(r->awaits, r->begun++);
-    if (!is_tuple(all, -1, "a tuple of what a piece awaits")) return -1;
+    if (han_expect_tuple(NAME, all, -1)) return -1;
     for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(all); k++) {
         uint64_t stream, position;
         if (pair_of(PyTuple_GET_ITEM(all, k), &stream, &position) ||
@@ -109,7 +99,7 @@ static int send_piece(ring *r, Py_ssize_t position, const RefObject *place, cons
 static int cell_of(const ring *r, Py_ssize_t position, const piece *p, RefObject *cell) {
     const RefObject *found = han_ref_of(PyTuple_GET_ITEM(r->cells, position % r->window));
     if (!found) return -1;
-    *cell = at(found, p->start);
+    *cell = han_ref_at(found, p->start);
     cell->origin = p->start;
     return 0;
 }
@@ -119,7 +109,7 @@ static int post(ring *r, Py_ssize_t position) {
     piece p;
     if (piece_at(r, position, &p)) return -1;
     if (!p.some) return 0;
-    RefObject place = at(r->result, p.start);
+    RefObject place = han_ref_at(r->result, p.start);
     if (position < r->half ? cell_of(r, position, &p, &place) : complete(r, position - r->half))
         return -1;
     uint64_t request = r->arriving[position] = request_of(r);
@@ -128,7 +118,7 @@ static int post(ring *r, Py_ssize_t position) {
 
 /* Combine a piece that has arrived with this node's. */
 static int combine(ring *r, Py_ssize_t position, const piece *p, const RefObject *result) {
-    RefObject arrived, own = at(r->source, p->start);
+    RefObject arrived, own = han_ref_at(r->source, p->start);
     if (begin(r) || cell_of(r, position, p, &arrived)) return -1;
     return han_emit_reduce(r->stream, (const RefObject *[4]){result, &arrived, &own},
                            p->stop - p->start, HAN_NO_BLOCK);
@@ -139,7 +129,7 @@ static int take(ring *r, Py_ssize_t position) {
     piece p;
     if (piece_at(r, position, &p)) return -1;
     if (!p.some) return 0;
-    const RefObject result = at(r->result, p.start);
+    const RefObject result = han_ref_at(r->result, p.start);
     if (complete_one(r, r->arriving[position]) ||
         (position < r->half && combine(r, position, &p, &result)) ||
         (position >= r->half - r->width && end(r)))
@@ -153,7 +143,7 @@ static int send_own(ring *r) {
     for (Py_ssize_t k = 0; k < r->width; k++) {
         piece p;
         if (piece_at(r, 2 * r->half + k, &p)) return -1;
-        const RefObject own = at(r->source, p.start);
+        const RefObject own = han_ref_at(r->source, p.start);
         if (p.some && (begin(r) || send_piece(r, k, &own, &p))) return -1;
     }
     return 0;
@@ -174,11 +164,11 @@ static int run(ring *r) {
 /* Read all arguments but the free requests; 0 or -1. */
 static int take_arguments(ring *r, PyObject *const *args, Py_ssize_t given) {
     uint64_t before, behind, width;
-    if (han_expect("circulate", given, 9) || !(r->source = han_ref_of(args[0])) ||
-        !(r->result = han_ref_of(args[1])) || !is_tuple(args[2], -1, "a tuple of cells") ||
-        pair_of(args[3], &before, &behind) || !is_tuple(args[4], -1, "a tuple of pieces") ||
-        han_number_of(args[5], &width) || !is_tuple(args[6], -1, "a tuple of awaits") ||
-        !is_tuple(args[7], -1, "a tuple of free requests") || han_number_of(args[8], &r->next))
+    if (han_expect(NAME, given, 9) || !(r->source = han_ref_of(args[0])) ||
+        !(r->result = han_ref_of(args[1])) || han_expect_tuple(NAME, args[2], -1) ||
+        pair_of(args[3], &before, &behind) || han_expect_tuple(NAME, args[4], -1) ||
+        han_number_of(args[5], &width) || han_expect_tuple(NAME, args[6], -1) ||
+        han_expect_tuple(NAME, args[7], -1) || han_number_of(args[8], &r->next))
         return -1;
     r->cells = args[2];
     r->pieces = args[4];

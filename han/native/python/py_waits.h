@@ -1,0 +1,30 @@
+/* Flags of several ranks and the operands that these bring, and turns of tasks. */
+#ifndef HAN_PY_WAITS_H
+#define HAN_PY_WAITS_H
+
+#include "python/py_emit.h"
+
+/* Flags of several ranks that are to reach one value. */
+typedef struct {
+    PyObject *flags, *ranks; /* tuples of Ref and int; borrowed; NULL: nothing to wait for */
+    uint64_t k;
+    Py_ssize_t n;
+} waits;
+
+/* Wait for the flag of one of the ranks; 0 or -1. */
+int han_wait_one(OperationsObject *self, const waits *all, Py_ssize_t number);
+
+/* Combine an operand of this rank, if there is one, with those of the members, into `dst`; wait for
+ * the flag of each member before. Operands begin with the part of the message that is combined, as
+ * `dst` does. 0 or -1. */
+int han_combine_members(OperationsObject *self, const RefObject *dst, const RefObject *own,
+                        PyObject *operands, uint64_t nbytes, const waits *members);
+
+/* Begin a task: what follows belongs to it, and waits for other streams of this rank. A turn is the
+ * task's number, where it starts and stops, and a tuple of streams and positions. 0 or -1. */
+int han_begin_turn(OperationsObject *self, const char *name, PyObject *turn, uint64_t span[2]);
+
+/* Store the stream's length as an element of a new tuple; 0 or -1. */
+int han_end_turn(const OperationsObject *self, PyObject *ends, Py_ssize_t number);
+
+#endif
