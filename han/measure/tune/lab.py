@@ -55,7 +55,9 @@ CLEAR, BUSY_CLEAR = 2e-3, 10e-3
 FEWEST_IN_A_ROW, MOST_IN_A_ROW = 8, 100  # calls back to back
 TRIES = 5  # series, if nearly all observations of the earlier ones were disturbed
 DOUBTS = 3  # such visits of a choice that are not counted
-DOUBTED = 2.0  # times an earlier visit: on busy ranks, a visit in which each observation took more
+# Times the visit before: a visit of busy ranks beyond has a second series. Both count: if slow visits
+# were dropped, candidates whose times vary would gain.
+DOUBTED = 2.0
 SETTLED, SETTLING = 0.8, 5  # of the last series: the next one is as quick; series at most
 KEPT = 32  # prepared calls, the last used ones
 # Shares of the time for a call after which its tasks, then its candidates, are not measured any
@@ -283,14 +285,14 @@ class Lab(Session):
                 return [ready.expected] if ready.expected < told[0] else told
         hopeless = ready.expected > limit and not self.windows.busy
         series = self._series(ready.buffers, ready.made.call, ready.expected, int(hopeless))
-        seconds = estimate(series.usable).median
-        busy = self.windows.busy
-        doubtful = seconds > DOUBTED * ready.expected if busy else series.is_disturbed
-        if doubtful and ready.doubts < DOUBTS:
+        seconds = series.usable
+        if self.windows.busy and estimate(seconds).median > DOUBTED * ready.expected:
+            seconds += self._series(ready.buffers, ready.made.call, ready.expected).usable
+        elif not self.windows.busy and series.is_disturbed and ready.doubts < DOUBTS:
             ready.doubts += 1
             return []
-        ready.expected = seconds
-        return series.usable
+        ready.expected = estimate(seconds).median
+        return seconds
 
     def duel(self, signature: Signature, choices: Mapping[str, Choice]) -> dict[str, Estimate]:
         """Measure choices, the first as the reference, and the MPI library (``mpi``) in turns.
