@@ -17,6 +17,7 @@ from han.measure.bench_calls import Case
 from han.measure.tune import windows
 from han.measure.tune.lab import CLEAR, CONNECTED, Lab
 from han.measure.tune.session import tuned_config
+from han.measure.tune.stage_times import typical
 from han.measure.tune.visits import BUSY_MOST, SINGLE
 from han.measure.tune.windows import RECENT, Series, Windows
 from han.ranks.discover import outnumber_processors
@@ -30,6 +31,8 @@ FLAT = Choice((level_choice("sm", "flat"), level_choice("adapt", "chain")))
 
 class Clockless:
     """Windows whose observations take `seconds` each; `busy` as in Windows."""
+
+    crowded = False
 
     def __init__(self, seconds, good=True, busy=False):
         self.seconds, self.good, self.busy, self.counts = seconds, good, busy, []
@@ -163,6 +166,22 @@ def test_a_cost_is_learnt_again_only_if_it_was_measured_itself(lab):
         lab.windows = Drowsy([seconds])
         lab.learn_again(signature, FLAT)
         assert lab.costs.find(stage) == (2e-5,)
+
+
+def test_ranks_on_few_processors_make_calls_in_a_row():
+    clock = partial(next, iter([0.0, 1.0, 2.0, 4.0, 5.0, 5.5, 6.0, 6.5, 7.0]))
+    found = Windows(MPI.COMM_SELF, lambda: math.nan, clock, crowded=True)
+    calls = []
+    series = found.observe(lambda: calls.append(1), 8, 1.0)
+    assert len(calls) == 8
+    assert [*series.seconds] == [1.0, 1.0, 1.5, 1.5, 0.5, 0.5, 0.5, 0.5], "means of four parts"
+    assert [*series.begins] == [0.0, 1.0, 2.0, 4.0, 5.0, 5.5, 6.0, 6.5]
+    assert series.usable == [*series.seconds]
+
+
+def test_stages_of_calls_in_a_row_add_up_to_what_a_call_takes():
+    assert typical([(1.0, 2.0), (1.0, 4.0)]) == (1.0, 3.0)
+    assert typical([(1.0, 2.0), (1.0, 4.0)], 8.0) == (2.0, 6.0)
 
 
 def test_a_slow_candidate_is_observed_once_in_a_visit(lab):

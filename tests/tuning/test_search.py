@@ -21,8 +21,8 @@ from han.tuning.costs.stages import costs_of, pipeline_of_choice, stage_seconds
 from han.tuning.heuristics import choose
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
-from han.tuning.search.heuristics import prune
 from han.tuning.search.families import ends_first, family_of, first_of
+from han.tuning.search.heuristics import prune
 from han.tuning.search.limits import load_limits
 from han.tuning.search.results import OutOfTime
 from han.tuning.search.space import Limits, space_of

@@ -49,7 +49,6 @@ class Prediction:
         self.seconds: dict[Choice, float | None] = {}
         self.pruned: dict[Pruned, None] = {}
         self._families: dict[Hashable, float] = {}  # the best prediction of each
-        self._looked: set[Choice] = set()
 
     def run(self) -> bool:
         """Predict all candidates that may be the best; return whether there was time for it."""
@@ -58,8 +57,7 @@ class Prediction:
         others = [choice for choice in self._candidates if choice not in stands]
         in_time = self._predict(ends_first(first), True)
         in_time = in_time and self._look_again()
-        in_time = self._predict(ends_first(others), in_time)
-        return in_time and self._look_again()
+        return self._predict(ends_first(others), in_time)
 
     def _predict(self, choices: Iterable[Choice], in_time: bool) -> bool:
         """Predict some candidates; the costs of their tasks are measured while there is time."""
@@ -98,14 +96,14 @@ class Prediction:
     def _look_again(self) -> bool:
         """Predict anew what seems much slower than the best; return whether there was time for it.
 
-        A program that took a processor while a task ran makes it look slow, for ever: a candidate
-        is not measured if its prediction is bad.
+        A program that took a processor while a task ran makes it look slow, for ever: a family is
+        left out if its predictions are bad.
         """
-        best = self._best
-        for choice, seconds in self.seconds.items():
-            if seconds is None or choice in self._looked or not PATIENCE * best < seconds < LONG:
+        for choice in self.seconds:
+            self._enter(choice)  # another one may have told better costs of its tasks
+            seconds = self.seconds[choice]
+            if seconds is None or not PATIENCE * self._best < seconds < LONG:
                 continue
-            self._looked.add(choice)
             try:
                 self._lab.learn_again(self._signature, choice)
             except OutOfTime:
