@@ -24,6 +24,7 @@ from han.tuning.rules import RuleTable
 from han.tuning.search.families import ends_first, family_of, first_of
 from han.tuning.search.heuristics import prune
 from han.tuning.search.limits import load_limits
+from han.tuning.search.race import FEWEST, MOST, by_prediction
 from han.tuning.search.results import OutOfTime
 from han.tuning.search.space import Limits, space_of
 from han.tuning.search.strategies import STRATEGIES, mixed, run
@@ -317,6 +318,20 @@ def test_candidates_without_a_prediction_are_measured():
     unknown = [r.choice for r in found.results if r.predicted is None]
     assert unknown
     assert set(unknown) <= measured
+
+
+def test_many_candidates_are_measured_until_the_error_of_predictions_is_known():
+    signature = call_signature("bcast", 1 << 20)
+    candidates = space_of(RULES, signature, LIMITS).candidates
+    apart = {one: 2.0**k for k, one in enumerate(candidates)}
+    lab, counts = SimulatedLab(), []
+    for _ in range(2):
+        results, _ = by_prediction(lab, signature, apart, candidates[0])
+        counts.append(sum(one.measured is not None for one in results))
+        lab.errors = Errors()
+        for _ in range(20):
+            lab.errors.add(1.0, 1.0)
+    assert counts == [MOST, FEWEST]
 
 
 def test_a_cost_that_another_program_spoilt_is_measured_again():
