@@ -91,7 +91,7 @@ class Prediction:
 
     @property
     def _best(self) -> float:
-        return min(self._families.values(), default=0.0)
+        return min(filter(None, self._families.values()), default=0.0)
 
     def _look_again(self) -> bool:
         """Predict anew what seems much slower than the best; return whether there was time for it.

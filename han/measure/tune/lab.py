@@ -1,8 +1,9 @@
 """The lab: measures whole collectives and the stages of short pipelines on the running job.
 
-Observations start in windows on one clock. In a series one call repeats a few times; how the series
-of several calls follow each other is the search's to say (:mod:`han.tuning.search.turns`). Caches
-are warm: calls repeat on the same buffers. With `fresh`, a rank writes its data before each window.
+Observations start in windows on one clock; where ranks share processors, calls are made in a row.
+In a series one call repeats a few times; how the series of several calls follow each other is the
+search's to say (:mod:`han.tuning.search.turns`). Caches are warm: calls repeat on the same buffers.
+With `fresh`, a rank writes its data before each window.
 Every result is that of the slowest rank, so all ranks take the same decisions.
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -305,7 +306,7 @@ class Lab(Session):
 
         return self._in_turns(visit, calls)
 
-    def _in_turns(self, visit: Visit[str], names: Iterable[str]) -> dict[str, Estimate]:
+    def _in_turns(self, visit: Visit[str], names: Collection[str]) -> dict[str, Estimate]:
         turns = Turns(visit, next(iter(names)), names, drops=False)
         while not turns.is_decided and not (turns.count and self._is_over()):
             turns.turn()
