@@ -36,8 +36,10 @@ LIBRARIES: Mapping[str, Library] = {
         " -bind-to none -hosts {hosts} -n {size}",
         # UCX carries messages between nodes; MPICH's own shared memory carries those within one.
         # All nodes have one boot id, so UCX might use cross-memory attach between them: allow TCP
-        # only. MPICH yields by default.
-        settings={"UCX_TLS": "tcp,self"},
+        # only. MPICH yields by default. A switch that another program stops for half a minute
+        # must not end connections: where UCX refuses to send, MPICH 5.0.2 writes to the request
+        # that it has not made, and crashes.
+        settings={"UCX_TLS": "tcp,self", "UCX_TCP_KEEPIDLE": "inf"},
         adapter="UCX_NET_DEVICES",
     ),
     "openmpi": Library(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -16,6 +17,7 @@ from han.measure.bench_calls import Case
 from han.measure.tune import windows
 from han.measure.tune.lab import CLEAR, CONNECTED, Lab
 from han.measure.tune.session import tuned_config
+from han.measure.tune.stage_times import typical
 from han.measure.tune.visits import BUSY_MOST, SINGLE
 from han.measure.tune.windows import RECENT, Series, Windows
 from han.ranks.discover import outnumber_processors
@@ -29,6 +31,8 @@ FLAT = Choice((level_choice("sm", "flat"), level_choice("adapt", "chain")))
 
 class Clockless:
     """Windows whose observations take `seconds` each; `busy` as in Windows."""
+
+    crowded = False
 
     def __init__(self, seconds, good=True, busy=False):
         self.seconds, self.good, self.busy, self.counts = seconds, good, busy, []
@@ -123,9 +127,22 @@ def test_busy_ranks_find_out_about_a_call_before_its_first_visit(lab):
     assert visits(lab, times=1) == [[1e-4] * BUSY_MOST]
 
 
-def test_a_visit_of_busy_ranks_is_not_counted_if_all_of_it_was_disturbed(lab):
-    lab.windows = Drowsy([1e-4] * 3 + [3e-4] * 3 + [1e-4])
-    assert [len(one) for one in visits(lab, times=6)] == [BUSY_MOST, 0, 0, 0, BUSY_MOST, BUSY_MOST]
+def test_a_slow_visit_of_busy_ranks_is_longer_and_all_of_it_counts(lab):
+    lab.windows = Drowsy([1e-4] * 3 + [3e-4] * 2 + [1e-4])
+    found = visits(lab, times=3)
+    assert [len(one) for one in found] == [BUSY_MOST, 2 * BUSY_MOST, BUSY_MOST]
+    assert set(found[1]) == {3e-4}
+    lab.windows = Drowsy([3e-4, 1e-4])
+    lab._ready[call_signature("bcast", 64), FLAT].expected = 1e-4
+    (mixed,) = visits(lab, times=1)
+    assert sorted(mixed) == [1e-4] * BUSY_MOST + [3e-4] * BUSY_MOST
+
+
+def test_visits_of_busy_ranks_are_fair_to_candidates_whose_times_do_not_vary(lab):
+    """Medians of many visits: a call that is slow in half of them is not taken for a quick one."""
+    lab.windows = Drowsy([1e-4] * 3 + 200 * [3e-4, 1e-4, 3e-4, 3e-4])
+    found = [statistics.median(one) for one in visits(lab, times=200)]
+    assert statistics.mean(found) > 1.9e-4
 
 
 def test_costs_of_tasks_are_not_those_of_first_runs(lab):
@@ -149,6 +166,22 @@ def test_a_cost_is_learnt_again_only_if_it_was_measured_itself(lab):
         lab.windows = Drowsy([seconds])
         lab.learn_again(signature, FLAT)
         assert lab.costs.find(stage) == (2e-5,)
+
+
+def test_ranks_on_few_processors_make_calls_in_a_row():
+    clock = partial(next, iter([0.0, 1.0, 2.0, 4.0, 5.0, 5.5, 6.0, 6.5, 7.0]))
+    found = Windows(MPI.COMM_SELF, lambda: math.nan, clock, crowded=True)
+    calls = []
+    series = found.observe(lambda: calls.append(1), 8, 1.0)
+    assert len(calls) == 8
+    assert [*series.seconds] == [1.0, 1.0, 1.5, 1.5, 0.5, 0.5, 0.5, 0.5], "means of four parts"
+    assert [*series.begins] == [0.0, 1.0, 2.0, 4.0, 5.0, 5.5, 6.0, 6.5]
+    assert series.usable == [*series.seconds]
+
+
+def test_stages_of_calls_in_a_row_add_up_to_what_a_call_takes():
+    assert typical([(1.0, 2.0), (1.0, 4.0)]) == (1.0, 3.0)
+    assert typical([(1.0, 2.0), (1.0, 4.0)], 8.0) == (2.0, 6.0)
 
 
 def test_a_slow_candidate_is_observed_once_in_a_visit(lab):

@@ -236,3 +236,15 @@ def test_a_prediction_of_a_long_pipeline_tells_its_short_forms():
     assert (
         basis(pipeline_of(plan("bcast", 1 << 20)), Costs()) == "from pipelines of 4 and 8 segments"
     )
+
+
+def test_a_cost_that_is_measured_again_keeps_the_smaller_one_of_each_rank():
+    stage = Stage((), 64, Operands())
+    costs = Costs()
+    assert not costs.knows(stage)
+    costs.improve(stage, (3.0, 1.0, 0.0))
+    costs.improve(stage, (2.0, 4.0, 5.0))
+    assert costs.find(stage) == (2.0, 1.0, 5.0)
+    costs.improve(stage, (0.0, 0.0, 0.0))
+    assert costs.find(stage) == (2.0, 1.0, 5.0)
+    assert costs.knows(stage)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from statistics import median
 
-FIRST = 1.3  # margin before anything is known
+FIRST = math.inf  # margin before anything is known
 LEAST, MOST = 1.05, 2.0
 FEWEST = 8  # predictions that tell something
 RECENT = 200

@@ -39,6 +39,20 @@ class Costs:
             segments.insert(bisect_left(segments, stage.segment), stage.segment)
         self._known[stage] = ranks
 
+    def improve(self, stage: Stage, ranks: Ranks) -> None:
+        """Enter a measured cost; of one that is known, each rank keeps the smaller one.
+
+        What a stage takes longer beside other stages, or beside other programs, is not its own.
+        A cost of zero is an error of measurement.
+        """
+        known = self._known.get(stage, ranks)
+        pairs = zip(known, ranks, strict=True)
+        self.add(stage, tuple(min(filter(None, pair), default=0.0) for pair in pairs))
+
+    def knows(self, stage: Stage) -> bool:
+        """Whether the cost of a stage was measured itself."""
+        return stage in self._known
+
     def items(self) -> Iterable[tuple[Stage, Ranks]]:
         """Return the measured costs."""
         return self._known.items()

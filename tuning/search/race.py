@@ -44,7 +44,8 @@ def by_prediction(
     """Measure the built-in choice and the candidates that may be the best by their predictions.
 
     These are all within the margin by which predictions were wrong so far (``lab.errors``), but at
-    least FEWEST and at most MOST. Candidates without a prediction are not dropped: they come after.
+    least FEWEST and at most MOST; MOST as long as little is known about it. Candidates without a
+    prediction are not dropped: they come after.
     """
     known = {c: t for c, t in predicted.items() if t is not None}
     ordered = sorted(known, key=lambda choice: known[choice])

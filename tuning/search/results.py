@@ -51,9 +51,9 @@ class Lab(Protocol):
         """Measure the stages of a call whose costs are not known yet."""
 
     def learn_again(self, signature: Signature, choice: Choice) -> None:
-        """Measure the only stage of a call once more; keep the smaller cost.
+        """Measure the stages of a call once more; keep the smaller costs.
 
-        Nothing happens if the call has several stages, or its stage was not measured itself.
+        Nothing happens if one of its stages was not measured itself.
         """
 
     def plan(self, signature: Signature, choice: Choice) -> Plan:

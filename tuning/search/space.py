@@ -6,9 +6,10 @@ reason.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, permutations, product
+from itertools import chain, product
 
 from han.model.collectives import ROWS
 from han.submodules.registry import registered
@@ -32,6 +33,7 @@ UNFIT = "cannot serve these calls on these ranks"
 UNWANTED = "not in the space that was asked for"
 UNTRIED = "parameters and combinations that are not tried"
 HEURISTIC = "not expected to be the best, by heuristics"
+SLOW = "not predicted, as the same algorithms are slow"
 SAME = "run the same programs as others"
 IN_A_ROW = "slower than the built-in choice in calls back to back"
 LATE = "the time was over"
@@ -170,16 +172,21 @@ def _by_kind(found: Sequence[LevelChoice]) -> Iterator[LevelChoice]:
     They have other algorithms, or one of them has one parameter at another value.
     """
     parts = registered()
-    for release, gather in permutations(found, 2):
-        part = parts[release.submodule]
-        if gather.submodule != release.submodule or (release.parameters and gather.parameters):
-            continue
-        kinds = [part.algorithms[one.algorithm].kinds for one in (release, gather)]
-        varied = {key for key, _ in (*release.parameters, *gather.parameters)}
-        fits = "bcast" in kinds[0] and "reduce" in kinds[1]
-        one_differs = (release.algorithm == gather.algorithm) == bool(varied)
-        if fits and one_differs and not any(part.parameters[key].joint for key in varied):
-            yield release.where("reduce", gather)
+    alike: defaultdict[str, list[LevelChoice]] = defaultdict(list)
+    for one in found:
+        alike[one.submodule].append(one)
+    for name, some in alike.items():
+        part = parts[name]
+        joint = {key for key, parameter in part.parameters.items() if parameter.joint}
+        serves = {kind: [one for one in some if kind in part.algorithms[one.algorithm].kinds]
+                  for kind in ("bcast", "reduce")}  # fmt: skip
+        for release, gather in product(serves["bcast"], serves["reduce"]):
+            if release is gather or (release.parameters and gather.parameters):
+                continue
+            varied = {key for key, _ in (*release.parameters, *gather.parameters)}
+            one_differs = (release.algorithm == gather.algorithm) == bool(varied)
+            if one_differs and joint.isdisjoint(varied):
+                yield release.where("reduce", gather)
 
 
 def _one_varied(

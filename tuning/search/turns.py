@@ -28,8 +28,9 @@ FAR = 1.5  # times the best one: a candidate drops out if no observation of its 
 COLD = 2.0  # times a later one that a first run takes at most
 AGREE = 1.05  # times a later one: first runs above do not count
 GUARD = 2  # turns before intervals count: the deviation is known from differences of turns
-CROWD = {2: 16, 4: 8}  # after so many turns, candidates that are left at most
-LEAST_TURNS, MOST_TURNS = 3, 12
+CROWD = {2: 16, 4: 8, 12: 3}  # after so many turns, candidates that are left at most
+LEAST_TURNS, MOST_TURNS = 3, 24
+LONGEST = 60  # turns of a comparison from which nothing drops out
 CLOSE = 0.03  # the race ends once no other candidate can be faster than the best one by more
 
 K = TypeVar("K", bound=Hashable)
@@ -52,6 +53,7 @@ class Turns(Generic[K]):
         late: Callable[[], bool] = lambda: False,
     ) -> None:  # fmt: skip
         self._visit_call, self._drops, self._late = visit, drops, late
+        self._most = MOST_TURNS if drops else LONGEST
         self.reference = reference
         self.left = [one for one in dict.fromkeys(others) if one != reference]
         self.count = 0  # complete turns
@@ -164,7 +166,7 @@ class Turns(Generic[K]):
     @property
     def is_decided(self) -> bool:
         """Whether further turns would not change the result by much."""
-        if self.count >= MOST_TURNS or (self.count and not self.left):
+        if self.count >= self._most or (self.count and not self.left):
             return True
         if self.count < LEAST_TURNS or len(self._runners) <= len(self.left):
             return False

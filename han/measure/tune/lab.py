@@ -1,8 +1,9 @@
 """The lab: measures whole collectives and the stages of short pipelines on the running job.
 
-Observations start in windows on one clock. In a series one call repeats a few times; how the series
-of several calls follow each other is the search's to say (:mod:`han.tuning.search.turns`). Caches
-are warm: calls repeat on the same buffers. With `fresh`, a rank writes its data before each window.
+Observations start in windows on one clock; where ranks share processors, calls are made in a row.
+In a series one call repeats a few times; how the series of several calls follow each other is the
+search's to say (:mod:`han.tuning.search.turns`). Caches are warm: calls repeat on the same buffers.
+With `fresh`, a rank writes its data before each window.
 Every result is that of the slowest rank, so all ranks take the same decisions.
 """
 
@@ -11,8 +12,8 @@ from __future__ import annotations
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -22,8 +23,9 @@ from han.common.errors import ArgumentError, NoRuleError
 from han.measure.bench_calls import Buffers, Call, Case
 from han.measure.session import REFERENCE, Session
 from han.measure.tune.distinct import Distinct
+from han.measure.tune.kept import Memory, Ready
 from han.measure.tune.stage_times import split, typical
-from han.measure.tune.visits import LEAST, SINGLE, VISIT, observations
+from han.measure.tune.visits import LEAST, MOST_TRACED, SINGLE, VISIT, observations
 from han.measure.tune.windows import Series, Windows, joined, slowest
 from han.message import parsers
 from han.model.collectives import ROWS
@@ -38,16 +40,10 @@ from han.tasks.signature import Signature
 from han.tuning.costs.errors import Errors
 from han.tuning.costs.estimates import Estimate, estimate
 from han.tuning.costs.model import Costs, missing
-from han.tuning.costs.stages import (
-    Pipeline,
-    Ranks,
-    Stage,
-    costs_of,
-    pipeline_of_choice,
-)
+from han.tuning.costs.stages import Pipeline, Ranks, Stage, costs_of, pipeline_of_choice
 from han.tuning.parts import plan_of_choice
 from han.tuning.search.results import Cold, OutOfTime
-from han.tuning.search.turns import Turns
+from han.tuning.search.turns import Turns, Visit
 
 CONNECTED = 200e-3  # seconds that a first run may spend on making connections
 # Seconds: the first run of a longer call tells about how long it takes; on busy ranks.
@@ -55,7 +51,9 @@ CLEAR, BUSY_CLEAR = 2e-3, 10e-3
 FEWEST_IN_A_ROW, MOST_IN_A_ROW = 8, 100  # calls back to back
 TRIES = 5  # series, if nearly all observations of the earlier ones were disturbed
 DOUBTS = 3  # such visits of a choice that are not counted
-DOUBTED = 2.0  # times an earlier visit: on busy ranks, a visit in which each observation took more
+# Times the visit before: a visit of busy ranks beyond has a second series. Both count: if slow
+# visits were dropped, candidates whose times vary would gain.
+DOUBTED = 2.0
 SETTLED, SETTLING = 0.8, 5  # of the last series: the next one is as quick; series at most
 KEPT = 32  # prepared calls, the last used ones
 # Shares of the time for a call after which its tasks, then its candidates, are not measured any
@@ -64,29 +62,6 @@ TASK_SHARE, RACE_SHARE = 0.5, 0.75
 FIRST_SHARE = 0.6  # the same, after which no further candidate is measured
 TIMED = 3  # calls of which the quickest says how long a short call takes
 READ_CLOCKS = 16  # series between two comparisons of clocks
-
-
-@dataclass
-class Ready:
-    """A call that runs a choice, and about how many seconds it takes.
-
-    `told` is the observation of the first run, if nothing disturbed it and it was not used yet.
-    """
-
-    made: Forced
-    buffers: Buffers
-    expected: float
-    told: Cold
-    doubts: int = 0  # series that said nothing
-
-
-@dataclass(frozen=True)
-class Memory:
-    """What the search of one strategy has learnt from the inputs so far."""
-
-    costs: Costs
-    errors: Errors
-    distinct: Distinct
 
 
 class Lab(Session):
@@ -237,7 +212,7 @@ class Lab(Session):
 
         Busy ranks are late for windows that are too wide or too narrow, so the width is found here.
         """
-        for _ in range(SETTLING if self.windows.busy else 1):
+        for _ in range(SETTLING if self.windows.busy and not self._in_rows else 1):
             before = seconds
             seconds = self._again(buffers, call, seconds)
             if seconds > SETTLED * before:
@@ -256,7 +231,7 @@ class Lab(Session):
 
     def _series(self, buffers: Buffers, call: Call, expected: float, count: int = 0) -> Series:
         """Observe a call that takes about `expected` seconds, again if most was disturbed."""
-        count = count or observations(expected, self.windows.busy)
+        count = count or observations(expected, self.windows.busy, self._in_rows)
         before = buffers.write if self._fresh else None
         found: list[Series] = []
         while len(found) < TRIES and sum(int(one.good.sum()) for one in found) < min(LEAST, count):
@@ -283,14 +258,14 @@ class Lab(Session):
                 return [ready.expected] if ready.expected < told[0] else told
         hopeless = ready.expected > limit and not self.windows.busy
         series = self._series(ready.buffers, ready.made.call, ready.expected, int(hopeless))
-        seconds = estimate(series.usable).median
-        busy = self.windows.busy
-        doubtful = seconds > DOUBTED * ready.expected if busy else series.is_disturbed
-        if doubtful and ready.doubts < DOUBTS:
+        seconds = series.usable
+        if self.windows.busy and estimate(seconds).median > DOUBTED * ready.expected:
+            seconds += self._series(ready.buffers, ready.made.call, ready.expected).usable
+        elif not self.windows.busy and series.is_disturbed and ready.doubts < DOUBTS:
             ready.doubts += 1
             return []
-        ready.expected = seconds
-        return series.usable
+        ready.expected = estimate(seconds).median
+        return seconds
 
     def duel(self, signature: Signature, choices: Mapping[str, Choice]) -> dict[str, Estimate]:
         """Measure choices, the first as the reference, and the MPI library (``mpi``) in turns.
@@ -309,10 +284,7 @@ class Lab(Session):
         def visit(name: str, limit: float) -> Sequence[float]:
             return self._series(buffers, calls[name], expected[name]).usable
 
-        turns = Turns(visit, next(iter(calls)), calls, drops=False)
-        while not turns.is_decided and not (turns.count and self._is_over()):
-            turns.turn()
-        return turns.estimates()
+        return self._in_turns(visit, calls)
 
     def in_a_row(
         self, signature: Signature, choices: Mapping[str, Choice], expected: float
@@ -332,7 +304,10 @@ class Lab(Session):
             self.observed += count
             return slowest(self.control, [self.batch(calls[name], count)])
 
-        turns = Turns(visit, next(iter(calls)), calls, drops=False)
+        return self._in_turns(visit, calls)
+
+    def _in_turns(self, visit: Visit[str], names: Collection[str]) -> dict[str, Estimate]:
+        turns = Turns(visit, next(iter(names)), names, drops=False)
         while not turns.is_decided and not (turns.count and self._is_over()):
             turns.turn()
         return turns.estimates()
@@ -350,11 +325,14 @@ class Lab(Session):
         self._expect_time(self._until_tasks)
         if len(pipeline.steps) == 1 and not pipeline.is_long and pipeline.short == 1:
             self._learn_whole(signature, choice, pipeline.stages()[0][0])
-            return
+        else:
+            self._learn_stages(signature, choice, pipeline)
+
+    def _learn_stages(self, signature: Signature, choice: Choice, pipeline: Pipeline) -> None:
         counts = [pipeline.short, *([pipeline.longer] if pipeline.is_long else [])]
         seconds = [self._stages(signature, choice, pipeline, count) for count in counts]
         for stage, ranks in costs_of(pipeline, *seconds).items():
-            self.costs.add(stage, ranks)
+            self.costs.improve(stage, ranks)
 
     def _learn_whole(self, signature: Signature, choice: Choice, stage: Stage) -> None:
         """Measure a stage that is the whole call. Its trace would only add time.
@@ -365,18 +343,35 @@ class Lab(Session):
         if ready.told:
             ready.told = Cold()
             ready.expected = self._settled(ready.buffers, ready.made.call, ready.expected)
+        self._average(ready)
         self.costs.add(stage, (ready.expected,) * self.control.size)
 
+    @property
+    def _in_rows(self) -> bool:
+        """Whether the observations of a series are of calls in a row."""
+        return self.windows.crowded and not self._fresh
+
+    def _average(self, ready: Ready) -> None:
+        """Let a whole series of calls in a row tell what one takes."""
+        if self._in_rows:
+            series = self._series(ready.buffers, ready.made.call, ready.expected)
+            ready.expected = estimate(series.usable).median
+
     def learn_again(self, signature: Signature, choice: Choice) -> None:
-        """Measure the only stage of a call once more; keep the smaller cost."""
+        """Measure the stages of a call once more; keep the smaller costs."""
         pipeline = self.pipeline(signature, choice)
         stages = [stage for stage, _ in pipeline.stages()]
-        if len(stages) != 1 or stages[0] not in dict(self.costs.items()):
+        if not stages or not all(map(self.costs.knows, stages)):
             return
         self._expect_time(self._until_tasks)
+        if len(stages) > 1:
+            self._learn_stages(signature, choice, pipeline)
+            return
         ready = self._ready_call(signature, choice)
-        again = self._settled(ready.buffers, ready.made.call, ready.expected)
-        ready.expected = min(ready.expected, again)
+        before = ready.expected
+        ready.expected = self._settled(ready.buffers, ready.made.call, before)
+        self._average(ready)
+        ready.expected = min(before, ready.expected)
         self.costs.add(stages[0], (ready.expected,) * self.control.size)
 
     def _stages(
@@ -388,7 +383,9 @@ class Lab(Session):
         buffers = self.buffers(short)
         expected, _ = self._first(buffers, made.call)
         stage_of = {str(task): k for task, k in made.plan.stages.items()}
+        calls = min(MOST_TRACED, observations(expected, self.windows.busy, self._in_rows))
         with self.han.trace() as trace:
-            series = self._series(buffers, made.call, expected)
-        mine = typical(split(trace.times, series, stage_of))
+            series = self._series(buffers, made.call, expected, calls)
+        in_a_row = estimate(series.usable).median if self._in_rows else None
+        mine = typical(split(trace.times, series, stage_of), in_a_row)
         return list(zip(*self.control.allgather(mine), strict=True))

@@ -15,7 +15,8 @@ from mpi4py import MPI
 
 from han.common.units import format_size
 from han.measure.bench_calls import Case
-from han.measure.tune.lab import Lab, Memory
+from han.measure.tune.kept import Memory
+from han.measure.tune.lab import Lab
 from han.measure.tune.pace import Pace, spread
 from han.measure.tune.session import tuned_config
 from han.measure.tune.tuner import Input, Plans, served

@@ -25,9 +25,13 @@ def split(times: Sequence[TaskTime], series: Series, stage_of: Mapping[str, int]
     ]
 
 
-def typical(rows: Sequence[Ranks]) -> Ranks:
-    """Return the median of each stage, scaled so that they add up to the median of the totals."""
+def typical(rows: Sequence[Ranks], whole: float | None = None) -> Ranks:
+    """Return the median of each stage, scaled so that they add up to `whole` seconds.
+
+    If it is None, they add up to the median of the totals.
+    """
     middles = [median(column) for column in zip(*rows, strict=True)]
     total = sum(middles)
-    scale = median(map(sum, rows)) / total if total else 1.0
+    whole = median(map(sum, rows)) if whole is None else whole
+    scale = whole / total if total else 1.0
     return tuple(scale * one for one in middles)

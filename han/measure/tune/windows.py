@@ -7,6 +7,9 @@ moment, the observation is left out if there are others, and later windows are w
 rank has a processor, observations in which another program took one of these are left out too,
 unless that happens in nearly all of them.
 
+Where ranks are on fewer processors, a rank that has waited for its moment waits for a processor
+next, for longer than the call takes. There calls are made in a row, as programs make them.
+
 Source: Hunold, Carpen-Amarie, Reproducible MPI micro-benchmarking isn't as easy as you think,
 section 4.4.
 """
@@ -36,6 +39,7 @@ LATE, LATE_SHARE = 3e-6, 0.05  # seconds, and share of an observation, that a ra
 NAP = 200e-6  # a rank that waits for longer lets others run
 LONG = 10e-3  # seconds of calls that say nothing about how busy the ranks are
 SLEEP = 1e-3  # where ranks are busy, one that waits for longer sleeps, as others need the processor
+PARTS = 4  # of calls in a row: the mean of each is an observation
 RECENT, FEW = 32, 4  # series; ranks are busy if fewer of the recent ones had a calm observation
 
 
@@ -71,7 +75,7 @@ class Windows:
     """Makes observations on all ranks of `control`.
 
     `offset` returns the seconds to add to this rank's clock for rank 0's, and is called before each
-    series by all ranks. `crowded`: the ranks are on fewer processors.
+    series in windows by all ranks. `crowded`: the ranks are on fewer processors.
     """
 
     control: MPI.Intracomm
@@ -98,6 +102,8 @@ class Windows:
 
         Each rank runs `before` ahead of each window.
         """
+        if self.crowded and before is None:
+            return self._in_a_row(call, count)
         offset = self.offset()
         width = max(LEAST, ROOM * expected, expected + CROWDED * self.crowded) * self._wider
         first = self._agree(self.clock() + offset + LEAD + min(width, REST)) - offset
@@ -112,6 +118,20 @@ class Windows:
             switches[k] = _switches() - before_call
         lateness = begins - first - width * np.arange(count)
         return self._series(begins, ends, lateness, switches, offset)
+
+    def _in_a_row(self, call: Callable[[], object], count: int) -> Series:
+        """Observe calls back to back; each has the mean of its part on the slowest rank."""
+        stamps = np.zeros(count + 1)
+        self.control.Barrier()
+        stamps[0] = self.clock()
+        for k in range(count):
+            call()
+            stamps[k + 1] = self.clock()
+        edges = np.linspace(0, count, min(PARTS, count) + 1).astype(int)
+        means = np.diff(stamps[edges]) / np.diff(edges)
+        self.control.Allreduce(MPI.IN_PLACE, means, MPI.MAX)
+        seconds = np.repeat(means, np.diff(edges))
+        return Series(seconds, np.ones(count, bool), stamps[:-1])
 
     def _series(
         self, begins: Array, ends: Array, lateness: Array, switches: Array, offset: float
