@@ -478,9 +478,10 @@ def decode(data: _Readable, /) -> Any:
     """
 
 def learn_pickle(
-    pickle: object, dumps: Callable[..., bytes], loads: Callable[..., object], /
-) -> None:
-    """Learn of mpi4py's MPI.pickle, and of the functions that it has by default."""
+    pickle: object, dumps: Callable[..., bytes], loads: Callable[..., object],
+    reducers: dict[Any, Any], /,
+) -> None:  # fmt: skip
+    """Learn of mpi4py's MPI.pickle, its functions by default, and pickle's functions by class."""
 
 @final
 class Eager:
@@ -503,7 +504,7 @@ class Eager:
     def tell(self, run: _Run, data: bytes, call: int, root: int, wanted: bool, /) -> Any:
         """Tell all ranks an object by run(one, every); return all, or encoded unless wanted."""
     def gather(self, run: _Run, data: bytes, call: int, root: int, wanted: bool, /) -> Any:
-        """Gather an object of each rank by run(one, every, root); return all if wanted here."""
+        """Gather an object of each rank by run(one, every, root); return all, encoded."""
     def bcast(self, run: _Run, data: bytes | None, call: int, root: int, /) -> Any:
         """Broadcast an object by run(one, root); return it."""
     def scatter(self, run: _Run, items: list[bytes] | None, call: int, root: int, /) -> Any:

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import copyreg
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 from mpi4py import MPI
 
 from han import _native
 from han.collectives import Collectives
-from han.common.errors import ArgumentError, ArgumentTypeError
+from han.common.errors import ArgumentError, ArgumentTypeError, HanError
 from han.message import parsers
 from han.message.message import root_of
 from han.message.parsers import Parser
-from han.runtime.direct import receive_from
-from han.runtime.eager import TEXTS, Call, Large, alike
+from han.runtime.direct import Direct
+from han.runtime.eager import EAGER_ROOM, TEXTS, Call, Large, alike
 from han.runtime.state import State
 
-_native.learn_pickle(MPI.pickle, pickle.dumps, pickle.loads)  # what mpi4py gives MPI.pickle
+# What mpi4py gives MPI.pickle
+_native.learn_pickle(MPI.pickle, pickle.dumps, pickle.loads, copyreg.dispatch_table)
 MOST_TO_ALL = 1 << 20  # bytes of all objects that a rank without need of them may get
+
+AtRoot: TypeAlias = Callable[[Direct, Large | None, list[int]], Any]
 
 
 class ObjectMoves(Collectives):
@@ -50,7 +54,7 @@ class ObjectMoves(Collectives):
             items = [None] * size if objects is None else list(objects)
             if len(items) != size:
                 raise ArgumentError(f"{len(items)} objects for {size} ranks; pass one for each")
-            return [*map(_native.encode, items)]
+            return [_native.encode(item) for item in items]
         except BaseException:
             self._raise()
 
@@ -139,13 +143,31 @@ class ObjectMoves(Collectives):
 
     # ---- objects of all ranks, for one ---------------------------------------------------------
 
-    def _to_root(self, state: State, data: bytes, call: Call, root: int) -> Any:
-        """Tell the root an object; return there those of all ranks, or Large; None elsewhere."""
-        blocks, wanted = state.eager.blocks, state.rank == root
-        found = blocks.gather(state.calls.gather, data, call, root, wanted)
-        if found is blocks.unplanned:
-            run = self._planning(parsers.GATHER)
-            found = blocks.gather(run, data, call, root, wanted)
+    def _to_root(self, state: State, data: bytes, call: Call, root: int, large: AtRoot) -> Any:
+        """Gather objects on the root; return them there, encoded, and None elsewhere.
+
+        Large ones follow in messages: `large` takes them there, from the blocks, and returns what
+        this method is to return. If this is interrupted, the communicator is revoked, as others may
+        wait for such a message.
+        """
+        blocks, wanted, health = state.eager.blocks, state.rank == root, state.health
+        number = health.engines.own.issued  # calls of signal handlers may come before the messages
+        try:
+            found = blocks.gather(state.calls.gather, data, call, root, wanted)
+            if found is blocks.unplanned:
+                run = self._planning(parsers.GATHER)
+                found = blocks.gather(run, data, call, root, wanted)
+            if found.__class__ is Large:
+                sizes = self._compare(state, found, root, call)
+                return large(Direct(health, number, TEXTS[call]), found, sizes)
+            if found is None and len(data) > EAGER_ROOM:
+                return large(Direct(health, number, TEXTS[call]), None, [])
+        except HanError:
+            raise
+        except BaseException as error:
+            if health.engines.own.issued > number:
+                health.give_up(error)
+            raise
         return found
 
     def _compare(self, state: State, large: Large, root: int, call: Call) -> list[int]:
@@ -153,30 +175,16 @@ class ObjectMoves(Collectives):
         with state.health.preparing():
             return large.sizes(root, call)
 
-    def _use_all(
-        self, state: State, call: Call, large: Large, data: bytes, use: Callable[..., Any]
-    ) -> Any:
-        """Return what `use` makes of the objects of all ranks, of which it is an iterator.
-
-        A rank whose object is large waits until this one has received it, even if `use` raises.
-        """
-        items = self._received(state, call, large, data)
-        try:
-            return use(map(_native.decode, items))
-        except BaseException:
-            for _ in items:
-                pass
-            raise
-
-    def _received(self, state: State, call: Call, large: Large, data: bytes) -> Iterator[Any]:
-        """Return the objects of all ranks, encoded; the large ones arrive by messages."""
-        for rank, item in enumerate(large.each()):
-            if item is not None:
-                yield item
-            elif rank == state.rank:
-                yield data
-            else:
-                yield receive_from(state.health, rank, TEXTS[call])
+    def _to_rank(
+        self, state: State, data: bytes, root: int, direct: Direct, large: Large | None
+    ) -> list[Any] | None:
+        """Send an object to the root; there, return those of all ranks, encoded."""
+        if large is None:
+            direct.send(data, root)
+            return None
+        there = dict(enumerate(large.each()))
+        there[state.rank] = data
+        return [direct.receive(k) if item is None else item for k, item in there.items()]
 
     def _scatter_large(
         self, state: State, large: Large, items: list[bytes] | None, root: int
@@ -222,7 +230,7 @@ class ObjectMoves(Collectives):
 
 def decode_each(items: Sequence[Any]) -> list[Any]:
     """Return the objects for which bytes stand."""
-    return [*map(_native.decode, items)]
+    return [_native.decode(item) for item in items]  # a map would end at a StopIteration
 
 
 def _padded(data: bytes, stride: int) -> bytes:

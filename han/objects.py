@@ -1,8 +1,9 @@
 """The collectives of Python objects, mpi4py's lower-case methods.
 
 mpi4py exchanges the sizes of pickled objects, and then the objects. Here a small object travels
-with its size in an eager block, so that one collective in shared memory is enough; the second one
-follows for larger objects. Results, and the order in which operands are combined, are mpi4py's.
+with its size in an eager block, so that one collective in shared memory is enough. Larger objects
+follow in a second one, or in messages to the root. Results, and the order in which operands are
+combined, are mpi4py's.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from mpi4py import MPI
 from han import _native
 from han.message import parsers
 from han.object_moves import MOST_TO_ALL, ObjectMoves, decode_each
-from han.runtime.direct import receive_from, send_to
+from han.runtime.direct import Direct
 from han.runtime.eager import EAGER_ROOM, TEXTS, Call, Large
 from han.runtime.state import State
 
@@ -40,7 +41,8 @@ class Objects(ObjectMoves):
 
     han serves them where all ranks share memory, and `bcast` everywhere, once the communicator is
     set up; elsewhere they are mpi4py's. If an object cannot be pickled on a rank, or an operation
-    of `allreduce` raises on rank 0 alone, the other ranks raise PeerError.
+    of `allreduce` raises on rank 0 alone, the other ranks raise PeerError; those that need not wait
+    in `gather` or `reduce`, in a later call.
     """
 
     def bcast(self, obj: Any, root: int = 0) -> Any:
@@ -70,13 +72,12 @@ class Objects(ObjectMoves):
         if state is None or not state.eager.serves:
             return self._pickled("gather", sendobj, root)  # type: ignore[no-any-return]
         root, data = self._root(state, root), self._encoded(sendobj)
-        found = self._to_root(state, data, Call.GATHER, root)
-        if found.__class__ is Large:
-            self._compare(state, found, root, Call.GATHER)
-            return self._use_all(state, Call.GATHER, found, data, list)  # type: ignore[no-any-return]
-        if found is None and len(data) > EAGER_ROOM:
-            send_to(state.health, data, root, TEXTS[Call.GATHER])
-        return found  # type: ignore[no-any-return]
+
+        def large(direct: Direct, blocks: Large | None, sizes: list[int]) -> Any:
+            return self._to_rank(state, data, root, direct, blocks)
+
+        found = self._to_root(state, data, Call.GATHER, root, large)
+        return None if found is None else decode_each(found)
 
     def scatter(self, sendobj: Sequence[Any] | None, root: int = 0) -> Any:
         """Scatter a list of objects of `root`, one for each rank; return this rank's."""
@@ -125,31 +126,22 @@ class Objects(ObjectMoves):
         if state is None or not state.eager.serves:
             return self._pickled("reduce", sendobj, op, root)
         root, data = self._root(state, root), self._encoded(sendobj)
-        found = self._to_root(state, data, Call.REDUCE, root)
-        if found.__class__ is Large:
-            return self._reduce_large(state, found, data, op, root)
-        if found is not None:
-            return _combined(found, op)
-        if len(data) > EAGER_ROOM:
-            if receive_from(state.health, root, TEXTS[Call.REDUCE])[0]:
-                return self._along_tree(state, Call.REDUCE, data, op, root)
-            send_to(state.health, data, root, TEXTS[Call.REDUCE])
-        return None
 
-    def _reduce_large(self, state: State, large: Large, data: bytes, op: Op, root: int) -> Any:
-        """Combine objects on the root, of which some are large.
+        def large(direct: Direct, blocks: Large | None, sizes: list[int]) -> Any:
+            """Move them to the root or, if all are large, and have many bytes, along a tree."""
+            if blocks is None:
+                (along_tree,) = direct.receive(root)
+            else:
+                along_tree = AS_TREE and min(sizes) > EAGER_ROOM and sum(sizes) > MOST_TO_ALL
+                for rank, nbytes in enumerate(sizes):
+                    if nbytes > EAGER_ROOM and rank != root:
+                        direct.send(bytes([along_tree]), rank)
+            if along_tree:
+                return self._along_tree(state, direct, data, op, root)
+            return self._to_rank(state, data, root, direct, blocks)
 
-        It tells the ranks that have those how they move: to the root, or, if all are large and many
-        bytes together, along a tree.
-        """
-        sizes = self._compare(state, large, root, Call.REDUCE)
-        along_tree = AS_TREE and min(sizes) > EAGER_ROOM and sum(sizes) > MOST_TO_ALL
-        for rank, nbytes in enumerate(sizes):
-            if nbytes > EAGER_ROOM and rank != root:
-                send_to(state.health, bytes([along_tree]), rank, TEXTS[Call.REDUCE])
-        if along_tree:
-            return self._along_tree(state, Call.REDUCE, data, op, root)
-        return self._use_all(state, Call.REDUCE, large, data, functools.partial(_combined, op=op))
+        found = self._to_root(state, data, Call.REDUCE, root, large)
+        return None if found is None else _combined(decode_each(found), op)
 
     def allreduce(self, sendobj: Any, op: Op = MPI.SUM) -> Any:
         """Combine an object of each rank by ``op(a, b)``; return the result.
@@ -163,11 +155,14 @@ class Objects(ObjectMoves):
         data, call = self._encoded(sendobj), Call.COMBINE
         if isinstance(op, MPI.Op) and op.is_predefined and _plain(sendobj):
             call = Call.ALLREDUCE
+        number = state.health.engines.own.issued
         found = self._tell(state, data, call)
         if found.__class__ is Large:
             sizes = found.sizes(0, Call.ALLREDUCE, Call.COMBINE)
             if AS_TREE and sum(sizes) > MOST_TO_ALL:
-                result = self._along_tree(state, Call.ALLREDUCE, data, op, 0)
+                direct = Direct(state.health, number, TEXTS[Call.ALLREDUCE])
+                made = self._along_tree(state, direct, data, op, 0)
+                result = _native.decode(made[0]) if made else None
                 return self._broadcast(state, result, Call.RESULT, 0)
             call = max(found.calls)
             found = found.items() or self._tell_large(state, Call.ALLREDUCE, data, sizes)
@@ -182,25 +177,28 @@ class Objects(ObjectMoves):
                 self._raise()
         return self._broadcast(state, result, Call.RESULT, 0)
 
-    def _along_tree(self, state: State, call: Call, data: bytes, op: Op, root: int) -> Any:
+    def _along_tree(
+        self, state: State, direct: Direct, data: bytes, op: Op, root: int
+    ) -> list[Any] | None:
         """Combine objects along a binomial tree, by messages; return the result on the root.
 
-        It comes to rank 0, which sends it to the root. If the operation raises on a rank, the
-        communicator is revoked, as others wait for this rank.
+        It comes to rank 0, which sends it to the root, and is returned encoded, in a list. If the
+        operation raises on a rank, the communicator is revoked, as others wait for this rank.
         """
-        health, rank, step, far = state.health, state.rank, TEXTS[call], 1
-        with health.together(step):
+        rank, far = state.rank, 1
+        with state.health.together("an operation on objects"):
             result = _native.decode(data)
             while far < state.size and not rank & far:
                 if rank | far < state.size:
-                    result = op(result, _native.decode(receive_from(health, rank | far, step)))
+                    result = op(result, _native.decode(direct.receive(rank | far)))
                 far <<= 1
-            target = rank - far if rank else root
-            if rank != target:
-                send_to(health, _native.encode(result), target, step)
-        if rank == root and rank:
-            return _native.decode(receive_from(health, 0, step))
-        return result if rank == root else None
+            made = _native.encode(result)
+        target = rank - far if rank else root
+        if rank != target:
+            direct.send(made, target)
+        if rank != root:
+            return None
+        return [direct.receive(0) if rank else made]
 
     def _agreed(self, state: State, numbers: Sequence[int]) -> list[list[int]]:
         """Tell all ranks some numbers, as many as they tell; return those of all ranks."""

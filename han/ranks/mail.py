@@ -58,6 +58,7 @@ class Mail:
         self._receivers: dict[int, Receiver] = {}
         self._early: OrderedDict[int, list[tuple[int, Fields]]] = OrderedDict()
         self._data: dict[tuple[int, int, int], deque[memoryview]] = {}  # by sender, token and call
+        self._coming: dict[int, tuple[MPI.Request, Any]] = {}  # data under way, by sender
         self._numbers = 0
         self._sent: list[tuple[MPI.Request, bytes]] = []
         self._quiet = True  # messages of closed communicators have arrived
@@ -110,25 +111,38 @@ class Mail:
     def data(self, token: int, call: int, rank: int) -> memoryview | None:
         """Return the data of a call that a rank of `comm` has sent; None: they have not come.
 
-        Data of other calls that come first are kept: those of other communicators, and of calls
-        that raised here.
+        Data of other calls that come first are kept, as they may be those of other communicators.
         """
-        wanted, status = (rank, token, call), MPI.Status()
+        wanted = rank, token, call
         with self.lock:
             while wanted not in self._data:
-                message = self.comm.Improbe(rank, TAG_DATA, status)
-                if message is None:
+                if not self._receive(rank):
                     return None
-                data: Any = np.empty(status.Get_count(MPI.BYTE), np.uint8)
-                message.Recv([data, MPI.BYTE])
-                own, communicator, number = LABEL.unpack_from(data)
-                if own == self.token:
-                    waiting = self._data.setdefault((rank, communicator, number), deque())
-                    waiting.append(memoryview(data)[LABEL.size :])
             found = self._data[wanted].popleft()
-            if not self._data[wanted]:
-                del self._data[wanted]
+            calls = [key for key in self._data if key[:2] == wanted[:2]]
+            for key in calls:  # older ones are those of calls that raised here
+                if not self._data[key] or key[2] < call:
+                    del self._data[key]
             return found
+
+    def _receive(self, rank: int) -> bool:
+        """Receive data of a rank without waiting; return whether some have come."""
+        if rank not in self._coming:
+            status = MPI.Status()
+            message = self.comm.Improbe(rank, TAG_DATA, status)
+            if message is None:
+                return False
+            data: Any = np.empty(status.Get_count(MPI.BYTE), np.uint8)
+            self._coming[rank] = message.Irecv([data, MPI.BYTE]), data
+        request, data = self._coming[rank]
+        if not request.Test():
+            return False
+        del self._coming[rank]
+        own, token, call = LABEL.unpack_from(data)
+        if own == self.token and token in self._receivers:
+            waiting = self._data.setdefault((rank, token, call), deque())
+            waiting.append(memoryview(data)[LABEL.size :])
+        return True
 
     def fetch(self) -> None:
         """Receive and deliver all messages that have arrived."""
@@ -154,5 +168,6 @@ class Mail:
         """Leave unfinished sends to the MPI library; free `comm` if no message is under way."""
         self.closed = True
         abandon([s for s in self._sent if not s[0].Test()])
+        abandon(list(self._coming.values()))
         if free and self._quiet:
             self.comm.Free()

@@ -1,6 +1,6 @@
 """Eager blocks: a small object of each rank, which others get in one collective of bytes.
 
-A block is a head and a encoded object. The head tells the size of the object, the call that the
+A block is a head and an encoded object. The head tells the size of the object, the call that the
 rank is in, and its root. So ranks find out whether they make the same call, and an object that does
 not fit may follow in a second collective: from the heads the ranks know the sizes.
 """

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copyreg
 import pickle
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -105,6 +108,32 @@ def test_functions_of_the_program_get_all_objects():
     finally:
         MPI.pickle.__init__()
     check(np.arange(3), quick=True)
+
+
+def test_functions_of_copyreg_are_asked():
+    for obj in (np.arange(3), np.float32(2)):
+        copyreg.pickle(type(obj), lambda one: (str, ("reduced",)))
+        try:
+            assert back(obj) == "reduced"
+        finally:
+            del copyreg.dispatch_table[type(obj)]
+        check(obj, quick=True)
+
+
+def test_a_rank_with_functions_of_its_own_reads_arrays_of_others():
+    data = _native.encode(np.arange(3))
+    try:
+        MPI.pickle.__init__(pickle.dumps, lambda data: "read")
+        assert _native.decode(data).tolist() == [0, 1, 2]
+    finally:
+        MPI.pickle.__init__()
+
+
+def test_nothing_is_pickled_before_mpi4py_is_known():
+    program = "import numpy as np; from han import _native; _native.encode(np.zeros(3))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "RuntimeError: learn_pickle was not called" in done.stderr
 
 
 def test_damaged_arrays_are_refused():

@@ -291,6 +291,24 @@ def test_gradients_that_the_methods_refuse_are_refused():
     assert Tabled.alive == 0
 
 
+def test_a_tensor_is_given_back_while_an_exception_is_on_its_way():
+    """The function that takes it back runs Python, and the exception arrives."""
+    tensor = tabled()(np.ones(4))
+    assert not asked(tensor)
+
+    class Broken:
+        """An array-like of which nothing can be read."""
+
+        @property
+        def __dlpack__(self) -> None:
+            raise ZeroDivisionError
+
+    wrong: list[Any] = [tensor, Broken()]
+    assert READER.read(wrong) is None
+    gc.collect()
+    assert Tabled.alive == 0
+
+
 def test_versions_of_tables():
     old, new = type("Old", (Tabled,), {}), type("New", (Tabled,), {})
     new.declare(2, old.declare())

@@ -264,6 +264,7 @@ APART = ("setsid", "--wait")
         ("request.Start(); request.Wait()", "allreduce of 8000B"),
         ("comm.allreduce(1)", "allreduce of objects"),
         ("comm.gather('x' * 5_000_000, VICTIM)", "gather of objects"),
+        ("comm.gather('x' * 5_000_000, 1)", "gather of objects"),
     ],
 )
 def test_survivors_name_the_rank_that_was_killed(tmp_path, call, task):

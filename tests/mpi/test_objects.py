@@ -37,11 +37,11 @@ class Same:
     def __reduce__(self) -> object:
         if self.how == "write":
             raise TypeError("it cannot be written")
-        return _read, ()
+        return _read, (self.how,)
 
 
-def _read() -> object:
-    raise ValueError("it cannot be read")
+def _read(how: str) -> object:
+    raise ValueError("it cannot be read") if how == "read" else StopIteration
 
 
 class Shown:
@@ -306,6 +306,21 @@ def test_an_operation_on_many_bytes_that_raises_leaves_no_rank_waiting(mpi_ranks
 
 
 @on_three
+def test_an_object_whose_reading_raises_stop_iteration(mpi_ranks):
+    """A loop that it ends would return fewer objects, or wait for none of the later ones."""
+    with opened(new_comm()) as comm:
+        for big in (1, 1_000_000):
+            obj = [Same("stop"), "x" * big] if comm.rank == 1 else "y" * 5 * big
+            kinds = [
+                raised(partial(comm.gather, obj, 0))[0],
+                raised(partial(comm.reduce, obj, MPI.SUM, 0))[0] if big == 1 else "StopIteration",
+            ]
+            assert kinds == ["StopIteration"] * 2 or (comm.rank and not kinds[0]), kinds
+            assert raised(partial(comm.allgather, obj))[0] == "StopIteration"
+            assert comm.allgather(comm.rank) == [0, 1, 2]
+
+
+@on_three
 @pytest.mark.parametrize("name", ["gather", "reduce"])
 def test_a_root_that_cannot_write_its_object_gets_no_old_one_later(mpi_ranks, name):
     """Ranks whose messages are under way need not wait: they hear of it in a later call."""
@@ -322,7 +337,10 @@ def test_a_root_that_cannot_write_its_object_gets_no_old_one_later(mpi_ranks, na
             elif comm.rank == 1:
                 want = [[k] * 1000] * 3 if name == "gather" else [k] * 3000
                 assert seen[-1] == want
-        assert kind or name == "gather"
+        assert kind or comm.rank == 1 or name == "gather"
+        if not kind:  # ranks whose messages were under way hear of it when they wait
+            kind, text = raised(comm.Barrier)
+            assert kind in ("PeerError", "RevokedError"), (kind, text)
 
 
 @on_three
@@ -415,6 +433,37 @@ def test_a_signal_handler_may_call_while_a_call_waits(mpi_ranks):
         finally:
             signal.signal(signal.SIGUSR1, before)
         assert heard == [["h0", "h1", "h2"]] * 3
+
+
+@on_three
+def test_a_signal_handler_may_call_before_large_objects_come(mpi_ranks):
+    with opened(new_comm()) as comm:
+        comm.allgather(0)
+        calls, heard = comm._han.engines.own, []
+        before = calls.issued
+
+        def handler(*_: object) -> None:
+            if calls.issued == before:  # the call has not begun
+                signal.setitimer(signal.ITIMER_REAL, 0.05)
+                return
+            for rank in (1, 2):
+                WORLD.send("go", rank, tag=9)
+            heard.append(comm.allgather(comm.rank))
+
+        big = "x" * 3000
+        if comm.rank:
+            WORLD.recv(source=0, tag=9)
+            assert comm.gather(big, root=0) is None
+            assert comm.allgather(comm.rank) == [0, 1, 2]
+            return
+        old = signal.signal(signal.SIGALRM, handler)
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+            got = comm.gather(big, root=0)
+        finally:
+            signal.signal(signal.SIGALRM, old)
+        assert got == [big] * 3
+        assert heard == [[0, 1, 2]]
 
 
 @on_three

@@ -112,12 +112,13 @@ int han_py_read_tensor(PyObject *capsule, han_tensor *out) {
 
 /* ---- the table of functions of a class ----------------------------------------------------- */
 
-static struct {
-    PyTypeObject *class; /* the last one seen, kept */
+typedef struct {
+    PyTypeObject *class;
     const exchange *table;
     bool has_gradients;
-} known;
+} declaration;
 
+static declaration known; /* of the class that was seen last, which is kept */
 static PyObject *requires_grad;
 
 /* The table that a class itself declares; NULL: none, or of an unknown version. A class may override
@@ -134,26 +135,33 @@ static const exchange *declared(PyTypeObject *class) {
     return table;
 }
 
-static const exchange *table_of(PyTypeObject *class) {
-    if (class != known.class) {
-        const exchange *table = declared(class);
-        known.table = table;
-        known.has_gradients = table && PyObject_HasAttr((PyObject *)class, requires_grad);
-        Py_XSETREF(known.class, (PyTypeObject *)Py_NewRef((PyObject *)class));
-    }
-    return known.table;
+/* A copy: other threads may look at other classes while functions of this one run. */
+static declaration declaration_of(PyTypeObject *class) {
+    if (class == known.class) return known;
+    declaration found = {class, declared(class), false};
+    found.has_gradients = found.table && PyObject_HasAttr((PyObject *)class, requires_grad);
+    PyTypeObject *before = known.class;
+    Py_INCREF(class);
+    known = found;
+    Py_XDECREF(before);
+    return found;
 }
 
+/* A capsule may be freed while an exception is on its way. */
 static void release(PyObject *capsule) {
+    PyObject *kind, *value, *trace;
+    PyErr_Fetch(&kind, &value, &trace);
     versioned *shown = PyCapsule_GetPointer(capsule, CAPSULE);
     if (shown && shown->deleter) shown->deleter(shown);
+    PyErr_Clear();
+    PyErr_Restore(kind, value, trace);
 }
 
 /* Whether the methods of the object are to decide. They refuse tensors that need gradients, and such
  * whose memory holds the conjugates of their elements; the table's function of PyTorch does not. */
-static bool needs_methods(PyObject *o, const versioned *shown) {
+static bool needs_methods(PyObject *o, const versioned *shown, bool has_gradients) {
     if (shown->major != 1 || shown->tensor.code == COMPLEX) return true;
-    if (!known.has_gradients) return false;
+    if (!has_gradients) return false;
     PyObject *needs = PyObject_GetAttr(o, requires_grad);
     bool plain = needs == Py_False;
     Py_XDECREF(needs);
@@ -162,14 +170,15 @@ static bool needs_methods(PyObject *o, const versioned *shown) {
 }
 
 PyObject *han_py_export_tensor(PyObject *o) {
-    const exchange *table = table_of(Py_TYPE(o));
+    declaration by = declaration_of(Py_TYPE(o));
     versioned *shown = NULL;
-    if (!table || table->export(o, &shown) || !shown) {
+    if (!by.table || by.table->export(o, &shown) || !shown) {
         PyErr_Clear();
         return NULL;
     }
     PyObject *capsule = PyCapsule_New(shown, CAPSULE, release);
-    if (capsule && needs_methods(o, shown)) Py_CLEAR(capsule);
+    if (!capsule && shown->deleter) shown->deleter(shown);
+    if (capsule && needs_methods(o, shown, by.has_gradients)) Py_CLEAR(capsule);
     PyErr_Clear();
     return capsule;
 }

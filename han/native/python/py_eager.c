@@ -270,7 +270,7 @@ static PyObject *eager_gather(EagerObject *self, PyObject *const *args, Py_ssize
     int wanted = PyObject_IsTrue(args[4]);
     if (wanted < 0 || begin(self, &b, fill_one, head, args[1])) return NULL;
     PyObject *bytes[] = {b.one_array, wanted ? b.every_array : Py_None, args[3]};
-    return decoded(carry(self, &b, args[0], bytes, 3, wanted ? b.every : NULL, head), false);
+    return carry(self, &b, args[0], bytes, 3, wanted ? b.every : NULL, head);
 }
 
 static PyObject *eager_bcast(EagerObject *self, PyObject *const *args, Py_ssize_t given) {
@@ -329,7 +329,7 @@ static PyMethodDef methods[] = {
      "Tell all ranks an object by run(one, every); return those of all, or encoded unless wanted."},
     {"gather", METHOD(gather),
      "gather($self, run, data, call, root, wanted, /)\n--\n\n"
-     "Gather an object of each rank by run(one, every, root); return all if they are wanted here."},
+     "Gather an object of each rank by run(one, every, root); return all, encoded."},
     {"bcast", METHOD(bcast),
      "bcast($self, run, data, call, root, /)\n--\n\n"
      "Broadcast an object by run(one, root); return it."},

@@ -26,6 +26,7 @@ typedef struct {
 
 static struct {
     PyObject *pickle, *dumps, *loads; /* MPI.pickle, and the functions that it has by default */
+    PyObject *reducers;               /* by class, which pickle asks first: a program may add some */
     PyObject *dumps_name, *loads_name;
 } mpi4py;
 
@@ -39,17 +40,26 @@ static int look(PyObject *part, void *found) {
     return 0;
 }
 
-/* Whether MPI.pickle has its default functions, as its references tell the garbage collector. */
-static bool pickles_by_default(void) {
+/* Whether MPI.pickle has its default functions, as its references tell the garbage collector, and no
+ * function of a program reduces this class. */
+static bool pickles_by_default(PyObject *o) {
+    if (!mpi4py.pickle) return false;
     seen found = {false, false};
     traverseproc traverse = Py_TYPE(mpi4py.pickle)->tp_traverse;
-    return traverse && !traverse(mpi4py.pickle, look, &found) && found.dumps && found.loads;
+    return traverse && !traverse(mpi4py.pickle, look, &found) && found.dumps && found.loads &&
+           !PyDict_Contains(mpi4py.reducers, (PyObject *)Py_TYPE(o));
 }
 
 /* Whether it is one of NumPy's numbers whose type unpickling keeps. */
 static bool is_number(int type) {
     if (type == NPY_LONGLONG || type == NPY_ULONGLONG) return false;
     return (type >= NPY_BOOL && type <= NPY_CLONGDOUBLE) || type == NPY_HALF;
+}
+
+static PyObject *by_pickle(PyObject *method, PyObject *argument) {
+    if (mpi4py.pickle) return PyObject_CallMethodOneArg(mpi4py.pickle, method, argument);
+    PyErr_SetString(PyExc_RuntimeError, "learn_pickle was not called: import han.objects first");
+    return NULL;
 }
 
 /* ---- encoding -------------------------------------------------------------------------------- */
@@ -85,7 +95,7 @@ static bool is_plain(PyArrayObject *a) {
 PyObject *han_py_encode(PyObject *o) {
     const void *value = NULL;
     size_t nbytes = 0;
-    if (PyArray_CheckExact(o) && is_plain((PyArrayObject *)o) && pickles_by_default()) {
+    if (PyArray_CheckExact(o) && is_plain((PyArrayObject *)o) && pickles_by_default(o)) {
         PyArrayObject *a = (PyArrayObject *)o;
         head h = {.number = (int8_t)PyArray_TYPE(a),
                   .dimensions = (int8_t)PyArray_NDIM(a),
@@ -93,9 +103,9 @@ PyObject *han_py_encode(PyObject *o) {
         return encoded(h, PyArray_DIMS(a), PyArray_DATA(a), (size_t)PyArray_NBYTES(a));
     }
     int number = han_py_scalar(o, &value, &nbytes);
-    if (is_number(number) && pickles_by_default())
+    if (is_number(number) && pickles_by_default(o))
         return encoded((head){.number = (int8_t)number, .dimensions = SCALAR}, NULL, value, nbytes);
-    PyObject *bytes = PyObject_CallMethodOneArg(mpi4py.pickle, mpi4py.dumps_name, o);
+    PyObject *bytes = by_pickle(mpi4py.dumps_name, o);
     if (bytes && !PyBytes_CheckExact(bytes)) Py_SETREF(bytes, PyObject_Bytes(bytes));
     return bytes;
 }
@@ -152,12 +162,11 @@ PyObject *han_py_decode(PyObject *data) {
     Py_buffer view;
     if (PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)) return NULL;
     bool none = !view.len;
-    bool ours = (size_t)view.len >= sizeof(head) && !memcmp(view.buf, MAGIC, sizeof MAGIC) &&
-                pickles_by_default();
+    bool ours = (size_t)view.len >= sizeof(head) && !memcmp(view.buf, MAGIC, sizeof MAGIC);
     PyObject *object = ours ? decoded(view.buf, (size_t)view.len) : NULL;
     PyBuffer_Release(&view);
     if (none) Py_RETURN_NONE;
-    return ours ? object : PyObject_CallMethodOneArg(mpi4py.pickle, mpi4py.loads_name, data);
+    return ours ? object : by_pickle(mpi4py.loads_name, data);
 }
 
 /* ---- module ---------------------------------------------------------------------------------- */
@@ -174,11 +183,13 @@ static PyObject *decode(PyObject *module, PyObject *data) {
 
 static PyObject *learn_pickle(PyObject *module, PyObject *args) {
     (void)module;
-    PyObject *pickle, *dumps, *loads;
-    if (!PyArg_ParseTuple(args, "OOO:learn_pickle", &pickle, &dumps, &loads)) return NULL;
+    PyObject *pickle, *dumps, *loads, *reducers;
+    if (!PyArg_ParseTuple(args, "OOOO!:learn_pickle", &pickle, &dumps, &loads, &PyDict_Type, &reducers))
+        return NULL;
     Py_XSETREF(mpi4py.pickle, Py_NewRef(pickle));
     Py_XSETREF(mpi4py.dumps, Py_NewRef(dumps));
     Py_XSETREF(mpi4py.loads, Py_NewRef(loads));
+    Py_XSETREF(mpi4py.reducers, Py_NewRef(reducers));
     Py_RETURN_NONE;
 }
 
@@ -191,8 +202,8 @@ static PyMethodDef methods[] = {
      "Return the object for which the bytes of a buffer stand; no bytes stand for None.\n\n"
      "Raises ValueError for a damaged array, and what unpickling raises."},
     {"learn_pickle", learn_pickle, METH_VARARGS,
-     "learn_pickle($module, pickle, dumps, loads, /)\n--\n\n"
-     "Learn of mpi4py's MPI.pickle, and of the functions that it has by default."},
+     "learn_pickle($module, pickle, dumps, loads, reducers, /)\n--\n\n"
+     "Learn of mpi4py's MPI.pickle, its functions by default, and pickle's functions by class."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -25,8 +25,7 @@ typedef struct {
 /* False, without an exception, if the object is not one of these or its memory has gaps. */
 bool han_py_memory(const han_elements *, const han_classes *, PyObject *, han_memory *);
 
-/* Return the number of the type of NumPy's numbers that an object is a scalar of, and where it has its
- * value; -1: of none. */
+/* Return the number of the NumPy type of a scalar, and where its value is; -1: no scalar of a number. */
 int han_py_scalar(PyObject *, const void **value, size_t *nbytes);
 int han_py_open_memory(void);
 
