@@ -10,6 +10,7 @@ import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
@@ -94,8 +95,7 @@ def _scalar(comm: MPI.Intracomm) -> Work:
 
 
 def _torch(comm: MPI.Intracomm) -> Work:
-    from torch import from_numpy
-
+    from_numpy = import_module("torch").from_numpy
     send, recv = pair(comm)
     return Work(partial(comm.Allreduce, from_numpy(send), from_numpy(recv)), [recv])
 
