@@ -8,9 +8,6 @@
 PyObject *han_wait_each(OperationsObject *self, PyObject *const *args, Py_ssize_t given);
 /* combine_each(dst, own, operands, nbytes, flags, k, ranks) */
 PyObject *han_combine_each(OperationsObject *self, PyObject *const *args, Py_ssize_t given);
-
-/* pass_pieces(dst, own, operands, turns, step, index, arrivals, reads, posts) */
-PyObject *han_pass_pieces(OperationsObject *self, PyObject *const *args, Py_ssize_t given);
 /* show_each(cells, offset, src, bounds, part) */
 PyObject *han_show_each(OperationsObject *self, PyObject *const *args, Py_ssize_t given);
 /* take_each(dst, cells, offset, bounds, part, flags, k, ranks) */

@@ -11,6 +11,7 @@
 #include "python/py_batches.h"
 #include "python/py_emit.h"
 #include "python/py_methods.h"
+#include "python/py_pieces.h"
 #include "python/py_ring.h"
 
 static PyTypeObject OperationsType;

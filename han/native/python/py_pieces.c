@@ -1,5 +1,6 @@
 /* Tasks whose pieces go through cells that are used in turn. */
-#include "python/py_batches.h"
+#include "python/py_pieces.h"
+
 #include "python/py_waits.h"
 
 /* What is done with each piece of some tasks. Pieces go through `cells` cells in turn. */

@@ -2,7 +2,7 @@
 #ifndef HAN_PY_STAGES_H
 #define HAN_PY_STAGES_H
 
-#include "python/py_mail.h"
+#include "python/py_transfers.h"
 
 /* combine(work, own, start, stop, step, before, after, sends) */
 PyObject *han_mail_combine(MailObject *self, PyObject *const *args, Py_ssize_t given);
