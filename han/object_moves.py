@@ -171,14 +171,14 @@ class ObjectMoves(Collectives):
         return found
 
     def _compare(self, state: State, large: Large, root: int, call: Call) -> list[int]:
-        """Return the sizes of objects of one call; if the calls differ, raise, and tell this."""
+        """Return the sizes of objects; if the calls differ, raise and tell the other ranks."""
         with state.health.preparing():
             return large.sizes(root, call)
 
-    def _to_rank(
+    def _by_messages(
         self, state: State, data: bytes, root: int, direct: Direct, large: Large | None
     ) -> list[Any] | None:
-        """Send an object to the root; there, return those of all ranks, encoded."""
+        """Send a large object to the root; there, return those of all ranks, encoded."""
         if large is None:
             direct.send(data, root)
             return None

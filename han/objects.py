@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import mpi4py
@@ -50,11 +50,13 @@ class Objects(ObjectMoves):
         state = self._state or self._found()
         if state is None or state.size == 1:
             return self._pickled("bcast", obj, root)
-        return self._broadcast(state, obj, Call.BCAST, self._root(state, root))
-
-    def _broadcast(self, state: State, obj: Any, call: Call, root: int) -> Any:
-        blocks = state.eager.blocks
+        root = self._root(state, root)
         data = self._encoded(obj) if state.rank == root else None
+        return self._broadcast(state, data, Call.BCAST, root)
+
+    def _broadcast(self, state: State, data: bytes | None, call: Call, root: int) -> Any:
+        """Broadcast an encoded object of `root`; return it, decoded."""
+        blocks = state.eager.blocks
         found = blocks.bcast(state.calls.bcast, data, call, root)
         if found is blocks.unplanned:
             found = blocks.bcast(self._planning(parsers.BCAST), data, call, root)
@@ -74,7 +76,7 @@ class Objects(ObjectMoves):
         root, data = self._root(state, root), self._encoded(sendobj)
 
         def large(direct: Direct, blocks: Large | None, sizes: list[int]) -> Any:
-            return self._to_rank(state, data, root, direct, blocks)
+            return self._by_messages(state, data, root, direct, blocks)
 
         found = self._to_root(state, data, Call.GATHER, root, large)
         return None if found is None else decode_each(found)
@@ -138,7 +140,7 @@ class Objects(ObjectMoves):
                         direct.send(bytes([along_tree]), rank)
             if along_tree:
                 return self._along_tree(state, direct, data, op, root)
-            return self._to_rank(state, data, root, direct, blocks)
+            return self._by_messages(state, data, root, direct, blocks)
 
         found = self._to_root(state, data, Call.REDUCE, root, large)
         return None if found is None else _combined(decode_each(found), op)
@@ -162,20 +164,19 @@ class Objects(ObjectMoves):
             if AS_TREE and sum(sizes) > MOST_TO_ALL:
                 direct = Direct(state.health, number, TEXTS[Call.ALLREDUCE])
                 made = self._along_tree(state, direct, data, op, 0)
-                result = _native.decode(made[0]) if made else None
-                return self._broadcast(state, result, Call.RESULT, 0)
+                return self._broadcast(state, made[0] if made else None, Call.RESULT, 0)
             call = max(found.calls)
             found = found.items() or self._tell_large(state, Call.ALLREDUCE, data, sizes)
             found = decode_each(found)
         if call == Call.ALLREDUCE:
             return _combined(found, op)
-        result = None
-        if not state.rank:
-            try:
-                result = _combined(found, op)
-            except BaseException:
-                self._raise()
-        return self._broadcast(state, result, Call.RESULT, 0)
+        if state.rank:
+            return self._broadcast(state, None, Call.RESULT, 0)
+        try:
+            result = _combined(found, op)
+        except BaseException:
+            self._raise()
+        return self._broadcast(state, self._encoded(result), Call.RESULT, 0)
 
     def _along_tree(
         self, state: State, direct: Direct, data: bytes, op: Op, root: int
@@ -235,20 +236,15 @@ def _plain(item: Any) -> bool:
     return kind in LISTS and PLAIN.issuperset(map(type, item))
 
 
-def _combined(items: Iterable[Any], op: Op) -> Any:
+def _combined(items: list[Any], op: Op) -> Any:
     """Combine objects in mpi4py's order: along a binomial tree, or one after the other."""
-    if items.__class__ is list and len(items) == PAIR:
+    if len(items) == PAIR:
         return op(*items)
     if not AS_TREE:
         return functools.reduce(op, items)
-    parts: list[Any] = []  # of 2^k objects each, for falling k
-    for k, item in enumerate(items):
-        parts.append(item)
-        while k & 1:
-            last = parts.pop()
-            parts[-1] = op(parts[-1], last)
-            k >>= 1
-    while len(parts) > 1:
-        last = parts.pop()
-        parts[-1] = op(parts[-1], last)
-    return parts[0]
+    step = 1
+    while step < len(items):
+        for k in range(0, len(items) - step, 2 * step):
+            items[k] = op(items[k], items[k + step])
+        step *= 2
+    return items[0]
