@@ -499,12 +499,15 @@ class Eager:
         large: Callable[[bytearray], object], /,
     ) -> Eager: ...  # fmt: skip
     @property
+    def done(self) -> bool:
+        """Whether no rank waits for this one in its last gather."""
+    @property
     def unplanned(self) -> object:
         """What a method returns if the collective of bytes has no plan yet."""
     def tell(self, run: _Run, data: bytes, call: int, root: int, wanted: bool, /) -> Any:
         """Tell all ranks an object by run(one, every); return all, or encoded unless wanted."""
     def gather(self, run: _Run, data: bytes, call: int, root: int, wanted: bool, /) -> Any:
-        """Gather an object of each rank by run(one, every, root); return all, encoded."""
+        """Gather an object of each rank by run(one, every, root); return all on the root."""
     def bcast(self, run: _Run, data: bytes | None, call: int, root: int, /) -> Any:
         """Broadcast an object by run(one, root); return it."""
     def scatter(self, run: _Run, items: list[bytes] | None, call: int, root: int, /) -> Any:

@@ -24,8 +24,7 @@ from han.runtime.state import State
 # What mpi4py gives MPI.pickle
 _native.learn_pickle(MPI.pickle, pickle.dumps, pickle.loads, copyreg.dispatch_table)
 MOST_TO_ALL = 1 << 20  # bytes of all objects that a rank without need of them may get
-
-AtRoot: TypeAlias = Callable[[Direct, Large | None, list[int]], Any]
+Op: TypeAlias = MPI.Op | Callable[[Any, Any], Any]
 
 
 class ObjectMoves(Collectives):
@@ -143,12 +142,13 @@ class ObjectMoves(Collectives):
 
     # ---- objects of all ranks, for one ---------------------------------------------------------
 
-    def _to_root(self, state: State, data: bytes, call: Call, root: int, large: AtRoot) -> Any:
-        """Gather objects on the root; return them there, encoded, and None elsewhere.
+    def _to_root(
+        self, state: State, data: bytes, call: Call, root: int, large: Callable[..., Any], *more: Op
+    ) -> Any:
+        """Gather objects on the root; return them there, and None elsewhere.
 
-        Large ones follow in messages: `large` takes them there, from the blocks, and returns what
-        this method is to return. If this is interrupted, the communicator is revoked, as others may
-        wait for such a message.
+        Large ones follow in messages: `large` moves them, and returns them, encoded. If it is
+        interrupted, the communicator is revoked, as others may wait for such a message.
         """
         blocks, wanted, health = state.eager.blocks, state.rank == root, state.health
         number = health.engines.own.issued  # calls of signal handlers may come before the messages
@@ -157,18 +157,20 @@ class ObjectMoves(Collectives):
             if found is blocks.unplanned:
                 run = self._planning(parsers.GATHER)
                 found = blocks.gather(run, data, call, root, wanted)
+            sizes: list[int] = []
             if found.__class__ is Large:
                 sizes = self._compare(state, found, root, call)
-                return large(Direct(health, number, TEXTS[call]), found, sizes)
-            if found is None and len(data) > EAGER_ROOM:
-                return large(Direct(health, number, TEXTS[call]), None, [])
+            elif wanted or len(data) <= EAGER_ROOM:
+                return found
+            direct = Direct(health, number, TEXTS[call])
+            found = large(state, direct, data, root, found, sizes, *more)
         except HanError:
             raise
         except BaseException as error:
-            if health.engines.own.issued > number:
+            if not blocks.done and health.engines.own.issued > number:
                 health.give_up(error)
             raise
-        return found
+        return None if found is None else decode_each(found)
 
     def _compare(self, state: State, large: Large, root: int, call: Call) -> list[int]:
         """Return the sizes of objects; if the calls differ, raise and tell the other ranks."""
@@ -176,7 +178,13 @@ class ObjectMoves(Collectives):
             return large.sizes(root, call)
 
     def _by_messages(
-        self, state: State, data: bytes, root: int, direct: Direct, large: Large | None
+        self,
+        state: State,
+        direct: Direct,
+        data: bytes,
+        root: int,
+        large: Large | None,
+        _: list[int],
     ) -> list[Any] | None:
         """Send a large object to the root; there, return those of all ranks, encoded."""
         if large is None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import functools
 import struct
-from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from typing import Any
 
 import mpi4py
 import numpy as np
@@ -19,12 +19,10 @@ from mpi4py import MPI
 
 from han import _native
 from han.message import parsers
-from han.object_moves import MOST_TO_ALL, ObjectMoves, decode_each
+from han.object_moves import MOST_TO_ALL, ObjectMoves, Op, decode_each
 from han.runtime.direct import Direct
 from han.runtime.eager import EAGER_ROOM, TEXTS, Call, Large
 from han.runtime.state import State
-
-Op: TypeAlias = MPI.Op | Callable[[Any, Any], Any]
 
 AS_TREE = getattr(mpi4py.rc, "fast_reduce", True) not in (False, "no")
 PLAIN = frozenset(
@@ -74,12 +72,7 @@ class Objects(ObjectMoves):
         if state is None or not state.eager.serves:
             return self._pickled("gather", sendobj, root)  # type: ignore[no-any-return]
         root, data = self._root(state, root), self._encoded(sendobj)
-
-        def large(direct: Direct, blocks: Large | None, sizes: list[int]) -> Any:
-            return self._by_messages(state, data, root, direct, blocks)
-
-        found = self._to_root(state, data, Call.GATHER, root, large)
-        return None if found is None else decode_each(found)
+        return self._to_root(state, data, Call.GATHER, root, self._by_messages)  # type: ignore[no-any-return]
 
     def scatter(self, sendobj: Sequence[Any] | None, root: int = 0) -> Any:
         """Scatter a list of objects of `root`, one for each rank; return this rank's."""
@@ -128,22 +121,24 @@ class Objects(ObjectMoves):
         if state is None or not state.eager.serves:
             return self._pickled("reduce", sendobj, op, root)
         root, data = self._root(state, root), self._encoded(sendobj)
+        found = self._to_root(state, data, Call.REDUCE, root, self._reduce_large, op)
+        return None if found is None else _combined(found, op)
 
-        def large(direct: Direct, blocks: Large | None, sizes: list[int]) -> Any:
-            """Move them to the root or, if all are large, and have many bytes, along a tree."""
-            if blocks is None:
-                (along_tree,) = direct.receive(root)
-            else:
-                along_tree = AS_TREE and min(sizes) > EAGER_ROOM and sum(sizes) > MOST_TO_ALL
-                for rank, nbytes in enumerate(sizes):
-                    if nbytes > EAGER_ROOM and rank != root:
-                        direct.send(bytes([along_tree]), rank)
-            if along_tree:
-                return self._along_tree(state, direct, data, op, root)
-            return self._by_messages(state, data, root, direct, blocks)
-
-        found = self._to_root(state, data, Call.REDUCE, root, large)
-        return None if found is None else _combined(decode_each(found), op)
+    def _reduce_large(
+        self, state: State, direct: Direct, data: bytes, root: int, large: Large | None,
+        sizes: list[int], op: Op,
+    ) -> list[Any] | None:  # fmt: skip
+        """Move objects to the root or, if all are large and have many bytes, along a tree."""
+        if large is None:
+            (along_tree,) = direct.receive(root)
+        else:
+            along_tree = AS_TREE and min(sizes) > EAGER_ROOM and sum(sizes) > MOST_TO_ALL
+            for rank, nbytes in enumerate(sizes):
+                if nbytes > EAGER_ROOM and rank != root:
+                    direct.send(bytes([along_tree]), rank)
+        if along_tree:
+            return self._along_tree(state, direct, data, op, root)
+        return self._by_messages(state, direct, data, root, large, sizes)
 
     def allreduce(self, sendobj: Any, op: Op = MPI.SUM) -> Any:
         """Combine an object of each rank by ``op(a, b)``; return the result.

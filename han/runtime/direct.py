@@ -49,6 +49,14 @@ class Direct:
 
     def _wait(self, test: Callable[[], T | None], rank: int) -> T:
         """Return what `test` returns if it is not None."""
+        try:
+            if (found := test()) is not None:
+                return found  # without the preparation for a long wait
+        except MPI.Exception:
+            pass  # it comes again below
+        except BaseException as error:
+            self._health.give_up(error)
+            raise
         with self._health.together(self._step):
             patience = Patience()
             while (found := self._tested(test, rank)) is None:

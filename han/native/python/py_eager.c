@@ -16,6 +16,7 @@ typedef struct {
     PyObject *unplanned;               /* is returned if the call has no plan yet */
     int call;                          /* whose collective of bytes is under way; 0: none */
     bool busy;
+    bool done; /* no rank waits for this one in its last gather */
 } EagerObject;
 
 typedef struct {
@@ -269,8 +270,12 @@ static PyObject *eager_gather(EagerObject *self, PyObject *const *args, Py_ssize
     if (han_expect("gather", given, 5) || take_call(args + 2, &head)) return NULL;
     int wanted = PyObject_IsTrue(args[4]);
     if (wanted < 0 || begin(self, &b, fill_one, head, args[1])) return NULL;
+    self->done = false;
     PyObject *bytes[] = {b.one_array, wanted ? b.every_array : Py_None, args[3]};
-    return carry(self, &b, args[0], bytes, 3, wanted ? b.every : NULL, head);
+    PyObject *found = carry(self, &b, args[0], bytes, 3, wanted ? b.every : NULL, head);
+    bool fits = PyBytes_GET_SIZE(args[1]) <= HAN_EAGER_ROOM;
+    self->done = found && (wanted ? PyList_CheckExact(found) : fits);
+    return decoded(found, false);
 }
 
 static PyObject *eager_bcast(EagerObject *self, PyObject *const *args, Py_ssize_t given) {
@@ -316,6 +321,11 @@ static int eager_set_call(EagerObject *self, PyObject *value, void *unused) {
     return 0;
 }
 
+static PyObject *eager_get_done(EagerObject *self, void *unused) {
+    (void)unused;
+    return PyBool_FromLong(self->done);
+}
+
 static PyObject *eager_get_unplanned(EagerObject *self, void *unused) {
     (void)unused;
     return Py_XNewRef(self->unplanned);
@@ -329,7 +339,7 @@ static PyMethodDef methods[] = {
      "Tell all ranks an object by run(one, every); return those of all, or encoded unless wanted."},
     {"gather", METHOD(gather),
      "gather($self, run, data, call, root, wanted, /)\n--\n\n"
-     "Gather an object of each rank by run(one, every, root); return all, encoded."},
+     "Gather an object of each rank by run(one, every, root); return all on the root."},
     {"bcast", METHOD(bcast),
      "bcast($self, run, data, call, root, /)\n--\n\n"
      "Broadcast an object by run(one, root); return it."},
@@ -345,6 +355,8 @@ static PyMethodDef methods[] = {
 static PyGetSetDef fields[] = {
     {"call", (getter)eager_get_call, (setter)eager_set_call,
      "The number of the call whose collective of bytes is under way; 0: none.", NULL},
+    {"done", (getter)eager_get_done, NULL, "Whether no rank waits for this one in its last gather.",
+     NULL},
     {"unplanned", (getter)eager_get_unplanned, NULL,
      "What a method returns if the collective of bytes has no plan yet.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
