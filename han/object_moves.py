@@ -190,9 +190,12 @@ class ObjectMoves(Collectives):
         if large is None:
             direct.send(data, root)
             return None
-        there = dict(enumerate(large.each()))
-        there[state.rank] = data
-        return [direct.receive(k) if item is None else item for k, item in there.items()]
+        items: list[Any] = [*large.each()]
+        items[state.rank] = data
+        missing = [rank for rank, item in enumerate(items) if item is None]
+        for rank, item in direct.receive_each(missing).items():
+            items[rank] = item
+        return items
 
     def _scatter_large(
         self, state: State, large: Large, items: list[bytes] | None, root: int

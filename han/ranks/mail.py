@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import struct
 import threading
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
@@ -57,7 +57,7 @@ class Mail:
         self.lock = threading.RLock()  # several threads may wait in calls of its communicators
         self._receivers: dict[int, Receiver] = {}
         self._early: OrderedDict[int, list[tuple[int, Fields]]] = OrderedDict()
-        self._data: dict[tuple[int, int, int], deque[memoryview]] = {}  # by sender, token and call
+        self._kept: dict[int, list[memoryview]] = {}  # labelled data, by sender
         self._coming: dict[int, tuple[MPI.Request, Any]] = {}  # data under way, by sender
         self._numbers = 0
         self._sent: list[tuple[MPI.Request, bytes]] = []
@@ -86,8 +86,8 @@ class Mail:
         """
         with self.lock:
             self._receivers.pop(token, None)
-            for key in [key for key in self._data if key[1] == token]:
-                del self._data[key]
+            for kept in self._kept.values():
+                kept[:] = [data for data in kept if LABEL.unpack_from(data)[1] != token]
             self._quiet &= quiet
             return not self._receivers
 
@@ -103,46 +103,50 @@ class Mail:
 
     # ---- data of a call -----------------------------------------------------------------------
 
-    def start_data(self, token: int, call: int, data: bytes, rank: int) -> MPI.Request:
-        """Start to send the data of a call of a communicator to a rank of `comm`."""
-        whole = LABEL.pack(self.token, token, call) + data
-        return self.comm.Isend([whole, MPI.BYTE], rank, TAG_DATA)
+    def label(self, token: int, call: int) -> bytes:
+        """Return what tells the data of a call of a communicator."""
+        return LABEL.pack(self.token, token, call)
 
-    def data(self, token: int, call: int, rank: int) -> memoryview | None:
-        """Return the data of a call that a rank of `comm` has sent; None: they have not come.
+    def start_data(self, label: bytes, data: bytes, rank: int) -> MPI.Request:
+        """Start to send data to a rank of `comm`."""
+        return self.comm.Isend([label + data, MPI.BYTE], rank, TAG_DATA)
 
-        Data of other calls that come first are kept, as they may be those of other communicators.
+    def data(self, label: bytes, rank: int) -> memoryview | None:
+        """Return data that a rank of `comm` has sent; None: they have not come.
+
+        Others that come first are kept, as they may be those of other communicators.
         """
-        wanted = rank, token, call
         with self.lock:
-            while wanted not in self._data:
-                if not self._receive(rank):
-                    return None
-            found = self._data[wanted].popleft()
-            calls = [key for key in self._data if key[:2] == wanted[:2]]
-            for key in calls:  # older ones are those of calls that raised here
-                if not self._data[key] or key[2] < call:
-                    del self._data[key]
-            return found
+            if self._kept:
+                kept = self._kept.get(rank, [])
+                for k, early in enumerate(kept):
+                    if early[: LABEL.size] == label:
+                        return kept.pop(k)[LABEL.size :]
+            while (data := self._received(rank)) is not None:
+                if data[: LABEL.size] == label:
+                    return data[LABEL.size :]
+                self._keep(data, rank)
+            return None
 
-    def _receive(self, rank: int) -> bool:
-        """Receive data of a rank without waiting; return whether some have come."""
-        if rank not in self._coming:
+    def _received(self, rank: int) -> memoryview | None:
+        """Return labelled data of a rank, without waiting for them."""
+        coming = self._coming.get(rank)
+        if coming is None:
             status = MPI.Status()
             message = self.comm.Improbe(rank, TAG_DATA, status)
             if message is None:
-                return False
+                return None
             data: Any = np.empty(status.Get_count(MPI.BYTE), np.uint8)
-            self._coming[rank] = message.Irecv([data, MPI.BYTE]), data
-        request, data = self._coming[rank]
-        if not request.Test():
-            return False
+            coming = self._coming[rank] = message.Irecv([data, MPI.BYTE]), data
+        if not coming[0].Test():
+            return None
         del self._coming[rank]
-        own, token, call = LABEL.unpack_from(data)
+        return memoryview(coming[1])
+
+    def _keep(self, data: memoryview, rank: int) -> None:
+        own, token, _ = LABEL.unpack_from(data)
         if own == self.token and token in self._receivers:
-            waiting = self._data.setdefault((rank, token, call), deque())
-            waiting.append(memoryview(data)[LABEL.size :])
-        return True
+            self._kept.setdefault(rank, []).append(data)
 
     def fetch(self) -> None:
         """Receive and deliver all messages that have arrived."""

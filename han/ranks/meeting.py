@@ -44,10 +44,10 @@ def abandon(owner: object) -> None:
 
 
 class Patience:
-    """The pauses of a polling loop."""
+    """The pauses of a polling loop, of which `rounds` are over."""
 
-    def __init__(self) -> None:
-        self.rounds = 0
+    def __init__(self, rounds: int = 0) -> None:
+        self.rounds = rounds
         self.begun = self.looked = time.monotonic()
 
     @property

@@ -6,8 +6,9 @@ wait for ever.
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TypeVar
 
 from mpi4py import MPI
@@ -16,7 +17,7 @@ from han import _native
 from han.common.errors import PeerError
 from han.ranks.departures import IN_FLIGHT
 from han.ranks.health import Health
-from han.ranks.meeting import Patience, abandon
+from han.ranks.meeting import YIELDS, Patience, abandon
 
 T = TypeVar("T")
 
@@ -29,60 +30,83 @@ class Direct:
     """
 
     def __init__(self, health: Health, call: int, step: str) -> None:
-        self._health, self._call, self._step = health, call, step
+        self._health, self._step = health, step
+        notices = health.notices
+        self._mail, self._places = notices.mail, notices.places
+        self._label = notices.mail.label(notices.token, call)
 
     def send(self, data: bytes, rank: int) -> None:
         """Send data to a rank, and wait until they are under way."""
-        notices = self._health.notices
-        request = notices.mail.start_data(notices.token, self._call, data, notices.places[rank])
+        request = self._mail.start_data(self._label, data, self._places[rank])
         try:
-            self._wait(lambda: request.Test() or None, rank)
+            self._wait(lambda: request.Test() or None, (rank,))
         except BaseException:
             abandon(request)  # with its buffer
             raise
 
     def receive(self, rank: int) -> memoryview:
         """Return the data that a rank sends; raises MemoryError, too."""
-        notices, call = self._health.notices, self._call
-        place = notices.places[rank]
-        return self._wait(lambda: notices.mail.data(notices.token, call, place), rank)
+        place = self._places[rank]
+        return self._wait(lambda: self._mail.data(self._label, place), (rank,))
 
-    def _wait(self, test: Callable[[], T | None], rank: int) -> T:
-        """Return what `test` returns if it is not None."""
+    def receive_each(self, ranks: Collection[int]) -> dict[int, memoryview]:
+        """Return the data that each of some ranks sends; raises MemoryError, too.
+
+        Those of all ranks are under way together.
+        """
+        found: dict[int, memoryview] = {}
+        missing = [*ranks]
+
+        def test() -> dict[int, memoryview] | None:
+            for rank in missing[:]:
+                data = self._mail.data(self._label, self._places[rank])
+                if data is not None:
+                    found[rank] = data
+                    missing.remove(rank)
+            return None if missing else found
+
+        return self._wait(test, missing)
+
+    def _wait(self, test: Callable[[], T | None], ranks: Collection[int]) -> T:
+        """Return what `test` returns if it is not None; `ranks` are those that it waits for."""
         try:
-            if (found := test()) is not None:
-                return found  # without the preparation for a long wait
+            for _ in range(YIELDS):  # without the preparation for a long wait
+                if (found := test()) is not None:
+                    return found
+                _native.progress()
+                os.sched_yield()
         except MPI.Exception:
             pass  # it comes again below
         except BaseException as error:
             self._health.give_up(error)
             raise
         with self._health.together(self._step):
-            patience = Patience()
-            while (found := self._tested(test, rank)) is None:
+            patience = Patience(YIELDS)
+            while (found := self._tested(test, ranks)) is None:
                 _native.progress()
                 if not patience.pause():
                     continue
                 try:
-                    self._look(rank)
-                except PeerError:  # what the rank did before counts
+                    self._look(ranks)
+                except PeerError:  # what the ranks did before counts
                     if (found := test()) is None:
                         raise
                     return found
                 self._health.meeting.check_limit(self._step, patience.waited)
             return found
 
-    def _tested(self, test: Callable[[], T | None], rank: int) -> T | None:
+    def _tested(self, test: Callable[[], T | None], ranks: Collection[int]) -> T | None:
         try:
             return test()
         except MPI.Exception:  # a rank that died may be the cause
-            self._look(rank)
+            self._look(ranks)
             raise
 
-    def _look(self, rank: int) -> None:
-        """Raise if a rank raised, gave up or died, or if this one left and sends nothing more."""
+    def _look(self, ranks: Collection[int]) -> None:
+        """Raise if a rank raised, gave up or died, or if one of these left and is silent."""
         health = self._health
         health.look(self._step)
         late = time.monotonic() - IN_FLIGHT
-        if any(one.rank == rank and one.heard < late for one in health.gone()):
-            health.lose(rank, self._step)
+        for one in health.gone():
+            if one.rank in ranks and one.heard < late:
+                health.lose(one.rank, self._step)
