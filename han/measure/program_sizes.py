@@ -2,7 +2,7 @@
 
 A pass takes as many of the sizes as its time allows, in a random order that is the same on all
 ranks. Both sides take turns after each chunk of sizes. The first pass is on a new communicator. A
-last pass repeats the median size of each chunk, to tell what a change of the size costs.
+last pass repeats sizes, one a chunk, to tell what a change of the size costs.
 """
 
 from __future__ import annotations
@@ -73,16 +73,16 @@ class _Side:
     recv: Array
     blocks: bool
 
-    def _arguments(self, most: int) -> tuple[Any, Any]:
+    def _arguments(self, most: int, largest: int) -> tuple[Any, Any]:
         if not self.blocks:
             return self.send[:most], self.recv[:most]
-        counts = counts_of(most, self.comm.Get_size())
+        counts = counts_of(most, self.comm.Get_size(), largest)
         return self.send[: counts[self.comm.Get_rank()]], [self.recv, counts, MPI.DOUBLE]
 
-    def seconds(self, control: MPI.Intracomm, counts: Sequence[int]) -> float:
-        """Return the seconds of calls of some counts on this rank."""
+    def seconds(self, control: MPI.Intracomm, counts: Sequence[int], largest: int = 0) -> float:
+        """Return the seconds of calls of some counts on this rank; `largest` as in `counts_of`."""
         call = self.comm.Allgatherv if self.blocks else self.comm.Allreduce
-        pairs = [self._arguments(n) for n in counts]
+        pairs = [self._arguments(n, largest) for n in counts]
         control.Barrier()
         begun = perf_counter()
         for send, recv in pairs:
@@ -90,9 +90,13 @@ class _Side:
         return perf_counter() - begun
 
 
-def counts_of(most: int, size: int) -> list[int]:
-    """Return numbers of each rank's block: the largest is `most`, at another rank for each size."""
-    return [most - most * ((rank + most) % size) // size for rank in range(size)]
+def counts_of(most: int, size: int, largest: int) -> list[int]:
+    """Return numbers of each rank's block: `most` at one rank, less from rank to rank after it.
+
+    The largest block is at rank `largest` modulo `size`. A chunk of calls keeps it at one rank:
+    in turn at several, ranks would wait for each other in each call, whether sizes change or not.
+    """
+    return [most - most * ((rank - largest) % size) // size for rank in range(size)]
 
 
 def passes(
@@ -115,14 +119,22 @@ def passes(
     first, reached = _pass(session, sides, counts, seconds)
     _check(session, sides, max(counts[:reached]), sizes.blocks)
     second, _ = _pass(session, sides, counts[:reached], np.inf)
-    repeated, _ = _pass(session, sides, medians(counts[:reached]), np.inf)
+    repeated, _ = _pass(session, sides, repeated_sizes(counts[:reached]), np.inf)
     return Passes(first, second, repeated, reached)
 
 
-def medians(counts: Sequence[int]) -> list[int]:
-    """Return as many counts, in which each chunk repeats the median of its own."""
-    chunks = [counts[begin : begin + CHUNK] for begin in range(0, len(counts), CHUNK)]
-    return [median_low(chunk) for chunk in chunks for _ in chunk]
+def repeated_sizes(counts: Sequence[int]) -> list[int]:
+    """Return as many counts of the same distribution, in which each chunk repeats one.
+
+    The chunks repeat the medians of groups of neighbours in size. Medians of the chunks themselves
+    would all lie in the middle, where a call may take less time than the mean over all sizes.
+    """
+    ordered = sorted(counts)
+    groups = [ordered[begin : begin + CHUNK] for begin in range(0, len(ordered), CHUNK)]
+    chunks = [[median_low(group)] * len(group) for group in groups]
+    whole, rest = chunks[: len(counts) // CHUNK], chunks[len(counts) // CHUNK :]
+    random.Random(len(counts)).shuffle(whole)
+    return [count for chunk in whole + rest for count in chunk]
 
 
 def _pass(
@@ -131,9 +143,9 @@ def _pass(
     """Return microseconds per call by side, and the number of calls of each."""
     spent, done = np.zeros(len(sides)), 0
     while done < len(counts) and (not done or spent.sum() < seconds):
-        chunk = counts[done : done + CHUNK]
+        chunk, number = counts[done : done + CHUNK], done // CHUNK
         done += len(chunk)
-        mine = [side.seconds(session.control, chunk) for side in sides.values()]
+        mine = [side.seconds(session.control, chunk, number) for side in sides.values()]
         spent += session.slowest(np.array(mine))
     return dict(zip(sides, map(float, spent * 1e6 / done), strict=True)), done
 
@@ -141,7 +153,7 @@ def _pass(
 def _check(session: Session, sides: Mapping[str, _Side], most: int, blocks: bool) -> None:
     """Compare what the calls of a pass left with the number of ranks, or with the ones gathered."""
     size = session.control.Get_size()
-    right, reach = (1, sum(counts_of(most, size))) if blocks else (size, most)
+    right, reach = (1, sum(counts_of(most, size, 0))) if blocks else (size, most)
     wrong = {name: int((side.recv[:reach] != right).sum()) for name, side in sides.items()}
     problems = [
         f"rank {rank}: {count} numbers ({name})"

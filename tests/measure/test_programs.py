@@ -1,6 +1,7 @@
 """``han bench --programs`` on one rank: rows, mixes, tables and JSON."""
 
 import json
+import random
 from collections import Counter
 from dataclasses import replace
 
@@ -13,7 +14,7 @@ from han.common.errors import ArgumentError, WrongResultError
 from han.measure.program_mix import DEFAULT
 from han.measure.program_results import Result, Settings, mean_ratio, summary
 from han.measure.program_rows import ProgramRow, Work
-from han.measure.program_sizes import BLOCKS, CHUNK, LARGE, SMALL, counts_of, medians, passes
+from han.measure.program_sizes import BLOCKS, CHUNK, LARGE, SMALL, counts_of, passes, repeated_sizes
 from han.measure.programs import GROUPS, Programs, chosen
 from han.model.measurements import Times
 from han.model.recorded import (
@@ -176,16 +177,22 @@ def test_a_row_that_the_library_does_not_have(running):
 def test_a_pass_ends_in_time_and_the_second_one_has_the_same_calls(running):
     assert passes(running, running.comms, SMALL, 0).calls == CHUNK
     assert passes(running, running.comms, BLOCKS, 0).calls == CHUNK
-    assert counts_of(9, 3) == [9, 6, 3]
-    assert counts_of(10, 3) == [7, 4, 10]
+    assert counts_of(9, 3, 0) == [9, 6, 3]
+    assert counts_of(10, 3, 5) == [7, 4, 10]
     assert passes(running, running.comms, LARGE, 1e6).calls == LARGE.count
 
 
-def test_the_last_pass_repeats_the_median_of_each_chunk():
-    counts = [*range(CHUNK), *range(CHUNK, 0, -1), 7, 5]
-    last = CHUNK - CHUNK // 2
-    assert medians(counts) == [CHUNK // 2] * CHUNK + [last] * CHUNK + [5, 5]
-    assert medians([]) == []
+def test_the_last_pass_repeats_sizes_of_the_same_distribution():
+    counts = random.Random(1).sample(range(8 * CHUNK), 8 * CHUNK)
+    repeated = repeated_sizes(counts)
+    chunks = [repeated[begin : begin + CHUNK] for begin in range(0, len(counts), CHUNK)]
+    assert all(len(set(chunk)) == 1 for chunk in chunks)
+    assert sorted(repeated[::CHUNK]) == [CHUNK // 2 + CHUNK * group for group in range(8)]
+    assert repeated[::CHUNK] != sorted(repeated[::CHUNK])
+    assert sum(repeated) == sum(counts)
+
+    assert repeated_sizes([*range(CHUNK), 98, 99]) == [CHUNK // 2] * CHUNK + [98, 98]
+    assert repeated_sizes([]) == []
 
 
 def test_the_table_has_all_rows_and_json_has_format_and_version(tmp_path):
