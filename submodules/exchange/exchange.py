@@ -56,7 +56,7 @@ class Exchange(Submodule):
         ),
         "cyclic": Algorithm("members at growing distances, any number of them", FUSED, "never"),
         "tree": Algorithm(
-            "the first member of each group combines", FUSED, "always", canonical=True
+            "partial results of groups are whole vectors", FUSED, "always", canonical=True
         ),
         "copyin": Algorithm("blocks go round and are combined on the way", FUSED, "never"),
         "ring": Algorithm(

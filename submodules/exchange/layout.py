@@ -18,8 +18,9 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from han.model.channel_layout import INLINE, LINE, PAGE, RING_MIN
+from han.submodules.exchange.gathered import Gathered
 from han.submodules.exchange.patterns import pattern_of
-from han.submodules.exchange.steps import Blocks, Pattern, Steps
+from han.submodules.exchange.steps import Blocks, Pattern, Recursive, Steps
 from han.tasks.choice import LevelChoice
 from han.tasks.graph import Task
 from han.tasks.outline import Outline
@@ -100,8 +101,7 @@ class Layout:
                 tried = cls.in_slots(choice, members, grain, largest, whole)
                 if tried is not None:
                     return tried
-        pattern = pattern_of(choice, members, whole=False)
-        partition = partition_of(choice, pattern, grain)
+        pattern, partition = in_cells(choice, members, grain)
         chunk = min(choice.get("chunk", CHUNK), lines(largest))
         one = cls(pattern, partition, grain, 1, False)
         chunk = max(chunk, plan.signature.nbytes * one.values >> COUNTS)
@@ -139,9 +139,8 @@ class Layout:
     def _numbers(self) -> list[int]:
         """How many blocks each region holds, the same for every member."""
         pattern = self.pattern
-        numbers = [len(pattern.held(0, stage)) for stage in range(pattern.rooms)]
-        last = pattern.gathers - 1
-        return [*numbers, len(pattern.finished(0, last)) if pattern.gathers else 0]
+        numbers = [len(pattern.laid(0, stage)) for stage in range(pattern.rooms)]
+        return [*numbers, len(pattern.laid(0, pattern.stages)) if pattern.gathers else 0]
 
     def region(self, stage: int) -> int:
         """Return where the region of a stage begins; that of finished blocks is the last one."""
@@ -180,10 +179,7 @@ class Layout:
         self, member: int, stage: int, bounds: Sequence[tuple[int, int]]
     ) -> Mapping[int, Spot]:
         """Return the places of blocks in a member's region of a stage, or of finished blocks."""
-        pattern = self.pattern
-        if stage < pattern.stages:
-            return _packed(pattern.held(member, stage), bounds)
-        return _packed(pattern.finished(member, max(0, pattern.gathers - 1)), bounds)
+        return _packed(self.pattern.laid(member, stage), bounds)
 
 
 def _packed(blocks: Blocks, bounds: Sequence[tuple[int, int]]) -> dict[int, Spot]:
@@ -202,6 +198,19 @@ def _packed(blocks: Blocks, bounds: Sequence[tuple[int, int]]) -> dict[int, Spot
 def partition_of(choice: LevelChoice, pattern: Steps, grain: int) -> Partition:
     """Return how a choice cuts a piece into the blocks of a pattern."""
     return Partition(choice.algorithm, pattern.blocks, grain, choice.get("partition", 0))
+
+
+def in_cells(choice: LevelChoice, members: int, grain: int) -> tuple[Pattern, Partition]:
+    """Return the pattern of a choice through cells, and how it cuts a piece.
+
+    All members of a tree combine there, where in small slots its message would be cut into parts of
+    less than a cache line.
+    """
+    pattern = pattern_of(choice, members, whole=False)
+    if choice.algorithm == "tree" and isinstance(pattern, Recursive):
+        pattern = Gathered(pattern.scatter, (), pattern.gather)
+        return pattern, Partition("recursive", pattern.blocks, grain, choice.get("partition", 0))
+    return pattern, partition_of(choice, pattern, grain)
 
 
 ITSELF = Spot(0, 0)
@@ -236,8 +245,7 @@ def runs(
 
 def least(choice: LevelChoice, members: int, element: int) -> int:
     """Return the bytes of cells that pieces of one element take: the least that can be used."""
-    pattern = pattern_of(choice, members, whole=False)
-    one = Layout(pattern, partition_of(choice, pattern, element), element, 1, False)
+    one = Layout(*in_cells(choice, members, element), element, 1, False)
     return BANKS * one.bank(element)
 
 

@@ -1,7 +1,8 @@
 """The exchanges inside a node: through cells, with flags that count in place of barriers.
 
-A member writes its own cells only, and counts the stages that it has finished in a flag. A reader
-waits until that flag has reached the stage whose data it needs.
+A member writes its own cells, in a tree those of the first member of its group, and counts the
+stages that it has finished in a flag. A reader waits until that flag has reached the stage whose
+data it needs.
 
 A member reuses a bank of cells two pieces later, and readers post no flags for that:
 
@@ -198,7 +199,8 @@ class _Exchange:
         for sources, parts in self._script(piece).folds[stage - 1]:
             for run in parts:
                 worked = True
-                cell = self._cell(self.group.me, piece, stage, run, -1)
+                home = self.pattern.home(self.group.me, stage)
+                cell = self._cell(home, piece, stage, run, -1)
                 result = self.context.result
                 if not final:
                     self._fold(piece, sources, run, cell, None)
@@ -221,7 +223,9 @@ class _Exchange:
     ) -> None:
         """Combine operands in their order, block by block; write `dst` and `also` last."""
         operands = [
-            self._own(piece, run) if stage == OWN else self._cell(m, piece, stage, run, k)
+            self._own(piece, run)
+            if stage == OWN
+            else self._cell(self.pattern.home(m, stage), piece, stage, run, k)
             for k, (m, stage) in enumerate(sources)
         ]
         stop = piece.start + run.stop
@@ -243,17 +247,17 @@ class _Exchange:
 
     def _take(self, piece: Piece, step: int) -> None:
         """Copy finished blocks of peers into the result, and before the last step into cells."""
-        finished = self.pattern.stages
+        finished, me = self.pattern.stages, self.group.me
         last = step == self.pattern.gathers
         for member, parts in self._script(piece).takes[step - 1]:
             for run in parts:
                 self._await(piece, (member, finished + step - 1))
                 result = self.context.result.to(piece.start + run.start)
-                cell, nbytes = self._cell(member, piece, finished, run, 0), run.stop - run.start
-                self.stream.copy(result, cell, nbytes)
+                shelf, nbytes = self.pattern.shelf(me, member, step), run.stop - run.start
+                self.stream.copy(result, self._cell(shelf, piece, finished, run, 0), nbytes)
                 if not last:
-                    mine = self._cell(self.group.me, piece, finished, run, 1)
-                    self.stream.copy(mine, result, nbytes)
+                    home = self.pattern.home(me, finished + step)
+                    self.stream.copy(self._cell(home, piece, finished, run, 1), result, nbytes)
         if not last:
             self._post(piece, finished + step)
 

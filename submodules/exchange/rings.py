@@ -9,13 +9,21 @@ from dataclasses import dataclass
 from math import prod
 
 from han.submodules.exchange.factors import Factors
-from han.submodules.exchange.steps import OWN, Blocks, Fold, Take, taken_ahead, takers_behind
+from han.submodules.exchange.steps import (
+    OWN,
+    Blocks,
+    Fold,
+    OwnCells,
+    Take,
+    taken_ahead,
+    takers_behind,
+)
 
 ROOMS = 4  # at least 2, or each member would wait for the next one
 
 
 @dataclass(frozen=True)
-class CopyIn:
+class CopyIn(OwnCells):
     """Cyclic copy-in reduction: each member copies one block in, which goes round all members.
 
     In each stage, a member combines the block of the member before it with its own operand, which

@@ -109,9 +109,36 @@ class Pattern(Steps, Protocol):
     def finished(self, member: int, step: int) -> Blocks:
         """Return the finished blocks that a member has after a gathering step; 0: its own."""
 
+    def laid(self, member: int, stage: int) -> Blocks:
+        """Return the blocks that lie in the cells that a member writes in a stage, in order."""
+
+    def home(self, member: int, stage: int) -> int:
+        """Return whose cells a member writes in a stage; gathering steps follow the last one."""
+
+    def shelf(self, member: int, writer: int, step: int) -> int:
+        """Return in whose cells a member finds in a gathering step what another one wrote."""
+
+
+class OwnCells:
+    """A pattern whose members write their own cells only."""
+
+    def laid(self: Pattern, member: int, stage: int) -> Blocks:
+        """Return the blocks that a member holds after a stage, or has finished after the last."""
+        if stage < self.stages:
+            return self.held(member, stage)
+        return self.finished(member, max(0, self.gathers - 1))
+
+    def home(self, member: int, _stage: int) -> int:
+        """Return the member."""
+        return member
+
+    def shelf(self, _member: int, writer: int, _step: int) -> int:
+        """Return the writer."""
+        return writer
+
 
 @dataclass(frozen=True)
-class Recursive:
+class Recursive(OwnCells):
     """Recursive exchange: within groups of consecutive members, then between such groups.
 
     The products of `scatter` and of `gather` are the number of blocks. In the steps of `whole`
@@ -224,7 +251,7 @@ def _others(member: int, group: list[int]) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Cyclic:
+class Cyclic(OwnCells):
     """Cyclic shift: partners are at fixed distances around a circle; member m ends with block m.
 
     Both `scatter` and `gather` are in the order of an allgather, the smallest distance first; the

@@ -26,7 +26,7 @@ from han.submodules.exchange.factors import (
     primes,
     recursive_factors,
 )
-from han.submodules.exchange.layout import Layout, Partition
+from han.submodules.exchange.layout import Layout, Partition, in_cells
 from han.submodules.exchange.patterns import pattern_of
 from han.submodules.registry import submodule
 from han.tasks.choice import Choice, level_choice
@@ -254,6 +254,50 @@ def test_exchanges_are_proved(exchange, nbytes, data):
     plan = plan_of(members, choice.algorithm, nbytes, op, **parameters)
     for in_place in (False, True):
         verify([plan] * 2, in_place=in_place)
+
+
+@few
+@given(st.integers(2, 24), st.integers(0, 1 << 30))
+def test_partial_results_of_a_tree_are_whole_vectors(members, seed):
+    """Each group writes into its first member's cells, and all take the result from member 0's."""
+    factors = draw_factors(Random(seed), "tree", members)
+    pattern, _ = in_cells(level_choice("exchange", "tree", **factors), members, 1)
+    wrote = {(m, 0, b): m for m in range(members) for b in range(members)}
+    for stage in range(1, pattern.stages + 1):
+        for m in range(members):
+            ((blocks, _),) = pattern.folds(m, stage)
+            assert blocks
+            for b in blocks:
+                assert (pattern.home(m, stage), stage, b) not in wrote
+                wrote[pattern.home(m, stage), stage, b] = m
+    groups = [members // prod(pattern.scatter[:k]) for k in range(pattern.stages + 1)]
+    for stage, number in enumerate(groups):
+        homes = {home for home, at, _ in wrote if at == stage}
+        assert homes == set(range(0, members, members // number))
+        assert all((home, stage, b) in wrote for home in homes for b in range(members))
+    has = {m: set(pattern.held(m, pattern.stages)) for m in range(members)}
+    there = {(0, b): wrote[0, pattern.stages, b] for b in range(members)}
+    for step in range(1, pattern.gathers + 1):
+        copied = {}
+        for m in range(members):
+            for writer, blocks in pattern.takes(m, step):
+                for b in blocks:
+                    assert there[pattern.shelf(m, writer, step), b] == writer
+                    has[m].add(b)
+                    copied[pattern.home(m, pattern.stages + step), b] = m
+        there.update(copied if step < pattern.gathers else {})
+    assert all(blocks == set(range(members)) for blocks in has.values())
+
+
+def test_all_members_of_a_tree_combine_as_much():
+    for factors in ((-4, -2, 2, 4), (-2, -2, -2, 8), (-8, 8)):
+        plan = plan_of(8, "tree", 64 << 10, factors=factors)
+        combined = []
+        for rank in range(8):
+            code = lower(plan, rank).code
+            combined.append(int(code[code["code"] == Code.REDUCE]["n"].sum()))
+        assert len(set(combined)) == 1
+        assert combined[0] > 0
 
 
 def test_floats_are_the_same_to_the_last_bit_on_all_ranks():

@@ -1,0 +1,95 @@
+"""The tree of an exchange inside a node: all members combine, and each partial result is whole.
+
+A combining stage joins groups of members. Each member of the joined group combines its share of
+the message, as in a recursive exchange, but writes it into the cells of the group's first member.
+So the shares of a group lie one behind the other, and the result is one vector in the cells of
+member 0. In gathering steps it is copied into the cells of the first members of ever smaller
+groups, by all of their members at once; in the last step everybody copies it out.
+
+Source: Jocksch et al., section 2.3 and figures 6 and 7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+from han.submodules.exchange.steps import Blocks, Recursive, Take, spans
+
+
+@dataclass(frozen=True)
+class Gathered(Recursive):
+    """A recursive exchange whose blocks are gathered at the first member of each group."""
+
+    def home(self, member: int, stage: int) -> int:
+        """Return whose cells a member writes in a stage; gathering steps follow the last stage."""
+        if not stage:
+            return member
+        if stage <= self.stages:
+            return self._first(member, prod(self.scatter[:stage]))
+        return self._first(member, self._group(stage - self.stages))
+
+    def shelf(self, member: int, _writer: int, step: int) -> int:
+        """Return the first member of the group that shared the result before a gathering step."""
+        return self.home(member, self.stages + step - 1)
+
+    def laid(self, member: int, stage: int) -> Blocks:
+        """Return all blocks, one behind the other."""
+        return range(self.blocks)
+
+    def finished(self, member: int, step: int) -> Blocks:
+        """Return all blocks: a member may read them all once they are finished."""
+        return range(self.blocks)
+
+    def takes(self, member: int, step: int) -> list[Take]:
+        """Return what a member copies in a step: its share, or in the last step all it lacks."""
+        last, has = step == self.gathers, set(self.held(member, self.stages))
+        for k in range(1, step):
+            has.update(b for _, blocks in self.takes(member, k) for b in blocks)
+        wanted = range(self.blocks)
+        if not last:
+            if self.home(member, self.stages + step) == self.home(member, self.stages + step - 1):
+                return []
+            wanted = self._share(member, self._group(step))
+        found: dict[int, list[int]] = {}
+        for block in wanted:
+            if not last or block not in has:
+                found.setdefault(self._writer(member, step - 1, block), []).append(block)
+        ordered = sorted(found, key=lambda writer: (writer - member) % self.size)
+        return [(writer, part) for writer in ordered for part in spans([found[writer]])]
+
+    def takers(self, member: int, step: int) -> list[int]:
+        """Return the members that take in a gathering step what a member has written."""
+        return [*self._takers(member, step)]
+
+    def _takers(self, member: int, step: int) -> Iterator[int]:
+        for other in range(self.size):
+            if other != member and any(m == member for m, _ in self.takes(other, step)):
+                yield other
+
+    def _writer(self, member: int, step: int, block: int) -> int:
+        """Return who wrote a block of the vector that a member reads after a gathering step."""
+        home = self.home(member, self.stages + step)
+        for before in range(1, step + 1):
+            group, wider = self._group(before), self._group(before - 1)
+            if home % wider and not home % group:  # its first copy is that of this step
+                return home + block * group // self.blocks
+        return self._owners[block]
+
+    @property
+    def _owners(self) -> dict[int, int]:
+        """The members that combine the blocks in the last stage."""
+        return {b: m for m in range(self.size) for b in self.held(m, self.stages)}
+
+    def _share(self, member: int, group: int) -> range:
+        place = member % group
+        first, stop = (-(-k * self.blocks // group) for k in (place, place + 1))
+        return range(first, stop)
+
+    def _group(self, step: int) -> int:
+        """Return how many members share a copy of the result after a gathering step."""
+        return self.size // prod(self.gather[:step])
+
+    def _first(self, member: int, group: int) -> int:
+        return member // group * group
