@@ -29,7 +29,7 @@ _Channel: TypeAlias = tuple[
 _Started = TypeVar("_Started", bound=MPI.Request)
 _Run: TypeAlias = Callable[..., bool]
 # Addresses to send from and receive at, size, the objects that own the buffers, sizes of blocks.
-_Maker: TypeAlias = Callable[[int, int, int, tuple[object, ...], bytes | None], object]
+_Maker: TypeAlias = Callable[..., object]
 
 NUMBERS: dict[str, dict[str, int]]
 
@@ -637,6 +637,8 @@ class Reader:
         wide: bool,
         comm_self: int,
         datatype: type[MPI.Datatype],
+        op: type[MPI.Op],
+        ops: dict[int, MPI.Op],
         handle: int,
         refused: tuple[type, ...],
         buffer: type[MPI.buffer],
@@ -647,6 +649,8 @@ class Reader:
         """Learn the elements of arrays with a type number of NumPy."""
     def learn_type(self, facts: _Triple, /) -> None:
         """Learn a predefined MPI type without gaps."""
+    def learn_gaps(self, facts: _Triple, /) -> None:
+        """Learn a predefined MPI type with gaps; its size is its extent."""
     def learn_code(self, code: str, handle: int, /) -> None:
         """Learn which MPI type a type code names."""
     def learn_format(self, format: str, facts: _Triple, /) -> None:

@@ -216,8 +216,8 @@ def _facts(datatype: MPI.Datatype) -> tuple[str, Layout]:
     if not datatype.is_predefined:
         return "", Layout.of(datatype)
     name, layout = type_name(datatype), Layout.of(datatype)
-    if layout.size == layout.extent:
-        READER.learn_type(facts(layout.size, datatype, name))
+    learn = READER.learn_type if layout.size == layout.extent else READER.learn_gaps
+    learn(facts(layout.extent, datatype, name))
     return _predefined.setdefault(handle, (name, layout))
 
 

@@ -13,24 +13,33 @@ ADDED = 256  # NumPy's first number of types that other packages add
 
 
 @cache
-def _predefined_ops() -> dict[int, str]:
-    return {MPI._handleof(getattr(MPI, name.upper())): name for name in (*OPS, *PAIRS)}
+def predefined_ops() -> dict[int, tuple[str, MPI.Op]]:
+    """Return the names and objects of MPI's operations, by their handles."""
+    ops = {name: getattr(MPI, name.upper()) for name in (*OPS, *PAIRS)}
+    return {MPI._handleof(op): (name, op) for name, op in ops.items()}
 
 
 def op_name(op: MPI.Op) -> str:
     """Return the name of a predefined operation; ``""`` for a user-defined one."""
-    return _predefined_ops().get(MPI._handleof(op), "")
+    return predefined_ops().get(MPI._handleof(op), ("", op))[0]
+
+
+def canonical(op: MPI.Op) -> MPI.Op:
+    """Return mpi4py's object of a predefined operation, as ``MPI.SUM``; others as they are."""
+    return predefined_ops().get(MPI._handleof(op), ("", op))[1]
+
+
+PAIR_TYPES = ("FLOAT_INT", "DOUBLE_INT", "LONG_INT", "TWOINT", "SHORT_INT", "LONG_DOUBLE_INT")
 
 
 @cache
-def _pair_types() -> frozenset[int]:
-    names = ("FLOAT_INT", "DOUBLE_INT", "LONG_INT", "TWOINT", "SHORT_INT", "LONG_DOUBLE_INT")
-    return frozenset(MPI._handleof(getattr(MPI, n)) for n in names)
+def _pair_names() -> dict[int, str]:
+    return {MPI._handleof(getattr(MPI, name)): name for name in PAIR_TYPES}
 
 
-def is_pair(datatype: MPI.Datatype) -> bool:
-    """Return whether MINLOC and MAXLOC take this type."""
-    return MPI._handleof(datatype) in _pair_types()
+def pair_name(datatype: MPI.Datatype) -> str:
+    """Return the name of a type that MINLOC and MAXLOC take, as ``DOUBLE_INT``; else ``""``."""
+    return _pair_names().get(MPI._handleof(datatype), "")
 
 
 def type_name(datatype: MPI.Datatype) -> str:

@@ -11,7 +11,7 @@ from mpi4py import MPI
 
 from han.common.errors import ArgumentError, ArgumentTypeError
 from han.message.buffers import Buffer, parse
-from han.message.dtypes import is_pair, op_name
+from han.message.dtypes import canonical, op_name, pair_name
 from han.message.overlap import overlap
 from han.message.packing import Hook, packer, unpacker
 from han.message.reader import NO_KIND, kind_of
@@ -146,7 +146,7 @@ def _reduction(
 
 
 def _key(send: Buffer, numbers: tuple[int, int] | None) -> Key | None:
-    kind = kind_of(send.name)
+    kind = kind_of(send.name or pair_name(send.datatype))
     if kind == NO_KIND:
         return None
     return Key(send.span, kind, 0 if numbers else MPI._handleof(send.datatype))
@@ -220,7 +220,7 @@ def _op(op: object) -> MPI.Op:
         raise ArgumentTypeError(f"op: {op!r} is not an MPI.Op")
     if op in (MPI.OP_NULL, MPI.REPLACE, MPI.NO_OP):
         raise ArgumentError("op: MPI.OP_NULL, REPLACE and NO_OP do not reduce")
-    return op
+    return canonical(op)
 
 
 def _match(send: Buffer, recv: Buffer) -> None:
@@ -267,7 +267,7 @@ def _combinable(buffer: Buffer, op: MPI.Op, name: str) -> tuple[int, int] | None
             raise ArgumentError(f"{buffer.what}: MPI has no type for {buffer.name}")
         return None
     if name in PAIRS:
-        if not is_pair(buffer.datatype):
+        if not pair_name(buffer.datatype):
             raise ArgumentError(
                 f"op MPI.{name.upper()} takes pairs (MPI.DOUBLE_INT, MPI.TWOINT ...), "
                 f"not {buffer.describe()}"

@@ -11,20 +11,25 @@ import numpy as np
 from mpi4py import MPI
 
 from han import _native
-from han.message.dtypes import mpi_type
+from han.message.dtypes import PAIR_TYPES, mpi_type, pair_name, predefined_ops
 from han.model.element_types import DTYPES, WIDE, numpy_name
 
 NUMBERS = "?bBhHiIlLqQefdgFDG"  # the letters of NumPy's types of numbers
-KINDS = {name: k for k, name in enumerate((*DTYPES, "byte", *WIDE))}
+KINDS = {name: k for k, name in enumerate((*DTYPES, "byte", *WIDE, *PAIR_TYPES))}
 NO_KIND = -1  # the look-up in C serves no reductions of such elements
 REFUSED = (*{type(mark) for mark in (MPI.BOTTOM, MPI.IN_PLACE)},)  # their buffers are no memory
+
+OFFSETS = {MPI._addressof(one) - id(one) for one in (MPI.BYTE, MPI.SUM)}  # of handles in objects
+OPS = {handle: op for handle, (_, op) in predefined_ops().items()} if len(OFFSETS) == 1 else {}
 
 READER = _native.Reader(
     MPI.__file__,
     MPI._sizeof(MPI.BYTE) > 4,
     MPI._handleof(MPI.COMM_SELF),
     MPI.Datatype,
-    MPI._addressof(MPI.BYTE) - id(MPI.BYTE),  # where MPI's handle is in an object
+    MPI.Op,
+    OPS,
+    max(OFFSETS),
     REFUSED,
     MPI.buffer,
     MPI.IN_PLACE,
@@ -33,13 +38,13 @@ READER = _native.Reader(
 
 
 def kind_of(name: str) -> int:
-    """Return the number that stands for the NumPy name of an element type in C."""
+    """Return the number that stands for a type of elements in C, by its name in NumPy or MPI."""
     return KINDS.get(name, NO_KIND)
 
 
 def facts(size: int, datatype: MPI.Datatype, name: str) -> tuple[int, int, int]:
     """Return what the reader is told about a type: size in bytes, MPI's handle, kind."""
-    return size, MPI._handleof(datatype), kind_of(name)
+    return size, MPI._handleof(datatype), kind_of(name or pair_name(datatype))
 
 
 def _teach_arrays() -> None:

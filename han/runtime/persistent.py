@@ -19,6 +19,7 @@ from han.memory.mapping import Mapping
 from han.memory.shared import SharedMemory
 from han.memory.windows import ARENA, ELSEWHERE, Spot, Spots
 from han.message.message import Message
+from han.message.packing import Hook
 from han.message.parsers import Parser
 from han.model.channel_layout import PAGE
 from han.model.collectives import ROWS
@@ -27,6 +28,7 @@ from han.ranks.meeting import Words
 from han.runtime.binder import Binder
 from han.runtime.comparing import Comparing
 from han.runtime.engines import Engines
+from han.runtime.known import Data, Reduces, keeps_plans, reduces_with
 from han.runtime.native_plans import identity
 from han.runtime.prepared import Prepared
 from han.runtime.programs import Programs
@@ -74,13 +76,21 @@ class Kind:
         return f"{signature.describe()}: {STEP}"
 
     def __call__(
-        self, send: int, recv: int, nbytes: int, keep: tuple[object, ...], sizes: bytes | None
+        self,
+        send: int,
+        recv: int,
+        nbytes: int,
+        keep: tuple[object, ...],
+        sizes: bytes | None,
+        begin: Hook | None,
+        end: Hook | None,
     ) -> Request | bool:
         """Make a request on these buffers; return False if the call must be parsed.
 
-        `sizes` are the bytes of each block, if these differ.
+        `sizes` are the bytes of each block, if these differ. `begin` packs, and `end` unpacks.
         """
-        return self.persistent.known(self, send, recv, nbytes, keep, sizes or b"")
+        data = Data(send, recv, nbytes, keep, sizes or b"", begin, end)
+        return self.persistent.known(self, data)
 
 
 class Persistent:
@@ -100,7 +110,7 @@ class Persistent:
         self._checks = config.check
         self.comparing = Comparing(health, shared.windows)
         self.slots = Slots(health, engines, shared, config.memory)
-        self._kinds: OrderedDict[Signature, Kind] = OrderedDict()
+        self._kinds: OrderedDict[tuple[Signature, Reduces], Kind] = OrderedDict()
         self._asked = 0  # calls that make requests, also those that raised; the same on all ranks
 
     @property
@@ -137,9 +147,7 @@ class Persistent:
         self._remember(kind, message)
         return called, request
 
-    def known(
-        self, kind: Kind, send: int, recv: int, nbytes: int, keep: tuple[object, ...], sizes: bytes
-    ) -> Request | bool:
+    def known(self, kind: Kind, data: Data) -> Request | bool:
         """Make a request on known buffers; return False if the ranks must compare more."""
         health = self._health
         if not self.slots.together or self._compares():
@@ -147,13 +155,13 @@ class Persistent:
         health.live()
         self._asked += 1
         with health.initiating(STEP) as number, health.together(STEP):
-            slot = self._published(kind, nbytes, sizes, number)
+            slot = self._published(kind, data.nbytes, data.sizes, number)
             assert slot is not None
-            prepared = self._prepared(kind, slot, send, recv)
+            prepared = self._prepared(kind, slot, data.send, data.recv)
             lease = Lease(self.slots, slot, kind not in slot.plans)
             return Prequest(
-                slot.engine, prepared.native, send, recv, (keep, lease), None, None, True, nbytes,
-                sizes,
+                slot.engine, prepared.native, data.send, data.recv, (data.keep, lease),
+                data.begin, data.end, True, data.nbytes, data.sizes,
             )  # fmt: skip
 
     def _published(self, kind: Kind, nbytes: int, sizes: bytes, number: int) -> Slot | None:
@@ -212,12 +220,13 @@ class Persistent:
 
     def _kind(self, message: Message) -> Kind:
         """Return the kind of a call. Raises NoRuleError on all ranks alike."""
-        sized, keeps = self._planner.sized(message.signature), _keeps(message)
-        kind = self._kinds.get(sized) if keeps else None
+        sized, keeps = self._planner.sized(message.signature), keeps_plans(message)
+        known = sized, reduces_with(message)
+        kind = self._kinds.get(known) if keeps else None
         if kind is None:
             kind = self._new_kind(message, sized, keeps)
         if keeps:
-            self._kinds[sized] = kind
+            self._kinds[known] = kind
             if len(self._kinds) > MOST_KINDS:
                 self._kinds.popitem(last=False)
         return kind
@@ -370,11 +379,6 @@ class Persistent:
                     message.begin()
 
         return begin
-
-
-def _keeps(message: Message) -> bool:
-    """Return whether a plan may serve a later call: a user's operation may be freed before it."""
-    return message.numbers is not None or not message.signature.reduces
 
 
 def _small(prepared: Prepared) -> bool:

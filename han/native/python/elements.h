@@ -13,7 +13,13 @@ typedef struct {
     int32_t kind;    /* the number of its NumPy name, as Python counts them; -1: none */
 } han_element;
 
-enum han_element_source { HAN_BY_ARRAY, HAN_BY_HANDLE, HAN_BY_FORMAT, HAN_BY_TENSOR };
+enum han_element_source {
+    HAN_BY_ARRAY,
+    HAN_BY_HANDLE,
+    HAN_BY_FORMAT,
+    HAN_BY_TENSOR,
+    HAN_WITH_GAPS /* by MPI's handle; `size` is then the extent */
+};
 
 enum {
     HAN_ARRAY_TYPES = 24, /* NumPy's own type numbers are below this */

@@ -54,14 +54,28 @@ static bool reduces(han_call *c, uint64_t nbytes, const han_element *element, Py
     return element->kind >= 0;
 }
 
+/* Read an operand. Elements with gaps are combined where they lie. */
+static bool reads_operand(const han_caller *self, PyObject *o, han_buffer *b) {
+    if (!reads(self, o, b)) return false;
+    if (!b->datatype) return true;
+    bool found = han_py_with_gaps(self->reader, b);
+    Py_CLEAR(b->datatype);
+    return found;
+}
+
+/* Read the memory for a result. Gaps stay as they are, so such elements are not received there. */
+static bool writes_result(const han_caller *self, PyObject *o, han_buffer *b) {
+    return writes(self, o, b) && (!b->datatype || han_py_with_gaps(self->reader, b));
+}
+
 /* Read an operand, and the memory for the result, which may hold the operand. */
 static bool combines(const han_caller *self, PyObject *const *args, han_call *c) {
-    if (!writes(self, args[1], &c->recv)) return false;
+    if (!writes_result(self, args[1], &c->recv)) return false;
     if (says_in_place(self, args[0])) {
         share(&c->send, &c->recv);
         return true;
     }
-    return reads(self, args[0], &c->send) && c->send.nbytes == c->recv.nbytes &&
+    return reads_operand(self, args[0], &c->send) && c->send.nbytes == c->recv.nbytes &&
            c->send.element->kind == c->recv.element->kind && apart(c);
 }
 
@@ -106,7 +120,7 @@ bool han_read_reduce(const han_caller *self, PyObject *const *args, han_call *c)
     c->key.collective = HAN_C_REDUCE;
     if (!root_of(args[3], &c->key)) return false;
     bool at_root = c->key.root == self->rank;
-    return (at_root ? combines(self, args, c) : reads(self, args[0], &c->send)) &&
+    return (at_root ? combines(self, args, c) : reads_operand(self, args[0], &c->send)) &&
            reduces(c, c->send.nbytes, c->send.element, args[2]);
 }
 

@@ -90,13 +90,16 @@ static bool finish(const CallsObject *self, const han_call *c, han_call *with) {
     return with->end;
 }
 
-/* Make packed copies; false, without an exception, if there is no memory or MPI refuses. */
+/* Make memory for packed copies, and what unpacks them; false with an exception if there is none. */
 static bool prepare(const CallsObject *self, const han_call *c, han_call *with) {
-    if (han_py_packed(&c->send, &with->send) && han_py_packed(&c->recv, &with->recv) &&
-        finish(self, c, with))
-        return !pack(self, c, with);
-    PyErr_Clear();
-    return false;
+    return han_py_packed(&c->send, &with->send) && han_py_packed(&c->recv, &with->recv) &&
+           finish(self, c, with);
+}
+
+static void release_copies(han_call *with) {
+    Py_XDECREF(with->end);
+    han_py_release(&with->send);
+    han_py_release(&with->recv);
 }
 
 /* Run a call with buffers of derived types on packed copies of their data. If they cannot be made,
@@ -105,24 +108,37 @@ static PyObject *run_packed(CallsObject *self, PlanObject *plan, const han_call 
     han_call with = {.key = c->key, .counts = c->counts};
     PyObject *answer;
     Py_INCREF(plan); /* another thread may empty the look-up meanwhile */
-    if (prepare(self, c, &with)) {
+    if (prepare(self, c, &with) && !pack(self, c, &with)) {
         self->hits++;
         answer = go(self, plan, &with);
     } else {
+        PyErr_Clear();
         answer = Py_NewRef(Py_False);
     }
     Py_DECREF(plan);
-    Py_XDECREF(with.end);
-    han_py_release(&with.send);
-    han_py_release(&with.recv);
+    release_copies(&with);
     return answer;
+}
+
+/* What was entered for a call, whose collective may be that of an `_init`; borrowed; or NULL. */
+static PyObject *entered(CallsObject *self, const han_call *c, int32_t collective) {
+    han_entry key = c->key;
+    key.collective = collective;
+    key.nbytes = han_py_look_up_bound(&self->plans, key.nbytes);
+    const han_entry *found = han_py_look_up_find(&self->plans, &key);
+    if (!key.op) return found->plan;
+    if (!found->plan) { /* there may be another object of the operation */
+        key.op = han_py_operation(self->caller.reader, key.op);
+        if (key.op == c->key.op) return NULL;
+        found = han_py_look_up_find(&self->plans, &key);
+    }
+    bool freed = found->handle && han_py_handle(self->caller.reader, key.op) != found->operation;
+    return freed ? NULL : found->plan;
 }
 
 /* The result of `go`, False if the plan must be made first, or NULL with an exception. */
 static PyObject *run(CallsObject *self, const han_call *c, mode go) {
-    han_entry key = c->key;
-    key.nbytes = han_py_look_up_bound(&self->plans, key.nbytes);
-    PlanObject *found = (PlanObject *)han_py_look_up_find(&self->plans, &key)->plan;
+    PlanObject *found = (PlanObject *)entered(self, c, c->key.collective);
     if (!found || lacks_rival(&found->plan)) Py_RETURN_FALSE;
     if (c->send.datatype || c->recv.datatype) return run_packed(self, found, c, go);
     if (lacks_alternative(&found->plan, c)) Py_RETURN_FALSE;
@@ -130,23 +146,54 @@ static PyObject *run(CallsObject *self, const han_call *c, mode go) {
     return go(self, found, c);
 }
 
-/* Make a persistent request: call the function of its class with the addresses of the buffers, the
- * size and the objects that own the buffers. */
-static PyObject *persistent(CallsObject *self, const han_call *c) {
-    han_entry key = c->key;
-    key.nbytes = han_py_look_up_bound(&self->plans, key.nbytes);
-    key.collective += HAN_LOOK_UP_INIT;
-    PyObject *make = han_py_look_up_find(&self->plans, &key)->plan;
-    if (!make || c->send.datatype || c->recv.datatype) Py_RETURN_FALSE;
+/* Call a function that makes requests, with the addresses of the buffers, the size, the objects that
+ * own the buffers, and what packs and unpacks them. */
+static PyObject *make_request(CallsObject *self, PyObject *make, const han_call *c,
+                              PyObject *begin) {
     PyObject *sizes = NULL;
     if (sizes_of(self, c, &sizes)) return NULL;
-    Py_INCREF(make); /* it may empty the look-up */
     PyObject *request = PyObject_CallFunction(
-        make, "KKK(OO)O", (unsigned long long)(uintptr_t)c->send.data,
+        make, "KKK(OO)OOO", (unsigned long long)(uintptr_t)c->send.data,
         (unsigned long long)(uintptr_t)c->recv.data, (unsigned long long)c->key.nbytes,
-        or_none(c->send.owner), or_none(c->recv.owner), or_none(sizes));
-    Py_DECREF(make);
+        or_none(c->send.owner), or_none(c->recv.owner), or_none(sizes), or_none(begin),
+        or_none(c->end));
     Py_XDECREF(sizes);
+    return request;
+}
+
+/* What packs the data that this rank sends, as `pack` does: 0, or -1 with an exception. */
+static int packer_of(const CallsObject *self, const han_call *c, han_call *with, PyObject **out) {
+    if (c->send.datatype) {
+        *out = han_py_packer(self->caller.reader, &c->send, with->send.owner);
+        return *out ? 0 : -1;
+    }
+    if (c->key.collective != HAN_C_BCAST) return 0;
+    with->send.data = with->recv.data;
+    if (c->key.root != self->caller.rank) return 0;
+    *out = han_py_packer(self->caller.reader, &c->recv, with->recv.owner);
+    return *out ? 0 : -1;
+}
+
+/* Make a request on packed copies of buffers of derived types. */
+static PyObject *persistent_packed(CallsObject *self, PyObject *make, const han_call *c) {
+    han_call with = {.key = c->key, .counts = c->counts};
+    PyObject *begin = NULL, *answer = NULL;
+    if (prepare(self, c, &with) && !packer_of(self, c, &with, &begin))
+        answer = make_request(self, make, &with, begin);
+    Py_XDECREF(begin);
+    release_copies(&with);
+    return answer;
+}
+
+/* Make a persistent request, or return False if its class is not known. */
+static PyObject *persistent(CallsObject *self, const han_call *c) {
+    PyObject *make = entered(self, c, c->key.collective + HAN_LOOK_UP_INIT);
+    if (!make) Py_RETURN_FALSE;
+    Py_INCREF(make); /* it may empty the look-up */
+    PyObject *request = c->send.datatype || c->recv.datatype ? persistent_packed(self, make, c)
+                                                             : make_request(self, make, c, NULL);
+    Py_DECREF(make);
+    if (request && request != Py_False) self->hits++;
     return request;
 }
 
@@ -219,6 +266,7 @@ static PyObject *calls_add(CallsObject *self, PyObject *args) {
     entry.nbytes = nbytes;
     entry.handle = handle;
     entry.op = op == Py_None ? NULL : op;
+    if (entry.op) entry.operation = han_py_handle(self->caller.reader, op);
     entry.plan = plan;
     han_py_look_up_add(&self->plans, &entry);
     Py_RETURN_NONE;
@@ -241,7 +289,7 @@ static int calls_init(CallsObject *self, PyObject *args, PyObject *kwargs) {
 
 static int calls_traverse(CallsObject *self, visitproc visit, void *arg) {
     Py_VISIT(self->engine);
-    for (int k = 0; k < HAN_LOOK_UP_SLOTS; k++) {
+    for (uint32_t k = 0; k < self->plans.size; k++) {
         Py_VISIT(self->plans.slots[k].op);
         Py_VISIT(self->plans.slots[k].plan);
     }
@@ -259,7 +307,7 @@ static void calls_dealloc(CallsObject *self) {
     (void)calls_tp_clear(self);
     Py_XDECREF(self->caller.reader);
     Py_XDECREF(self->request);
-    PyMem_Free(self->plans.bounds);
+    han_py_look_up_close(&self->plans);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 

@@ -6,8 +6,11 @@ int han_py_look_up_open(han_py_look_up *self, PyObject *bounds) {
         PyErr_Format(PyExc_ValueError, "%zd bounds of sizes, at most %d", n, UINT16_MAX);
         return -1;
     }
+    han_py_look_up_close(self); /* if it was open */
+    self->size = HAN_LOOK_UP_LEAST;
+    self->slots = PyMem_Calloc(self->size, sizeof *self->slots);
     self->bounds = PyMem_Calloc((size_t)n + 1, sizeof *self->bounds);
-    if (!self->bounds) {
+    if (!self->bounds || !self->slots) {
         PyErr_NoMemory();
         return -1;
     }
@@ -21,22 +24,49 @@ int han_py_look_up_open(han_py_look_up *self, PyObject *bounds) {
     return PyErr_Occurred() ? -1 : 0;
 }
 
+/* Double the number of slots; false if that is too many or there is no memory. */
+static bool grow(han_py_look_up *self) {
+    if (self->size == HAN_LOOK_UP_MOST) return false;
+    han_py_look_up wider = *self;
+    wider.size *= 2;
+    wider.slots = PyMem_Calloc(wider.size, sizeof *wider.slots);
+    if (!wider.slots) return false;
+    for (uint32_t k = 0; k < self->size; k++) {
+        if (!self->slots[k].plan) continue;
+        uint32_t at = han_py_look_up_hash(&self->slots[k]);
+        while (wider.slots[at & (wider.size - 1)].plan) at++;
+        wider.slots[at & (wider.size - 1)] = self->slots[k];
+    }
+    PyMem_Free(self->slots);
+    *self = wider;
+    return true;
+}
+
 void han_py_look_up_add(han_py_look_up *self, const han_entry *entry) {
-    if (self->used == HAN_LOOK_UP_MOST) han_py_look_up_clear(self);
-    han_entry *slot = han_py_look_up_find(self, entry);
-    if (slot->plan) return;
+    if (han_py_look_up_find(self, entry)->plan) return;
+    if (self->used * 2 >= self->size && !grow(self)) han_py_look_up_clear(self);
     Py_XINCREF(entry->op);
     Py_INCREF(entry->plan);
-    *slot = *entry;
+    *han_py_look_up_find(self, entry) = *entry;
     self->used++;
 }
 
 void han_py_look_up_clear(han_py_look_up *self) {
-    for (int k = 0; k < HAN_LOOK_UP_SLOTS; k++) {
+    for (uint32_t k = 0; k < self->size; k++) {
         han_entry old = self->slots[k];
+        if (!old.plan) continue;
         self->slots[k] = (han_entry){0};
+        self->used--;
         Py_XDECREF(old.op);
-        Py_XDECREF(old.plan);
+        Py_DECREF(old.plan);
     }
-    self->used = 0;
+}
+
+void han_py_look_up_close(han_py_look_up *self) {
+    han_py_look_up_clear(self);
+    PyMem_Free(self->slots);
+    PyMem_Free(self->bounds);
+    self->slots = NULL;
+    self->bounds = NULL;
+    self->size = 0;
 }

@@ -6,13 +6,14 @@
 
 #include "python/objects.h"
 
-enum { HAN_LOOK_UP_SLOTS = 512, HAN_LOOK_UP_MOST = HAN_LOOK_UP_SLOTS / 2, HAN_OCTAVES = 65 };
+enum { HAN_LOOK_UP_LEAST = 32, HAN_LOOK_UP_MOST = 1 << 12, HAN_OCTAVES = 65 }; /* slots */
 enum { HAN_LOOK_UP_INIT = 1 << 8 };
 
 typedef struct {
     uint64_t nbytes;  /* of a call; of an entry, the bound of its class of sizes */
     PyObject *op;     /* compared by identity; owned */
     uint64_t handle;  /* of MPI's type, if the library or the user's function reduces; 0: any */
+    han_handle operation; /* of an entry: MPI's, which changes when it is freed */
     int32_t collective, root, kind; /* HAN_LOOK_UP_INIT is added to the collective of an `_init` */
     bool uneven;    /* blocks differ in size */
     PyObject *plan; /* or a function that makes requests; owned; NULL: an empty slot */
@@ -21,8 +22,8 @@ typedef struct {
 typedef struct {
     uint64_t *bounds; /* of classes of sizes, ascending; 0 behind the last one */
     uint16_t octaves[HAN_OCTAVES]; /* by the bits of a size: where the search for its bound begins */
-    uint32_t used;
-    han_entry slots[HAN_LOOK_UP_SLOTS];
+    uint32_t used, size; /* entries, at most half of the slots; slots, a power of two */
+    han_entry *slots;
 } han_py_look_up;
 
 /* The bound of the class of a size; the size itself if it has no class. */
@@ -33,14 +34,18 @@ static inline uint64_t han_py_look_up_bound(const han_py_look_up *self, uint64_t
     return *bound ? *bound : nbytes;
 }
 
-/* The entry of a call, or the empty slot where it belongs. */
-static inline han_entry *han_py_look_up_find(han_py_look_up *self, const han_entry *key) {
+/* Where the search for an entry begins. */
+static inline uint32_t han_py_look_up_hash(const han_entry *key) {
     uint64_t h = key->nbytes * 0x9e3779b97f4a7c15u ^ (uint64_t)(uintptr_t)key->op;
     h ^= (uint64_t)(uint32_t)key->collective << 40 ^ (uint64_t)(uint32_t)key->root << 20 ^
          (uint64_t)(uint32_t)key->kind ^ (uint64_t)key->uneven << 60;
-    h *= 0xff51afd7ed558ccdu;
-    for (uint32_t k = (uint32_t)(h >> 40) % HAN_LOOK_UP_SLOTS;; k = (k + 1) % HAN_LOOK_UP_SLOTS) {
-        han_entry *s = &self->slots[k];
+    return (uint32_t)(h * 0xff51afd7ed558ccdu >> 40);
+}
+
+/* The entry of a call, or the empty slot where it belongs. */
+static inline han_entry *han_py_look_up_find(han_py_look_up *self, const han_entry *key) {
+    for (uint32_t k = han_py_look_up_hash(key);; k++) {
+        han_entry *s = &self->slots[k & (self->size - 1)];
         if (!s->plan || (s->nbytes == key->nbytes && s->op == key->op && s->root == key->root &&
                          s->collective == key->collective && s->kind == key->kind &&
                          (!s->handle || s->handle == key->handle) && s->uneven == key->uneven))
@@ -50,8 +55,10 @@ static inline han_entry *han_py_look_up_find(han_py_look_up *self, const han_ent
 
 /* Take over the bounds of classes, a tuple: 0, or -1 with an exception. */
 int han_py_look_up_open(han_py_look_up *, PyObject *bounds);
-/* Enter a plan, unless there is one; a full table is emptied first. */
+/* Enter a plan, unless there is one. The table grows as the number of plans that Python keeps does;
+ * at its largest size, or without memory, a full one is emptied first. */
 void han_py_look_up_add(han_py_look_up *, const han_entry *);
 void han_py_look_up_clear(han_py_look_up *);
+void han_py_look_up_close(han_py_look_up *);
 
 #endif

@@ -7,7 +7,8 @@ bool han_py_packed(const han_buffer *b, han_buffer *copy) {
         Py_XINCREF(copy->owner);
         return true;
     }
-    copy->owner = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)b->nbytes);
+    /* behind elements with gaps is room for their data, see copy_dense */
+    copy->owner = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(b->nbytes + b->dense));
     if (copy->owner) copy->data = (uint8_t *)PyBytes_AS_STRING(copy->owner);
     return copy->owner;
 }
@@ -22,28 +23,45 @@ int han_py_pack(const ReaderObject *r, const han_buffer *b, void *packed) {
     return rc;
 }
 
-/* ---- the unpacker ------------------------------------------------------------------------- */
+/* ---- packers and unpackers ---------------------------------------------------------------- */
 
 typedef struct {
     PyObject_HEAD
     ReaderObject *reader;
     han_buffer buffer;
     PyObject *packed;
-} UnpackerObject;
+    bool unpacks;
+} PackerObject;
 
-static int unpack(const ReaderObject *r, const han_buffer *b, const void *packed) {
+/* Copy dense bytes to the elements of a buffer. */
+static int unpack(const ReaderObject *r, const han_buffer *b, const void *packed, uint64_t nbytes) {
+    return han_unpack(&r->mpi, packed, (int)nbytes, b->data, (int)b->count,
+                      han_py_handle(r, b->datatype), r->self);
+}
+
+/* Copy the data of elements that have gaps in both places. */
+static int copy_dense(const ReaderObject *r, const han_buffer *b, char *from) {
+    char *dense = from + b->nbytes;
+    int rc = han_pack(&r->mpi, from, (int)b->count, han_py_handle(r, b->datatype), dense,
+                      (int)b->dense, r->self);
+    return rc ? rc : unpack(r, b, dense, b->dense);
+}
+
+/* Copy what was received to a buffer, whose type is null if it was freed meanwhile. */
+static int deliver(const ReaderObject *r, const han_buffer *b, char *received) {
     if (!b->nbytes) return 0;
     int rc;
-    han_handle type = han_py_handle(r, b->datatype); /* null if it was freed meanwhile */
     Py_BEGIN_ALLOW_THREADS
-    rc = han_unpack(&r->mpi, packed, (int)b->nbytes, b->data, (int)b->count, type, r->self);
+    rc = b->dense ? copy_dense(r, b, received) : unpack(r, b, received, b->nbytes);
     Py_END_ALLOW_THREADS
     return rc;
 }
 
-static PyObject *unpacker_call(UnpackerObject *self, PyObject *args, PyObject *kwargs) {
+static PyObject *packer_call(PackerObject *self, PyObject *args, PyObject *kwargs) {
     (void)args, (void)kwargs;
-    int rc = unpack(self->reader, &self->buffer, PyBytes_AS_STRING(self->packed));
+    char *packed = PyBytes_AS_STRING(self->packed);
+    int rc = self->unpacks ? deliver(self->reader, &self->buffer, packed)
+                           : han_py_pack(self->reader, &self->buffer, packed);
     if (!rc) Py_RETURN_NONE;
     PyObject *code = PyLong_FromLong(rc);
     if (code) PyErr_SetObject(self->reader->error, code);
@@ -51,34 +69,43 @@ static PyObject *unpacker_call(UnpackerObject *self, PyObject *args, PyObject *k
     return NULL;
 }
 
-static void unpacker_dealloc(UnpackerObject *self) {
+static void packer_dealloc(PackerObject *self) {
     Py_DECREF(self->reader);
     Py_DECREF(self->packed);
     han_py_release(&self->buffer);
     PyObject_Free(self);
 }
 
-static PyTypeObject UnpackerType = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "han._native.Unpacker",
-    .tp_basicsize = sizeof(UnpackerObject),
-    .tp_dealloc = (destructor)unpacker_dealloc,
-    .tp_call = (ternaryfunc)unpacker_call,
+static PyTypeObject PackerType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "han._native.Packer",
+    .tp_basicsize = sizeof(PackerObject),
+    .tp_dealloc = (destructor)packer_dealloc,
+    .tp_call = (ternaryfunc)packer_call,
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .tp_doc = "Copies what a call has received to a buffer of a derived type.",
+    .tp_doc = "Copies what a call sends from a buffer of a derived type, or what it has received.",
 };
 
-PyObject *han_py_unpacker(ReaderObject *reader, const han_buffer *b, PyObject *packed) {
-    UnpackerObject *self = PyObject_New(UnpackerObject, &UnpackerType);
+static PyObject *packer(ReaderObject *reader, const han_buffer *b, PyObject *packed, bool unpacks) {
+    PackerObject *self = PyObject_New(PackerObject, &PackerType);
     if (!self) return NULL;
     self->reader = (ReaderObject *)Py_NewRef((PyObject *)reader);
     self->packed = Py_NewRef(packed);
     self->buffer = *b;
+    self->unpacks = unpacks;
     Py_XINCREF(b->owner);
     Py_XINCREF(b->datatype);
     return (PyObject *)self;
 }
 
+PyObject *han_py_packer(ReaderObject *reader, const han_buffer *b, PyObject *packed) {
+    return packer(reader, b, packed, false);
+}
+
+PyObject *han_py_unpacker(ReaderObject *reader, const han_buffer *b, PyObject *packed) {
+    return packer(reader, b, packed, true);
+}
+
 int han_py_open_packing(void) {
     import_array1(-1); /* py_reader.h needs it */
-    return PyType_Ready(&UnpackerType);
+    return PyType_Ready(&PackerType);
 }

@@ -10,8 +10,9 @@ bool han_py_packed(const han_buffer *, han_buffer *copy);
 
 /* Copy the data of a buffer of a derived type to dense bytes: MPI's error code. */
 int han_py_pack(const ReaderObject *, const han_buffer *, void *packed);
-/* Return an object that copies `packed`, a bytes object, to the buffer when it is called; or NULL.
- * It raises MPI.Exception. */
+/* Return an object that copies the data of the buffer to `packed`, a bytes object, or back, whenever
+ * it is called; or NULL. It raises MPI.Exception. */
+PyObject *han_py_packer(ReaderObject *, const han_buffer *, PyObject *packed);
 PyObject *han_py_unpacker(ReaderObject *, const han_buffer *, PyObject *packed);
 
 int han_py_open_packing(void);

@@ -3,8 +3,14 @@
 #include <limits.h>
 #include <string.h>
 
+/* Whether an object is an array of one whole number, which Python takes as an index. */
+static bool is_number(PyObject *o) {
+    return PyArray_CheckExact(o) && !PyArray_NDIM((PyArrayObject *)o) &&
+           PyArray_ISINTEGER((PyArrayObject *)o);
+}
+
 bool han_py_whole(PyObject *o, uint64_t *n) {
-    if (!PyLong_Check(o) && !PyArray_IsScalar(o, Integer)) return false;
+    if (!PyLong_Check(o) && !PyArray_IsScalar(o, Integer) && !is_number(o)) return false;
     Py_ssize_t number =
         PyLong_Check(o) ? PyLong_AsSsize_t(o) : PyNumber_AsSsize_t(o, PyExc_OverflowError);
     if (number == -1 && PyErr_Occurred()) PyErr_Clear();
@@ -58,11 +64,21 @@ han_handle han_py_handle(const ReaderObject *r, PyObject *datatype) {
     return narrow;
 }
 
+PyObject *han_py_operation(const ReaderObject *r, PyObject *op) {
+    if (!PyObject_TypeCheck(op, r->op)) return op;
+    PyObject *handle = PyLong_FromUnsignedLongLong((unsigned long long)han_py_handle(r, op));
+    PyObject *found = handle ? PyDict_GetItemWithError(r->ops, handle) : NULL;
+    Py_XDECREF(handle);
+    if (!found) PyErr_Clear();
+    return found ? found : op;
+}
+
 /* The element type that a Datatype or a type code names, or NULL. */
 static const han_element *named(const ReaderObject *r, PyObject *type) {
     if (PyObject_TypeCheck(type, r->datatype))
         return han_element_find(&r->known, HAN_BY_HANDLE, (uint64_t)han_py_handle(r, type));
-    PyObject *handle = PyUnicode_CheckExact(type) ? PyDict_GetItemWithError(r->codes, type) : NULL;
+    bool text = PyUnicode_CheckExact(type) || PyArray_IsScalar(type, Unicode);
+    PyObject *handle = text ? PyDict_GetItemWithError(r->codes, type) : NULL;
     if (!handle) return NULL;
     return han_element_find(&r->known, HAN_BY_HANDLE, PyLong_AsUnsignedLongLong(handle));
 }
@@ -78,12 +94,13 @@ typedef struct {
 
 static const han_element no_numbers = {.size = 1, .kind = -1};
 
-/* Whether a type is derived and its elements begin at their addresses. MPI is asked each time: it
- * gives the handle of a freed type to a new one. */
+/* Whether a type is derived, or predefined with gaps, and its elements begin at their addresses.
+ * MPI is asked each time: it gives the handle of a freed type to a new one. */
 static bool derives(const ReaderObject *r, PyObject *type, extent *e) {
     han_type_facts *f = &e->facts;
     if (!PyObject_TypeCheck(type, r->datatype)) return false;
-    if (han_type_facts_of(&r->mpi, han_py_handle(r, type), f) || !f->derived) return false;
+    if (han_type_facts_of(&r->mpi, han_py_handle(r, type), f)) return false;
+    if (!f->derived && f->size == f->extent) return false; /* Python has not told of it yet */
     e->element = &no_numbers;
     e->derived = type;
     return f->size > 0 && f->extent > 0 && f->first >= 0;
@@ -120,8 +137,19 @@ static bool restrict_derived(const extent *e, han_buffer *b) {
                      __builtin_add_overflow(b->span, behind, &b->span)))
         return false;
     if (b->span > b->nbytes) return false;
+    b->room = b->nbytes;
     b->nbytes = b->count * (uint64_t)e->facts.size;
     b->datatype = Py_NewRef(e->derived);
+    return true;
+}
+
+bool han_py_with_gaps(const ReaderObject *r, han_buffer *b) {
+    uint64_t handle = (uint64_t)han_py_handle(r, b->datatype);
+    const han_element *element = han_element_find(&r->known, HAN_WITH_GAPS, handle);
+    if (!element || b->count > b->room / element->size) return false;
+    b->dense = b->nbytes;
+    b->nbytes = b->count * element->size;
+    b->element = element;
     return true;
 }
 
@@ -199,6 +227,12 @@ static PyObject *reader_learn_type(ReaderObject *self, PyObject *facts) {
     return learn(self, HAN_BY_HANDLE, element.handle, &element);
 }
 
+static PyObject *reader_learn_gaps(ReaderObject *self, PyObject *facts) {
+    han_element element;
+    if (element_of(facts, &element)) return NULL;
+    return learn(self, HAN_WITH_GAPS, element.handle, &element);
+}
+
 static PyObject *reader_learn_code(ReaderObject *self, PyObject *args) {
     PyObject *code, *handle;
     if (!PyArg_ParseTuple(args, "UO!", &code, &PyLong_Type, &handle)) return NULL;
@@ -250,14 +284,15 @@ static PyObject *reader_read(ReaderObject *self, PyObject *args) {
 }
 
 static int reader_init(ReaderObject *self, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"library", "wide", "comm_self", "datatype", "handle", "refused",
+    static char *names[] = {"library", "wide", "comm_self", "datatype", "op", "ops", "handle", "refused",
                             "buffer", "in_place", "error", NULL};
     const char *library;
     unsigned long long comm_self;
-    PyObject *datatype, *refused, *buffer, *in_place, *error;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "spKO!nO!O!OO", names, &library, &self->mpi.wide,
-                                     &comm_self, &PyType_Type, &datatype, &self->handle,
-                                     &PyTuple_Type, &refused, &PyType_Type, &buffer, &in_place, &error))
+    PyObject *datatype, *op, *ops, *refused, *buffer, *in_place, *error;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "spKO!O!O!nO!O!OO", names, &library, &self->mpi.wide,
+                                     &comm_self, &PyType_Type, &datatype, &PyType_Type, &op,
+                                     &PyDict_Type, &ops,
+                                     &self->handle, &PyTuple_Type, &refused, &PyType_Type, &buffer, &in_place, &error))
         return -1;
     const char *missing = han_mpi_load(&self->mpi, library);
     if (missing) {
@@ -268,6 +303,8 @@ static int reader_init(ReaderObject *self, PyObject *args, PyObject *kwargs) {
     self->error = Py_NewRef(error);
     self->codes = PyDict_New();
     self->datatype = (PyTypeObject *)Py_NewRef(datatype);
+    self->op = (PyTypeObject *)Py_NewRef(op);
+    self->ops = Py_NewRef(ops);
     self->classes = (han_classes){Py_NewRef(refused), Py_NewRef(buffer)};
     self->in_place = Py_NewRef(in_place);
     return self->codes ? 0 : -1;
@@ -276,6 +313,8 @@ static int reader_init(ReaderObject *self, PyObject *args, PyObject *kwargs) {
 static void reader_dealloc(ReaderObject *self) {
     Py_XDECREF(self->codes);
     Py_XDECREF(self->datatype);
+    Py_XDECREF(self->op);
+    Py_XDECREF(self->ops);
     Py_XDECREF(self->classes.refused);
     Py_XDECREF(self->classes.buffer);
     Py_XDECREF(self->error);
@@ -290,6 +329,9 @@ static PyMethodDef reader_methods[] = {
     {"learn_type", (PyCFunction)reader_learn_type, METH_O,
      "learn_type($self, facts, /)\n--\n\n"
      "Learn a predefined MPI type without gaps."},
+    {"learn_gaps", (PyCFunction)reader_learn_gaps, METH_O,
+     "learn_gaps($self, facts, /)\n--\n\n"
+     "Learn a predefined MPI type with gaps; its size is its extent."},
     {"learn_code", (PyCFunction)reader_learn_code, METH_VARARGS,
      "learn_code($self, code, handle, /)\n--\n\n"
      "Learn which MPI type a type code names."},
@@ -310,7 +352,8 @@ PyTypeObject ReaderType = {
     .tp_basicsize = sizeof(ReaderObject),
     .tp_dealloc = (destructor)reader_dealloc,
     .tp_flags = Py_TPFLAGS_DEFAULT,
-    .tp_doc = "Reader(library, wide, comm_self, datatype, handle, refused, buffer, in_place, error)"
+    .tp_doc = "Reader(library, wide, comm_self, datatype, op, ops, handle, refused, buffer, in_place, "
+              "error)"
               "\n--\n\n"
               "Reads buffer arguments. Facts of an element type are (size, handle, kind).",
     .tp_methods = reader_methods,

@@ -17,10 +17,12 @@
 typedef struct {
     PyObject_HEAD
     PyTypeObject *datatype; /* MPI.Datatype */
+    PyTypeObject *op;       /* MPI.Op */
+    PyObject *ops;          /* predefined operations, by their handles */
     PyObject *in_place;
     han_classes classes;
     PyObject *codes;   /* type codes such as "d", with the handles of their types */
-    Py_ssize_t handle; /* where MPI's handle is in a Datatype */
+    Py_ssize_t handle; /* where MPI's handle is in a Datatype, and in an Op */
     PyObject *error;   /* MPI.Exception */
     han_mpi mpi;
     han_handle self; /* MPI_COMM_SELF */
@@ -35,9 +37,12 @@ typedef struct {
     PyObject *owner; /* keeps the memory; a new reference, or NULL */
     bool readonly;
     /* Of a derived type: its object, a new reference; the number of elements; bytes from the first
-     * one's address to the end of the data. `element` is then no type of numbers. */
+     * one's address to the end of the data, and to that of the memory. `element` is then no type of
+     * numbers, and `nbytes` are those of the data. */
     PyObject *datatype;
-    uint64_t count, span;
+    uint64_t count, span, room;
+    /* Of a result whose elements have gaps: the bytes of its data; `nbytes` has the gaps, too. */
+    uint64_t dense;
 } han_buffer;
 
 extern PyTypeObject ReaderType;
@@ -46,6 +51,12 @@ extern PyTypeObject ReaderType;
 bool han_py_read_other(const ReaderObject *, PyObject *, uint64_t blocks, han_buffer *);
 /* MPI's handle in a Datatype, as mpi4py tells it. */
 han_handle han_py_handle(const ReaderObject *, PyObject *datatype);
+/* The object that stands for the operation of another one: for a predefined operation always the
+ * same, else the object itself; borrowed. */
+PyObject *han_py_operation(const ReaderObject *, PyObject *op);
+/* Take the elements of a predefined type with gaps, such as MPI.DOUBLE_INT, as they lie in memory:
+ * so the MPI library combines them. False for derived types. */
+bool han_py_with_gaps(const ReaderObject *, han_buffer *);
 /* Read a whole number that is not negative: an int, or one of NumPy. */
 bool han_py_whole(PyObject *, uint64_t *);
 

@@ -1,0 +1,216 @@
+"""Calls that the look-up in C serves: many kinds of them, other objects of an operation, pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from _support import new_comm, opened
+from mpi4py import MPI
+
+from han.message.dtypes import PAIR_TYPES
+
+WORLD = MPI.COMM_WORLD
+D = MPI.DOUBLE
+on_ranks = pytest.mark.mpi(ranks=[1, 2, 3], timeout=120, unit="s")
+FIELDS = {"DOUBLE": "f8", "FLOAT": "f4", "LONG": "i8", "SHORT": "i2", "LONG_DOUBLE": "g"}
+UNTOUCHED = 0xAA
+
+
+def quick(comm: MPI.Intracomm, name: str, *arguments: Any) -> None:
+    """Make a call until it is known, then expect that it is found."""
+    method = getattr(comm, name)
+    for _ in range(3):  # the first calls plan, and teach the reader
+        method(*arguments)
+    before = comm._han.calls.hits
+    method(*arguments)
+    assert comm._han.calls.hits == before + 1
+
+
+@on_ranks
+def test_hundreds_of_kinds_of_calls_are_found(mpi_ranks):
+    buffers = [
+        (np.full(n, WORLD.rank, t), np.empty(n, t), op)
+        for t in "bhilqBHILQ"
+        for op in (MPI.SUM, MPI.MAX, MPI.MIN, MPI.BAND)
+        for n in (6, 40, 300, 1100, 3000, 6000, 10000)
+    ]
+    with opened(new_comm()) as comm:
+        for _ in range(3):
+            before = comm._han.calls.hits
+            for send, recv, op in buffers:
+                comm.Allreduce(send, recv, op)
+        assert comm._han.calls.hits == before + len(buffers)
+        for op in (MPI.SUM, MPI.MAX, MPI.MIN, MPI.BAND):
+            wanted = WORLD.allreduce(WORLD.rank, op)
+            assert all((recv == wanted).all() for _, recv, this in buffers if this is op)
+
+
+@on_ranks
+def test_other_objects_of_an_operation_are_that_operation(mpi_ranks):
+    send, recv = np.full(4, 2.0), np.zeros(4)
+    others = [MPI.Op(MPI.SUM), MPI.Op.fromhandle(MPI._handleof(MPI.SUM))]
+    with opened(new_comm()) as comm:
+        for op in (*others, MPI.SUM, *others):
+            quick(comm, "Allreduce", send, recv, op)
+            assert recv.tolist() == [2.0 * comm.size] * 4
+        assert comm.cache_info().misses == 1
+
+
+@on_ranks
+def test_a_freed_operation_is_an_error(mpi_ranks):
+    def add(one: MPI.buffer, two: MPI.buffer, _datatype: MPI.Datatype) -> None:
+        np.frombuffer(two, "f8")[:] += np.frombuffer(one, "f8")
+
+    send, recv = np.ones(4), np.zeros(4)
+    with opened(new_comm()) as comm:
+        op = MPI.Op.Create(add, commute=True)
+        for name in ("Allreduce", "Allreduce_init"):
+            quick(comm, name, send, recv, op)
+        op.Free()
+        for method in (comm.Allreduce, comm.Allreduce_init):
+            with pytest.raises(ValueError, match="OP_NULL"):
+                method(send, recv, op)
+
+
+@on_ranks
+def test_codes_and_counts_of_numpy(mpi_ranks):
+    a = np.arange(6.0) if WORLD.rank == 0 else np.zeros(6)
+    with opened(new_comm()) as comm:
+        quick(comm, "Bcast", [a, np.str_("d")])
+        quick(comm, "Bcast", [a, np.array(6), np.str_("d")])
+        assert a.tolist() == list(range(6))
+
+
+# ---- pairs ------------------------------------------------------------------------------------
+
+
+def pairs(name: str, count: int) -> np.ndarray[Any, Any]:
+    value = "i4" if name == "TWOINT" else FIELDS[name.removesuffix("_INT")]
+    made = np.zeros(count, np.dtype([("value", value), ("at", "i4")], align=True))
+    made["value"] = (np.arange(count) * 7 + WORLD.rank * 3) % 5
+    made["at"] = WORLD.rank
+    return made
+
+
+def untouched(one: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return memory for such pairs, whose gaps can be told."""
+    return np.full(one.nbytes, UNTOUCHED, np.uint8).view(one.dtype)
+
+
+@on_ranks
+@pytest.mark.parametrize("name", PAIR_TYPES)
+def test_pairs_are_combined_and_their_gaps_stay(mpi_ranks, name):
+    datatype = getattr(MPI, name)
+    with opened(new_comm()) as comm:
+        for count, op in ((1, MPI.MINLOC), (3, MPI.MAXLOC), (700, MPI.MINLOC)):
+            one = pairs(name, count)
+            send, root = [one, count, datatype], comm.size - 1
+            mine, wanted = untouched(one), untouched(one)
+            WORLD.Allreduce(send, [wanted, count, datatype], op)
+
+            quick(comm, "Allreduce", send, [mine, count, datatype], op)
+            same(mine, wanted)
+            inside = one.copy()
+            comm.Allreduce(MPI.IN_PLACE, [inside, count, datatype], op)
+            same(inside, wanted, gaps=False)
+            for starts in (False, True):
+                mine = untouched(one)
+                recv = [mine, count, datatype] if comm.rank == root else None
+                reduce = comm.Ireduce if starts else comm.Reduce
+                for _ in range(4):
+                    done = reduce(send, recv, op, root)
+                    if starts:
+                        done.Wait()
+                if comm.rank == root:
+                    same(mine, wanted)
+            request = None
+            for _ in range(4):
+                if request is not None:
+                    request.Free()
+                before, mine = comm._han.calls.hits, untouched(one)
+                request = comm.Allreduce_init(send, [mine, count, datatype], op)
+            assert comm._han.calls.hits == before + 1
+            for _ in range(2):
+                request.Start()
+                request.Wait()
+            same(mine, wanted)
+            request.Free()
+
+            mine = one.copy() if comm.rank == root else untouched(one)
+            quick(comm, "Bcast", [mine, count, datatype], root)
+            expected = pairs(name, count)
+            expected["value"] = (np.arange(count) * 7 + root * 3) % 5
+            expected["at"] = root
+            same(mine, expected, gaps=False)
+
+
+def same(found: np.ndarray[Any, Any], wanted: np.ndarray[Any, Any], gaps: bool = True) -> None:
+    assert (found["value"] == wanted["value"]).all()
+    assert (found["at"] == wanted["at"]).all()
+    if gaps:
+        behind = found.dtype.fields["at"][1] + 4
+        rows = found.view(np.uint8).reshape(len(found), found.itemsize)
+        assert (rows[:, behind:] == UNTOUCHED).all()
+
+
+# ---- persistent requests ------------------------------------------------------------------------
+
+
+def requests(comm: MPI.Intracomm) -> dict[str, tuple[Callable[[], Any], Callable[[float], None]]]:
+    """Return what makes requests, and what sets this rank's data to a number and back."""
+    vector = MPI.DOUBLE.Create_vector(3, 1, 2).Commit()
+    wide = np.zeros(6), np.zeros(6, "g"), np.zeros(6, "g"), np.zeros(6), np.zeros(6)
+    spread, long, longs, one, two = wide
+
+    def add(a: MPI.buffer, b: MPI.buffer, _datatype: MPI.Datatype) -> None:
+        np.frombuffer(b, "f8")[:] += np.frombuffer(a, "f8")
+
+    op = MPI.Op.Create(add, commute=True)
+
+    def check(array: np.ndarray[Any, Any], number: float, step: int = 1) -> None:
+        assert (array[::step] == number).all()
+
+    size, rank = comm.size, comm.rank
+    at_root = rank == size - 1
+
+    def spread_out(number: float) -> None:
+        spread[:] = number if at_root else 0
+
+    return {
+        "bcast of a vector": (
+            lambda: comm.Bcast_init([spread, 1, vector], size - 1),
+            (spread_out, lambda number: check(spread, number, 2)),
+        ),
+        "long double": (
+            lambda: comm.Allreduce_init(long, longs),
+            (lambda number: long.fill(number), lambda number: check(longs, number * size)),
+        ),
+        "operation of the user": (
+            lambda: comm.Allreduce_init(one, two, op),
+            (lambda number: one.fill(number), lambda number: check(two, number * size)),
+        ),
+        "allgather of vectors": (
+            lambda: comm.Allgather_init([spread, 1, vector], [np.zeros(3 * size), 3, D]),
+            (spread_out, lambda number: None),
+        ),
+    }
+
+
+@on_ranks
+def test_requests_of_a_known_class_are_made_in_c(mpi_ranks):
+    with opened(new_comm()) as comm:
+        for name, (make, (fill, check)) in requests(comm).items():
+            for _ in range(3):
+                make().Free()
+            before = comm._han.calls.hits
+            request = make()
+            assert comm._han.calls.hits == before + 1, name
+            for number in (1.0, 2.0, 3.0):
+                fill(number)
+                request.Start()
+                request.Wait()
+                check(number)
+            request.Free()
