@@ -84,6 +84,33 @@ def test_codes_and_counts_of_numpy(mpi_ranks):
         assert a.tolist() == list(range(6))
 
 
+@on_ranks
+def test_a_reduce_scatter_in_place(mpi_ranks):
+    size, rank = WORLD.size, WORLD.rank
+    with opened(new_comm()) as comm:
+        for counts in ([3] * size, [*range(1, size + 1)], [0] * (size - 1) + [4], [700] * size):
+            whole = np.arange(sum(counts)) + rank
+            first = sum(counts[:rank])
+            wanted = size * np.arange(first, first + counts[rank]) + sum(range(size))
+            for dtype in ("f8", "i4"):
+                for _ in range(4):
+                    before, data = comm._han.calls.hits, whole.astype(dtype)
+                    comm.Reduce_scatter(MPI.IN_PLACE, data, counts)
+                    assert (data == [*wanted, *whole[counts[rank] :]]).all()
+                assert comm._han.calls.hits == before + 1
+                for _ in range(3):
+                    before, data = comm._han.calls.hits, np.zeros(len(whole), dtype)
+                    request = comm.Reduce_scatter_init(MPI.IN_PLACE, data, counts)
+                    found = comm._han.calls.hits - before
+                    for _ in range(2):
+                        data[:] = whole
+                        request.Start()
+                        request.Wait()
+                        assert (data == [*wanted, *whole[counts[rank] :]]).all()
+                    request.Free()
+                assert found == 1
+
+
 # ---- pairs ------------------------------------------------------------------------------------
 
 

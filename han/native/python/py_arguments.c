@@ -217,19 +217,32 @@ bool han_read_allgatherv(const han_caller *self, PyObject *const *args, han_call
     return reads(self, args[0], &c->send) && c->send.nbytes == b.counts[self->rank] && apart(c);
 }
 
+/* Read operands for all blocks in the place of the result of one. */
+static bool reads_in_place(const han_caller *self, PyObject *o, uint64_t own, han_call *c) {
+    if (!writes(self, o, &c->recv) || c->recv.datatype) return false;
+    uint64_t size = c->recv.element->size, nbytes;
+    share(&c->send, &c->recv);
+    if (__builtin_mul_overflow(own, size, &nbytes) || nbytes > c->send.nbytes) return false;
+    c->recv.nbytes = nbytes;
+    c->recv.beside = true;
+    return true;
+}
+
 /* send, recv, recvcounts, op */
 bool han_read_reduce_scatter(const han_caller *self, PyObject *const *args, han_call *c) {
     han_blocks b;
     uint64_t whole;
     c->key.collective = HAN_C_REDUCE_SCATTER;
-    if (says_in_place(self, args[0])) return false; /* results are received beside the operands */
     if (!blocks_of(self, c, &b) || !han_py_read_counts(args[2], &b)) return false;
-    if (!writes(self, args[1], &c->recv) || !reads(self, args[0], &c->send)) return false;
+    bool in_place = says_in_place(self, args[0]);
+    if (in_place ? !reads_in_place(self, args[1], b.counts[self->rank], c)
+                 : !writes(self, args[1], &c->recv) || !reads(self, args[0], &c->send))
+        return false;
     uint64_t size = c->recv.element->size;
     if (__builtin_mul_overflow(b.total, size, &whole)) return false;
     in_bytes(c, &b, size);
     return c->send.nbytes == whole && c->recv.nbytes == b.counts[self->rank] &&
-           c->send.element->kind == c->recv.element->kind && apart(c) &&
+           c->send.element->kind == c->recv.element->kind && (in_place || apart(c)) &&
            reduces(c, b.largest * size, c->recv.element, args[3]);
 }
 

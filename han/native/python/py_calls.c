@@ -85,9 +85,13 @@ static int pack(const CallsObject *self, const han_call *c, han_call *with) {
 /* What this rank does when the run has ended: it unpacks what it has received. */
 static bool finish(const CallsObject *self, const han_call *c, han_call *with) {
     bool sends = c->key.collective == HAN_C_BCAST && c->key.root == self->caller.rank;
-    if (!c->recv.datatype || sends) return true;
+    if (!han_py_is_copied(&c->recv) || sends) return true;
     with->end = han_py_unpacker(self->caller.reader, &c->recv, with->recv.owner);
     return with->end;
+}
+
+static bool copies(const han_call *c) {
+    return han_py_is_copied(&c->send) || han_py_is_copied(&c->recv);
 }
 
 /* Make memory for packed copies, and what unpacks them; false with an exception if there is none. */
@@ -140,7 +144,7 @@ static PyObject *entered(CallsObject *self, const han_call *c, int32_t collectiv
 static PyObject *run(CallsObject *self, const han_call *c, mode go) {
     PlanObject *found = (PlanObject *)entered(self, c, c->key.collective);
     if (!found || lacks_rival(&found->plan)) Py_RETURN_FALSE;
-    if (c->send.datatype || c->recv.datatype) return run_packed(self, found, c, go);
+    if (copies(c)) return run_packed(self, found, c, go);
     if (lacks_alternative(&found->plan, c)) Py_RETURN_FALSE;
     self->hits++;
     return go(self, found, c);
@@ -190,8 +194,8 @@ static PyObject *persistent(CallsObject *self, const han_call *c) {
     PyObject *make = entered(self, c, c->key.collective + HAN_LOOK_UP_INIT);
     if (!make) Py_RETURN_FALSE;
     Py_INCREF(make); /* it may empty the look-up */
-    PyObject *request = c->send.datatype || c->recv.datatype ? persistent_packed(self, make, c)
-                                                             : make_request(self, make, c, NULL);
+    PyObject *request =
+        copies(c) ? persistent_packed(self, make, c) : make_request(self, make, c, NULL);
     Py_DECREF(make);
     if (request && request != Py_False) self->hits++;
     return request;

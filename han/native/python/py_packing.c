@@ -1,9 +1,12 @@
 #include "python/py_packing.h"
 
+#include <string.h>
+
 bool han_py_packed(const han_buffer *b, han_buffer *copy) {
     *copy = *b;
     copy->datatype = NULL;
-    if (!b->datatype) {
+    copy->beside = false;
+    if (!han_py_is_copied(b)) {
         Py_XINCREF(copy->owner);
         return true;
     }
@@ -49,8 +52,9 @@ static int copy_dense(const ReaderObject *r, const han_buffer *b, char *from) {
 
 /* Copy what was received to a buffer, whose type is null if it was freed meanwhile. */
 static int deliver(const ReaderObject *r, const han_buffer *b, char *received) {
-    if (!b->nbytes) return 0;
-    int rc;
+    int rc = 0;
+    if (b->nbytes && b->beside) memcpy(b->data, received, b->nbytes);
+    if (!b->nbytes || b->beside) return 0;
     Py_BEGIN_ALLOW_THREADS
     rc = b->dense ? copy_dense(r, b, received) : unpack(r, b, received, b->nbytes);
     Py_END_ALLOW_THREADS

@@ -43,6 +43,7 @@ typedef struct {
     uint64_t count, span, room;
     /* Of a result whose elements have gaps: the bytes of its data; `nbytes` has the gaps, too. */
     uint64_t dense;
+    bool beside; /* a result that would overwrite operands still in use: it is received elsewhere */
 } han_buffer;
 
 extern PyTypeObject ReaderType;
@@ -85,6 +86,9 @@ static inline bool han_py_read(const ReaderObject *r, PyObject *o, uint64_t bloc
                                han_buffer *b) {
     return han_py_read_array(r, o, b) || han_py_read_other(r, o, blocks, b);
 }
+
+/* Whether a call uses a copy of a buffer. */
+static inline bool han_py_is_copied(const han_buffer *b) { return b->datatype || b->beside; }
 
 static inline void han_py_release(han_buffer *b) {
     Py_XDECREF(b->owner);
