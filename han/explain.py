@@ -14,6 +14,7 @@ from han.message.unlocked import is_commutative
 from han.tasks.call import call_signature
 from han.tasks.inspect.traffic import Counted
 from han.tasks.signature import Signature
+from han.tasks.size_classes import class_around
 from han.tuning.explanation import Explanation
 
 if TYPE_CHECKING:
@@ -53,6 +54,9 @@ def explain(
         planned.alternative,
         planned.rival,
         state.plans.tried(planned.signature),
+        class_around(planned.signature.bound, state.planner.bounds)
+        if planned.signature.grains
+        else None,
     )
 
 

@@ -55,6 +55,12 @@ def bound_of(signature: Signature, bounds: tuple[int, ...]) -> int:
     return bound if _grains(signature.element, bound) < GRAINS else 0
 
 
+def class_around(bound: int, bounds: tuple[int, ...]) -> tuple[int, int]:
+    """Return the bytes that the calls of a class exceed, and its bound."""
+    at = bisect_left(bounds, bound)
+    return bounds[at - 1] if at else 0, bound
+
+
 def _grains(element: int, bound: int) -> int:
     """Return the number of cache lines if these hold whole elements, else that of elements."""
     return bound // element if LINE % element else -(-bound // LINE)

@@ -33,6 +33,7 @@ class Explanation:
     alternative: Plan | None = None
     rival: Plan | None = None
     tried: tuple[int, int] = (0, 0)  # calls that ran the plan, and calls that ran the rival
+    sizes: tuple[int, int] | None = None  # the plan's class: more bytes than the first, to the last
 
     @property
     def graph(self) -> TaskGraph:
@@ -91,6 +92,9 @@ class Explanation:
             f"  topology  {topology.describe()}",
             *([f"  composed  {composed}"] if composed else []),
         ]
+        if self.sizes is not None:
+            above, most = map(format_size, self.sizes)
+            lines.append(f"  class     one plan for all sizes above {above} and up to {most}")
         for k in range(topology.depth):
             what = choice.levels[k].describe() if k in active else "(one member: nothing to do)"
             lines.append(f"  level     {topology.names[k]} ({topology.symbols[k]}): {what}")

@@ -174,6 +174,7 @@ def test_arrays_that_go_at_once_others_instead_and_what_explain_says(mpi_ranks):
         comm.Allreduce(*(np.zeros(COUNT) for _ in range(2)))
         assert comm._han.engines.own.alternatives == 20
         text = str(comm.explain("allreduce", "1MiB"))
+        assert "class     one plan for all sizes above 768KiB and up to 1MiB" in text
         assert "where all buffers of all ranks are shared arrays: everyone: solo split" in text
         assert "shared arrays" not in str(comm.explain("allreduce", 1024))
 

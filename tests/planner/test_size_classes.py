@@ -2,7 +2,7 @@
 
 import os
 from dataclasses import replace
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -26,6 +26,7 @@ from han.tasks.size_classes import (
     SMALL,
     bound_of,
     bounds_of,
+    class_around,
     class_of,
     exact,
     largest_of,
@@ -49,6 +50,12 @@ def allreduce(nbytes: int, element: int = 1) -> Signature:
 
 
 # ---- bounds -------------------------------------------------------------------------------------
+
+
+def test_a_class_holds_the_sizes_between_two_bounds():
+    assert class_around(BOUNDS[0], BOUNDS) == (0, BOUNDS[0])
+    for below, bound in pairwise(BOUNDS):
+        assert class_around(bound, BOUNDS) == (below, bound)
 
 
 def test_bounds_double_and_later_grow_by_a_half_and_by_a_third():
