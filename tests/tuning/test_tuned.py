@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-import resource
-import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from disks import full_disk
 
 import han
 from han.config import load_config
@@ -191,15 +190,9 @@ def test_a_full_disk_leaves_the_old_file(tmp_path):
     path = tmp_path / "tuned.json"
     write(path, TunedTable((SMALL,), HERE))
     before = path.read_text()
-    limits, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.getsignal(signal.SIGXFSZ)
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (512, limits[1]))
-    try:
-        with pytest.raises(TunedError, match=r"tuned\.json: cannot be written: File too large"):
-            write(path, TunedTable((LARGE,), HERE))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-        signal.signal(signal.SIGXFSZ, handler)
+    said = r"tuned\.json: cannot be written: File too large"
+    with full_disk(), pytest.raises(TunedError, match=said):
+        write(path, TunedTable((LARGE,), HERE))
     assert path.read_text() == before
     assert [p.name for p in tmp_path.iterdir()] == ["tuned.json"]
 
