@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -56,6 +57,15 @@ def default_file(here: Fingerprint) -> Path:
     return user_folder() / f"{re.sub('[^a-z0-9]+', '-', words).strip('-')[:80]}.json"
 
 
+def named_file(wanted: str) -> Path:
+    """Return the file that a setting names; raises TunedError if it names none."""
+    path = os.path.expanduser(wanted)  # leaves unknown users as they are
+    if path.startswith("~") or "\0" in path:
+        cause = "a name has no zero bytes" if "\0" in path else "there is no such user"
+        raise TunedError(f"{wanted}: {cause}")
+    return Path(path)
+
+
 def left_out_file(table: Path) -> Path:
     """Return the file beside a table that lists what its last run left out."""
     return table.with_name(f"{table.stem}.left-out.txt")
@@ -70,7 +80,10 @@ def find_table(wanted: str, here: Callable[[], Fingerprint]) -> Search:
     if wanted == OFF:
         return Search(about="off")
     if wanted != AUTO:
-        return _named(Path(wanted).expanduser(), here)
+        try:
+            return _named(named_file(wanted), here)
+        except TunedError as error:
+            return Search().without_table(f"{error}; the built-in choices are used")
     files = [*_files(user_folder()), *_files(SHIPPED)]
     if not files:
         return Search(about=f"none in {user_folder()}")
