@@ -183,6 +183,7 @@ def test_a_person_may_write_rows_without_measurements(tmp_path):
     assert 1024 in rows.thresholds(TWO)
 
 
+MEASURED = {"bytes": 8, "us": [1, 2, 3], "calls": 4, "built_in_us": [1, 2, 3]}
 WRONG = [
     (document(version=3), "version 3, this han reads version 1"),
     (document(cells=[]), "unknown key 'cells'"),
@@ -217,6 +218,12 @@ WRONG = [
         document(row(measured=[{"bytes": 8, "us": [3, 2, 1], "calls": 4, "built_in_us": [1] * 3}])),
         "measured[0]: expected",
     ),
+    (document(row(measured=[MEASURED | {"calls": 1e400}])), "measured[0]: expected"),
+    (document(row(measured=[MEASURED | {"built_in_calls": 1e400}])), "measured[0]: expected"),
+    (document(row(measured=[MEASURED | {"us": [1, 10**400, 10**401]}])), "measured[0]: expected"),
+    (document(row(measured=[MEASURED | {"bytes": 1e400}])), "measured[0]: expected"),
+    (document(row(when={"bytes": 1e400})), "when.bytes: inf"),
+    (document(row(use={"segment": 1e400})), "inf"),
     (document(row(measured=[{"bits": 8}])), "measured[0]: unknown key 'bits'; did you mean"),
 ]  # fmt: skip
 

@@ -121,7 +121,7 @@ def _measured(records: object) -> tuple[Measured, ...]:
             default = _timing(given["built_in_us"], given.get("built_in_calls", given["calls"]))
             told = [str(given.get(key, "")) for key in ("strategy", "made")]
             found.append(Measured(size_of(given["bytes"]), timing, default, *told))
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError):  # JSON's numbers have no limit
             raise ValueError(f"measured[{k}]: {FORMS}") from None
     return tuple(found)
 
