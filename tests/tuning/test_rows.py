@@ -145,12 +145,12 @@ def test_rows_hold_for_the_ranks_that_they_name(tmp_path):
 def test_an_explanation_names_the_row_and_its_measurement(tmp_path):
     rows = read_rows(tmp_path, as_rows(table(*POINTS)))
     planner = Planner(GROUPED, load_config({}), NodeTraits(), 0, False, rows)
-    planned = planner.planned(call_signature("bcast", 6 * KiB))
-    text = str(Explanation(planned.plan, planned.decision))
+    planned = planner.planned(call_signature("bcast", 5 * KiB))
+    text = str(Explanation(planned.plan.of_size(5 * KiB), planned.decision))
     for line in (
         "rule      tuned table",
         "row       call: bcast, 2KiB to 32KiB, 2 x 4",
-        "measured  10.00 us (9.90 to 10.10 us, 40 calls) at 4KiB, for 6KiB",
+        "measured  10.00 us (9.90 to 10.10 us, 40 calls) at 4KiB, for 5KiB",
         "measured  built-in 50.00 us (49.50 to 50.50 us, 40 calls), 5.00 times as long",
         f"measured  in {tmp_path / 'rows.json'}, task",
     ):

@@ -301,6 +301,24 @@ def test_an_explanation_names_the_measurement_and_the_runner_up():
         assert line in text
 
 
+@pytest.mark.parametrize(
+    ("nbytes", "said"),
+    [
+        (64, "at 64B"),
+        (40, "at 64B, for 40B beyond the measured sizes"),
+        (100, "at 64B, for 100B between 64B and 4000B"),
+        (4000, "at 4000B"),
+        (4050, "at 4KiB, for 4050B between 4000B and 4KiB"),
+    ],
+)
+def test_an_explanation_names_the_size_of_the_call_and_not_that_of_its_class(nbytes, said):
+    points = [replace(SMALL, nbytes=n) for n in (64, 4000, 4 * KiB)]
+    planner = Planner(NODE, load_config({}), NodeTraits(), 0, False, table(*points))
+    planned = planner.planned(call_signature("bcast", nbytes))
+    text = str(Explanation(planned.plan.of_size(nbytes), planned.decision))
+    assert f"(9.90 to 10.10 us, 40 calls) {said}\n" in text
+
+
 def test_what_cannot_serve_a_call_is_passed_over_with_the_reason():
     blocking = point(4 * KiB, Times((use("default", "mpi"), 5.0), (None, 50.0)))
     rules = RuleTable(None, NODE, NodeTraits(), table(blocking))

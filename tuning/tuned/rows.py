@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -47,6 +47,10 @@ class FoundRow:
     row: TunedRow
     nbytes: int
     source: str = ""  # the file of the table
+
+    def of_size(self, nbytes: int) -> FoundRow:
+        """Return what decides for a size of the class of sizes whose largest one was asked for."""
+        return replace(self, nbytes=nbytes)
 
     @property
     def use(self) -> Use:

@@ -114,6 +114,12 @@ class Found:
     source: str = ""  # the file of the table
 
     rows: tuple[tuple[str, str], ...] = ()  # that decided: those of a table of rows
+    ranges: Ranges | None = field(default=None, compare=False, repr=False)  # that it is from
+
+    def of_size(self, nbytes: int) -> Found:
+        """Return what decides for a size of the class of sizes whose largest one was asked for."""
+        found = None if self.ranges is None else self.ranges.find(nbytes, self.source)
+        return found if found is not None and found.use == self.use else self
 
     @property
     def use(self) -> Use | None:
@@ -202,7 +208,9 @@ class Ranges:
         low = bisect_left(sizes, nbytes)
         between = (sizes[low - 1], sizes[low]) if 0 < low < len(sizes) else None
         ratio = max(nbytes, point.nbytes) / max(1, min(nbytes, point.nbytes))
-        return Found(point, nbytes, between, source) if ratio <= INSIDE else None
+        if ratio > INSIDE:
+            return None
+        return Found(point, nbytes, between, source, ranges=self)
 
     @cached_property
     def _sizes(self) -> tuple[int, ...]:
