@@ -58,6 +58,7 @@ def _page(table: TunedTable, figures: Sequence[str], left_out: str) -> str:
         f"{machine.cpu}, {machine.cores} processors, {machine.library} {machine.library_version}, "
         f"han {machine.han}"
     )
+    about = "; ".join([about, *table.others()])
     rows = "".join(_row(point) for ranges in table.ranges() for point in ranges.points)
     heads = "".join(
         f"<th>{head}</th>"

@@ -161,7 +161,7 @@ def test_a_named_table_is_the_users_and_one_that_comes_with_han_is_copied(home):
     write(places.SHIPPED / "ours.json", TunedTable((point(nbytes=2 * MiB),), HERE))
     shipped = (places.SHIPPED / "ours.json").read_text()
     learn(state(search=places.find_table("auto", lambda: HERE)))
-    assert [p.nbytes for p in read(places.default_file(HERE)).points] == [2 * MiB, MiB]
+    assert [p.nbytes for p in read(places.default_file(HERE)).points] == [MiB, 2 * MiB]
     assert (places.SHIPPED / "ours.json").read_text() == shipped
 
 
@@ -226,6 +226,9 @@ def test_points_of_other_conditions_are_not_joined():
         joined(old, other)
     later = replace(new, machine=replace(HERE, han="99"))
     assert joined(old, later).machine == HERE
+    assert joined(old, later).points[0].machine == later.machine
+    far = replace(later, points=(point(nbytes=4 * MiB),))
+    assert [p.machine for p in joined(old, far).points] == [None, later.machine]
 
 
 def test_blocks_that_differ_have_neither_trials_nor_tuned_choices():

@@ -264,6 +264,15 @@ def test_a_table_that_keeps_everything_has_no_rows(tmp_path):
     assert "rules: []" in as_rules(kept)
 
 
+def test_rows_name_the_versions_of_points_that_differ_from_the_table(tmp_path):
+    older = replace(POINTS[0], machine=replace(HERE, han="0.0.1"))
+    rows = read_rows(tmp_path, as_rows(table(older, *POINTS[1:])))
+    told = [m.versions for m in rows.rows[0].measured]
+    assert told == ["MPICH 5.0, han 0.0.1", ""]
+    found = rows.find(call_signature("bcast", 4 * KiB), TWO, (False, False))
+    assert found.describe()[-1].endswith("task, MPICH 5.0, han 0.0.1")
+
+
 def test_an_edited_row_is_another_table(tmp_path):
     text = as_rows(table(*POINTS))
     before, spaced = read_rows(tmp_path, text), read_rows(tmp_path, text + "\n")

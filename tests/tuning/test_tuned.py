@@ -179,6 +179,27 @@ def test_runs_are_merged_and_the_later_point_counts():
         merged(table(LARGE, machine=other), table(SMALL))
 
 
+def test_points_keep_the_versions_that_they_were_measured_with(tmp_path):
+    old = replace(HERE, library_version="1.0", han="0.0.1")
+    path = tmp_path / "tuned.json"
+    write(path, TunedTable((SMALL, replace(SMALL, nbytes=64)), old))
+    write(path, TunedTable((LARGE,), HERE))
+    found = read(path)
+    assert [(p.nbytes, p.versions) for p in found.points] == [
+        (64, "MPICH 1.0, han 0.0.1"), (4 * KiB, "MPICH 1.0, han 0.0.1"), (16 * KiB, "")
+    ]  # fmt: skip
+    about = find_table(str(path), lambda: HERE).about
+    assert about == "this machine; 2 of 3 measured inputs with MPICH 1.0, han 0.0.1"
+    assert f"# {about[14:]}" in as_rules(found)
+    told = found.find(call_signature("bcast", 4 * KiB), NODE).describe()
+    assert told[-1] == f"in {path}, task, MPICH 1.0, han 0.0.1"
+    edited = parse(json.dumps({**json.loads(path.read_text()), "digest": ""}), str(path))
+    assert edited.points == found.points
+    write(path, TunedTable((SMALL, replace(SMALL, nbytes=64)), HERE))
+    assert find_table(str(path), lambda: HERE).about == "this machine"
+    assert '"machine": null' not in path.read_text()
+
+
 def test_a_newer_library_is_the_same_machine():
     newer = replace(HERE, library_version="5.1")
     assert not newer.is_other(HERE)

@@ -96,10 +96,11 @@ class Point(Model):
     made: str = ""
     seconds: Seconds = 0.0
     tried: int = Field(default=0, ge=0)
+    machine: Fingerprint | None = None
 
 
 class Fingerprint(Model):
-    """The machine on which the points were measured."""
+    """The machine on which points were measured."""
 
     cpu: str
     cores: int = Field(ge=1)

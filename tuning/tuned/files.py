@@ -117,6 +117,7 @@ def _point(record: Mapping[str, Any]) -> Point:
         "candidates": tuple(_candidate(one) for one in record["candidates"]),
         "default": Timing(**record["default"]),
         "library": Timing(**record["library"]) if record.get("library") else None,
+        "machine": Fingerprint(**record["machine"]) if record.get("machine") else None,
     }
     return Point(**{**record, **parts})
 
@@ -166,6 +167,8 @@ def _point_record(point: Point) -> dict[str, Any]:
     record = asdict(replace(point, candidates=()))
     if not point.key.shared:  # as in files of before
         del record["key"]["shared"]
+    if point.machine is None:
+        del record["machine"]
     record["candidates"] = [
         {"use": use_record(c.use), "timing": asdict(c.timing), "predicted": c.predicted}
         for c in point.candidates
@@ -189,18 +192,24 @@ def as_text(table: TunedTable) -> str:
 
 
 def merged(old: TunedTable, new: TunedTable) -> TunedTable:
-    """Return the points of both; where both have a point, that of `new`.
+    """Return the points of both as a table of `new`'s machine; of two points, that of `new`.
 
     A point for which there was no time to measure a candidate replaces none that has some. Raises
     TunedError if they are of different machines.
     """
     check_machine(old, new)
-    points = {(point.key, point.nbytes): point for point in old.points}
-    for point in new.points:
+    points = {(point.key, point.nbytes): point for point in old.named_points}
+    for point in new.named_points:
         place = point.key, point.nbytes
         if place not in points or point.tried or not points[place].tried:
             points[place] = point
-    return replace(new, points=in_order(points.values()))
+    return with_points(new, points.values())
+
+
+def with_points(table: TunedTable, points: Iterable[Point]) -> TunedTable:
+    """Return a table with other points; those of its machine do not name it."""
+    own = (replace(p, machine=None) if p.machine == table.machine else p for p in points)
+    return replace(table, points=in_order(own))
 
 
 def in_order(points: Iterable[Point]) -> tuple[Point, ...]:

@@ -98,7 +98,7 @@ def find_table(wanted: str, here: Callable[[], Fingerprint]) -> Search:
     told = "; ".join(problems)
     if best is None:
         return Search(None, told or f"none of {len(files)} tables is of this machine", told)
-    return Search(best, machine.distance(best.machine), told)
+    return Search(best, best.about(machine), told)
 
 
 def holds_rows(path: Path) -> bool:
@@ -111,12 +111,12 @@ def _named(path: Path, here: Callable[[], Fingerprint]) -> Search:
     if isinstance(found, TunedError):
         return Search().without_table(f"{found}; the built-in choices are used")
     machine = here()
-    told = machine.distance(found.machine)
     if machine.is_other(found.machine):
         return Search().without_table(
-            f"{path}: measured on another machine: {told}; the built-in choices are used"
+            f"{path}: measured on another machine: {machine.distance(found.machine)}; "
+            "the built-in choices are used"
         )
-    return Search(found, told)
+    return Search(found, found.about(machine))
 
 
 def _files(folder: Path) -> Iterator[Path]:

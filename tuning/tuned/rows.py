@@ -26,6 +26,7 @@ class Measured:
     default: Timing
     strategy: str = ""
     made: str = ""
+    versions: str = ""  # if they are not those of the table
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class FoundRow:
         return [
             f"{one.timing.describe()} {at(one.nbytes, self.nbytes)}",
             f"built-in {beside(one.default, one.timing)}",
-            *origin(self.source, one.strategy, one.made),
+            *origin(self.source, one.strategy, one.made, one.versions),
         ]
 
 
@@ -93,6 +94,10 @@ class RowTable:
     def size(self) -> int:
         """The number of rows."""
         return len(self.rows)
+
+    def about(self, here: Fingerprint) -> str:
+        """Return how far the machine of the table is from this one."""
+        return here.distance(self.machine)
 
     @cached_property
     def _of(self) -> dict[tuple[str, ...], Rows[TunedRow]]:

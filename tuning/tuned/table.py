@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import ClassVar
 
-from han.common.units import format_size, format_us
+from han.common.units import format_size, format_us, plural
 from han.config.rules import KindUse, LevelUse, Use
 from han.model.topology import Topology
 from han.tasks.choice import SIZES
@@ -86,6 +87,7 @@ class Point:
     made: str = ""
     seconds: float = 0.0  # that the search took
     tried: int = 0  # candidates that were measured as whole collectives
+    machine: Fingerprint | None = None  # as it was for this point; None: as the table says
 
     @property
     def use(self) -> Use | None:
@@ -96,6 +98,11 @@ class Point:
     def best(self) -> Timing:
         """The time of what calls run."""
         return self.default if self.use is None else self.candidates[0].timing
+
+    @property
+    def versions(self) -> str:
+        """What the point was measured with, if it is not what its table says; or ""."""
+        return "" if self.machine is None else self.machine.versions
 
     def time_of(self, use: Use | None) -> float | None:
         """Return the measured seconds of a use; None if it was not measured here."""
@@ -143,7 +150,7 @@ class Found:
         if self.runner_up is not None:
             one = self.runner_up
             lines.append(f"runner-up {spell(one.use)}: {beside(one.timing, point.best)}")
-        return [*lines, *origin(self.source, point.strategy, point.made)]
+        return [*lines, *origin(self.source, point.strategy, point.made, point.versions)]
 
 
 def at(measured: int, wanted: int, around: str = "") -> str:
@@ -152,10 +159,10 @@ def at(measured: int, wanted: int, around: str = "") -> str:
     return where if measured == wanted else f"{where}, for {format_size(wanted)}{around}"
 
 
-def origin(source: str, strategy: str = "", made: str = "") -> list[str]:
+def origin(source: str, strategy: str = "", made: str = "", versions: str = "") -> list[str]:
     """Return the line that says where a measurement is kept and how it was made, if known."""
     how = " ".join(text for text in (strategy, made) if text)
-    told = [text for text in (f"in {source}" if source else "", how) if text]
+    told = [text for text in (f"in {source}" if source else "", how, versions) if text]
     return [", ".join(told)] if told else []
 
 
@@ -292,6 +299,23 @@ class TunedTable:
     def size(self) -> int:
         """The number of points."""
         return len(self.points)
+
+    @property
+    def named_points(self) -> tuple[Point, ...]:
+        """The points, each with the machine on which it was measured."""
+        return tuple(replace(p, machine=p.machine or self.machine) for p in self.points)
+
+    def about(self, here: Fingerprint) -> str:
+        """Return how far the machine of the table is from this one, and points of other versions.
+
+        ``this machine; 2 of 3 measured inputs with MPICH 4.0, han 1.0``.
+        """
+        return "; ".join([here.distance(self.machine), *self.others()])
+
+    def others(self) -> list[str]:
+        """Return how many points were measured with which other versions."""
+        found = Counter(point.versions for point in self.points if point.versions)
+        return [f"{n} of {plural(self.size, self.unit)} with {v}" for v, n in found.items()]
 
     def find(
         self, signature: Signature, topology: Topology, _traits: tuple[bool, bool] = (False, False)
