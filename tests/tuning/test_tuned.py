@@ -174,6 +174,15 @@ def test_runs_are_merged_and_the_later_point_counts():
     searched, hurried = replace(SMALL, tried=9), replace(SMALL, keeps=True)
     for runs in ((searched, hurried), (hurried, searched)):
         assert merged(*map(table, runs)).points == (searched,), "nothing measured is lost"
+    deep = replace(SMALL, strategy="exhaustive", tried=143)
+    compared_nothing = replace(SMALL, keeps=True, candidates=(), tried=1)
+    cut_short = replace(SMALL, keeps=True, tried=2, complete=False)
+    for shallow in (compared_nothing, cut_short):
+        assert merged(table(deep), table(shallow)).points == (deep,)
+        assert merged(table(shallow), table(deep)).points == (deep,)
+    complete = replace(SMALL, tried=4)
+    assert merged(table(deep), table(complete)).points == (complete,)
+    assert merged(table(cut_short), table(replace(cut_short, tried=3))).points[0].tried == 3
     other = replace(HERE, cores=64)
     with pytest.raises(TunedError, match="another machine: cores: 8 here, 64 there"):
         merged(table(LARGE, machine=other), table(SMALL))

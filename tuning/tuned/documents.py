@@ -97,6 +97,7 @@ class Point(Model):
     seconds: Seconds = 0.0
     tried: int = Field(default=0, ge=0)
     machine: Fingerprint | None = None
+    complete: bool = True
 
 
 class Fingerprint(Model):

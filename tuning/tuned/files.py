@@ -169,6 +169,8 @@ def _point_record(point: Point) -> dict[str, Any]:
         del record["key"]["shared"]
     if point.machine is None:
         del record["machine"]
+    if point.complete:
+        del record["complete"]
     record["candidates"] = [
         {"use": use_record(c.use), "timing": asdict(c.timing), "predicted": c.predicted}
         for c in point.candidates
@@ -192,16 +194,15 @@ def as_text(table: TunedTable) -> str:
 
 
 def merged(old: TunedTable, new: TunedTable) -> TunedTable:
-    """Return the points of both as a table of `new`'s machine; of two points, that of `new`.
+    """Return the points of both as a table of `new`'s machine; see `Point.replaces`.
 
-    A point for which there was no time to measure a candidate replaces none that has some. Raises
-    TunedError if they are of different machines.
+    Raises TunedError if they are of different machines.
     """
     check_machine(old, new)
     points = {(point.key, point.nbytes): point for point in old.named_points}
     for point in new.named_points:
         place = point.key, point.nbytes
-        if place not in points or point.tried or not points[place].tried:
+        if place not in points or point.replaces(points[place]):
             points[place] = point
     return with_points(new, points.values())
 

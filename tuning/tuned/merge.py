@@ -87,6 +87,7 @@ def combined(a: Point, b: Point) -> Point:
         strategy=" and ".join(dict.fromkeys(filter(None, (a.strategy, b.strategy)))),
         seconds=a.seconds + b.seconds,
         tried=max(a.tried, b.tried),
+        complete=a.complete or b.complete,
     )
 
 

@@ -88,6 +88,7 @@ class Point:
     seconds: float = 0.0  # that the search took
     tried: int = 0  # candidates that were measured as whole collectives
     machine: Fingerprint | None = None  # as it was for this point; None: as the table says
+    complete: bool = True  # whether the search had the time for all that it wanted to measure
 
     @property
     def use(self) -> Use | None:
@@ -98,6 +99,15 @@ class Point:
     def best(self) -> Timing:
         """The time of what calls run."""
         return self.default if self.use is None else self.candidates[0].timing
+
+    def replaces(self, known: Point) -> bool:
+        """Whether a table should hold this point in place of an earlier one of its input.
+
+        A search whose time was over replaces none that compared more candidates.
+        """
+        if (known.candidates and not self.candidates) or (known.tried and not self.tried):
+            return False
+        return self.complete or self.tried >= known.tried
 
     @property
     def versions(self) -> str:

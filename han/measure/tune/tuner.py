@@ -112,7 +112,8 @@ class Tuner:
         self.pruned |= dict.fromkeys(found.pruned)
         point = self._point(signature, found, self._defaults(signature, every.candidates[0]))
         seconds = self.lab.control.bcast(time.monotonic() - began)
-        return Tuned(replace(point, seconds=seconds, tried=len(found.measured)), found)
+        point = replace(point, seconds=seconds, tried=len(found.measured), complete=found.complete)
+        return Tuned(point, found)
 
     def _defaults(self, signature: Signature, built_in: Choice) -> list[Choice]:
         """Return the built-in choice, and its rival: trials find the quicker one of both."""
