@@ -16,11 +16,12 @@ from mpi4py import MPI
 import han
 from han.measure.tune import quality, session
 from han.measure.tune.session import partial_file, tune, tuned_config
-from han.measure.tune.tuner import Input, Plans
+from han.measure.tune.tuner import Input, Plans, Tuned, Tuner
 from han.ranks.machine import fingerprint
 from han.tasks.signature import Signature
 from han.tuning.heuristics import BUILT_IN
 from han.tuning.rules import TUNED
+from han.tuning.search.results import Found
 from han.tuning.search.space import Limits
 from han.tuning.tuned.files import TunedError, as_text, read
 from han.tuning.tuned.row_files import as_rows
@@ -195,6 +196,25 @@ def test_an_interrupted_run_is_resumed(tmp_path):
     assert WORLD.rank or "resumed: 1 known input" in told[0]
     WORLD.Barrier()
     assert not partial_file(path).exists()
+
+
+def test_inputs_for_which_nothing_was_compared_are_left(tmp_path, monkeypatch):
+    timing = Timing(1e-6, 1e-6, 1e-6, 9)
+    searched = Found((), complete=False)
+
+    def hurried(tuner, one, seconds):
+        return Tuned(Point(tuner.key(one), one.nbytes, True, (), timing, complete=False), searched)
+
+    monkeypatch.setattr(Tuner, "_tune", hurried)
+    path, steps = tmp_path / "tuned.json", []
+    found = tune(
+        MPI.COMM_SELF, None, Plans(INPUTS), path, step=lambda *one: steps.append(one), warn=print
+    )
+    assert found.left == INPUTS
+    assert not found.complete
+    assert found.table.points == ()
+    assert not path.exists(), "there is no point to keep"
+    assert len(steps) == len(INPUTS)
 
 
 @pytest.mark.mpi(ranks=2, timeout=120, unit="s")

@@ -100,6 +100,11 @@ class Point:
         """The time of what calls run."""
         return self.default if self.use is None else self.candidates[0].timing
 
+    @property
+    def compares(self) -> bool:
+        """Whether anything was compared with the built-in choice, or there is nothing else."""
+        return self.complete or bool(self.candidates)
+
     def replaces(self, known: Point) -> bool:
         """Whether a table should hold this point in place of an earlier one of its input.
 

@@ -40,8 +40,8 @@ Step = Callable[[Tuned, int, int], None]
 class Outcome:
     """The points of a run, those of an interrupted run included.
 
-    `complete`: all inputs were searched without running out of time. `problem` says why the table
-    was not written, or "".
+    `complete`: all inputs were searched without running out of time. For those that are `left`
+    nothing was compared. `problem` says why the table was not written, or "".
     """
 
     table: TunedTable
@@ -80,18 +80,19 @@ def tune(
     unfit = comm.bcast(keeper.unfit())
     if unfit:
         raise ArgumentError(unfit)
-    known = comm.bcast(() if restart or comm.rank else keeper.resumed())
+    found = comm.bcast(() if restart or comm.rank else keeper.resumed())
     case = partial(Case, dtype=plans.dtype, op=plans.op)
     with Lab(comm, tuned_config(config), case, fresh, plans.shared) as lab:
         plans, unserved = served(lab, plans, warn)
         tuner = Tuner(lab, plans)
-        before = [p for p in known if p.strategy == plans.strategy]
+        before = [p for p in found if p.strategy == plans.strategy]
         here = {(p.key, p.nbytes): p for p in before}
         same = {one for one in plans.inputs if (tuner.key(one), one.nbytes) in here}
         keeper.begin([here[tuner.key(one), one.nbytes] for one in plans.inputs if one in same])
 
         def keep(tuned: Tuned, todo: Sequence[Input]) -> None:
-            keeper.add(tuned.point, tuned.found.complete)
+            if tuned.point.compares:
+                keeper.add(tuned.point, tuned.found.complete)
             if step is not None:
                 step(tuned, len(plans.inputs) - len(todo), len(plans.inputs))
 
@@ -100,7 +101,8 @@ def tune(
         except KeyboardInterrupt:
             keeper.tell_interrupted()
             raise
-    left = tuple(one for one in plans.inputs if one not in same and one not in tuner.done)
+    known = same | {one for one, tuned in tuner.done.items() if tuned.point.compares}
+    left = tuple(one for one in plans.inputs if one not in known)
     problem = comm.bcast(keeper.finish(complete))
     pruned = (*unserved, *tuner.pruned)
     return Outcome(keeper.table, tuple(tuner.done.values()), pruned, complete, left, path, problem)
