@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_tuned import FLAT, HERE, LARGE, SMALL, TREE, Times, point, table, use
 
+from han.tuning.tuned.conditions import Conditions
 from han.tuning.tuned.files import TunedError, as_text, parse
 from han.tuning.tuned.merge import combined, merge
 from han.tuning.tuned.table import GAIN
@@ -109,6 +110,20 @@ def test_of_other_versions_the_later_point_counts(name, value):
     (note,) = found.notes
     assert f"{name}: {value}, then" in note
     assert note.endswith("the later one counts")
+
+
+def test_points_of_other_conditions_are_not_combined():
+    usual = replace(SMALL, conditions=Conditions("float64", "sum"))
+    other = replace(SMALL, conditions=Conditions("int8", "max", fresh=True), keeps=True)
+    found = merged(usual, other)
+    assert found.table.points == (other,)
+    assert found.notes == (
+        "tuned.json: dtype: float64, then int8; op: sum, then max; fresh: False, then True: where "
+        "both have a point, the later one counts",
+    )
+    narrower = replace(usual, conditions=replace(usual.conditions, space="0f"))
+    for alike in (SMALL, narrower):
+        assert merged(usual, alike).table.points[0].default.count == 80
 
 
 def test_points_of_three_versions_are_told_apart():

@@ -19,6 +19,7 @@ from han.tuning.explanation import Explanation
 from han.tuning.heuristics import BUILT_IN
 from han.tuning.planner import Planner
 from han.tuning.rules import TUNED, RuleTable
+from han.tuning.tuned.conditions import Conditions
 from han.tuning.tuned.export import as_rules, runs
 from han.tuning.tuned.files import TunedError, as_text, read
 from han.tuning.tuned.places import find_table
@@ -265,12 +266,14 @@ def test_a_table_that_keeps_everything_has_no_rows(tmp_path):
 
 
 def test_rows_name_the_versions_of_points_that_differ_from_the_table(tmp_path):
-    older = replace(POINTS[0], machine=replace(HERE, han="0.0.1"))
+    conditions = Conditions("int8", fresh=True)
+    older = replace(POINTS[0], machine=replace(HERE, han="0.0.1"), conditions=conditions)
     rows = read_rows(tmp_path, as_rows(table(older, *POINTS[1:])))
     told = [m.versions for m in rows.rows[0].measured]
     assert told == ["MPICH 5.0, han 0.0.1", ""]
     found = rows.find(call_signature("bcast", 4 * KiB), TWO, (False, False))
-    assert found.describe()[-1].endswith("task, MPICH 5.0, han 0.0.1")
+    told = found.describe()[-1]
+    assert told.endswith("task, MPICH 5.0, han 0.0.1, int8, data written before each call")
 
 
 def test_an_edited_row_is_another_table(tmp_path):

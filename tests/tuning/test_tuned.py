@@ -16,6 +16,7 @@ from disks import full_disk
 import han
 from han.config import load_config
 from han.config.rules import LevelUse, Use
+from han.measure.tune.tuner import Input, Plans
 from han.model.topology import virtual
 from han.ranks.machine import transport
 from han.submodules.catalogue import catalogue
@@ -25,7 +26,9 @@ from han.tuning.explanation import Explanation
 from han.tuning.heuristics import BUILT_IN
 from han.tuning.planner import Planner
 from han.tuning.rules import TUNED, RuleTable
+from han.tuning.search.space import Limits
 from han.tuning.tuned import places
+from han.tuning.tuned.conditions import Conditions
 from han.tuning.tuned.export import as_rules
 from han.tuning.tuned.files import (
     TunedError,
@@ -207,6 +210,22 @@ def test_points_keep_the_versions_that_they_were_measured_with(tmp_path):
     write(path, TunedTable((SMALL, replace(SMALL, nbytes=64)), HERE))
     assert find_table(str(path), lambda: HERE).about == "this machine"
     assert '"machine": null' not in path.read_text()
+
+
+def test_points_keep_the_conditions_of_their_search(tmp_path):
+    plans = Plans((), dtype="int8", op="max", limits=Limits(submodules=("sm",)))
+    one = replace(SMALL, conditions=plans.conditions(Input("allreduce", 64), True))
+    assert replace(one.conditions, space="") == Conditions("int8", "max", fresh=True)
+    other = replace(plans, limits=Limits(submodules=("solo",)))
+    spaces = {p.conditions(Input("bcast", 8), False) for p in (plans, other, Plans((), "task"))}
+    assert len(spaces) == 3
+    assert all(not c.op for c in spaces), "a bcast has no operation"
+    path = tmp_path / "tuned.json"
+    write(path, TunedTable((one, LARGE), HERE))
+    edited = parse(json.dumps({**json.loads(path.read_text()), "digest": ""}), str(path))
+    assert edited.points == read(path).points == (one, LARGE)
+    told = edited.find(call_signature("bcast", 4 * KiB), NODE).describe()
+    assert told[-1] == f"in {path}, task, int8, max, data written before each call"
 
 
 def test_a_newer_library_is_the_same_machine():

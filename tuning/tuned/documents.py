@@ -83,6 +83,15 @@ class Key(Model):
     shared: bool = False
 
 
+class Conditions(Model):
+    """The calls that a search made."""
+
+    dtype: str = ""
+    op: str = ""
+    fresh: bool = False
+    space: str = ""
+
+
 class Point(Model):
     """What was found for one size."""
 
@@ -97,6 +106,7 @@ class Point(Model):
     seconds: Seconds = 0.0
     tried: int = Field(default=0, ge=0)
     machine: Fingerprint | None = None
+    conditions: Conditions = Conditions()
     complete: bool = True
 
 

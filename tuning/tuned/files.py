@@ -14,6 +14,7 @@ from han.common.errors import HanError
 from han.config.rules import KINDS, KindUse, LevelUse, Use
 from han.tuning.built_in.reading import FORMAT as ROWS
 from han.tuning.record import Format
+from han.tuning.tuned.conditions import Conditions
 from han.tuning.tuned.fingerprint import Fingerprint
 from han.tuning.tuned.table import Candidate, Key, Point, Timing, TunedTable
 
@@ -118,6 +119,7 @@ def _point(record: Mapping[str, Any]) -> Point:
         "default": Timing(**record["default"]),
         "library": Timing(**record["library"]) if record.get("library") else None,
         "machine": Fingerprint(**record["machine"]) if record.get("machine") else None,
+        "conditions": Conditions(**record.get("conditions", {})),
     }
     return Point(**{**record, **parts})
 
@@ -169,6 +171,8 @@ def _point_record(point: Point) -> dict[str, Any]:
         del record["key"]["shared"]
     if point.machine is None:
         del record["machine"]
+    if point.conditions == Conditions():
+        del record["conditions"]
     if point.complete:
         del record["complete"]
     record["candidates"] = [

@@ -25,7 +25,8 @@ class Merge:
 def merge(tables: Sequence[TunedTable]) -> Merge:
     """Merge tables, the latest last; raises TunedError for other machines or conditions.
 
-    Points of one input are combined if the versions of han and of the MPI library are the same.
+    Points of one input are combined if versions of han and the MPI library, element type, operation
+    and caches are the same.
     Otherwise the later one counts.
     """
     found, notes = tables[0], list[str]()
@@ -38,7 +39,7 @@ def merge(tables: Sequence[TunedTable]) -> Merge:
 
 def _both(old: TunedTable, new: TunedTable, notes: list[str]) -> TunedTable:
     points = {(point.key, point.nbytes): point for point in old.named_points}
-    apart: list[Point] = []  # of other versions: the later one counts
+    apart: list[Point] = []  # of other versions or conditions: the later one counts
     for point in new.named_points:
         known = points.get((point.key, point.nbytes))
         differ = "" if known is None else _difference(known, point)
@@ -55,11 +56,13 @@ def _both(old: TunedTable, new: TunedTable, notes: list[str]) -> TunedTable:
 
 
 def _difference(a: Point, b: Point) -> str:
-    """Return which versions of two points differ, or ""."""
+    """Return which versions or conditions of two points differ, or ""."""
     assert a.machine is not None
     assert b.machine is not None
-    differ = b.machine.differences(a.machine).items()
-    return "; ".join(f"{k}: {old}, then {new}" for k, (new, old) in differ if k in VERSIONS)
+    versions = b.machine.differences(a.machine)
+    differ = {k: pair for k, pair in versions.items() if k in VERSIONS}
+    differ |= b.conditions.differences(a.conditions)
+    return "; ".join(f"{k}: {old}, then {new}" for k, (new, old) in differ.items())
 
 
 def combined(a: Point, b: Point) -> Point:

@@ -112,7 +112,17 @@ def _level(item: tuple[str, object]) -> tuple[str, LevelUse]:
 def _measured(records: object) -> tuple[Measured, ...]:
     if not isinstance(records, list):
         raise ValueError("measured: expected a list")
-    keys = ("bytes", "us", "calls", "built_in_us", "built_in_calls", "strategy", "made", "versions")
+    keys = (
+        "bytes",
+        "us",
+        "calls",
+        "built_in_us",
+        "built_in_calls",
+        "strategy",
+        "made",
+        "versions",
+        "conditions",
+    )
     found = []
     for k, record in enumerate(records):
         given = known_keys(record, keys, f"measured[{k}]")
@@ -193,6 +203,7 @@ def _measured_record(point: Point) -> dict[str, Any]:
         "us": _us(best), "calls": best.count,
         "built_in_us": _us(default), "built_in_calls": default.count,
         "strategy": point.strategy, "made": point.made, "versions": point.versions,
+        "conditions": point.conditions.describe(),
     }  # fmt: skip
     return {key: value for key, value in record.items() if value != ""}
 

@@ -27,6 +27,7 @@ class Measured:
     strategy: str = ""
     made: str = ""
     versions: str = ""  # if they are not those of the table
+    conditions: str = ""
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class FoundRow:
         return [
             f"{one.timing.describe()} {at(one.nbytes, self.nbytes)}",
             f"built-in {beside(one.default, one.timing)}",
-            *origin(self.source, one.strategy, one.made, one.versions),
+            *origin(self.source, one.strategy, one.made, one.versions, one.conditions),
         ]
 
 

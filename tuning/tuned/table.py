@@ -16,6 +16,7 @@ from han.config.rules import KindUse, LevelUse, Use
 from han.model.topology import Topology
 from han.tasks.choice import SIZES
 from han.tasks.signature import Signature
+from han.tuning.tuned.conditions import UNKNOWN, Conditions
 from han.tuning.tuned.fingerprint import Fingerprint
 
 INSIDE = 8  # largest ratio of a size to the nearest measured one, between measured sizes
@@ -88,6 +89,7 @@ class Point:
     seconds: float = 0.0  # that the search took
     tried: int = 0  # candidates that were measured as whole collectives
     machine: Fingerprint | None = None  # as it was for this point; None: as the table says
+    conditions: Conditions = UNKNOWN
     complete: bool = True  # whether the search had the time for all that it wanted to measure
 
     @property
@@ -165,7 +167,8 @@ class Found:
         if self.runner_up is not None:
             one = self.runner_up
             lines.append(f"runner-up {spell(one.use)}: {beside(one.timing, point.best)}")
-        return [*lines, *origin(self.source, point.strategy, point.made, point.versions)]
+        more = point.versions, point.conditions.describe()
+        return [*lines, *origin(self.source, point.strategy, point.made, *more)]
 
 
 def at(measured: int, wanted: int, around: str = "") -> str:
@@ -174,10 +177,10 @@ def at(measured: int, wanted: int, around: str = "") -> str:
     return where if measured == wanted else f"{where}, for {format_size(wanted)}{around}"
 
 
-def origin(source: str, strategy: str = "", made: str = "", versions: str = "") -> list[str]:
+def origin(source: str, strategy: str = "", made: str = "", *more: str) -> list[str]:
     """Return the line that says where a measurement is kept and how it was made, if known."""
     how = " ".join(text for text in (strategy, made) if text)
-    told = [text for text in (f"in {source}" if source else "", how, versions) if text]
+    told = [text for text in (f"in {source}" if source else "", how, *more) if text]
     return [", ".join(told)] if told else []
 
 

@@ -84,7 +84,7 @@ def tune(
     case = partial(Case, dtype=plans.dtype, op=plans.op)
     with Lab(comm, tuned_config(config), case, fresh, plans.shared) as lab:
         plans, unserved = served(lab, plans, warn)
-        tuner = Tuner(lab, plans)
+        tuner = Tuner(lab, plans, fresh=fresh)
         before = [p for p in found if p.strategy == plans.strategy]
         here = {(p.key, p.nbytes): p for p in before}
         same = {one for one in plans.inputs if (tuner.key(one), one.nbytes) in here}
