@@ -200,9 +200,10 @@ def as_text(table: TunedTable) -> str:
 def merged(old: TunedTable, new: TunedTable) -> TunedTable:
     """Return the points of both as a table of `new`'s machine; see `Point.replaces`.
 
-    Raises TunedError if they are of different machines.
+    Raises TunedError if they are of different machines, or were measured in other conditions.
     """
     check_machine(old, new)
+    check_conditions(old, new, "keep their tables apart")
     points = {(point.key, point.nbytes): point for point in old.named_points}
     for point in new.named_points:
         place = point.key, point.nbytes
