@@ -162,6 +162,19 @@ def test_what_is_wrong_with_a_file_is_named(text):
     assert WRONG[text] in str(error.value)
 
 
+def test_one_input_has_one_point():
+    other = replace(SMALL, keeps=True)
+    said = "mine.json: points.2: bcast of 4KiB on 1 x 4 is points.0 already; remove one of both"
+    for points in ((SMALL, LARGE, SMALL), (SMALL, LARGE, other)):
+        text = as_text(TunedTable(points, HERE))
+        for record in (text, json.dumps({**json.loads(text), "digest": ""})):
+            with pytest.raises(TunedError) as error:
+                parse(record, "mine.json")
+            assert str(error.value) == said
+    shared = replace(SMALL, key=replace(SMALL.key, shared=True))
+    assert table(SMALL, shared).size == 2, "other calls"
+
+
 def test_a_file_may_be_changed_by_hand(tmp_path):
     found = parse(changed(lambda r: first_use(r).update(chunk="32KiB")), "mine.json")
     level = found.points[0].use.levels["network"]

@@ -11,6 +11,7 @@ from typing import Any
 
 from han.common.atomic import alone_in, write_whole
 from han.common.errors import HanError
+from han.common.units import format_size
 from han.config.rules import KINDS, KindUse, LevelUse, Use
 from han.tuning.built_in.reading import FORMAT as ROWS
 from han.tuning.record import Format
@@ -63,7 +64,9 @@ def of_record(record: dict[str, Any], place: str) -> TunedTable:
     if record.get("digest") != digest:
         record = _checked(record, place)
     try:
-        return replace(_table(record), source=place, digest=digest)
+        return replace(_table(record, place), source=place, digest=digest)
+    except TunedError:
+        raise
     except (KeyError, TypeError, ValueError) as error:  # a digest that was computed for nonsense
         raise TunedError(f"{place}: not a {FORMAT.what}: {type(error).__name__}: {error}") from None
 
@@ -106,9 +109,22 @@ def digest_of(record: Mapping[str, Any]) -> str:
 # ---- from and to plain data ---------------------------------------------------------------
 
 
-def _table(record: Mapping[str, Any]) -> TunedTable:
+def _table(record: Mapping[str, Any], place: str) -> TunedTable:
     points = tuple(_point(one) for one in record["points"])
+    _expect_one_each(points, place)
     return TunedTable(points, Fingerprint(**record["machine"]))
+
+
+def _expect_one_each(points: Iterable[Point], place: str) -> None:
+    """Raise TunedError if two points are of one input."""
+    found: dict[tuple[Key, int], int] = {}
+    for k, point in enumerate(points):
+        first = found.setdefault((point.key, point.nbytes), k)
+        if first != k:
+            ranks = f"{point.key.nodes} x {point.key.ppn}"
+            call = f"{point.key.call} of {format_size(point.nbytes)} on {ranks}"
+            both = f"points.{k}: {call} is points.{first} already"
+            raise TunedError(f"{place}: {both}; remove one of both")
 
 
 def _point(record: Mapping[str, Any]) -> Point:
