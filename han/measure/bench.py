@@ -6,6 +6,7 @@ and after the timed calls.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -19,7 +20,8 @@ from han.measure.bench_calls import Buffers, Call, Case, Mode, Prepared, check_c
 from han.measure.session import Session
 from han.model.collectives import DATALESS
 from han.model.measurements import Times
-from han.tuning.tuned.places import AUTO, OFF
+from han.runtime.tuned import tell_problem
+from han.tuning.tuned.places import AUTO, OFF, UNUSED, Search
 
 SHORTEST_BATCH = 0.002  # seconds: barrier and clock distort shorter batches
 LONGEST_BATCH = 0.020
@@ -112,6 +114,13 @@ def _with_table(source: Any, tuned: bool | None) -> Any:
     return replace(config, tuned=off if tuned else OFF)
 
 
+def _reason(found: Search) -> str:
+    """Return why there is no table, and what to do."""
+    reason = found.about.removesuffix(UNUSED)
+    has_remedy = "tune again" in reason or "HAN_TUNED=" in reason
+    return reason if has_remedy else f"{reason}; make one with han tune"
+
+
 def _write_and_call(buffers: Buffers, call: Call) -> None:
     buffers.write()
     call()
@@ -124,12 +133,16 @@ class Bench(Session):
         super().__init__(comm, settings.rounds, settings.iterations)
         self.settings = settings
         config = _with_table(config, settings.tuned)
-        self.han = self.add_han(config) if "han" in settings.sides else None
+        with warnings.catch_warnings():
+            if settings.tuned:  # a table that is no use ends the bench
+                warnings.filterwarnings("ignore", "tuned table: ", UserWarning)
+            self.han = self.add_han(config) if "han" in settings.sides else None
         self.comms: dict[str, MPI.Intracomm] = {} if self.han is None else {"han": self.han}
         if DEFAULT in settings.sides and self.han is not None:
             found = self.han._han.tuned
             if found.table is None:
-                raise ArgumentError(f"no tuned table: {found.about}; make one with han tune")
+                raise ArgumentError(f"no tuned table: {_reason(found)}")
+            tell_problem(found, comm.rank)
             self.comms[DEFAULT] = self.add_han(_with_table(config, False))
         if "mpi" in settings.sides or settings.compares:
             self.comms["mpi"] = self.add_mpi()

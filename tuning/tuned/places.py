@@ -17,6 +17,7 @@ from han.tuning.tuned.rows import RowTable
 from han.tuning.tuned.table import TunedTable
 
 OFF, AUTO = "off", "auto"
+UNUSED = "; the built-in choices are used"
 SHIPPED = READY / "tuned"
 _read: dict[
     tuple[Path, int, int], TunedTable | RowTable | TunedError
@@ -83,7 +84,7 @@ def find_table(wanted: str, here: Callable[[], Fingerprint]) -> Search:
         try:
             return _named(named_file(wanted), here)
         except TunedError as error:
-            return Search().without_table(f"{error}; the built-in choices are used")
+            return Search().without_table(f"{error}{UNUSED}")
     files = [*_files(user_folder()), *_files(SHIPPED)]
     if not files:
         return Search(about=f"none in {user_folder()}")
@@ -109,12 +110,11 @@ def holds_rows(path: Path) -> bool:
 def _named(path: Path, here: Callable[[], Fingerprint]) -> Search:
     found = _load(path)
     if isinstance(found, TunedError):
-        return Search().without_table(f"{found}; the built-in choices are used")
+        return Search().without_table(f"{found}{UNUSED}")
     machine = here()
     if machine.is_other(found.machine):
         return Search().without_table(
-            f"{path}: measured on another machine: {machine.distance(found.machine)}; "
-            "the built-in choices are used"
+            f"{path}: measured on another machine: {machine.distance(found.machine)}{UNUSED}"
         )
     return Search(found, found.about(machine))
 
