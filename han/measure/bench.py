@@ -21,7 +21,7 @@ from han.measure.session import Session
 from han.model.collectives import DATALESS
 from han.model.measurements import Times
 from han.runtime.tuned import tell_problem
-from han.tuning.tuned.places import AUTO, OFF, UNUSED, Search
+from han.tuning.tuned.places import AUTO, OFF
 
 SHORTEST_BATCH = 0.002  # seconds: barrier and clock distort shorter batches
 LONGEST_BATCH = 0.020
@@ -114,13 +114,6 @@ def _with_table(source: Any, tuned: bool | None) -> Any:
     return replace(config, tuned=off if tuned else OFF)
 
 
-def _reason(found: Search) -> str:
-    """Return why there is no table, and what to do."""
-    reason = found.about.removesuffix(UNUSED)
-    has_remedy = "tune again" in reason or "HAN_TUNED=" in reason
-    return reason if has_remedy else f"{reason}; make one with han tune"
-
-
 def _write_and_call(buffers: Buffers, call: Call) -> None:
     buffers.write()
     call()
@@ -141,7 +134,7 @@ class Bench(Session):
         if DEFAULT in settings.sides and self.han is not None:
             found = self.han._han.tuned
             if found.table is None:
-                raise ArgumentError(f"no tuned table: {_reason(found)}")
+                raise ArgumentError(f"no tuned table: {found.missing}")
             tell_problem(found, comm.rank)
             self.comms[DEFAULT] = self.add_han(_with_table(config, False))
         if "mpi" in settings.sides or settings.compares:

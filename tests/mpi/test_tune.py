@@ -279,7 +279,6 @@ def searches(monkeypatch):
         candidate = Candidate(Use("whole", "dataflow", {}), timing)
         told = {"strategy": tuner.plans.strategy, "tried": 2, "complete": whole}
         point = Point(tuner.key(one), one.nbytes, True, (candidate,), timing, **told)
-        point = replace(point, conditions=tuner.plans.conditions(one, tuner.fresh))
         return Tuned(point, Found((), complete=whole))
 
     monkeypatch.setattr(Tuner, "_tune", search)

@@ -16,7 +16,8 @@ from disks import full_disk
 import han
 from han.config import load_config
 from han.config.rules import LevelUse, Use
-from han.measure.tune.tuner import Input, Plans
+from han.measure.tune.session import conditions_of
+from han.measure.tune.tuner import Plans
 from han.model.topology import virtual
 from han.ranks.machine import transport
 from han.submodules.catalogue import catalogue
@@ -227,10 +228,10 @@ def test_points_keep_the_versions_that_they_were_measured_with(tmp_path):
 
 def test_points_keep_the_conditions_of_their_search(tmp_path):
     plans = Plans((), dtype="int8", op="max", limits=Limits(submodules=("sm",)))
-    one = replace(SMALL, conditions=plans.conditions(Input("allreduce", 64), True))
+    one = replace(SMALL, conditions=conditions_of(plans, True, "allreduce"))
     assert replace(one.conditions, space="") == Conditions("int8", "max", fresh=True)
     other = replace(plans, limits=Limits(submodules=("solo",)))
-    spaces = {p.conditions(Input("bcast", 8), False) for p in (plans, other, Plans((), "task"))}
+    spaces = {conditions_of(p, False, "bcast") for p in (plans, other, Plans((), "task"))}
     assert len(spaces) == 3
     assert all(not c.op for c in spaces), "a bcast has no operation"
     path = tmp_path / "tuned.json"

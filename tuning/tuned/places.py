@@ -40,6 +40,13 @@ class Search:
         """What ranks compare: those with the same one decide alike."""
         return "" if self.table is None else self.table.digest
 
+    @property
+    def missing(self) -> str:
+        """Why there is no table, and what to do."""
+        reason = self.about.removesuffix(UNUSED)
+        has_remedy = "tune again" in reason or "HAN_TUNED=" in reason
+        return reason if has_remedy else f"{reason}; make one with han tune"
+
     def without_table(self, problem: str) -> Search:
         """Return a search that found nothing to use, for a reason."""
         return replace(self, table=None, about=problem, problem=problem)

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,10 @@ from han.config.config import Config, load_config
 from han.measure.bench_calls import Case
 from han.measure.tune.lab import Lab
 from han.measure.tune.tuner import Input, Plans, Tuned, Tuner, served
+from han.model.collectives import ROWS
 from han.ranks.machine import fingerprint
-from han.tuning.search.space import Pruned
+from han.tuning.search.space import EVERYTHING, Pruned
+from han.tuning.tuned.conditions import Conditions
 from han.tuning.tuned.files import (
     TunedError,
     as_text,
@@ -84,14 +87,19 @@ def tune(
     case = partial(Case, dtype=plans.dtype, op=plans.op)
     with Lab(comm, tuned_config(config), case, fresh, plans.shared) as lab:
         plans, unserved = served(lab, plans, warn)
-        tuner = Tuner(lab, plans, fresh=fresh)
-        known = {one: p for one in plans.inputs if (p := _known(tuner, one, found)) is not None}
+        tuner = Tuner(lab, plans)
+        conditions = partial(conditions_of, plans, fresh)
+        before = {
+            one: _known(tuner, one, conditions(one.collective), found) for one in plans.inputs
+        }
+        known = {one: point for one, point in before.items() if point is not None}
         same = {one for one, point in known.items() if point.complete}
         keeper.begin(known.values(), found)
 
         def keep(tuned: Tuned, todo: Sequence[Input]) -> None:
             if tuned.point.compares:
-                keeper.add(tuned.point)
+                made = conditions(tuned.point.key.collective)
+                keeper.add(replace(tuned.point, conditions=made))
             if step is not None:
                 step(tuned, len(plans.inputs) - len(todo), len(plans.inputs))
 
@@ -107,9 +115,19 @@ def tune(
     return Outcome(keeper.table, tuple(tuner.done.values()), pruned, complete, left, path, problem)
 
 
-def _known(tuner: Tuner, one: Input, points: Sequence[Point]) -> Point | None:
+def conditions_of(plans: Plans, fresh: bool, collective: str) -> Conditions:
+    """Return the conditions of the searches for inputs of a collective."""
+    restricted = [repr(x) for x in (plans.limits, plans.machine) if x not in (EVERYTHING, None)]
+    space = blake2b("".join(restricted).encode(), digest_size=8).hexdigest() if restricted else ""
+    op = plans.op if ROWS[collective].reduces else ""
+    return Conditions(plans.dtype, op, fresh, space)
+
+
+def _known(
+    tuner: Tuner, one: Input, conditions: Conditions, points: Sequence[Point]
+) -> Point | None:
     """Return what a run with the same versions, strategy and conditions has found for an input."""
-    place, conditions = (tuner.key(one), one.nbytes), tuner.plans.conditions(one, tuner.fresh)
+    place = tuner.key(one), one.nbytes
     for p in points:
         if (p.key, p.nbytes) == place and p.machine is None and p.conditions == conditions:
             return p if p.strategy == tuner.plans.strategy else None

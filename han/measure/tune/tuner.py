@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from hashlib import blake2b
 
 from han.common.errors import ArgumentError
 from han.common.units import format_size, format_us
@@ -26,7 +25,6 @@ from han.tuning.search import space
 from han.tuning.search.results import Found
 from han.tuning.search.space import EVERYTHING, Limits, Pruned
 from han.tuning.search.strategies import STRATEGIES, run
-from han.tuning.tuned.conditions import Conditions
 from han.tuning.tuned.table import GAIN, Candidate, Key, Point, Timing, key_of, spell
 
 KEPT = 5  # candidates that a point holds
@@ -62,13 +60,6 @@ class Plans:
     shared: bool = False
     limit: float | None = None
 
-    def conditions(self, one: Input, fresh: bool) -> Conditions:
-        """Return the conditions of an input's point."""
-        restricted = [repr(x) for x in (self.limits, self.machine) if x not in (EVERYTHING, None)]
-        space = blake2b("".join(restricted).encode(), digest_size=8).hexdigest()
-        op = self.op if self.signature(one).reduces else ""
-        return Conditions(self.dtype, op, fresh, space if restricted else "")
-
     def signature(self, one: Input) -> Signature:
         """Return the call of an input; with `shared`, one on shared arrays."""
         call = call_signature(one.collective, one.nbytes, self.op, self.dtype)
@@ -91,7 +82,6 @@ class Tuner:
     plans: Plans
     done: dict[Input, Tuned] = field(default_factory=dict)
     pruned: dict[Pruned, None] = field(default_factory=dict)
-    fresh: bool = False  # whether ranks write their data before each call
 
     def run(self, keep: Callable[[Tuned, Sequence[Input]], None], known: set[Input]) -> bool:
         """Tune all inputs but the known ones; return whether the budget sufficed for all.
@@ -123,10 +113,7 @@ class Tuner:
         self.tell_unmeasured(signature, found)
         point = self._point(signature, found, self._defaults(signature, every.candidates[0]))
         seconds = self.lab.control.bcast(time.monotonic() - began)
-        point = replace(
-            point, seconds=seconds, tried=len(found.measured), complete=found.complete,
-            conditions=plans.conditions(one, self.fresh),
-        )  # fmt: skip
+        point = replace(point, seconds=seconds, tried=len(found.measured), complete=found.complete)
         return Tuned(point, found)
 
     def tell_unmeasured(self, signature: Signature, found: Found) -> None:
